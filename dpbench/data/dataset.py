@@ -1,0 +1,95 @@
+"""What every data set is made of, whoever published it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    """Some examples: inputs [B, ...] float, targets [B] int64, groups [B] int64."""
+
+    inputs: Tensor
+    targets: Tensor
+    groups: Tensor
+
+    def __len__(self) -> int:  # type: ignore[override]
+        return len(self.targets)
+
+    def split(self, size: int | None) -> list["Batch"]:
+        """The same examples in order, in physical batches of at most `size`."""
+        if size is None or len(self) <= size:
+            return [self]
+        return [Batch(*part) for part in zip(*(t.split(size) for t in self), strict=True)]
+
+
+@dataclass(frozen=True)
+class Split:
+    """All examples of a split, on one device: inputs [n, ...], targets [n], groups [n].
+
+    Images may be kept as uint8 [n, channels, height, width]; batches of them are scaled to [0, 1].
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    groups: Tensor
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def to(self, device: torch.device) -> "Split":
+        return Split(*(t.to(device) for t in (self.inputs, self.targets, self.groups)))
+
+    def at(self, indices: Tensor) -> Batch:
+        """The examples at `indices` [B] int64."""
+        inputs = self.inputs[indices]
+        if inputs.dtype == torch.uint8:
+            inputs = inputs.float() / 255
+        return Batch(inputs, self.targets[indices], self.groups[indices])
+
+    def batches(self, size: int) -> list[Tensor]:
+        """Indices of all examples in order, `size` at a time."""
+        return list(torch.arange(len(self), device=self.targets.device).split(size))
+
+
+@dataclass(frozen=True)
+class Data:
+    """A loaded data set: what is trained on, and what is tested on."""
+
+    train: Split
+    test: Split
+
+
+class Dataset(Protocol):
+    """A data set before it is read: everything the ledger and the model must know beforehand.
+
+    train_size is public configuration. Where sub-sampling makes the real number of training
+    examples vary with the seed, it is the expected number, and the sampling rate follows from it.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one input, without the batch axis."""
+        ...
+
+    @property
+    def classes(self) -> int: ...
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups, in the order of their numbers."""
+        ...
+
+    @property
+    def train_size(self) -> int: ...
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What in the protocol reads data outside the account, one sentence each."""
+        ...
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Read (and if need be download) the data; `seed` draws the split and nothing else."""
+        ...
