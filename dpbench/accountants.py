@@ -1,0 +1,163 @@
+"""Accountants: from a ledger and a delta to an epsilon, or a refusal.
+
+RDP and PLD are upper bounds that hold (through dp_accounting). GDP is the central-limit
+approximation of Bu et al. 2020 (through Opacus): it can understate, and is shown as a comparison.
+All are for adding or removing one example.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+
+from dpbench.errors import UserError
+from dpbench.ledger import Exact, GaussianMechanism, Ledger, Poisson, Release, Step
+
+
+class Unaccountable(UserError):
+    """A ledger holds something that no accountant here can bound."""
+
+
+def joint_multiplier(releases: tuple[Release, ...]) -> float:
+    """The noise multiplier of one Gaussian that releases as much as all of them together.
+
+    (sum_j sigma_j^-2)^(-1/2), which holds also if each query is chosen by the answers before it
+    (Dong et al. 2022, composition of Gaussian mechanisms); 0 if something is released exactly.
+    Raises Unaccountable for a mechanism that is not Gaussian.
+    """
+    precision = 0.0
+    for release in releases:
+        match release.mechanism:
+            case Exact():
+                return 0.0
+            case GaussianMechanism(sigma):
+                precision += sigma**-2
+            case other:
+                raise Unaccountable(f"no accountant knows {type(other).__name__} ({release.what}).")
+    return precision**-0.5
+
+
+def separated(ledger: Ledger) -> Ledger:
+    """The ledger as if each release of a step had a batch of its own.
+
+    That is how several papers account for a second query; it understates what one batch reveals.
+    """
+    apart = Ledger()
+    for step, times in ledger.entries:
+        for release in step.releases:
+            apart = apart.after(Step(step.sampling, (release,)), times)
+    return apart
+
+
+def _gaussians(ledger: Ledger) -> Iterator[tuple[float, float, int]]:
+    """(rate, multiplier, times) of each entry; multiplier 0 where something is exact."""
+    for step, times in ledger.entries:
+        sigma = joint_multiplier(step.releases)
+        if not isinstance(step.sampling, Poisson):
+            raise Unaccountable(
+                f"batches drawn by {type(step.sampling).__name__} have no account; "
+                "use sampler=poisson."
+            )
+        yield step.sampling.rate, sigma, times
+
+
+def _accountant(function: Callable[[Ledger, float], float]) -> Callable[[Ledger, float], float]:
+    """What every accountant shares: delta in (0, 1), inf for exact releases, a sane answer."""
+
+    @functools.wraps(function)
+    @functools.lru_cache(maxsize=4096)
+    def checked(ledger: Ledger, delta: float) -> float:
+        if not 0 < delta < 1:
+            raise UserError(f"delta must lie between 0 and 1, got {delta!r}.")
+        entries = list(_gaussians(ledger))
+        if any(sigma == 0 for _, sigma, _ in entries):
+            return math.inf
+        epsilon = float(function(ledger, delta)) if entries else 0.0
+        if not epsilon >= 0:
+            raise Unaccountable(f"the {function.__name__} accountant failed: epsilon = {epsilon}.")
+        return epsilon
+
+    return checked
+
+
+@functools.cache
+def _orders() -> tuple[float, ...]:
+    """RDP orders from just above 1 to far beyond what any useful budget selects."""
+    fine = [1 + x / 100 for x in range(1, 100)] + [2 + x / 10 for x in range(90)]
+    return tuple([*fine, *range(11, 64), 72, 96, *(2**k for k in range(7, 15))])
+
+
+def _fill(accountant, ledger: Ledger):
+    import dp_accounting
+
+    for rate, sigma, times in _gaussians(ledger):
+        event = dp_accounting.GaussianDpEvent(sigma)
+        accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, event), times)
+    return accountant
+
+
+@_accountant
+def rdp(ledger: Ledger, delta: float) -> float:
+    """Epsilon by Renyi divergences (Mironov et al. 2019), optimal over orders."""
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = _fill(RdpAccountant(_orders()), ledger)
+    epsilon, order = accountant.get_epsilon_and_optimal_order(delta)
+    if order in (_orders()[0], _orders()[-1]) and epsilon > 0.01:
+        raise Unaccountable(
+            f"the best Renyi order, {order}, is at the edge of the orders tried, so "
+            f"epsilon = {epsilon:.3g} is not tight; use the pld accountant."
+        )
+    return epsilon
+
+
+@_accountant
+def pld(ledger: Ledger, delta: float) -> float:
+    """Epsilon by privacy loss distributions (Koskela et al. 2020), a tight upper bound."""
+    from dp_accounting.pld import PLDAccountant
+
+    return _fill(PLDAccountant(), ledger).get_epsilon(delta)
+
+
+@_accountant
+def gdp(ledger: Ledger, delta: float) -> float:
+    """Epsilon by the Gaussian central limit (Bu et al. 2020): an approximation, not a bound."""
+    from opacus.accountants.analysis.gdp import compute_mu_poisson, eps_from_mu
+
+    mu = math.hypot(
+        *(
+            compute_mu_poisson(steps=times, noise_multiplier=sigma, sample_rate=rate)
+            for rate, sigma, times in _gaussians(ledger)
+        )
+    )
+    return eps_from_mu(mu=mu, delta=delta)
+
+
+ACCOUNTANTS = {"rdp": rdp, "pld": pld, "gdp": gdp}
+"""Those that hold, and `gdp`, which only approximates."""
+
+
+def calibrate(
+    ledger_at: Callable[[float], Ledger], epsilon: float, delta: float, accountant: str
+) -> float:
+    """The smallest noise multiplier, to 0.1%, at which the whole ledger stays within epsilon.
+
+    ledger_at(multiplier) must hold every release, side queries too. Raises UserError where no
+    noise on the gradient reaches epsilon, because the side queries alone cost more.
+    """
+    spend = ACCOUNTANTS[accountant]
+
+    def within(multiplier: float) -> bool:
+        return spend(ledger_at(multiplier), delta) <= epsilon
+
+    low, high = 0.05, 0.1
+    while not within(high):
+        low, high = high, high * 2
+        if high > 1e5:
+            raise UserError(
+                f"no noise multiplier reaches epsilon={epsilon} at delta={delta}: what the method "
+                "releases beside the gradient costs more; raise epsilon or the noise of its counts."
+            )
+    while high / low > 1.001:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if within(middle) else (middle, high)
+    return high

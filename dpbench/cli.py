@@ -1,0 +1,121 @@
+"""The command line: `dpbench COMMAND [KEY=VALUE ...]`."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+from dpbench import config as configuration
+from dpbench.errors import UserError, nearest
+from dpbench.results import load, record_path
+
+USAGE = """dpbench COMMAND [KEY=VALUE ...]
+
+  run [KEY=VALUE ...]              one run; prints where its record is (-m sweeps over a=1,2)
+  reproduce TABLE [KEY=VALUE ...]  what is missing of a paper's table or figure, and then the table
+  epsilon [KEY=VALUE ...]          the epsilon of a run, without training it or reading any data
+  data [NAME ...]                  download data sets and check them
+  list [GROUP]                     what there is to choose from
+
+A run takes +table=NAME to use that table's settings for the chosen data set and method."""
+
+
+def run(arguments: list[str]) -> None:
+    """One run, or with -m every combination of a sweep."""
+    flags = {"-m", "--multirun"}
+    overrides = [a for a in arguments if a not in flags]
+    if not flags & set(arguments):
+        print(run_one(overrides))
+        return
+    for combination in configuration.expand(overrides):
+        settle(combination)
+    configuration.sweep(overrides, lambda combination: print(run_one(combination)))
+
+
+def settle(overrides: list[str]):
+    """The configuration and the run of some overrides, with all that can be refused refused."""
+    from dpbench.train import plan
+
+    config = configuration.compose(overrides)
+    prepared = configuration.build(config)
+    return config, prepared, plan(prepared)
+
+
+def run_one(overrides: list[str], quiet: bool = False) -> Path:
+    """The record of one run: the one there is, unless again=true, or a new one."""
+    from dpbench.train import fit
+
+    config, prepared, _ = settle(overrides)
+    path = record_path(Path(config["results_dir"]), config)
+    if config["again"] or load(path) is None:
+        if config["threads"]:
+            torch.set_num_threads(config["threads"])
+        fit(prepared, configuration.data_folder(config), quiet).save(Path(config["results_dir"]))
+    return path
+
+
+def epsilon(arguments: list[str]) -> None:
+    """The ledger without training: last line one JSON object."""
+    from dpbench.privacy import statement
+
+    _, prepared, planned = settle(arguments)
+    said = statement(
+        planned.ledger, planned.method, prepared.privacy.delta, planned.noise_multiplier
+    )
+    print(json.dumps(said))
+
+
+def reproduce(arguments: list[str]) -> None:
+    """A paper's table or figure: run what is missing, then write and print it."""
+    from dpbench.reproduce import reproduce as rerun
+
+    if not arguments:
+        raise UserError(f"reproduce needs a table: {', '.join(configuration.options('table'))}.")
+    print(rerun(arguments[0], arguments[1:]))
+
+
+def data(arguments: list[str]) -> None:
+    """Download and check data sets: all that were named."""
+    known = configuration.options("dataset")
+    for name in arguments:
+        if name not in known:
+            raise UserError(f"data set {name} is unknown: {nearest(name, known)}")
+    for name in arguments or known:
+        config = configuration.compose([f"dataset={name}"])
+        loaded = configuration.build(config).dataset.load(configuration.data_folder(config), 0)
+        print(f"{name}: {len(loaded.train)} training and {len(loaded.test)} test examples")
+
+
+def listing(arguments: list[str]) -> None:
+    """Groups and their options."""
+    for group in arguments or configuration.groups():
+        if group not in configuration.groups():
+            raise UserError(f"{group} is unknown: {nearest(group, configuration.groups())}")
+        print(f"{group}: {', '.join(configuration.options(group))}")
+
+
+COMMANDS = {"run": run, "reproduce": reproduce, "epsilon": epsilon, "data": data, "list": listing}
+
+
+def main() -> None:
+    """Run a command; exit code 2, and one sentence, for what cannot be done."""
+    command, *arguments = sys.argv[1:] or ["--help"]
+    if command in ("-h", "--help", "help"):
+        print(USAGE)
+        return
+    warnings.showwarning = _one_line
+    try:
+        if command not in COMMANDS:
+            raise UserError(f"{command} is not a command: {nearest(command, COMMANDS)}")
+        COMMANDS[command](arguments)
+    except UserError as error:
+        print(f"dpbench: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _one_line(message, category, *_) -> None:
+    print(f"dpbench: {message}", file=sys.stderr)

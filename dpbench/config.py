@@ -1,0 +1,201 @@
+"""From the command line to a run: the only module that knows Hydra.
+
+    conf/*.yaml and overrides -> plain dict (compose) -> Run (build)
+
+A `table` may be added (`+table=NAME`): its settings for the chosen data set and method then take
+the place of the defaults, and whatever the user says on the command line still wins.
+"""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from dpbench.errors import UserError, nearest
+from dpbench.resources import conf_folder
+from dpbench.results import SCIENTIFIC
+from dpbench.train import Run
+
+TARGETS = ("dpbench.", "torch.optim.")
+"""What a configuration may build: nothing outside these packages is ever imported by name."""
+
+HOW = ("engine", "physical_batch_size", "device")
+"""Settings that reach a run without being part of what it is."""
+
+
+def compose(overrides: list[str]) -> dict:
+    """The plain configuration of one run; UserError, with the nearest names, for what is unknown.
+
+    `choices` in it names the option chosen in each group.
+    """
+    with _hydra():
+        parsed = check(overrides)
+        try:
+            config = hydra.compose("config", overrides, return_hydra_config=True)
+            choices = OmegaConf.to_container(config.hydra.runtime.choices)
+            OmegaConf.set_struct(config, False)
+            del config["hydra"]
+            OmegaConf.set_struct(config, True)
+            for settings in _settings(config, choices):
+                config = OmegaConf.merge(config, settings)
+            for override in parsed:
+                if _sets_a_value(override):
+                    OmegaConf.update(config, override.key_or_group, override.value())
+            plain = OmegaConf.to_container(config, resolve=True)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise UserError(_sentence(error)) from error
+    plain["choices"] = {k: v for k, v in choices.items() if not k.startswith("hydra")}
+    return plain
+
+
+def build(config: dict) -> Run:
+    """The run that a plain configuration describes; UserError for values that no run can have."""
+    _check_targets(config)
+    wanted = {k: config.get(k) for k in (*SCIENTIFIC, *HOW)} | {"engine": config["engine"]["name"]}
+    try:
+        parts = hydra.utils.instantiate(wanted, _convert_="all")
+        return Run(**parts, config=config)
+    except (HydraException, TypeError) as error:
+        raise _user_error(error) from error
+
+
+def expand(overrides: list[str]) -> list[list[str]]:
+    """Every combination of a sweep: `a=1,2 b=3` is [a=1, b=3] and [a=2, b=3]."""
+    with _hydra():
+        choices = [
+            [f"{o.get_key_element()}={value}" for value in o.sweep_string_iterator()]
+            if o.is_sweep_override()
+            else [o.input_line or ""]
+            for o in _parse(overrides)
+        ]
+    return [list(combination) for combination in itertools.product(*choices)]
+
+
+def options(group: str) -> list[str]:
+    """The names to choose from in a configuration group."""
+    with _hydra():
+        return GlobalHydra.instance().config_loader().get_group_options(group)
+
+
+def groups() -> list[str]:
+    """The configuration groups, `table` among them."""
+    return sorted(p.name for p in conf_folder().iterdir() if p.is_dir())
+
+
+def sweep(overrides: list[str], task) -> None:
+    """Run task(overrides) for every combination, through Hydra's sweeper and launcher."""
+
+    @hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name="config")
+    def one(config: DictConfig) -> None:
+        task(list(hydra.core.hydra_config.HydraConfig.get().overrides.task))
+
+    import sys
+
+    arguments, sys.argv = sys.argv, [sys.argv[0], "--multirun", *overrides]
+    try:
+        one()
+    finally:
+        sys.argv = arguments
+
+
+@contextmanager
+def _hydra() -> Iterator[None]:
+    """Hydra ready to compose: our own, or the one of the sweep that we are part of."""
+    if GlobalHydra.instance().is_initialized():
+        yield
+        return
+    with hydra.initialize_config_dir(str(conf_folder().absolute()), version_base="1.3"):
+        yield
+
+
+def _parse(overrides: list[str]) -> list[Override]:
+    try:
+        return OverridesParser.create().parse_overrides(overrides)
+    except HydraException as error:
+        raise UserError(
+            f"an override reads KEY=VALUE, and one of {' '.join(overrides)} does not: "
+            f"{_sentence(error)}"
+        ) from error
+
+
+def check(overrides: list[str]) -> list[Override]:
+    """Refuse unknown groups, options and keys, with the nearest that exist; the parsed overrides."""
+    parsed = _parse(overrides)
+    known = set(_keys(hydra.compose("config")))
+    for override in parsed:
+        key = override.key_or_group
+        if key in groups():
+            _check_option(key, override.value())
+        elif key not in known and not key.startswith(("hydra", "table.")) and not _adds(override):
+            raise UserError(f"{key} is not a setting: {nearest(key, known | set(groups()))}")
+    return parsed
+
+
+def _check_option(group: str, value: object) -> None:
+    names = GlobalHydra.instance().config_loader().get_group_options(group)
+    if value not in names:
+        raise UserError(f"{group}={value} is unknown: {nearest(str(value), names)}")
+
+
+def _adds(override: Override) -> bool:
+    return override.is_add() or override.is_force_add() or override.is_delete()
+
+
+def _sets_a_value(override: Override) -> bool:
+    key = override.key_or_group
+    return key not in groups() and not key.startswith("hydra") and not override.is_delete()
+
+
+def _keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
+    for key, value in config.items_ex(resolve=False):
+        yield prefix + str(key)
+        if isinstance(value, DictConfig):
+            yield from _keys(value, f"{prefix}{key}.")
+
+
+def _settings(config: DictConfig, choices: dict) -> Iterator[DictConfig]:
+    """What the table sets for these choices, in the order in which it says so."""
+    for rule in config.get("table", {}).get("settings", ()):
+        if all(choices.get(group) == option for group, option in rule.get("when", {}).items()):
+            yield rule.set
+
+
+def _check_targets(node: object) -> None:
+    """Refuse to build anything outside the packages that configurations are about."""
+    if isinstance(node, dict):
+        target = node.get("_target_")
+        if target is not None and not str(target).startswith(TARGETS):
+            raise UserError(f"_target_={target} is refused: it must begin with {TARGETS}.")
+        node = list(node.values())
+    if isinstance(node, list):
+        for value in node:
+            _check_targets(value)
+
+
+def _user_error(error: BaseException) -> UserError:
+    """The UserError that a constructor raised somewhere below, or one made of its first line."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, UserError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    return UserError(_sentence(error))
+
+
+def _sentence(error: BaseException) -> str:
+    return " ".join(str(error).split("\n")[0].split())
+
+
+def data_folder(config: dict) -> Path:
+    """Where the data of a configuration lie."""
+    from dpbench.data.download import default_folder
+
+    return Path(config["data_dir"]) if config["data_dir"] else default_folder()

@@ -1,0 +1,106 @@
+"""Adult: does a person of the 1994 US census earn more than 50,000 dollars a year?"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from dpbench.data.dataset import Data, Split
+from dpbench.data.download import Source, fetch
+from dpbench.data.draws import held_out, proper_share, shuffle_and_split, thin
+
+WOMEN, MEN = 14_695, 30_527  # among the 45,222 published rows without a missing value
+
+NUMERIC = ["age", "education-num", "capital-gain", "capital-loss", "hours-per-week"]
+BINARY = ["race", "sex"]
+COLUMNS = [
+    *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
+    *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week"),
+    *("native-country", "income"),
+]
+
+
+def _source(name: str, md5: str) -> Source:
+    return Source(
+        path=f"adult/{name}",
+        checksum=f"md5:{md5}",
+        page="https://archive.ics.uci.edu/dataset/2/adult",
+        urls=(
+            f"https://archive.ics.uci.edu/ml/machine-learning-databases/adult/{name}",
+            f"https://archive.ics.uci.edu/static/public/2/adult.zip#{name}",
+        ),
+    )
+
+
+SOURCES = (
+    _source("adult.data", "5d7c39d7b8804f071cdd1f2a7c460872"),
+    _source("adult.test", "35238206dfdf7f1fe215bbb874adecdc"),
+)
+
+
+@dataclass(frozen=True)
+class Adult:
+    """98 features of 45,222 people; the groups are men (0) and women (1).
+
+    balance_by_sex: keep every woman, and a man with probability 14,695/30,527. test_share: of the
+    rows that are left, after a shuffle. Protocol: Esipova et al., ICLR 2023.
+    """
+
+    balance_by_sex: bool
+    test_share: float
+
+    name = "adult"
+    shape = (98,)
+    classes = 2
+    groups = ("male", "female")
+
+    def __post_init__(self) -> None:
+        proper_share("test_share", self.test_share)
+
+    @property
+    def train_size(self) -> int:
+        """Expected number of training rows: the number of men kept varies with the seed."""
+        rows = 2 * WOMEN if self.balance_by_sex else WOMEN + MEN
+        return rows - held_out(rows, self.test_share)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        scaling = "The z-scores and one-hot categories are taken from all rows, test included."
+        balance = (
+            "Men are sub-sampled to the number of women with the published counts of both; "
+            "the sampling rate uses the expected number of training rows."
+        )
+        return (scaling, balance) if self.balance_by_sex else (scaling,)
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Read the two files below `folder`, or download them (6 MB)."""
+        examples = encode(read(fetch(source, folder) for source in SOURCES))
+        if self.balance_by_sex:
+            examples = thin(examples, examples.groups == 0, WOMEN / MEN, seed)
+        return shuffle_and_split(examples, self.test_share, seed)
+
+
+def read(paths: Iterable[Path]) -> pd.DataFrame:
+    """All rows of the files one below the other, without those that lack a value."""
+    tables = [
+        # The test file opens with a line "|1x3 Cross validator".
+        pd.read_csv(path, names=COLUMNS, skipinitialspace=True, na_values="?", comment="|")
+        for path in paths
+    ]
+    return pd.concat(tables, ignore_index=True).dropna()
+
+
+def encode(table: pd.DataFrame) -> Split:
+    """Features: five z-scores, non-White and female as 0 or 1, then one column per category."""
+    numbers = table[NUMERIC]
+    scores = (numbers - numbers.mean()) / numbers.std()
+    binary = pd.DataFrame({"race": table["race"] != "White", "sex": table["sex"] == "Female"})
+    rest = table.drop(columns=[*NUMERIC, *BINARY, "fnlwgt", "income"])
+    features = pd.concat([scores, binary, pd.get_dummies(rest)], axis=1)
+    return Split(
+        torch.from_numpy(features.to_numpy("float32")),
+        torch.from_numpy(table["income"].str.startswith(">50K").to_numpy("int64")),
+        torch.from_numpy(binary["sex"].to_numpy("int64")),
+    )

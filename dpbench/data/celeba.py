@@ -1,0 +1,137 @@
+"""CelebA: is the person on a photograph a man, with or without eyeglasses?"""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from dpbench.data.dataset import Data, Split
+from dpbench.data.download import Source, altered, fetch, missing, writing
+from dpbench.errors import UserError, nearest
+
+PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
+ATTRIBUTES = Source(
+    path="celeba/list_attr_celeba.txt",
+    checksum="md5:75e246fa4810816ffd6ee81facbd244c",
+    page=PAGE,
+    urls=(),
+)
+PARTITION = Source(
+    path="celeba/list_eval_partition.txt",
+    checksum="md5:d32c9cbf5e040fd4025c592c306e6668",
+    page=PAGE,
+    urls=(),
+)
+TRAIN, TEST = 0, 2  # the publishers' numbers of the parts; 1 is their validation part
+
+
+@dataclass(frozen=True)
+class CelebA:
+    """202,599 colour photographs of faces in the publishers' split.
+
+    size: side of the square images, in pixels. target, group: names of two of the forty
+    attributes. The images cannot be downloaded by a program. Source: Liu et al., ICCV 2015.
+    """
+
+    size: int
+    target: str
+    group: str
+
+    name = "celeba"
+    classes = 2
+    train_size = 162_770
+    notes = ("The 19,867 photographs of the publishers' validation part are left out.",)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (3, self.size, self.size)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return (f"no_{self.group.lower()}", self.group.lower())
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Read the photographs, at the first call from their files; the seed draws nothing.
+
+        Raises a UserError that names the first file of the publishers that is missing.
+        """
+        labels = read_attributes(fetch(ATTRIBUTES, folder), [self.target, self.group])
+        parts = read_partition(fetch(PARTITION, folder))
+        return Data(
+            train=self._split(folder, labels[parts == TRAIN], "train"),
+            test=self._split(folder, labels[parts == TEST], "test"),
+        )
+
+    def _split(self, folder: Path, labels: pd.DataFrame, part: str) -> Split:
+        photographs = [folder / "celeba" / "img_align_celeba" / name for name in labels.index]
+        return Split(
+            pack(photographs, self.size, folder / "celeba" / f"{part}_{self.size}.npy"),
+            torch.from_numpy(labels[self.target].to_numpy("int64")),
+            torch.from_numpy(labels[self.group].to_numpy("int64")),
+        )
+
+
+def read_attributes(path: Path, names: list[str]) -> pd.DataFrame:
+    """Who has the attributes called `names`, by name of the photograph."""
+    table = pd.read_csv(path, sep=r"\s+", skiprows=1)  # the first line is the number of rows
+    for name in names:
+        if name not in table:
+            raise UserError(f"CelebA has no attribute {name!r}: {nearest(name, table)}")
+    return table[names] == 1
+
+
+def read_partition(path: Path) -> pd.Series:
+    """The number of the part that each photograph belongs to, by name of the photograph."""
+    return pd.read_csv(path, sep=r"\s+", header=None, index_col=0)[1]
+
+
+def pack(photographs: Iterable[Path], size: int, path: Path) -> Tensor:
+    """The photographs as uint8 [n, 3, size, size], mapped from the file `path`, made if need be."""
+    paths = list(photographs)
+    if not path.exists():
+        with writing(path):
+            if not path.exists():  # another process may have packed them while this one waited
+                _pack(paths, size, path)
+    packed = np.load(path, mmap_mode="c")
+    if len(packed) != len(paths):
+        raise UserError(
+            f"{path} holds {len(packed)} photographs instead of {len(paths)}: "
+            "delete it to have it made again."
+        )
+    return torch.from_numpy(packed)
+
+
+def _pack(photographs: list[Path], size: int, path: Path) -> None:
+    part = path.with_name(f"{path.name}.part")
+    shape = (len(photographs), 3, size, size)
+    packed = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
+
+    def fill(row: int) -> None:
+        packed[row] = read_photograph(photographs[row], size)
+
+    try:
+        with ThreadPoolExecutor() as pool:
+            for _ in pool.map(fill, range(len(photographs))):
+                pass  # asking for each result raises the first error
+        packed.flush()
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_photograph(path: Path, size: int) -> np.ndarray:
+    """The largest centred square of a photograph, scaled: uint8 [3, size, size]."""
+    try:
+        with Image.open(path) as image:
+            square = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
+    except FileNotFoundError as error:
+        raise missing(path, PAGE, "its publisher does not let programs download it") from error
+    except (UnidentifiedImageError, OSError) as error:
+        raise altered(path, PAGE) from error
+    return np.asarray(square).transpose(2, 0, 1)

@@ -1,0 +1,48 @@
+"""Digits: which digit is written on an image of 8 x 8 pixels? Real data that need no download."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from sklearn.datasets import load_digits
+
+from dpbench.data.dataset import Data, Split
+from dpbench.data.draws import held_out, proper_share, shuffle_and_split
+
+CLASS_SIZES = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
+ROWS = sum(CLASS_SIZES)
+
+
+@dataclass(frozen=True)
+class Digits:
+    """1,797 grey images of digits, as scikit-learn ships them; the groups are the ten classes.
+
+    test_share: of the images, after a shuffle. Source: Alpaydin and Kaynak, UCI, 1998.
+    """
+
+    test_share: float
+
+    name = "digits"
+    shape = (1, 8, 8)
+    classes = 10
+    groups = tuple("0123456789")
+    notes = ("The publishers' split is not used: the test images are drawn by seed.",)
+
+    def __post_init__(self) -> None:
+        proper_share("test_share", self.test_share)
+
+    @property
+    def train_size(self) -> int:
+        return ROWS - held_out(ROWS, self.test_share)
+
+    @property
+    def class_sizes(self) -> tuple[float, ...]:
+        """Expected training images of each class."""
+        return tuple(size * self.train_size / ROWS for size in CLASS_SIZES)
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Read the copy inside scikit-learn; `folder` is not looked at."""
+        digits = load_digits()
+        inputs = torch.from_numpy(digits.images / 16).float().unsqueeze(1)
+        targets = torch.from_numpy(digits.target).long()
+        return shuffle_and_split(Split(inputs, targets, targets), self.test_share, seed)

@@ -1,0 +1,243 @@
+"""Files of the original publishers: fetched for the user, and believed only by their checksum."""
+
+import gzip
+import hashlib
+import lzma
+import os
+import shutil
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from ssl import SSLError
+from typing import IO
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from filelock import FileLock
+from platformdirs import user_cache_path
+from rich.console import Console
+from rich.progress import Progress
+
+from dpbench.errors import UserError
+
+ATTEMPTS = 3  # per mirror, while transfers break off or leftovers prove stale
+TIMEOUT = 30  # seconds without a byte
+PATIENCE = 2  # seconds before a transfer deserves a progress bar
+CHUNK = 1 << 16
+
+NETWORK = (URLError, HTTPException, ConnectionError, TimeoutError, SSLError)
+BROKEN_ARCHIVE = (
+    zipfile.BadZipFile,
+    KeyError,  # a .zip without the member
+    gzip.BadGzipFile,
+    lzma.LZMAError,
+    zlib.error,
+    EOFError,
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file as its publisher made it.
+
+    path: its place below the data folder. checksum: of the file there, "md5:..." or "sha256:...".
+    page: where a person reads about it. urls: mirrors in the order to try, none where only a
+    person can download; what ends in .gz or .xz is unpacked, .zip#member gives that member.
+    """
+
+    path: str
+    checksum: str
+    page: str
+    urls: tuple[str, ...]
+
+    @property
+    def address(self) -> str:
+        """Where a person gets the file."""
+        return self.urls[0] if self.urls else self.page
+
+
+class _MirrorError(Exception):
+    """Why one mirror did not give the file."""
+
+
+def default_folder() -> Path:
+    """The data folder of a user who names none: $DPBENCH_DATA, else the user's cache folder."""
+    named = os.environ.get("DPBENCH_DATA")
+    return Path(named).expanduser() if named else user_cache_path("dpbench")
+
+
+def fetch(source: Source, folder: Path) -> Path:
+    """The file of `source` below `folder`: downloaded if it is not there, checked in any case.
+
+    An archive that a person put beside it is used before the network. Raises a UserError if the
+    file is truncated or altered, cannot be downloaded, or `folder` cannot be written.
+    """
+    path = folder / source.path
+    if not path.exists():
+        with writing(path):
+            if not path.exists():  # another process may have placed it while this one waited
+                _obtain(source, path)
+    verify(source, path)
+    return path
+
+
+def verify(source: Source, path: Path) -> None:
+    """Refuse a file at `path` that is not, byte for byte, the one its publisher made."""
+    if not _intact(path, source.checksum):
+        raise altered(path, source.address)
+
+
+def altered(path: Path, address: str) -> UserError:
+    """What to say of a file that must not be read."""
+    return UserError(
+        f"{path} is truncated or altered: delete it to start again, "
+        f"or put the original from {address} there."
+    )
+
+
+def missing(path: Path, address: str, reason: str) -> UserError:
+    """What to say of a file that only a person can bring."""
+    return UserError(
+        f"{path.name} is missing in {path.parent} ({reason}): "
+        f"put the file from {address} into that folder."
+    )
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """The sole right to write `path`, among all processes; raises a UserError if nobody may."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock"):
+            yield
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written ({error.strerror or error}): "
+            "set data_dir or DPBENCH_DATA to a folder that can."
+        ) from error
+
+
+def _intact(path: Path, checksum: str) -> bool:
+    kind, _, expected = checksum.partition(":")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, kind).hexdigest() == expected
+
+
+def _obtain(source: Source, path: Path) -> None:
+    for url in source.urls:
+        archive = path.with_name(Path(urlsplit(url).path).name)
+        if archive.is_file():
+            if not _install(archive, url, path, source.checksum):
+                raise altered(archive, url)
+            return
+    reason = "its publisher does not let programs download it"
+    for url in source.urls:
+        try:
+            return _download(url, path, source.checksum)
+        except _MirrorError as error:
+            reason = f"not downloaded from {url}, {error}"
+    raise missing(path, source.address, reason)
+
+
+def _download(url: str, path: Path, checksum: str) -> None:
+    part = path.with_name(f"{path.name}{_packing(url, path)}.part")
+    for _ in range(ATTEMPTS):
+        leftover = part.exists()
+        try:
+            complete = _transfer(url, part)
+        except NETWORK as error:
+            raise _MirrorError(getattr(error, "reason", None) or error) from error
+        if not complete:
+            continue  # the next attempt goes on from here
+        installed = _install(part, url, path, checksum)
+        part.unlink()
+        if installed:
+            return
+        if not leftover:
+            raise _MirrorError("which holds another file than expected")
+    raise _MirrorError("which keeps breaking off")
+
+
+def _transfer(url: str, part: Path) -> bool:
+    """Append to `part` what it lacks of `url`; whether all that was announced has come."""
+    have = part.stat().st_size if part.exists() else 0
+    request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        response = urlopen(request, timeout=TIMEOUT)
+    except HTTPError as error:
+        error.close()
+        if error.code == 416:  # nothing beyond what is there: whole or stale, the checksum tells
+            return True
+        raise
+    with response:
+        if response.status != 206:  # the server ignored the range and sends everything
+            have = 0
+        length = response.headers.get("Content-Length")
+        total = int(length) + have if length else None
+        with part.open("ab" if have else "wb") as out, _progress(url, have, total) as advance:
+            _copy(response, out, advance)
+    return total is None or part.stat().st_size == total
+
+
+def _copy(response: HTTPResponse, out: IO[bytes], advance: Callable[[int], None]) -> None:
+    while chunk := response.read(CHUNK):
+        out.write(chunk)
+        advance(len(chunk))
+
+
+@contextmanager
+def _progress(url: str, have: int, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A function to call with every number of bytes that came; a terminal sees a bar in time."""
+    console = Console(stderr=True)
+    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(Path(urlsplit(url).path).name, completed=have, total=total)
+    begin = time.monotonic()
+
+    def advance(count: int) -> None:
+        bar.advance(task, count)
+        if not bar.live.is_started and time.monotonic() - begin > PATIENCE:
+            bar.start()
+
+    try:
+        yield advance
+    finally:
+        bar.stop()
+
+
+def _install(file: Path, url: str, path: Path, checksum: str) -> bool:
+    """Move what `file` holds to `path` at once, if it has the checksum; whether it had."""
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        with _opened(file, url, _packing(url, path)) as packed, fresh.open("wb") as out:
+            shutil.copyfileobj(packed, out)
+        if _intact(fresh, checksum):
+            fresh.replace(path)
+            return True
+    except BROKEN_ARCHIVE:
+        pass
+    finally:
+        fresh.unlink(missing_ok=True)
+    return False
+
+
+def _packing(url: str, path: Path) -> str:
+    """The suffix of `url` that has to be unpacked to get `path`, or nothing."""
+    suffix = Path(urlsplit(url).path).suffix
+    return suffix if suffix in (".zip", ".gz", ".xz") and suffix != path.suffix else ""
+
+
+@contextmanager
+def _opened(file: Path, url: str, packing: str) -> Iterator[IO[bytes]]:
+    if packing == ".zip":
+        with zipfile.ZipFile(file) as archive, archive.open(urlsplit(url).fragment) as member:
+            yield member
+    else:
+        unpack: dict[str, Callable] = {".gz": gzip.open, ".xz": lzma.open}
+        with unpack.get(packing, open)(file, "rb") as stream:
+            yield stream

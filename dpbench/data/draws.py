@@ -1,0 +1,44 @@
+"""Who is trained on and who is tested on: every draw follows from the seed and its purpose."""
+
+import zlib
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpbench.data.dataset import Data, Split
+from dpbench.errors import UserError
+
+
+def generator(seed: int, purpose: str) -> np.random.Generator:
+    """A generator for one purpose alone: the same draws for every method and on every machine."""
+    return np.random.default_rng([seed, zlib.crc32(purpose.encode())])
+
+
+def held_out(count: int, test_share: float) -> int:
+    """How many of `count` examples are tested on."""
+    return int(test_share * count)
+
+
+def shuffle_and_split(examples: Split, test_share: float, seed: int) -> Data:
+    """Shuffle; the first int(test_share * n) of the n examples are the test set."""
+    order = torch.from_numpy(generator(seed, "split").permutation(len(examples)))
+    count = held_out(len(examples), test_share)
+    return Data(train=_take(examples, order[count:]), test=_take(examples, order[:count]))
+
+
+def thin(examples: Split, marked: Tensor, keep: float, seed: int) -> Split:
+    """Keep each example that is `marked` [n] bool with probability `keep`, and all others."""
+    kept = torch.from_numpy(generator(seed, "thin").random(len(examples)) < keep)
+    return _take(examples, torch.nonzero(kept | ~marked).flatten())
+
+
+def proper_share(what: str, value: float) -> float:
+    """The value itself, if it lies strictly between 0 and 1; otherwise a UserError names it."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise UserError(f"{what} must be a number between 0 and 1, got {value!r}.")
+    return value
+
+
+def _take(examples: Split, indices: Tensor) -> Split:
+    return Split(examples.inputs[indices], examples.targets[indices], examples.groups[indices])

@@ -1,0 +1,72 @@
+"""Any data set with one class made rare among the training examples."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from dpbench.data.dataset import Data, Dataset
+from dpbench.data.draws import proper_share, thin
+from dpbench.errors import UserError
+
+
+class Countable(Dataset, Protocol):
+    """A data set whose publishers say how large its classes are."""
+
+    @property
+    def class_sizes(self) -> tuple[float, ...]:
+        """Expected number of training examples of each class."""
+        ...
+
+
+@dataclass(frozen=True)
+class Unbalanced:
+    """`base` with training examples of class `label` kept with probability `keep`.
+
+    The test set stays as it is. Protocol: Esipova et al., ICLR 2023, for class 8 of MNIST.
+    """
+
+    base: Countable
+    label: int
+    keep: float
+
+    def __post_init__(self) -> None:
+        proper_share("keep", self.keep)
+        if self.label not in range(self.base.classes):
+            raise UserError(
+                f"label must be a class of {self.base.name}, "
+                f"0 to {self.base.classes - 1}, got {self.label!r}."
+            )
+
+    @property
+    def name(self) -> str:
+        return f"{self.base.name}_unbalanced"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.base.shape
+
+    @property
+    def classes(self) -> int:
+        return self.base.classes
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return self.base.groups
+
+    @property
+    def train_size(self) -> int:
+        """Expected number of training examples, rounded down."""
+        return int(self.base.train_size - (1 - self.keep) * self.base.class_sizes[self.label])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
+            *self.base.notes,
+            f"Training examples of class {self.label} are kept with probability {self.keep}; the "
+            "sampling rate uses the expected number of training examples, from published counts.",
+        )
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Load `base`, then thin its training set."""
+        data = self.base.load(folder, seed)
+        return Data(thin(data.train, data.train.targets == self.label, self.keep, seed), data.test)

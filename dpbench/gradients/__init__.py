@@ -1,0 +1,80 @@
+"""Per-example gradients: three engines that agree, and the choice between them."""
+
+import warnings
+
+import torch
+from torch import nn
+
+from dpbench.data.dataset import Batch
+from dpbench.errors import UserError, nearest
+from dpbench.gradients.engine import Engine, Gradients, Loss
+from dpbench.gradients.ghost import Ghost, Unsupported
+from dpbench.gradients.loop import Loop
+from dpbench.gradients.parameters import Layer, Parameters
+from dpbench.gradients.vmap import Vmap
+
+__all__ = ["Engine", "Gradients", "Layer", "Loss", "Parameters", "make_engine"]
+
+ENGINES = {"ghost": Ghost, "loop": Loop, "vmap": Vmap}
+
+
+class EngineFallback(UserWarning):
+    """Book-keeping was asked for, and another engine is used instead."""
+
+
+def make_engine(name: str, model: nn.Module, loss: Loss, probe: Batch) -> Engine:
+    """The engine of that name for a model, checked on a probe of made-up examples.
+
+    `auto` is `ghost` where it can be and `vmap` elsewhere; asking for `ghost` itself where it
+    cannot be falls back likewise, with a warning that says why. The probe (two examples or more,
+    never from the data) is how it is found that an engine and the reference disagree.
+
+    Raises UserError for an unknown name, and for models whose layers mix the examples of a batch.
+    """
+    if name not in [*ENGINES, "auto"]:
+        raise UserError(f"engine={name} is unknown: {nearest(name, [*ENGINES, 'auto'])}")
+    _refuse_mixing(model)
+    parameters = Parameters(model)
+    if name in ("auto", "ghost"):
+        try:
+            return _checked(Ghost(model, loss, parameters), probe)
+        except Unsupported as reason:
+            if name == "ghost":
+                warnings.warn(
+                    f"engine=ghost cannot be used here, because {reason}; using vmap.",
+                    EngineFallback,
+                    stacklevel=2,
+                )
+            name = "vmap"
+    return _checked(ENGINES[name](model, loss, parameters), probe)
+
+
+def _refuse_mixing(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            raise UserError(
+                f"{name} ({type(module).__name__}) mixes the examples of a batch, so one example's "
+                "gradient is not its own; use GroupNorm or LayerNorm instead."
+            )
+
+
+def _checked(engine: Engine, probe: Batch) -> Engine:
+    """The engine, if it agrees with the reference on the probe example by example."""
+    training = engine.model.training
+    engine.model.eval()  # so that dropout cannot make two right engines differ
+    try:
+        ours = engine(probe).stack().double()
+        reference = Loop(engine.model, engine.loss, engine.parameters)(probe).stack()
+    finally:
+        engine.model.train(training)
+    scale = torch.linalg.vector_norm(reference, dim=1) + 1e-6
+    error = (torch.linalg.vector_norm(ours - reference, dim=1) / scale).max()
+    if error > 1e-3:
+        reason = f"it disagrees with the reference by {error:.1e} of the gradient's norm"
+        if engine.name == "ghost":
+            raise Unsupported(reason)
+        raise UserError(
+            f"engine={engine.name} cannot be used with this model: {reason}, so the loss of one "
+            "example depends on the others of its batch; make each loss depend on its own example."
+        )
+    return engine

@@ -1,0 +1,99 @@
+"""What the per-example gradients of a batch can be asked, whichever engine computed them."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from dpbench.data.dataset import Batch
+from dpbench.gradients.parameters import Layer, Parameters
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Outputs [B, ...] and targets [B, ...] to losses [B], each from its own example alone."""
+
+
+class Gradients(Protocol):
+    """The gradients g_i [D] of the examples of one batch, shown no further than is asked.
+
+    An example whose gradient is not finite has a norm that is not finite; a factor of 0 removes it
+    from every sum, whatever its entries are.
+    """
+
+    losses: Tensor  # [B]
+
+    @property
+    def norms(self) -> Tensor:
+        """L2 norms [B]."""
+        ...
+
+    @property
+    def layer_norms(self) -> Tensor:
+        """L2 norms per layer [B, L]."""
+        ...
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        """sum_i factors_i g_i [D]; factors [B], or [B, L] with one factor per layer."""
+        ...
+
+    def dot(self, vector: Tensor) -> Tensor:
+        """<g_i, vector> [B] for a vector [D]."""
+        ...
+
+    def stack(self) -> Tensor:
+        """All gradients [B, D], materialised."""
+        ...
+
+
+class Engine(Protocol):
+    """Computes the per-example gradients of a batch at the model's present parameters."""
+
+    name: str
+    model: nn.Module
+    loss: Loss
+    parameters: Parameters
+
+    def __call__(self, batch: Batch) -> Gradients: ...
+
+
+class Stacked:
+    """Per-example gradients that were materialised: losses [B], stack [B, D]."""
+
+    def __init__(self, losses: Tensor, stack: Tensor, layers: tuple[Layer, ...]):
+        self.losses = losses
+        self._stack = stack
+        self._layers = layers
+
+    @property
+    def norms(self) -> Tensor:
+        return torch.linalg.vector_norm(self._stack, dim=1)
+
+    @property
+    def layer_norms(self) -> Tensor:
+        norm = torch.linalg.vector_norm
+        return torch.stack([norm(self._stack[:, layer.at], dim=1) for layer in self._layers], 1)
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        total = self._sum(factors, self._stack)
+        if torch.isfinite(total).all():
+            return total
+        # 0 times infinity is NaN, so an example that is to be left out must be taken out.
+        return self._sum(factors, without(self._stack, factors))
+
+    def _sum(self, factors: Tensor, stack: Tensor) -> Tensor:
+        if factors.dim() == 1:
+            return factors @ stack
+        pairs = zip(self._layers, factors.unbind(1), strict=True)
+        return torch.cat([column @ stack[:, layer.at] for layer, column in pairs])
+
+    def dot(self, vector: Tensor) -> Tensor:
+        return self._stack @ vector
+
+    def stack(self) -> Tensor:
+        return self._stack
+
+
+def without(rows: Tensor, factors: Tensor) -> Tensor:
+    """The rows [B, ...] with zeros where all factors [B] or [B, L] of the row are 0."""
+    gone = (factors == 0).reshape(len(rows), -1).all(1)
+    return rows.masked_fill(gone.view(-1, *[1] * (rows.dim() - 1)), 0)

@@ -1,0 +1,55 @@
+"""The trainable parameters of a model as one vector."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The parameters of one module: its name, and where they lie in theta."""
+
+    name: str
+    at: slice
+
+
+class Parameters:
+    """The trainable parameters of a model, laid out in one vector theta [D].
+
+    The model's own parameters become views of theta, so whatever moves theta moves the model.
+    Layers are modules: weight and bias of one module make one layer. Frozen parameters are left out.
+    """
+
+    def __init__(self, model: nn.Module):
+        self.named = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        flat = torch.cat([p.detach().reshape(-1) for p in self.named.values()])
+        self.theta = nn.Parameter(flat)
+        self.places: dict[str, slice] = {}
+        start = 0
+        for name, parameter in self.named.items():
+            place = slice(start, start + parameter.numel())
+            parameter.data = self.theta.data[place].view_as(parameter)
+            self.places[name] = place
+            start = place.stop
+
+    def __len__(self) -> int:
+        return self.theta.numel()
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Layers in the order of theta, which they cover without gaps."""
+        found: dict[str, slice] = {}
+        for name, place in self.places.items():
+            module = name.rpartition(".")[0]
+            found[module] = slice(found.get(module, place).start, place.stop)
+        return tuple(Layer(name, at) for name, at in found.items())
+
+    def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
+        """A vector [D] as a dictionary of tensors, named and shaped like the parameters."""
+        return {n: vector[at].view_as(self.named[n]) for n, at in self.places.items()}
+
+    def flatten(self, tensors: dict[str, Tensor], batched: bool = False) -> Tensor:
+        """The inverse of `unflatten`: [D], or [B, D] from tensors with a leading batch axis."""
+        parts = [tensors[n].flatten(1 if batched else 0) for n in self.places]
+        return torch.cat(parts, dim=-1)

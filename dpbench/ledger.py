@@ -1,0 +1,81 @@
+"""The ledger: every access to private data, as frozen values that accountants can read.
+
+A step draws a batch by some law and makes one or more releases *from that same batch*. That joint
+release is what sampling amplifies, so a step is one sampled composition, not several.
+"""
+
+from dataclasses import dataclass, replace
+
+from dpbench.errors import positive
+
+
+@dataclass(frozen=True)
+class GaussianMechanism:
+    """A query plus Gaussian noise of standard deviation multiplier * sensitivity."""
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A query answered without noise: no epsilon is finite."""
+
+
+Mechanism = GaussianMechanism | Exact
+
+
+@dataclass(frozen=True)
+class Release:
+    """One answer about a batch: what was asked, and by which mechanism it was answered."""
+
+    what: str
+    mechanism: Mechanism
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Each example is in the batch with probability `rate`, independently of all others."""
+
+    rate: float
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """Consecutive pieces of a permutation; no accountant here knows what it amplifies."""
+
+    batch_size: int
+
+
+Sampling = Poisson | Shuffled
+
+
+@dataclass(frozen=True)
+class Step:
+    """One batch, and all that was released from it."""
+
+    sampling: Sampling
+    releases: tuple[Release, ...]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What happened, in order: steps and how often each was repeated.
+
+    Adjacency is adding or removing one example, everywhere in the suite.
+    """
+
+    entries: tuple[tuple[Step, int], ...] = ()
+
+    def after(self, step: Step, times: int = 1) -> "Ledger":
+        """The ledger with `step` made `times` more times."""
+        if self.entries and self.entries[-1][0] == step:
+            *head, (_, count) = self.entries
+            return replace(self, entries=(*head, (step, count + times)))
+        return replace(self, entries=(*self.entries, (step, times)))
+
+    @property
+    def steps(self) -> int:
+        return sum(times for _, times in self.entries)

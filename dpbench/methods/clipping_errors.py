@@ -1,0 +1,53 @@
+"""The ablation that asks which error of clipping hurts: its length, or its direction.
+
+Neither is private: both need the batch gradient unclipped.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping import Abadi, Fixed
+from dpbench.gradients import Gradients
+from dpbench.methods.method import NON_PRIVATE, Method, plain
+from dpbench.noise import NoNoise
+
+
+@dataclass(frozen=True)
+class Exchange(Fixed):
+    """The length of one batch gradient along the direction of the other.
+
+    length_of_clipped: length of the clipped sum along the unclipped (only the length is wrong);
+    otherwise length of the unclipped sum along the clipped (only the direction is wrong).
+    Esipova et al. 2023, Table 1 and appendix B.4.
+    """
+
+    bound: float
+    length_of_clipped: bool
+    sensitivity: float = math.inf
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return Abadi(self.bound).factors(norms, groups)
+
+    def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
+        everyone = gradients.norms.isfinite().to(factors)
+        return torch.stack([gradients.weighted_sum(factors), gradients.weighted_sum(everyone)])
+
+    def finish(self, total: Tensor) -> Tensor:
+        length, direction = total if self.length_of_clipped else total.flip(0)
+        norm = torch.linalg.vector_norm
+        return direction * (norm(length) / norm(direction).clamp(min=1e-30))
+
+
+def magnitude_error(bound: float) -> Method:
+    """Steps along (|clipped| / |unclipped|) unclipped: right direction, wrong length."""
+    clip = Exchange(bound, length_of_clipped=True)
+    return Method("magnitude_error", "corrected", plain, clip, NoNoise(), NON_PRIVATE)
+
+
+def direction_error(bound: float) -> Method:
+    """Steps along (|unclipped| / |clipped|) clipped: right length, wrong direction."""
+    clip = Exchange(bound, length_of_clipped=False)
+    return Method("direction_error", "corrected", plain, clip, NoNoise(), NON_PRIVATE)

@@ -1,0 +1,36 @@
+"""DPSGD-F: each group has its own clipping bound, set by noisy counts of the same batch."""
+
+from dpbench.clipping import CountQuery, Groupwise
+from dpbench.methods.method import JOINT, Guarantee, Method, as_published, plain
+from dpbench.noise import Gaussian
+
+NOISE_TOO_SMALL = Guarantee(
+    "none",
+    "As published: clips to C_k but scales the noise by C0, less than one example can move the "
+    "sum, and divides by the batch's real size.",
+)
+
+
+def dpsgd_f(bound: float, count_noise_ratio: float, variant: str) -> Method:
+    """Xu et al. 2021; Esipova et al. 2023, Algorithm 3.
+
+    count_noise_ratio is sigma_1/sigma. Corrected: noise scaled by the largest C_k over all groups,
+    C_k from the mean of the groups' shares as in the authors' code. As published: noise scaled by
+    C0, C_k from m/B.
+    """
+    published = as_published(variant)
+    clip = Groupwise(
+        bound,
+        CountQuery(count_noise_ratio, before=True, relative=True),
+        reference="batch" if published else "groups",
+        sensitivity_from="base" if published else "largest",
+    )
+    return Method(
+        "dpsgd_f",
+        variant,
+        plain,
+        clip,
+        Gaussian(),
+        NOISE_TOO_SMALL if published else JOINT,
+        divide_by="actual" if published else "expected",
+    )

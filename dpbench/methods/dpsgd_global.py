@@ -1,0 +1,37 @@
+"""Global scaling: every gradient by one factor, with a fixed bound Z or one that adapts."""
+
+from dpbench.clipping import CountQuery, Global, GlobalAdapt
+from dpbench.methods.dpsgd import fixed_clip
+from dpbench.methods.method import JOINT, PRIVATE_DIVISOR, Method, as_published, plain
+from dpbench.noise import Gaussian
+
+
+def dpsgd_global(bound: float, strict_bound: float, variant: str) -> Method:
+    """One scale for all gradients up to Z (Bu et al. 2021; Esipova et al. 2023, Algorithm 2)."""
+    return fixed_clip("dpsgd_global", Global(bound, strict_bound), variant)
+
+
+def dpsgd_global_adapt(
+    bound: float,
+    strict_bound: float,
+    threshold: float,
+    clip_learning_rate: float,
+    count_noise_multiplier: float,
+    variant: str,
+) -> Method:
+    """Esipova et al. 2023, Algorithm 2 in red.
+
+    strict_bound is Z at the start, threshold tau, clip_learning_rate eta_Z, count_noise_multiplier
+    sigma_2 in examples. As published, both B are the batch's real size.
+    """
+    published = as_published(variant)
+    query = CountQuery(count_noise_multiplier, before=False)
+    return Method(
+        "dpsgd_global_adapt",
+        variant,
+        plain,
+        GlobalAdapt(bound, strict_bound, threshold, clip_learning_rate, query),
+        Gaussian(),
+        PRIVATE_DIVISOR if published else JOINT,
+        divide_by="actual" if published else "expected",
+    )

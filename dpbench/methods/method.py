@@ -1,0 +1,91 @@
+"""What a method is: a composition of values, and the guarantee that comes with it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dpbench.clipping import Clip
+from dpbench.data.dataset import Batch, Dataset
+from dpbench.errors import UserError, nearest
+from dpbench.gradients import Engine, Gradients
+from dpbench.ledger import GaussianMechanism, Release
+from dpbench.noise import Noise
+
+Gradient = Callable[[Engine, Batch, Clip], Gradients]
+"""The gradient seam: the gradients of a physical batch that the clip is to see."""
+
+
+def plain(engine: Engine, batch: Batch, clip: Clip) -> Gradients:
+    """The gradient of each example's own loss, at the present parameters."""
+    return engine(batch)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """How far a method's epsilon can be believed, and one sentence why.
+
+    level: "proven" (an upper bound holds), "approximate", or "none" (no epsilon is shown).
+    """
+
+    level: str
+    why: str
+
+
+PROVEN = Guarantee("proven", "Poisson-sampled Gaussian mechanism with a stated sensitivity.")
+JOINT = Guarantee(
+    "proven", "Gradient sum and noisy counts are one joint Gaussian release per Poisson batch."
+)
+NON_PRIVATE = Guarantee("none", "Not private: nothing is noised, so epsilon is infinite.")
+PRIVATE_DIVISOR = Guarantee(
+    "none", "As published: divides by the batch's real size, which is private and not accounted."
+)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A private training method: gradient, clip and noise, run by the one private step.
+
+    divide_by: "expected" for the public expected batch size, "actual" for the batch's real one.
+    whole_batches: whether the gradient seam needs the logical batch in one piece. groups: how many
+    groups the data must have, if that matters.
+    """
+
+    name: str
+    variant: str
+    gradient: Gradient
+    clip: Clip
+    noise: Noise
+    guarantee: Guarantee
+    divide_by: str = "expected"
+    whole_batches: bool = False
+    groups: int | None = None
+
+    @property
+    def private(self) -> bool:
+        return self.noise.private
+
+    def on(self, dataset: Dataset) -> "Method":
+        """The method for a data set; UserError where it does not apply."""
+        groups = len(dataset.groups)
+        if self.groups not in (None, groups):
+            raise UserError(
+                f"{self.name} is defined for exactly {self.groups} groups and {dataset.name} has "
+                f"{groups}; choose another method or data set."
+            )
+        return replace(self, clip=self.clip.for_groups(groups))
+
+    def releases(self, noise_multiplier: float) -> tuple[Release, ...]:
+        """All that one step releases from its batch, for the ledger."""
+        gradient = Release("gradient sum", self.noise.mechanism(noise_multiplier))
+        query = self.clip.query
+        if query is None:
+            return (gradient,)
+        counts = GaussianMechanism(query.multiplier(noise_multiplier))
+        return (gradient, Release("counts for the clip", counts))
+
+
+def as_published(variant: str) -> bool:
+    """Whether a variant is "paper" rather than "corrected"; UserError if it is neither."""
+    known = ("corrected", "paper")
+    if variant not in known:
+        raise UserError(f"variant={variant} is unknown: {nearest(str(variant), known)}")
+    return variant == "paper"

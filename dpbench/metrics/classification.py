@@ -1,0 +1,39 @@
+"""How often a model is right and how much it loses, over all examples and per group."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def correct(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Whether each example is classified correctly, as float64 [n] of 0, 1 or NaN.
+
+    outputs: logits [n, K]; targets: classes [n] int64. An example whose outputs are not all
+    finite has no prediction: argmax would call it some class, so it is NaN here.
+    """
+    right = (outputs.argmax(dim=1) == targets).double()
+    return right.masked_fill(~outputs.isfinite().all(dim=1), torch.nan)
+
+
+def negative_log_likelihood(outputs: Tensor, targets: Tensor) -> Tensor:
+    """-log softmax(outputs)[target] of each example in nats, as float64 [n].
+
+    outputs: logits [n, K]; targets: classes [n] int64. NaN where the outputs are not all finite.
+    """
+    losses = functional.cross_entropy(outputs.double(), targets, reduction="none")
+    return losses.masked_fill(~outputs.isfinite().all(dim=1), torch.nan)
+
+
+def mean(values: Tensor) -> float:
+    """The mean over examples of values [n]; NaN if there are none or one of them is NaN."""
+    return values.double().mean().item()
+
+
+def mean_per_group(values: Tensor, groups: Tensor, names: Sequence[str]) -> dict[str, float]:
+    """The mean of values [n] over the examples of each group; an empty group has NaN.
+
+    groups: number of each example's group [n] int64; names: the groups' names by number.
+    """
+    return {name: mean(values[groups == number]) for number, name in enumerate(names)}

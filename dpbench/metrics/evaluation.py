@@ -1,0 +1,50 @@
+"""All metrics of one model on one split."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from dpbench.metrics import calibration, classification, fairness
+
+
+def evaluate(
+    outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
+) -> dict[str, float]:
+    """Every metric over all n examples of a split, under flat names.
+
+    outputs: logits [n, K]; losses: the training loss of each example [n], which need not be the
+    negative log-likelihood of the outputs; targets [n] and groups [n]: int64.
+
+    Returns `accuracy`, `loss`, `nll`, `ece`, `mce`, `accuracy/<group>` and `loss/<group>`, and for
+    two classes `demographic_parity_difference` and `equalized_odds_difference`. Accuracies are
+    fractions, losses nats. An empty group or a diverged model gives NaN.
+    Raises ValueError where the shapes disagree or a group has no name.
+    """
+    outputs, losses, targets, groups = (
+        t.detach().cpu() for t in (outputs, losses, targets, groups)
+    )
+    _check(outputs, losses, targets, groups, group_names)
+    right = classification.correct(outputs, targets)
+    accuracies = classification.mean_per_group(right, groups, group_names)
+    group_losses = classification.mean_per_group(losses, groups, group_names)
+    return {
+        "accuracy": classification.mean(right),
+        "loss": classification.mean(losses),
+        "nll": classification.mean(classification.negative_log_likelihood(outputs, targets)),
+        "ece": calibration.expected_calibration_error(outputs, targets),
+        "mce": calibration.maximum_calibration_error(outputs, targets),
+        **{f"accuracy/{name}": value for name, value in accuracies.items()},
+        **{f"loss/{name}": value for name, value in group_losses.items()},
+        **fairness.group_fairness(outputs, targets, groups, len(group_names)),
+    }
+
+
+def _check(
+    outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
+) -> None:
+    n = len(outputs)
+    shapes = [tuple(t.shape) for t in (losses, targets, groups)]
+    if outputs.dim() != 2 or shapes != [(n,)] * 3:
+        raise ValueError(f"outputs are {tuple(outputs.shape)}, the rest {shapes}, not [n, K], [n].")
+    if n and not 0 <= int(groups.min()) <= int(groups.max()) < len(group_names):
+        raise ValueError(f"Groups go beyond the {len(group_names)} that have names.")

@@ -1,0 +1,64 @@
+"""What privacy costs each group: a private run against the non-private run of the same seed."""
+
+from typing import TYPE_CHECKING
+
+from dpbench.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAME = ["dataset", "model", "seed"]
+PER_GROUP = ("privacy_cost/", "excessive_risk/")
+GAPS = ("privacy_cost_gap", "excessive_risk_gap")
+
+
+def is_paired(metric: str) -> bool:
+    """Whether a metric compares a run with its non-private run."""
+    return metric.startswith(PER_GROUP) or metric in GAPS
+
+
+def pair_with_baseline(
+    runs: "pd.DataFrame", groups: tuple[str, str], baseline: str
+) -> "pd.DataFrame":
+    """The same runs with what each lost against the `baseline` run of its data, model and seed.
+
+    runs: one row per run, with columns dataset, model, method, seed and, for both groups k,
+    `test/accuracy/<k>` (fraction) and `test/loss/<k>` (nats). Columns added for every group k:
+    `privacy_cost/<k>` = accuracy_k(baseline) - accuracy_k(run) (Esipova et al. 2023, eq. 1) and
+    `excessive_risk/<k>` = loss_k(run) - loss_k(baseline) (eq. 2); then `privacy_cost_gap` and
+    `excessive_risk_gap`, the absolute differences between the two named groups, per run.
+    A run without its baseline gets NaN. Raises UserError if a baseline run is there twice, or a
+    group is not in the runs.
+    """
+    costs: dict[str, pd.Series] = {}
+    theirs = _baseline_of_each(runs, baseline)
+    for group in _groups(runs, groups):
+        accuracy, loss = f"test/accuracy/{group}", f"test/loss/{group}"
+        costs[f"privacy_cost/{group}"] = theirs[accuracy] - runs[accuracy]
+        costs[f"excessive_risk/{group}"] = runs[loss] - theirs[loss]
+    a, b = groups
+    for kind in ("privacy_cost", "excessive_risk"):
+        costs[f"{kind}_gap"] = (costs[f"{kind}/{a}"] - costs[f"{kind}/{b}"]).abs()
+    return runs.assign(**costs)
+
+
+def _groups(runs: "pd.DataFrame", named: tuple[str, str]) -> list[str]:
+    """All groups that the runs know, the two named ones among them."""
+    prefix = "test/accuracy/"
+    known = [name.removeprefix(prefix) for name in runs.columns if name.startswith(prefix)]
+    for group in named:
+        if group not in known:
+            raise UserError(f"The runs have no group {group!r}; they have {', '.join(known)}.")
+    return known
+
+
+def _baseline_of_each(runs: "pd.DataFrame", baseline: str) -> "pd.DataFrame":
+    """For each run, in the same order, the row of its baseline run, or NaN."""
+    measured = [name for name in runs.columns if name.startswith("test/")]
+    base = runs.loc[runs["method"] == baseline, SAME + measured]
+    twice = base[base.duplicated(SAME)]
+    if len(twice):
+        raise UserError(
+            f"There are two {baseline} runs of {dict(twice[SAME].iloc[0])}; keep the one to pair."
+        )
+    return runs[SAME].merge(base, on=SAME, how="left").set_axis(runs.index)

@@ -1,0 +1,21 @@
+"""Logistic regression, plain and as the misalignment paper's authors ran it."""
+
+from dataclasses import dataclass
+from math import prod
+
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """One linear layer to as many outputs as there are classes: 120 parameters on Dutch.
+
+    squashed: a sigmoid between the layer and the softmax cross-entropy, as in the code of Esipova
+    et al. 2023. The loss of two classes then cannot fall below ln(1 + 1/e) = 0.313.
+    """
+
+    squashed: bool
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        linear = nn.Linear(prod(shape), classes)
+        return nn.Sequential(nn.Flatten(), linear, *[nn.Sigmoid()] * self.squashed)

@@ -1,0 +1,31 @@
+"""The multi-layer perceptron."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from torch import nn
+
+from dpbench.errors import UserError, nearest
+
+ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """Linear layers of the given widths with one activation between: 91,650 parameters on Adult."""
+
+    widths: tuple[int, ...]
+    activation: str
+
+    def __post_init__(self) -> None:
+        if self.activation not in ACTIVATIONS:
+            raise UserError(
+                f"activation={self.activation} is unknown: {nearest(self.activation, ACTIVATIONS)}"
+            )
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        layers: list[nn.Module] = [nn.Flatten()]
+        for wide, narrow in pairwise([prod(shape), *self.widths, classes]):
+            layers += [nn.Linear(wide, narrow), ACTIVATIONS[self.activation]()]
+        return nn.Sequential(*layers[:-1])

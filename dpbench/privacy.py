@@ -1,0 +1,115 @@
+"""The privacy budget of a run: how much noise it asks for, and what can be said of its epsilon."""
+
+import math
+import warnings
+from dataclasses import asdict, dataclass
+
+from dpbench.accountants import ACCOUNTANTS, calibrate, rdp, separated
+from dpbench.errors import UserError, nearest, positive
+from dpbench.ledger import Ledger, Poisson, Sampling, Shuffled, Step
+from dpbench.methods.method import Guarantee, Method
+
+ADJACENCY = "add or remove one example"
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """A noise multiplier, or an epsilon that one is found for, at a delta.
+
+    Exactly one of noise_multiplier and epsilon is given; `accountant` ("rdp" or "pld") is the one
+    that an epsilon is met by.
+    """
+
+    noise_multiplier: float | None
+    epsilon: float | None
+    delta: float
+    accountant: str
+
+    def __post_init__(self) -> None:
+        if (self.noise_multiplier is None) == (self.epsilon is None):
+            raise UserError(
+                "privacy takes either noise_multiplier or epsilon: set one and leave the other null."
+            )
+        if self.noise_multiplier is not None:
+            positive("privacy.noise_multiplier", self.noise_multiplier)
+        if self.epsilon is not None:
+            positive("privacy.epsilon", self.epsilon)
+        if isinstance(self.delta, bool) or not isinstance(self.delta, int | float):
+            raise UserError(f"privacy.delta must be a number, got {self.delta!r}.")
+        if not 0 < self.delta < 1:
+            raise UserError(f"privacy.delta must lie between 0 and 1, got {self.delta!r}.")
+        sound = [name for name in ACCOUNTANTS if name != "gdp"]
+        if self.accountant not in sound:
+            raise UserError(
+                f"privacy.accountant={self.accountant} cannot be aimed at: "
+                f"{nearest(str(self.accountant), sound)}"
+            )
+
+    def multiplier(self, method: Method, sampling: Sampling, steps: int) -> float:
+        """The noise multiplier of the gradient; 0 for a method that adds no noise.
+
+        A target epsilon is met after all side queries have been paid.
+        """
+        if not method.private:
+            return 0.0
+        if self.noise_multiplier is not None:
+            return float(self.noise_multiplier)
+        assert self.epsilon is not None
+        return calibrate(
+            lambda sigma: Ledger().after(Step(sampling, method.releases(sigma)), steps),
+            self.epsilon,
+            self.delta,
+            self.accountant,
+        )
+
+    def warn_if_weak(self, train_size: int) -> None:
+        """Warn of a delta above 1/n, which lets a mechanism publish whole examples."""
+        if self.delta > 1 / train_size:
+            warnings.warn(
+                f"privacy.delta={self.delta:g} is above 1/n = {1 / train_size:.2g}: publishing one "
+                "example in the clear would satisfy it; choose a smaller delta.",
+                stacklevel=2,
+            )
+
+
+def statement(ledger: Ledger, method: Method, delta: float, noise_multiplier: float) -> dict:
+    """What can be said of a ledger's epsilon, as a plain dictionary for records and users.
+
+    `rdp` and `pld` are upper bounds and `gdp` an approximation; all are None where the method has
+    no guarantee, and infinite where it is not private. `claimed` is what the usual reasoning gives
+    (RDP, each release on a batch of its own), whether or not it holds.
+    """
+    sampling = ledger.entries[0][0].sampling if ledger.entries else None
+    guarantee = method.guarantee
+    if method.private and isinstance(sampling, Shuffled):
+        guarantee = Guarantee("none", "Batches are shuffled, and no accountant knows their law.")
+    said: dict[str, float | None] = dict.fromkeys(("rdp", "pld", "gdp", "claimed"))
+    if not method.private:
+        said = dict.fromkeys(said, math.inf)
+    elif not isinstance(sampling, Shuffled):
+        said["claimed"] = rdp(separated(ledger), delta)
+        if guarantee.level != "none":
+            said |= {name: spend(ledger, delta) for name, spend in ACCOUNTANTS.items()}
+    return said | {
+        "delta": delta,
+        "noise_multiplier": noise_multiplier,
+        "sample_rate": sampling.rate if isinstance(sampling, Poisson) else None,
+        "steps": ledger.steps,
+        "guarantee": guarantee.level,
+        "why": guarantee.why,
+        "adjacency": ADJACENCY,
+        "ledger": [
+            {
+                "times": times,
+                "sampling": _named(entry.sampling),
+                "releases": [
+                    {"what": r.what, "mechanism": _named(r.mechanism)} for r in entry.releases
+                ],
+            }
+            for entry, times in ledger.entries
+        ],
+    }
+
+
+def _named(value) -> dict:
+    return {"law": type(value).__name__, **asdict(value)}

@@ -1,0 +1,61 @@
+"""What a user sees while a run goes on."""
+
+import time
+
+import numpy as np
+
+from dpbench.accountants import rdp
+from dpbench.ledger import Ledger
+
+
+class Progress:
+    """A progress bar with step, loss, epsilon so far and time left, on a terminal only.
+
+    plan is the run's train.Plan. The loss shown reads private data; it is for the eyes of whoever
+    holds them. Nothing is drawn for runs that end within a few seconds.
+    """
+
+    def __init__(self, plan, delta: float, quiet: bool):
+        self._plan, self._delta = plan, delta
+        self._done = 0
+        self._loss = float("nan")
+        self._bar = None if quiet else _bar()
+        self._drawn_at = time.monotonic() + 2
+
+    def __enter__(self) -> "Progress":
+        if self._bar:
+            self._task = self._bar.add_task("training", total=self._plan.steps, visible=False)
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def advance(self) -> None:
+        self._done += 1
+        if self._bar and time.monotonic() > self._drawn_at:
+            self._draw(self._bar)
+
+    def show_loss(self, loss: float) -> None:
+        self._loss = loss
+
+    def _draw(self, bar) -> None:
+        self._drawn_at = time.monotonic() + 0.5
+        epsilon = np.inf
+        if self._plan.method.private and self._plan.method.guarantee.level != "none":
+            epsilon = rdp(Ledger().after(self._plan.step, self._done), self._delta)
+        text = f"loss {self._loss:.3f}  epsilon {epsilon:.2f}"
+        bar.update(self._task, completed=self._done, description=text, visible=True)
+
+
+def _bar():
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return None
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Bar(*(TextColumn(c) if isinstance(c, str) else c for c in columns), console=console)

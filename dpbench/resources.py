@@ -1,0 +1,33 @@
+"""Where the settings (conf/) and the published numbers (benchmarks/) lie.
+
+A wheel carries both inside the package; in a checkout they stand beside it.
+"""
+
+from pathlib import Path
+
+from dpbench.errors import UserError
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def conf_folder() -> Path:
+    """The folder of the Hydra configuration."""
+    return _folder("conf")
+
+
+def benchmarks_folder() -> Path:
+    """The folder with one folder per paper: what it printed and what we found."""
+    return _folder("benchmarks")
+
+
+def _folder(name: str) -> Path:
+    inside, beside = PACKAGE / name, PACKAGE.parent / name
+    if inside.is_dir():
+        return inside
+    # Beside an installed package lie other people's folders, so only a checkout counts.
+    if beside.is_dir() and (PACKAGE.parent / "pyproject.toml").is_file():
+        return beside
+    raise UserError(
+        f"The folder {name}/ is neither in {PACKAGE} nor in a checkout around it; "
+        "install dpbench-suite again, from a wheel or with pip install -e in a full checkout."
+    )

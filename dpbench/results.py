@@ -1,0 +1,116 @@
+"""Records: one JSON file per run, named by what the run is, complete if it exists."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from dpbench.errors import UserError
+
+SCHEMA = 1
+
+SCIENTIFIC = (
+    "dataset",
+    "model",
+    "method",
+    "privacy",
+    "optimizer",
+    "sampler",
+    "epochs",
+    "batch_size",
+    "seed",
+    "diagnostics",
+)
+"""The parts of a configuration that make a run what it is; all else is how it was carried out."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a run was, what it measured, what it spent, and where and how it ran.
+
+    metrics are flat (`test/accuracy`, `test/loss/<group>`, fractions and nats). history holds one
+    entry per epoch, diagnostics one per measured step; both read private data outside the account.
+    status is "complete" or "diverged".
+    """
+
+    config: dict
+    metrics: dict[str, float]
+    privacy: dict
+    provenance: dict
+    status: str
+    history: dict[str, list] = field(default_factory=dict)
+    diagnostics: dict[str, list] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    @property
+    def digest(self) -> str:
+        return digest(self.config)
+
+    def json(self) -> str:
+        """The record as one JSON object; NaN and Infinity as Python's json writes them."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    def save(self, folder: Path) -> Path:
+        """Write the record under its digest, at once or not at all."""
+        path = record_path(folder, self.config)
+        write_whole(path, self.json())
+        return path
+
+
+def digest(config: dict) -> str:
+    """Sixteen hex digits of the scientific part of a plain configuration."""
+    science = {key: config.get(key) for key in SCIENTIFIC}
+    return hashlib.sha256(json.dumps(science, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def record_path(folder: Path, config: dict) -> Path:
+    return folder / "runs" / f"{digest(config)}.json"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is either complete or not there; UserError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as part:
+            part.write(text)
+            part.flush()
+            os.fsync(part.fileno())
+        os.replace(part.name, path)
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written ({error.strerror}); set results_dir to a folder that can be."
+        ) from error
+
+
+def load(path: Path) -> Record | None:
+    """The record at a path, or None if there is none that is whole and of this schema."""
+    try:
+        fields = json.loads(path.read_text())
+        return Record(**fields) if fields["schema"] == SCHEMA else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def frame(records: Iterable[Record]) -> pd.DataFrame:
+    """One row per record: what it is (dataset, model, method, variant, seed), and all it measured."""
+    return pd.DataFrame([row(record) for record in records])
+
+
+def row(record: Record) -> dict:
+    """A record as one flat row; privacy under `privacy/`, metrics under their own names."""
+    config = record.config
+    return {
+        **{name: config["choices"][name] for name in ("dataset", "model", "method")},
+        "variant": config["method"].get("variant", "corrected"),
+        "seed": config["seed"],
+        "status": record.status,
+        **record.metrics,
+        **{f"privacy/{k}": v for k, v in record.privacy.items() if k != "ledger"},
+    }

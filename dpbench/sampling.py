@@ -1,0 +1,79 @@
+"""Samplers: which examples make a batch, and the law that the ledger is told.
+
+The law is the sampler's own: nothing else says how batches were drawn.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dpbench.errors import UserError
+from dpbench.ledger import Poisson, Sampling, Shuffled
+
+
+def poisson_rate(train_size: int, batch_size: int) -> float:
+    """The rate 1/ceil(n/B), so that ceil(n/B) steps make an epoch on average.
+
+    Esipova et al. 2023, appendix B. Raises UserError for a batch larger than the data.
+    """
+    if batch_size > train_size:
+        raise UserError(
+            f"batch_size={batch_size} is larger than the {train_size} training examples; "
+            f"choose at most {train_size}."
+        )
+    return 1 / math.ceil(train_size / batch_size)
+
+
+class Sampler(Protocol):
+    """Draws the logical batches of a run."""
+
+    law: Sampling
+    expected_batch_size: float
+    steps_per_epoch: int
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """Index tensors [B] int64 into `size` examples, without end."""
+        ...
+
+
+class PoissonSampler:
+    """Each example is in each batch with probability q, on its own: batches vary, and may be empty.
+
+    train_size and batch_size are public configuration; they fix q and the expected batch size.
+    """
+
+    def __init__(self, train_size: int, batch_size: int):
+        rate = poisson_rate(train_size, batch_size)
+        self.law: Sampling = Poisson(rate)
+        self.rate = rate
+        self.expected_batch_size = train_size * rate
+        self.steps_per_epoch = round(1 / rate)
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+        while True:
+            # float64, because a float32 draw is below q with a probability that is not q.
+            draw = torch.rand(
+                size, dtype=torch.float64, device=generator.device, generator=generator
+            )
+            yield (draw < self.rate).nonzero().squeeze(1)
+
+
+class ShuffledSampler:
+    """A fresh permutation each epoch, cut into batches: the usual loader, with no account for it."""
+
+    def __init__(self, train_size: int, batch_size: int):
+        self.law: Sampling = Shuffled(batch_size)
+        rate = poisson_rate(train_size, batch_size)
+        self.expected_batch_size = train_size * rate
+        self.steps_per_epoch = round(1 / rate)
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+        while True:
+            order = torch.randperm(size, device=generator.device, generator=generator)
+            yield from order.tensor_split(self.steps_per_epoch)
+
+
+SAMPLERS = {"poisson": PoissonSampler, "shuffled": ShuffledSampler}

@@ -1,0 +1,22 @@
+"""From runs to tables: ours beside the published numbers, with a verdict on each."""
+
+from dpbench.tables.latex import to_latex
+from dpbench.tables.markdown import to_markdown
+from dpbench.tables.published import Published, read_epsilon, read_published
+from dpbench.tables.spec import Column, TableSpec, table_spec
+from dpbench.tables.table import Table, build_table
+from dpbench.tables.tidy import to_csv
+
+__all__ = [
+    "Column",
+    "Published",
+    "Table",
+    "TableSpec",
+    "build_table",
+    "read_epsilon",
+    "read_published",
+    "table_spec",
+    "to_csv",
+    "to_latex",
+    "to_markdown",
+]

@@ -1,0 +1,72 @@
+"""The cells of a table: our mean, its spread, how many runs, and the published number."""
+
+import math
+import statistics
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from dpbench.metrics.paired import is_paired
+from dpbench.tables.published import Published, PublishedTable
+from dpbench.tables.runs import Row
+from dpbench.tables.spec import STANDARD_ERROR, Column, TableSpec
+from dpbench.tables.verdict import IMPOSSIBLE, MISSING, verdict
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table, in the column's unit.
+
+    ours is the mean of n runs, NaN if any of them diverged; spread is what the specification calls
+    for, NaN with fewer than two runs.
+    """
+
+    row: str
+    column: Column
+    ours: float
+    spread: float
+    n: int
+    published: Published | None
+    verdict: str
+
+    @property
+    def difference(self) -> float:
+        """Ours - published, or NaN."""
+        return self.ours - float(self.published.value) if self.published else math.nan
+
+
+def cells_of(
+    spec: TableSpec, rows: Sequence[Row], published: PublishedTable, impossible: Collection[str]
+) -> list[Cell]:
+    """All cells, row by row; the baseline has none in columns that compare with itself."""
+    return [
+        _cell(spec, row, column, published.get((row.method, column.name)), impossible)
+        for row in rows
+        for column in spec.columns
+        if not (row.method == spec.baseline and is_paired(column.metric))
+    ]
+
+
+def _cell(
+    spec: TableSpec, row: Row, column: Column, printed: Published | None, none: Collection[str]
+) -> Cell:
+    values = [column.factor * value for value in row.values(column.metric).values()]
+    if not values:
+        why = IMPOSSIBLE if row.method in none else MISSING
+        return Cell(row.label, column, math.nan, math.nan, 0, printed, why)
+    mean = statistics.fmean(values)
+    error = standard_error(values)
+    spread = error if spec.spread == STANDARD_ERROR else standard_deviation(values)
+    judged = verdict(spec, column, mean, error, printed)
+    return Cell(row.label, column, mean, spread, len(values), printed, judged)
+
+
+def standard_deviation(values: Sequence[float]) -> float:
+    """Of a sample, with n - 1 below the line; NaN for fewer than two values or one not finite."""
+    if len(values) < 2 or not all(map(math.isfinite, values)):
+        return math.nan
+    return statistics.stdev(values)
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Of the mean: standard deviation / sqrt(n)."""
+    return standard_deviation(values) / math.sqrt(len(values))

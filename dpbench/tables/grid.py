@@ -1,0 +1,52 @@
+"""A block of text cells, and how numbers become text in one."""
+
+import math
+from dataclasses import dataclass
+
+from dpbench.tables.cells import Cell
+
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One block of a rendered table: a heading, column heads, and rows of text.
+
+    A row shorter than the head runs on to the end of the line: its last text is a sentence.
+    """
+
+    heading: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def number(value: float, digits: int) -> str:
+    """A number with so many decimals, never `-0.0`; NaN and infinity stay what they are."""
+    if math.isnan(value):
+        return "NaN"
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("-") if math.isfinite(value) and not float(text) else text
+
+
+def mean_and_spread(cell: Cell) -> str:
+    """`80.5 ± 0.4 (5)`: mean, spread if there is one, and number of runs."""
+    if cell.n == 0:
+        return cell.verdict
+    mean, spread = (number(value, cell.column.digits) for value in (cell.ours, cell.spread))
+    return f"{mean} ({cell.n})" if math.isnan(cell.spread) else f"{mean} ± {spread} ({cell.n})"
+
+
+def as_published(cell: Cell) -> str:
+    """The printed number and its spread, digit for digit."""
+    if cell.published is None:
+        return NOTHING
+    value, spread = cell.published.value, cell.published.spread
+    return value if spread is None else f"{value} ± {spread}"
+
+
+def difference(cell: Cell) -> str:
+    """Ours - published with its sign, or a dash if one of them is not there."""
+    if cell.published is None or cell.n == 0:
+        return NOTHING
+    text = number(cell.difference, cell.column.digits)
+    return f"+{text}" if cell.difference > 0 and float(text) else text

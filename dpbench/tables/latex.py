@@ -1,0 +1,63 @@
+"""A table as LaTeX, for the booktabs package."""
+
+import re
+from collections.abc import Sequence
+
+from dpbench.tables.grid import Grid
+from dpbench.tables.table import Table
+
+ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "ε": r"$\varepsilon$",
+    "δ": r"$\delta$",
+}
+SPECIAL = re.compile("|".join(map(re.escape, ESCAPES)))
+
+
+def to_latex(table: Table) -> str:
+    """Every block as a table environment, then rule and notes: the same runs, the same text."""
+    blocks = [_block(table, grid) for grid in table.grids]
+    return "\n\n".join([*blocks, *map(escape, [table.rule, *table.notes])]) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text that LaTeX prints as it stands, in one pass so that no escape is escaped again."""
+    return SPECIAL.sub(lambda match: ESCAPES[match[0]], text)
+
+
+def _block(table: Table, grid: Grid) -> str:
+    caption = " ".join([f"{table.title}. {grid.heading}.", *table.introduction])
+    lines = [
+        r"\begin{table}",
+        r"\centering\footnotesize",
+        rf"\caption{{{escape(caption)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(grid.head) - 1)}}}",
+        r"\toprule",
+        _line(grid.head, len(grid.head)),
+        r"\midrule",
+        *(_line(row, len(grid.head)) for row in grid.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines)
+
+
+def _line(texts: Sequence[str], width: int) -> str:
+    *cells, last = map(escape, texts)
+    if len(texts) < width:
+        last = rf"\multicolumn{{{width - len(cells)}}}{{l}}{{{last}}}"
+    return " & ".join([*cells, last]) + r" \\"

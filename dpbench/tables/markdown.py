@@ -1,0 +1,28 @@
+"""A table as Markdown."""
+
+from collections.abc import Sequence
+
+from dpbench.tables.grid import Grid
+from dpbench.tables.table import Table
+
+
+def to_markdown(table: Table) -> str:
+    """The whole table as Markdown: the same runs always give the same text."""
+    parts = [f"# {table.title}", *table.introduction]
+    parts += [f"## {grid.heading}\n\n{_grid(grid)}" for grid in table.grids]
+    parts += ["## Rule and notes", table.rule]
+    if table.notes:
+        parts.append("\n".join(f"- {note}" for note in table.notes))
+    return "\n\n".join(parts) + "\n"
+
+
+def _grid(grid: Grid) -> str:
+    ruler = ["---", *["---:"] * (len(grid.head) - 1)]
+    rows = [(*row, *[""] * (len(grid.head) - len(row))) for row in grid.rows]
+    return "\n".join([_line(grid.head), _line(ruler), *map(_line, rows)])
+
+
+def _line(texts: Sequence[str]) -> str:
+    """One line; a bar or a line break within a cell would end it."""
+    cells = (" ".join(text.split()).replace("|", "\\|") for text in texts)
+    return f"| {' | '.join(cells)} |"

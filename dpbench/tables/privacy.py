@@ -1,0 +1,59 @@
+"""What is known of each method's epsilon, shown only as strongly as it holds."""
+
+import math
+from collections.abc import Sequence
+
+from dpbench.tables.grid import NOTHING, Grid, number
+from dpbench.tables.runs import Row
+
+HEAD = (
+    "method",
+    "epsilon printed in the paper",
+    "epsilon claimed by the paper's reasoning",
+    "RDP",
+    "PLD",
+    "GDP (approximation)",
+    "delta",
+    "guarantee",
+    "why",
+)
+STRENGTH = ("none", "approximate", "proven")
+NO_PROOF = "no proof"
+
+
+def privacy_grid(rows: Sequence[Row], printed: str | None, baseline: str) -> Grid:
+    """One line per method that was run; printed: the paper's epsilon for its private methods.
+
+    Where the guarantee is `none`, RDP, PLD and GDP say so and only the claim shows a number. Of
+    several runs the largest epsilon, the weakest guarantee and all reasons are shown.
+    """
+    lines = [
+        _line(row, None if row.method == baseline else printed) for row in rows if len(row.runs)
+    ]
+    return Grid("Privacy", HEAD, tuple(lines))
+
+
+def _line(row: Row, printed: str | None) -> tuple[str, ...]:
+    guarantee = min(row.runs["privacy/guarantee"], key=STRENGTH.index)
+    claimed = _largest(row, "claimed")
+    return (
+        row.label,
+        printed or NOTHING,
+        number(claimed, 2) if math.isfinite(claimed) else NOTHING,
+        *(_epsilon(_largest(row, name), guarantee, claimed) for name in ("rdp", "pld", "gdp")),
+        f"{_largest(row, 'delta'):g}",
+        guarantee,
+        " ".join(sorted(set(row.runs["privacy/why"]))),
+    )
+
+
+def _epsilon(epsilon: float, guarantee: str, claimed: float) -> str:
+    # A method that claims no privacy has none to prove: its epsilon is infinite, and that is true.
+    if guarantee == "none" and (math.isfinite(claimed) or not math.isinf(epsilon)):
+        return NO_PROOF
+    return number(epsilon, 2)
+
+
+def _largest(row: Row, name: str) -> float:
+    """The largest of the runs' values; NaN if one is missing."""
+    return float(row.runs[f"privacy/{name}"].astype(float).max(skipna=False))

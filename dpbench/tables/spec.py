@@ -1,0 +1,119 @@
+"""What a table is made of: its methods, its columns and the paper's numbers it is held against."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from dpbench.errors import UserError, nearest, positive
+from dpbench.metrics.paired import is_paired
+from dpbench.metrics.significance import Better
+
+STANDARD_ERROR = "standard error"
+STANDARD_DEVIATION = "standard deviation"
+PAPER_SCALE = "paper"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: a metric of the records, in the paper's unit and with the paper's digits.
+
+    factor turns the metric into the column's unit (100 for percent); tolerance, in that unit, is
+    how far off a number may be and still be called close.
+    """
+
+    name: str
+    metric: str
+    factor: float
+    digits: int
+    tolerance: float
+    better: Better
+
+    def __post_init__(self) -> None:
+        _one_of(f"better in column {self.name}", self.better, ("higher", "lower"))
+        positive(f"factor in column {self.name}", self.factor)
+        if not isinstance(self.digits, int) or self.digits < 0:
+            raise UserError(f"digits in column {self.name} must be 0, 1, 2, ...: {self.digits!r}.")
+        if self.tolerance:
+            positive(f"tolerance in column {self.name}", self.tolerance)
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table of a paper, as it is to be rebuilt.
+
+    published: its numbers, a path under benchmarks/, or None; published_runs: how many runs the
+    paper averaged; spread: what the paper's ± means, and so what ours means; baseline: the
+    non-private method that privacy costs are measured from; reference: the method that the others
+    are tested against, or None; groups: the two groups a and b, or none; scale: `paper`, or in a
+    few words what was made smaller.
+    """
+
+    name: str
+    title: str
+    paper: str
+    published: str | None
+    published_runs: int
+    baseline: str
+    reference: str | None
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    groups: tuple[str, ...]
+    spread: Literal["standard error", "standard deviation"]
+    scale: str
+    columns: tuple[Column, ...]
+    notes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _one_of("spread", self.spread, (STANDARD_ERROR, STANDARD_DEVIATION))
+        positive("published_runs", self.published_runs)
+        _distinct("methods", self.methods)
+        _distinct("seeds", self.seeds)
+        _distinct("columns", [column.name for column in self.columns])
+        if self.reference is not None:
+            _one_of("reference", self.reference, self.methods)
+        if len(self.groups) not in (0, 2):
+            raise UserError(f"groups must name two groups or none, not {list(self.groups)}.")
+        if any(is_paired(column.metric) for column in self.columns):
+            self._check_pairing()
+
+    def _check_pairing(self) -> None:
+        _one_of("baseline", self.baseline, self.methods)
+        if not self.groups:
+            raise UserError(f"groups must name the two groups whose privacy cost {self.name} has.")
+
+
+def table_spec(plain: Mapping[str, Any]) -> TableSpec:
+    """The table that a plain mapping (from YAML) describes.
+
+    `columns` maps each column's name to its metric, factor, digits, tolerance and better.
+    Raises UserError for keys that are missing, unknown or of a value that makes no sense.
+    """
+    _known_keys("the table", plain, {field.name for field in fields(TableSpec)})
+    lists = {key: tuple(plain[key]) for key in ("methods", "seeds", "notes")}
+    groups = tuple(str(group) for group in plain["groups"])
+    columns = tuple(_column(name, values) for name, values in plain["columns"].items())
+    return TableSpec(**{**plain, **lists, "groups": groups, "columns": columns})
+
+
+def _column(name: str, values: Mapping[str, Any]) -> Column:
+    _known_keys(f"column {name}", values, {field.name for field in fields(Column)} - {"name"})
+    return Column(name=name, **values)
+
+
+def _known_keys(what: str, given: Mapping[str, Any], known: set[str]) -> None:
+    for key in given:
+        if key not in known:
+            raise UserError(f"There is no {key!r} in {what}: {nearest(key, known)}")
+    for key in sorted(known - given.keys()):
+        raise UserError(f"{what[0].upper()}{what[1:]} does not say what its {key} is.")
+
+
+def _one_of(what: str, value: str, allowed: Iterable[str]) -> None:
+    if value not in allowed:
+        raise UserError(f"{what} must be one of {', '.join(allowed)}, not {value!r}.")
+
+
+def _distinct(what: str, values: Iterable[Any]) -> None:
+    values = list(values)
+    if not values or len(set(values)) < len(values):
+        raise UserError(f"{what} must name at least one, and none twice: {values}.")

@@ -1,0 +1,160 @@
+"""A table, ready to be rendered."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dpbench.metrics.paired import PER_GROUP, is_paired
+from dpbench.metrics.significance import signed_rank
+from dpbench.tables import grid
+from dpbench.tables.cells import Cell, cells_of
+from dpbench.tables.grid import NOTHING, Grid, mean_and_spread, number
+from dpbench.tables.ordering import same_order
+from dpbench.tables.privacy import privacy_grid
+from dpbench.tables.published import PublishedTable, check_covered
+from dpbench.tables.runs import Row, rows_of
+from dpbench.tables.spec import PAPER_SCALE, Column, TableSpec
+from dpbench.tables.verdict import rule
+
+
+@dataclass(frozen=True)
+class Table:
+    """What every renderer writes down: title, introduction, blocks of cells and notes."""
+
+    name: str
+    title: str
+    introduction: tuple[str, ...]
+    grids: tuple[Grid, ...]
+    rule: str
+    notes: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+
+def build_table(
+    spec: TableSpec,
+    runs: pd.DataFrame,
+    published: PublishedTable,
+    *,
+    epsilon: str | None,
+    impossible: Mapping[str, str],
+    notes: Sequence[str],
+) -> Table:
+    """The table of a specification from runs, one row each, and the paper's printed numbers.
+
+    runs: columns dataset, model, method, variant, seed, status (`complete` or `diverged`),
+    `privacy/rdp|pld|gdp|guarantee|why|claimed|delta` and metrics `test/...`, in the units of the
+    records. epsilon: as printed for the private methods; impossible: method to the reason why it
+    has no runs on this data; notes: sentences to print below those of the specification.
+    Raises UserError where runs, specification and published numbers do not fit together.
+    """
+    check_covered(spec, published)
+    rows = rows_of(spec, runs)
+    cells = cells_of(spec, rows, published, impossible)
+    blocks = [
+        _main(spec, rows, cells, impossible),
+        _comparison(cells),
+        _ordering(spec, cells),
+        privacy_grid(rows, epsilon, spec.baseline),
+        _significance(spec, rows),
+    ]
+    return Table(
+        spec.name,
+        spec.title if spec.scale == PAPER_SCALE else f"{spec.title} (at a smaller scale)",
+        tuple(_introduction(spec)),
+        tuple(block for block in blocks if block.rows),
+        rule(spec),
+        (*spec.notes, *notes, *_notes_on_runs(spec, rows, impossible)),
+        tuple(cells),
+    )
+
+
+def _introduction(spec: TableSpec) -> Iterable[str]:
+    yield f"{spec.paper}. Cells: mean ± {spec.spread} (number of runs). Scale: {spec.scale}."
+    if spec.groups:
+        yield "Groups: a = {}, b = {}.".format(*spec.groups)
+
+
+def _main(
+    spec: TableSpec, rows: Sequence[Row], cells: Sequence[Cell], impossible: Mapping[str, str]
+) -> Grid:
+    texts = {(cell.row, cell.column.name): mean_and_spread(cell) for cell in cells}
+    names = [column.name for column in spec.columns]
+    lines = [
+        (row.label, f"not possible: {impossible[row.method]}")
+        if row.method in impossible and row.runs.empty
+        else (row.label, *(texts.get((row.label, name), NOTHING) for name in names))
+        for row in rows
+    ]
+    return Grid("Ours", ("method", *names), tuple(lines))
+
+
+def _comparison(cells: Sequence[Cell]) -> Grid:
+    head = ("method", "column", "ours", "published", "difference", "verdict")
+    lines = [
+        (
+            cell.row,
+            cell.column.name,
+            mean_and_spread(cell),
+            grid.as_published(cell),
+            grid.difference(cell),
+            cell.verdict,
+        )
+        for cell in cells
+    ]
+    return Grid("Ours and published", head, tuple(lines))
+
+
+def _ordering(spec: TableSpec, cells: Sequence[Cell]) -> Grid:
+    counts = {
+        column.name: same_order([cell for cell in cells if cell.column == column])
+        for column in spec.columns
+    }
+    lines = [(name, f"{same} of {pairs}") for name, (same, pairs) in counts.items() if pairs]
+    return Grid("Order of the methods", ("column", "pairs in the published order"), tuple(lines))
+
+
+def _significance(spec: TableSpec, rows: Sequence[Row]) -> Grid:
+    """Against the reference; a group's privacy cost moves with its accuracy, so has no test."""
+    reference = next((row for row in rows if row.method == spec.reference), None)
+    columns = [column for column in spec.columns if not column.metric.startswith(PER_GROUP)]
+    head = ("method", *(f"{column.name} {column.better}" for column in columns))
+    heading = f"Better than {spec.reference}: p of the one-sided Wilcoxon signed-rank test (seeds)"
+    if reference is None or reference.runs.empty:
+        return Grid(heading, head, ())
+    lines = [
+        (row.label, *(_p_value(spec, row, reference, column) for column in columns))
+        for row in rows
+        if row is not reference and len(row.runs)
+    ]
+    return Grid(heading, head, tuple(lines))
+
+
+def _p_value(spec: TableSpec, row: Row, reference: Row, column: Column) -> str:
+    if row.method == spec.baseline and is_paired(column.metric):
+        return NOTHING
+    ours, theirs = row.values(column.metric), reference.values(column.metric)
+    p, n = signed_rank(ours, theirs, column.better)
+    return f"{number(p, 3)} ({n})" if n else NOTHING
+
+
+def _notes_on_runs(
+    spec: TableSpec, rows: Sequence[Row], impossible: Mapping[str, str]
+) -> Iterable[str]:
+    """What a reader must know of the runs that are not there or did not end well."""
+    seeds_of_baseline = {
+        seed for row in rows if row.method == spec.baseline for seed in row.runs["seed"]
+    }
+    paired = any(is_paired(column.metric) for column in spec.columns)
+    for row in rows:
+        seeds = set(row.runs["seed"])
+        if row.diverged:
+            yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
+        if row.method not in impossible and (absent := set(spec.seeds) - seeds):
+            yield f"{row.label} has no run with seed {_list(absent)}."
+        if paired and (alone := seeds - seeds_of_baseline):
+            yield f"{row.label} has no {spec.baseline} run to pair with for seed {_list(alone)}."
+
+
+def _list(seeds: Iterable[int]) -> str:
+    return ", ".join(str(seed) for seed in sorted(seeds))

@@ -1,0 +1,207 @@
+"""The trainer: from a run to its record."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from dpbench import seeds
+from dpbench.data.dataset import Batch, Dataset, Split
+from dpbench.diagnostics import Diagnostics, Observer
+from dpbench.errors import UserError, positive
+from dpbench.gradients import Engine, make_engine
+from dpbench.ledger import Ledger, Step
+from dpbench.methods.method import Method
+from dpbench.metrics.evaluation import evaluate
+from dpbench.models.architecture import Architecture, cross_entropy
+from dpbench.privacy import Privacy, statement
+from dpbench.progress import Progress
+from dpbench.provenance import provenance
+from dpbench.results import Record
+from dpbench.sampling import SAMPLERS, Sampler
+from dpbench.step import PrivateStep
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that makes a run: values that were checked, and nothing read yet.
+
+    optimizer maps a list of parameters to a torch optimiser. config is the plain configuration that
+    the record keeps.
+    """
+
+    dataset: Dataset
+    model: Architecture
+    method: Method
+    privacy: Privacy
+    optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+    sampler: str
+    epochs: int
+    batch_size: int
+    seed: int
+    engine: str = "auto"
+    physical_batch_size: int | None = None
+    device: str = "auto"
+    diagnostics: Diagnostics | None = None
+    config: dict = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "physical_batch_size"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or positive(name, value) < 1):
+                raise UserError(f"{name} must be a whole number, got {value!r}.")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise UserError(f"seed must be a whole number from 0, got {self.seed!r}.")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What follows from a run without reading any data: batches, steps, noise, and the ledger."""
+
+    method: Method
+    sampler: Sampler
+    steps: int
+    noise_multiplier: float
+    step: Step
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of the run, if it goes as planned."""
+        return Ledger().after(self.step, self.steps)
+
+
+def plan(run: Run) -> Plan:
+    """Settle everything that can be settled before data is read; UserError for what cannot be."""
+    method = run.method.on(run.dataset)
+    sampler = SAMPLERS[run.sampler](run.dataset.train_size, run.batch_size)
+    steps = run.epochs * sampler.steps_per_epoch
+    if method.private:
+        run.privacy.warn_if_weak(run.dataset.train_size)
+    multiplier = run.privacy.multiplier(method, sampler.law, steps)
+    step = Step(sampler.law, method.releases(multiplier))
+    if method.whole_batches and run.physical_batch_size is not None:
+        raise UserError(
+            f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
+        )
+    return Plan(method, sampler, steps, multiplier, step)
+
+
+def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
+    """Train and test one run, and say what it measured and what it spent.
+
+    A run whose parameters stop being finite ends there, with status "diverged", NaN metrics and a
+    ledger of the steps that were made. quiet: no progress bar, terminal or not.
+    """
+    planned = plan(run)
+    device = pick_device(run.device)
+    start = time.perf_counter()
+    data = run.dataset.load(data_dir, run.seed)
+    train, test = data.train.to(device), data.test.to(device)
+    step = private_step(run, planned, device)
+    observer = run.diagnostics.observer(step, train) if run.diagnostics else None
+    with Progress(planned, run.privacy.delta, quiet) as progress:
+        history, ledger = _loop(run, planned, step, train, observer, progress)
+    outputs, losses = predict(step.engine, test)
+    metrics = evaluate(outputs, losses, test.targets, test.groups, run.dataset.groups)
+    return Record(
+        config=run.config,
+        metrics={f"test/{name}": value for name, value in metrics.items()},
+        privacy=statement(ledger, planned.method, run.privacy.delta, planned.noise_multiplier),
+        provenance=provenance(step, device, time.perf_counter() - start),
+        status="complete" if _finite(step) else "diverged",
+        history=history,
+        diagnostics=observer.series() if observer else {},
+    )
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of that name; `auto` is the first GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device={name} is not to be had here; try device=auto.") from error
+
+
+def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
+    """The private step of a run, its model freshly initialised from the run's seed."""
+    engine = make_engine(
+        run.engine, _model(run, device), cross_entropy, _probe(run.dataset, device)
+    )
+    return PrivateStep(
+        engine=engine,
+        method=planned.method,
+        optimizer=run.optimizer([engine.parameters.theta]),
+        noise_multiplier=planned.noise_multiplier,
+        expected_batch_size=planned.sampler.expected_batch_size,
+        physical_batch_size=run.physical_batch_size,
+        noise=seeds.generator(run.seed, "noise", device),
+        counts=seeds.generator(run.seed, "counts", device),
+    )
+
+
+def _model(run: Run, device: torch.device) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(seeds.derived(run.seed, "initial weights"))
+        return run.model.build(run.dataset.shape, run.dataset.classes).to(device)
+
+
+def _probe(dataset: Dataset, device: torch.device) -> Batch:
+    """Two made-up examples: what an engine is checked on must not be private."""
+    draw = torch.Generator().manual_seed(0)
+    inputs = torch.rand(2, *dataset.shape, generator=draw)
+    targets = torch.arange(2) % dataset.classes
+    return Batch(*(t.to(device) for t in (inputs, targets, torch.zeros_like(targets))))
+
+
+def _loop(
+    run: Run,
+    planned: Plan,
+    step: PrivateStep,
+    train: Split,
+    observer: Observer | None,
+    progress: Progress,
+) -> tuple[dict[str, list], Ledger]:
+    """All steps: the history, one entry per epoch, and the ledger of what was done."""
+    sampling = seeds.generator(run.seed, "sampling", train.targets.device)
+    batches = planned.sampler.batches(len(train), sampling)
+    history: dict[str, list] = {"train/loss": [], "train/not_finite": []}
+    ledger = Ledger()
+    step.engine.model.train()
+    torch.manual_seed(seeds.derived(run.seed, "dropout"))
+    for _ in range(run.epochs):
+        reports = []
+        for _ in range(planned.sampler.steps_per_epoch):
+            batch = train.at(next(batches))
+            if observer:
+                observer.before(batch)
+            reports.append(step(batch))
+            ledger = ledger.after(planned.step)
+            progress.advance()
+        loss, examples, not_finite = (torch.stack(t).sum() for t in zip(*reports, strict=True))
+        history["train/loss"].append((loss / examples).item())
+        history["train/not_finite"].append(not_finite.item())
+        progress.show_loss(history["train/loss"][-1])
+        if observer:
+            observer.end_of_epoch()
+        if not _finite(step):
+            break
+    return history, ledger
+
+
+def _finite(step: PrivateStep) -> bool:
+    return bool(torch.isfinite(step.engine.parameters.theta).all())
+
+
+@torch.no_grad()
+def predict(engine: Engine, split: Split, batch_size: int = 4096) -> tuple[Tensor, Tensor]:
+    """Outputs [n, K] and training losses [n] of all examples, by the model in test mode."""
+    engine.model.eval()
+    parts = [split.at(indices) for indices in split.batches(batch_size)]
+    outputs = [engine.model(part.inputs) for part in parts]
+    losses = [engine.loss(o, part.targets) for o, part in zip(outputs, parts, strict=True)]
+    return torch.cat(outputs), torch.cat(losses)

@@ -1,0 +1,94 @@
+"""What every data set promises, for each that has a configuration."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+CONFIGS = Path(__file__).parents[2] / "conf" / "dataset"
+PUBLISHED_SPLIT = {"mnist"}  # no draw at all
+
+
+def build(name: str, **changes):
+    return instantiate(OmegaConf.load(CONFIGS / f"{name}.yaml"), **changes, _convert_="all")
+
+
+@cache
+def loaded(dataset, folder, seed):
+    return dataset.load(folder, seed)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(path.stem, marks=() if "digits" in path.stem else pytest.mark.data)
+        for path in sorted(CONFIGS.glob("*.yaml"))
+        if path.stem != "celeba"
+    ]
+)
+def dataset(request):
+    return build(request.param)
+
+
+@pytest.fixture
+def data(dataset, request):
+    needs_files = "digits" not in dataset.name
+    folder = request.getfixturevalue("data_folder") if needs_files else Path("unread")
+    return loaded(dataset, folder, 0)
+
+
+def check_split(dataset, split):
+    batch = split.at(torch.arange(min(5, len(split))))
+    assert split.inputs.shape == (len(split), *dataset.shape)
+    assert batch.inputs.dtype == torch.float32
+    assert batch.inputs.isfinite().all()
+    assert split.targets.dtype == split.groups.dtype == torch.int64
+    assert set(split.targets.tolist()) <= set(range(dataset.classes))
+    assert set(split.groups.tolist()) <= set(range(len(dataset.groups)))
+
+
+def test_splits_have_the_shapes_and_types_that_were_promised(dataset, data):
+    check_split(dataset, data.train)
+    check_split(dataset, data.test)
+    assert data.train.targets.unique().tolist() == list(range(dataset.classes))
+    assert data.test.groups.unique().tolist() == list(range(len(dataset.groups)))
+
+
+def test_the_training_set_has_about_the_public_size(dataset, data):
+    assert abs(len(data.train) - dataset.train_size) < 2 * dataset.train_size**0.5
+
+
+def test_the_seed_alone_draws_the_split(dataset, data, request):
+    folder = request.getfixturevalue("data_folder") if "digits" not in dataset.name else Path()
+    torch.manual_seed(1)
+    again, other = dataset.load(folder, 0), dataset.load(folder, 1)
+    assert torch.equal(again.train.inputs, data.train.inputs)
+    assert torch.equal(again.test.targets, data.test.targets)
+    same = torch.equal(other.train.targets, data.train.targets)
+    assert same == (dataset.name in PUBLISHED_SPLIT)
+
+
+def test_small_celeba_keeps_the_same_promises(small_celeba):
+    dataset = build("celeba", size=16)
+    data = dataset.load(small_celeba, seed=0)
+    check_split(dataset, data.train)
+    check_split(dataset, data.test)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_all_is_known_before_anything_is_read(path):
+    dataset = build(path.stem)
+    assert dataset.name == path.stem
+    assert dataset.train_size > 0
+    assert len(dataset.groups) == len(set(dataset.groups)) >= 2
+    assert all(note[0].isupper() and note.endswith(".") for note in dataset.notes)
+    assert hash(dataset) == hash(build(path.stem))
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_configuration_opens_with_its_source_its_cost_and_what_to_expect(path):
+    comments = [line for line in path.read_text().splitlines() if line.startswith("# ")]
+    said = [line.split(":")[0] for line in comments if not line.startswith("#  ")]
+    assert said == ["# Source", "# Cost", "# Expect"]

@@ -1,0 +1,44 @@
+import pytest
+import torch
+
+from dpbench.data.dutch import Dutch, encode, read
+
+ARFF = """\
+@relation some{people}
+
+@attribute sex {2,1}
+@attribute age {17,15,16}
+@attribute prev_residence_place {2,1,9}
+@attribute occupation {5_4_9,2_1}
+
+@data
+
+1,16,1,2_1
+2,15,2,5_4_9
+2,16,1,2_1
+"""
+
+
+@pytest.fixture
+def examples(tmp_path):
+    (tmp_path / "some.arff").write_text(ARFF)
+    return encode(read(tmp_path / "some.arff"))
+
+
+def test_features_are_sex_and_residence_then_the_categories_that_occur(examples):
+    assert examples.inputs.tolist() == [[0, 0, 0, 1], [1, 1, 1, 0], [1, 0, 0, 1]]
+
+
+def test_high_occupations_are_the_target_and_sexes_the_groups(examples):
+    assert examples.targets.tolist() == [1, 0, 1]
+    assert examples.groups.tolist() == [0, 1, 1]
+
+
+@pytest.mark.data
+def test_the_original_file_gives_59_features_of_0_and_1(data_folder):
+    data = Dutch(test_share=0.2).load(data_folder, seed=0)
+    assert (len(data.train), len(data.test)) == (48_336, 12_084)
+    inputs = torch.cat([data.train.inputs, data.test.inputs])
+    assert inputs.unique().tolist() == [0, 1]
+    assert (inputs[:, 2:].sum(dim=1) == 9).all()
+    assert (inputs.sum(dim=0) > 0).all()

@@ -1,0 +1,101 @@
+"""What the renderers write, byte for byte."""
+
+from dpbench.tables import Published, to_csv, to_latex, to_markdown
+from dpbench.tables.grid import Grid, number
+from dpbench.tables.latex import escape
+from dpbench.tables.markdown import _grid
+
+PRINTED = {
+    ("sgd", "acc_a"): Published("79.0", "0.0"),
+    ("dpsgd", "acc_a"): Published("72.0", "0.1"),
+}
+
+MARKDOWN = """\
+# Toy
+
+Doe 2020, Table 1. Cells: mean ± standard error (number of runs). Scale: paper.
+
+Groups: a = m, b = f.
+
+## Ours
+
+| method | acc_a | pi_ab |
+| --- | ---: | ---: |
+| sgd | 81.0 ± 1.0 (2) | - |
+| dpsgd | 72.0 ± 2.0 (2) | 9.0 ± 1.0 (2) |
+
+## Ours and published
+
+| method | column | ours | published | difference | verdict |
+| --- | ---: | ---: | ---: | ---: | ---: |
+| sgd | acc_a | 81.0 ± 1.0 (2) | 79.0 ± 0.0 | +2.0 | reproduced |
+| dpsgd | acc_a | 72.0 ± 2.0 (2) | 72.0 ± 0.1 | 0.0 | reproduced |
+| dpsgd | pi_ab | 9.0 ± 1.0 (2) | - | - | - |
+
+## Order of the methods
+
+| column | pairs in the published order |
+| --- | ---: |
+| acc_a | 1 of 1 |
+"""
+
+CSV = """\
+method,column,ours,spread,n,published,published_spread,difference,verdict
+sgd,acc_a,81,1,2,79.0,0.0,2,reproduced
+dpsgd,acc_a,72,2,2,72.0,0.1,0,reproduced
+dpsgd,pi_ab,9,1,2,,,nan,-
+"""
+
+TABULAR = r"""\begin{tabular}{lrr}
+\toprule
+method & acc\_a & pi\_ab \\
+\midrule
+sgd & 81.0 $\pm$ 1.0 (2) & - \\
+dpsgd & 72.0 $\pm$ 2.0 (2) & 9.0 $\pm$ 1.0 (2) \\
+\bottomrule
+\end{tabular}
+"""
+
+
+def table(build):
+    return build(published=PRINTED, methods=["sgd", "dpsgd"], notes=["One note."])
+
+
+def test_markdown(build):
+    text = to_markdown(table(build))
+    assert text.startswith(MARKDOWN)
+    assert text.endswith("- The test set is also the validation set.\n- One note.\n")
+    assert "Verdict: reproduced if |ours - published| <= 2 sqrt(" in text
+
+
+def test_csv(build):
+    assert to_csv(table(build)) == CSV
+
+
+def test_latex(build):
+    text = to_latex(table(build))
+    assert TABULAR in text
+    assert text.count(r"\begin{tabular}") == len(table(build).grids)
+    assert text.endswith("One note.\n")
+
+
+def test_latex_escapes_everything_once():
+    assert escape("50% of a_b & {c}#1 $x$ ~^") == (
+        r"50\% of a\_b \& \{c\}\#1 \$x\$ \textasciitilde{}\textasciicircum{}"
+    )
+    assert escape("\\") == r"\textbackslash{}"
+    assert escape("|d| <= 1 ± 2") == r"\textbar{}d\textbar{} \textless{}= 1 $\pm$ 2"
+
+
+def test_bars_and_line_breaks_stay_within_their_cell():
+    text = _grid(Grid("x", ("a", "b"), (("|d|", "two\nlines"),)))
+    assert text.splitlines()[-1] == r"| \|d\| | two lines |"
+
+
+def test_a_short_row_is_filled_up():
+    assert _grid(Grid("x", ("a", "b", "c"), (("1", "why"),))).splitlines()[-1] == "| 1 | why |  |"
+
+
+def test_numbers_have_no_negative_zero_and_nan_stays_nan():
+    values = [-0.04, float("nan"), float("inf"), -0.05001, 2.0]
+    assert [number(value, 1) for value in values] == ["0.0", "NaN", "inf", "-0.1", "2.0"]

@@ -1,0 +1,45 @@
+import pytest
+from toy_table import PLAIN
+
+from dpbench.errors import UserError
+from dpbench.tables import table_spec
+
+COLUMN = PLAIN["columns"]["acc_a"]
+
+
+def test_columns_keep_their_order_and_lists_become_tuples():
+    spec = table_spec(PLAIN)
+    assert [column.name for column in spec.columns] == ["acc_a", "pi_ab"]
+    assert spec.methods == ("sgd", "dpsgd", "fair")
+    assert hash(spec) == hash(table_spec(PLAIN))
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"spread": "sd"}, "spread must be one of standard error, standard deviation"),
+        ({"methods": []}, "methods must name at least one"),
+        ({"seeds": [0, 0]}, "none twice"),
+        ({"groups": ["m"]}, "two groups or none"),
+        ({"groups": []}, "whose privacy cost toy_table1 has"),
+        ({"reference": "adam"}, "reference must be one of"),
+        ({"baseline": "adam"}, "baseline must be one of"),
+        ({"published_runs": 0}, "published_runs must be a positive number"),
+        ({"spreed": "sd"}, "no 'spreed' in the table: did you mean spread"),
+        ({"columns": {}}, "columns must name at least one"),
+        ({"columns": {"x": {**COLUMN, "better": "more"}}}, "better in column x"),
+        ({"columns": {"x": {**COLUMN, "factor": "100"}}}, "factor in column x"),
+        ({"columns": {"x": {**COLUMN, "digits": -1}}}, "digits in column x"),
+        ({"columns": {"x": {**COLUMN, "tolerance": -1}}}, "tolerance in column x"),
+        ({"columns": {"x": {"metric": "test/loss"}}}, "Column x does not say what its better is"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes, complaint):
+    with pytest.raises(UserError, match=complaint):
+        table_spec({**PLAIN, **changes})
+
+
+@pytest.mark.parametrize("key", PLAIN)
+def test_no_key_has_a_default(key):
+    with pytest.raises(UserError, match=f"does not say what its {key} is"):
+        table_spec({name: value for name, value in PLAIN.items() if name != key})

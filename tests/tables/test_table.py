@@ -1,0 +1,190 @@
+import math
+import random
+
+import numpy as np
+import pytest
+from toy_table import RUNS, run
+
+from dpbench.errors import UserError
+from dpbench.tables import Published, to_csv, to_latex, to_markdown
+from dpbench.tables.privacy import NO_PROOF
+
+PRINTED = {
+    ("sgd", "acc_a"): Published("81.5", "0.2"),
+    ("dpsgd", "acc_a"): Published("75.0", "0.1"),
+    ("dpsgd", "pi_ab"): Published("9.0", "1.0"),
+}
+
+
+def cell(table, row, column):
+    return next(c for c in table.cells if (c.row, c.column.name) == (row, column))
+
+
+def block(table, heading):
+    return next(grid for grid in table.grids if grid.heading.startswith(heading))
+
+
+def line(table, heading, row):
+    return next(texts for texts in block(table, heading).rows if texts[0] == row)
+
+
+def test_a_cell_has_mean_standard_error_n_and_difference(build):
+    found = cell(build(published=PRINTED), "dpsgd", "acc_a")
+    assert (found.ours, found.n) == (pytest.approx(72.0), 2)
+    assert found.spread == pytest.approx(np.std([70, 74], ddof=1) / math.sqrt(2))
+    assert found.difference == pytest.approx(-3.0)
+    assert found.verdict == "reproduced"
+
+
+def test_the_specification_says_which_spread(build):
+    found = cell(build(spread="standard deviation"), "dpsgd", "acc_a")
+    assert found.spread == pytest.approx(np.std([70, 74], ddof=1))
+
+
+def test_gaps_are_made_per_seed_and_then_averaged(build):
+    runs = [*RUNS[:2], run("dpsgd", 0, 0.70), run("dpsgd", 1, 0.92)]
+    assert cell(build(runs), "dpsgd", "pi_ab").ours == pytest.approx(10.0)
+
+
+def test_the_baseline_has_no_cell_against_itself(build):
+    table = build()
+    assert line(table, "Ours", "sgd") == ("sgd", "81.0 ± 1.0 (2)", "-")
+    assert {c.column.name for c in table.cells if c.row == "sgd"} == {"acc_a"}
+
+
+def test_a_method_without_runs_is_missing(build):
+    table = build(published={("fair", "acc_a"): Published("80.0", None)})
+    assert line(table, "Ours", "fair") == ("fair", "missing", "missing")
+    assert cell(table, "fair", "acc_a").verdict == "missing"
+    assert "fair has no run with seed 0, 1." in table.notes
+
+
+def test_a_table_without_any_run_is_all_missing(build):
+    table = build([], published=PRINTED)
+    assert {c.verdict for c in table.cells} == {"missing"}
+    assert to_csv(table).count("missing") == 5
+
+
+def test_an_impossible_method_shows_its_reason(build):
+    table = build(impossible={"fair": "it needs two classes."})
+    assert line(table, "Ours", "fair") == ("fair", "not possible: it needs two classes.")
+    assert cell(table, "fair", "acc_a").verdict == "not possible"
+    assert not any("fair" in note for note in table.notes)
+    assert r"\multicolumn{2}{l}{not possible: it needs two classes.}" in to_latex(table)
+
+
+def test_a_diverged_run_makes_the_mean_nan_and_is_named(build):
+    diverged = run("dpsgd", 1, 0.5, status="diverged")
+    table = build([*RUNS[:3], diverged], published=PRINTED)
+    found = cell(table, "dpsgd", "acc_a")
+    assert math.isnan(found.ours)
+    assert (found.n, found.verdict) == (2, "no number")
+    assert line(table, "Ours", "dpsgd")[1] == "NaN (2)"
+    assert "dpsgd diverged with seed 1: its means are NaN." in table.notes
+
+
+def test_a_diverged_reference_gives_no_p_value(build):
+    runs = [*RUNS[:2], run("dpsgd", 0, 0.7), run("dpsgd", 1, 0.7, status="diverged")]
+    table = build([*runs, run("fair", 0, 0.8), run("fair", 1, 0.8)])
+    assert line(table, "Better than dpsgd", "fair")[1] == "NaN (2)"
+
+
+def test_a_missing_baseline_run_makes_costs_nan_and_is_named(build):
+    table = build(RUNS[1:])
+    assert math.isnan(cell(table, "dpsgd", "pi_ab").ours)
+    assert cell(table, "dpsgd", "acc_a").ours == pytest.approx(72.0)
+    assert "dpsgd has no sgd run to pair with for seed 0." in table.notes
+
+
+def test_one_run_has_no_spread(build):
+    table = build([RUNS[0], RUNS[2]], published=PRINTED)
+    assert line(table, "Ours", "dpsgd")[1] == "70.0 (1)"
+    assert cell(table, "dpsgd", "acc_a").verdict == "differs"
+
+
+def test_other_methods_and_seeds_are_left_out(build):
+    more = [*RUNS, run("adam", 0, 0.1), run("dpsgd", 7, 0.1)]
+    assert build(more) == build()
+
+
+def test_both_variants_have_a_row_and_the_same_published_number(build):
+    paper = [run("dpsgd", seed, 0.75, variant="paper") for seed in (0, 1)]
+    table = build([*paper, *RUNS], published=PRINTED)
+    assert [row[0] for row in block(table, "Ours").rows][1:3] == ["dpsgd", "dpsgd (paper)"]
+    found = cell(table, "dpsgd (paper)", "acc_a")
+    assert (found.published, found.verdict) == (PRINTED["dpsgd", "acc_a"], "reproduced")
+
+
+@pytest.mark.parametrize(
+    ("extra", "complaint"),
+    [
+        (run("dpsgd", 0, 0.7), "two runs of"),
+        (run("dpsgd", 1, 0.7, dataset="other"), "one dataset, not other, toy"),
+        (run("dpsgd", 1, 0.7, model="cnn"), "one model, not cnn, mlp"),
+    ],
+)
+def test_runs_that_do_not_belong_together_are_refused(build, extra, complaint):
+    with pytest.raises(UserError, match=complaint):
+        build([*RUNS, extra])
+
+
+def test_a_metric_that_nobody_measured_is_refused(build):
+    column = {"metric": "test/acuracy", "factor": 1, "digits": 1, "tolerance": 1, "better": "lower"}
+    with pytest.raises(UserError, match="no column test/acuracy"):
+        build(columns={"acc": column})
+
+
+def test_another_scale_is_in_the_title_and_only_the_order_is_compared(build):
+    table = build(published=PRINTED, scale="2 of 20 epochs")
+    assert table.title == "Toy (at a smaller scale)"
+    assert {c.verdict for c in table.cells if c.published} == {"smaller scale"}
+    assert block(table, "Order").rows == (("acc_a", "1 of 1"),)
+
+
+def test_order_counts_pairs_and_leaves_out_printed_ties(build):
+    runs = [*RUNS, run("fair", 0, 0.9), run("fair", 1, 0.9)]
+    printed = {**PRINTED, ("fair", "acc_a"): Published("75.0", None)}
+    assert block(build(runs, published=printed), "Order").rows == (("acc_a", "1 of 2"),)
+
+
+def test_p_values_follow_the_direction_of_the_column(build):
+    runs = [*RUNS, run("fair", 0, 0.80), run("fair", 1, 0.81)]
+    assert line(build(runs), "Better than dpsgd", "fair") == ("fair", "0.250 (2)", "0.250 (2)")
+    assert line(build(runs), "Better than dpsgd", "sgd") == ("sgd", "0.250 (2)", "-")
+
+
+def test_epsilon_is_shown_as_strongly_as_it_holds(build):
+    none = {"privacy/guarantee": "none", "privacy/why": "Examples are mixed."}
+    table = build([*RUNS, run("fair", 0, 0.8, **none), run("fair", 1, 0.8, **none)])
+    assert line(table, "Privacy", "dpsgd")[1:6] == ("3.41", "3.41", "3.41", "3.10", "2.90")
+    expected = ("fair", "3.41", "3.41", *[NO_PROOF] * 3, "1e-06", "none", "Examples are mixed.")
+    assert line(table, "Privacy", "fair") == expected
+    assert line(table, "Privacy", "sgd")[1:6] == ("-", "-", "inf", "inf", "inf")
+
+
+def test_of_several_runs_the_weakest_guarantee_and_largest_epsilon_count(build):
+    weaker = run("dpsgd", 1, 0.74, **{"privacy/guarantee": "approximate", "privacy/rdp": 4.0})
+    assert line(build([*RUNS[:3], weaker]), "Privacy", "dpsgd")[3] == "4.00"
+    assert line(build([*RUNS[:3], weaker]), "Privacy", "dpsgd")[7] == "approximate"
+
+
+@pytest.mark.parametrize("render", [to_markdown, to_csv, to_latex])
+def test_the_order_of_the_runs_does_not_change_a_byte(build, render):
+    runs = [*RUNS, run("fair", 0, 0.8), run("fair", 1, 0.1, variant="paper")]
+    texts = set()
+    for seed in range(5):
+        random.Random(seed).shuffle(runs)
+        texts.add(render(build(runs, published=PRINTED)))
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("render", [to_markdown, to_csv, to_latex])
+def test_every_verdict_is_among_the_known_ones(build, render):
+    verdicts = {c.verdict for c in build(published=PRINTED).cells}
+    assert verdicts <= {"reproduced", "close", "differs", "missing", "-"}
+    assert all(verdict in render(build(published=PRINTED)) for verdict in verdicts)
+
+
+def test_rows_of_every_block_fit_their_heads(build):
+    for grid in build(published=PRINTED).grids:
+        assert {len(row) for row in grid.rows} == {len(grid.head)}

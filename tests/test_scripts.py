@@ -1,0 +1,197 @@
+"""The set-up: scripts that run, and pins that agree with the ranges."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ["scripts/environment", "scripts/demo", "scripts/test", ".ci/run"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+REQUIREMENTS = [
+    Requirement(line)
+    for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+]
+
+
+@pytest.fixture(scope="module")
+def pins():
+    """Canonical name -> exact version."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    found = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    versions = {}
+    for pin in found:
+        (specifier,) = pin.specifier
+        assert specifier.operator == "==", f"{pin} is no exact pin"
+        assert "*" not in specifier.version, f"{pin} is no exact pin"
+        assert not pin.url, f"{pin} names an address"
+        versions[canonicalize_name(pin.name)] = specifier.version
+    assert len(versions) == len(found), "a package is pinned twice"
+    return versions
+
+
+def environment(folder, **variables):
+    """Run a copy of scripts/environment that lies in folder, with no Python on its path."""
+    (folder / "scripts").mkdir(exist_ok=True)
+    shutil.copy(ROOT / "scripts/environment", folder / "scripts")
+    for name in ("pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    tools = folder / "tools"
+    tools.mkdir(exist_ok=True)
+    for tool in ("bash", "cksum", "dirname", "rm"):
+        link = tools / tool
+        if not link.exists():
+            link.symlink_to(shutil.which(tool))
+    return subprocess.run(
+        [shutil.which("bash"), folder / "scripts/environment"],
+        env={"PATH": str(tools), **variables},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def stand_in(path, body):
+    """A shell script at path in the place of a Python."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!{shutil.which('bash')}\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+# Answers the version question with 3.12; as venv, makes a .venv whose pip notes its arguments.
+PYTHON_312 = """
+case "$*" in
+*version_info*) echo 3.12 ;;
+*"-m venv"*) "{python}" -c '
+import pathlib, shutil
+shutil.rmtree(".venv", ignore_errors=True)
+pathlib.Path(".venv/bin").mkdir(parents=True)
+shutil.copy("venv-python", ".venv/bin/python")' && echo made >>calls ;;
+esac
+"""
+VENV_PYTHON = """
+case "$*" in
+*version_info*) echo 3.12 ;;
+*"install"*) echo "installed $*" >>calls; exit "${PIP_EXIT:-0}" ;;
+esac
+"""
+
+
+@pytest.fixture
+def python(tmp_path):
+    stand_in(tmp_path / "venv-python", VENV_PYTHON)
+    body = PYTHON_312.replace("{python}", sys.executable)
+    return stand_in(tmp_path / "bin/python3.12", body)
+
+
+def calls(folder):
+    """The first words of what was done since the last question."""
+    file = folder / "calls"
+    done = [line.split()[0] for line in file.read_text().splitlines()] if file.exists() else []
+    file.unlink(missing_ok=True)
+    return done
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_is_executable_and_parses(script):
+    assert os.access(ROOT / script, os.X_OK)
+    check = subprocess.run(["bash", "-n", ROOT / script], capture_output=True, text=True)
+    assert (check.returncode, check.stderr) == (0, "")
+
+
+def test_an_environment_is_made_once(tmp_path, python):
+    first = environment(tmp_path, PYTHON=python)
+    assert first.returncode == 0, first.stderr
+    assert len(first.stdout.splitlines()) == 1
+    assert calls(tmp_path) == ["made", "installed"]
+
+    second = environment(tmp_path, PYTHON=python)
+    assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
+    assert calls(tmp_path) == []
+
+
+def test_an_interrupted_installation_starts_afresh(tmp_path, python):
+    broken = environment(tmp_path, PYTHON=python, PIP_EXIT="1")
+    assert broken.returncode == 1
+    assert "did not finish" in broken.stderr
+    calls(tmp_path)
+    assert environment(tmp_path, PYTHON=python).returncode == 0
+    assert calls(tmp_path) == ["made", "installed"]
+
+
+def test_another_constraints_file_brings_the_environment_up_to_date(tmp_path, python):
+    environment(tmp_path, PYTHON=python)
+    calls(tmp_path)
+    stamp = tmp_path / ".venv/dpbench-stamp"
+    stamp.write_text(stamp.read_text().rstrip() + "1\n")
+    assert environment(tmp_path, PYTHON=python).returncode == 0
+    assert calls(tmp_path) == ["installed"]
+
+
+def test_a_moved_environment_is_made_again(tmp_path, python):
+    environment(tmp_path, PYTHON=python)
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    calls(moved)
+    assert environment(moved, PYTHON=str(moved / "bin/python3.12")).returncode == 0
+    assert calls(moved) == ["made", "installed"]
+
+
+def test_no_python_is_one_sentence(tmp_path):
+    run = environment(tmp_path)
+    assert run.returncode == 1
+    assert run.stderr.count("\n") == 1
+    assert "no Python from 3.11 to 3.13" in run.stderr
+
+
+def test_a_python_that_does_not_suit_is_named(tmp_path):
+    run = environment(tmp_path, PYTHON=stand_in(tmp_path / "old", "echo"))
+    assert run.returncode == 1
+    assert f"PYTHON={tmp_path / 'old'} is not a Python from 3.11 to 3.13" in run.stderr
+
+
+def test_a_python_without_venv_is_one_sentence(tmp_path):
+    body = 'case "$*" in *version_info*) echo 3.12 ;; *) exit 1 ;; esac'
+    run = environment(tmp_path, PYTHON=stand_in(tmp_path / "bare", body))
+    assert run.returncode == 1
+    assert run.stderr.count("\n") == 1
+    assert "python3.12-venv" in run.stderr
+
+
+@pytest.mark.parametrize("requirement", REQUIREMENTS, ids=lambda requirement: requirement.name)
+def test_a_dependency_is_pinned_within_its_range(requirement, pins):
+    version = pins.get(canonicalize_name(requirement.name))
+    assert version, f"{requirement.name} has no pin in constraints.txt"
+    assert requirement.specifier.contains(version)
+    assert any(bound.operator == ">=" for bound in requirement.specifier), "no lower bound"
+
+
+def test_the_build_tool_is_pinned_too(pins):
+    assert "hatchling" in pins
+
+
+@pytest.mark.parametrize("version", ["3.11.0", "3.12.1", "3.13.5"])
+def test_python_is_allowed(version):
+    assert version in SpecifierSet(PROJECT["requires-python"])
+
+
+@pytest.mark.parametrize("version", ["3.10.14", "3.14.0"])
+def test_python_is_not_allowed(version):
+    assert version not in SpecifierSet(PROJECT["requires-python"])
+
+
+@pytest.mark.parametrize("version", ["2.11.0", "2.12.0", "2.13.1", "2.14.1"])
+def test_torch_is_allowed(version):
+    (torch,) = (requirement for requirement in REQUIREMENTS if requirement.name == "torch")
+    assert version in torch.specifier
+
+
+def test_the_distribution_is_not_called_as_the_package():
+    assert PROJECT["name"] == "dpbench-suite"
