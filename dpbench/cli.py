@@ -3,13 +3,10 @@
 import json
 import sys
 import warnings
-from pathlib import Path
-
-import torch
 
 from dpbench import config as configuration
 from dpbench.errors import UserError, nearest
-from dpbench.results import load, record_path
+from dpbench.runs import once, settle
 
 USAGE = """dpbench COMMAND [KEY=VALUE ...]
 
@@ -27,33 +24,11 @@ def run(arguments: list[str]) -> None:
     flags = {"-m", "--multirun"}
     overrides = [a for a in arguments if a not in flags]
     if not flags & set(arguments):
-        print(run_one(overrides))
+        print(once(overrides))
         return
     for combination in configuration.expand(overrides):
         settle(combination)
-    configuration.sweep(overrides, lambda combination: print(run_one(combination)))
-
-
-def settle(overrides: list[str]):
-    """The configuration and the run of some overrides, with all that can be refused refused."""
-    from dpbench.train import plan
-
-    config = configuration.compose(overrides)
-    prepared = configuration.build(config)
-    return config, prepared, plan(prepared)
-
-
-def run_one(overrides: list[str], quiet: bool = False) -> Path:
-    """The record of one run: the one there is, unless again=true, or a new one."""
-    from dpbench.train import fit
-
-    config, prepared, _ = settle(overrides)
-    path = record_path(Path(config["results_dir"]), config)
-    if config["again"] or load(path) is None:
-        if config["threads"]:
-            torch.set_num_threads(config["threads"])
-        fit(prepared, configuration.data_folder(config), quiet).save(Path(config["results_dir"]))
-    return path
+    configuration.sweep(overrides, lambda combination: print(once(combination)))
 
 
 def epsilon(arguments: list[str]) -> None:

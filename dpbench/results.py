@@ -33,6 +33,7 @@ SCIENTIFIC = (
 class Record:
     """What a run was, what it measured, what it spent, and where and how it ran.
 
+    config keeps the scientific part of the configuration, so no record holds anybody's paths.
     metrics are flat (`test/accuracy`, `test/loss/<group>`, fractions and nats). history holds one
     entry per epoch, diagnostics one per measured step; both read private data outside the account.
     status is "complete" or "diverged".
@@ -46,6 +47,10 @@ class Record:
     history: dict[str, list] = field(default_factory=dict)
     diagnostics: dict[str, list] = field(default_factory=dict)
     schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        kept = {k: v for k, v in self.config.items() if k in (*SCIENTIFIC, "choices")}
+        object.__setattr__(self, "config", kept)
 
     @property
     def digest(self) -> str:

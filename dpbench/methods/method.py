@@ -14,6 +14,14 @@ Gradient = Callable[[Engine, Batch, Clip], Gradients]
 """The gradient seam: the gradients of a physical batch that the clip is to see."""
 
 
+class Inapplicable(UserError):
+    """A method that is not defined for a data set, and why."""
+
+    def __init__(self, method: str, why: str):
+        super().__init__(why)
+        self.method = method
+
+
 def plain(engine: Engine, batch: Batch, clip: Clip) -> Gradients:
     """The gradient of each example's own loss, at the present parameters."""
     return engine(batch)
@@ -64,12 +72,13 @@ class Method:
         return self.noise.private
 
     def on(self, dataset: Dataset) -> "Method":
-        """The method for a data set; UserError where it does not apply."""
+        """The method for a data set; Inapplicable where it is not defined."""
         groups = len(dataset.groups)
         if self.groups not in (None, groups):
-            raise UserError(
+            raise Inapplicable(
+                self.name,
                 f"{self.name} is defined for exactly {self.groups} groups and {dataset.name} has "
-                f"{groups}; choose another method or data set."
+                f"{groups}; choose another method or data set.",
             )
         return replace(self, clip=self.clip.for_groups(groups))
 

@@ -2,7 +2,7 @@
 
 from dpbench.tables.latex import to_latex
 from dpbench.tables.markdown import to_markdown
-from dpbench.tables.published import Published, read_epsilon, read_published
+from dpbench.tables.published import Published, PublishedTable, read_epsilon, read_published
 from dpbench.tables.spec import Column, TableSpec, table_spec
 from dpbench.tables.table import Table, build_table
 from dpbench.tables.tidy import to_csv
@@ -10,6 +10,7 @@ from dpbench.tables.tidy import to_csv
 __all__ = [
     "Column",
     "Published",
+    "PublishedTable",
     "Table",
     "TableSpec",
     "build_table",

@@ -9,14 +9,15 @@ from dpbench.tables.table import Table
 def to_markdown(table: Table) -> str:
     """The whole table as Markdown: the same runs always give the same text."""
     parts = [f"# {table.title}", *table.introduction]
-    parts += [f"## {grid.heading}\n\n{_grid(grid)}" for grid in table.grids]
+    parts += [f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in table.grids]
     parts += ["## Rule and notes", table.rule]
     if table.notes:
         parts.append("\n".join(f"- {note}" for note in table.notes))
     return "\n\n".join(parts) + "\n"
 
 
-def _grid(grid: Grid) -> str:
+def grid_lines(grid: Grid) -> str:
+    """One block; a row shorter than the head is filled up with empty cells."""
     ruler = ["---", *["---:"] * (len(grid.head) - 1)]
     rows = [(*row, *[""] * (len(grid.head) - len(row))) for row in grid.rows]
     return "\n".join([_line(grid.head), _line(ruler), *map(_line, rows)])

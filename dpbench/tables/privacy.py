@@ -35,13 +35,13 @@ def privacy_grid(rows: Sequence[Row], printed: str | None, baseline: str) -> Gri
 
 def _line(row: Row, printed: str | None) -> tuple[str, ...]:
     guarantee = min(row.runs["privacy/guarantee"], key=STRENGTH.index)
-    claimed = _largest(row, "claimed")
+    claimed, delta = _largest(row, "claimed"), _largest(row, "delta")
     return (
         row.label,
         printed or NOTHING,
         number(claimed, 2) if math.isfinite(claimed) else NOTHING,
         *(_epsilon(_largest(row, name), guarantee, claimed) for name in ("rdp", "pld", "gdp")),
-        f"{_largest(row, 'delta'):g}",
+        NOTHING if math.isnan(delta) else f"{delta:g}",
         guarantee,
         " ".join(sorted(set(row.runs["privacy/why"]))),
     )

@@ -33,11 +33,16 @@ def _line(cell: Cell) -> tuple[str, ...]:
     return (
         cell.row,
         cell.column.name,
-        f"{cell.ours:.6g}",
-        f"{cell.spread:.6g}",
+        _text(cell.ours),
+        _text(cell.spread),
         str(cell.n),
         printed.value if printed else "",
         (printed.spread or "") if printed else "",
-        f"{cell.difference:.6g}",
+        _text(cell.difference),
         cell.verdict,
     )
+
+
+def _text(value: float) -> str:
+    """Six digits; what floating point leaves of a difference of equals is 0."""
+    return f"{round(value, 9) + 0.0:.6g}"

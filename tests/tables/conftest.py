@@ -1,10 +1,90 @@
-"""The toy table, built."""
+"""A toy table that every test of this folder can bend."""
 
 import pandas as pd
 import pytest
-from toy_table import PLAIN, RUNS
 
 from dpbench.tables import build_table, table_spec
+
+PLAIN = {
+    "name": "toy_table1",
+    "title": "Toy",
+    "paper": "Doe 2020, Table 1",
+    "published": "toy/table1.csv",
+    "published_runs": 4,
+    "baseline": "sgd",
+    "reference": "dpsgd",
+    "methods": ["sgd", "dpsgd", "fair"],
+    "seeds": [0, 1],
+    "groups": ["m", "f"],
+    "spread": "standard error",
+    "scale": "paper",
+    "columns": {
+        "acc_a": {
+            "metric": "test/accuracy/m",
+            "factor": 100,
+            "digits": 1,
+            "tolerance": 1.0,
+            "better": "higher",
+        },
+        "pi_ab": {
+            "metric": "privacy_cost_gap",
+            "factor": 100,
+            "digits": 1,
+            "tolerance": 1.0,
+            "better": "lower",
+        },
+    },
+    "notes": ["The test set is also the validation set."],
+}
+
+
+def toy_run(method, seed, accuracy, **changes):
+    """One row of the tidy frame of runs; accuracy: of group m, group f has 0.9."""
+    private = method != "sgd"
+    row = {
+        **{"dataset": "toy", "model": "mlp", "method": method, "variant": "corrected"},
+        **{"seed": seed, "status": "complete"},
+        **{"test/accuracy/m": accuracy, "test/accuracy/f": 0.9},
+        **{"test/loss/m": 0.5, "test/loss/f": 0.4},
+        **{"privacy/rdp": 3.41 if private else float("inf")},
+        **{"privacy/pld": 3.1 if private else float("inf")},
+        **{"privacy/gdp": 2.9 if private else float("inf")},
+        **{"privacy/guarantee": "proven" if private else "none"},
+        **{"privacy/why": "Gaussian." if private else "No noise."},
+        **{"privacy/claimed": 3.41 if private else float("inf"), "privacy/delta": 1e-6},
+    }
+    return {**row, **changes}
+
+
+RUNS = [
+    toy_run("sgd", 0, 0.80),
+    toy_run("sgd", 1, 0.82),
+    toy_run("dpsgd", 0, 0.70),
+    toy_run("dpsgd", 1, 0.74),
+]
+
+
+@pytest.fixture
+def plain():
+    """The specification, as YAML would give it."""
+    return PLAIN
+
+
+@pytest.fixture
+def spec():
+    return table_spec(PLAIN)
+
+
+@pytest.fixture
+def run():
+    """Makes one row of the frame of runs."""
+    return toy_run
+
+
+@pytest.fixture
+def runs():
+    """Two seeds of sgd, then two of dpsgd."""
+    return list(RUNS)
 
 
 @pytest.fixture

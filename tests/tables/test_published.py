@@ -4,10 +4,9 @@ import itertools
 from pathlib import Path
 
 import pytest
-from toy_table import PLAIN
 
 from dpbench.errors import UserError
-from dpbench.tables import Published, read_epsilon, read_published, table_spec
+from dpbench.tables import Published, read_epsilon, read_published
 from dpbench.tables.published import check_covered
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "misalignment"
@@ -77,7 +76,8 @@ def test_two_printed_gaps_are_no_means_of_absolute_differences():
     """n numbers that are not negative have a standard error of at most their mean.
 
     The mean of the printed 0.2 ± 0.3 is below 0.25 and its standard error above it; 0.0 ± 0.1 is
-    as impossible. So the paper's gap cannot be averaged from absolute differences per seed.
+    as impossible. If ± is the standard error that the paper says it is, its gaps are not averages
+    of absolute differences per seed.
     """
     impossible = [
         (number, method, column)
@@ -129,6 +129,6 @@ def test_a_file_without_the_columns_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("key", [("adam", "acc_a"), ("sgd", "acc_c")])
-def test_a_printed_number_without_a_cell_is_refused(key):
+def test_a_printed_number_without_a_cell_is_refused(spec, key):
     with pytest.raises(UserError, match="no cell for the published"):
-        check_covered(table_spec(PLAIN), {key: Published("1.0", None)})
+        check_covered(spec, {key: Published("1.0", None)})

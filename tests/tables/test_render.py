@@ -3,7 +3,7 @@
 from dpbench.tables import Published, to_csv, to_latex, to_markdown
 from dpbench.tables.grid import Grid, number
 from dpbench.tables.latex import escape
-from dpbench.tables.markdown import _grid
+from dpbench.tables.markdown import grid_lines
 
 PRINTED = {
     ("sgd", "acc_a"): Published("79.0", "0.0"),
@@ -72,6 +72,12 @@ def test_csv(build):
     assert to_csv(table(build)) == CSV
 
 
+def test_csv_has_no_dust_of_floating_point(build, run):
+    printed = {("sgd", "acc_a"): Published("81.0", None)}
+    runs = [run("sgd", 0, 0.81 - 1e-16), run("sgd", 1, 0.81 - 1e-16)]
+    assert "sgd,acc_a,81,0,2,81.0,,0,reproduced\n" in to_csv(build(runs, published=printed))
+
+
 def test_latex(build):
     text = to_latex(table(build))
     assert TABULAR in text
@@ -88,12 +94,14 @@ def test_latex_escapes_everything_once():
 
 
 def test_bars_and_line_breaks_stay_within_their_cell():
-    text = _grid(Grid("x", ("a", "b"), (("|d|", "two\nlines"),)))
+    text = grid_lines(Grid("x", ("a", "b"), (("|d|", "two\nlines"),)))
     assert text.splitlines()[-1] == r"| \|d\| | two lines |"
 
 
 def test_a_short_row_is_filled_up():
-    assert _grid(Grid("x", ("a", "b", "c"), (("1", "why"),))).splitlines()[-1] == "| 1 | why |  |"
+    assert (
+        grid_lines(Grid("x", ("a", "b", "c"), (("1", "why"),))).splitlines()[-1] == "| 1 | why |  |"
+    )
 
 
 def test_numbers_have_no_negative_zero_and_nan_stays_nan():

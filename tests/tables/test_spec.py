@@ -1,17 +1,23 @@
+from dataclasses import fields
+
 import pytest
-from toy_table import PLAIN
 
 from dpbench.errors import UserError
-from dpbench.tables import table_spec
+from dpbench.tables import TableSpec, table_spec
 
-COLUMN = PLAIN["columns"]["acc_a"]
+COLUMN = {
+    "metric": "test/loss",
+    "factor": 1,
+    "digits": 2,
+    "tolerance": 0.1,
+    "better": "lower",
+}
 
 
-def test_columns_keep_their_order_and_lists_become_tuples():
-    spec = table_spec(PLAIN)
+def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
     assert [column.name for column in spec.columns] == ["acc_a", "pi_ab"]
     assert spec.methods == ("sgd", "dpsgd", "fair")
-    assert hash(spec) == hash(table_spec(PLAIN))
+    assert hash(spec) == hash(table_spec(plain))
 
 
 @pytest.mark.parametrize(
@@ -34,12 +40,12 @@ def test_columns_keep_their_order_and_lists_become_tuples():
         ({"columns": {"x": {"metric": "test/loss"}}}, "Column x does not say what its better is"),
     ],
 )
-def test_what_makes_no_sense_is_refused(changes, complaint):
+def test_what_makes_no_sense_is_refused(plain, changes, complaint):
     with pytest.raises(UserError, match=complaint):
-        table_spec({**PLAIN, **changes})
+        table_spec({**plain, **changes})
 
 
-@pytest.mark.parametrize("key", PLAIN)
-def test_no_key_has_a_default(key):
+@pytest.mark.parametrize("key", [field.name for field in fields(TableSpec)])
+def test_no_key_has_a_default(plain, key):
     with pytest.raises(UserError, match=f"does not say what its {key} is"):
-        table_spec({name: value for name, value in PLAIN.items() if name != key})
+        table_spec({name: value for name, value in plain.items() if name != key})

@@ -3,7 +3,6 @@ import random
 
 import numpy as np
 import pytest
-from toy_table import RUNS, run
 
 from dpbench.errors import UserError
 from dpbench.tables import Published, to_csv, to_latex, to_markdown
@@ -41,9 +40,9 @@ def test_the_specification_says_which_spread(build):
     assert found.spread == pytest.approx(np.std([70, 74], ddof=1))
 
 
-def test_gaps_are_made_per_seed_and_then_averaged(build):
-    runs = [*RUNS[:2], run("dpsgd", 0, 0.70), run("dpsgd", 1, 0.92)]
-    assert cell(build(runs), "dpsgd", "pi_ab").ours == pytest.approx(10.0)
+def test_gaps_are_made_per_seed_and_then_averaged(build, run, runs):
+    more = [*runs[:2], run("dpsgd", 0, 0.70), run("dpsgd", 1, 0.92)]
+    assert cell(build(more), "dpsgd", "pi_ab").ours == pytest.approx(10.0)
 
 
 def test_the_baseline_has_no_cell_against_itself(build):
@@ -73,9 +72,9 @@ def test_an_impossible_method_shows_its_reason(build):
     assert r"\multicolumn{2}{l}{not possible: it needs two classes.}" in to_latex(table)
 
 
-def test_a_diverged_run_makes_the_mean_nan_and_is_named(build):
+def test_a_diverged_run_makes_the_mean_nan_and_is_named(build, run, runs):
     diverged = run("dpsgd", 1, 0.5, status="diverged")
-    table = build([*RUNS[:3], diverged], published=PRINTED)
+    table = build([*runs[:3], diverged], published=PRINTED)
     found = cell(table, "dpsgd", "acc_a")
     assert math.isnan(found.ours)
     assert (found.n, found.verdict) == (2, "no number")
@@ -83,49 +82,49 @@ def test_a_diverged_run_makes_the_mean_nan_and_is_named(build):
     assert "dpsgd diverged with seed 1: its means are NaN." in table.notes
 
 
-def test_a_diverged_reference_gives_no_p_value(build):
-    runs = [*RUNS[:2], run("dpsgd", 0, 0.7), run("dpsgd", 1, 0.7, status="diverged")]
-    table = build([*runs, run("fair", 0, 0.8), run("fair", 1, 0.8)])
+def test_a_diverged_reference_gives_no_p_value(build, run, runs):
+    more = [*runs[:2], run("dpsgd", 0, 0.7), run("dpsgd", 1, 0.7, status="diverged")]
+    table = build([*more, run("fair", 0, 0.8), run("fair", 1, 0.8)])
     assert line(table, "Better than dpsgd", "fair")[1] == "NaN (2)"
 
 
-def test_a_missing_baseline_run_makes_costs_nan_and_is_named(build):
-    table = build(RUNS[1:])
+def test_a_missing_baseline_run_makes_costs_nan_and_is_named(build, runs):
+    table = build(runs[1:])
     assert math.isnan(cell(table, "dpsgd", "pi_ab").ours)
     assert cell(table, "dpsgd", "acc_a").ours == pytest.approx(72.0)
     assert "dpsgd has no sgd run to pair with for seed 0." in table.notes
 
 
-def test_one_run_has_no_spread(build):
-    table = build([RUNS[0], RUNS[2]], published=PRINTED)
+def test_one_run_has_no_spread(build, runs):
+    table = build([runs[0], runs[2]], published=PRINTED)
     assert line(table, "Ours", "dpsgd")[1] == "70.0 (1)"
     assert cell(table, "dpsgd", "acc_a").verdict == "differs"
 
 
-def test_other_methods_and_seeds_are_left_out(build):
-    more = [*RUNS, run("adam", 0, 0.1), run("dpsgd", 7, 0.1)]
+def test_other_methods_and_seeds_are_left_out(build, run, runs):
+    more = [*runs, run("adam", 0, 0.1), run("dpsgd", 7, 0.1)]
     assert build(more) == build()
 
 
-def test_both_variants_have_a_row_and_the_same_published_number(build):
+def test_both_variants_have_a_row_and_the_same_published_number(build, run, runs):
     paper = [run("dpsgd", seed, 0.75, variant="paper") for seed in (0, 1)]
-    table = build([*paper, *RUNS], published=PRINTED)
+    table = build([*paper, *runs], published=PRINTED)
     assert [row[0] for row in block(table, "Ours").rows][1:3] == ["dpsgd", "dpsgd (paper)"]
     found = cell(table, "dpsgd (paper)", "acc_a")
     assert (found.published, found.verdict) == (PRINTED["dpsgd", "acc_a"], "reproduced")
 
 
 @pytest.mark.parametrize(
-    ("extra", "complaint"),
+    ("changes", "complaint"),
     [
-        (run("dpsgd", 0, 0.7), "two runs of"),
-        (run("dpsgd", 1, 0.7, dataset="other"), "one dataset, not other, toy"),
-        (run("dpsgd", 1, 0.7, model="cnn"), "one model, not cnn, mlp"),
+        ({}, "two runs of"),
+        ({"dataset": "other"}, "one dataset, not other, toy"),
+        ({"model": "cnn"}, "one model, not cnn, mlp"),
     ],
 )
-def test_runs_that_do_not_belong_together_are_refused(build, extra, complaint):
+def test_runs_that_do_not_belong_together_are_refused(build, run, runs, changes, complaint):
     with pytest.raises(UserError, match=complaint):
-        build([*RUNS, extra])
+        build([*runs, run("dpsgd", 1, 0.7, **changes)])
 
 
 def test_a_metric_that_nobody_measured_is_refused(build):
@@ -141,40 +140,46 @@ def test_another_scale_is_in_the_title_and_only_the_order_is_compared(build):
     assert block(table, "Order").rows == (("acc_a", "1 of 1"),)
 
 
-def test_order_counts_pairs_and_leaves_out_printed_ties(build):
-    runs = [*RUNS, run("fair", 0, 0.9), run("fair", 1, 0.9)]
+def test_order_counts_pairs_and_leaves_out_printed_ties(build, run, runs):
+    more = [*runs, run("fair", 0, 0.9), run("fair", 1, 0.9)]
     printed = {**PRINTED, ("fair", "acc_a"): Published("75.0", None)}
-    assert block(build(runs, published=printed), "Order").rows == (("acc_a", "1 of 2"),)
+    assert block(build(more, published=printed), "Order").rows == (("acc_a", "1 of 2"),)
 
 
-def test_p_values_follow_the_direction_of_the_column(build):
-    runs = [*RUNS, run("fair", 0, 0.80), run("fair", 1, 0.81)]
-    assert line(build(runs), "Better than dpsgd", "fair") == ("fair", "0.250 (2)", "0.250 (2)")
-    assert line(build(runs), "Better than dpsgd", "sgd") == ("sgd", "0.250 (2)", "-")
+def test_p_values_follow_the_direction_of_the_column(build, run, runs):
+    more = [*runs, run("fair", 0, 0.80), run("fair", 1, 0.81)]
+    assert line(build(more), "Better than dpsgd", "fair") == ("fair", "0.250 (2)", "0.250 (2)")
+    assert line(build(more), "Better than dpsgd", "sgd") == ("sgd", "0.250 (2)", "-")
 
 
-def test_epsilon_is_shown_as_strongly_as_it_holds(build):
+def test_epsilon_is_shown_as_strongly_as_it_holds(build, run, runs):
     none = {"privacy/guarantee": "none", "privacy/why": "Examples are mixed."}
-    table = build([*RUNS, run("fair", 0, 0.8, **none), run("fair", 1, 0.8, **none)])
+    table = build([*runs, run("fair", 0, 0.8, **none), run("fair", 1, 0.8, **none)])
     assert line(table, "Privacy", "dpsgd")[1:6] == ("3.41", "3.41", "3.41", "3.10", "2.90")
     expected = ("fair", "3.41", "3.41", *[NO_PROOF] * 3, "1e-06", "none", "Examples are mixed.")
     assert line(table, "Privacy", "fair") == expected
     assert line(table, "Privacy", "sgd")[1:6] == ("-", "-", "inf", "inf", "inf")
 
 
-def test_of_several_runs_the_weakest_guarantee_and_largest_epsilon_count(build):
+def test_an_epsilon_that_nobody_could_compute_is_no_proof(build, run, runs):
+    unknown = dict.fromkeys(["privacy/rdp", "privacy/pld", "privacy/gdp", "privacy/delta"])
+    table = build([*runs, run("fair", 0, 0.8, **unknown, **{"privacy/guarantee": "none"})])
+    assert line(table, "Privacy", "fair")[2:8] == ("3.41", *[NO_PROOF] * 3, "-", "none")
+
+
+def test_of_several_runs_the_weakest_guarantee_and_largest_epsilon_count(build, run, runs):
     weaker = run("dpsgd", 1, 0.74, **{"privacy/guarantee": "approximate", "privacy/rdp": 4.0})
-    assert line(build([*RUNS[:3], weaker]), "Privacy", "dpsgd")[3] == "4.00"
-    assert line(build([*RUNS[:3], weaker]), "Privacy", "dpsgd")[7] == "approximate"
+    assert line(build([*runs[:3], weaker]), "Privacy", "dpsgd")[3] == "4.00"
+    assert line(build([*runs[:3], weaker]), "Privacy", "dpsgd")[7] == "approximate"
 
 
 @pytest.mark.parametrize("render", [to_markdown, to_csv, to_latex])
-def test_the_order_of_the_runs_does_not_change_a_byte(build, render):
-    runs = [*RUNS, run("fair", 0, 0.8), run("fair", 1, 0.1, variant="paper")]
+def test_the_order_of_the_runs_does_not_change_a_byte(build, run, runs, render):
+    more = [*runs, run("fair", 0, 0.8), run("fair", 1, 0.1, variant="paper")]
     texts = set()
     for seed in range(5):
-        random.Random(seed).shuffle(runs)
-        texts.add(render(build(runs, published=PRINTED)))
+        random.Random(seed).shuffle(more)
+        texts.add(render(build(more, published=PRINTED)))
     assert len(texts) == 1
 
 

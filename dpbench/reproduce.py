@@ -1,0 +1,147 @@
+"""Rerun a table of a paper: what is missing of its runs, then the table beside the printed one."""
+
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from dpbench import config as configuration
+from dpbench.errors import UserError, nearest
+from dpbench.methods.method import Inapplicable
+from dpbench.resources import benchmarks_folder
+from dpbench.results import Record, frame, load, record_path, write_whole
+from dpbench.runs import is_scientific, once, settle
+from dpbench.tables import (
+    PublishedTable,
+    TableSpec,
+    build_table,
+    read_epsilon,
+    read_published,
+    table_spec,
+    to_csv,
+    to_latex,
+    to_markdown,
+)
+
+OWN_KEYS = ("settings", "variants", "epsilon", "loss_digits")
+"""What a table's YAML says of its runs; the rest is the specification of the table itself."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table to rerun: its name, the user's overrides, and its composed configuration."""
+
+    name: str
+    overrides: tuple[str, ...]
+    config: dict
+
+    @property
+    def table(self) -> dict:
+        return self.config["table"]
+
+    @property
+    def changes(self) -> list[str]:
+        """The overrides that make the runs other than the paper's."""
+        return [o for o in self.overrides if is_scientific(o)]
+
+    @property
+    def stem(self) -> str:
+        """The name of its files; runs that are not the paper's never take the paper's place."""
+        return f"{self.name}-changed" if self.changes else self.name
+
+    def cells(self) -> Iterator[list[str]]:
+        """The overrides of every run of the table."""
+        for method, seed in itertools.product(self.table["methods"], self.table["seeds"]):
+            for variant in self.table.get("variants", {}).get(method, [None]):
+                chosen = [f"+table={self.name}", f"method={method}", f"seed={seed}"]
+                yield [*chosen, *self.overrides, *([f"method.variant={variant}"] * bool(variant))]
+
+
+def target(name: str, overrides: list[str]) -> Target:
+    """The table of that name; UserError, with the nearest names, if there is none."""
+    known = configuration.options("table")
+    if name not in known:
+        raise UserError(f"table {name} is unknown: {nearest(name, known)}")
+    fixed = [o for o in overrides if o.split("=")[0] in ("method", "seed", "+table")]
+    if fixed:
+        raise UserError(f"{fixed[0]} is for the table to choose; use table.methods or table.seeds.")
+    return Target(name, tuple(overrides), configuration.compose([f"+table={name}", *overrides]))
+
+
+def reproduce(name: str, overrides: list[str]) -> str:
+    """Run what is missing, write `results/tables/NAME.*`, and return the table as Markdown."""
+    wanted = target(name, overrides)
+    folder = Path(wanted.config["results_dir"])
+    paths, impossible = _settle_all(wanted, folder)
+    missing = [o for path, o in paths.items() if wanted.config["again"] or load(path) is None]
+    run_all(missing, wanted.config["jobs"])
+    records = [record for path in paths if (record := load(path)) is not None]
+    texts = render(wanted, records, impossible)
+    for suffix, text in texts.items():
+        write_whole(folder / "tables" / f"{wanted.stem}.{suffix}", text)
+    return texts["md"]
+
+
+def _settle_all(wanted: Target, folder: Path) -> tuple[dict[Path, list[str]], dict[str, str]]:
+    """The record path of every run that can be, and why the others cannot be."""
+    paths, impossible = {}, {}
+    for overrides in wanted.cells():
+        try:
+            config, run, _ = settle(overrides)
+            paths[record_path(folder, config)] = overrides
+        except Inapplicable as reason:
+            impossible[reason.method] = str(reason)
+    return paths, impossible
+
+
+def run_all(missing: list[list[str]], jobs: int) -> None:
+    """Make all runs, in this process or in several, each with one thread then."""
+    if jobs == 1:
+        for overrides in missing:
+            once(overrides)
+        return
+    # Spawned, because a forked process inherits torch's thread pools without their threads.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        done = [pool.submit(once, ["threads=1", *overrides], True) for overrides in missing]
+        for future in as_completed(done):
+            if future.exception():
+                pool.shutdown(cancel_futures=True)
+            future.result()
+
+
+def render(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, str]:
+    """The table's files by suffix, records included: the same records give the same bytes."""
+    plain = {k: v for k, v in wanted.table.items() if k not in OWN_KEYS}
+    scale = ", ".join(wanted.changes) or plain["scale"]
+    spec = table_spec(plain | {"name": wanted.name, "scale": scale})
+    table = build_table(
+        spec,
+        frame(records),
+        _printed_numbers(spec),
+        epsilon=_printed_epsilon(wanted),
+        impossible=impossible,
+        notes=(),
+    )
+    ordered = sorted(records, key=lambda record: record.digest)
+    return {
+        "md": to_markdown(table),
+        "csv": to_csv(table),
+        "tex": to_latex(table),
+        "records.jsonl": "".join(record.json() + "\n" for record in ordered),
+    }
+
+
+def _printed_numbers(spec: TableSpec) -> PublishedTable:
+    """What the paper printed of the methods that the table was narrowed to."""
+    if spec.published is None:
+        return {}
+    printed = read_published(benchmarks_folder() / spec.published)
+    return {cell: number for cell, number in printed.items() if cell[0] in spec.methods}
+
+
+def _printed_epsilon(wanted: Target) -> str | None:
+    source = wanted.table["epsilon"]
+    dataset = wanted.config["choices"]["dataset"]
+    return read_epsilon(benchmarks_folder() / source, dataset) if source else None

@@ -1,0 +1,33 @@
+"""From overrides to a record: what is there already is not run again."""
+
+from pathlib import Path
+
+import torch
+
+from dpbench import config as configuration
+from dpbench.results import SCIENTIFIC, load, record_path
+from dpbench.train import Plan, Run, fit, plan
+
+
+def settle(overrides: list[str]) -> tuple[dict, Run, Plan]:
+    """The configuration, the run and its plan; UserError for all that can be refused by now."""
+    config = configuration.compose(overrides)
+    run = configuration.build(config)
+    return config, run, plan(run)
+
+
+def once(overrides: list[str], quiet: bool = False) -> Path:
+    """The path of a run's record: the one there is, or, with again=true or none, a new one."""
+    config, run, _ = settle(overrides)
+    folder = Path(config["results_dir"])
+    path = record_path(folder, config)
+    if config["again"] or load(path) is None:
+        if config["threads"]:
+            torch.set_num_threads(config["threads"])
+        fit(run, configuration.data_folder(config), quiet).save(folder)
+    return path
+
+
+def is_scientific(override: str) -> bool:
+    """Whether an override changes what a run is, and not only how it is carried out."""
+    return override.lstrip("+~").split("=")[0].split(".")[0] in (*SCIENTIFIC, "privacy")
