@@ -54,11 +54,24 @@ class PoissonSampler:
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
         while True:
-            # float64, because a float32 draw is below q with a probability that is not q.
-            draw = torch.rand(
-                size, dtype=torch.float64, device=generator.device, generator=generator
-            )
-            yield (draw < self.rate).nonzero().squeeze(1)
+            yield poisson_indices(size, self.rate, generator)
+
+
+def poisson_indices(size: int, rate: float, generator: torch.Generator) -> Tensor:
+    """The numbers [B] int64 below `size` that a coin of that rate picks, each on its own.
+
+    The gaps between picks are geometric, so only about size * rate draws are made, not `size`. They
+    are made in float64: in float32 the rate itself would be off.
+    """
+    if rate == 1:
+        return torch.arange(size, device=generator.device)
+    likely = int(size * rate + 6 * math.sqrt(size * rate) + 6)
+    picks = torch.full((1,), -1.0, dtype=torch.float64, device=generator.device)
+    while picks[-1] < size:
+        gaps = torch.empty(likely, dtype=torch.float64, device=generator.device)
+        gaps.geometric_(rate, generator=generator)
+        picks = torch.cat([picks, picks[-1] + gaps.cumsum(0)])
+    return picks[(picks >= 0) & (picks < size)].long()
 
 
 class ShuffledSampler:

@@ -1,0 +1,68 @@
+"""Gradient and Hessian of the mean loss over some training examples, at the present parameters.
+
+The Hessian is only ever multiplied with vectors, by going backwards through the gradient, so memory
+stays that of a few gradients. Everything here reads private data outside the account.
+"""
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, vjp, vmap
+
+from dpbench.data.dataset import Split
+from dpbench.gradients import Engine
+
+VECTORS = 10
+"""Vectors that are multiplied at once: they share the loss and its gradient, but not memory."""
+
+
+class MeanLoss:
+    """L(theta) = 1/n sum_i loss_i(theta) over the examples of a split at `indices` [n] int64.
+
+    chunk: examples per pass, which bounds memory. Without examples all that is asked is NaN.
+    """
+
+    def __init__(self, engine: Engine, split: Split, indices: Tensor, chunk: int):
+        self._engine, self._split = engine, split
+        self._parts = indices.split(chunk) if len(indices) else ()
+        self._examples = len(indices)
+
+    def __len__(self) -> int:
+        return self._examples
+
+    def gradient(self) -> Tensor:
+        """dL/dtheta [D]."""
+        theta = self._theta()
+        return self._mean(lambda inputs, targets: self._gradient_at(inputs, targets)(theta), theta)
+
+    def products(self, vectors: Tensor) -> Tensor:
+        """H v [V, D] for each row v of `vectors` [V, D], with H the Hessian of L."""
+        theta = self._theta()
+
+        def of_part(inputs: Tensor, targets: Tensor) -> Tensor:
+            # H is symmetric, so that the adjoint of the gradient is the Hessian itself.
+            _, adjoint = vjp(self._gradient_at(inputs, targets), theta)
+            return vmap(lambda v: adjoint(v)[0], chunk_size=VECTORS)(vectors)
+
+        return self._mean(of_part, vectors)
+
+    def _theta(self) -> Tensor:
+        return self._engine.parameters.theta.detach()
+
+    def _gradient_at(self, inputs: Tensor, targets: Tensor):
+        """theta to the gradient [D] of the summed loss of a part."""
+        engine = self._engine
+
+        def loss(theta: Tensor) -> Tensor:
+            named = engine.parameters.unflatten(theta)
+            return engine.loss(functional_call(engine.model, named, (inputs,)), targets).sum()
+
+        return grad(loss)
+
+    def _mean(self, of_part, like: Tensor) -> Tensor:
+        if not self._examples:
+            return torch.full_like(like, torch.nan)
+        total = torch.zeros_like(like)
+        for part in self._parts:
+            batch = self._split.at(part)
+            total += of_part(batch.inputs, batch.targets)
+        return total / self._examples

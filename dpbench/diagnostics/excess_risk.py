@@ -1,0 +1,90 @@
+"""How much one step's clipping and noise cost each group, to second order in the step.
+
+With g the batch gradient, c the clipped one and r = |c|/|g|, the step along g turns into the step
+along c in two moves, each the difference of two losses L_k(theta - lr v) of group k:
+
+    g --magnitude--> r g --direction--> c        (Esipova et al. 2023, eqs. 14, 15)
+    g --direction--> c/r --magnitude--> c        (eqs. 16, 17: the starred terms)
+
+Each loss is L_k - lr <g_k, v> + lr^2/2 v^T H_k v, so six numbers per group settle every term. Where
+the paper has expectations over batches, the present batch stands for them; the full gradient g_D
+of Proposition 1 is then g, as in equation 5, and both decompositions sum to the same.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Step(NamedTuple):
+    """What the terms need of one step. Index k: group; all float64, in units of the loss.
+
+    learning_rate scales both gradients g (plain) and c (clipped, without noise).
+    """
+
+    learning_rate: float
+    norm_plain: Tensor  # |g|, scalar
+    norm_clipped: Tensor  # |c|, scalar
+    norm_group: Tensor  # |g_k| [K], of the gradient over all training examples of the group
+    dot_plain: Tensor  # <g_k, g> [K]
+    dot_clipped: Tensor  # <g_k, c> [K]
+    curvature_plain: Tensor  # g^T H_k g [K]
+    curvature_clipped: Tensor  # c^T H_k c [K]
+
+    @property
+    def ratio(self) -> Tensor:
+        """r = |c|/|g|, scalar; NaN for an empty batch."""
+        return self.norm_clipped / self.norm_plain
+
+    @property
+    def cos_plain(self) -> Tensor:
+        """Cosine of the angle between g_k and g [K]."""
+        return self.dot_plain / (self.norm_group * self.norm_plain)
+
+    @property
+    def cos_clipped(self) -> Tensor:
+        """Cosine of the angle between g_k and c [K]."""
+        return self.dot_clipped / (self.norm_group * self.norm_clipped)
+
+
+def magnitude_risk(step: Step) -> Tensor:
+    """R_k^mag [K]: the cost of stepping along r g instead of g (Proposition 2)."""
+    lr, r = step.learning_rate, step.ratio
+    return lr * (1 - r) * step.dot_plain + lr**2 / 2 * (r**2 - 1) * step.curvature_plain
+
+
+def direction_risk(step: Step) -> Tensor:
+    """R_k^dir [K]: the cost of stepping along c instead of r g (Proposition 2, equation 5)."""
+    lr, r = step.learning_rate, step.ratio
+    bend = step.curvature_clipped - r**2 * step.curvature_plain
+    return lr * (r * step.dot_plain - step.dot_clipped) + lr**2 / 2 * bend
+
+
+def magnitude_risk_starred(step: Step) -> Tensor:
+    """R_k^mag* [K]: the cost of stepping along c instead of c/r (Proposition 2*); NaN if c is 0."""
+    lr, r = step.learning_rate, step.ratio
+    bend = (1 - r**-2) * step.curvature_clipped
+    return lr * (1 / r - 1) * step.dot_clipped + lr**2 / 2 * bend
+
+
+def direction_risk_starred(step: Step) -> Tensor:
+    """R_k^dir* [K]: the cost of stepping along c/r instead of g (Proposition 2*); NaN if c is 0."""
+    lr, r = step.learning_rate, step.ratio
+    bend = r**-2 * step.curvature_clipped - step.curvature_plain
+    return lr * (step.dot_plain - step.dot_clipped / r) + lr**2 / 2 * bend
+
+
+def clipping_risk(step: Step) -> Tensor:
+    """R_k^clip [K]: the cost of stepping along c instead of g (Proposition 1)."""
+    lr = step.learning_rate
+    bend = step.curvature_clipped - step.curvature_plain
+    return lr * (step.dot_plain - step.dot_clipped) + lr**2 / 2 * bend
+
+
+def noise_risk(learning_rate: float, traces: Tensor, noise: float) -> Tensor:
+    """R_k^noise [K] = lr^2/2 Tr(H_k) noise^2, from the traces [K] (Proposition 1).
+
+    noise is sigma C0, as the paper prints it: the noise of the gradient *sum*. A step divides that
+    by the batch size B, so what its noise really costs is smaller by B^2.
+    """
+    return learning_rate**2 / 2 * noise**2 * traces

@@ -1,0 +1,70 @@
+"""Trace and largest eigenvalue of a symmetric matrix that is only known by its products."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Products = Callable[[Tensor], Tensor]
+"""Vectors [V, D] to the matrix times each of them [V, D]."""
+
+BLOCK = 50
+"""Vectors of the trace estimate that are kept at once."""
+
+
+def trace(products: Products, size: int, count: int, draw: torch.Generator) -> float:
+    """Hutchinson's estimate of the trace of a [size, size] matrix: the mean of z^T H z.
+
+    The `count` vectors z have independent entries of -1 or 1, which makes the estimate unbiased;
+    its variance is 2/count times the sum of the squared entries off the diagonal. Hutchinson 1990;
+    Esipova et al. 2023, appendix B.3.
+    """
+    total = 0.0
+    for start in range(0, count, BLOCK):
+        rows = min(BLOCK, count - start)
+        bits = torch.randint(2, (rows, size), generator=draw, device=draw.device)
+        z = (2 * bits - 1).float()
+        total += (z * products(z)).sum(dtype=torch.float64).item()
+    return total / count
+
+
+def largest_eigenvalue(
+    products: Products, start: Tensor, iterations: int = 50, tolerance: float = 1e-3
+) -> float:
+    """The largest eigenvalue, sign included, by Lanczos iteration from a vector [D].
+
+    Stops when the residual |H u - lambda u| is at most `tolerance` * |lambda|, which bounds the
+    distance to an eigenvalue, or after `iterations` products. What it returns is never above the
+    largest eigenvalue, up to rounding. The basis is kept and orthogonalised in full, so memory is
+    iterations * D numbers. NaN where a product is not finite.
+    """
+    v = start / torch.linalg.vector_norm(start)
+    basis = v.new_zeros(0, len(v))
+    diagonal: list[Tensor] = []
+    beside: list[Tensor] = []
+    value = float("nan")
+    for _ in range(iterations):
+        basis = torch.cat([basis, v.unsqueeze(0)])
+        w = products(v.unsqueeze(0))[0]
+        diagonal.append(v @ w)
+        if not torch.isfinite(diagonal[-1]):
+            return float("nan")
+        for _ in range(2):  # once leaves rounding errors that grow into copies of eigenvalues
+            w = w - basis.T @ (basis @ w)
+        length = torch.linalg.vector_norm(w)
+        value, last = _top(diagonal, beside)
+        if length.item() * abs(last) <= tolerance * abs(value):
+            break
+        beside.append(length)
+        v = w / length
+    return value
+
+
+def _top(diagonal: list[Tensor], beside: list[Tensor]) -> tuple[float, float]:
+    """Largest eigenvalue of a tridiagonal matrix, and the last entry of its eigenvector."""
+    matrix = torch.diag(torch.stack(diagonal)).double()
+    if beside:
+        edge = torch.stack(beside).double()
+        matrix = matrix + torch.diag(edge, 1) + torch.diag(edge, -1)
+    values, vectors = torch.linalg.eigh(matrix)
+    return values[-1].item(), vectors[-1, -1].item()
