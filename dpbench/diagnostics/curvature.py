@@ -4,15 +4,14 @@ The Hessian is only ever multiplied with vectors, by going backwards through the
 stays that of a few gradients. Everything here reads private data outside the account.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vjp, vmap
 
 from dpbench.data.dataset import Split
 from dpbench.gradients import Engine
-
-VECTORS = 10
-"""Vectors that are multiplied at once: they share the loss and its gradient, but not memory."""
 
 
 class MeanLoss:
@@ -35,21 +34,25 @@ class MeanLoss:
         return self._mean(lambda inputs, targets: self._gradient_at(inputs, targets)(theta), theta)
 
     def products(self, vectors: Tensor) -> Tensor:
-        """H v [V, D] for each row v of `vectors` [V, D], with H the Hessian of L."""
+        """H v [V, D] for each row v of `vectors` [V, D], with H the Hessian of L.
+
+        All of them at once: they share the loss and its gradient, and memory grows with V * chunk.
+        """
         theta = self._theta()
+        vectors = vectors.to(theta)
 
         def of_part(inputs: Tensor, targets: Tensor) -> Tensor:
             # H is symmetric, so that the adjoint of the gradient is the Hessian itself.
-            _, adjoint = vjp(self._gradient_at(inputs, targets), theta)
-            return vmap(lambda v: adjoint(v)[0], chunk_size=VECTORS)(vectors)
+            adjoint = vjp(self._gradient_at(inputs, targets), theta)[1]
+            return vmap(lambda v: adjoint(v)[0])(vectors)
 
         return self._mean(of_part, vectors)
 
     def _theta(self) -> Tensor:
         return self._engine.parameters.theta.detach()
 
-    def _gradient_at(self, inputs: Tensor, targets: Tensor):
-        """theta to the gradient [D] of the summed loss of a part."""
+    def _gradient_at(self, inputs: Tensor, targets: Tensor) -> Callable[[Tensor], Tensor]:
+        """Maps theta to the gradient [D] of the summed loss of a part."""
         engine = self._engine
 
         def loss(theta: Tensor) -> Tensor:
@@ -58,7 +61,7 @@ class MeanLoss:
 
         return grad(loss)
 
-    def _mean(self, of_part, like: Tensor) -> Tensor:
+    def _mean(self, of_part: Callable[[Tensor, Tensor], Tensor], like: Tensor) -> Tensor:
         if not self._examples:
             return torch.full_like(like, torch.nan)
         total = torch.zeros_like(like)

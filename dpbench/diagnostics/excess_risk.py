@@ -9,6 +9,7 @@ along c in two moves, each the difference of two losses L_k(theta - lr v) of gro
 Each loss is L_k - lr <g_k, v> + lr^2/2 v^T H_k v, so six numbers per group settle every term. Where
 the paper has expectations over batches, the present batch stands for them; the full gradient g_D
 of Proposition 1 is then g, as in equation 5, and both decompositions sum to the same.
+The step is taken to be plain gradient descent without momentum.
 """
 
 from typing import NamedTuple
@@ -16,8 +17,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 
-class Step(NamedTuple):
-    """What the terms need of one step. Index k: group; all float64, in units of the loss.
+class Expansion(NamedTuple):
+    """All that the terms need to know of one step. Index k: group; tensors are float64.
 
     learning_rate scales both gradients g (plain) and c (clipped, without noise).
     """
@@ -47,38 +48,38 @@ class Step(NamedTuple):
         return self.dot_clipped / (self.norm_group * self.norm_clipped)
 
 
-def magnitude_risk(step: Step) -> Tensor:
+def magnitude_risk(x: Expansion) -> Tensor:
     """R_k^mag [K]: the cost of stepping along r g instead of g (Proposition 2)."""
-    lr, r = step.learning_rate, step.ratio
-    return lr * (1 - r) * step.dot_plain + lr**2 / 2 * (r**2 - 1) * step.curvature_plain
+    lr, r = x.learning_rate, x.ratio
+    return lr * (1 - r) * x.dot_plain + lr**2 / 2 * (r**2 - 1) * x.curvature_plain
 
 
-def direction_risk(step: Step) -> Tensor:
+def direction_risk(x: Expansion) -> Tensor:
     """R_k^dir [K]: the cost of stepping along c instead of r g (Proposition 2, equation 5)."""
-    lr, r = step.learning_rate, step.ratio
-    bend = step.curvature_clipped - r**2 * step.curvature_plain
-    return lr * (r * step.dot_plain - step.dot_clipped) + lr**2 / 2 * bend
+    lr, r = x.learning_rate, x.ratio
+    bend = x.curvature_clipped - r**2 * x.curvature_plain
+    return lr * (r * x.dot_plain - x.dot_clipped) + lr**2 / 2 * bend
 
 
-def magnitude_risk_starred(step: Step) -> Tensor:
+def magnitude_risk_starred(x: Expansion) -> Tensor:
     """R_k^mag* [K]: the cost of stepping along c instead of c/r (Proposition 2*); NaN if c is 0."""
-    lr, r = step.learning_rate, step.ratio
-    bend = (1 - r**-2) * step.curvature_clipped
-    return lr * (1 / r - 1) * step.dot_clipped + lr**2 / 2 * bend
+    lr, r = x.learning_rate, x.ratio
+    bend = (1 - r**-2) * x.curvature_clipped
+    return lr * (1 / r - 1) * x.dot_clipped + lr**2 / 2 * bend
 
 
-def direction_risk_starred(step: Step) -> Tensor:
+def direction_risk_starred(x: Expansion) -> Tensor:
     """R_k^dir* [K]: the cost of stepping along c/r instead of g (Proposition 2*); NaN if c is 0."""
-    lr, r = step.learning_rate, step.ratio
-    bend = r**-2 * step.curvature_clipped - step.curvature_plain
-    return lr * (step.dot_plain - step.dot_clipped / r) + lr**2 / 2 * bend
+    lr, r = x.learning_rate, x.ratio
+    bend = r**-2 * x.curvature_clipped - x.curvature_plain
+    return lr * (x.dot_plain - x.dot_clipped / r) + lr**2 / 2 * bend
 
 
-def clipping_risk(step: Step) -> Tensor:
+def clipping_risk(x: Expansion) -> Tensor:
     """R_k^clip [K]: the cost of stepping along c instead of g (Proposition 1)."""
-    lr = step.learning_rate
-    bend = step.curvature_clipped - step.curvature_plain
-    return lr * (step.dot_plain - step.dot_clipped) + lr**2 / 2 * bend
+    lr = x.learning_rate
+    bend = x.curvature_clipped - x.curvature_plain
+    return lr * (x.dot_plain - x.dot_clipped) + lr**2 / 2 * bend
 
 
 def noise_risk(learning_rate: float, traces: Tensor, noise: float) -> Tensor:

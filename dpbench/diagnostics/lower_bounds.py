@@ -3,29 +3,31 @@
 Both hold for losses that are twice continuously differentiable and convex in the parameters, and
 lr <= 1/lambda_k for the largest eigenvalue lambda_k of either group's Hessian: then every v has
 0 <= lr v^T H_k v <= |v|^2. Neural networks are not convex, so there they are only indications.
-Notation as in `excess_risk`; the first group of a step is a, the second b.
+Notation as in `excess_risk`; the first group of an expansion is a, the second b.
 """
+
+from collections.abc import Sequence
 
 from torch import Tensor
 
-from dpbench.diagnostics.excess_risk import Step
+from dpbench.diagnostics.excess_risk import Expansion
 
 
-def direction_gap_bound(step: Step) -> Tensor:
+def direction_gap_bound(x: Expansion) -> Tensor:
     """At most R_a^dir - R_b^dir: Esipova et al. 2023, Proposition 3 (equation 12); a scalar.
 
     lr (|g_a| |c| (cos(g_a, g) - cos(g_a, c)) - |g_b| |c| (cos(g_b, g) - cos(g_b, c)) - |c|^2). Of
     the curvature, c^T H_a c >= 0 and r^2 g^T H_b g >= 0 are left out, and r^2 g^T H_a g and
     c^T H_b c are each at most |c|^2/lr.
     """
-    turned = step.ratio * step.dot_plain - step.dot_clipped
-    return step.learning_rate * (turned[0] - turned[1] - step.norm_clipped**2)
+    turned = x.ratio * x.dot_plain - x.dot_clipped
+    return x.learning_rate * (turned[0] - turned[1] - x.norm_clipped**2)
 
 
-def clipping_gap_bound(step: Step, shares: Tensor, rest: Tensor) -> Tensor:
+def clipping_gap_bound(x: Expansion, shares: Sequence[float], rest: Tensor | float) -> Tensor:
     """At most R_a^clip - R_b^clip, from gradient norms alone (after Tran et al. 2021); a scalar.
 
-    shares [2] are p_a = n_a/n and p_b = n_b/n; rest is |g_D - p_a g_a - p_b g_b|, 0 where two
+    shares are p_a = n_a/n and p_b = n_b/n; rest is |g_D - p_a g_a - p_b g_b|, 0 where two
     groups are all there is. Of the linear term lr <g_a - g_b, g_D - c>, in which the full gradient
     is g_D = p_a g_a + p_b g_b + ..., the squares p_k |g_k|^2 are kept, and every inner product of
     two different vectors is replaced by x^T y >= -|x| |y|:
@@ -39,12 +41,11 @@ def clipping_gap_bound(step: Step, shares: Tensor, rest: Tensor) -> Tensor:
 
     The linear term has g_D where R^clip of a batch has g, so the bound holds for every batch once
     lr <g_a - g_b, g - g_D>, whose mean over batches is 0, is added, and in expectation as it is.
-    Further with |c| <= C, |g| <= sum_k p_k |g_k| and |g_a| >= max(|g_b|, C), the bound being
-    positive becomes a condition of the form of their Theorem 3. It is our derivation from the
-    inequality that Esipova et al. (sections 4 and 6.3) name, not a transcript of their proof.
+    It is our derivation from the inequality that Esipova et al. (sections 4 and 6.3) say is theirs,
+    and not a transcript of their proof, which also puts C for |c|.
     """
-    (p_a, p_b), (a, b) = shares, step.norm_group
+    (p_a, p_b), (a, b) = shares, x.norm_group
     aligned = p_a * a**2 - p_b * b**2 - (p_a + p_b) * a * b
-    opposed = (a + b) * (rest + step.norm_clipped)
-    bend = (step.norm_plain**2 + step.norm_clipped**2) / 2
-    return step.learning_rate * (aligned - opposed - bend)
+    opposed = (a + b) * (rest + x.norm_clipped)
+    bend = (x.norm_plain**2 + x.norm_clipped**2) / 2
+    return x.learning_rate * (aligned - opposed - bend)

@@ -8,8 +8,8 @@ from torch import Tensor
 Products = Callable[[Tensor], Tensor]
 """Vectors [V, D] to the matrix times each of them [V, D]."""
 
-BLOCK = 50
-"""Vectors of the trace estimate that are kept at once."""
+BLOCK = 10
+"""Vectors of the trace estimate that are multiplied at once."""
 
 
 def trace(products: Products, size: int, count: int, draw: torch.Generator) -> float:

@@ -32,10 +32,4 @@ class Loop:
     def _example(self, example: Batch) -> tuple[Tensor, Tensor]:
         inputs = example.inputs.double() if example.inputs.is_floating_point() else example.inputs
         loss = self.loss(self._double(inputs), example.targets)[0]
-        named = self._double_parameters.named
-        gradients = torch.autograd.grad(
-            loss, list(named.values()), allow_unused=True, materialize_grads=True
-        )
-        return loss.detach(), self._double_parameters.flatten(
-            dict(zip(named, gradients, strict=True))
-        )
+        return loss.detach(), self._double_parameters.gradient(loss)

@@ -53,3 +53,14 @@ class Parameters:
         """The inverse of `unflatten`: [D], or [B, D] from tensors with a leading batch axis."""
         parts = [tensors[n].flatten(1 if batched else 0) for n in self.places]
         return torch.cat(parts, dim=-1)
+
+    def gradient(self, value: Tensor, differentiable: bool = False) -> Tensor:
+        """The gradient [D] of a scalar made by the model; zero where it does not depend on it."""
+        gradients = torch.autograd.grad(
+            value,
+            list(self.named.values()),
+            create_graph=differentiable,
+            retain_graph=True,
+            materialize_grads=True,
+        )
+        return self.flatten(dict(zip(self.named, gradients, strict=True)))

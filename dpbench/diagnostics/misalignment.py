@@ -1,0 +1,188 @@
+"""Gradient misalignment: which error of clipping, or the noise, costs which group how much.
+
+Figures 3 to 5 and 7 to 17 of Esipova et al., ICLR 2023. All of it reads private data outside the
+account, the whole training split included: it explains a run and must not steer one.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpbench import seeds
+from dpbench.data.dataset import Batch, Split
+from dpbench.diagnostics import excess_risk, lower_bounds
+from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, undisturbed
+from dpbench.diagnostics.curvature import MeanLoss
+from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
+from dpbench.errors import UserError, positive
+from dpbench.step import PrivateStep
+
+TERMS = {
+    "R_mag": excess_risk.magnitude_risk,
+    "R_dir": excess_risk.direction_risk,
+    "R_mag*": excess_risk.magnitude_risk_starred,
+    "R_dir*": excess_risk.direction_risk_starred,
+    "R_clip": excess_risk.clipping_risk,
+    "cos_plain": lambda x: x.cos_plain,
+    "cos_clipped": lambda x: x.cos_clipped,
+    "norm_group": lambda x: x.norm_group,
+}
+"""What is reported per group of every measured step, by name."""
+
+
+@dataclass(frozen=True)
+class MisalignmentDiagnostics:
+    """Excessive-risk terms every few steps, and losses and gradient norms of every epoch.
+
+    every: steps between measurements, the first step included. hutchinson: random vectors for each
+    group's Hessian trace. eigenvalues: whether to find each group's largest. chunk: training
+    examples per pass, which bounds memory. groups: numbers of the groups to look at, None for all;
+    gaps and their bounds need exactly two.
+    """
+
+    every: int
+    hutchinson: int
+    eigenvalues: bool
+    chunk: int
+    groups: list[int] | None
+
+    def __post_init__(self) -> None:
+        for name in ("every", "hutchinson", "chunk"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or positive(f"diagnostics.{name}", value) < 1:
+                raise UserError(f"diagnostics.{name} must be a whole number, got {value!r}.")
+
+    def observer(self, step: PrivateStep, train: Split) -> "MisalignmentObserver":
+        """Watches `step`; UserError for groups that no training example can be in."""
+        present = int(train.groups.max()) + 1
+        groups = list(range(present)) if self.groups is None else self.groups
+        if not all(0 <= k < present for k in groups):
+            raise UserError(f"diagnostics.groups={groups}: the groups here are 0 to {present - 1}.")
+        return MisalignmentObserver(self, groups, step, train)
+
+
+class MisalignmentObserver:
+    """Measures before the step, and leaves parameters, clip, gradients and generators alone.
+
+    Columns of `series`, k being a group's number. One entry per measured step: `step` (how many
+    were made before), `step/R_mag/k`, `step/R_dir/k`, `step/R_clip/k`, `step/R_noise/k`, the
+    starred terms, `step/trace/k`, `step/eigenvalue/k`, `step/cos_plain/k`, `step/cos_clipped/k`,
+    `step/norm_group/k`, `step/norm_plain`, `step/norm_clipped`, `step/clipped_fraction`, and of two
+    groups `step/gap_dir`, `step/bound_prop3`, `step/gap_clip`, `step/bound_tran`. One entry per
+    epoch: `epoch` (from 0), `epoch/loss/k` (mean over the examples of its batches, each at the
+    parameters of its step) and `epoch/gradient_norm/k` (mean over the batches that have the group).
+    What is not defined is NaN: a group without examples, an angle with a zero gradient.
+    """
+
+    def __init__(
+        self, settings: MisalignmentDiagnostics, groups: list[int], step: PrivateStep, train: Split
+    ):
+        self._settings, self._groups, self._step = settings, groups, step
+        members = [train.groups == k for k in groups]
+        self._losses = [self._mean_loss(train, mask) for mask in members]
+        self._rest = self._mean_loss(train, ~torch.stack(members).any(0))
+        self._shares = [len(loss) / len(train) for loss in (*self._losses, self._rest)]
+        self._steps = 0
+        self._epoch: list[GroupMeans] = []
+        self._columns: dict[str, list] = defaultdict(list)
+
+    def _mean_loss(self, train: Split, mask: Tensor) -> MeanLoss:
+        return MeanLoss(self._step.engine, train, mask.nonzero()[:, 0], self._settings.chunk)
+
+    def before(self, batch: Batch) -> None:
+        with undisturbed(self._step.engine.model):
+            self._epoch.append(group_means(self._step, batch, self._groups))
+            if self._steps % self._settings.every == 0:
+                self._measure(batch)
+        self._steps += 1
+
+    def end_of_epoch(self) -> None:
+        losses, counts, norms = (torch.stack(x) for x in zip(*self._epoch, strict=True))
+        self._columns["epoch"].append(len(self._columns["epoch"]))
+        self._per_group("epoch/loss", losses.sum(0) / counts.sum(0))
+        present = norms.where(counts > 0, 0).sum(0) / (counts > 0).sum(0)
+        self._per_group("epoch/gradient_norm", present)
+        self._epoch = []
+
+    def series(self) -> dict[str, list]:
+        return dict(self._columns)
+
+    def _measure(self, batch: Batch) -> None:
+        self._columns["step"].append(self._steps)
+        seen = clipped_batch(self._step, batch)
+        gradients = torch.stack([loss.gradient() for loss in self._losses])
+        x = self._expansion(gradients, torch.stack([seen.plain, seen.clipped]))
+        for name, term in TERMS.items():
+            self._per_group(f"step/{name}", term(x))
+        self._scalar("step/norm_plain", x.norm_plain)
+        self._scalar("step/norm_clipped", x.norm_clipped)
+        self._scalar("step/clipped_fraction", seen.clipped_fraction)
+        if len(self._groups) == 2:
+            self._gaps(x)
+        traces = self._traces()
+        self._per_group("step/trace", traces)
+        noise = excess_risk.noise_risk(x.learning_rate, traces, self._noise())
+        self._per_group("step/R_noise", noise)
+        if self._settings.eigenvalues:
+            self._per_group("step/eigenvalue", self._eigenvalues())
+
+    def _expansion(self, gradients: Tensor, along: Tensor) -> excess_risk.Expansion:
+        """From the groups' gradients [K, D], and g and c as the rows of `along` [2, D]."""
+        products = torch.stack([loss.products(along) for loss in self._losses])
+        along, gradients, products = along.double(), gradients.double(), products.double()
+        norms = torch.linalg.vector_norm(along, dim=1)
+        dots = gradients @ along.T
+        bends = torch.einsum("kvd,vd->kv", products, along)
+        return excess_risk.Expansion(
+            learning_rate=self._step.optimizer.param_groups[0]["lr"],
+            norm_plain=norms[0],
+            norm_clipped=norms[1],
+            norm_group=torch.linalg.vector_norm(gradients, dim=1),
+            dot_plain=dots[:, 0],
+            dot_clipped=dots[:, 1],
+            curvature_plain=bends[:, 0],
+            curvature_clipped=bends[:, 1],
+        )
+
+    def _gaps(self, x: excess_risk.Expansion) -> None:
+        *shares, other = self._shares
+        rest = other * torch.linalg.vector_norm(self._rest.gradient()) if other else 0.0
+        direction, clipping = excess_risk.direction_risk(x), excess_risk.clipping_risk(x)
+        self._scalar("step/gap_dir", direction[0] - direction[1])
+        self._scalar("step/bound_prop3", lower_bounds.direction_gap_bound(x))
+        self._scalar("step/gap_clip", clipping[0] - clipping[1])
+        self._scalar("step/bound_tran", lower_bounds.clipping_gap_bound(x, shares, rest))
+
+    def _traces(self) -> Tensor:
+        """Hutchinson's estimates [K], by the same random vectors for all groups."""
+        theta, count = self._step.engine.parameters.theta, self._settings.hutchinson
+        estimates = [
+            trace(loss.products, len(theta), count, self._draw("trace")) for loss in self._losses
+        ]
+        return torch.tensor(estimates, dtype=torch.float64)
+
+    def _eigenvalues(self) -> Tensor:
+        theta = self._step.engine.parameters.theta.detach()
+        start = torch.randn(
+            theta.shape, dtype=theta.dtype, device=theta.device, generator=self._draw("eigenvalue")
+        )
+        return torch.tensor([largest_eigenvalue(loss.products, start) for loss in self._losses])
+
+    def _draw(self, purpose: str) -> torch.Generator:
+        """A generator of our own: the run's have other purposes, and none is ever touched."""
+        device = self._step.engine.parameters.theta.device
+        return seeds.generator(self._steps, f"diagnostics {purpose}", device)
+
+    def _noise(self) -> float:
+        """sigma C0 of the step to come; 0 where nothing is noised."""
+        step = self._step
+        return step.noise_multiplier * float(step.clip.sensitivity) if step.method.private else 0.0
+
+    def _per_group(self, name: str, values: Tensor) -> None:
+        for k, value in zip(self._groups, values.tolist(), strict=True):
+            self._columns[f"{name}/{k}"].append(value)
+
+    def _scalar(self, name: str, value: Tensor) -> None:
+        self._columns[name].append(value.item())

@@ -1,0 +1,94 @@
+"""FairLens: two regularisers of the batch that are meant to even out what privacy costs a group."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping import Abadi, Clip
+from dpbench.data.dataset import Batch
+from dpbench.gradients import Engine, Gradients
+from dpbench.gradients.translated import Translated
+from dpbench.methods.method import Guarantee, Method, as_published
+from dpbench.noise import Gaussian
+
+COUPLED = Guarantee(
+    "none",
+    "The regularisers couple the examples of a batch: taking one away moves every other gradient, "
+    "so clipping each does not bound its effect.",
+)
+
+
+def fairlens(bound: float, clipping_weight: float, noise_weight: float, variant: str) -> Method:
+    """Tran et al. 2021 as in Esipova et al. 2023, Algorithm 4; for two groups.
+
+    clipping_weight and noise_weight are gamma_1 and gamma_2. variant="paper" is Algorithm 4 to the
+    letter, whose second regulariser drives the outputs to 0 or 1; "corrected" reverses its sign and
+    averages f(1-f) over examples and outputs, the reading that comes nearest to the printed tables.
+    """
+    published = as_published(variant)
+    return Method(
+        "fairlens",
+        variant,
+        FairLens(clipping_weight, noise_weight, as_printed=published),
+        Abadi(bound),
+        Gaussian(),
+        COUPLED,
+        divide_by="actual" if published else "expected",
+        whole_batches=True,
+        groups=2,
+    )
+
+
+@dataclass(frozen=True)
+class FairLens:
+    """The gradient of each example's loss, plus that of gamma_1 R_1 + gamma_2 R_2 of its batch.
+
+    R_1 = |<g_Ba - g_Bb, c_B - g_B>| with c_B the clipped batch gradient, its factors held fixed
+    while R_1 is differentiated; R_2 measures f(1-f) of the outputs f in each group. A batch in
+    which a group is absent has neither.
+    """
+
+    clipping_weight: float
+    noise_weight: float
+    as_printed: bool
+
+    def __call__(self, engine: Engine, batch: Batch, clip: Clip) -> Gradients:
+        gradients = engine(batch)
+        members = [batch.groups == group for group in (0, 1)]
+        if not all(member.any() for member in members):
+            return gradients
+        # One forward pass serves both: R_2 reads the outputs, R_1 the slope of the losses.
+        outputs = engine.model(batch.inputs)
+        losses = engine.loss(outputs, batch.targets)
+        factors = clip.factors(gradients.norms, batch.groups)
+        value = self.noise_weight * self._certainty(outputs, members)
+        value = value + self.clipping_weight * _misclip(engine, gradients, losses, members, factors)
+        return Translated(gradients, engine.parameters.gradient(value))
+
+    def _certainty(self, outputs: Tensor, members: list[Tensor]) -> Tensor:
+        """R_2, a scalar; outputs [B, K]."""
+        groups = [outputs[member] for member in members]
+        if self.as_printed:
+            means = [group[:, 1].mean() for group in groups]
+            return sum((f * (1 - f) for f in means), outputs.new_zeros(())) / 2
+        return -sum(((f * (1 - f)).mean() for f in groups), outputs.new_zeros(())) / 2
+
+
+def _misclip(
+    engine: Engine, gradients: Gradients, losses: Tensor, members: list[Tensor], factors: Tensor
+) -> Tensor:
+    """A scalar with the value and the gradient of R_1, for fixed clipping factors [B].
+
+    With fixed weights, R_1 = |<u, w>| for u = sum_i a_i g_i and w = sum_i b_i g_i, and its slope is
+    that of the two sums against the other's value.
+    """
+    a = sum(
+        sign * member / member.sum() for sign, member in zip((1.0, -1.0), members, strict=True)
+    )
+    b = (factors - 1) / len(factors)
+    u, w = gradients.weighted_sum(a), gradients.weighted_sum(b)
+    slope_a, slope_b = (
+        engine.parameters.gradient((losses * c).sum(), differentiable=True) for c in (a, b)
+    )
+    return torch.sign(u @ w) * (slope_a @ w + slope_b @ u)
