@@ -149,7 +149,10 @@ def calibrate(
     def within(multiplier: float) -> bool:
         return spend(ledger_at(multiplier), delta) <= epsilon
 
-    low, high = 0.05, 0.1
+    # From the usual multipliers outwards: PLD takes gigabytes for a very small one.
+    low, high = 0.4, 0.8
+    while low > 0.05 and within(low):
+        low, high = low / 2, low
     while not within(high):
         low, high = high, high * 2
         if high > 1e5:

@@ -52,7 +52,7 @@ def compose(overrides: list[str]) -> dict:
             plain = OmegaConf.to_container(config, resolve=True)
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(_sentence(error)) from error
-    plain["choices"] = {k: v for k, v in choices.items() if not k.startswith("hydra")}
+    plain["choices"] = {k: v for k, v in choices.items() if not k.startswith(("hydra", "table"))}
     return plain
 
 

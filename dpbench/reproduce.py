@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpbench import config as configuration
 from dpbench.errors import UserError, nearest
+from dpbench.figures import FigureSpec, Panel, draw, points
 from dpbench.methods.method import Inapplicable
 from dpbench.resources import benchmarks_folder
 from dpbench.results import Record, frame, load, record_path, write_whole
@@ -25,7 +26,7 @@ from dpbench.tables import (
     to_markdown,
 )
 
-OWN_KEYS = ("settings", "variants", "epsilon", "loss_digits")
+OWN_KEYS = ("settings", "variants", "epsilon", "loss_digits", "group_numbers")
 """What a table's YAML says of its runs; the rest is the specification of the table itself."""
 
 
@@ -45,6 +46,11 @@ class Target:
     def changes(self) -> list[str]:
         """The overrides that make the runs other than the paper's."""
         return [o for o in self.overrides if is_scientific(o)]
+
+    @property
+    def scale(self) -> str:
+        """What the runs are, in a few words: the paper's, or what was changed."""
+        return ", ".join(self.changes) or self.table["scale"]
 
     @property
     def stem(self) -> str:
@@ -78,10 +84,10 @@ def reproduce(name: str, overrides: list[str]) -> str:
     missing = [o for path, o in paths.items() if wanted.config["again"] or load(path) is None]
     run_all(missing, wanted.config["jobs"])
     records = [record for path in paths if (record := load(path)) is not None]
-    texts = render(wanted, records, impossible)
-    for suffix, text in texts.items():
-        write_whole(folder / "tables" / f"{wanted.stem}.{suffix}", text)
-    return texts["md"]
+    files = render(wanted, records, impossible)
+    for suffix, content in files.items():
+        write_whole(folder / "tables" / f"{wanted.stem}.{suffix}", content)
+    return files["md"].decode()
 
 
 def _settle_all(wanted: Target, folder: Path) -> tuple[dict[Path, list[str]], dict[str, str]]:
@@ -111,11 +117,20 @@ def run_all(missing: list[list[str]], jobs: int) -> None:
             future.result()
 
 
-def render(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, str]:
-    """The table's files by suffix, records included: the same records give the same bytes."""
+def render(
+    wanted: Target, records: list[Record], impossible: dict[str, str]
+) -> dict[str, bytes]:
+    """The files by suffix, the records included: the same records give the same bytes."""
+    make = _figure if "figure" in wanted.table else _table
+    files = make(wanted, records, impossible)
+    ordered = sorted(records, key=lambda record: record.digest)
+    files["records.jsonl"] = "".join(record.json() + "\n" for record in ordered).encode()
+    return files
+
+
+def _table(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, bytes]:
     plain = {k: v for k, v in wanted.table.items() if k not in OWN_KEYS}
-    scale = ", ".join(wanted.changes) or plain["scale"]
-    spec = table_spec(plain | {"name": wanted.name, "scale": scale})
+    spec = table_spec(plain | {"name": wanted.name, "scale": wanted.scale})
     table = build_table(
         spec,
         frame(records),
@@ -124,13 +139,34 @@ def render(wanted: Target, records: list[Record], impossible: dict[str, str]) ->
         impossible=impossible,
         notes=(),
     )
-    ordered = sorted(records, key=lambda record: record.digest)
-    return {
-        "md": to_markdown(table),
-        "csv": to_csv(table),
-        "tex": to_latex(table),
-        "records.jsonl": "".join(record.json() + "\n" for record in ordered),
-    }
+    texts = {"md": to_markdown(table), "csv": to_csv(table), "tex": to_latex(table)}
+    return {suffix: text.encode() for suffix, text in texts.items()}
+
+
+def _figure(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, bytes]:
+    table = wanted.table
+    spec = FigureSpec(
+        name=wanted.name,
+        title=table["title"],
+        scale=wanted.scale,
+        x=table["figure"]["x"],
+        panels=tuple(Panel(**row) for row in table["figure"]["rows"]),
+        methods=tuple(m for m in table["methods"] if m not in impossible),
+        groups=dict(zip(table["groups"], table["group_numbers"], strict=True)),
+    )
+    data = points(spec, records)
+    text = "\n\n".join(
+        [
+            f"# {spec.title}",
+            f"{table['paper']}. Scale: {spec.scale}. Seeds: {table['seeds']}.",
+            f"![{spec.title}]({wanted.stem}.png)",
+            "Drawn from private data outside the account; nothing of it is released privately.",
+            *impossible.values(),
+            *table["notes"],
+        ]
+    )
+    csv = data.to_csv(index=False, lineterminator="\n")
+    return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": draw(spec, data)}
 
 
 def _printed_numbers(spec: TableSpec) -> PublishedTable:

@@ -63,7 +63,7 @@ class Record:
     def save(self, folder: Path) -> Path:
         """Write the record under its digest, at once or not at all."""
         path = record_path(folder, self.config)
-        write_whole(path, self.json())
+        write_whole(path, self.json().encode())
         return path
 
 
@@ -77,14 +77,14 @@ def record_path(folder: Path, config: dict) -> Path:
     return folder / "runs" / f"{digest(config)}.json"
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Write a file that is either complete or not there; UserError where it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", delete=False
+            dir=path.parent, prefix=f".{path.name}.", delete=False
         ) as part:
-            part.write(text)
+            part.write(content)
             part.flush()
             os.fsync(part.fileno())
         os.replace(part.name, path)

@@ -1,4 +1,4 @@
-"""What the tests of every room share: the original data files, where they are at hand."""
+"""What the tests of every room share: the original data files, and a small private step."""
 
 import os
 import subprocess
@@ -7,9 +7,17 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import torch
 from filelock import FileLock
+from scipy import stats
+from torch import nn
 
 from dpbench.data import adult, dutch, mnist
+from dpbench.data.dataset import Batch
+from dpbench.gradients import make_engine
+from dpbench.methods.method import Method
+from dpbench.models.architecture import cross_entropy
+from dpbench.step import PrivateStep
 
 UNPACK = Path(__file__).parents[2] / "shared" / "data" / "unpack"
 NEEDED = (*adult.SOURCES, dutch.SOURCE, *mnist.TRAIN, *mnist.TEST)
@@ -27,3 +35,63 @@ def data_folder() -> Path:
     with FileLock(f"{folder}.lock"):  # several test processes share the folder
         subprocess.run([sys.executable, UNPACK, folder, "adult", "dutch", "mnist"], check=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def batch_of():
+    """batch_of(n): made-up examples with 5 features of very different size, 3 classes, 3 groups."""
+
+    def make(n: int, groups: int = 3, seed: int = 0, dtype: torch.dtype = torch.float64) -> Batch:
+        draw = torch.Generator().manual_seed(seed)
+        size = torch.logspace(-1, 1.5, n, dtype=dtype).unsqueeze(1)
+        inputs = torch.randn(n, 5, dtype=dtype, generator=draw) * size
+        targets, labels = (torch.randint(0, k, (n,), generator=draw) for k in (3, groups))
+        return Batch(inputs, targets, labels)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def step_of(batch_of):
+    """step_of(method): its private step on a small perceptron of 579 parameters in float64."""
+
+    def make(
+        method: Method,
+        *,
+        engine: str = "auto",
+        physical: int | None = None,
+        multiplier: float = 1.0,
+        expected: float = 8.0,
+        lr: float = 0.1,
+        noise_seed: int = 1,
+        count_seed: int = 2,
+        dtype: torch.dtype = torch.float64,
+    ) -> PrivateStep:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model = nn.Sequential(nn.Linear(5, 64), nn.Tanh(), nn.Linear(64, 3)).to(dtype)
+        made = make_engine(engine, model, cross_entropy, batch_of(2, dtype=dtype))
+        return PrivateStep(
+            engine=made,
+            method=method,
+            optimizer=torch.optim.SGD([made.parameters.theta], lr=lr),
+            noise_multiplier=multiplier,
+            expected_batch_size=expected,
+            physical_batch_size=physical,
+            noise=torch.Generator().manual_seed(noise_seed),
+            counts=torch.Generator().manual_seed(count_seed),
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def variance_p():
+    """variance_p(sample, scale): two-sided p-value of the sample being N(0, scale^2) in variance."""
+
+    def p_value(sample: torch.Tensor, scale: float) -> float:
+        law = stats.chi2(sample.numel())
+        statistic = float((sample.double() / scale).square().sum())
+        return 2 * min(law.cdf(statistic), law.sf(statistic))
+
+    return p_value

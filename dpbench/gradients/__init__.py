@@ -3,7 +3,7 @@
 import warnings
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError, nearest
@@ -63,8 +63,9 @@ def _checked(engine: Engine, probe: Batch) -> Engine:
     training = engine.model.training
     engine.model.eval()  # so that dropout cannot make two right engines differ
     try:
-        ours = engine(probe).stack().double()
-        reference = Loop(engine.model, engine.loss, engine.parameters)(probe).stack()
+        alone = Loop(engine.model, engine.loss, engine.parameters)(probe)
+        _refuse_coupled(engine, probe, alone.losses)
+        ours, reference = engine(probe).stack().double(), alone.stack()
     finally:
         engine.model.train(training)
     scale = torch.linalg.vector_norm(reference, dim=1) + 1e-6
@@ -73,8 +74,16 @@ def _checked(engine: Engine, probe: Batch) -> Engine:
         reason = f"it disagrees with the reference by {error:.1e} of the gradient's norm"
         if engine.name == "ghost":
             raise Unsupported(reason)
-        raise UserError(
-            f"engine={engine.name} cannot be used with this model: {reason}, so the loss of one "
-            "example depends on the others of its batch; make each loss depend on its own example."
-        )
+        raise UserError(f"engine={engine.name} cannot be used with this model: {reason}.")
     return engine
+
+
+def _refuse_coupled(engine: Engine, probe: Batch, alone: Tensor) -> None:
+    """Refuse a loss [B] that is another one when the example comes in company."""
+    with torch.no_grad():
+        together = engine.loss(engine.model(probe.inputs), probe.targets).double()
+    if not torch.allclose(together, alone, rtol=1e-3, atol=1e-4, equal_nan=True):
+        raise UserError(
+            "the loss of one example depends on the others of its batch, so its gradient is not "
+            "its own; make each loss depend on its own example."
+        )

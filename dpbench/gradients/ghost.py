@@ -41,6 +41,8 @@ class Ghost:
 
     def _note(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         if self._seen is not None:
+            if not inputs:
+                raise Unsupported("a module is called with keyword arguments")
             self._seen.append((module, inputs[0].detach(), output, output._version))
 
     def __call__(self, batch: Batch) -> "GhostGradients | Stacked":
@@ -51,7 +53,7 @@ class Ghost:
         self._seen = []
         try:
             losses = self.loss(self.model(batch.inputs), batch.targets)
-            seen = self._in_order(self._seen)
+            seen = self._in_order(self._seen, len(batch))
         finally:
             self._seen = None
         outputs = [output for _, _, output, _ in seen]
@@ -63,8 +65,10 @@ class Ghost:
             ]
         return GhostGradients(losses.detach(), rules, self.parameters)
 
-    def _in_order(self, seen: list) -> list:
+    def _in_order(self, seen: list, examples: int) -> list:
         """What was seen, in the order of theta, once per module and unchanged since."""
+        if any(len(a) != examples for _, a, _, _ in seen):
+            raise Unsupported("a module's input has another first axis than the examples")
         by_module = {id(entry[0]): entry for entry in seen}
         if len(by_module) != len(seen):
             raise Unsupported("a module is used more than once in a forward pass")

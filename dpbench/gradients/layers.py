@@ -169,7 +169,8 @@ def conv2d(module: nn.Conv2d, a: Tensor, b: Tensor) -> LayerGradient:
 def group_norm(module: nn.GroupNorm, a: Tensor, b: Tensor) -> LayerGradient:
     """The scale's gradient is b times the normalised input, summed over positions."""
     normal = F.group_norm(a, module.num_groups, eps=module.eps)
-    return _affine((b * normal).flatten(2).sum(2), b.flatten(2).sum(2), module)
+    shape = (*a.shape[:2], -1)
+    return _affine((b * normal).reshape(shape).sum(2), b.reshape(shape).sum(2), module)
 
 
 def layer_norm(module: nn.LayerNorm, a: Tensor, b: Tensor) -> LayerGradient:

@@ -1,6 +1,6 @@
 """How often a model is right and how much it loses, over all examples and per group."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -37,3 +37,9 @@ def mean_per_group(values: Tensor, groups: Tensor, names: Sequence[str]) -> dict
     groups: number of each example's group [n] int64; names: the groups' names by number.
     """
     return {name: mean(values[groups == number]) for number, name in enumerate(names)}
+
+
+def spread(values: Iterable[float]) -> float:
+    """The largest minus the smallest; NaN if one of them is NaN."""
+    seen = torch.tensor(list(values), dtype=torch.float64)
+    return (seen.max() - seen.min()).item()

@@ -15,9 +15,10 @@ def evaluate(
     outputs: logits [n, K]; losses: the training loss of each example [n], which need not be the
     negative log-likelihood of the outputs; targets [n] and groups [n]: int64.
 
-    Returns `accuracy`, `loss`, `nll`, `ece`, `mce`, `accuracy/<group>` and `loss/<group>`, and for
-    two classes `demographic_parity_difference` and `equalized_odds_difference`. Accuracies are
-    fractions, losses nats. An empty group or a diverged model gives NaN.
+    Returns `accuracy`, `loss`, `nll`, `ece`, `mce`, `accuracy/<group>`, `loss/<group>`,
+    `accuracy_gap` between the best and the worst group, and for two classes
+    `demographic_parity_difference` and `equalized_odds_difference`. Accuracies are fractions, losses
+    nats. An empty group or a diverged model gives NaN.
     Raises ValueError where the shapes disagree or a group has no name.
     """
     outputs, losses, targets, groups = (
@@ -35,6 +36,7 @@ def evaluate(
         "mce": calibration.maximum_calibration_error(outputs, targets),
         **{f"accuracy/{name}": value for name, value in accuracies.items()},
         **{f"loss/{name}": value for name, value in group_losses.items()},
+        "accuracy_gap": classification.spread(accuracies.values()),
         **fairness.group_fairness(outputs, targets, groups, len(group_names)),
     }
 

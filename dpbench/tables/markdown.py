@@ -10,7 +10,8 @@ def to_markdown(table: Table) -> str:
     """The whole table as Markdown: the same runs always give the same text."""
     parts = [f"# {table.title}", *table.introduction]
     parts += [f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in table.grids]
-    parts += ["## Rule and notes", table.rule]
+    if table.rule or table.notes:
+        parts += ["## Rule and notes", *filter(None, [table.rule])]
     if table.notes:
         parts.append("\n".join(f"- {note}" for note in table.notes))
     return "\n\n".join(parts) + "\n"

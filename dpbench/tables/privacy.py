@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dpbench.tables.grid import NOTHING, Grid, number
 from dpbench.tables.runs import Row
 
+TIGHT = "PLD"
+"""The column of the tightest epsilon that holds."""
+
 HEAD = (
     "method",
     "epsilon printed in the paper",
     "epsilon claimed by the paper's reasoning",
     "RDP",
-    "PLD",
+    TIGHT,
     "GDP (approximation)",
     "delta",
     "guarantee",

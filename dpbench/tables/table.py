@@ -11,7 +11,7 @@ from dpbench.tables import grid
 from dpbench.tables.cells import Cell, cells_of
 from dpbench.tables.grid import NOTHING, Grid, mean_and_spread, number
 from dpbench.tables.ordering import same_order
-from dpbench.tables.privacy import privacy_grid
+from dpbench.tables.privacy import TIGHT, privacy_grid
 from dpbench.tables.published import PublishedTable, check_covered
 from dpbench.tables.runs import Row, rows_of
 from dpbench.tables.spec import PAPER_SCALE, Column, TableSpec
@@ -51,11 +51,11 @@ def build_table(
     check_covered(spec, published)
     rows = rows_of(spec, runs)
     cells = cells_of(spec, rows, published, impossible)
+    privacy = privacy_grid(rows, epsilon, spec.baseline)
     blocks = [
-        _main(spec, rows, cells, impossible),
-        _comparison(cells),
-        _ordering(spec, cells),
-        privacy_grid(rows, epsilon, spec.baseline),
+        _main(spec, rows, cells, impossible, privacy),
+        *([_comparison(cells), _ordering(spec, cells)] if published else []),
+        privacy,
         _significance(spec, rows),
     ]
     return Table(
@@ -63,7 +63,7 @@ def build_table(
         spec.title if spec.scale == PAPER_SCALE else f"{spec.title} (at a smaller scale)",
         tuple(_introduction(spec)),
         tuple(block for block in blocks if block.rows),
-        rule(spec),
+        rule(spec) if published else "",
         (*spec.notes, *notes, *_notes_on_runs(spec, rows, impossible)),
         tuple(cells),
     )
@@ -76,17 +76,27 @@ def _introduction(spec: TableSpec) -> Iterable[str]:
 
 
 def _main(
-    spec: TableSpec, rows: Sequence[Row], cells: Sequence[Cell], impossible: Mapping[str, str]
+    spec: TableSpec,
+    rows: Sequence[Row],
+    cells: Sequence[Cell],
+    impossible: Mapping[str, str],
+    privacy: Grid,
 ) -> Grid:
+    """The table as the paper has it, and what each method's epsilon is at most."""
+    epsilons = {line[0]: line[privacy.head.index(TIGHT)] for line in privacy.rows}
     texts = {(cell.row, cell.column.name): mean_and_spread(cell) for cell in cells}
     names = [column.name for column in spec.columns]
     lines = [
         (row.label, f"not possible: {impossible[row.method]}")
         if row.method in impossible and row.runs.empty
-        else (row.label, *(texts.get((row.label, name), NOTHING) for name in names))
+        else (
+            row.label,
+            *(texts.get((row.label, name), NOTHING) for name in names),
+            epsilons.get(row.label, NOTHING),
+        )
         for row in rows
     ]
-    return Grid("Ours", ("method", *names), tuple(lines))
+    return Grid("Ours", ("method", *names, f"epsilon ({TIGHT})"), tuple(lines))
 
 
 def _comparison(cells: Sequence[Cell]) -> Grid:

@@ -1,10 +1,140 @@
+"""Small things to look at: a training split, steps on it, and losses whose expansion is exact."""
+
+from typing import NamedTuple
+
 import pytest
 import torch
+from torch import Tensor, nn
+
+from dpbench.data.dataset import Batch, Split
+from dpbench.diagnostics.excess_risk import Expansion
+from dpbench.gradients import make_engine
+from dpbench.models.architecture import cross_entropy
+from dpbench.step import PrivateStep
+
+FEATURES, CLASSES = 4, 2
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="package")
 def one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def small():
+    return Small
+
+
+@pytest.fixture(scope="session")
+def quadratic():
+    return _quadratic
+
+
+class Small:
+    """A network of a few parameters, and made-up data for it, all in double precision."""
+
+    @staticmethod
+    def split(groups: list[int], seed: int = 0) -> Split:
+        """Examples of these groups."""
+        draw = torch.Generator().manual_seed(seed)
+        inputs = torch.randn(len(groups), FEATURES, generator=draw, dtype=torch.float64)
+        targets = torch.randint(CLASSES, (len(groups),), generator=draw)
+        return Split(inputs, targets, torch.tensor(groups, dtype=torch.int64))
+
+    @staticmethod
+    def network(*between: nn.Module) -> nn.Module:
+        """Always the same weights."""
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            layers = [nn.Linear(FEATURES, 3), nn.Tanh(), *between, nn.Linear(3, CLASSES)]
+            return nn.Sequential(*layers).double()
+
+    @classmethod
+    def engine(cls, model: nn.Module):
+        probe = cls.split([0, 0], seed=9)
+        return make_engine(
+            "auto", model, cross_entropy, Batch(probe.inputs, probe.targets, probe.groups)
+        )
+
+    @classmethod
+    def step(cls, method, model: nn.Module, lr: float = 0.5, physical: int | None = None):
+        engine = cls.engine(model)
+        return PrivateStep(
+            engine=engine,
+            method=method,
+            optimizer=torch.optim.SGD([engine.parameters.theta], lr=lr),
+            noise_multiplier=1.0,
+            expected_batch_size=8.0,
+            physical_batch_size=physical,
+            noise=torch.Generator().manual_seed(2),
+            counts=torch.Generator().manual_seed(3),
+        )
+
+    @staticmethod
+    def expand(engine, split: Split, group: int) -> tuple[Tensor, Tensor]:
+        """Gradient and Hessian of a group's mean loss, all examples and entries at once."""
+        mask = split.groups == group
+
+        def loss(theta):
+            named = engine.parameters.unflatten(theta)
+            outputs = torch.func.functional_call(engine.model, named, (split.inputs[mask],))
+            return cross_entropy(outputs, split.targets[mask]).mean()
+
+        theta, gradient = engine.parameters.theta.detach(), torch.func.grad(loss)
+        return gradient(theta), torch.func.jacrev(gradient)(theta)
+
+
+class Quadratic(NamedTuple):
+    """Losses <gradient_k, v> + v^T hessian_k v / 2 of a move by v, and a step's two gradients."""
+
+    gradients: Tensor  # [K, D]
+    hessians: Tensor  # [K, D, D]
+    plain: Tensor  # [D]
+    clipped: Tensor  # [D]
+    learning_rate: float
+
+    def losses(self, direction: Tensor) -> Tensor:
+        """Losses [K] after a step along a direction [D]."""
+        v = -self.learning_rate * direction
+        return self.gradients @ v + self._bend(v) / 2
+
+    def _bend(self, v: Tensor) -> Tensor:
+        return torch.einsum("i,kij,j->k", v, self.hessians, v)
+
+    @property
+    def expansion(self) -> Expansion:
+        return Expansion(
+            self.learning_rate,
+            self.plain.norm(),
+            self.clipped.norm(),
+            self.gradients.norm(dim=1),
+            self.gradients @ self.plain,
+            self.gradients @ self.clipped,
+            self._bend(self.plain),
+            self._bend(self.clipped),
+        )
+
+
+def _quadratic(seed: int, convex: bool, groups: int = 2) -> Quadratic:
+    """Any such losses; convex ones come with a learning rate up to 1/largest eigenvalue."""
+    draw = torch.Generator().manual_seed(seed)
+    size = 1 + seed % 5
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+    roots = normal(groups, size, size)
+    hessians = roots @ roots.mT if convex else roots + roots.mT
+    largest = torch.linalg.eigvalsh(hessians).max().item() if convex else 1.0
+    share = torch.rand((), generator=draw).item()
+    scale = 10 ** normal(2).clamp(-1, 1)  # of the groups' gradients, and of the clipped one
+    return Quadratic(
+        normal(groups, size) * scale[0],
+        hessians,
+        normal(size),
+        normal(size) * scale[1],
+        share / largest,
+    )

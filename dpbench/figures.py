@@ -1,0 +1,102 @@
+"""Figures of papers: what runs measured along the way, as a picture and as the numbers in it."""
+
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dpbench.errors import UserError
+from dpbench.results import Record
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One row of pictures, one picture per method: lines map a label to a series.
+
+    `<k>` in a series and `<group>` in its label stand for each of the figure's groups in turn.
+    """
+
+    title: str
+    lines: dict[str, str]
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """A figure: x is "step" or "epoch"; groups maps each group's name to its number."""
+
+    name: str
+    title: str
+    scale: str
+    x: str
+    panels: tuple[Panel, ...]
+    methods: tuple[str, ...]
+    groups: dict[str, int]
+
+    def series(self, panel: Panel) -> Iterator[tuple[str, str]]:
+        """Label and series of every line of a panel."""
+        for label, series in panel.lines.items():
+            if "<k>" not in series:
+                yield label, series
+                continue
+            for group, number in self.groups.items():
+                yield label.replace("<group>", group), series.replace("<k>", str(number))
+
+
+def points(spec: FigureSpec, records: Iterable[Record]) -> pd.DataFrame:
+    """Every point of every line: columns panel, method, seed, line, x, y.
+
+    Raises UserError for a series that a record does not have.
+    """
+    return pd.DataFrame(
+        [point for record in records for point in _points(spec, record)],
+        columns=["panel", "method", "seed", "line", "x", "y"],
+    ).sort_values(["panel", "method", "seed", "line", "x"], kind="stable", ignore_index=True)
+
+
+def _points(spec: FigureSpec, record: Record) -> Iterator[tuple]:
+    measured, method = record.diagnostics, record.config["choices"]["method"]
+    for panel in spec.panels:
+        for label, series in spec.series(panel):
+            if series not in measured:
+                raise UserError(f"{spec.name} needs {series}, which the run of {method} lacks.")
+            for x, y in zip(measured[spec.x], measured[series], strict=True):
+                yield panel.title, method, record.config["seed"], label, x, y
+
+
+def draw(spec: FigureSpec, data: pd.DataFrame) -> bytes:
+    """The figure as a PNG: one column per method, one row per panel; a band spans the seeds."""
+    from matplotlib.figure import Figure
+
+    rows, columns = len(spec.panels), len(spec.methods)
+    figure = Figure(figsize=(1.2 + 2.7 * columns, 0.8 + 2.3 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, sharex=True, sharey="row", squeeze=False)
+    for row, panel in zip(axes, spec.panels, strict=True):
+        row[0].set_ylabel(panel.title)
+        for axis, method in zip(row, spec.methods, strict=True):
+            chosen = data[(data["panel"] == panel.title) & (data["method"] == method)]
+            _lines(axis, [label for label, _ in spec.series(panel)], chosen)
+    for axis, method in zip(axes[0], spec.methods, strict=True):
+        axis.set_title(method, fontsize=10)
+    for axis in axes[-1]:
+        axis.set_xlabel(spec.x)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    smaller = "" if spec.scale == "paper" else f"\n(not the paper's runs: {spec.scale})"
+    figure.suptitle(spec.title + smaller, fontsize=11)
+    picture = io.BytesIO()
+    # No software version in the file: the same numbers give the same bytes.
+    figure.savefig(picture, dpi=120, metadata={"Software": None})
+    return picture.getvalue()
+
+
+STYLES = ("-", "--", "-.", ":")
+
+
+def _lines(axis, labels: list[str], data: pd.DataFrame) -> None:
+    for label, style in zip(labels, STYLES * len(labels), strict=False):
+        by_x = data[data["line"] == label].groupby("x")["y"]
+        mean = by_x.mean()
+        axis.plot(mean.index, mean, style, label=label, linewidth=1.4)
+        axis.fill_between(mean.index, by_x.min(), by_x.max(), alpha=0.2)
+    axis.grid(alpha=0.3)

@@ -1,0 +1,79 @@
+"""Models of the suite: sizes that the papers print, and what they refuse."""
+
+import math
+
+import pytest
+import torch
+
+from dpbench.config import build, compose, options
+from dpbench.errors import UserError
+from dpbench.gradients import make_engine
+from dpbench.data.dataset import Batch
+from dpbench.models.architecture import cross_entropy
+from dpbench.models.cnn_tanh import CnnTanh
+from dpbench.models.logistic import Logistic
+from dpbench.models.mlp import Mlp
+
+
+def size(model: torch.nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+# Esipova et al. 2023, appendix B; on MNIST the paper prints 80,522, which no reading gives.
+@pytest.mark.parametrize(
+    ("model", "dataset", "count"),
+    [
+        ("mlp", "adult", 91_650),
+        ("logistic", "dutch", 120),
+        ("logistic_squashed", "dutch", 120),
+        ("cnn_tanh", "celeba", 120_722),
+        ("cnn_tanh", "mnist", 97_114),
+        ("cnn_tanh", "mnist_unbalanced", 97_114),
+    ],
+)
+def test_parameter_count_is_that_of_the_paper(model, dataset, count):
+    run = build(compose([f"model={model}", f"dataset={dataset}"]))
+    assert size(run.model.build(run.dataset.shape, run.dataset.classes)) == count
+
+
+@pytest.mark.parametrize("name", options("model"))
+def test_every_model_is_built_for_the_default_data_and_needs_no_slow_engine(name):
+    run = build(compose([f"model={name}"]))
+    shape, classes = run.dataset.shape, run.dataset.classes
+    model = run.model.build(shape, classes)
+    labels = torch.zeros(3, dtype=torch.long)
+    batch = Batch(torch.rand(3, *shape), labels, labels)
+    assert model(batch.inputs).shape == (3, classes)
+    assert make_engine("auto", model, cross_entropy, batch).name == "ghost"
+
+
+def test_squashed_logistic_regression_cannot_be_surer_than_its_floor():
+    floor = math.log(1 + math.exp(-1))
+    assert round(floor, 3) == 0.313
+    model = Logistic(squashed=True).build((5,), 2)
+    inputs = 1e4 * torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
+    losses = cross_entropy(model(inputs), torch.zeros(200, dtype=torch.long)).detach()
+    assert losses.min() >= floor - 1e-6
+    assert losses.min() < floor + 1e-3  # the floor is reached, so it is the floor
+
+
+def test_plain_logistic_regression_has_no_floor():
+    model = Logistic(squashed=False).build((5,), 2)
+    inputs = 1e4 * torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
+    assert cross_entropy(model(inputs), torch.zeros(200, dtype=torch.long)).min() < 1e-3
+
+
+def test_cross_entropy_is_the_negative_log_softmax_of_each_example():
+    outputs, targets = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 2, 1, 2])
+    expected = [-math.log(math.exp(o[t]) / o.exp().sum()) for o, t in zip(outputs, targets)]
+    assert cross_entropy(outputs, targets).tolist() == pytest.approx(expected)
+
+
+def test_convolutions_refuse_inputs_that_are_no_images():
+    with pytest.raises(UserError, match="needs images"):
+        CnnTanh((32, 16)).build((98,), 2)
+
+
+def test_an_unknown_activation_is_refused_with_the_nearest():
+    with pytest.raises(UserError, match="tanh"):
+        Mlp((8,), "tahn")

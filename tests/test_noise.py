@@ -1,0 +1,80 @@
+"""Noise laws: the scale is multiplier times sensitivity, and what the ledger hears is that law."""
+
+import pytest
+import torch
+from scipy import stats
+
+from dpbench.errors import UserError
+from dpbench.ledger import Exact, GaussianMechanism
+from dpbench.noise import Gaussian, NoNoise
+
+SIZE = 20_000
+
+
+def draw(sensitivity: float | torch.Tensor, multiplier: float, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return Gaussian().add(torch.zeros(SIZE), sensitivity, multiplier, generator)
+
+
+@pytest.mark.parametrize("wrong", [2 / 3, 3 / 2, 0.95, 1.05])
+@pytest.mark.parametrize("sensitivity", [0.5, torch.tensor(3.0)], ids=["float", "tensor"])
+@pytest.mark.parametrize("multiplier", [0.8, 2.0])
+def test_the_scale_is_multiplier_times_sensitivity(variance_p, sensitivity, multiplier, wrong):
+    noise, scale = draw(sensitivity, multiplier), float(sensitivity) * multiplier
+    assert variance_p(noise, scale) > 1e-3
+    assert variance_p(noise, scale * wrong) < 1e-6
+
+
+def test_the_law_is_gaussian_with_mean_zero():
+    noise = draw(0.5, 2.0).double()
+    assert stats.kstest(noise.numpy(), "norm").pvalue > 1e-3
+    assert abs(noise.mean()) < 4 / SIZE**0.5
+
+
+def test_coordinates_are_independent():
+    noise = draw(0.5, 2.0).double()
+    for lag in (1, 2, SIZE // 2):
+        assert stats.pearsonr(noise[:-lag].numpy(), noise[lag:].numpy()).pvalue > 1e-3
+
+
+def test_noise_is_added_to_the_sum_and_does_not_depend_on_it():
+    total = torch.linspace(-5, 5, 50, dtype=torch.float64)
+    generators = [torch.Generator().manual_seed(0) for _ in range(2)]
+    noisy = Gaussian().add(total, 2.0, 3.0, generators[0])
+    alone = Gaussian().add(torch.zeros_like(total), 2.0, 3.0, generators[1])
+    assert torch.allclose(noisy, total + alone, rtol=1e-14)
+    assert noisy.dtype == torch.float64
+
+
+def test_each_call_is_a_new_draw():
+    generator = torch.Generator().manual_seed(0)
+    first, second = (Gaussian().add(torch.zeros(100), 1.0, 1.0, generator) for _ in range(2))
+    assert not torch.isclose(first, second).any()
+
+
+def test_only_the_given_generator_is_used():
+    before = torch.get_rng_state()
+    first = draw(1.0, 1.0)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(123)
+    assert torch.equal(draw(1.0, 1.0), first)
+    torch.set_rng_state(before)
+
+
+def test_what_the_ledger_hears_is_the_multiplier():
+    assert Gaussian().mechanism(0.8) == GaussianMechanism(0.8)
+    assert Gaussian().private
+
+
+@pytest.mark.parametrize("multiplier", [0, -1.0, float("nan")])
+def test_the_ledger_hears_of_no_gaussian_without_noise(multiplier):
+    with pytest.raises(UserError, match="noise_multiplier"):
+        Gaussian().mechanism(multiplier)
+
+
+def test_no_noise_changes_nothing_and_says_so():
+    total = torch.arange(3.0)
+    generator = torch.Generator().manual_seed(0)
+    assert torch.equal(NoNoise().add(total, 1.0, 5.0, generator), total)
+    assert NoNoise().mechanism(5.0) == Exact()
+    assert not NoNoise().private
