@@ -3,6 +3,7 @@
 import json
 import sys
 import warnings
+from typing import NoReturn
 
 from dpbench import config as configuration
 from dpbench.errors import UserError, nearest
@@ -28,7 +29,7 @@ def run(arguments: list[str]) -> None:
         return
     for combination in configuration.expand(overrides):
         settle(combination)
-    configuration.sweep(overrides, lambda combination: print(once(combination)))
+    configuration.sweep(overrides, _one_of_a_sweep)
 
 
 def epsilon(arguments: list[str]) -> None:
@@ -86,10 +87,22 @@ def main() -> None:
             raise UserError(f"{command} is not a command: {nearest(command, COMMANDS)}")
         COMMANDS[command](arguments)
     except UserError as error:
-        print(f"dpbench: {error}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(error)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _one_of_a_sweep(combination: list[str]) -> None:
+    """One run; Hydra would make a traceback of an exception, and lets an exit pass."""
+    try:
+        print(once(combination))
+    except UserError as error:
+        _refuse(error)
+
+
+def _refuse(error: UserError) -> NoReturn:
+    print(f"dpbench: {error}", file=sys.stderr)
+    sys.exit(2)
 
 
 def _one_line(message, category, *_) -> None:

@@ -37,8 +37,8 @@ def compose(overrides: list[str]) -> dict:
     `choices` in it names the option chosen in each group.
     """
     with _hydra():
-        parsed = check(overrides)
         try:
+            parsed = check(overrides)
             config = hydra.compose("config", overrides, return_hydra_config=True)
             choices = OmegaConf.to_container(config.hydra.runtime.choices)
             OmegaConf.set_struct(config, False)
@@ -127,22 +127,35 @@ def _parse(overrides: list[str]) -> list[Override]:
 
 
 def check(overrides: list[str]) -> list[Override]:
-    """Refuse unknown groups, options and keys, with the nearest that exist; the parsed overrides."""
+    """The parsed overrides; UserError, with the nearest names, for unknown groups, options, keys."""
     parsed = _parse(overrides)
-    known = set(_keys(hydra.compose("config")))
+    chosen = [override for override in parsed if override.key_or_group in groups()]
+    for override in parsed:
+        if override.is_sweep_override():
+            raise UserError(f"{override.input_line} names several runs: use dpbench run -m.")
+    for override in chosen:
+        _check_option(override)
+    known = set(_keys(hydra.compose("config", [o.input_line for o in chosen])))
     for override in parsed:
         key = override.key_or_group
-        if key in groups():
-            _check_option(key, override.value())
-        elif key not in known and not key.startswith(("hydra", "table.")) and not _adds(override):
+        if not (key in groups() or key.startswith(("hydra", "table.")) or _fits(override, known)):
             raise UserError(f"{key} is not a setting: {nearest(key, known | set(groups()))}")
     return parsed
 
 
-def _check_option(group: str, value: object) -> None:
+def _check_option(override: Override) -> None:
+    group, value = override.key_or_group, override.value()
     names = GlobalHydra.instance().config_loader().get_group_options(group)
     if value not in names:
         raise UserError(f"{group}={value} is unknown: {nearest(str(value), names)}")
+    if group == "table" and not _adds(override):
+        raise UserError(f"a table is added to the other choices: write +table={value}.")
+
+
+def _fits(override: Override, known: set[str]) -> bool:
+    """Whether there is such a key, or one is added where a constructor refuses misspelt ones."""
+    key = override.key_or_group
+    return key in known or (_adds(override) and f"{key.rpartition('.')[0]}._target_" in known)
 
 
 def _adds(override: Override) -> bool:

@@ -12,7 +12,7 @@ from dpbench.errors import UserError, nearest
 from dpbench.figures import FigureSpec, Panel, draw, points
 from dpbench.methods.method import Inapplicable
 from dpbench.resources import benchmarks_folder
-from dpbench.results import Record, frame, load, record_path, write_whole
+from dpbench.results import Record, check_writable, frame, load, record_path, write_whole
 from dpbench.runs import is_scientific, once, settle
 from dpbench.tables import (
     PublishedTable,
@@ -70,17 +70,24 @@ def target(name: str, overrides: list[str]) -> Target:
     known = configuration.options("table")
     if name not in known:
         raise UserError(f"table {name} is unknown: {nearest(name, known)}")
-    fixed = [o for o in overrides if o.split("=")[0] in ("method", "seed", "+table")]
+    fixed = [o for o in overrides if o.lstrip("+~").split("=")[0] in ("method", "seed", "table")]
     if fixed:
         raise UserError(f"{fixed[0]} is for the table to choose; use table.methods or table.seeds.")
-    return Target(name, tuple(overrides), configuration.compose([f"+table={name}", *overrides]))
+    config = configuration.compose([f"+table={name}", *overrides])
+    for choice in ("methods", "seeds"):
+        if not isinstance(config["table"][choice], list):
+            raise UserError(f"table.{choice} must be a list: write table.{choice}=[...].")
+    return Target(name, tuple(overrides), config)
 
 
 def reproduce(name: str, overrides: list[str]) -> str:
     """Run what is missing, write `results/tables/NAME.*`, and return the table as Markdown."""
     wanted = target(name, overrides)
     folder = Path(wanted.config["results_dir"])
+    if "figure" not in wanted.table:
+        _spec(wanted)
     paths, impossible = _settle_all(wanted, folder)
+    check_writable(folder / "tables")
     missing = [o for path, o in paths.items() if wanted.config["again"] or load(path) is None]
     run_all(missing, wanted.config["jobs"])
     records = [record for path in paths if (record := load(path)) is not None]
@@ -128,9 +135,13 @@ def render(
     return files
 
 
-def _table(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, bytes]:
+def _spec(wanted: Target) -> TableSpec:
     plain = {k: v for k, v in wanted.table.items() if k not in OWN_KEYS}
-    spec = table_spec(plain | {"name": wanted.name, "scale": wanted.scale})
+    return table_spec(plain | {"name": wanted.name, "scale": wanted.scale})
+
+
+def _table(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, bytes]:
+    spec = _spec(wanted)
     table = build_table(
         spec,
         frame(records),

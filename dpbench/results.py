@@ -3,8 +3,10 @@
 import hashlib
 import json
 import os
+import secrets
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -79,19 +81,35 @@ def record_path(folder: Path, config: dict) -> Path:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file that is either complete or not there; UserError where it cannot be written."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as part:
-            part.write(content)
-            part.flush()
-            os.fsync(part.fileno())
-        os.replace(part.name, path)
+        with part.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
     except OSError as error:
-        raise UserError(
-            f"{path} cannot be written ({error.strerror}); set results_dir to a folder that can be."
-        ) from error
+        raise _unwritable(path, error) from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def check_writable(folder: Path) -> None:
+    """UserError if no file can be made in a folder, before hours are spent on what goes there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    return UserError(
+        f"{path} cannot be written ({error.strerror}); set results_dir to a folder that can be."
+    )
 
 
 def load(path: Path) -> Record | None:

@@ -3,17 +3,34 @@
 from pathlib import Path
 
 import torch
+from absl import logging as absl_logging
 
 from dpbench import config as configuration
-from dpbench.results import SCIENTIFIC, load, record_path
-from dpbench.train import Plan, Run, fit, plan
+from dpbench.errors import UserError
+from dpbench.results import SCIENTIFIC, check_writable, load, record_path
+from dpbench.train import Plan, Run, fit, plan, whole
+
+absl_logging.set_verbosity(absl_logging.ERROR)  # dp_accounting tells of every order it leaves out
 
 
 def settle(overrides: list[str]) -> tuple[dict, Run, Plan]:
     """The configuration, the run and its plan; UserError for all that can be refused by now."""
     config = configuration.compose(overrides)
+    _check_how(config)
     run = configuration.build(config)
     return config, run, plan(run)
+
+
+def _check_how(config: dict) -> None:
+    """Refuse values that say in no sensible way how to carry out a run."""
+    for name in ("threads", "jobs"):
+        if config[name] is not None:
+            whole(name, config[name])
+    if not isinstance(config["again"], bool):
+        raise UserError(f"again must be true or false, got {config['again']!r}.")
+    for name, kinds in (("data_dir", str | None), ("results_dir", str)):
+        if not isinstance(config[name], kinds):
+            raise UserError(f"{name} must be the name of a folder, got {config[name]!r}.")
 
 
 def once(overrides: list[str], quiet: bool = False) -> Path:
@@ -22,6 +39,7 @@ def once(overrides: list[str], quiet: bool = False) -> Path:
     folder = Path(config["results_dir"])
     path = record_path(folder, config)
     if config["again"] or load(path) is None:
+        check_writable(path.parent)
         if config["threads"]:
             torch.set_num_threads(config["threads"])
         fit(run, configuration.data_folder(config), quiet).save(folder)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dpbench import seeds
 from dpbench.data.dataset import Batch, Dataset, Split
 from dpbench.diagnostics import Diagnostics, Observer
-from dpbench.errors import UserError, positive
+from dpbench.errors import UserError, nearest
 from dpbench.gradients import Engine, make_engine
 from dpbench.ledger import Ledger, Step
 from dpbench.methods.method import Method
@@ -49,12 +49,22 @@ class Run:
     config: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "physical_batch_size"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or positive(name, value) < 1):
-                raise UserError(f"{name} must be a whole number, got {value!r}.")
+        whole("epochs", self.epochs)
+        whole("batch_size", self.batch_size)
+        if self.physical_batch_size is not None:
+            whole("physical_batch_size", self.physical_batch_size)
+        if self.sampler not in SAMPLERS:
+            raise UserError(
+                f"sampler={self.sampler} is unknown: {nearest(str(self.sampler), SAMPLERS)}"
+            )
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise UserError(f"seed must be a whole number from 0, got {self.seed!r}.")
+
+
+def whole(what: str, value: object) -> None:
+    """Refuse what is not a whole number from 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UserError(f"{what} must be a whole number from 1, got {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,7 @@ class Plan:
 def plan(run: Run) -> Plan:
     """Settle everything that can be settled before data is read; UserError for what cannot be."""
     method = run.method.on(run.dataset)
+    _check_parts(run)
     sampler = SAMPLERS[run.sampler](run.dataset.train_size, run.batch_size)
     steps = run.epochs * sampler.steps_per_epoch
     if method.private:
@@ -87,6 +98,17 @@ def plan(run: Run) -> Plan:
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
         )
     return Plan(method, sampler, steps, multiplier, step)
+
+
+def _check_parts(run: Run) -> None:
+    """Refuse a model or an optimiser that cannot be made; takes no memory and no random numbers."""
+    try:
+        with torch.device("meta"):
+            run.model.build(run.dataset.shape, run.dataset.classes)
+            run.optimizer([nn.Parameter(torch.zeros(1))])
+    except (TypeError, ValueError, RuntimeError) as error:
+        why = str(error).splitlines()[0]
+        raise UserError(f"model or optimizer cannot be made: {why}") from error
 
 
 def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
@@ -122,8 +144,10 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
+        probe = torch.zeros(1, device=name)
+        probe.item()  # which `meta` and its like do not have
+        return probe.device
+    except (RuntimeError, AssertionError, TypeError) as error:
         raise UserError(f"device={name} is not to be had here; try device=auto.") from error
 
 

@@ -95,3 +95,12 @@ def variance_p():
         return 2 * min(law.cdf(statistic), law.sf(statistic))
 
     return p_value
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Small tensors gain nothing from threads, and test processes would fight for the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -16,7 +16,7 @@ from dpbench.diagnostics import excess_risk, lower_bounds
 from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, undisturbed
 from dpbench.diagnostics.curvature import MeanLoss
 from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
-from dpbench.errors import UserError, positive
+from dpbench.errors import UserError
 from dpbench.step import PrivateStep
 
 TERMS = {
@@ -36,23 +36,28 @@ TERMS = {
 class MisalignmentDiagnostics:
     """Excessive-risk terms every few steps, and losses and gradient norms of every epoch.
 
-    every: steps between measurements, the first step included. hutchinson: random vectors for each
-    group's Hessian trace. eigenvalues: whether to find each group's largest. chunk: training
+    every: steps between measurements, the first step included; None for those of epochs only.
+    hutchinson: random vectors for each group's Hessian trace, 0 for no trace. eigenvalues: whether to find each group's largest. chunk: training
     examples per pass, which bounds memory. groups: numbers of the groups to look at, None for all;
     gaps and their bounds need exactly two.
     """
 
-    every: int
+    every: int | None
     hutchinson: int
     eigenvalues: bool
     chunk: int
     groups: list[int] | None
 
     def __post_init__(self) -> None:
-        for name in ("every", "hutchinson", "chunk"):
+        least = {"every": 1, "hutchinson": 0, "chunk": 1}
+        for name, lowest in least.items():
             value = getattr(self, name)
-            if not isinstance(value, int) or positive(f"diagnostics.{name}", value) < 1:
-                raise UserError(f"diagnostics.{name} must be a whole number, got {value!r}.")
+            if name == "every" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+                raise UserError(
+                    f"diagnostics.{name} must be a whole number from {lowest}, got {value!r}."
+                )
 
     def observer(self, step: PrivateStep, train: Split) -> "MisalignmentObserver":
         """Watches `step`; UserError for groups that no training example can be in."""
@@ -69,11 +74,12 @@ class MisalignmentObserver:
     Columns of `series`, k being a group's number. One entry per measured step: `step` (how many
     were made before), `step/R_mag/k`, `step/R_dir/k`, `step/R_clip/k`, `step/R_noise/k`, the
     starred terms, `step/trace/k`, `step/eigenvalue/k`, `step/cos_plain/k`, `step/cos_clipped/k`,
-    `step/norm_group/k`, `step/norm_plain`, `step/norm_clipped`, `step/clipped_fraction`, and of two
-    groups `step/gap_dir`, `step/bound_prop3`, `step/gap_clip`, `step/bound_tran`. One entry per
-    epoch: `epoch` (from 0), `epoch/loss/k` (mean over the examples of its batches, each at the
-    parameters of its step) and `epoch/gradient_norm/k` (mean over the batches that have the group).
-    What is not defined is NaN: a group without examples, an angle with a zero gradient.
+    `step/norm_group/k`, `step/norm_plain`, `step/norm_clipped`, `step/clipped_fraction`,
+    `step/inverse_learning_rate`, and of two groups `step/gap_dir`, `step/bound_prop3`,
+    `step/gap_clip`, `step/bound_tran`. One entry per epoch: `epoch` (from 0), `epoch/loss/k` (mean
+    over the examples of its batches, each at the parameters of its step) and
+    `epoch/gradient_norm/k` (mean over the batches that have the group). What is not defined is NaN:
+    a group without examples, an angle with a zero gradient.
     """
 
     def __init__(
@@ -94,7 +100,8 @@ class MisalignmentObserver:
     def before(self, batch: Batch) -> None:
         with undisturbed(self._step.engine.model):
             self._epoch.append(group_means(self._step, batch, self._groups))
-            if self._steps % self._settings.every == 0:
+            every = self._settings.every
+            if every and self._steps % every == 0:
                 self._measure(batch)
         self._steps += 1
 
@@ -119,12 +126,15 @@ class MisalignmentObserver:
         self._scalar("step/norm_plain", x.norm_plain)
         self._scalar("step/norm_clipped", x.norm_clipped)
         self._scalar("step/clipped_fraction", seen.clipped_fraction)
+        rate = torch.tensor(x.learning_rate, dtype=torch.float64)
+        self._scalar("step/inverse_learning_rate", 1 / rate)
         if len(self._groups) == 2:
             self._gaps(x)
-        traces = self._traces()
-        self._per_group("step/trace", traces)
-        noise = excess_risk.noise_risk(x.learning_rate, traces, self._noise())
-        self._per_group("step/R_noise", noise)
+        if self._settings.hutchinson:
+            traces = self._traces()
+            self._per_group("step/trace", traces)
+            noise = excess_risk.noise_risk(x.learning_rate, traces, self._noise())
+            self._per_group("step/R_noise", noise)
         if self._settings.eigenvalues:
             self._per_group("step/eigenvalue", self._eigenvalues())
 

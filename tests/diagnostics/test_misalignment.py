@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,18 +12,29 @@ from dpbench.methods.clipping_errors import direction_error, magnitude_error
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
+from dpbench.methods.fairlens import fairlens
 from dpbench.methods.sgd import sgd
 
 GROUPS = [0, 1] * 12 + [0] * 6
 LR = 0.5
+
+
+def drawing(engine, batch, clip):
+    """A gradient seam that draws from torch's own generator, as augmentation does."""
+    torch.rand(1)
+    return engine(batch)
+
+
 METHODS = {
     "sgd": sgd(),
     "dpsgd": dpsgd(0.3, "corrected"),
     "dpsgd_global": dpsgd_global(0.3, 1.0, "corrected"),
     "dpsgd_global_adapt": dpsgd_global_adapt(0.3, 1.0, 1.0, 0.1, 2.0, "corrected"),
     "dpsgd_f": dpsgd_f(0.3, 2.0, "corrected"),
+    "fairlens": fairlens(0.3, 1.0, 1.0, "corrected"),
     "magnitude_error": magnitude_error(0.3),
     "direction_error": direction_error(0.3),
+    "drawing": replace(dpsgd(0.3, "corrected"), gradient=drawing),
 }
 
 
@@ -33,8 +45,7 @@ def settings(**changes):
 
 def on(name, split):
     method = METHODS[name]
-    clip = method.clip.for_groups(int(split.groups.max()) + 1)
-    return type(method)(**{**vars(method), "clip": clip})
+    return replace(method, clip=method.clip.for_groups(int(split.groups.max()) + 1))
 
 
 def batches(split, count=6):
@@ -65,9 +76,9 @@ def test_a_run_is_the_same_to_the_last_bit_with_and_without(small, name, physica
 
     def states(observed):
         torch.manual_seed(11)
-        model = small.network(nn.Dropout(0.5)).train()
-        model[2].eval()  # a mode of its own, which has to survive too
+        model = small.network(nn.Dropout(0.5), nn.Dropout(0.5))
         step = small.step(on(name, split), model, LR, physical)
+        model[2].eval()  # a mode of its own, which has to survive too
         observer = settings().observer(step, split) if observed else None
         for batch in batches(split):
             if observer:
@@ -102,7 +113,7 @@ def test_columns_are_lists_of_one_length_per_kind(small):
         assert all(type(value) in (int, float) for value in column), name
     per_group = ["R_mag", "R_dir", "R_mag*", "R_dir*", "R_clip", "R_noise", "trace", "eigenvalue"]
     per_group += ["cos_plain", "cos_clipped", "norm_group"]
-    scalars = ["norm_plain", "norm_clipped", "clipped_fraction"]
+    scalars = ["norm_plain", "norm_clipped", "clipped_fraction", "inverse_learning_rate"]
     scalars += ["gap_dir", "bound_prop3", "gap_clip", "bound_tran"]
     expected = {f"step/{n}/{k}" for n in per_group for k in (0, 1)} | {f"step/{n}" for n in scalars}
     expected |= {f"epoch/{n}/{k}" for n in ("loss", "gradient_norm") for k in (0, 1)}
@@ -202,6 +213,33 @@ def test_a_group_absent_from_a_batch_or_from_all_is_nan_and_no_other_is(small):
     assert series["step/norm_group/2"] == [pytest.approx(alone)] * 3
 
 
+def test_a_measurement_does_not_depend_on_dropout(small):
+    split = small.split(GROUPS)
+    batch = next(batches(split))
+
+    def measured(*between):
+        step = small.step(on("dpsgd", split), small.network(*between), LR)
+        observer = settings().observer(step, split)
+        observer.before(batch)
+        observer.end_of_epoch()
+        return observer.series()
+
+    assert measured(nn.Dropout(0.9)) == measured()
+
+
+def test_a_gradient_that_is_not_finite_counts_as_zero(small):
+    split = small.split(GROUPS)
+    split.inputs[0] = torch.inf
+    step = small.step(on("dpsgd", split), small.network(), LR)
+    observer = settings(eigenvalues=False).observer(step, split)
+    observer.before(split.at(torch.arange(4)))
+    series = observer.series()
+    rows = step.engine(split.at(torch.arange(1, 4))).stack()
+    assert series["step/norm_plain"] == [pytest.approx((rows.sum(0) / 4).norm().item())]
+    assert math.isnan(series["step/norm_group/0"][0])
+    assert math.isfinite(series["step/norm_group/1"][0])
+
+
 def test_an_empty_batch_has_no_direction(small):
     split = small.split(GROUPS)
     step = small.step(on("dpsgd", split), small.network(), LR)
@@ -217,6 +255,7 @@ def test_an_empty_batch_has_no_direction(small):
 
 def test_sgd_has_neither_noise_nor_clipping(small):
     series = watched(small, "sgd")
+    assert series["step/inverse_learning_rate"] == [1 / LR] * 3
     for term in ("R_noise", "R_clip", "R_mag", "R_dir"):
         assert series[f"step/{term}/0"] == [0, 0, 0]
     assert series["step/clipped_fraction"] == [0, 0, 0]

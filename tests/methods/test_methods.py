@@ -1,0 +1,385 @@
+"""What every method of the suite must do, found by its YAML file: a new one is tested as it is.
+
+A method whose guarantee is "proven" has to show it: one example moves what the noise is added to by
+no more than the sensitivity that the noise reads, and the noise is as large as the ledger hears.
+"""
+
+import dataclasses
+import math
+from functools import cache
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpbench.config import build, compose, options
+from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
+from dpbench.ledger import Exact, GaussianMechanism, Ledger, Poisson, Shuffled, Step
+from dpbench.methods.method import Inapplicable, Method
+from dpbench.privacy import statement
+
+VARIANTS = ("corrected", "paper")
+EPSILONS = ("rdp", "pld", "gdp")
+MULTIPLIER, EXPECTED = 0.9, 8.0
+
+
+@cache
+def settings_of(name: str) -> dict:
+    return compose([f"method={name}"])["method"]
+
+
+def cases() -> list:
+    """(method, variant), with no variant for methods that have none."""
+    return [
+        pytest.param(name, variant, id=f"{name}-{variant}" if variant else name)
+        for name in options("method")
+        for variant in (VARIANTS if "variant" in settings_of(name) else [None])
+    ]
+
+
+@dataclasses.dataclass
+class Made:
+    """As much of a data set as a method asks for."""
+
+    groups: tuple[str, ...]
+    name: str = "made"
+
+
+@cache
+def method_of(name: str, variant: str | None) -> Method:
+    """The method of a YAML file, on data with as many groups as it needs."""
+    overrides = [f"method={name}", *([f"method.variant={variant}"] if variant else [])]
+    method = build(compose(overrides)).method
+    return method.on(Made(tuple("abc"[: method.groups or 3])))
+
+
+every = pytest.mark.parametrize(("name", "variant"), cases())
+proven = pytest.mark.parametrize(
+    ("name", "variant"), [c for c in cases() if method_of(*c.values).guarantee.level == "proven"]
+)
+private = pytest.mark.parametrize(
+    ("name", "variant"), [c for c in cases() if method_of(*c.values).private]
+)
+
+
+class Heard:
+    """A noise that is another one, and notes each sum, sensitivity and result."""
+
+    def __init__(self, noise):
+        self.noise, self.private, self.calls = noise, noise.private, []
+
+    def add(self, total, sensitivity, multiplier, generator):
+        noisy = self.noise.add(total, sensitivity, multiplier, generator)
+        self.calls.append((total, float(sensitivity), noisy))
+        return noisy
+
+    def mechanism(self, multiplier):
+        return self.noise.mechanism(multiplier)
+
+
+class Held:
+    """A clip in a state that was reached by some answers, and that later answers do not move."""
+
+    def __init__(self, clip, answers: list):
+        size = len(clip.counts(torch.zeros(0), torch.zeros(0, dtype=torch.long)))
+        for answer in answers:
+            clip = clip.updated(torch.tensor(answer[:size], dtype=torch.float64), EXPECTED)
+        self._clip, self.answers = clip, []
+
+    def __getattr__(self, name):
+        return getattr(self._clip, name)
+
+    def updated(self, counts, expected_batch_size):
+        self.answers.append(counts)
+        return self
+
+
+def listening(method: Method, **changes) -> Method:
+    return dataclasses.replace(method, noise=Heard(method.noise), **changes)
+
+
+@pytest.fixture
+def examples_for(batch_of):
+    """examples_for(method, n): a batch in the groups that the method knows."""
+    return lambda method, n, seed=0: batch_of(n, groups=method.groups or 3, seed=seed)
+
+
+def theta(step) -> torch.Tensor:
+    return step.engine.parameters.theta.detach().clone()
+
+
+# What a method says of itself.
+
+
+@every
+def test_a_method_is_named_as_its_file_and_variant(name, variant):
+    method = method_of(name, variant)
+    assert method.name == name
+    assert method.variant == (variant or "corrected")
+
+
+@pytest.mark.parametrize("name", options("method"))
+def test_the_variant_that_runs_by_default_is_the_corrected_one(name):
+    assert settings_of(name).get("variant", "corrected") == "corrected"
+
+
+@pytest.mark.parametrize("name", [n for n in options("method") if "variant" in settings_of(n)])
+def test_an_unknown_variant_is_refused(name):
+    with pytest.raises(UserError, match="did you mean corrected"):
+        build(compose([f"method={name}", "method.variant=corected"]))
+
+
+@every
+def test_a_guarantee_has_a_level_and_a_sentence(name, variant):
+    guarantee = method_of(name, variant).guarantee
+    assert guarantee.level in ("proven", "approximate", "none")
+    assert guarantee.why.endswith(".")
+    assert len(guarantee.why) > 20
+
+
+@every
+def test_a_proof_needs_noise_a_finite_sensitivity_and_a_public_divisor(name, variant):
+    method = method_of(name, variant)
+    if method.guarantee.level == "proven":
+        assert method.private
+        assert method.divide_by == "expected"
+        assert math.isfinite(method.clip.sensitivity)
+
+
+@every
+def test_what_is_published_with_a_private_divisor_has_no_guarantee(name, variant):
+    method = method_of(name, variant)
+    if method.divide_by == "actual":
+        assert method.guarantee.level == "none"
+
+
+@every
+def test_every_query_of_the_clip_is_in_the_ledger(name, variant):
+    method = method_of(name, variant)
+    mechanisms = [r.mechanism for r in method.releases(MULTIPLIER)]
+    if not method.private:
+        assert Exact() in mechanisms
+    else:
+        expected = [MULTIPLIER]
+        if method.clip.query:
+            expected.append(method.clip.query.multiplier(MULTIPLIER))
+        assert mechanisms == [GaussianMechanism(sigma) for sigma in expected]
+
+
+@every
+@pytest.mark.parametrize("sampling", [Poisson(0.05), Shuffled(20)], ids=["poisson", "shuffled"])
+def test_the_statement_shows_epsilons_only_as_far_as_the_guarantee_goes(name, variant, sampling):
+    method = method_of(name, variant)
+    book = Ledger().after(Step(sampling, method.releases(1.0)), 20)
+    says = statement(book, method, 1e-5, 1.0)
+    shown = [says[key] for key in EPSILONS]
+    if not method.private:
+        assert [*shown, says["claimed"]] == [math.inf] * 4
+    elif isinstance(sampling, Shuffled):
+        assert says["guarantee"] == "none"
+        assert [*shown, says["claimed"]] == [None] * 4
+    elif method.guarantee.level == "none":
+        assert shown == [None] * 3
+        assert 0 < says["claimed"] < math.inf
+    else:
+        assert all(0 < epsilon < math.inf for epsilon in shown)
+        assert says["pld"] <= says["rdp"]
+        assert says["claimed"] <= says["rdp"]
+    if sampling == Poisson(0.05):
+        assert says["guarantee"] == method.guarantee.level
+
+
+@every
+def test_a_method_for_a_number_of_groups_refuses_other_data(name, variant):
+    method = method_of(name, variant)
+    if method.groups is not None:
+        with pytest.raises(Inapplicable, match=f"exactly {method.groups} groups"):
+            method.on(Made(("a",) * (method.groups + 1)))
+
+
+# What a method does in a step.
+
+answers = st.lists(st.lists(st.floats(-50, 500), min_size=6, max_size=6), max_size=2)
+
+
+def neighbours(batch: Batch, i: int) -> Batch:
+    return Batch(*(torch.cat([t[:i], t[i + 1 :]]) for t in batch))
+
+
+@proven
+@given(
+    st.integers(1, 9), st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 1e3]), answers, st.data()
+)
+@settings(derandomize=True, deadline=None, max_examples=12)
+def test_one_example_moves_the_sum_before_noise_by_at_most_what_the_noise_reads(
+    step_of, batch_of, name, variant, n, seed, size, answers, data
+):
+    method = method_of(name, variant)
+    method = listening(method, clip=Held(method.clip, answers))
+    batch = batch_of(n, groups=method.groups or 3, seed=seed)
+    batch.inputs.mul_(size)
+    i = data.draw(st.integers(0, n - 1))
+    step = step_of(method, multiplier=MULTIPLIER, lr=0.0)
+    step(batch)
+    step(neighbours(batch, i))
+    (one, sensitivity, _), (other, same, _) = method.noise.calls
+    assert sensitivity == same  # or the noise itself would tell the batches apart
+    assert (one - other).norm() <= sensitivity * (1 + 1e-9)
+
+
+@proven
+@given(st.integers(1, 9), st.integers(0, 10**6), answers, st.data())
+@settings(derandomize=True, deadline=None, max_examples=12)
+def test_one_example_moves_the_counts_by_at_most_one(
+    step_of, batch_of, name, variant, n, seed, answers, data
+):
+    method = method_of(name, variant)
+    held = Held(method.clip, answers)
+    step = step_of(dataclasses.replace(method, clip=held), multiplier=MULTIPLIER, lr=0.0)
+    batch = batch_of(n, groups=method.groups or 3, seed=seed)
+    i = data.draw(st.integers(0, n - 1))
+    for b in (batch, neighbours(batch, i)):
+        step.counts.manual_seed(0)
+        step(b)
+    if held.query is not None:
+        one, other = held.answers
+        assert (one - other).norm() <= 1 + 1e-9
+
+
+def test_the_paper_variant_of_dpsgd_f_fails_the_property_and_says_so(step_of, batch_of):
+    method = method_of("dpsgd_f", "paper")
+    assert method.guarantee.level == "none"
+    # A group whose gradients were all long, beside one whose were short: its C_k is above C0.
+    method = listening(method, clip=Held(method.clip, [[9, 0, 9, 0, 0, 3]]))
+    batch = batch_of(3)._asdict() | {"groups": torch.tensor([0, 1, 2])}
+    step = step_of(method, multiplier=MULTIPLIER, lr=0.0)
+    step(Batch(**batch))
+    step(neighbours(Batch(**batch), 2))
+    (one, sensitivity, _), (other, _, _) = method.noise.calls
+    assert (one - other).norm() > 1.5 * sensitivity
+
+
+@private
+@pytest.mark.parametrize("examples", [0, 9])
+@pytest.mark.parametrize("physical", [None, 2])
+def test_the_noise_is_one_draw_as_large_as_the_ledger_hears(
+    step_of, examples_for, variance_p, name, variant, examples, physical
+):
+    method = listening(method_of(name, variant))
+    physical = None if method.whole_batches else physical
+    step = step_of(method, multiplier=MULTIPLIER, physical=physical)
+    heard = method.releases(MULTIPLIER)[0].mechanism.noise_multiplier
+    noise = []
+    for seed in range(8):
+        step(examples_for(method, examples, seed))
+        total, sensitivity, noisy = method.noise.calls[-1]
+        noise.append((noisy - total) / sensitivity)
+    assert len(method.noise.calls) == 8
+    assert variance_p(torch.cat(noise), heard) > 1e-3
+    assert variance_p(torch.cat(noise), heard * 2 / 3) < 1e-6
+    assert variance_p(torch.cat(noise), heard * 3 / 2) < 1e-6
+
+
+@proven
+def test_the_update_is_the_noisy_sum_over_the_expected_batch_size(
+    step_of, examples_for, name, variant
+):
+    method = listening(method_of(name, variant))
+    step = step_of(method, multiplier=MULTIPLIER, expected=EXPECTED, lr=0.1)
+    for n in (0, 5, 20):
+        start = theta(step)
+        step(examples_for(method, n))
+        noisy = method.noise.calls[-1][2]
+        assert torch.allclose(theta(step), start - 0.1 * noisy / EXPECTED, rtol=1e-10, atol=1e-12)
+
+
+@private
+def test_counts_have_the_noise_that_the_ledger_hears(step_of, batch_of, variance_p, name, variant):
+    method = method_of(name, variant)
+    if method.clip.query is None:
+        assert len(method.releases(MULTIPLIER)) == 1
+        return
+    held = Held(method.clip, [])
+    step = step_of(dataclasses.replace(method, clip=held), multiplier=MULTIPLIER, lr=0.0)
+    for _ in range(400):
+        step(batch_of(0))
+    heard = method.releases(MULTIPLIER)[1].mechanism.noise_multiplier
+    noise = torch.stack(held.answers)
+    assert variance_p(noise, heard) > 1e-3
+    assert variance_p(noise, heard * 2 / 3) < 1e-6
+    assert variance_p(noise, heard * 3 / 2) < 1e-6
+
+
+@every
+@pytest.mark.parametrize("physical", [1, 2, 5, 100])
+def test_physical_batches_change_nothing_but_rounding(
+    step_of, examples_for, name, variant, physical
+):
+    method = method_of(name, variant)
+    if method.whole_batches:
+        pytest.skip("needs each batch in one piece; the trainer refuses physical_batch_size")
+    whole, parts = (step_of(method, physical=p) for p in (None, physical))
+    for seed, n in enumerate((9, 0, 4)):
+        whole(examples_for(method, n, seed))
+        parts(examples_for(method, n, seed))
+    assert torch.allclose(theta(whole), theta(parts), rtol=1e-9, atol=1e-12)
+
+
+@every
+@pytest.mark.parametrize("engine", ["ghost", "vmap"])
+def test_a_method_does_not_know_which_engine_runs(step_of, examples_for, name, variant, engine):
+    method = method_of(name, variant)
+    ours, reference = (step_of(method, engine=e) for e in (engine, "loop"))
+    for seed in range(2):
+        ours(examples_for(method, 6, seed))
+        reference(examples_for(method, 6, seed))
+    assert torch.allclose(theta(ours), theta(reference), rtol=1e-8, atol=1e-11)
+
+
+@every
+def test_a_step_on_an_empty_batch_is_a_step(step_of, examples_for, name, variant):
+    method = method_of(name, variant)
+    step = step_of(method)
+    start = theta(step)
+    step(examples_for(method, 0))
+    assert theta(step).isfinite().all()
+    assert torch.equal(theta(step), start) != method.private  # noise, or nothing at all
+
+
+@every
+@pytest.mark.parametrize("bad", [torch.inf, torch.nan])
+def test_an_example_that_is_not_finite_is_counted_and_poisons_nothing(
+    step_of, examples_for, name, variant, bad
+):
+    method = method_of(name, variant)
+    step, batch = step_of(method), examples_for(method, 5)
+    batch.inputs[2] = bad
+    assert int(step(batch).not_finite) == 1
+    assert theta(step).isfinite().all()
+    batch.inputs.fill_(bad)
+    assert int(step(batch).not_finite) == 5
+    assert theta(step).isfinite().all()
+
+
+@every
+def test_the_same_seeds_make_the_same_parameters_to_the_bit(step_of, examples_for, name, variant):
+    method = method_of(name, variant)
+    ends = []
+    for _ in range(2):
+        step = step_of(method)
+        for seed in range(4):
+            step(examples_for(method, 7, seed))
+        ends.append(theta(step))
+    assert torch.equal(*ends)
+
+
+@every
+def test_a_method_keeps_no_state_of_its_own(step_of, examples_for, name, variant):
+    method = method_of(name, variant)
+    before = str(method)
+    step = step_of(method)
+    step(examples_for(method, 7))
+    assert str(method) == before
+    assert step.method is method

@@ -1,0 +1,264 @@
+"""Clips: one example moves the weighted sum by the stated sensitivity and by no more.
+
+Gradients are made up, of any length from 1e-6 to 1e6, and the state of an adaptive clip is whatever
+answers to its counts can make it: the account lets the answers be anything.
+"""
+
+import inspect
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpbench import clipping
+from dpbench.clipping import (
+    Abadi,
+    Clip,
+    CountQuery,
+    Fixed,
+    Global,
+    GlobalAdapt,
+    Groupwise,
+    Unclipped,
+    Weighted,
+)
+from dpbench.errors import UserError
+from dpbench.gradients import Layer
+from dpbench.gradients.engine import Stacked
+
+GROUPS, DIMENSION = 3, 4
+ASK = CountQuery(10.0, before=True)
+
+CLIPS: dict[str, Clip] = {
+    "abadi": Abadi(0.5),
+    "global": Global(0.5, strict_bound=20.0),
+    "global_adapt": GlobalAdapt(0.5, 20.0, 0.7, 0.1, CountQuery(10.0, before=False)),
+    "groupwise_batch": Groupwise(0.5, ASK, "batch", "largest").for_groups(GROUPS),
+    "groupwise_groups": Groupwise(0.5, ASK, "groups", "largest").for_groups(GROUPS),
+}
+PAPER = Groupwise(0.5, ASK, "batch", "base").for_groups(GROUPS)
+
+cheap = settings(derandomize=True, deadline=None, max_examples=60)
+
+examples = st.lists(st.tuples(st.floats(-6, 6), st.integers(0, GROUPS - 1)), min_size=1, max_size=6)
+answers = st.lists(
+    st.lists(
+        st.one_of(st.floats(-50, 500), st.sampled_from([0.0, -1e30, 1e30])),
+        min_size=2 * GROUPS,
+        max_size=2 * GROUPS,
+    ),
+    max_size=3,
+)
+
+
+def gradients(examples: list, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows [B, D] with the lengths 10^exponent in random directions, and group numbers [B]."""
+    exponents, groups = zip(*examples, strict=True)
+    draw = torch.Generator().manual_seed(seed)
+    rows = torch.randn(len(examples), DIMENSION, dtype=torch.float64, generator=draw)
+    lengths = 10 ** torch.tensor(exponents, dtype=torch.float64)
+    return rows / rows.norm(dim=1, keepdim=True) * lengths.unsqueeze(1), torch.tensor(groups)
+
+
+def clipped_sum(clip: Clip, rows: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+    layers = (Layer("all", slice(0, DIMENSION)),)
+    batch = Stacked(rows.new_zeros(len(rows)), rows, layers)
+    return clip.finish(clip.reduce(batch, clip.factors(batch.norms, groups)))
+
+
+def after(clip: Clip, answers: list) -> Clip:
+    """The clip after its counts were answered with these numbers."""
+    size = len(clip.counts(torch.zeros(0), torch.zeros(0, dtype=torch.long)))
+    for answer in answers:
+        clip = clip.updated(torch.tensor(answer[:size], dtype=torch.float64), 8.0)
+    return clip
+
+
+def without(i: int, *tensors: torch.Tensor) -> list[torch.Tensor]:
+    return [torch.cat([t[:i], t[i + 1 :]]) for t in tensors]
+
+
+def moved(clip: Clip, rows: torch.Tensor, groups: torch.Tensor, i: int) -> float:
+    """How far the sum moves when example i is taken away."""
+    rest = clipped_sum(clip, *without(i, rows, groups))
+    return float((clipped_sum(clip, rows, groups) - rest).norm())
+
+
+def test_every_clip_is_put_to_the_test():
+    concrete = {
+        value
+        for _, value in inspect.getmembers(clipping, inspect.isclass)
+        if hasattr(value, "factors") and value not in (Clip, Weighted, Fixed)
+    }
+    assert concrete == {type(clip) for clip in CLIPS.values()} | {Unclipped}
+
+
+@pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
+@given(examples, answers, st.integers(0, 9), st.data())
+@cheap
+def test_taking_an_example_away_moves_the_sum_by_at_most_the_sensitivity(
+    clip, examples, answers, seed, data
+):
+    clip = after(clip, answers)
+    rows, groups = gradients(examples, seed)
+    i = data.draw(st.integers(0, len(rows) - 1))
+    assert math.isfinite(clip.sensitivity)
+    assert moved(clip, rows, groups, i) <= float(clip.sensitivity) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
+@given(answers)
+@cheap
+def test_the_sensitivity_is_reached_so_no_noise_is_wasted(clip, answers):
+    clip = after(clip, answers)
+    length = float(getattr(clip, "strict_bound", 1e12))  # Global drops whatever is longer
+    rows = torch.eye(DIMENSION, dtype=torch.float64)[:GROUPS] * length
+    groups = torch.arange(GROUPS)
+    farthest = max(moved(clip, rows, groups, i) for i in range(GROUPS))
+    assert farthest == pytest.approx(float(clip.sensitivity), rel=1e-6)
+
+
+@pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
+@given(examples, answers, st.integers(0, 9), st.data())
+@cheap
+def test_taking_an_example_away_moves_the_counts_by_at_most_one(
+    clip, examples, answers, seed, data
+):
+    clip = after(clip, answers)
+    rows, groups = gradients(examples, seed)
+    i = data.draw(st.integers(0, len(rows) - 1))
+    norms = rows.norm(dim=1)
+    norms[0] = data.draw(st.sampled_from([float(norms[0]), math.inf, math.nan]))
+    change = clip.counts(norms, groups) - clip.counts(*without(i, norms, groups))
+    assert change.double().norm() <= 1
+
+
+@pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
+@given(answers)
+@cheap
+def test_factors_are_never_negative_and_finite_for_finite_norms(clip, answers):
+    norms = torch.tensor([0.0, 1e-12, 0.5, 1.0, 20.0, 1e12], dtype=torch.float64)
+    factors = after(clip, answers).factors(norms, torch.tensor([0, 1, 2, 0, 1, 2]))
+    assert factors.isfinite().all()
+    assert (factors >= 0).all()
+
+
+@pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
+def test_a_clip_is_a_value_that_answers_do_not_change(clip):
+    before = (float(clip.sensitivity), str(clip))
+    after(clip, [[3.0] * (2 * GROUPS)])
+    assert (float(clip.sensitivity), str(clip)) == before
+
+
+def test_the_paper_variant_of_dpsgd_f_breaks_its_stated_sensitivity():
+    # Counter-example: group 2 has only long gradients, so its bound is above C0.
+    clip = after(PAPER, [[9, 1, 9, 1, 0, 10]])
+    rows, groups = gradients([(3, 2), (-3, 0)], seed=0)
+    assert float(clip.sensitivity) == 0.5
+    assert moved(clip, rows, groups, 0) > 1.5 * float(clip.sensitivity)
+
+
+@pytest.mark.parametrize("reference", ["batch", "groups"])
+@pytest.mark.parametrize("present", range(GROUPS))
+def test_groupwise_sensitivity_is_the_largest_bound_of_all_groups_present_or_not(
+    reference, present
+):
+    clip = after(CLIPS[f"groupwise_{reference}"], [[9, 1, 5, 5, 0, 10]])
+    norms, groups = torch.full((4,), 1e6, dtype=torch.float64), torch.full((4,), present)
+    bound = (clip.factors(norms, groups) * norms)[0]
+    assert float(clip.sensitivity) == pytest.approx(float(clip.bounds[2]))
+    assert bound == pytest.approx(float(clip.bounds[present]))
+    assert (bound < clip.sensitivity) == (present != 2)
+
+
+def test_abadi_shortens_what_is_longer_than_the_bound():
+    norms = torch.tensor([0.0, 0.25, 0.5, 2.0])
+    assert Abadi(0.5).factors(norms, norms).tolist() == [1, 1, 1, 0.25]
+
+
+def test_global_scales_up_to_z_and_drops_the_rest():
+    norms = torch.tensor([0.0, 1.0, 20.0, 20.01])
+    assert CLIPS["global"].factors(norms, norms).tolist() == pytest.approx([0.025] * 3 + [0])
+
+
+def test_global_adapt_scales_up_to_z_and_shortens_the_rest():
+    norms = torch.tensor([0.0, 1.0, 20.0, 50.0])
+    factors = CLIPS["global_adapt"].factors(norms, norms).tolist()
+    assert factors == pytest.approx([0.025] * 3 + [0.01])
+
+
+def test_global_adapt_counts_the_norms_above_tau_z():
+    norms = torch.tensor([13.9, 14.0, 14.1, 30.0])
+    assert CLIPS["global_adapt"].counts(norms, norms).tolist() == [2]
+
+
+@pytest.mark.parametrize("count", [0.0, 3.0, -4.0])
+def test_global_adapt_moves_z_by_the_noisy_share_less_eta(count):
+    clip = CLIPS["global_adapt"].updated(torch.tensor([count]), 8.0)
+    assert float(clip.strict_bound) == pytest.approx(20 * math.exp(-0.1 + count / 8))
+
+
+def test_groupwise_counts_each_group_below_and_above_the_bound():
+    norms = torch.tensor([0.1, 0.5, 0.51, 7.0, 0.2])
+    groups = torch.tensor([0, 0, 0, 2, 2])
+    assert CLIPS["groupwise_batch"].counts(norms, groups).tolist() == [2, 1, 0, 0, 1, 1]
+
+
+# Shares r = 4/8, 1/4, 2/2; floors and clamps take the fractions and the negative count away.
+@pytest.mark.parametrize(("reference", "typical"), [("batch", 7 / 8), ("groups", 1.75 / 3)])
+def test_groupwise_bounds_follow_algorithm_3(reference, typical):
+    clip = after(CLIPS[f"groupwise_{reference}"], [[4.2, 4.9, 3.0, 1.7, -2.5, 2.0]])
+    expected = [0.5 * (1 + r / typical) for r in (0.5, 0.25, 1.0)]
+    assert clip.bounds.tolist() == pytest.approx(expected)
+
+
+def test_the_two_references_agree_where_groups_are_balanced():
+    counts = torch.tensor([4.0, 4.0, 2.0, 6.0, 8.0, 0.0])
+    batch, groups = (CLIPS[f"groupwise_{r}"].updated(counts, 24.0) for r in ("batch", "groups"))
+    assert torch.allclose(batch.bounds, groups.bounds)
+
+
+@pytest.mark.parametrize("counts", [[3.0, 5.0], [8.0, 1.0], [-7.0, 40.0], [0.0, 0.0]])
+def test_one_group_has_twice_the_base_bound(counts):
+    clip = Groupwise(0.5, ASK, "groups", "largest").for_groups(1)
+    assert clip.updated(torch.tensor(counts), 8.0).bounds.tolist() == pytest.approx([1.0])
+
+
+def test_for_groups_forgets_the_state_and_knows_how_many():
+    clip = after(CLIPS["groupwise_groups"], [[1.0] * 6]).for_groups(5)
+    assert clip.bounds is None
+    assert len(clip.counts(torch.ones(2), torch.tensor([0, 4]))) == 10
+
+
+def test_no_clip_promises_nothing():
+    norms = torch.tensor([0.0, 1e9])
+    assert Unclipped().sensitivity == math.inf
+    assert Unclipped().factors(norms, norms).tolist() == [1, 1]
+
+
+def test_relative_count_noise_is_a_multiple_of_the_gradients():
+    assert CountQuery(10.0, before=True, relative=True).multiplier(0.8) == 8
+    assert CountQuery(10.0, before=True).multiplier(0.8) == 10
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Abadi(0.0),
+        lambda: Abadi(math.nan),
+        lambda: Abadi("1"),
+        lambda: Global(1.0, -1.0),
+        lambda: GlobalAdapt(1.0, 0.0, 1.0, 0.1, ASK),
+        lambda: GlobalAdapt(1.0, 1.0, -1.0, 0.1, ASK),
+        lambda: GlobalAdapt(1.0, 1.0, 1.0, 0.0, ASK),
+        lambda: Groupwise(-1.0, ASK, "batch", "largest"),
+        lambda: Groupwise(1.0, ASK, "median", "largest"),
+        lambda: Groupwise(1.0, ASK, "batch", "present"),
+        lambda: CountQuery(0.0, before=True),
+    ],
+)
+def test_values_that_no_clip_can_have_are_refused(make):
+    with pytest.raises(UserError, match="must be"):
+        make()

@@ -1,0 +1,296 @@
+"""Every file of conf/ composes, builds and plans, and carries what the papers say."""
+
+import json
+
+import pytest
+
+from dpbench import config as configuration
+from dpbench.config import build, compose, expand, groups, options
+from dpbench.errors import UserError
+from dpbench.reproduce import target
+from dpbench.resources import conf_folder
+from dpbench.runs import settle
+
+FILES = sorted(conf_folder().rglob("*.yaml"))
+TABLES = sorted(path.stem for path in (conf_folder() / "table").glob("*.yaml"))
+QUICK = {"demo", "misalignment_table4"}
+CHOICES = sorted(
+    (path.parent.name, path.stem)
+    for path in FILES
+    if path.parent != conf_folder() and "table" not in path.relative_to(conf_folder()).parts
+)
+NEEDS = {("method", "fairlens"): "dataset=dutch"}
+DATASETS = [name for group, name in CHOICES if group == "dataset"]
+MODELS = [name for group, name in CHOICES if group == "model"]
+
+
+def names(paths):
+    return [str(path.relative_to(conf_folder())) for path in paths]
+
+
+@pytest.fixture
+def nowhere(tmp_path):
+    """Overrides that make any look at the data fail; no folder may have been made at the end."""
+    folder = tmp_path / "nowhere"
+    yield f"data_dir={folder}"
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("path", FILES, ids=names(FILES))
+def test_a_configuration_opens_with_what_it_is(path):
+    first, second, *_ = path.read_text().splitlines()
+    assert (second if first == "# @package _global_" else first).startswith("# ")
+    assert "TODO" not in path.read_text()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_opens_with_its_source_its_cost_and_the_number_to_expect(name):
+    comment = "".join(
+        line
+        for line in (conf_folder() / "table" / f"{name}.yaml").read_text().splitlines(True)
+        if line.startswith("#")
+    )
+    for word in ("# Source: ", "# Cost: ", "# Expect: "):
+        assert word in comment
+
+
+def test_every_file_is_an_option_and_every_option_a_file():
+    for group in groups():
+        files = {path.stem for path in (conf_folder() / group).glob("*.yaml")}
+        assert set(options(group)) == files
+
+
+@pytest.mark.parametrize(("group", "name"), CHOICES)
+def test_every_option_is_planned_without_data(group, name, nowhere):
+    needed = NEEDS.get((group, name))
+    config, _, planned = settle([f"{group}={name}", nowhere, *([needed] if needed else [])])
+    assert config["choices"][group] == name
+    assert json.loads(json.dumps(config)) == config, "not plain"
+    assert planned.ledger.steps == planned.steps > 0
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_model_is_built_for_every_data_set_whose_shape_allows(dataset, nowhere):
+    data = build(compose([f"dataset={dataset}", nowhere])).dataset
+    for name in MODELS:
+        model = build(compose([f"model={name}"])).model
+        if name == "cnn_tanh" and len(data.shape) == 1:
+            with pytest.raises(UserError, match="needs images"):
+                model.build(data.shape, data.classes)
+        else:
+            assert list(model.build(data.shape, data.classes).parameters())
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in TABLES]
+)
+def test_every_run_of_a_table_is_planned_without_data(name, nowhere):
+    # Runs that differ by their seed alone are planned alike.
+    seeds, others = set(), set()
+    for overrides in target(name, []).cells():
+        seeds |= {o for o in overrides if o.startswith("seed=")}
+        others.add(tuple(o for o in overrides if not o.startswith("seed=")))
+    assert seeds
+    for overrides in sorted(others):
+        config, _, planned = settle([*overrides, min(seeds), nowhere])
+        assert planned.steps > 0
+        if "paper" in str(overrides):
+            assert config["method"]["variant"] == "paper"
+
+
+# From shared/papers/misalignment.md, not from conf/. Common: batch 256, delta 1e-6, no momentum.
+PROTOCOLS = {
+    "misalignment_table4": {
+        "dataset": "adult", "model": "mlp", "epochs": 20, "sigma": 1.0, "steps": 20 * 92,
+    },
+    "misalignment_table5": {
+        "dataset": "dutch", "model": "logistic_squashed", "epochs": 20, "sigma": 1.0,
+        "steps": 20 * 189,
+    },
+    "misalignment_table2": {
+        "dataset": "mnist_unbalanced", "model": "cnn_tanh", "epochs": 60, "sigma": 0.8,
+        "steps": 60 * 214,
+    },
+    "misalignment_table3": {
+        "dataset": "celeba", "model": "cnn_tanh", "epochs": 30, "sigma": 0.8, "steps": 30 * 636,
+    },
+}  # fmt: skip
+# lr, C0, then what the method has beside; the last entry is the multiplier of the counts' noise.
+METHODS = {
+    "misalignment_table4": {
+        "sgd": (0.01, None, {}, None),
+        "dpsgd": (0.01, 0.5, {}, None),
+        "dpsgd_f": (0.01, 0.5, {}, 10.0),
+        "fairlens": (0.01, 0.5, {"clipping_weight": 1.0, "noise_weight": 1.0}, None),
+        "dpsgd_global": (0.2, 0.5, {"strict_bound": 50.0}, None),
+        "dpsgd_global_adapt": (
+            0.2, 0.5, {"strict_bound": 50.0, "threshold": 1.0, "clip_learning_rate": 0.1}, 10.0,
+        ),
+    },
+    "misalignment_table5": {
+        "sgd": (0.8, None, {}, None),
+        "dpsgd": (0.8, 0.1, {}, None),
+        "dpsgd_f": (0.8, 0.1, {}, 10.0),
+        "fairlens": (0.8, 0.1, {"clipping_weight": 1.0, "noise_weight": 1.0}, None),
+        "dpsgd_global": (2.0, 0.1, {"strict_bound": 1.0}, None),
+        "dpsgd_global_adapt": (
+            1.0, 0.1, {"strict_bound": 50.0, "threshold": 1.0, "clip_learning_rate": 0.1}, 10.0,
+        ),
+    },
+    "misalignment_table2": {
+        "sgd": (0.01, None, {}, None),
+        "dpsgd": (0.01, 1.0, {}, None),
+        "dpsgd_f": (0.01, 1.0, {}, 8.0),
+        "dpsgd_global": (0.2, 1.0, {"strict_bound": 100.0}, None),
+        "dpsgd_global_adapt": (
+            0.1, 1.0, {"strict_bound": 50.0, "threshold": 0.7, "clip_learning_rate": 0.1}, 10.0,
+        ),
+    },
+    "misalignment_table3": {
+        "sgd": (0.01, None, {}, None),
+        "dpsgd": (0.01, 1.0, {}, None),
+        "dpsgd_f": (0.01, 1.0, {}, 8.0),
+        "dpsgd_global": (0.1, 1.0, {"strict_bound": 100.0}, None),
+        "dpsgd_global_adapt": (
+            0.1, 1.0, {"strict_bound": 100.0, "threshold": 0.7, "clip_learning_rate": 0.1}, 10.0,
+        ),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "method"), [(table, method) for table in METHODS for method in METHODS[table]]
+)
+def test_the_paper_s_values_reach_the_run(table, method):
+    protocol = PROTOCOLS[table]
+    lr, bound, beside, count_noise = METHODS[table][method]
+    config, run, planned = settle([f"+table={table}", f"method={method}"])
+
+    assert run.dataset.name == protocol["dataset"]
+    assert config["choices"]["model"] == protocol["model"]
+    assert (run.epochs, run.batch_size, run.sampler) == (protocol["epochs"], 256, "poisson")
+    assert run.privacy.delta == 1e-6
+    assert planned.steps == protocol["steps"]
+    assert planned.step.sampling.rate == protocol["epochs"] / protocol["steps"]
+    assert planned.noise_multiplier == (0.0 if method == "sgd" else protocol["sigma"])
+    optimizer = run.optimizer([next(iter(run.model.build(run.dataset.shape, 2).parameters()))])
+    assert (optimizer.defaults["lr"], optimizer.defaults["momentum"]) == (lr, 0.0)
+    assert config["method"].get("bound") == bound
+    assert beside.items() <= config["method"].items()
+    assert config["method"].get("variant", "corrected") == "corrected"
+    assert counts_multiplier(planned) == count_noise
+
+
+def counts_multiplier(planned):
+    """The noise multiplier of the second query, as the ledger sees it; None if there is none."""
+    _, *queries = planned.step.releases
+    return queries[0].mechanism.noise_multiplier if queries else None
+
+
+@pytest.mark.parametrize("table", METHODS)
+def test_a_table_runs_the_paper_s_methods_with_five_seeds(table):
+    asked = compose([f"+table={table}"])["table"]
+    assert asked["methods"] == list(METHODS[table])
+    assert asked["seeds"] == [0, 1, 2, 3, 4]
+    assert asked["spread"] == "standard error"
+
+
+def test_what_the_user_says_wins_over_the_table_whatever_the_order():
+    said = ["optimizer.lr=0.3", "epochs=2", "method.bound=2.0", "dataset=dutch"]
+    table = ["+table=misalignment_table4", "method=dpsgd_global"]
+    for overrides in ([*table, *said], [*said, *table]):
+        config = compose(overrides)
+        assert config["optimizer"]["lr"] == 0.3
+        assert config["epochs"] == 2
+        assert config["method"]["bound"] == 2.0
+        assert config["choices"]["dataset"] == "dutch"
+        assert config["method"]["strict_bound"] == 50.0
+
+
+def test_without_a_table_the_defaults_hold():
+    config = compose([])
+    assert "table" not in config
+    assert config["choices"] == {
+        "dataset": "digits",
+        "model": "mlp",
+        "method": "dpsgd",
+        "privacy": "noise1",
+        "optimizer": "sgd",
+        "engine": "auto",
+        "diagnostics": "none",
+    }
+
+
+def test_the_settings_of_every_option_can_be_set_not_only_of_the_default_ones():
+    assert (
+        compose(["method=dpsgd_f", "method.count_noise_ratio=3"])["method"]["count_noise_ratio"]
+        == 3
+    )
+    assert compose(["diagnostics=misalignment", "diagnostics.every=7"])["diagnostics"]["every"] == 7
+    assert compose(["dataset=digits_unbalanced", "dataset.base.test_share=0.3"])["dataset"][
+        "base"
+    ] == {"_target_": "dpbench.data.digits.Digits", "test_share": 0.3}
+
+
+def test_an_argument_that_the_constructor_knows_may_be_added():
+    run = build(compose(["+optimizer.weight_decay=0.25"]))
+    (parameter, *_) = run.model.build((4,), 2).parameters()
+    assert run.optimizer([parameter]).defaults["weight_decay"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["datset=digits"], "datset is not a setting: did you mean dataset"),
+        (["dataset=digit"], "dataset=digit is unknown: did you mean digits"),
+        (["method=dpgsd"], "method=dpgsd is unknown: did you mean dpsgd"),
+        (["+table=misalignment_table6"], "did you mean misalignment_table5"),
+        (["epoch=3"], "epoch is not a setting: did you mean epochs"),
+        (["optimizer.Lr=3"], "optimizer.Lr is not a setting: did you mean optimizer.lr"),
+        (["method=sgd", "method.bound=1"], "method.bound is not a setting"),
+        (["+bath_size=3"], "bath_size is not a setting: did you mean batch_size"),
+        (["++bath_size=3"], "bath_size is not a setting: did you mean batch_size"),
+        (["+engine.nme=loop"], "engine.nme is not a setting: did you mean engine.name"),
+        (["+diagnostics.every=3"], "diagnostics.every is not a setting"),
+        (["+privacy.epsilom=3"], "unexpected keyword argument 'epsilom'"),
+        (["+method.bond=3"], "unexpected keyword argument 'bond'"),
+        (["method.variant=papper"], "variant=papper is unknown: did you mean paper"),
+        (["~method"], "method=None is unknown: there are"),
+        (["method=sgd,dpsgd"], "names several runs: use dpbench run -m"),
+        (["seed=0,1"], "names several runs: use dpbench run -m"),
+        (["table=misalignment_table4"], r"write \+table=misalignment_table4"),
+        (["epochs"], "an override reads KEY=VALUE, and one of epochs does not"),
+        (["dataset._target_=os.system"], "_target_=os.system is refused"),
+        (["dataset=digits_unbalanced", "dataset.base._target_=os.getcwd"], "os.getcwd is refused"),
+        (["optimizer._target_=torch.load"], "torch.load is refused"),
+        (["optimizer._target_=torch.optim.Nonsense"], "torch.optim.Nonsense"),
+    ],
+)
+def test_what_is_unknown_is_refused_with_the_nearest_names(overrides, sentence):
+    with pytest.raises(UserError, match=sentence) as told:
+        build(compose(overrides))
+    assert "\n" not in str(told.value)
+
+
+def test_a_table_s_misspelt_setting_is_refused(tmp_path, monkeypatch):
+    """What a table sets is held against the chosen parts, like what a user sets."""
+    broken = [{"set": {"epoch": 3}}]
+    monkeypatch.setattr(configuration, "_settings", lambda *_: [rule["set"] for rule in broken])
+    with pytest.raises(UserError, match="epoch"):
+        compose([])
+
+
+def test_a_sweep_is_every_combination_in_order():
+    assert expand(["seed=0,1", "epochs=3", "method=sgd,dpsgd"]) == [
+        ["seed=0", "epochs=3", "method=sgd"],
+        ["seed=0", "epochs=3", "method=dpsgd"],
+        ["seed=1", "epochs=3", "method=sgd"],
+        ["seed=1", "epochs=3", "method=dpsgd"],
+    ]
+
+
+def test_a_list_is_one_value_of_a_sweep():
+    assert expand(["model.widths=[3,4]", "seed=range(2)"]) == [
+        ["model.widths=[3,4]", "seed=0"],
+        ["model.widths=[3,4]", "seed=1"],
+    ]

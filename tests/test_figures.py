@@ -1,0 +1,103 @@
+import math
+import struct
+
+import pytest
+
+from dpbench.errors import UserError
+from dpbench.figures import FigureSpec, Panel, draw, points
+from dpbench.results import Record
+
+SPEC = FigureSpec(
+    name="toy_fig1",
+    title="Toy: risk (Figure 1)",
+    scale="paper",
+    x="step",
+    panels=(
+        Panel("risk", {"<group>": "step/R/<k>"}),
+        Panel("gap", {"gap": "step/gap", "bound": "step/bound"}),
+    ),
+    methods=("sgd", "dpsgd"),
+    groups={"two": 2, "eight": 8},
+)
+
+
+def record(method="sgd", seed=0, **changes):
+    series = {
+        "step": [0, 50],
+        "step/R/2": [0.5 + seed, 0.25],
+        "step/R/8": [1.5, math.nan],
+        "step/gap": [1.0, 2.0],
+        "step/bound": [-1.0, -2.0],
+        "epoch": [0],
+    }
+    config = {"choices": {"method": method}, "seed": seed}
+    return Record(config, {}, {}, {}, "complete", diagnostics=series | changes)
+
+
+RECORDS = [record(method, seed) for method in ("sgd", "dpsgd") for seed in (0, 1)]
+
+
+def test_every_line_of_every_panel_has_its_points():
+    data = points(SPEC, RECORDS)
+    assert list(data.columns) == ["panel", "method", "seed", "line", "x", "y"]
+    assert len(data) == 4 * 4 * 2
+    mine = data[(data["method"] == "dpsgd") & (data["seed"] == 1) & (data["x"] == 0)]
+    assert dict(zip(zip(mine["panel"], mine["line"], strict=True), mine["y"], strict=True)) == {
+        ("risk", "two"): 1.5,
+        ("risk", "eight"): 1.5,
+        ("gap", "gap"): 1.0,
+        ("gap", "bound"): -1.0,
+    }
+
+
+def test_what_is_not_defined_stays_nan():
+    data = points(SPEC, [record()])
+    late = data[(data["line"] == "eight") & (data["x"] == 50)]
+    assert late["y"].isna().tolist() == [True]
+
+
+def test_the_order_of_the_records_changes_nothing():
+    assert points(SPEC, RECORDS).equals(points(SPEC, RECORDS[::-1]))
+
+
+def test_a_missing_series_is_named():
+    lacking = record("dpsgd")
+    del lacking.diagnostics["step/R/8"]
+    with pytest.raises(UserError, match="toy_fig1 needs step/R/8, which the run of dpsgd lacks"):
+        points(SPEC, [record(), lacking])
+
+
+def test_a_run_without_diagnostics_is_named():
+    bare = Record({"choices": {"method": "sgd"}, "seed": 0}, {}, {}, {}, "complete")
+    with pytest.raises(UserError, match="which the run of sgd lacks"):
+        points(SPEC, [bare])
+
+
+def size(png):
+    return struct.unpack(">II", png[16:24])
+
+
+def test_the_picture_is_a_png_with_a_column_per_method_and_a_row_per_panel():
+    picture = draw(SPEC, points(SPEC, RECORDS))
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    one_method = FigureSpec(**{**vars(SPEC), "methods": ("sgd",)})
+    one_panel = FigureSpec(**{**vars(SPEC), "panels": SPEC.panels[:1]})
+    assert size(draw(one_method, points(one_method, RECORDS)))[0] < size(picture)[0]
+    assert size(draw(one_panel, points(one_panel, RECORDS)))[1] < size(picture)[1]
+
+
+def test_the_same_points_give_the_same_bytes():
+    data = points(SPEC, RECORDS)
+    assert draw(SPEC, data) == draw(SPEC, data)
+
+
+def test_other_points_give_another_picture():
+    changed = [record("sgd", **{"step/gap": [9.0, 2.0]}), record("dpsgd")]
+    plain = [record("sgd"), record("dpsgd")]
+    assert draw(SPEC, points(SPEC, changed)) != draw(SPEC, points(SPEC, plain))
+
+
+def test_runs_that_are_not_the_paper_s_say_so_in_the_picture():
+    data = points(SPEC, RECORDS)
+    changed = FigureSpec(**{**vars(SPEC), "scale": "epochs=1"})
+    assert draw(changed, data) != draw(SPEC, data)

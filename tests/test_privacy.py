@@ -1,0 +1,140 @@
+"""Budgets, and what is said of an epsilon: never more than the method's guarantee allows."""
+
+import json
+import math
+
+import pytest
+
+from dpbench.accountants import pld, rdp, separated
+from dpbench.errors import UserError
+from dpbench.ledger import Ledger, Poisson, Shuffled, Step
+from dpbench.methods.dpsgd import dpsgd
+from dpbench.methods.dpsgd_global import dpsgd_global_adapt
+from dpbench.methods.method import Method
+from dpbench.methods.sgd import sgd
+from dpbench.privacy import ADJACENCY, Privacy, statement
+
+DELTA, RATE, STEPS = 1e-5, 0.02, 200
+NUMBERS = ("rdp", "pld", "gdp", "claimed")
+ADAPT = dpsgd_global_adapt(1.0, 50.0, 1.0, 0.1, 3.0, "corrected")
+
+
+def ledger(method: Method, sampling=Poisson(RATE), sigma: float = 1.0) -> Ledger:
+    return Ledger().after(Step(sampling, method.releases(sigma)), STEPS)
+
+
+def said(method: Method, sampling=Poisson(RATE)) -> dict:
+    return statement(ledger(method, sampling), method, DELTA, 1.0)
+
+
+def noise(multiplier: float = 1.0) -> Privacy:
+    return Privacy(noise_multiplier=multiplier, epsilon=None, delta=DELTA, accountant="rdp")
+
+
+def target(epsilon: float, accountant: str = "rdp") -> Privacy:
+    return Privacy(noise_multiplier=None, epsilon=epsilon, delta=DELTA, accountant=accountant)
+
+
+def test_a_given_multiplier_is_taken_as_it_is():
+    assert noise(0.8).multiplier(dpsgd(1.0, "corrected"), Poisson(RATE), STEPS) == 0.8
+
+
+@pytest.mark.parametrize("accountant", ["rdp", pytest.param("pld", marks=pytest.mark.slow)])
+def test_a_target_epsilon_is_met_with_all_side_queries_paid(accountant):
+    sigma = target(2.0, accountant).multiplier(ADAPT, Poisson(RATE), STEPS)
+    spent = {"rdp": rdp, "pld": pld}[accountant](ledger(ADAPT, sigma=sigma), DELTA)
+    assert 1.98 <= spent <= 2.0
+
+
+def test_a_target_epsilon_under_shuffled_batches_is_refused():
+    with pytest.raises(UserError, match="sampler=poisson"):
+        target(2.0).multiplier(ADAPT, Shuffled(10), STEPS)
+
+
+@pytest.mark.parametrize("privacy", [noise(), target(2.0)])
+def test_a_method_without_noise_has_multiplier_zero(privacy):
+    assert privacy.multiplier(sgd(), Poisson(RATE), STEPS) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"noise_multiplier": None}, "either noise_multiplier or epsilon"),
+        ({"epsilon": 1.0}, "either noise_multiplier or epsilon"),
+        ({"noise_multiplier": 0}, "privacy.noise_multiplier must be a positive"),
+        ({"noise_multiplier": "1"}, "privacy.noise_multiplier must be a positive"),
+        ({"noise_multiplier": None, "epsilon": -1}, "privacy.epsilon must be a positive"),
+        ({"delta": 0}, "privacy.delta must lie between 0 and 1"),
+        ({"delta": 1.0}, "privacy.delta must lie between 0 and 1"),
+        ({"delta": True}, "privacy.delta must be a number"),
+        ({"delta": "1e-5"}, "privacy.delta must be a number"),
+        ({"accountant": "gdp"}, "privacy.accountant=gdp cannot be aimed at"),
+        ({"accountant": "rpd"}, "did you mean rdp"),
+    ],
+)
+def test_budgets_that_make_no_sense_are_refused(changes, match):
+    sound = {"noise_multiplier": 1.0, "epsilon": None, "delta": DELTA, "accountant": "rdp"}
+    with pytest.raises(UserError, match=match):
+        Privacy(**(sound | changes))
+
+
+def test_a_delta_above_one_over_n_is_warned_of():
+    with pytest.warns(UserWarning, match="above 1/n"):
+        noise().warn_if_weak(99_999)
+    noise().warn_if_weak(100_000)
+
+
+def test_a_proven_method_says_all_epsilons_of_its_own_ledger():
+    says, book = said(ADAPT), ledger(ADAPT)
+    assert says["guarantee"] == "proven"
+    assert says["rdp"] == rdp(book, DELTA)
+    assert says["pld"] == pld(book, DELTA) <= says["rdp"]
+    assert says["claimed"] == rdp(separated(book), DELTA) < says["rdp"]
+    assert 0 < says["gdp"] < math.inf
+
+
+def test_a_method_without_proof_says_only_what_is_claimed():
+    says = said(dpsgd(1.0, "paper"))
+    assert says["guarantee"] == "none"
+    assert [says[name] for name in ("rdp", "pld", "gdp")] == [None] * 3
+    assert says["claimed"] == rdp(ledger(dpsgd(1.0, "corrected")), DELTA)
+
+
+def test_shuffled_batches_say_no_epsilon_at_all():
+    says = said(dpsgd(1.0, "corrected"), Shuffled(256))
+    assert says["guarantee"] == "none"
+    assert "shuffled" in says["why"]
+    assert [says[name] for name in NUMBERS] == [None] * 4
+    assert says["sample_rate"] is None
+
+
+@pytest.mark.parametrize("sampling", [Poisson(RATE), Shuffled(256)])
+def test_a_method_that_is_not_private_says_infinity(sampling):
+    says = said(sgd(), sampling)
+    assert says["guarantee"] == "none"
+    assert "Not private" in says["why"]
+    assert [says[name] for name in NUMBERS] == [math.inf] * 4
+
+
+def test_a_statement_says_what_it_is_about():
+    says = said(ADAPT)
+    assert says["adjacency"] == ADJACENCY == "add or remove one example"
+    assert (says["delta"], says["noise_multiplier"]) == (DELTA, 1.0)
+    assert (says["sample_rate"], says["steps"]) == (RATE, STEPS)
+    gaussian = {"law": "GaussianMechanism"}
+    assert says["ledger"] == [
+        {
+            "times": STEPS,
+            "sampling": {"law": "Poisson", "rate": RATE},
+            "releases": [
+                {"what": "gradient sum", "mechanism": gaussian | {"noise_multiplier": 1.0}},
+                {"what": "counts for the clip", "mechanism": gaussian | {"noise_multiplier": 3.0}},
+            ],
+        }
+    ]
+    json.dumps(says)
+
+
+def test_a_run_of_no_steps_spent_nothing():
+    says = statement(Ledger(), dpsgd(1.0, "corrected"), DELTA, 1.0)
+    assert (says["rdp"], says["pld"], says["gdp"], says["steps"]) == (0, 0, 0, 0)

@@ -1,0 +1,229 @@
+import json
+import math
+import os
+import stat
+
+import pytest
+
+from dpbench import config as configuration
+from dpbench.errors import UserError
+from dpbench.results import (
+    SCHEMA,
+    SCIENTIFIC,
+    Record,
+    check_writable,
+    digest,
+    frame,
+    load,
+    record_path,
+    write_whole,
+)
+from dpbench.runs import is_scientific
+
+CARRIED_OUT = {
+    "engine=loop",
+    "physical_batch_size=7",
+    "device=cpu",
+    "threads=2",
+    "jobs=2",
+    "data_dir=elsewhere",
+    "results_dir=elsewhere",
+    "again=true",
+}
+SCIENCE = [
+    "dataset=digits_unbalanced",
+    "dataset.test_share=0.3",
+    "model=logistic",
+    "model.widths=[3]",
+    "method=dpsgd_f",
+    "method.bound=0.3",
+    "method.variant=paper",
+    "privacy=eps3",
+    "privacy.delta=1e-7",
+    "optimizer.lr=0.3",
+    "optimizer.momentum=0.9",
+    "sampler=shuffled",
+    "epochs=3",
+    "batch_size=64",
+    "seed=1",
+    "diagnostics=misalignment",
+]
+PLAIN = {
+    "dataset": {"_target_": "dpbench.data.digits.Digits", "test_share": 0.2},
+    "model": {"_target_": "dpbench.models.logistic.Logistic", "squashed": False},
+    "method": {"_target_": "dpbench.methods.dpsgd.dpsgd", "bound": 1.0, "variant": "corrected"},
+    "privacy": {"noise_multiplier": 1.0, "epsilon": None, "delta": 1e-6, "accountant": "rdp"},
+    "optimizer": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.5, "momentum": 0.0},
+    "sampler": "poisson",
+    "epochs": 2,
+    "batch_size": 256,
+    "seed": 0,
+    "choices": {"dataset": "digits", "model": "logistic", "method": "dpsgd"},
+    "data_dir": "/somebody's/data",
+}
+
+
+def record(**changes):
+    fields = {
+        "config": PLAIN,
+        "metrics": {"test/accuracy": 0.75, "test/loss": math.nan, "test/loss/3": math.inf},
+        "privacy": {"rdp": math.inf, "pld": None, "delta": 1e-6, "ledger": [{"times": 3}]},
+        "provenance": {"commit": None, "seconds": 1.5},
+        "status": "complete",
+        "history": {"train/loss": [2.5, math.nan]},
+        "diagnostics": {"step/R/0": [-math.inf]},
+    }
+    return Record(**{**fields, **changes})
+
+
+@pytest.fixture(scope="module")
+def default():
+    return configuration.compose([])
+
+
+@pytest.mark.parametrize("override", sorted(CARRIED_OUT))
+def test_how_a_run_is_carried_out_leaves_its_name_alone(override, default):
+    assert digest(configuration.compose([override])) == digest(default)
+    assert not is_scientific(override)
+
+
+@pytest.mark.parametrize("override", SCIENCE)
+def test_what_a_run_is_changes_its_name(override, default):
+    assert digest(configuration.compose([override])) != digest(default)
+    assert is_scientific(override)
+    assert is_scientific(f"++{override}")
+
+
+def test_every_setting_is_known_to_matter_or_not(default):
+    """A new setting must be put on one of the two sides."""
+    carried_out = {override.split("=")[0] for override in CARRIED_OUT}
+    assert set(default) - {"choices"} <= {*SCIENTIFIC, *carried_out}
+    assert not carried_out & {*SCIENTIFIC}
+
+
+def test_the_name_of_a_run_is_the_same_for_ever():
+    assert digest(PLAIN) == "7267005363896cf9"
+
+
+def test_the_order_of_the_settings_changes_no_name():
+    assert digest(dict(reversed(PLAIN.items()))) == digest(PLAIN)
+
+
+def test_a_record_comes_back_as_it_was_saved_nan_and_infinity_too(tmp_path):
+    saved = record()
+    path = saved.save(tmp_path)
+    assert path == record_path(tmp_path, PLAIN) == tmp_path / "runs" / f"{digest(PLAIN)}.json"
+    back = load(path)
+    assert back.json() == saved.json()
+    assert math.isnan(back.metrics["test/loss"])
+    assert back.metrics["test/loss/3"] == back.privacy["rdp"] == math.inf
+    assert math.isnan(back.history["train/loss"][1])
+    assert back.diagnostics["step/R/0"] == [-math.inf]
+    assert back.digest == path.stem
+
+
+def test_a_record_holds_nobody_s_paths(tmp_path):
+    assert "somebody" not in record().save(tmp_path).read_text()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_record_counts_as_missing(share, tmp_path):
+    path = record().save(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    assert load(path) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps(json.loads(record().json()) | {"schema": SCHEMA - 1}),
+        json.dumps({k: v for k, v in json.loads(record().json()).items() if k != "schema"}),
+        json.dumps({k: v for k, v in json.loads(record().json()).items() if k != "metrics"}),
+        json.dumps(json.loads(record().json()) | {"unknown": 1}),
+        "[]",
+        "null",
+        "\0",
+    ],
+    ids=["older", "without schema", "without metrics", "unknown field", "list", "null", "binary"],
+)
+def test_what_is_no_record_of_this_schema_counts_as_missing(content, tmp_path):
+    path = tmp_path / "record.json"
+    path.write_text(content)
+    assert load(path) is None
+
+
+def test_a_missing_file_and_a_folder_are_no_records(tmp_path):
+    assert load(tmp_path / "absent.json") is None
+    assert load(tmp_path) is None
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_write_that_fails_leaves_what_was_there(call, error, tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    write_whole(path, b"first")
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises((UserError, KeyboardInterrupt)):
+        write_whole(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nothing_stands_under_the_name_before_all_is_written(tmp_path, monkeypatch):
+    path, seen = tmp_path / "record.json", []
+    replace = os.replace
+
+    def look(source, target):
+        seen.append((path.exists(), source.read_bytes(), source.name.startswith(".")))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", look)
+    write_whole(path, b"all of it")
+    assert seen == [(False, b"all of it", True)]
+
+
+def test_others_may_read_what_is_written(tmp_path):
+    path = tmp_path / "table.md"
+    before = os.umask(0o022)
+    try:
+        write_whole(path, b"")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize("write", [lambda path: write_whole(path, b""), check_writable])
+def test_a_folder_that_cannot_be_written_is_one_sentence(write, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(UserError, match=r"file.*cannot be written \(.+\); set results_dir") as told:
+        write(file / "runs" / "record.json")
+    assert "\n" not in str(told.value)
+
+
+def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path):
+    check_writable(tmp_path / "new" / "runs")
+    assert list((tmp_path / "new" / "runs").iterdir()) == []
+
+
+def test_a_frame_has_a_row_per_record_and_a_column_per_number():
+    other = {**PLAIN, "seed": 4, "method": {"bound": 1.0, "variant": "paper"}}
+    rows = frame([record(), record(config=other, status="diverged")]).to_dict("records")
+    assert [row["seed"] for row in rows] == [0, 4]
+    assert [row["variant"] for row in rows] == ["corrected", "paper"]
+    assert [row["status"] for row in rows] == ["complete", "diverged"]
+    assert {row["method"] for row in rows} == {"dpsgd"}
+    assert rows[0]["test/accuracy"] == 0.75
+    assert rows[0]["test/loss/3"] == rows[0]["privacy/rdp"] == math.inf
+    assert "privacy/ledger" not in rows[0]
+    assert not any(isinstance(value, dict | list) for value in rows[0].values())
+
+
+def test_a_method_without_variants_counts_as_corrected():
+    plain = {**PLAIN, "method": {"_target_": "dpbench.methods.sgd.sgd"}}
+    assert frame([record(config=plain)])["variant"].tolist() == ["corrected"]

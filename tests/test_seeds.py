@@ -1,0 +1,60 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpbench.seeds import derived, generator
+
+CPU = torch.device("cpu")
+PURPOSES = ["sampling", "noise", "counts", "initial weights", "dropout"]
+numbers = st.integers(0, 2**64)
+
+
+def draw(seed, purpose):
+    return torch.rand(8, generator=generator(seed, purpose, CPU)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("seed", "purpose", "expected"),
+    [
+        (0, "noise", 4105054413590445668),
+        (0, "sampling", 367838662404703556),
+        (7, "initial weights", 326242880108516224),
+    ],
+)
+def test_a_seed_is_the_same_number_for_ever(seed, purpose, expected):
+    assert derived(seed, purpose) == expected
+
+
+@given(numbers, numbers, st.sampled_from(PURPOSES), st.sampled_from(PURPOSES))
+def test_other_seeds_and_other_purposes_give_other_numbers(first, second, one, other):
+    same = (first, one) == (second, other)
+    assert (derived(first, one) == derived(second, other)) == same
+
+
+@given(numbers, st.sampled_from(PURPOSES))
+def test_every_number_is_one_that_torch_takes(seed, purpose):
+    assert 0 <= derived(seed, purpose) < 2**63
+    generator(seed, purpose, CPU)
+
+
+def test_purpose_and_seed_cannot_run_into_each_other():
+    assert derived(11, "a") != derived(1, "a/1")
+
+
+def test_the_same_purpose_draws_the_same_again():
+    assert draw(3, "noise") == draw(3, "noise")
+    assert draw(3, "noise") != draw(4, "noise")
+
+
+def test_no_purpose_notices_how_much_another_draws():
+    noise, counts = generator(0, "noise", CPU), generator(0, "counts", CPU)
+    torch.rand(1000, generator=counts)
+    torch.rand(1000)
+    assert torch.rand(8, generator=noise).tolist() == draw(0, "noise")
+
+
+def test_the_global_generator_is_left_alone():
+    before = torch.get_rng_state()
+    draw(0, "noise")
+    assert torch.equal(torch.get_rng_state(), before)
