@@ -200,11 +200,12 @@ def _user_error(error: BaseException) -> UserError:
         if isinstance(cause, UserError):
             return cause
         cause = cause.__cause__ or cause.__context__
-    return UserError(_sentence(error))
+    # Hydra's own first line says only which constructor it was.
+    return UserError(_sentence(error.__cause__ or error))
 
 
 def _sentence(error: BaseException) -> str:
-    return " ".join(str(error).split("\n")[0].split())
+    return " ".join(str(error).split("\n")[0].split()).removesuffix(":")
 
 
 def data_folder(config: dict) -> Path:

@@ -1,6 +1,7 @@
 """Figures of papers: what runs measured along the way, as a picture and as the numbers in it."""
 
 import io
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -80,10 +81,12 @@ def draw(spec: FigureSpec, data: pd.DataFrame) -> bytes:
         axis.set_title(method, fontsize=10)
     for axis in axes[-1]:
         axis.set_xlabel(spec.x)
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    smaller = "" if spec.scale == "paper" else f"\n(not the paper's runs: {spec.scale})"
-    figure.suptitle(spec.title + smaller, fontsize=11)
+    for row in axes:
+        row[0].legend(fontsize=8)
+    smaller = "" if spec.scale == "paper" else f" (not the paper's runs: {spec.scale})"
+    # About twelve letters fit into an inch.
+    title = textwrap.fill(spec.title + smaller, int(12 * figure.get_figwidth()))
+    figure.suptitle(title, fontsize=11)
     picture = io.BytesIO()
     # No software version in the file: the same numbers give the same bytes.
     figure.savefig(picture, dpi=120, metadata={"Software": None})

@@ -1,7 +1,7 @@
 """The trainer: from a run to its record."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from dpbench import seeds
 from dpbench.data.dataset import Batch, Dataset, Split
 from dpbench.diagnostics import Diagnostics, Observer
 from dpbench.errors import UserError, nearest
-from dpbench.gradients import Engine, make_engine
+from dpbench.gradients import ENGINES, Engine, make_engine
 from dpbench.ledger import Ledger, Step
 from dpbench.methods.method import Method
 from dpbench.metrics.evaluation import evaluate
@@ -53,10 +53,8 @@ class Run:
         whole("batch_size", self.batch_size)
         if self.physical_batch_size is not None:
             whole("physical_batch_size", self.physical_batch_size)
-        if self.sampler not in SAMPLERS:
-            raise UserError(
-                f"sampler={self.sampler} is unknown: {nearest(str(self.sampler), SAMPLERS)}"
-            )
+        _one_of("sampler", self.sampler, SAMPLERS)
+        _one_of("engine", self.engine, ["auto", *ENGINES])
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise UserError(f"seed must be a whole number from 0, got {self.seed!r}.")
 
@@ -65,6 +63,11 @@ def whole(what: str, value: object) -> None:
     """Refuse what is not a whole number from 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise UserError(f"{what} must be a whole number from 1, got {value!r}.")
+
+
+def _one_of(what: str, value: object, known: Iterable[str]) -> None:
+    if value not in known:
+        raise UserError(f"{what}={value} is unknown: {nearest(str(value), known)}")
 
 
 @dataclass(frozen=True)

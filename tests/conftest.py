@@ -87,7 +87,7 @@ def step_of(batch_of):
 
 @pytest.fixture(scope="session")
 def variance_p():
-    """variance_p(sample, scale): two-sided p-value of the sample being N(0, scale^2) in variance."""
+    """variance_p(sample, scale): two-sided p-value of the variance of N(0, scale^2)."""
 
     def p_value(sample: torch.Tensor, scale: float) -> float:
         law = stats.chi2(sample.numel())

@@ -15,15 +15,16 @@ from dpbench.methods.sgd import sgd
 from dpbench.privacy import ADJACENCY, Privacy, statement
 
 DELTA, RATE, STEPS = 1e-5, 0.02, 200
+POISSON = Poisson(RATE)
 NUMBERS = ("rdp", "pld", "gdp", "claimed")
 ADAPT = dpsgd_global_adapt(1.0, 50.0, 1.0, 0.1, 3.0, "corrected")
 
 
-def ledger(method: Method, sampling=Poisson(RATE), sigma: float = 1.0) -> Ledger:
+def ledger(method: Method, sampling=POISSON, sigma: float = 1.0) -> Ledger:
     return Ledger().after(Step(sampling, method.releases(sigma)), STEPS)
 
 
-def said(method: Method, sampling=Poisson(RATE)) -> dict:
+def said(method: Method, sampling=POISSON) -> dict:
     return statement(ledger(method, sampling), method, DELTA, 1.0)
 
 
@@ -80,8 +81,8 @@ def test_budgets_that_make_no_sense_are_refused(changes, match):
 
 def test_a_delta_above_one_over_n_is_warned_of():
     with pytest.warns(UserWarning, match="above 1/n"):
-        noise().warn_if_weak(99_999)
-    noise().warn_if_weak(100_000)
+        noise().warn_if_weak(100_001)
+    noise().warn_if_weak(100_000)  # exactly 1/n
 
 
 def test_a_proven_method_says_all_epsilons_of_its_own_ledger():

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
+from torch.nn.grad import conv2d_weight
 
 from dpbench.gradients.engine import without
 
@@ -99,6 +100,83 @@ class Outer:
         return Outer(without(self.a, factors), without(self.b, factors), self.bias)
 
 
+class Convolution:
+    """The gradient of a convolution's kernel: a [B, C, H, W], b [B, O, H', W'], padded as given.
+
+    A convolution over one image with the batch as its groups has the per-example gradients as its
+    weight gradient, so they cost what the batch gradient costs. With few positions and large
+    kernels the norm comes from Gram matrices over the positions instead, and nothing is kept.
+    """
+
+    def __init__(self, module: nn.Conv2d, a: Tensor, b: Tensor, padding: tuple[int, int]):
+        self.module, self.a, self.b, self.padding = module, a, b, padding
+        self._weight: Tensor | None = None
+
+    def squared_norms(self) -> Tensor:
+        total = self._weight_squared_norms()
+        return total + self._bias_rows().square().sum(1) if self._biased else total
+
+    @property
+    def _biased(self) -> bool:
+        return self.module.bias is not None
+
+    def _weight_squared_norms(self) -> Tensor:
+        o, i = self.module.weight.flatten(1).shape
+        t = self.b[0, 0].numel()
+        # The factor 2: a Gram matrix is slower per operation, and the sum still has to be made.
+        if self._weight is None and self.module.groups == 1 and 2 * t * (i + o) < i * o:
+            patches, b = self._patches(), self.b.flatten(2)
+            gram = (patches.mT @ patches).mul_(b.mT @ b)
+            return gram.sum((1, 2)).clamp_(min=0)
+        return self._weight_rows().square().sum(1)
+
+    def _patches(self) -> Tensor:
+        """What each output pixel saw [B, I, T]."""
+        m = self.module
+        return F.unfold(self.a, m.kernel_size, m.dilation, self.padding, m.stride)
+
+    def _weight_rows(self) -> Tensor:
+        if self._weight is None:
+            examples, (channels, *image) = len(self.a), self.a.shape[1:]
+            one_image = self.a.reshape(1, examples * channels, *image)
+            adjoint = self.b.reshape(1, -1, *self.b.shape[2:])
+            shape = (examples * len(self.module.weight), *self.module.weight.shape[1:])
+            rows = self._kernel_gradient(one_image, shape, adjoint, examples * self.module.groups)
+            self._weight = rows.reshape(examples, -1)
+        return self._weight
+
+    def _kernel_gradient(self, a: Tensor, shape: tuple, b: Tensor, groups: int) -> Tensor:
+        m = self.module
+        return conv2d_weight(a, shape, b, m.stride, self.padding, m.dilation, groups)
+
+    def _bias_rows(self) -> Tensor:
+        return self.b.flatten(2).sum(2)
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        if self._weight is not None:
+            weight = factors @ self._weight
+        else:
+            scaled = self.b * factors.view(-1, 1, 1, 1)
+            shape = tuple(self.module.weight.shape)
+            weight = self._kernel_gradient(self.a, shape, scaled, self.module.groups).flatten()
+        return torch.cat([weight, factors @ self._bias_rows()]) if self._biased else weight
+
+    def dot(self, vector: Tensor) -> Tensor:
+        m = self.module
+        kernel = vector[: m.weight.numel()].view_as(m.weight)
+        through = F.conv2d(self.a, kernel, None, m.stride, self.padding, m.dilation, m.groups)
+        total = (through * self.b).sum((1, 2, 3))
+        return total + self._bias_rows() @ vector[m.weight.numel() :] if self._biased else total
+
+    def stack(self) -> Tensor:
+        weight = self._weight_rows()
+        return torch.cat([weight, self._bias_rows()], 1) if self._biased else weight
+
+    def cleaned(self, factors: Tensor) -> "Convolution":
+        a, b = without(self.a, factors), without(self.b, factors)
+        return Convolution(self.module, a, b, self.padding)
+
+
 class Lookup:
     """The gradient of a table whose rows were looked up: indices [B, T] int64, b [B, T, O].
 
@@ -159,11 +237,12 @@ def linear(module: nn.Linear, a: Tensor, b: Tensor) -> LayerGradient:
 
 
 def conv2d(module: nn.Conv2d, a: Tensor, b: Tensor) -> LayerGradient:
-    """A convolution is linear in its patches, one position per pixel of the output."""
-    if module.groups != 1 or isinstance(module.padding, str) or module.padding_mode != "zeros":
-        return anything(module, a, b)
-    patches = F.unfold(a, module.kernel_size, module.dilation, module.padding, module.stride)
-    return Outer(patches.mT, b.flatten(2).mT, module.bias is not None)
+    """A two-dimensional convolution of any stride, padding, dilation and groups."""
+    if module.padding_mode != "zeros" or isinstance(module.padding, str):
+        mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
+        a = F.pad(a, module._reversed_padding_repeated_twice, mode=mode)
+        return Convolution(module, a, b, padding=(0, 0))
+    return Convolution(module, a, b, module.padding)
 
 
 def group_norm(module: nn.GroupNorm, a: Tensor, b: Tensor) -> LayerGradient:

@@ -55,16 +55,27 @@ class FairLens:
 
     def __call__(self, engine: Engine, batch: Batch, clip: Clip) -> Gradients:
         gradients = engine(batch)
+        finite = gradients.norms.isfinite()
+        if finite.all():
+            return self._regularised(engine, batch, clip, gradients, gradients)
+        # One example that is not finite would make the regularisers, and so all gradients, NaN.
+        kept = Batch(*(t[finite] for t in batch))
+        return self._regularised(engine, kept, clip, engine(kept), gradients)
+
+    def _regularised(
+        self, engine: Engine, batch: Batch, clip: Clip, gradients: Gradients, shifted: Gradients
+    ) -> Gradients:
+        """`shifted` by the slope of the regularisers of a batch with these gradients."""
         members = [batch.groups == group for group in (0, 1)]
         if not all(member.any() for member in members):
-            return gradients
+            return shifted
         # One forward pass serves both: R_2 reads the outputs, R_1 the slope of the losses.
         outputs = engine.model(batch.inputs)
         losses = engine.loss(outputs, batch.targets)
         factors = clip.factors(gradients.norms, batch.groups)
         value = self.noise_weight * self._certainty(outputs, members)
         value = value + self.clipping_weight * _misclip(engine, gradients, losses, members, factors)
-        return Translated(gradients, engine.parameters.gradient(value))
+        return Translated(shifted, engine.parameters.gradient(value))
 
     def _certainty(self, outputs: Tensor, members: list[Tensor]) -> Tensor:
         """R_2, a scalar; outputs [B, K]."""
@@ -83,11 +94,9 @@ def _misclip(
     With fixed weights, R_1 = |<u, w>| for u = sum_i a_i g_i and w = sum_i b_i g_i, and its slope is
     that of the two sums against the other's value.
     """
-    a = sum(
-        sign * member / member.sum() for sign, member in zip((1.0, -1.0), members, strict=True)
-    )
-    b = (factors - 1) / len(factors)
-    u, w = gradients.weighted_sum(a), gradients.weighted_sum(b)
+    means = [member.to(factors) / member.sum() for member in members]
+    a, b = means[0] - means[1], (factors - 1) / len(factors)
+    u, w = (gradients.weighted_sum(c).to(losses) for c in (a, b))
     slope_a, slope_b = (
         engine.parameters.gradient((losses * c).sum(), differentiable=True) for c in (a, b)
     )

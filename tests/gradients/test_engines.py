@@ -9,7 +9,7 @@ import pytest
 import torch
 from opacus import GradSampleModule
 from torch import nn
-from torch.nn import functional as F
+from torch.nn.functional import linear
 
 from dpbench.config import build, compose, options
 from dpbench.data.dataset import Batch
@@ -310,14 +310,14 @@ class Twice(Net):
 
 class Functional(Net):
     def forward(self, x):
-        return F.linear(self.one(x), self.two.weight, self.two.bias)
+        return linear(self.one(x), self.two.weight, self.two.bias)
 
 
 class Also(Net):
     """The weight is used by its module and once more: seen, but not all of it."""
 
     def forward(self, x):
-        return self.two(self.one(x)) + F.linear(x, self.two.weight)
+        return self.two(self.one(x)) + linear(x, self.two.weight)
 
 
 class Unused(Net):

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from dpbench.config import build, compose, options
+from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import make_engine
-from dpbench.data.dataset import Batch
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.cnn_tanh import CnnTanh
 from dpbench.models.logistic import Logistic
@@ -65,7 +65,9 @@ def test_plain_logistic_regression_has_no_floor():
 
 def test_cross_entropy_is_the_negative_log_softmax_of_each_example():
     outputs, targets = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 2, 1, 2])
-    expected = [-math.log(math.exp(o[t]) / o.exp().sum()) for o, t in zip(outputs, targets)]
+    expected = [
+        -math.log(math.exp(o[t]) / o.exp().sum()) for o, t in zip(outputs, targets, strict=True)
+    ]
     assert cross_entropy(outputs, targets).tolist() == pytest.approx(expected)
 
 
