@@ -1,5 +1,6 @@
 """The trainer: from a run to its record."""
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -108,7 +109,9 @@ def _check_parts(run: Run) -> None:
     try:
         with torch.device("meta"):
             run.model.build(run.dataset.shape, run.dataset.classes)
-            run.optimizer([nn.Parameter(torch.zeros(1))])
+        alone = nn.Parameter(torch.zeros(1))
+        alone.grad = torch.zeros(1)
+        run.optimizer([alone]).step()
     except (TypeError, ValueError, RuntimeError) as error:
         why = str(error).splitlines()[0]
         raise UserError(f"model or optimizer cannot be made: {why}") from error
@@ -117,8 +120,9 @@ def _check_parts(run: Run) -> None:
 def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
     """Train and test one run, and say what it measured and what it spent.
 
-    A run whose parameters stop being finite ends there, with status "diverged", NaN metrics and a
-    ledger of the steps that were made. quiet: no progress bar, terminal or not.
+    A run whose parameters stop being finite ends there. Its status, and that of a run whose outputs
+    are not finite, is "diverged"; its metrics are NaN, and its ledger holds the steps that were
+    made. quiet: no progress bar, terminal or not.
     """
     planned = plan(run)
     device = pick_device(run.device)
@@ -130,13 +134,14 @@ def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
     with Progress(planned, run.privacy.delta, quiet) as progress:
         history, ledger = _loop(run, planned, step, train, observer, progress)
     outputs, losses = predict(step.engine, test)
+    sound = _finite(step) and bool(outputs.isfinite().all())
     metrics = evaluate(outputs, losses, test.targets, test.groups, run.dataset.groups)
     return Record(
         config=run.config,
-        metrics={f"test/{name}": value for name, value in metrics.items()},
+        metrics={f"test/{k}": value if sound else math.nan for k, value in metrics.items()},
         privacy=statement(ledger, planned.method, run.privacy.delta, planned.noise_multiplier),
         provenance=provenance(step, device, time.perf_counter() - start),
-        status="complete" if _finite(step) else "diverged",
+        status="complete" if sound else "diverged",
         history=history,
         diagnostics=observer.series() if observer else {},
     )

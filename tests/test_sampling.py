@@ -67,6 +67,13 @@ def test_empty_batches_occur_as_often_as_they_should():
     assert binomial_p(empty, STEPS, (2 / 3) ** 6) > 1e-3
 
 
+def test_the_first_and_the_last_of_many_examples_are_drawn_like_all_others():
+    sampler, steps = PoissonSampler(5000, 100), 300
+    rows = inclusion(sampler, steps, 5000)
+    for part in (rows, rows[:, :200], rows[:, -200:]):
+        assert binomial_p(part.sum(), part.numel(), 1 / 50) > 1e-3
+
+
 def test_a_rate_of_one_takes_everybody():
     assert inclusion(PoissonSampler(SIZE, SIZE), steps=20).all()
 

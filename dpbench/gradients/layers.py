@@ -42,6 +42,26 @@ class LayerGradient(Protocol):
         ...
 
 
+def gram_squared_norms(a: Tensor, b: Tensor) -> Tensor:
+    """|sum_t b_t a_t^T|^2 [B] = sum_ts <a_t, a_s> <b_t, b_s>, rounded up; a [B, T, I], b [B, T, O]."""
+    total = (a @ a.mT).mul_(b @ b.mT).sum((1, 2))
+    lengths = (torch.linalg.vector_norm(x, dim=2) for x in (a, b))
+    largest = torch.einsum("bt,bt->b", *lengths).square()
+    return rounded_up(total, largest, (a.shape[1], a.shape[2] + b.shape[2]))
+
+
+def rounded_up(total: Tensor, largest: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A sum of terms that may cancel, plus what rounding can have taken from it; [B].
+
+    largest: what the terms add up to without their signs; shape: of the sums, T positions and
+    vectors of length n. A norm that came out too small would clip too little, so the error bound
+    2 sqrt(T^2 + n) eps (Higham and Mary 2019, probabilistic rounding errors) is added.
+    """
+    positions, length = shape
+    slack = 2 * (positions**2 + length) ** 0.5 * torch.finfo(total.dtype).eps
+    return total.clamp(min=0) + slack * largest
+
+
 class Outer:
     """g_i = sum_t b_it a_it^T, the gradient of every linear map: a [B, T, I], b [B, T, O].
 
@@ -65,8 +85,7 @@ class Outer:
         if t == 1:
             return self.a.square().sum((1, 2)) * self.b.square().sum((1, 2))
         if self._weight is None and t * (i + o) < i * o:
-            gram = (self.a @ self.a.mT).mul_(self.b @ self.b.mT)
-            return gram.sum((1, 2)).clamp_(min=0)
+            return gram_squared_norms(self.a, self.b)
         return self._weight_rows().square().sum((1, 2))
 
     def _weight_rows(self) -> Tensor:
@@ -125,9 +144,7 @@ class Convolution:
         t = self.b[0, 0].numel()
         # The factor 2: a Gram matrix is slower per operation, and the sum still has to be made.
         if self._weight is None and self.module.groups == 1 and 2 * t * (i + o) < i * o:
-            patches, b = self._patches(), self.b.flatten(2)
-            gram = (patches.mT @ patches).mul_(b.mT @ b)
-            return gram.sum((1, 2)).clamp_(min=0)
+            return gram_squared_norms(self._patches().mT, self.b.flatten(2).mT)
         return self._weight_rows().square().sum(1)
 
     def _patches(self) -> Tensor:
@@ -188,7 +205,9 @@ class Lookup:
 
     def squared_norms(self) -> Tensor:
         same = self.indices.unsqueeze(2) == self.indices.unsqueeze(1)
-        return ((self.b @ self.b.mT) * same).sum((1, 2)).clamp_(min=0)
+        norms = torch.linalg.vector_norm(self.b, dim=2)
+        largest = (norms.unsqueeze(2) * norms.unsqueeze(1) * same).sum((1, 2))
+        return rounded_up(((self.b @ self.b.mT) * same).sum((1, 2)), largest, self.b.shape[1:])
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         scaled = (self.b * factors.view(-1, 1, 1)).flatten(0, 1)

@@ -9,6 +9,7 @@ NAMES = ("male", "female")
 BINARY = {
     *("accuracy", "loss", "nll", "ece", "mce"),
     *("accuracy/male", "accuracy/female", "loss/male", "loss/female"),
+    "accuracy_gap",
     *("demographic_parity_difference", "equalized_odds_difference"),
 }
 
@@ -32,6 +33,16 @@ def test_more_classes_have_all_but_the_two_class_metrics():
         "demographic_parity_difference",
         "equalized_odds_difference",
     }
+
+
+def test_the_accuracy_gap_is_between_the_best_and_the_worst_group():
+    metrics = evaluate(*example(), NAMES)
+    gap = abs(metrics["accuracy/male"] - metrics["accuracy/female"])
+    assert metrics["accuracy_gap"] == pytest.approx(gap)
+
+
+def test_a_group_without_examples_makes_the_accuracy_gap_nan():
+    assert math.isnan(evaluate(*example(), (*NAMES, "nobody"))["accuracy_gap"])
 
 
 def test_the_loss_is_the_training_loss_and_the_nll_is_of_the_outputs():

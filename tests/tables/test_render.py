@@ -19,10 +19,10 @@ Groups: a = m, b = f.
 
 ## Ours
 
-| method | acc_a | pi_ab |
-| --- | ---: | ---: |
-| sgd | 81.0 ± 1.0 (2) | - |
-| dpsgd | 72.0 ± 2.0 (2) | 9.0 ± 1.0 (2) |
+| method | acc_a | pi_ab | epsilon (PLD) |
+| --- | ---: | ---: | ---: |
+| sgd | 81.0 ± 1.0 (2) | - | inf |
+| dpsgd | 72.0 ± 2.0 (2) | 9.0 ± 1.0 (2) | 3.10 |
 
 ## Ours and published
 
@@ -46,12 +46,12 @@ dpsgd,acc_a,72,2,2,72.0,0.1,0,reproduced
 dpsgd,pi_ab,9,1,2,,,nan,-
 """
 
-TABULAR = r"""\begin{tabular}{lrr}
+TABULAR = r"""\begin{tabular}{lrrr}
 \toprule
-method & acc\_a & pi\_ab \\
+method & acc\_a & pi\_ab & epsilon (PLD) \\
 \midrule
-sgd & 81.0 $\pm$ 1.0 (2) & - \\
-dpsgd & 72.0 $\pm$ 2.0 (2) & 9.0 $\pm$ 1.0 (2) \\
+sgd & 81.0 $\pm$ 1.0 (2) & - & inf \\
+dpsgd & 72.0 $\pm$ 2.0 (2) & 9.0 $\pm$ 1.0 (2) & 3.10 \\
 \bottomrule
 \end{tabular}
 """

@@ -47,13 +47,13 @@ def test_gaps_are_made_per_seed_and_then_averaged(build, run, runs):
 
 def test_the_baseline_has_no_cell_against_itself(build):
     table = build()
-    assert line(table, "Ours", "sgd") == ("sgd", "81.0 ± 1.0 (2)", "-")
+    assert line(table, "Ours", "sgd") == ("sgd", "81.0 ± 1.0 (2)", "-", "inf")
     assert {c.column.name for c in table.cells if c.row == "sgd"} == {"acc_a"}
 
 
 def test_a_method_without_runs_is_missing(build):
     table = build(published={("fair", "acc_a"): Published("80.0", None)})
-    assert line(table, "Ours", "fair") == ("fair", "missing", "missing")
+    assert line(table, "Ours", "fair") == ("fair", "missing", "missing", "-")
     assert cell(table, "fair", "acc_a").verdict == "missing"
     assert "fair has no run with seed 0, 1." in table.notes
 
@@ -69,7 +69,7 @@ def test_an_impossible_method_shows_its_reason(build):
     assert line(table, "Ours", "fair") == ("fair", "not possible: it needs two classes.")
     assert cell(table, "fair", "acc_a").verdict == "not possible"
     assert not any("fair" in note for note in table.notes)
-    assert r"\multicolumn{2}{l}{not possible: it needs two classes.}" in to_latex(table)
+    assert r"\multicolumn{3}{l}{not possible: it needs two classes.}" in to_latex(table)
 
 
 def test_a_diverged_run_makes_the_mean_nan_and_is_named(build, run, runs):

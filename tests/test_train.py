@@ -1,0 +1,336 @@
+"""The trainer, on scikit-learn's digits and a small network."""
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from absl import logging as absl_logging
+
+from dpbench import progress
+from dpbench.accountants import rdp
+from dpbench.data.dataset import Data, Split
+from dpbench.data.digits import Digits
+from dpbench.errors import UserError
+from dpbench.ledger import Ledger
+from dpbench.methods.dpsgd import dpsgd
+from dpbench.methods.dpsgd_f import dpsgd_f
+from dpbench.methods.dpsgd_global import dpsgd_global_adapt
+from dpbench.methods.fairlens import fairlens
+from dpbench.methods.sgd import sgd
+from dpbench.models.architecture import cross_entropy
+from dpbench.models.cnn_tanh import CnnTanh
+from dpbench.models.mlp import Mlp
+from dpbench.privacy import Privacy
+from dpbench.train import Run, fit, pick_device, plan, predict
+
+NOWHERE = Path("/nowhere")  # digits need no folder
+METHODS = {
+    "sgd": sgd(),
+    "dpsgd": dpsgd(0.5, "corrected"),
+    "dpsgd_f": dpsgd_f(0.5, 10.0, "corrected"),
+    "dpsgd_global_adapt": dpsgd_global_adapt(0.5, 5.0, 1.0, 0.1, 10.0, "corrected"),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_words():
+    before = absl_logging.get_verbosity()
+    absl_logging.set_verbosity(absl_logging.ERROR)
+    yield
+    absl_logging.set_verbosity(before)
+
+
+def run_of(method="dpsgd", lr=0.5, **changes):
+    usual = {
+        "dataset": Digits(0.2),
+        "model": Mlp((16,), "tanh"),
+        "privacy": Privacy(1.0, None, 1e-5, "rdp"),
+        "optimizer": partial(torch.optim.SGD, lr=lr),
+        "sampler": "poisson",
+        "epochs": 2,
+        "batch_size": 128,
+        "seed": 0,
+    }
+    return Run(method=METHODS[method], **usual | changes)
+
+
+@dataclass
+class Witness:
+    """Diagnostics that keep what the trainer showed them, and draw from torch's global generator."""
+
+    batches: list = field(default_factory=list)
+    epochs: int = 0
+
+    def observer(self, step, train):
+        self.step, self.train = step, train
+        self.start = step.engine.parameters.theta.detach().clone()
+        return self
+
+    def before(self, batch):
+        torch.rand(7)
+        self.batches.append(batch.inputs.clone())
+
+    def end_of_epoch(self):
+        self.epochs += 1
+
+    def series(self):
+        return {"steps": [len(self.batches)]}
+
+
+def witnessed(**changes):
+    witness = Witness()
+    return witness, fit(run_of(diagnostics=witness, **changes), NOWHERE)
+
+
+def what_it_measured(record):
+    return record.metrics, record.history, record.privacy, record.status
+
+
+def test_the_same_run_twice_measures_the_same_to_the_last_bit():
+    first, second = (fit(run_of("dpsgd_global_adapt"), NOWHERE) for _ in range(2))
+    assert what_it_measured(first) == what_it_measured(second)
+
+
+def test_another_seed_measures_something_else():
+    assert fit(run_of(seed=1), NOWHERE).metrics != fit(run_of(), NOWHERE).metrics
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nothing_depends_on_torch_s_global_generator(method):
+    torch.manual_seed(1)
+    alone = fit(run_of(method, epochs=1), NOWHERE)
+    torch.manual_seed(2)
+    witness, watched = witnessed(method=method, epochs=1)
+    assert what_it_measured(watched) == what_it_measured(alone)
+    assert watched.diagnostics == {"steps": [12]}
+    assert witness.epochs == 1
+
+
+def close(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        # One test image of a digit weighs about 1/36; none may tip.
+        assert value == pytest.approx(theirs[name], rel=1e-3, abs=1e-3), name
+
+
+@pytest.mark.parametrize("engine", ["ghost", "loop", "vmap"])
+def test_every_engine_measures_the_same_up_to_rounding(engine):
+    usual = run_of("dpsgd_f", epochs=1, engine="auto")
+    record = fit(replace(usual, engine=engine), NOWHERE)
+    assert record.provenance["engine"] == engine
+    close(record.metrics, fit(usual, NOWHERE).metrics)
+
+
+@pytest.mark.parametrize("size", [1000, 50, 7])
+def test_physical_batches_measure_the_same_up_to_rounding(size):
+    whole = fit(run_of("dpsgd_global_adapt", epochs=1), NOWHERE)
+    parts = fit(run_of("dpsgd_global_adapt", epochs=1, physical_batch_size=size), NOWHERE)
+    close(parts.metrics, whole.metrics)
+    assert parts.privacy == whole.privacy
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_are_paired_by_seed(method):
+    """Same split, same initial weights, same batches: whatever the methods draw beside."""
+    ours, _ = witnessed(method=method, epochs=1)
+    baseline, _ = witnessed(method="sgd", epochs=1)
+    assert torch.equal(ours.start, baseline.start)
+    assert torch.equal(ours.train.inputs, baseline.train.inputs)
+    assert len(ours.batches) == len(baseline.batches) == 12
+    assert all(map(torch.equal, ours.batches, baseline.batches))
+
+
+def test_another_seed_has_another_split_other_weights_and_other_batches():
+    (one, _), (other, _) = (witnessed(seed=seed, epochs=1) for seed in (0, 1))
+    assert not torch.equal(one.start, other.start)
+    assert not torch.equal(one.train.inputs, other.train.inputs)
+    assert [len(b) for b in one.batches] != [len(b) for b in other.batches]
+
+
+def test_private_methods_draw_the_same_noise_from_the_same_seed_whatever_they_count():
+    plain, counting = (
+        witnessed(method=method, epochs=1)[0] for method in ("dpsgd", "dpsgd_global_adapt")
+    )
+    draws = [torch.rand(4, generator=w.step.noise) for w in (plain, counting)]
+    assert torch.equal(*draws)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("batch_size", "steps"), [(1438, 1), (719, 2), (700, 3), (128, 12)])
+def test_the_ledger_holds_every_step(method, batch_size, steps):
+    witness, record = witnessed(method=method, epochs=1, batch_size=batch_size)
+    assert record.privacy["steps"] == len(witness.batches) == steps == math.ceil(1438 / batch_size)
+    assert record.privacy["sample_rate"] == 1 / steps
+    assert plan(run_of(method, epochs=3, batch_size=batch_size)).steps == 3 * steps
+
+
+def test_what_is_measured_is_the_last_model_on_the_test_examples():
+    witness, record = witnessed()
+    test = Digits(0.2).load(NOWHERE, 0).test
+    outputs, losses = predict(witness.step.engine, test, batch_size=100)
+    right = outputs.argmax(1) == test.targets
+    assert record.metrics["test/accuracy"] == pytest.approx(right.double().mean().item())
+    assert record.metrics["test/loss"] == pytest.approx(losses.double().mean().item())
+    threes = test.groups == 3
+    assert record.metrics["test/accuracy/3"] == pytest.approx(right[threes].double().mean().item())
+
+
+def test_an_epoch_s_loss_is_the_mean_over_the_examples_it_saw():
+    witness, record = witnessed(epochs=1, batch_size=1438)
+    engine, train = witness.step.engine, witness.train
+    named = engine.parameters.unflatten(witness.start)
+    outputs = torch.func.functional_call(engine.model, named, (train.inputs,))
+    expected = cross_entropy(outputs, train.targets).mean().item()
+    assert record.history["train/loss"] == [pytest.approx(expected, rel=1e-5)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_training_learns(method):
+    """Without noise to speak of, every method is far above the 10% of guessing."""
+    quiet = Privacy(0.1, None, 1e-5, "rdp")
+    record = fit(run_of(method, epochs=6, privacy=quiet), NOWHERE)
+    assert record.status == "complete"
+    assert record.metrics["test/accuracy"] > 0.5
+    loss = record.history["train/loss"]
+    assert len(loss) == 6
+    assert loss[-1] < loss[0]
+
+
+def test_a_run_that_diverges_ends_there_with_nan_and_the_steps_it_made():
+    wild = dpsgd(1e3, "corrected")
+    run = replace(run_of(lr=1e38, epochs=3), method=wild)
+    record = fit(run, NOWHERE)
+    assert record.status == "diverged"
+    assert all(math.isnan(value) for value in record.metrics.values())
+    assert record.privacy["steps"] == 12 < plan(run).steps
+    assert len(record.history["train/loss"]) == 1
+
+
+def test_outputs_that_are_not_finite_are_divergence_too():
+    """The weights stay finite here, because gradients that are not finite count as zero."""
+    record = fit(run_of("sgd", lr=1e38, epochs=1), NOWHERE)
+    assert record.status == "diverged"
+    assert all(math.isnan(value) for value in record.metrics.values())
+
+
+@dataclass(frozen=True)
+class OneBroken(Digits):
+    """Digits whose first training example is not finite."""
+
+    broken: float = math.nan
+
+    def load(self, folder, seed):
+        data = Digits.load(self, folder, seed)
+        inputs = data.train.inputs.clone()
+        inputs[0] = self.broken
+        return Data(Split(inputs, data.train.targets, data.train.groups), data.test)
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("method", METHODS)
+def test_an_example_that_is_not_finite_is_counted_and_poisons_nothing(method, broken):
+    run = run_of(method, dataset=OneBroken(0.2, broken), epochs=1, batch_size=719)
+    record = fit(run, NOWHERE)
+    assert record.status == "complete"
+    assert all(map(math.isfinite, record.metrics.values()))
+    assert all(map(math.isfinite, record.history["train/loss"]))
+    witness, _ = witnessed(method=method, dataset=run.dataset, epochs=1, batch_size=719)
+    seen = sum(int((~batch.isfinite()).flatten(1).any(1).sum()) for batch in witness.batches)
+    # An infinite pixel saturates tanh, so its gradient is not finite either: 0 * inf.
+    assert record.history["train/not_finite"] == [seen]
+    assert seen > 0
+
+
+@dataclass(frozen=True)
+class Unreadable(Digits):
+    """Digits that must not be read."""
+
+    def load(self, folder, seed):
+        pytest.fail("data was read")
+
+
+def test_a_plan_reads_nothing():
+    planned = plan(run_of(dataset=Unreadable(0.2), epochs=3))
+    assert planned.steps == planned.ledger.steps == 36
+    assert planned.noise_multiplier == 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"batch_size": 1439}, "larger than the 1438 training examples"),
+        ({"model": Mlp((-1,), "tanh")}, "model or optimizer cannot be made"),
+        ({"model": CnnTanh((4, 4, 4, 4))}, "model or optimizer cannot be made"),
+        ({"lr": -1.0}, "model or optimizer cannot be made: Invalid learning rate: -1.0"),
+        ({"lr": 1e39}, "model or optimizer cannot be made"),
+        ({"device": "nonsense"}, "device=nonsense is not to be had here"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_data_is_read(changes, sentence):
+    with pytest.raises(UserError, match=sentence):
+        fit(run_of(dataset=Unreadable(0.2), **changes), NOWHERE)
+
+
+def test_a_method_that_does_not_fit_the_data_is_refused_before_data_is_read():
+    run = replace(run_of(dataset=Unreadable(0.2)), method=fairlens(0.5, 1.0, 1.0, "corrected"))
+    with pytest.raises(UserError, match="exactly 2 groups and digits has 10"):
+        fit(run, NOWHERE)
+
+
+def test_shuffled_batches_have_no_epsilon():
+    record = fit(run_of(sampler="shuffled", epochs=1), NOWHERE)
+    assert record.privacy["guarantee"] == "none"
+    assert [record.privacy[name] for name in ("rdp", "pld", "gdp", "claimed")] == [None] * 4
+
+
+def test_a_device_is_picked_by_name():
+    assert pick_device("cpu") == torch.device("cpu")
+    assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    for name in ("nonsense", "meta"):
+        with pytest.raises(UserError, match=f"device={name} is not to be had here"):
+            pick_device(name)
+
+
+class FakeBar:
+    """Stands in for rich's progress bar."""
+
+    def __init__(self):
+        self.told = {}
+
+    def add_task(self, *_, **told):
+        self.told |= told
+
+    def start(self):
+        self.running = True
+
+    def stop(self):
+        self.running = False
+
+    def update(self, task, **told):
+        self.told |= told
+
+
+def test_a_terminal_shows_steps_loss_and_the_epsilon_so_far(monkeypatch):
+    now, bar = [0.0], FakeBar()
+    monkeypatch.setattr(progress, "_bar", lambda: bar)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    planned = plan(run_of(epochs=3))
+    with progress.Progress(planned, 1e-5, quiet=False) as shown:
+        assert (bar.told, bar.running) == ({"total": 36, "visible": False}, True)
+        shown.advance()
+        assert bar.told["visible"] is False, "drawn for a run that may end at once"
+        shown.show_loss(2.5)
+        now[0] = 10.0
+        shown.advance()
+    assert not bar.running
+    assert (bar.told["completed"], bar.told["visible"]) == (2, True)
+    spent = rdp(Ledger().after(planned.step, 2), 1e-5)
+    assert bar.told["description"] == f"loss 2.500  epsilon {spent:.2f}"
+
+
+def test_nothing_is_drawn_where_nobody_looks(capfd):
+    fit(run_of(epochs=1), NOWHERE)
+    assert capfd.readouterr() == ("", "")
