@@ -21,7 +21,6 @@ from dpbench.methods.dpsgd_global import dpsgd_global_adapt
 from dpbench.methods.fairlens import fairlens
 from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
-from dpbench.models.cnn_tanh import CnnTanh
 from dpbench.models.mlp import Mlp
 from dpbench.privacy import Privacy
 from dpbench.train import Run, fit, pick_device, plan, predict
@@ -59,7 +58,7 @@ def run_of(method="dpsgd", lr=0.5, **changes):
 
 @dataclass
 class Witness:
-    """Diagnostics that keep what the trainer showed them, and draw from torch's global generator."""
+    """Diagnostics that keep what they are shown, and draw from torch's global generator."""
 
     batches: list = field(default_factory=list)
     epochs: int = 0
@@ -158,13 +157,12 @@ def test_private_methods_draw_the_same_noise_from_the_same_seed_whatever_they_co
     assert torch.equal(*draws)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("batch_size", "steps"), [(1438, 1), (719, 2), (700, 3), (128, 12)])
-def test_the_ledger_holds_every_step(method, batch_size, steps):
-    witness, record = witnessed(method=method, epochs=1, batch_size=batch_size)
-    assert record.privacy["steps"] == len(witness.batches) == steps == math.ceil(1438 / batch_size)
+@pytest.mark.parametrize(("batch_size", "steps"), [(1438, 1), (1437, 2), (719, 2), (128, 12)])
+def test_the_ledger_holds_every_step(batch_size, steps):
+    witness, record = witnessed(epochs=2, batch_size=batch_size)
+    assert record.privacy["steps"] == len(witness.batches) == 2 * steps
     assert record.privacy["sample_rate"] == 1 / steps
-    assert plan(run_of(method, epochs=3, batch_size=batch_size)).steps == 3 * steps
+    assert plan(run_of(epochs=3, batch_size=batch_size)).steps == 3 * steps
 
 
 def test_what_is_measured_is_the_last_model_on_the_test_examples():
@@ -189,9 +187,8 @@ def test_an_epoch_s_loss_is_the_mean_over_the_examples_it_saw():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_training_learns(method):
-    """Without noise to speak of, every method is far above the 10% of guessing."""
-    quiet = Privacy(0.1, None, 1e-5, "rdp")
-    record = fit(run_of(method, epochs=6, privacy=quiet), NOWHERE)
+    """Guessing is right in 10%."""
+    record = fit(run_of(method, lr=2.0, epochs=6), NOWHERE)
     assert record.status == "complete"
     assert record.metrics["test/accuracy"] > 0.5
     loss = record.history["train/loss"]
@@ -263,7 +260,6 @@ def test_a_plan_reads_nothing():
     [
         ({"batch_size": 1439}, "larger than the 1438 training examples"),
         ({"model": Mlp((-1,), "tanh")}, "model or optimizer cannot be made"),
-        ({"model": CnnTanh((4, 4, 4, 4))}, "model or optimizer cannot be made"),
         ({"lr": -1.0}, "model or optimizer cannot be made: Invalid learning rate: -1.0"),
         ({"lr": 1e39}, "model or optimizer cannot be made"),
         ({"device": "nonsense"}, "device=nonsense is not to be had here"),
