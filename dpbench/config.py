@@ -7,12 +7,15 @@ the place of the defaults, and whatever the user says on the command line still 
 """
 
 import itertools
-from collections.abc import Iterator
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
@@ -90,20 +93,21 @@ def groups() -> list[str]:
     return sorted(p.name for p in conf_folder().iterdir() if p.is_dir())
 
 
-def sweep(overrides: list[str], task) -> None:
+def sweep(overrides: list[str], task: Callable[[list[str]], None]) -> None:
     """Run task(overrides) for every combination, through Hydra's sweeper and launcher."""
 
     @hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name="config")
     def one(config: DictConfig) -> None:
-        task(list(hydra.core.hydra_config.HydraConfig.get().overrides.task))
+        task(list(HydraConfig.get().overrides.task))
 
-    import sys
-
-    arguments, sys.argv = sys.argv, [sys.argv[0], "--multirun", *overrides]
-    try:
-        one()
-    finally:
-        sys.argv = arguments
+    # Hydra reads sys.argv, and leaves a file of its own in the folder of a sweep.
+    with tempfile.TemporaryDirectory() as folder:
+        before = sys.argv
+        sys.argv = [before[0], "--multirun", f"hydra.sweep.dir={folder}", *overrides]
+        try:
+            one()
+        finally:
+            sys.argv = before
 
 
 @contextmanager

@@ -1,6 +1,9 @@
 """Rerun a table of a paper: what is missing of its runs, then the table beside the printed one."""
 
 import itertools
+import os
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -116,12 +119,24 @@ def run_all(missing: list[list[str]], jobs: int) -> None:
             once(overrides)
         return
     # Spawned, because a forked process inherits torch's thread pools without their threads.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, _end_with, (os.getpid(),)) as pool:
         done = [pool.submit(once, ["threads=1", *overrides], True) for overrides in missing]
         for future in as_completed(done):
             if future.exception():
                 pool.shutdown(cancel_futures=True)
             future.result()
+
+
+def _end_with(parent: int) -> None:
+    """Let this worker end when its parent is gone: a killed sweep must not train on unseen."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def render(

@@ -28,7 +28,7 @@ from dpbench.ledger import Exact, GaussianMechanism, Ledger, Poisson, Release, S
 DELTA = 1e-5
 RATE, STEPS = 0.02, 300
 
-cheap = settings(derandomize=True, deadline=None, max_examples=6)
+cheap = settings(derandomize=True, deadline=None, max_examples=4)
 
 
 def releases(*sigmas: float) -> tuple[Release, ...]:

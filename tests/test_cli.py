@@ -196,10 +196,8 @@ def test_a_corrupted_data_file_is_refused(command, tmp_path):
         refused(command(*arguments, *folders), f"{file} is truncated or altered: delete it")
 
 
-@pytest.mark.parametrize("words", ["run dataset=adult epoch=3", "reproduce", "frobnicate"])
-def test_a_process_ends_with_code_2_and_one_line(words, nowhere):
-    overrides = nowhere if words.startswith("run") else ()
-    refused(process(*words.split(), *overrides), "dpbench: ")
+def test_a_process_ends_with_code_2_and_one_line(nowhere):
+    refused(process("run", "dataset=adult", "epoch=3", *nowhere), "epoch is not a setting")
 
 
 def test_a_delta_above_1_over_n_is_a_warning_and_no_refusal(command, nowhere):
@@ -355,7 +353,8 @@ def test_a_broken_record_is_made_again(command, tmp_path):
     assert (again["metrics"], again["privacy"]) == (record["metrics"], record["privacy"])
 
 
-def test_a_sweep_makes_one_record_each(command, tmp_path):
+def test_a_sweep_makes_one_record_each(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     done = command("run", "-m", "seed=0,1", "epochs=1", "model=logistic", f"results_dir={tmp_path}")
     assert (done.code, done.err) == (0, [])
     records = [json.loads(path.read_text()) for path in (tmp_path / "runs").iterdir()]
@@ -363,5 +362,5 @@ def test_a_sweep_makes_one_record_each(command, tmp_path):
     assert {line for line in done.out if line.endswith(".json")} == {
         str(path) for path in (tmp_path / "runs").iterdir()
     }
-    # Hydra would otherwise leave a folder of its own behind.
+    # Hydra would otherwise leave a file or a folder of its own where the command was given.
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]

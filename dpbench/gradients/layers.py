@@ -99,12 +99,11 @@ class Outer:
     def weighted_sum(self, factors: Tensor) -> Tensor:
         if self._weight is not None:
             weight = factors @ self._weight.flatten(1)
-            bias = factors @ self._bias_rows()
         else:
             scaled = (self.b * factors.view(-1, 1, 1)).flatten(0, 1)
             weight = (scaled.mT @ self.a.flatten(0, 1)).flatten()
-            bias = scaled.sum(0)
-        return torch.cat([weight, bias]) if self.bias else weight
+        # The rows that the norm was taken of: positions that cancel must not do so otherwise here.
+        return torch.cat([weight, factors @ self._bias_rows()]) if self.bias else weight
 
     def dot(self, vector: Tensor) -> Tensor:
         o, i = self.b.shape[2], self.a.shape[2]

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dpbench.config import build, compose, options
+from dpbench.config import build, compose
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import make_engine
@@ -36,8 +36,8 @@ def test_parameter_count_is_that_of_the_paper(model, dataset, count):
     assert size(run.model.build(run.dataset.shape, run.dataset.classes)) == count
 
 
-@pytest.mark.parametrize("name", options("model"))
-def test_every_model_is_built_for_the_default_data_and_needs_no_slow_engine(name):
+@pytest.mark.parametrize("name", ["cnn_tanh", "logistic", "logistic_squashed", "mlp"])
+def test_small_models_are_built_for_the_default_data_and_need_no_slow_engine(name):
     run = build(compose([f"model={name}"]))
     shape, classes = run.dataset.shape, run.dataset.classes
     model = run.model.build(shape, classes)

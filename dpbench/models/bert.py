@@ -1,0 +1,105 @@
+"""BERT for the classification of texts, by transformers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpbench.errors import UserError, nearest
+from dpbench.models.pretrained import attention, library, planning, train_only, weights_of
+
+TRAIN = ("all", "last_layer_and_head")
+PADDING = 0
+"""The number of the token that fills texts up, in every published vocabulary of BERT."""
+
+
+@dataclass(frozen=True)
+class Bert:
+    """BERT by its sizes, with random weights or with those of `name` on the Hugging Face hub.
+
+    Inputs are int64 [B, 2, T]: token numbers (0 is padding) and token types; T is at most `length`.
+    vocabulary: number of tokens. dropout: in hidden layers and attention. train: `all`, or
+    `last_layer_and_head`, which is the last encoder layer, the pooler and the classifier. Source:
+    Devlin et al. 2019; with the sizes of bert-base-cased and three classes 108,312,579 parameters,
+    7,680,771 of them in the last layer and head, as the calibration paper (Bu et al.) trains it.
+
+    Raises UserError where pre-trained weights cannot be had, or have other sizes.
+    """
+
+    name: str
+    pretrained: bool
+    layers: int
+    hidden: int
+    heads: int
+    intermediate: int
+    vocabulary: int
+    length: int
+    dropout: float
+    train: str
+
+    def __post_init__(self) -> None:
+        if self.train not in TRAIN:
+            raise UserError(f"train={self.train} is unknown: {nearest(self.train, TRAIN)}")
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        if len(shape) != 2 or shape[0] != 2 or shape[1] > self.length:
+            raise UserError(
+                f"model=bert needs texts of shape (2, {self.length}) at most, token numbers and "
+                f"token types, and these inputs are {shape}."
+            )
+        net = self._classifier(classes)
+        if self.train != "all":
+            train_only(net, [net.bert.encoder.layer[-1], net.bert.pooler, net.classifier])
+        return TextClassifier(net)
+
+    def _classifier(self, classes: int) -> Any:
+        transformers = library("transformers")
+        config = transformers.BertConfig(
+            num_hidden_layers=self.layers,
+            hidden_size=self.hidden,
+            num_attention_heads=self.heads,
+            intermediate_size=self.intermediate,
+            vocab_size=self.vocabulary,
+            max_position_embeddings=self.length,
+            hidden_dropout_prob=self.dropout,
+            attention_probs_dropout_prob=self.dropout,
+            num_labels=classes,
+            pad_token_id=PADDING,
+        )
+        make = transformers.BertForSequenceClassification
+        if not self.pretrained or planning():
+            return make(config)
+        with weights_of(self.name):
+            return make.from_pretrained(self.name, config=config)
+
+
+class TextClassifier(nn.Module):
+    """Logits [B, K] from int64 [B, 2, T], token numbers and token types.
+
+    Goes through the parts of a BertForSequenceClassification itself: the library's own way from
+    tokens to an attention mask looks at values, which torch.func's vmap does not allow.
+    """
+
+    net: Any
+
+    def __init__(self, net: Any):
+        super().__init__()
+        self.net = net
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        tokens, types = inputs.unbind(1)
+        # One row per example: a table looked up once for the whole batch has no example's gradient.
+        places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+        bert = self.net.bert
+        hidden = bert.embeddings(tokens, token_type_ids=types, position_ids=places)
+        with attention(tokens.device):
+            hidden = bert.encoder(hidden, attention_mask=hiding_padding(tokens, hidden.dtype))[0]
+        return self.net.classifier(self.net.dropout(bert.pooler(hidden)))
+
+
+def hiding_padding(tokens: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to attention scores [B, 1, 1, T]: 0, and the least number at padding."""
+    mask = torch.zeros_like(tokens, dtype=dtype)
+    mask = mask.masked_fill(tokens == PADDING, torch.finfo(dtype).min)
+    return mask[:, None, None, :]

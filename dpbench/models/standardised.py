@@ -1,0 +1,36 @@
+"""Convolutions with standardised weights."""
+
+import torch
+from torch import Tensor, nn
+
+
+class StandardisedConv2d(nn.Conv2d):
+    """A convolution whose kernels have mean 0 and norm `gain`, whatever the weights are.
+
+    Scaled weight standardisation with a learnt gain per output channel, as De et al. 2022 use it
+    (`WSConv2D` of jax_privacy; Brock et al. 2021). The kernel depends on the weights alone and not
+    on the inputs, so the gradient of an example stays its own.
+    """
+
+    def __init__(
+        self, seen: int, channels: int, kernel: int, stride: int, padding: int, bias: bool
+    ):
+        super().__init__(seen, channels, kernel, stride, padding, bias=bias)
+        self.gain = nn.Parameter(torch.ones(channels))
+
+    def kernel(self) -> Tensor:
+        """What is convolved with: gain (w - mean w) / sqrt(n var w) per output channel."""
+        variance, mean = torch.var_mean(self.weight, (1, 2, 3), correction=0, keepdim=True)
+        spread = (variance * self.weight[0].numel()).clamp(min=1e-4)
+        return (self.weight - mean) * spread.rsqrt() * self.gain.view(-1, 1, 1, 1)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self._conv_forward(inputs, self.kernel(), self.bias)
+
+
+def convolution(
+    seen: int, channels: int, kernel: int, *, stride: int = 1, bias: bool, standardise: bool
+) -> nn.Conv2d:
+    """A convolution that keeps the size of an image (up to its stride), standardised or plain."""
+    make = StandardisedConv2d if standardise else nn.Conv2d
+    return make(seen, channels, kernel, stride, kernel // 2, bias=bias)

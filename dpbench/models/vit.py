@@ -1,0 +1,127 @@
+"""Vision transformers, by timm."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpbench.errors import UserError, nearest
+from dpbench.models.images import image_shape
+from dpbench.models.pretrained import attention, library, planning, train_only, weights_of
+
+TRAIN = ("all", "last_block_and_head")
+
+
+@dataclass(frozen=True)
+class Vit:
+    """A vision transformer by its timm name; vit_base_patch16_224 is the calibration paper's.
+
+    Images of another size than `image_size` are enlarged by bilinear interpolation, grey ones are
+    repeated over three channels, and all are normalised as for the published weights. train: `all`,
+    or `last_block_and_head`. Source: Dosovitskiy et al. 2021. On ten classes the tiny one has
+    5,526,346 parameters, the base one 85,806,346 (last block and head: 7,097,098).
+
+    Raises UserError for an unknown name, and where pre-trained weights cannot be had.
+    """
+
+    name: str
+    pretrained: bool
+    image_size: int
+    train: str
+
+    def __post_init__(self) -> None:
+        if self.train not in TRAIN:
+            raise UserError(f"train={self.train} is unknown: {nearest(self.train, TRAIN)}")
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        channels, _, _ = image_shape("vit", shape, least=1)
+        if channels not in (1, 3):
+            raise UserError(f"model=vit needs 1 or 3 channels, and these images have {channels}.")
+        net = self._transformer(classes)
+        if self.train != "all":
+            train_only(net, [net.blocks[-1], net.norm, net.fc_norm, net.head])
+        config = net.pretrained_cfg
+        return ImageClassifier(Prepared(self.image_size, config["mean"], config["std"]), net)
+
+    def _transformer(self, classes: int) -> Any:
+        timm = library("timm")
+        known = timm.list_models(module="vision_transformer")
+        if self.name.partition(".")[0] not in known:
+            raise UserError(f"name={self.name} is unknown: {nearest(self.name, known)}")
+        make = partial(
+            timm.create_model,
+            self.name,
+            num_classes=classes,
+            img_size=self.image_size,
+            dynamic_img_size=False,
+            # timm's own subclass computes the same, but engines know layers by exact type.
+            norm_layer=partial(nn.LayerNorm, eps=1e-6),
+        )
+        if not self.pretrained or planning():
+            return with_tokens_looked_up(make())
+        with weights_of(self.name):
+            return with_tokens_looked_up(make(pretrained=True))
+
+
+class ImageClassifier(nn.Module):
+    """Logits [B, K] of images [B, 1 or 3, H, W] in [0, 1]."""
+
+    def __init__(self, prepared: nn.Module, net: nn.Module):
+        super().__init__()
+        self.prepared, self.net = prepared, net
+
+    def forward(self, images: Tensor) -> Tensor:
+        with attention(images.device):
+            return self.net(self.prepared(images))
+
+
+class Prepared(nn.Module):
+    """Images [B, 1 or 3, H, W] in [0, 1] to normalised ones [B, 3, size, size]."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, size: int, mean: tuple[float, ...], std: tuple[float, ...]):
+        super().__init__()
+        self.size = size
+        self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(3, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        if images.shape[-2:] != (self.size, self.size):
+            images = F.interpolate(images, (self.size, self.size), mode="bilinear")
+        return (images.expand(-1, 3, -1, -1) - self.mean) / self.std
+
+
+class Tokens(nn.Module):
+    """Patches [B, T, C] to tokens [B, 1 + T, C]: the class token in front, and positions added.
+
+    first [1, 1, C] and positions [1, 1 + T, C] become tables that are looked up, which is a layer
+    whose per-example gradients the fast engine knows.
+    """
+
+    def __init__(self, first: Tensor, positions: Tensor):
+        super().__init__()
+        self.first = nn.Embedding.from_pretrained(first.detach()[0], freeze=False)
+        self.positions = nn.Embedding.from_pretrained(positions.detach()[0], freeze=False)
+
+    def forward(self, patches: Tensor) -> Tensor:
+        places = torch.arange(self.positions.num_embeddings, device=patches.device)
+        places = places.expand(len(patches), -1)
+        tokens = torch.cat([self.first(places[:, :1]), patches], 1)
+        return tokens + self.positions(places)
+
+
+def with_tokens_looked_up(net: Any) -> Any:
+    """The same transformer with its class token and positions in `Tokens`, where it has both."""
+    positions = net.pos_embed
+    if net.cls_token is None or net.reg_token is not None or positions is None:
+        return net
+    if positions.shape[1] != net.patch_embed.num_patches + 1:
+        return net
+    net.patch_embed = nn.Sequential(net.patch_embed, Tokens(net.cls_token, positions))
+    net.cls_token = net.pos_embed = None  # timm then takes the tokens as they come
+    return net

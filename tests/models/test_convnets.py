@@ -1,0 +1,106 @@
+"""Convolutional networks: sizes, what they refuse, and the standardised convolution."""
+
+import pytest
+import torch
+from timm.layers import ScaledStdConv2d
+
+from dpbench.config import build, compose
+from dpbench.errors import UserError
+from dpbench.models.resnet9 import ResNet9
+from dpbench.models.sample_convnet import SampleConvNet
+from dpbench.models.standardised import StandardisedConv2d
+from dpbench.models.wide_resnet import WideResNet
+
+CIFAR = (3, 32, 32)
+
+
+def size(model):
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "shape", "classes", "count"),
+    [
+        ("model=sample_convnet", (1, 28, 28), 10, 26_010),
+        ("model=resnet9", CIFAR, 10, 2_449_418),
+        ("model=resnet9", CIFAR, 100, 2_541_668),
+        ("model=resnet9 model.width=32", CIFAR, 10, 616_458),
+        ("model=resnet9 model.weight_standardisation=false", CIFAR, 10, 2_447_946),
+        ("model=wrn16_4", CIFAR, 10, 2_753_818),
+        ("model=wrn16_4", CIFAR, 1000, 3_008_248),
+        ("model=wrn16_4 model.weight_standardisation=false", CIFAR, 10, 2_751_562),
+    ],
+)
+def test_parameter_count(overrides, shape, classes, count):
+    model = build(compose(overrides.split())).model
+    with torch.device("meta"):
+        assert size(model.build(shape, classes)) == count
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 64, 64), (1, 14, 15)])
+def test_images_of_other_sizes_pass_through_sample_convnet(shape):
+    assert SampleConvNet().build(shape, 5)(torch.rand(2, *shape)).shape == (2, 5)
+
+
+# 2,748,890 is what Zagoruyko and Komodakis' WRN-16-4 has: no biases, and the skip branch shares
+# the norm of the residual one.
+def test_a_wide_resnet_is_the_original_but_for_biases_and_norms_of_the_skip_branch():
+    plain = WideResNet(16, 4, 16, weight_standardisation=False).build(CIFAR, 10)
+    convolutions = [m for m in plain.modules() if isinstance(m, torch.nn.Conv2d)]
+    assert len(convolutions) == 16  # 13 of 3x3 in depth 16, and three of the skip branches
+    biases = sum(m.bias.numel() for m in convolutions)
+    skip_norms = 2 * (16 + 64 + 128)
+    assert size(plain) - biases - skip_norms == 2_748_890
+
+
+@pytest.mark.parametrize(
+    ("model", "least"),
+    [
+        (SampleConvNet(), 14),
+        (ResNet9(8, 4, "relu", weight_standardisation=True), 8),
+        (WideResNet(10, 1, 4, weight_standardisation=True), 4),
+    ],
+)
+def test_images_that_are_too_small_and_inputs_that_are_none_are_refused(model, least):
+    assert model.build((1, least, least), 2)(torch.rand(1, 1, least, least)).isfinite().all()
+    with pytest.raises(UserError, match=f"{least} x {least} pixels or more"):
+        model.build((1, least - 1, least), 2)
+    with pytest.raises(UserError, match="needs images"):
+        model.build((98,), 2)
+
+
+def test_misspelt_choices_are_refused():
+    with pytest.raises(UserError, match="mish"):
+        ResNet9(8, 4, "mihs", weight_standardisation=True)
+    with pytest.raises(UserError, match="depth=15"):
+        WideResNet(15, 1, 4, weight_standardisation=True)
+
+
+@pytest.fixture
+def convolution():
+    torch.manual_seed(0)
+    made = StandardisedConv2d(3, 5, 3, 2, 1, bias=True).double()
+    torch.nn.init.uniform_(made.gain, 0.5, 2)
+    return made
+
+
+def test_standardised_kernels_have_mean_zero_and_the_norm_of_the_gain(convolution):
+    kernels = convolution.kernel().flatten(1)
+    assert torch.allclose(kernels.mean(1), torch.zeros(5, dtype=torch.float64), atol=1e-12)
+    assert torch.allclose(kernels.norm(dim=1), convolution.gain)
+
+
+def test_standardised_convolutions_do_not_mind_scale_and_shift_of_their_weights(convolution):
+    inputs = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    before = convolution(inputs)
+    with torch.no_grad():
+        convolution.weight.mul_(3).add_(1)
+    assert torch.allclose(convolution(inputs), before)
+
+
+def test_standardised_convolutions_are_those_of_timm(convolution):
+    theirs = ScaledStdConv2d(3, 5, 3, stride=2, padding=1, eps=1e-12).double()
+    state = convolution.state_dict()
+    theirs.load_state_dict(state | {"gain": state["gain"].view_as(theirs.gain)})
+    inputs = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    assert torch.allclose(convolution(inputs), theirs(inputs))
