@@ -1,3 +1,3 @@
-"""Reruns the tables of papers on differentially private SGD, and says whether each epsilon holds."""
+"""Reruns the tables of papers on private SGD, and says of every epsilon whether it holds."""
 
 __version__ = "0.1.0"

@@ -83,7 +83,7 @@ def _accountant(function: Callable[[Ledger, float], float]) -> Callable[[Ledger,
 def _orders() -> tuple[float, ...]:
     """RDP orders from just above 1 to far beyond what any useful budget selects."""
     fine = [1 + x / 100 for x in range(1, 100)] + [2 + x / 10 for x in range(90)]
-    return tuple([*fine, *range(11, 64), 72, 96, *(2**k for k in range(7, 15))])
+    return (*fine, *range(11, 64), 72, 96, *(2**k for k in range(7, 15)))
 
 
 def _fill(accountant, ledger: Ledger):

@@ -81,7 +81,7 @@ def main() -> None:
     if command in ("-h", "--help", "help"):
         print(USAGE)
         return
-    warnings.showwarning = _one_line
+    warnings.showwarning = _one_line  # type: ignore[assignment]
     try:
         if command not in COMMANDS:
             raise UserError(f"{command} is not a command: {nearest(command, COMMANDS)}")

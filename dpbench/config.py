@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
@@ -43,16 +44,16 @@ def compose(overrides: list[str]) -> dict:
         try:
             parsed = check(overrides)
             config = hydra.compose("config", overrides, return_hydra_config=True)
-            choices = OmegaConf.to_container(config.hydra.runtime.choices)
+            choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
             OmegaConf.set_struct(config, False)
             del config["hydra"]
             OmegaConf.set_struct(config, True)
             for settings in _settings(config, choices):
-                config = OmegaConf.merge(config, settings)
+                config.merge_with(settings)
             for override in parsed:
                 if _sets_a_value(override):
                     OmegaConf.update(config, override.key_or_group, override.value())
-            plain = OmegaConf.to_container(config, resolve=True)
+            plain = cast(dict, OmegaConf.to_container(config, resolve=True))
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(_sentence(error)) from error
     plain["choices"] = {k: v for k, v in choices.items() if not k.startswith(("hydra", "table"))}
@@ -76,7 +77,7 @@ def expand(overrides: list[str]) -> list[list[str]]:
         choices = [
             [f"{o.get_key_element()}={value}" for value in o.sweep_string_iterator()]
             if o.is_sweep_override()
-            else [o.input_line or ""]
+            else [str(o.input_line)]
             for o in _parse(overrides)
         ]
     return [list(combination) for combination in itertools.product(*choices)]
@@ -131,7 +132,7 @@ def _parse(overrides: list[str]) -> list[Override]:
 
 
 def check(overrides: list[str]) -> list[Override]:
-    """The parsed overrides; UserError, with the nearest names, for unknown groups, options, keys."""
+    """The parsed overrides; UserError, with the nearest names, for unknown ones."""
     parsed = _parse(overrides)
     chosen = [override for override in parsed if override.key_or_group in groups()]
     for override in parsed:
@@ -139,7 +140,7 @@ def check(overrides: list[str]) -> list[Override]:
             raise UserError(f"{override.input_line} names several runs: use dpbench run -m.")
     for override in chosen:
         _check_option(override)
-    known = set(_keys(hydra.compose("config", [o.input_line for o in chosen])))
+    known = set(_keys(hydra.compose("config", [str(o.input_line) for o in chosen])))
     for override in parsed:
         key = override.key_or_group
         if not (key in groups() or key.startswith(("hydra", "table.")) or _fits(override, known)):
@@ -175,7 +176,7 @@ def _keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
     for key, value in config.items_ex(resolve=False):
         yield prefix + str(key)
         if isinstance(value, DictConfig):
-            yield from _keys(value, f"{prefix}{key}.")
+            yield from _keys(value, f"{prefix}{key!s}.")
 
 
 def _settings(config: DictConfig, choices: dict) -> Iterator[DictConfig]:

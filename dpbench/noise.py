@@ -12,7 +12,10 @@ from dpbench.ledger import Exact, GaussianMechanism, Mechanism
 class Noise(Protocol):
     """A law of noise, scaled by a multiplier of the sensitivity."""
 
-    private: bool
+    @property
+    def private(self) -> bool:
+        """Whether anything is added."""
+        ...
 
     def add(
         self,

@@ -28,7 +28,7 @@ class Privacy:
     def __post_init__(self) -> None:
         if (self.noise_multiplier is None) == (self.epsilon is None):
             raise UserError(
-                "privacy takes either noise_multiplier or epsilon: set one and leave the other null."
+                "privacy takes either noise_multiplier or epsilon: set one, leave the other null."
             )
         if self.noise_multiplier is not None:
             positive("privacy.noise_multiplier", self.noise_multiplier)

@@ -105,7 +105,7 @@ def _settle_all(wanted: Target, folder: Path) -> tuple[dict[Path, list[str]], di
     paths, impossible = {}, {}
     for overrides in wanted.cells():
         try:
-            config, run, _ = settle(overrides)
+            config, _, _ = settle(overrides)
             paths[record_path(folder, config)] = overrides
         except Inapplicable as reason:
             impossible[reason.method] = str(reason)
@@ -139,9 +139,7 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def render(
-    wanted: Target, records: list[Record], impossible: dict[str, str]
-) -> dict[str, bytes]:
+def render(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, bytes]:
     """The files by suffix, the records included: the same records give the same bytes."""
     make = _figure if "figure" in wanted.table else _table
     files = make(wanted, records, impossible)

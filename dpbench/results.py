@@ -122,7 +122,7 @@ def load(path: Path) -> Record | None:
 
 
 def frame(records: Iterable[Record]) -> pd.DataFrame:
-    """One row per record: what it is (dataset, model, method, variant, seed), and all it measured."""
+    """One row per record: dataset, model, method, variant and seed, and all that it measured."""
     return pd.DataFrame([row(record) for record in records])
 
 

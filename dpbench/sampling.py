@@ -4,7 +4,7 @@ The law is the sampler's own: nothing else says how batches were drawn.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import torch
@@ -75,7 +75,7 @@ def poisson_indices(size: int, rate: float, generator: torch.Generator) -> Tenso
 
 
 class ShuffledSampler:
-    """A fresh permutation each epoch, cut into batches: the usual loader, with no account for it."""
+    """A fresh permutation each epoch, cut into batches: the usual loader, which has no account."""
 
     def __init__(self, train_size: int, batch_size: int):
         self.law: Sampling = Shuffled(batch_size)
@@ -89,4 +89,7 @@ class ShuffledSampler:
             yield from order.tensor_split(self.steps_per_epoch)
 
 
-SAMPLERS = {"poisson": PoissonSampler, "shuffled": ShuffledSampler}
+SAMPLERS: dict[str, Callable[[int, int], Sampler]] = {
+    "poisson": PoissonSampler,
+    "shuffled": ShuffledSampler,
+}

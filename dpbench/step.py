@@ -1,7 +1,7 @@
-"""One private step: gradient, clip, sum, noise, update. Every method of the suite runs through here.
+"""One private step: gradient, clip, sum, noise, update. Every method of the suite takes it.
 
-    per-example gradients --gradient--> clip --> sum --> noise --> update --> parameters
-            [B, D]                  norms -> factors   total + noise      optimiser
+per-example gradients --gradient--> clip --> sum --> noise --> update --> parameters
+        [B, D]                  norms -> factors   total + noise      optimiser
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Clip
+from dpbench.clipping import Clip, CountQuery
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.methods.method import Method
@@ -51,7 +51,8 @@ class PrivateStep:
         divisor = self._divisor(len(batch))
         query = self.clip.query
         if query and query.before:
-            self._answer([self.clip.counts(g.norms, part.groups) for g, part in gradients()], divisor)
+            counts = [self.clip.counts(g.norms, part.groups) for g, part in gradients()]
+            self._answer(query, counts, divisor)
 
         clip, sums, counts, reports = self.clip, [], [], []
         for g, part in gradients():
@@ -64,7 +65,7 @@ class PrivateStep:
         total = clip.finish(_add(sums))
         noisy = self.method.noise.add(total, clip.sensitivity, self.noise_multiplier, self.noise)
         if query and not query.before:
-            self._answer(counts, divisor)
+            self._answer(query, counts, divisor)
         theta = self.engine.parameters.theta
         theta.grad = (noisy / divisor).to(theta)
         self.optimizer.step()
@@ -81,13 +82,14 @@ class PrivateStep:
         kept = list(compute())
         return lambda: kept
 
-    def _answer(self, counts: list[Tensor], divisor: float) -> None:
+    def _answer(self, query: CountQuery, counts: list[Tensor], divisor: float) -> None:
         """Release the clip's counts with noise, and let the clip move by what was released."""
         exact = _add(counts).double()
-        multiplier = self.clip.query.multiplier(self.noise_multiplier)
-        draw = torch.randn(exact.shape, dtype=exact.dtype, device=exact.device, generator=self.counts)
-        released = (exact + multiplier * draw).to(self.engine.parameters.theta.dtype)
-        self.clip = self.clip.updated(released, divisor)
+        draw = torch.randn(
+            exact.shape, dtype=exact.dtype, device=exact.device, generator=self.counts
+        )
+        noisy = exact + query.multiplier(self.noise_multiplier) * draw
+        self.clip = self.clip.updated(noisy.to(self.engine.parameters.theta), divisor)
 
     def _divisor(self, batch_size: int) -> float:
         return max(batch_size, 1) if self.method.divide_by == "actual" else self.expected_batch_size

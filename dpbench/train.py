@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def whole(what: str, value: object) -> None:
         raise UserError(f"{what} must be a whole number from 1, got {value!r}.")
 
 
-def _one_of(what: str, value: object, known: Iterable[str]) -> None:
+def _one_of(what: str, value: object, known: Collection[str]) -> None:
     if value not in known:
         raise UserError(f"{what}={value} is unknown: {nearest(str(value), known)}")
 
@@ -187,7 +187,7 @@ def _probe(dataset: Dataset, device: torch.device) -> Batch:
     draw = torch.Generator().manual_seed(0)
     inputs = torch.rand(2, *dataset.shape, generator=draw)
     targets = torch.arange(2) % dataset.classes
-    return Batch(*(t.to(device) for t in (inputs, targets, torch.zeros_like(targets))))
+    return Batch(inputs, targets, torch.zeros_like(targets)).each(lambda t: t.to(device))
 
 
 def _loop(

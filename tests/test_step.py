@@ -294,7 +294,7 @@ def test_an_empty_batch_is_a_step_of_noise_only(step_of, batch_of):
 def test_non_finite_examples_are_counted_and_add_nothing(step_of, batch_of, engine, physical, bad):
     batch = batch_of(6)
     batch.inputs[[1, 4]] = bad
-    rest = Batch(*(t[[0, 2, 3, 5]] for t in batch))
+    rest = batch.each(lambda t: t[[0, 2, 3, 5]])
     spoilt, clean = (
         step_of(dpsgd(0.5, "corrected"), engine=engine, physical=physical) for _ in range(2)
     )
@@ -346,7 +346,7 @@ def test_the_sum_moves_by_no_more_than_the_sensitivity_on_a_real_model(step_of, 
 
     whole = total(batch)
     moved = [
-        float((whole - total(Batch(*(torch.cat([t[:i], t[i + 1 :]]) for t in batch)))).norm())
+        float((whole - total(batch.each(lambda t, i=i: torch.cat([t[:i], t[i + 1 :]])))).norm())
         for i in range(8)
     ]
     assert max(moved) == pytest.approx(bound)  # the longest gradients are long enough

@@ -1,28 +1,35 @@
 """What every data set is made of, whoever published it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 
-class Batch(NamedTuple):
-    """Some examples: inputs [B, ...] float, targets [B] int64, groups [B] int64."""
+@dataclass(frozen=True)
+class Batch:
+    """Some examples: inputs [B, ...], targets [B] int64, groups [B] int64."""
 
     inputs: Tensor
     targets: Tensor
     groups: Tensor
 
-    def __len__(self) -> int:  # type: ignore[override]
+    def __len__(self) -> int:
         return len(self.targets)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """The batch with all three tensors changed alike."""
+        return Batch(change(self.inputs), change(self.targets), change(self.groups))
 
     def split(self, size: int | None) -> list["Batch"]:
         """The same examples in order, in physical batches of at most `size`."""
         if size is None or len(self) <= size:
             return [self]
-        return [Batch(*part) for part in zip(*(t.split(size) for t in self), strict=True)]
+        parts = (t.split(size) for t in (self.inputs, self.targets, self.groups))
+        return [Batch(*part) for part in zip(*parts, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,9 @@ class MisalignmentDiagnostics:
     """Excessive-risk terms every few steps, and losses and gradient norms of every epoch.
 
     every: steps between measurements, the first step included; None for those of epochs only.
-    hutchinson: random vectors for each group's Hessian trace, 0 for no trace. eigenvalues: whether to find each group's largest. chunk: training
-    examples per pass, which bounds memory. groups: numbers of the groups to look at, None for all;
-    gaps and their bounds need exactly two.
+    hutchinson: random vectors for each group's Hessian trace, 0 for no trace. eigenvalues: whether
+    to find each group's largest. chunk: training examples per pass, which bounds memory. groups:
+    numbers of the groups to look at, None for all; gaps and their bounds need exactly two.
     """
 
     every: int | None

@@ -1,13 +1,14 @@
 """Per-example gradients: three engines that agree, and the choice between them."""
 
 import warnings
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError, nearest
-from dpbench.gradients.engine import Engine, Gradients, Loss
+from dpbench.gradients.engine import Engine, Gradients, Loss, flat_views
 from dpbench.gradients.ghost import Ghost, Unsupported
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Layer, Parameters
@@ -15,19 +16,22 @@ from dpbench.gradients.vmap import Vmap
 
 __all__ = ["Engine", "Gradients", "Layer", "Loss", "Parameters", "make_engine"]
 
-ENGINES = {"ghost": Ghost, "loop": Loop, "vmap": Vmap}
+E = TypeVar("E", bound=Engine)
+
+ENGINES: dict[str, type[Ghost | Loop | Vmap]] = {"ghost": Ghost, "loop": Loop, "vmap": Vmap}
 
 
 class EngineFallback(UserWarning):
-    """Book-keeping was asked for, and another engine is used instead."""
+    """Book-keeping was asked for, and something is materialised instead."""
 
 
-def make_engine(name: str, model: nn.Module, loss: Loss, probe: Batch) -> Engine:
+def make_engine(name: str, model: nn.Module, loss: Loss, probe: Batch, views: int = 1) -> Engine:
     """The engine of that name for a model, checked on a probe of made-up examples.
 
-    `auto` is `ghost` where it can be and `vmap` elsewhere; asking for `ghost` itself where it
-    cannot be falls back likewise, with a warning that says why. The probe (two examples or more,
-    never from the data) is how it is found that an engine and the reference disagree.
+    `auto` is `ghost` where it can be and `vmap` elsewhere. Asking for `ghost` itself warns where it
+    falls back: of single modules that are then materialised, or to `vmap` for the whole model. The
+    probe (two examples or more, never from the data) is how it is found that an engine and the
+    reference disagree. views: augmented copies per example (inputs [B, K, ...]).
 
     Raises UserError for an unknown name, and for models whose layers mix the examples of a batch.
     """
@@ -37,33 +41,37 @@ def make_engine(name: str, model: nn.Module, loss: Loss, probe: Batch) -> Engine
     parameters = Parameters(model)
     if name in ("auto", "ghost"):
         try:
-            return _checked(Ghost(model, loss, parameters), probe)
+            engine = _checked(Ghost(model, loss, parameters, views), probe)
+            if name == "ghost" and engine.fallbacks:
+                _say(f"there is no rule for {', '.join(engine.fallbacks)}; materialising those.")
+            return engine
         except Unsupported as reason:
             if name == "ghost":
-                warnings.warn(
-                    f"engine=ghost cannot be used here, because {reason}; using vmap.",
-                    EngineFallback,
-                    stacklevel=2,
-                )
+                _say(f"it cannot be used here, because {reason}; using vmap.")
             name = "vmap"
-    return _checked(ENGINES[name](model, loss, parameters), probe)
+    return _checked(ENGINES[name](model, loss, parameters, views), probe)
+
+
+def _say(what: str) -> None:
+    warnings.warn(f"engine=ghost: {what}", EngineFallback, stacklevel=3)
 
 
 def _refuse_mixing(model: nn.Module) -> None:
     for name, module in model.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        running = isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats
+        if running or isinstance(module, nn.modules.batchnorm._BatchNorm):
             raise UserError(
                 f"{name} ({type(module).__name__}) mixes the examples of a batch, so one example's "
                 "gradient is not its own; use GroupNorm or LayerNorm instead."
             )
 
 
-def _checked(engine: Engine, probe: Batch) -> Engine:
+def _checked(engine: E, probe: Batch) -> E:
     """The engine, if it agrees with the reference on the probe example by example."""
     training = engine.model.training
     engine.model.eval()  # so that dropout cannot make two right engines differ
     try:
-        alone = Loop(engine.model, engine.loss, engine.parameters)(probe)
+        alone = Loop(engine.model, engine.loss, engine.parameters, engine.views)(probe)
         _refuse_coupled(engine, probe, alone.losses)
         ours, reference = engine(probe).stack().double(), alone.stack()
     finally:
@@ -81,7 +89,9 @@ def _checked(engine: Engine, probe: Batch) -> Engine:
 def _refuse_coupled(engine: Engine, probe: Batch, alone: Tensor) -> None:
     """Refuse a loss [B] that is another one when the example comes in company."""
     with torch.no_grad():
-        together = engine.loss(engine.model(probe.inputs), probe.targets).double()
+        rows = flat_views(probe, engine.views)
+        losses = engine.loss(engine.model(rows.inputs), rows.targets).double()
+        together = losses.view(-1, engine.views).mean(1)
     if not torch.allclose(together, alone, rtol=1e-3, atol=1e-4, equal_nan=True):
         raise UserError(
             "the loss of one example depends on the others of its batch, so its gradient is not "

@@ -46,14 +46,31 @@ class Gradients(Protocol):
 
 
 class Engine(Protocol):
-    """Computes the per-example gradients of a batch at the model's present parameters."""
+    """Computes the per-example gradients of a batch.
+
+    With K views, inputs are [B, K, ...] and the gradient of an example is the mean over its views.
+    """
 
     name: str
     model: nn.Module
     loss: Loss
     parameters: Parameters
+    views: int
 
-    def __call__(self, batch: Batch) -> Gradients: ...
+    def __call__(self, batch: Batch, shift: Tensor | None = None) -> Gradients:
+        """The gradients at theta + shift [D]; the parameters themselves never move."""
+        ...
+
+
+def flat_views(batch: Batch, views: int) -> Batch:
+    """Each view of each example as a row of its own: inputs [B, K, ...] to [B K, ...]."""
+    if views == 1:
+        return batch
+    return Batch(
+        batch.inputs.flatten(0, 1),
+        batch.targets.repeat_interleave(views, 0),
+        batch.groups.repeat_interleave(views, 0),
+    )
 
 
 class Stacked:
@@ -91,6 +108,12 @@ class Stacked:
 
     def stack(self) -> Tensor:
         return self._stack
+
+
+def empty(parameters: Parameters) -> Stacked:
+    """The gradients of no example at all."""
+    theta = parameters.theta.detach()
+    return Stacked(theta.new_zeros(0), theta.new_zeros(0, len(theta)), parameters.layers)
 
 
 def without(rows: Tensor, factors: Tensor) -> Tensor:

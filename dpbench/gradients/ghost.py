@@ -6,14 +6,19 @@ known, the clipped sum in one product per module (Bu et al. 2023, "Differentiall
 optimization on large model at small cost", book-keeping).
 """
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, Stacked
-from dpbench.gradients.layers import RULES, LayerGradient
+from dpbench.gradients.engine import Loss, Stacked, empty, flat_views
+from dpbench.gradients.layers import RULES, LayerGradient, Seen, fallback
+from dpbench.gradients.layers.rows import Rows
 from dpbench.gradients.parameters import Parameters
 
 
@@ -21,72 +26,161 @@ class Unsupported(Exception):
     """Why book-keeping cannot be done for a model."""
 
 
+@dataclass(frozen=True)
+class Unit:
+    """A module whose parameters are kept together: by its rule, or whole by the fallback.
+
+    bare: parameters that the module uses itself beside children of its own; their first axis is 1,
+    so a copy per example broadcasts over the batch as they do, and gets the example's gradient.
+    """
+
+    name: str
+    module: nn.Module
+    bare: tuple[str, ...] = ()
+
+
+class Call(NamedTuple):
+    """One call of a unit: its input, its output, and the version that the output had then."""
+
+    a: Tensor
+    output: Tensor
+    version: int
+
+
 class Ghost:
-    """Per-example gradients by book-keeping, for models made of the modules in `layers.RULES`."""
+    """Per-example gradients by book-keeping, module by module.
+
+    Modules in layers.RULES are kept in closed form, all others by their own vectorised adjoint.
+    Raises Unsupported for tied weights here, and at the first batch for what only a pass shows.
+    """
 
     name = "ghost"
 
-    def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters):
-        self.model, self.loss, self.parameters = model, loss, parameters
-        self._seen: list[tuple[nn.Module, Tensor, Tensor, int]] | None = None
-        self._modules = [model.get_submodule(layer.name) for layer in parameters.layers]
-        for layer, module in zip(parameters.layers, self._modules, strict=True):
-            _refuse(layer.name, module)
-        if len(dict(model.named_parameters(remove_duplicate=False))) > len(
-            dict(model.named_parameters())
-        ):
+    def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
+        self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
+        shared = dict(model.named_parameters(remove_duplicate=False))
+        if len(shared) > len(dict(model.named_parameters())):
             raise Unsupported("weights are tied")
-        for module in self._modules:
-            module.register_forward_hook(self._note)
+        self._units = list(_units("", model))
+        self.fallbacks = [
+            u.name or "the model" for u in self._units if not u.bare and not _known(u.module)
+        ]
+        _refuse_random(u.module for u in self._units if not u.bare and not _known(u.module))
+        self._calls: dict[nn.Module, Call] | None = None
+        for unit in self._units:
+            if not unit.bare:
+                unit.module.register_forward_hook(self._note)
 
     def _note(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        if self._seen is not None:
-            if not inputs:
-                raise Unsupported("a module is called with keyword arguments")
-            self._seen.append((module, inputs[0].detach(), output, output._version))
-
-    def __call__(self, batch: Batch) -> "GhostGradients | Stacked":
-        theta = self.parameters.theta
-        if not len(batch):
-            empty = theta.new_zeros(0, len(self.parameters))
-            return Stacked(theta.new_zeros(0), empty, self.parameters.layers)
-        self._seen = []
-        try:
-            losses = self.loss(self.model(batch.inputs), batch.targets)
-            seen = self._in_order(self._seen, len(batch))
-        finally:
-            self._seen = None
-        outputs = [output for _, _, output, _ in seen]
-        adjoints = torch.autograd.grad(losses.sum(), outputs, materialize_grads=True)
-        with torch.no_grad():
-            rules = [
-                RULES[type(module)](module, a, b)
-                for (module, a, _, _), b in zip(seen, adjoints, strict=True)
-            ]
-        return GhostGradients(losses.detach(), rules, self.parameters)
-
-    def _in_order(self, seen: list, examples: int) -> list:
-        """What was seen, in the order of theta, once per module and unchanged since."""
-        if any(len(a) != examples for _, a, _, _ in seen):
-            raise Unsupported("a module's input has another first axis than the examples")
-        by_module = {id(entry[0]): entry for entry in seen}
-        if len(by_module) != len(seen):
+        if self._calls is None:
+            return
+        if module in self._calls:
             raise Unsupported("a module is used more than once in a forward pass")
-        if len(by_module) != len(self._modules):
+        if not inputs:
+            raise Unsupported("a module is called with keyword arguments")
+        if len(inputs) != 1 or not isinstance(output, Tensor):
+            raise Unsupported("a module has other than one input and one output")
+        self._calls[module] = Call(inputs[0].detach(), output, output._version)
+
+    def __call__(self, batch: Batch, shift: Tensor | None = None) -> "GhostGradients | Stacked":
+        if not len(batch):
+            return empty(self.parameters)
+        rows = flat_views(batch, self.views)
+        values, copies = self._values(len(rows), shift)
+        losses, calls = self._forward(rows, {**values, **copies})
+        wanted = [*(call.output for call in calls.values()), *copies.values()]
+        mean = losses.sum() / self.views
+        adjoints = torch.autograd.grad(mean, wanted, materialize_grads=True)
+        with torch.no_grad():
+            b = dict(zip([*calls, *copies], adjoints, strict=True))
+            kept = [rule for unit in self._units for rule in self._rules(unit, calls, b, values)]
+        return GhostGradients(losses.detach().view(-1, self.views).mean(1), kept, self.parameters)
+
+    def _values(
+        self, rows: int, shift: Tensor | None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The parameters of this pass if they are not the model's, and copies of the bare ones."""
+        values: dict[str, Tensor] = {}
+        if shift is not None:
+            theta = (self.parameters.theta.detach() + shift).requires_grad_()
+            values = self.parameters.unflatten(theta)
+        now = {**self.parameters.named, **values}
+        copies = {
+            name: now[name].detach().expand(rows, *now[name].shape[1:]).requires_grad_()
+            for unit in self._units
+            for name in unit.bare
+        }
+        return values, copies
+
+    def _forward(
+        self, batch: Batch, values: dict[str, Tensor]
+    ) -> tuple[Tensor, dict[nn.Module, Call]]:
+        """Losses [B K], and the call of every unit in their order."""
+        self._calls = {}
+        try:
+            if values:
+                outputs = functional_call(self.model, values, (batch.inputs,))
+            else:
+                outputs = self.model(batch.inputs)
+            losses, calls = self.loss(outputs, batch.targets), self._calls
+        finally:
+            self._calls = None
+        modules = [unit.module for unit in self._units if not unit.bare]
+        if len(calls) < len(modules):
             raise Unsupported("a module's parameters are used without calling the module")
-        if any(output._version != version for _, _, output, version in seen):
+        if any(
+            len(call.a) != len(batch) or len(call.output) != len(batch) for call in calls.values()
+        ):
+            raise Unsupported("a module's input has another first axis than the examples")
+        if any(call.output._version != call.version for call in calls.values()):
             raise Unsupported("a module's output is changed in place")
-        return [by_module[id(module)] for module in self._modules]
+        return losses, {module: calls[module] for module in modules}
+
+    def _rules(
+        self,
+        unit: Unit,
+        calls: dict[nn.Module, Call],
+        b: dict,
+        values: dict[str, Tensor],
+    ) -> list[LayerGradient]:
+        """The layers of a unit, from its call and the adjoints b of outputs and copies."""
+        if unit.bare:
+            copies = torch.cat([b[name].flatten(1) for name in unit.bare], 1)
+            return [Rows(copies.unflatten(0, (-1, self.views)).sum(1))]
+        prefix = f"{unit.name}." if unit.name else ""
+        own = {n: values.get(prefix + n, p).detach() for n, p in unit.module.named_parameters()}
+        seen = Seen(unit.module, calls[unit.module].a, b[unit.module], self.views, own)
+        return [RULES[type(unit.module)](seen)] if _known(unit.module) else fallback(seen)
 
 
-def _refuse(name: str, module: nn.Module) -> None:
-    where = f"{name or 'the model itself'} ({type(module).__name__})"
-    if type(module) not in RULES:
-        raise Unsupported(f"there is no rule for {where}")
+def _units(name: str, module: nn.Module) -> Iterator[Unit]:
+    """The units below a module, in the order of theta; each parameter is in exactly one."""
+    direct = {n: p for n, p in module.named_parameters(recurse=False) if p.requires_grad}
+    below = any(p.requires_grad for c in module.children() for p in c.parameters())
+    broadcast = all(p.dim() > 1 and len(p) == 1 for p in direct.values())
+    if direct and not (below and broadcast):
+        yield Unit(name, module)
+        return
+    prefix = f"{name}." if name else ""
+    if direct:
+        yield Unit(name, module, tuple(prefix + n for n in direct))
+    for child_name, child in module.named_children():
+        yield from _units(prefix + child_name, child)
+
+
+def _known(module: nn.Module) -> bool:
+    """Whether a module has a rule, and nothing about it that the rule does not know."""
     if isinstance(module, nn.Embedding) and (module.max_norm or module.scale_grad_by_freq):
-        raise Unsupported(f"{where} mixes examples (max_norm or scale_grad_by_freq)")
-    if not all(p.requires_grad for p in module.parameters()):
-        raise Unsupported(f"{where} is partly frozen")
+        raise Unsupported("an embedding mixes examples (max_norm or scale_grad_by_freq)")
+    return type(module) in RULES and all(p.requires_grad for p in module.parameters())
+
+
+def _refuse_random(modules: Iterable[nn.Module]) -> None:
+    """A fallback computes its module again, which must then do the same again."""
+    for module in modules:
+        for part in module.modules():
+            if getattr(part, "p", 0) or getattr(part, "drop_prob", 0):
+                raise Unsupported(f"{type(module).__name__} has no rule and draws random numbers")
 
 
 class GhostGradients:

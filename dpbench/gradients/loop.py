@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, Stacked
+from dpbench.gradients.engine import Loss, Stacked, empty, flat_views
 from dpbench.gradients.parameters import Parameters
 
 
@@ -15,21 +15,24 @@ class Loop:
 
     name = "loop"
 
-    def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters):
-        self.model, self.loss, self.parameters = model, loss, parameters
+    def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
+        self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
         self._double = copy.deepcopy(model).double()
         self._double_parameters = Parameters(self._double)
 
-    def __call__(self, batch: Batch) -> Stacked:
+    def __call__(self, batch: Batch, shift: Tensor | None = None) -> Stacked:
         self._double.train(self.model.training)
-        self._double_parameters.theta.data.copy_(self.parameters.theta.data)
-        rows = [self._example(part) for part in batch.split(1) if len(part)]
-        theta = self._double_parameters.theta
-        losses = torch.stack([loss for loss, _ in rows]) if rows else theta.new_zeros(0)
-        stack = torch.stack([row for _, row in rows]) if rows else theta.new_zeros(0, len(theta))
-        return Stacked(losses, stack, self.parameters.layers)
+        theta = self._double_parameters.theta.data.copy_(self.parameters.theta.data)
+        if shift is not None:
+            theta.add_(shift)
+        pairs = [self._example(part) for part in batch.split(1) if len(part)]
+        if not pairs:
+            return empty(self._double_parameters)
+        losses, rows = zip(*pairs, strict=True)
+        return Stacked(torch.stack(losses), torch.stack(rows), self.parameters.layers)
 
     def _example(self, example: Batch) -> tuple[Tensor, Tensor]:
-        inputs = example.inputs.double() if example.inputs.is_floating_point() else example.inputs
-        loss = self.loss(self._double(inputs), example.targets)[0]
+        rows = flat_views(example, self.views)
+        inputs = rows.inputs.double() if rows.inputs.is_floating_point() else rows.inputs
+        loss = self.loss(self._double(inputs), rows.targets).mean()
         return loss.detach(), self._double_parameters.gradient(loss)

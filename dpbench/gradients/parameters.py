@@ -18,7 +18,7 @@ class Parameters:
     """The trainable parameters of a model, laid out in one vector theta [D].
 
     The model's own parameters become views of theta, so whatever moves theta moves the model.
-    Layers are modules: weight and bias of one module make one layer. Frozen parameters are left out.
+    Layers are modules: weight and bias of one module make one layer. Frozen ones are left out.
     """
 
     def __init__(self, model: nn.Module):

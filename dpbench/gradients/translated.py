@@ -32,4 +32,3 @@ class Translated:
 
     def stack(self) -> Tensor:
         return self._gradients.stack() + self._vector
-

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, Stacked
+from dpbench.gradients.engine import Loss, Stacked, empty
 from dpbench.gradients.parameters import Parameters
 
 
@@ -14,26 +14,23 @@ class Vmap:
 
     name = "vmap"
 
-    def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters):
-        self.model, self.loss, self.parameters = model, loss, parameters
+    def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
+        self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
         self._per_example = vmap(
             grad_and_value(self._example_loss), in_dims=(None, 0, 0), randomness="different"
         )
 
     def _example_loss(self, named: dict[str, Tensor], inputs: Tensor, target: Tensor) -> Tensor:
-        outputs = functional_call(self.model, named, (inputs.unsqueeze(0),))
-        return self.loss(outputs, target.unsqueeze(0)).squeeze(0)
+        rows = inputs if self.views > 1 else inputs.unsqueeze(0)
+        outputs = functional_call(self.model, named, (rows,))
+        return self.loss(outputs, target.expand(self.views, *target.shape)).mean()
 
-    def __call__(self, batch: Batch) -> Stacked:
-        theta = self.parameters.theta
+    def __call__(self, batch: Batch, shift: Tensor | None = None) -> Stacked:
         if not len(batch):
-            return Stacked(theta.new_zeros(0), theta.new_zeros(0, len(theta)), self._layers)
+            return empty(self.parameters)
+        theta = self.parameters.theta.detach()
         with torch.no_grad():
-            named = {n: p.detach() for n, p in self.parameters.named.items()}
+            named = self.parameters.unflatten(theta if shift is None else theta + shift)
             gradients, losses = self._per_example(named, batch.inputs, batch.targets)
             stack = self.parameters.flatten(gradients, batched=True)
-        return Stacked(losses, stack, self._layers)
-
-    @property
-    def _layers(self):
-        return self.parameters.layers
+        return Stacked(losses, stack, self.parameters.layers)

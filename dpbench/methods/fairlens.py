@@ -59,7 +59,7 @@ class FairLens:
         if finite.all():
             return self._regularised(engine, batch, clip, gradients, gradients)
         # One example that is not finite would make the regularisers, and so all gradients, NaN.
-        kept = Batch(*(t[finite] for t in batch))
+        kept = batch.each(lambda t: t[finite])
         return self._regularised(engine, kept, clip, engine(kept), gradients)
 
     def _regularised(

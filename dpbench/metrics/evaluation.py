@@ -17,8 +17,8 @@ def evaluate(
 
     Returns `accuracy`, `loss`, `nll`, `ece`, `mce`, `accuracy/<group>`, `loss/<group>`,
     `accuracy_gap` between the best and the worst group, and for two classes
-    `demographic_parity_difference` and `equalized_odds_difference`. Accuracies are fractions, losses
-    nats. An empty group or a diverged model gives NaN.
+    `demographic_parity_difference` and `equalized_odds_difference`. Accuracies are fractions,
+    losses nats. An empty group or a diverged model gives NaN.
     Raises ValueError where the shapes disagree or a group has no name.
     """
     outputs, losses, targets, groups = (

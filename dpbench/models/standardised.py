@@ -12,6 +12,8 @@ class StandardisedConv2d(nn.Conv2d):
     on the inputs, so the gradient of an example stays its own.
     """
 
+    floor = 1e-4  # of the squared spread of a kernel's weights
+
     def __init__(
         self, seen: int, channels: int, kernel: int, stride: int, padding: int, bias: bool
     ):
@@ -21,7 +23,7 @@ class StandardisedConv2d(nn.Conv2d):
     def kernel(self) -> Tensor:
         """What is convolved with: gain (w - mean w) / sqrt(n var w) per output channel."""
         variance, mean = torch.var_mean(self.weight, (1, 2, 3), correction=0, keepdim=True)
-        spread = (variance * self.weight[0].numel()).clamp(min=1e-4)
+        spread = (variance * self.weight[0].numel()).clamp(min=self.floor)
         return (self.weight - mean) * spread.rsqrt() * self.gain.view(-1, 1, 1, 1)
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -57,13 +57,11 @@ class Vit:
             num_classes=classes,
             img_size=self.image_size,
             dynamic_img_size=False,
-            # timm's own subclass computes the same, but engines know layers by exact type.
-            norm_layer=partial(nn.LayerNorm, eps=1e-6),
         )
         if not self.pretrained or planning():
-            return with_tokens_looked_up(make())
+            return of_known_layers(make())
         with weights_of(self.name):
-            return with_tokens_looked_up(make(pretrained=True))
+            return of_known_layers(make(pretrained=True))
 
 
 class ImageClassifier(nn.Module):
@@ -115,13 +113,19 @@ class Tokens(nn.Module):
         return tokens + self.positions(places)
 
 
-def with_tokens_looked_up(net: Any) -> Any:
-    """The same transformer with its class token and positions in `Tokens`, where it has both."""
-    positions = net.pos_embed
-    if net.cls_token is None or net.reg_token is not None or positions is None:
-        return net
-    if positions.shape[1] != net.patch_embed.num_patches + 1:
-        return net
-    net.patch_embed = nn.Sequential(net.patch_embed, Tokens(net.cls_token, positions))
-    net.cls_token = net.pos_embed = None  # timm then takes the tokens as they come
+def of_known_layers(net: Any) -> Any:
+    """The same transformer, of layers that the fast engine knows: it goes by their exact type."""
+    for module in net.modules():
+        if type(module) is library("timm").layers.LayerNorm:
+            module.__class__ = nn.LayerNorm  # what it is, but for an option that is not in use
+    if _has_plain_tokens(net):
+        net.patch_embed = nn.Sequential(net.patch_embed, Tokens(net.cls_token, net.pos_embed))
+        net.cls_token = net.pos_embed = None  # timm then takes the tokens as they come
     return net
+
+
+def _has_plain_tokens(net: Any) -> bool:
+    """Whether tokens are one class token and the patches, each with a position."""
+    if net.cls_token is None or net.reg_token is not None or net.pos_embed is None:
+        return False
+    return net.pos_embed.shape[1] == net.patch_embed.num_patches + 1

@@ -205,7 +205,7 @@ answers = st.lists(st.lists(st.floats(-50, 500), min_size=6, max_size=6), max_si
 
 
 def neighbours(batch: Batch, i: int) -> Batch:
-    return Batch(*(torch.cat([t[:i], t[i + 1 :]]) for t in batch))
+    return batch.each(lambda t: torch.cat([t[:i], t[i + 1 :]]))
 
 
 sizes, seeds = st.integers(1, 8), st.integers(0, 10**6)
@@ -254,10 +254,10 @@ def test_the_paper_variant_of_dpsgd_f_fails_the_property_and_says_so(step_of, ba
     assert method.guarantee.level == "none"
     # A group whose gradients were all long, beside one whose were short: its C_k is above C0.
     method = listening(method, clip=Held(method.clip, [[9, 0, 9, 0, 0, 3]]))
-    batch = batch_of(3)._asdict() | {"groups": torch.tensor([0, 1, 2])}
+    batch = dataclasses.replace(batch_of(3), groups=torch.tensor([0, 1, 2]))
     step = step_of(method, multiplier=MULTIPLIER, lr=0.0)
-    step(Batch(**batch))
-    step(neighbours(Batch(**batch), 2))
+    step(batch)
+    step(neighbours(batch, 2))
     (one, sensitivity, _), (other, _, _) = method.noise.calls
     assert (one - other).norm() > 1.5 * sensitivity
 

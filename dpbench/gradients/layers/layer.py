@@ -1,0 +1,78 @@
+"""What a module saw in one pass, and what its per-example gradients can be asked.
+
+A module that computed outputs from inputs a, and whose outputs received the gradient b, has
+per-example parameter gradients that depend on a and b alone. Index letters: b example, k view
+(augmented copy), t position (sequence or pixel), i input, o output.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Seen(NamedTuple):
+    """One call of a module: inputs a, output gradients b, of B examples with K views each.
+
+    Rows are ordered example first, view second: a [B K, ...], b [B K, ...]. b is the gradient of
+    the mean over an example's views, so that sums over views are gradients of examples. values are
+    the parameters that the module computed with, by their names in it.
+    """
+
+    module: Any
+    a: Tensor
+    b: Tensor
+    views: int
+    values: dict[str, Tensor]
+
+    @property
+    def examples(self) -> int:
+        return len(self.b) // self.views
+
+    def over_views(self, rows: Tensor) -> Tensor:
+        """[B, d] from [B K, d]."""
+        return rows if self.views == 1 else rows.unflatten(0, (-1, self.views)).sum(1)
+
+
+class LayerGradient(Protocol):
+    """The per-example gradients of one module's parameters, d numbers each."""
+
+    def squared_norms(self) -> Tensor:
+        """[B], rounded up where terms may cancel."""
+        ...
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        """[d] for factors [B]"""
+        ...
+
+    def dot(self, vector: Tensor) -> Tensor:
+        """[B] for a vector [d]"""
+        ...
+
+    def stack(self) -> Tensor:
+        """[B, d]"""
+        ...
+
+    def cleaned(self, factors: Tensor) -> "LayerGradient":
+        """The same, with the examples of factor 0 taken out."""
+        ...
+
+
+def gram_squared_norms(a: Tensor, b: Tensor) -> Tensor:
+    """|sum_t b_t a_t^T|^2 = sum_ts <a_t, a_s> <b_t, b_s> [B]; a [B, T, I], b [B, T, O]; rounded up."""
+    total = (a @ a.mT).mul_(b @ b.mT).sum((1, 2))
+    lengths = (torch.linalg.vector_norm(x, dim=2) for x in (a, b))
+    largest = torch.einsum("bt,bt->b", *lengths).square()
+    return rounded_up(total, largest, (a.shape[1], a.shape[2] + b.shape[2]))
+
+
+def rounded_up(total: Tensor, largest: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A sum of terms that may cancel, plus what rounding can have taken from it; [B].
+
+    largest: what the terms add up to without their signs; shape: of the sums, T positions and
+    vectors of length n. A norm that came out too small would clip too little, so the error bound
+    2 sqrt(T^2 + n) eps (Higham and Mary 2019, probabilistic rounding errors) is added.
+    """
+    positions, length = shape
+    slack = 2 * (positions**2 + length) ** 0.5 * torch.finfo(total.dtype).eps
+    return total.clamp(min=0) + slack * largest

@@ -1,0 +1,49 @@
+"""Embeddings: rows of a table that were looked up."""
+
+import torch
+from torch import Tensor
+
+from dpbench.gradients.engine import without
+from dpbench.gradients.layers.layer import LayerGradient, Seen, rounded_up
+
+
+class Lookup:
+    """The gradient of a table whose rows were looked up: indices [B, T] int64, b [B, T, O].
+
+    Two positions of an example meet in its norm exactly if they looked up the same row.
+    """
+
+    def __init__(self, indices: Tensor, b: Tensor, rows: int):
+        self.indices, self.b, self.rows = indices, b, rows
+
+    def squared_norms(self) -> Tensor:
+        same = self.indices.unsqueeze(2) == self.indices.unsqueeze(1)
+        norms = torch.linalg.vector_norm(self.b, dim=2)
+        largest = (norms.unsqueeze(2) * norms.unsqueeze(1) * same).sum((1, 2))
+        return rounded_up(((self.b @ self.b.mT) * same).sum((1, 2)), largest, self.b.shape[1:])
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        scaled = (self.b * factors.view(-1, 1, 1)).flatten(0, 1)
+        table = scaled.new_zeros(self.rows, scaled.shape[1])
+        return table.index_add_(0, self.indices.flatten(), scaled).flatten()
+
+    def dot(self, vector: Tensor) -> Tensor:
+        return (vector.view(self.rows, -1)[self.indices] * self.b).sum((1, 2))
+
+    def stack(self) -> Tensor:
+        examples, _, width = self.b.shape
+        table = self.b.new_zeros(examples, self.rows, width)
+        index = self.indices.unsqueeze(2).expand_as(self.b)
+        return table.scatter_add_(1, index, self.b).flatten(1)
+
+    def cleaned(self, factors: Tensor) -> "Lookup":
+        return Lookup(self.indices, without(self.b, factors), self.rows)
+
+
+def embedding(seen: Seen) -> LayerGradient:
+    """A table look-up; the padding row learns nothing."""
+    indices = seen.a.reshape(seen.examples, -1)
+    b = seen.b.reshape(seen.examples, -1, seen.b.shape[-1])
+    if seen.module.padding_idx is not None:
+        b = b.masked_fill((indices == seen.module.padding_idx).unsqueeze(2), 0)
+    return Lookup(indices, b, seen.module.num_embeddings)

@@ -1,0 +1,82 @@
+"""Convolutions whose kernel is the standardised weight."""
+
+import torch
+from torch import Tensor
+
+from dpbench.gradients.layers.convolution import Convolution, convolution
+from dpbench.gradients.layers.layer import LayerGradient, Seen
+
+
+class Standardisation:
+    """The derivative of kernel = gain u, u = (w - mean w)/s, per output channel; w [O, I].
+
+    A kernel gradient g gives the gain <g, u>, and the weight P g = gain/s (g - mean g - u <u, g>),
+    where P is symmetric. A spread s that is held at its floor does not move: u <u, g> is left out.
+    """
+
+    def __init__(self, weight: Tensor, gain: Tensor, floor: float):
+        variance, mean = torch.var_mean(weight, 1, correction=0, keepdim=True)
+        spread = variance * weight.shape[1]
+        rate = spread.clamp(min=floor).rsqrt()
+        self.unit = (weight - mean) * rate  # [O, I]
+        self.moved = self.unit * (spread > floor)
+        self.rate = gain.view(-1, 1) * rate  # [O, 1]
+
+    def weight(self, g: Tensor) -> Tensor:
+        """P g for g [..., O, I]."""
+        along = (g * self.moved).sum(-1, keepdim=True)
+        return self.rate * (g - g.mean(-1, keepdim=True) - self.unit * along)
+
+    def gain(self, g: Tensor) -> Tensor:
+        """<g, u> [..., O]."""
+        return torch.einsum("...oi,oi->...o", g, self.unit)
+
+    def squared_norms(self, g: Tensor) -> Tensor:
+        """Of weight and gain together [B] for g [B, O, I], rounded up, in three passes over g."""
+        length = torch.linalg.vector_norm(g, dim=-1).square()
+        along = torch.einsum("boi,oi->bo", g, self.moved).square()
+        kept = length - g.sum(-1).square() / g.shape[-1] - along
+        # The three may cancel; what rounding can have taken is given back.
+        slack = 2 * g.shape[-1] ** 0.5 * torch.finfo(g.dtype).eps * length
+        weight = self.rate.squeeze(1).square() * (kept.clamp(min=0) + slack)
+        return (weight + self.gain(g).square()).sum(1)
+
+
+class Standardised:
+    """The gradient of weight, bias and gain, by that of the kernel."""
+
+    def __init__(self, kernel: Convolution, through: Standardisation):
+        self._kernel, self._through = kernel, through
+        self._shape = through.unit.shape
+        self._size = through.unit.numel()
+
+    def squared_norms(self) -> Tensor:
+        rows = self._kernel.weight_rows().unflatten(1, self._shape)
+        return self._through.squared_norms(rows) + self._kernel.bias_squared_norms()
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self._joined(self._kernel.weighted_sum(factors))
+
+    def stack(self) -> Tensor:
+        return self._joined(self._kernel.stack())
+
+    def _joined(self, rows: Tensor) -> Tensor:
+        """[..., d] from the gradient of kernel and bias."""
+        g = rows[..., : self._size].unflatten(-1, self._shape)
+        weight, gain = self._through.weight(g).flatten(-2), self._through.gain(g)
+        return torch.cat([weight, rows[..., self._size :], gain], -1)
+
+    def dot(self, vector: Tensor) -> Tensor:
+        o = self._shape[0]
+        weight = vector[: self._size].view(self._shape)
+        kernel = self._through.weight(weight) + vector[-o:].view(-1, 1) * self._through.unit
+        return self._kernel.dot(torch.cat([kernel.flatten(), vector[self._size : -o]]))
+
+    def cleaned(self, factors: Tensor) -> "Standardised":
+        return Standardised(self._kernel.cleaned(factors), self._through)
+
+
+def standardised(seen: Seen) -> LayerGradient:
+    """A convolution with a standardised weight."""
+    weight, gain = seen.values["weight"].flatten(1), seen.values["gain"]
+    return Standardised(convolution(seen), Standardisation(weight, gain, seen.module.floor))
