@@ -71,9 +71,17 @@ def _accountant(function: Callable[[Ledger, float], float]) -> Callable[[Ledger,
         entries = list(_gaussians(ledger))
         if any(sigma == 0 for _, sigma, _ in entries):
             return math.inf
-        epsilon = float(function(ledger, delta)) if entries else 0.0
+        try:
+            epsilon = float(function(ledger, delta)) if entries else 0.0
+        except (ValueError, OverflowError, FloatingPointError) as error:
+            epsilon, reason = math.nan, str(error)
+        else:
+            reason = f"epsilon = {epsilon}"
         if not epsilon >= 0:
-            raise Unaccountable(f"the {function.__name__} accountant failed: epsilon = {epsilon}.")
+            raise Unaccountable(
+                f"the {function.__name__} accountant fails for this budget ({reason}); "
+                "choose a larger noise multiplier."
+            )
         return epsilon
 
     return checked
@@ -88,7 +96,9 @@ def _orders() -> tuple[float, ...]:
 
 def _fill(accountant, ledger: Ledger):
     import dp_accounting
+    from absl import logging
 
+    logging.set_verbosity(logging.ERROR)  # it tells of every order that it leaves out
     for rate, sigma, times in _gaussians(ledger):
         event = dp_accounting.GaussianDpEvent(sigma)
         accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, event), times)

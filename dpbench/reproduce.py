@@ -48,7 +48,7 @@ class Target:
     @property
     def changes(self) -> list[str]:
         """The overrides that make the runs other than the paper's."""
-        return [o for o in self.overrides if is_scientific(o)]
+        return [o for o in self.overrides if is_scientific(o) or _rewrites(o)]
 
     @property
     def scale(self) -> str:
@@ -57,8 +57,10 @@ class Target:
 
     @property
     def stem(self) -> str:
-        """The name of its files; runs that are not the paper's never take the paper's place."""
-        return f"{self.name}-changed" if self.changes else self.name
+        """The name of its files; neither other runs nor fewer take the whole table's place."""
+        if self.changes:
+            return f"{self.name}-changed"
+        return f"{self.name}-part" if any(_narrows(o) for o in self.overrides) else self.name
 
     def cells(self) -> Iterator[list[str]]:
         """The overrides of every run of the table."""
@@ -66,6 +68,15 @@ class Target:
             for variant in self.table.get("variants", {}).get(method, [None]):
                 chosen = [f"+table={self.name}", f"method={method}", f"seed={seed}"]
                 yield [*chosen, *self.overrides, *([f"method.variant={variant}"] * bool(variant))]
+
+
+def _narrows(override: str) -> bool:
+    return override.lstrip("+~").split("=")[0] in ("table.methods", "table.seeds")
+
+
+def _rewrites(override: str) -> bool:
+    """Whether an override changes what the table itself says."""
+    return override.lstrip("+~").startswith("table.") and not _narrows(override)
 
 
 def target(name: str, overrides: list[str]) -> Target:

@@ -70,9 +70,19 @@ class Record:
 
 
 def digest(config: dict) -> str:
-    """Sixteen hex digits of the scientific part of a plain configuration."""
-    science = {key: config.get(key) for key in SCIENTIFIC}
+    """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
+    chosen = {group: config["choices"][group] for group in ("dataset", "model", "method")}
+    science = _plain({key: config.get(key) for key in SCIENTIFIC}) | {"choices": chosen}
     return hashlib.sha256(json.dumps(science, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _plain(value):
+    """The value with 1.0 written as 1, since both mean the same run."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def record_path(folder: Path, config: dict) -> Path:

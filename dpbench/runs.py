@@ -3,14 +3,11 @@
 from pathlib import Path
 
 import torch
-from absl import logging as absl_logging
 
 from dpbench import config as configuration
 from dpbench.errors import UserError
 from dpbench.results import SCIENTIFIC, check_writable, load, record_path
 from dpbench.train import Plan, Run, fit, plan, whole
-
-absl_logging.set_verbosity(absl_logging.ERROR)  # dp_accounting tells of every order it leaves out
 
 
 def settle(overrides: list[str]) -> tuple[dict, Run, Plan]:

@@ -62,7 +62,8 @@ class PrivateStep:
             counts.append(clip.counts(g.norms, part.groups))
             reports.append(_report(g.losses, finite))
 
-        total = clip.finish(_add(sums))
+        # In the parameters' precision, so that every engine's sum meets the same noise.
+        total = clip.finish(_add(sums)).to(self.engine.parameters.theta)
         noisy = self.method.noise.add(total, clip.sensitivity, self.noise_multiplier, self.noise)
         if query and not query.before:
             self._answer(query, counts, divisor)

@@ -101,7 +101,10 @@ def plan(run: Run) -> Plan:
         raise UserError(
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
         )
-    return Plan(method, sampler, steps, multiplier, step)
+    planned = Plan(method, sampler, steps, multiplier, step)
+    # What no accountant can tell is refused now, and not after the training.
+    statement(planned.ledger, method, run.privacy.delta, multiplier)
+    return planned
 
 
 def _check_parts(run: Run) -> None:

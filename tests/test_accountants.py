@@ -263,7 +263,7 @@ def test_an_answer_that_is_no_epsilon_is_an_error(accountant, monkeypatch):
     }[accountant.__name__]
     failed = (math.nan, 5.0) if accountant is rdp else math.nan
     monkeypatch.setattr(target, lambda *_, **__: failed)
-    with pytest.raises(Unaccountable, match="accountant failed"):
+    with pytest.raises(Unaccountable, match="accountant fails"):
         accountant(ledger(1.2345), DELTA)  # of its own, since answers are remembered
 
 

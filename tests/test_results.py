@@ -102,7 +102,13 @@ def test_every_setting_is_known_to_matter_or_not(default):
 
 
 def test_the_name_of_a_run_is_the_same_for_ever():
-    assert digest(PLAIN) == "7267005363896cf9"
+    assert digest(PLAIN) == "a8f75cc91bd07d02"
+
+
+def test_a_number_has_one_name_however_it_is_written():
+    whole = {**PLAIN, "optimizer": {"lr": 1}}
+    assert digest(whole) == digest({**PLAIN, "optimizer": {"lr": 1.0}})
+    assert digest(whole) != digest({**PLAIN, "optimizer": {"lr": 1.5}})
 
 
 def test_the_order_of_the_settings_changes_no_name():

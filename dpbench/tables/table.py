@@ -60,7 +60,7 @@ def build_table(
     ]
     return Table(
         spec.name,
-        spec.title if spec.scale == PAPER_SCALE else f"{spec.title} (at a smaller scale)",
+        spec.title if spec.scale == PAPER_SCALE else f"{spec.title} (not at the paper's scale)",
         tuple(_introduction(spec)),
         tuple(block for block in blocks if block.rows),
         rule(spec) if published else "",

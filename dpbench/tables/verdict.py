@@ -9,7 +9,7 @@ NOTHING_PUBLISHED = "-"
 MISSING = "missing"
 IMPOSSIBLE = "not possible"
 NO_NUMBER = "no number"
-SMALLER_SCALE = "smaller scale"
+SMALLER_SCALE = "other scale"
 
 
 def verdict(
@@ -47,7 +47,7 @@ def rule(spec: TableSpec) -> str:
     """The rule in words, to be printed under the table."""
     if spec.scale != PAPER_SCALE:
         return (
-            f'Verdict: this table was made at a smaller scale ({spec.scale}), so "{SMALLER_SCALE}" '
+            f'Verdict: this table was not made at the paper's scale ({spec.scale}), so "{SMALLER_SCALE}" '
             "stands where a number was published, and only the order of the methods is compared."
         )
     return (

@@ -135,8 +135,8 @@ def test_a_metric_that_nobody_measured_is_refused(build):
 
 def test_another_scale_is_in_the_title_and_only_the_order_is_compared(build):
     table = build(published=PRINTED, scale="2 of 20 epochs")
-    assert table.title == "Toy (at a smaller scale)"
-    assert {c.verdict for c in table.cells if c.published} == {"smaller scale"}
+    assert table.title == "Toy (not at the paper's scale)"
+    assert {c.verdict for c in table.cells if c.published} == {"other scale"}
     assert block(table, "Order").rows == (("acc_a", "1 of 1"),)
 
 

@@ -59,7 +59,7 @@ class LayerGradient(Protocol):
 
 
 def gram_squared_norms(a: Tensor, b: Tensor) -> Tensor:
-    """|sum_t b_t a_t^T|^2 = sum_ts <a_t, a_s> <b_t, b_s> [B]; a [B, T, I], b [B, T, O]; rounded up."""
+    """|sum_t b_t a_t^T|^2 = sum_ts <a_t, a_s> <b_t, b_s> [B], rounded up; a [B, T, I], b alike."""
     total = (a @ a.mT).mul_(b @ b.mT).sum((1, 2))
     lengths = (torch.linalg.vector_norm(x, dim=2) for x in (a, b))
     largest = torch.einsum("bt,bt->b", *lengths).square()
