@@ -9,7 +9,7 @@ NOTHING_PUBLISHED = "-"
 MISSING = "missing"
 IMPOSSIBLE = "not possible"
 NO_NUMBER = "no number"
-SMALLER_SCALE = "other scale"
+OTHER_SCALE = "other scale"
 
 
 def verdict(
@@ -19,7 +19,7 @@ def verdict(
 
     With r half a unit of the last printed digit, `reproduced` if
     |ours - printed| <= 2 sqrt(se_ours^2 + se_printed^2 + r^2), else `close` if within the column's
-    tolerance, else `differs`. At another scale than the paper's it is always `smaller scale`.
+    tolerance, else `differs`. At another scale than the paper's it is always `other scale`.
     An unknown standard error of ours (one run) reproduces nothing; one that was not printed is 0.
     """
     if printed is None:
@@ -27,7 +27,7 @@ def verdict(
     if math.isnan(ours):
         return NO_NUMBER
     if spec.scale != PAPER_SCALE:
-        return SMALLER_SCALE
+        return OTHER_SCALE
     errors = (standard_error, published_standard_error(spec, printed), printed.rounding)
     distance = abs(ours - float(printed.value))
     if _at_most(distance, 2 * math.hypot(*errors)):
@@ -47,7 +47,7 @@ def rule(spec: TableSpec) -> str:
     """The rule in words, to be printed under the table."""
     if spec.scale != PAPER_SCALE:
         return (
-            f'Verdict: this table was not made at the paper's scale ({spec.scale}), so "{SMALLER_SCALE}" '
+            f'Verdict: these runs are not of the scale of the paper ({spec.scale}), so "{OTHER_SCALE}" '
             "stands where a number was published, and only the order of the methods is compared."
         )
     return (
