@@ -47,8 +47,9 @@ def rule(spec: TableSpec) -> str:
     """The rule in words, to be printed under the table."""
     if spec.scale != PAPER_SCALE:
         return (
-            f'Verdict: these runs are not of the scale of the paper ({spec.scale}), so "{OTHER_SCALE}" '
-            "stands where a number was published, and only the order of the methods is compared."
+            f"Verdict: these runs are not of the scale of the paper ({spec.scale}), so "
+            f'"{OTHER_SCALE}" stands where a number was published, and only the order of the '
+            "methods is compared."
         )
     return (
         "Verdict: reproduced if |ours - published| <= 2 sqrt(se_ours^2 + se_published^2 + r^2), "
