@@ -1,6 +1,8 @@
 """What a user sees while a run goes on."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -47,6 +49,18 @@ class Progress:
             epsilon = rdp(Ledger().after(self._plan.step, self._done), self._delta)
         text = f"loss {self._loss:.3f}  epsilon {epsilon:.2f}"
         bar.update(self._task, completed=self._done, description=text, visible=True)
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar over several runs, on a terminal only; the function that it yields counts one."""
+    bar = _bar() if total > 1 else None
+    if bar is None:
+        yield lambda: None
+        return
+    with bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)
 
 
 def _bar():

@@ -14,6 +14,7 @@ from dpbench import config as configuration
 from dpbench.errors import UserError, nearest
 from dpbench.figures import FigureSpec, Panel, draw, points
 from dpbench.methods.method import Inapplicable
+from dpbench.progress import counting
 from dpbench.resources import benchmarks_folder
 from dpbench.results import Record, check_writable, frame, load, record_path, write_whole
 from dpbench.runs import is_scientific, once, settle
@@ -125,18 +126,22 @@ def _settle_all(wanted: Target, folder: Path) -> tuple[dict[Path, list[str]], di
 
 def run_all(missing: list[list[str]], jobs: int) -> None:
     """Make all runs, in this process or in several, each with one thread then."""
-    if jobs == 1:
-        for overrides in missing:
-            once(overrides)
-        return
-    # Spawned, because a forked process inherits torch's thread pools without their threads.
-    context = get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, _end_with, (os.getpid(),)) as pool:
-        done = [pool.submit(once, ["threads=1", *overrides], True) for overrides in missing]
-        for future in as_completed(done):
-            if future.exception():
-                pool.shutdown(cancel_futures=True)
-            future.result()
+    with counting("runs", len(missing)) as count:
+        if jobs == 1:
+            for overrides in missing:
+                # Two bars at once would write over each other.
+                once(overrides, quiet=len(missing) > 1)
+                count()
+            return
+        # Spawned, because a forked process inherits torch's thread pools without their threads.
+        context = get_context("spawn")
+        with ProcessPoolExecutor(jobs, context, _end_with, (os.getpid(),)) as pool:
+            done = [pool.submit(once, ["threads=1", *overrides], True) for overrides in missing]
+            for future in as_completed(done):
+                if future.exception():
+                    pool.shutdown(cancel_futures=True)
+                future.result()
+                count()
 
 
 def _end_with(parent: int) -> None:
