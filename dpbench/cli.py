@@ -15,6 +15,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   reproduce TABLE [KEY=VALUE ...]  what is missing of a paper's table or figure, and then the table
   epsilon [KEY=VALUE ...]          the epsilon of a run, without training it or reading any data
   data [NAME ...]                  download data sets and check them
+  bench [KEY=VALUE ...]            time and memory of a step, beside other libraries' steps, by
+                                   suite=step|depth, case, contender, repeats, device, out
   list [GROUP]                     what there is to choose from
 
 A run takes +table=NAME to use that table's settings for the chosen data set and method."""
@@ -72,7 +74,21 @@ def listing(arguments: list[str]) -> None:
         print(f"{group}: {', '.join(configuration.options(group))}")
 
 
-COMMANDS = {"run": run, "reproduce": reproduce, "epsilon": epsilon, "data": data, "list": listing}
+def bench(arguments: list[str]) -> None:
+    """The step-cost benchmark; `python -m dpbench.bench` is the same without Hydra."""
+    from dpbench.bench.command import bench as measure
+
+    measure(arguments)
+
+
+COMMANDS = {
+    "run": run,
+    "reproduce": reproduce,
+    "epsilon": epsilon,
+    "data": data,
+    "bench": bench,
+    "list": listing,
+}
 
 
 def main() -> None:

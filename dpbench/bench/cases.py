@@ -1,0 +1,114 @@
+"""What is timed: models and batches, as data."""
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import torch
+import yaml
+from torch import nn
+
+from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
+from dpbench.models.architecture import Architecture
+from dpbench.resources import conf_folder
+
+
+class UnavailableError(Exception):
+    """Why something cannot be timed here, as the end of a sentence."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and a batch of made-up examples, in float32.
+
+    model is an option of conf/model, with `changes` to its settings. shape is that of one input, a
+    standard normal draw; with a `vocabulary` it is (2, T), token numbers below it and token types.
+    compiled: whether compiled steps are among the contenders unless others are named.
+    """
+
+    name: str
+    model: str
+    shape: tuple[int, ...]
+    classes: int
+    batch_size: int
+    changes: dict[str, Any] = field(default_factory=dict)
+    vocabulary: int | None = None
+    compiled: bool = False
+
+    def build(self, device: torch.device) -> nn.Module:
+        """The same fresh model in every process, dropout off.
+
+        Raises UnavailableError if it cannot be had.
+        """
+        architecture: Architecture = from_conf("model", self.model, self.changes)
+        torch.manual_seed(0)
+        try:
+            model = architecture.build(self.shape, self.classes)
+        except (ImportError, UserError) as error:
+            raise UnavailableError(f"model={self.model} cannot be built: {error}") from error
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0  # two right contenders would draw different masks
+        return model.to(device).train()
+
+    def batch(self, device: torch.device, examples: int | None = None, seed: int = 1) -> Batch:
+        """The same batch in every process; `examples` of it if given."""
+        draw = torch.Generator().manual_seed(seed)
+        size = examples or self.batch_size
+        if self.vocabulary:
+            inputs = torch.randint(1, self.vocabulary, (size, *self.shape), generator=draw)
+            inputs[:, 1] = 0  # one sentence and no padding, which is token 0
+        else:
+            inputs = torch.randn(size, *self.shape, generator=draw)
+        targets = torch.randint(0, self.classes, (size,), generator=draw)
+        groups = torch.zeros(size, dtype=torch.int64)
+        return Batch(inputs, targets, groups).each(lambda t: t.to(device))
+
+
+def from_conf(group: str, name: str, changes: dict[str, Any]) -> Any:
+    """What conf/GROUP/NAME.yaml describes, made without Hydra; UnavailableError if it cannot be."""
+    path = conf_folder() / group / f"{name}.yaml"
+    if not path.exists():
+        raise UnavailableError(f"{group}={name} is not available yet")
+    settings = yaml.safe_load(path.read_text()) | changes
+    module, _, made = settings.pop("_target_").rpartition(".")
+    try:
+        return getattr(import_module(module), made)(**settings)
+    except (ImportError, TypeError, UserError) as error:
+        raise UnavailableError(f"{group}={name} cannot be made: {error}") from error
+
+
+ADULT, DUTCH, MNIST, CIFAR = (98,), (59,), (1, 28, 28), (3, 32, 32)
+PLAIN = {"weight_standardisation": False}  # for which the peers have rules of their own
+IMAGENET = (3, 224, 224)
+RANDOM = {"pretrained": False}  # the time is the same, and nothing is downloaded
+BERT_MINI = {"layers": 4, "hidden": 256, "heads": 4, "intermediate": 1024}
+BERT_BASE = {"dropout": 0.0, **RANDOM}
+
+STEP = {
+    "cpu": (
+        Case("dutch_logistic", "logistic", DUTCH, 2, 256),
+        Case("adult_mlp", "mlp", ADULT, 2, 256),
+        Case("mnist_sample_convnet", "sample_convnet", MNIST, 10, 256),
+        Case("mnist_cnn_tanh", "cnn_tanh", MNIST, 10, 256),
+        Case("resnet9_w32", "resnet9", CIFAR, 10, 32, {"width": 32, **PLAIN}),
+        Case("vit_tiny", "vit_tiny", IMAGENET, 10, 16),
+        Case("bert_4_layers", "bert_tiny", (2, 64), 3, 16, BERT_MINI, vocabulary=30522),
+    ),
+    "cuda": (
+        Case("adult_mlp", "mlp", ADULT, 2, 256, compiled=True),
+        Case("resnet9_w64", "resnet9", CIFAR, 10, 256, {"width": 64, **PLAIN}),
+        Case("wrn16_4", "wrn16_4", CIFAR, 10, 256),
+        Case("vit_base", "vit_base", IMAGENET, 10, 32, RANDOM),
+        Case("bert_base", "bert_base", (2, 128), 3, 32, BERT_BASE, vocabulary=28996),
+        Case(
+            *("bert_base_all_layers", "bert_base", (2, 128), 3, 32),
+            {"train": "all", **BERT_BASE},
+            vocabulary=28996,
+        ),
+    ),
+}
+
+DEPTHS = (1, 2, 4, 8, 16)
+DEPTH = tuple(Case(f"mlp_{n}", "mlp", ADULT, 2, 256, {"widths": (256,) * n}) for n in DEPTHS)

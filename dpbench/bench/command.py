@@ -1,0 +1,114 @@
+"""`dpbench bench [KEY=VALUE ...]`: what to measure, and where the results go."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from dpbench.bench import cases, contenders, report
+from dpbench.bench.cases import Case
+from dpbench.bench.contenders import BASELINE, CONTENDERS, Contender
+from dpbench.bench.environment import environment
+from dpbench.bench.timing import measure
+from dpbench.errors import UserError, nearest
+
+SUITES = ("step", "depth")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for. No case or contender named means those that belong to the suite.
+
+    suite: "step" (models), or "depth" (methods over the depth of a perceptron). repeats: 0 measures
+    nothing and writes table and picture again.
+    """
+
+    device: str
+    suite: str = "step"
+    case: tuple[str, ...] = ()
+    contender: tuple[str, ...] = ()
+    repeats: int = 20
+    out: Path = Path("results/step_cost")
+
+    def cases(self) -> list[Case]:
+        """The cases, in their order; UserError for one that does not exist."""
+        known = cases.DEPTH if self.suite == "depth" else cases.STEP[self.device]
+        by_name = {case.name: case for case in known}
+        return [_known("case", name, by_name) for name in self.case or by_name]
+
+    def contenders(self, case: Case) -> dict[str, Contender]:
+        """Contenders by name, the baseline first; UserError for one that does not exist."""
+        usual = contenders.DEPTH if self.suite == "depth" else contenders.STEP
+        chosen = self.contender or [n for n, c in usual.items() if case.compiled or not c.compiled]
+        return {n: _known("contender", n, CONTENDERS) for n in dict.fromkeys((BASELINE, *chosen))}
+
+
+def bench(arguments: list[str]) -> None:
+    """Measure, add to the CSV file after each case, and write table and picture from it."""
+    request = parse(arguments)
+    file = request.out / f"{request.suite}_{request.device}.csv"
+    chosen = [(case, request.contenders(case)) for case in request.cases()]
+    for case, who in chosen if request.repeats else ():
+        timed = measure(case, who, request.repeats, request.device, _say)
+        report.add(file, report.rows(case, timed, environment(request.device)))
+    if not file.exists():
+        raise UserError(f"{file} is not there to be drawn again; measure with repeats=20.")
+    print(report.render(file, over_depth=request.suite == "depth", say=_say))
+
+
+def parse(arguments: list[str]) -> Request:
+    """The request of KEY=VALUE arguments; UserError for what cannot be."""
+    given: dict = {}
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        _known("argument", key, READERS)
+        if not equals or not value:
+            raise UserError(f"{key} needs a value: {key}=VALUE.")
+        given[key] = READERS[key](value)
+    return Request(**{"device": _device("auto")} | given)
+
+
+def _suite(value: str) -> str:
+    return _known("suite", value, {suite: suite for suite in SUITES})
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(value.split(","))
+
+
+def _repeats(value: str) -> int:
+    if not value.isdecimal():
+        raise UserError(f"repeats must be a whole number, got {value!r}.")
+    return int(value)
+
+
+def _device(value: str) -> str:
+    """cpu or cuda."""
+    there = torch.cuda.is_available()
+    if value == "auto":
+        return "cuda" if there else "cpu"
+    if value not in ("cpu", "cuda") or (value == "cuda" and not there):
+        raise UserError(f"device={value} is not to be had here; try device=auto.")
+    return value
+
+
+READERS = {
+    "suite": _suite,
+    "case": _names,
+    "contender": _names,
+    "repeats": _repeats,
+    "device": _device,
+    "out": Path,
+}
+
+
+def _known(what: str, name: str, known: dict):
+    """What goes by that name; UserError, with the nearest names, if nothing does."""
+    if name not in known:
+        raise UserError(f"{what}={name} is unknown: {nearest(name, known)}")
+    return known[name]
+
+
+def _say(message: str) -> None:
+    print(f"dpbench: {message}", file=sys.stderr)

@@ -1,0 +1,67 @@
+"""Who is timed, by name. A contender is made in a process of its own, from a case and a device."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from dpbench.bench.cases import Case, UnavailableError
+from dpbench.bench.jax_peer import jax_privacy
+from dpbench.bench.opacus_peer import opacus
+from dpbench.bench.ours import ours
+from dpbench.bench.stepper import Plain, Stepper
+from dpbench.gradients import ENGINES
+
+
+@dataclass(frozen=True)
+class Contender:
+    """make builds the stepper; method is the one whose reference it must agree with."""
+
+    make: Callable[[Case, torch.device], Stepper]
+    method: str = "dpsgd"
+    compiled: bool = False
+
+    @property
+    def private(self) -> bool:
+        return self.method != "sgd"
+
+
+def plain(case: Case, device: torch.device, compiled: bool = False) -> Plain:
+    """The step without privacy."""
+    return Plain(case.build(device), case.batch(device), compiled)
+
+
+def fastdp(case: Case, device: torch.device) -> Stepper:
+    """fastDP is not on the registry, so there is nothing to install it from."""
+    raise UnavailableError("not installed (pip finds no distribution of the name fastDP)")
+
+
+BASELINE = "plain"
+
+STEP = {
+    BASELINE: Contender(plain, "sgd"),
+    **{f"ours_{name}": Contender(partial(ours, engine=name)) for name in ENGINES},
+    **{
+        f"opacus_{mode}": Contender(partial(opacus, mode=mode))
+        for mode in ("hooks", "functorch", "ew", "ghost")
+    },
+    "jax_privacy": Contender(jax_privacy),
+    "fastdp": Contender(fastdp),
+    "plain_compiled": Contender(partial(plain, compiled=True), "sgd", compiled=True),
+    **{
+        f"ours_{name}_compiled": Contender(partial(ours, engine=name, compiled=True), compiled=True)
+        for name in ENGINES
+        if name != "loop"
+    },
+}
+
+DEPTH = {
+    BASELINE: Contender(plain, "sgd"),
+    **{
+        name: Contender(partial(ours, engine="auto", method=name), name)
+        for name in ("dpsgd", "dpsat", "bam", "bam_exact")
+    },
+}
+
+CONTENDERS = STEP | DEPTH

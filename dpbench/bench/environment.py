@@ -1,0 +1,41 @@
+"""On what the time was taken."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from dpbench.provenance import commit
+
+PACKAGES = ("torch", "opacus", "jax", "jax_privacy")
+
+
+def environment(device: str) -> str:
+    """Machine, versions and commit, in one line."""
+    installed = [f"{name} {found}" for name in PACKAGES if (found := _version(name))]
+    python = f"Python {platform.python_version()}"
+    return "; ".join([*_machine(device), python, *installed, f"dpbench {commit() or 'unknown'}"])
+
+
+def _machine(device: str) -> list[str]:
+    processor = f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    if device == "cuda":
+        return [torch.cuda.get_device_name(), f"CUDA {torch.version.cuda}", processor]
+    return [processor]
+
+
+def _processor() -> str:
+    """The processor's name."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

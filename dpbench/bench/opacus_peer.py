@@ -1,0 +1,55 @@
+"""Opacus, in each of its four ways to get at per-example gradients."""
+
+import torch
+from torch import nn
+
+from dpbench.bench.cases import Case, UnavailableError
+from dpbench.bench.stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper
+from dpbench.data.dataset import Batch
+
+
+class Opacus(TorchStepper):
+    """Opacus' wrapped module and optimiser; mode "ghost" is two backward passes."""
+
+    def __init__(self, model: nn.Module, batch: Batch, mode: str):
+        from opacus.grad_sample.utils import wrap_model
+        from opacus.optimizers import get_optimizer_class
+
+        super().__init__(model, batch)
+        ghost = mode == "ghost"
+        more = {"max_grad_norm": BOUND} if ghost else {}
+        self.wrapped = wrap_model(model, grad_sample_mode=mode, loss_reduction="mean", **more)
+        self.optimizer = get_optimizer_class("flat", distributed=False, grad_sample_mode=mode)(
+            torch.optim.SGD(self.trained, lr=LR),
+            noise_multiplier=NOISE_MULTIPLIER,
+            max_grad_norm=BOUND,
+            expected_batch_size=len(batch),
+        )
+        self.criterion = nn.CrossEntropyLoss()
+        if ghost:
+            self.criterion = self._two_passes()
+
+    def _two_passes(self):
+        from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+
+        return DPLossFastGradientClipping(self.wrapped, self.optimizer, self.criterion)
+
+    def __call__(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.criterion(self.wrapped(self.batch.inputs), self.batch.targets)
+        loss.backward()
+        self.optimizer.step()
+
+    def configure(self, lr: float, noise_multiplier: float) -> None:
+        self.optimizer.param_groups[0]["lr"] = lr
+        self.optimizer.noise_multiplier = noise_multiplier
+
+
+def opacus(case: Case, device: torch.device, mode: str) -> Opacus:
+    """Opacus on a case; UnavailableError where it is not installed or refuses the model."""
+    try:
+        return Opacus(case.build(device), case.batch(device), mode)
+    except ImportError as error:
+        raise UnavailableError(f"not installed ({error})") from error
+    except NotImplementedError as error:
+        raise UnavailableError(f"Opacus refuses the model: {error}") from error

@@ -1,0 +1,88 @@
+"""Our own private step, with any engine and any method, as training runs it."""
+
+import warnings
+
+import torch
+from torch import nn
+
+from dpbench.bench.cases import Case, UnavailableError, from_conf
+from dpbench.bench.stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper
+from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
+from dpbench.gradients import Engine, make_engine
+from dpbench.methods.method import Method
+from dpbench.models.architecture import cross_entropy
+from dpbench.step import PrivateStep
+
+
+class Ours(TorchStepper):
+    """dpbench.step.PrivateStep on one batch, in physical batches if their size is given."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batch: Batch,
+        engine: Engine,
+        method: Method,
+        physical_batch_size: int | None = None,
+        compiled: bool = False,
+    ):
+        super().__init__(model, batch)
+        device = batch.targets.device
+        self.step = PrivateStep(
+            engine=engine,
+            method=method,
+            optimizer=torch.optim.SGD([engine.parameters.theta], lr=LR),
+            noise_multiplier=NOISE_MULTIPLIER,
+            expected_batch_size=len(batch),
+            physical_batch_size=physical_batch_size,
+            noise=torch.Generator(device).manual_seed(0),
+            counts=torch.Generator(device).manual_seed(1),
+        )
+        self._call = torch.compile(self.step) if compiled else self.step
+
+    def __call__(self) -> None:
+        self._call(self.batch)
+
+    def configure(self, lr: float, noise_multiplier: float) -> None:
+        self.step.optimizer.param_groups[0]["lr"] = lr
+        self.step.noise_multiplier = noise_multiplier
+
+
+def ours(
+    case: Case,
+    device: torch.device,
+    engine: str,
+    method: str = "dpsgd",
+    physical_batch_size: int | None = None,
+    compiled: bool = False,
+) -> Ours:
+    """Our step on a case; UnavailableError where that engine or method cannot be had."""
+    composed = _method(method)
+    model, batch = case.build(device), case.batch(device)
+    made = _engine(engine, model, case.batch(device, examples=2, seed=2))
+    return Ours(model, batch, made, composed, physical_batch_size, compiled)
+
+
+def reference(case: Case, device: torch.device, method: str) -> Ours:
+    """What a method's step should be: the loop engine, a few examples at a time where it may be."""
+    whole = _method(method).whole_batches
+    return ours(case, device, "loop", method, physical_batch_size=None if whole else 8)
+
+
+def _method(name: str) -> Method:
+    """The method as conf/method has it, but clipping where the peers clip."""
+    return from_conf("method", name, {} if name == "sgd" else {"bound": BOUND})
+
+
+def _engine(name: str, model: nn.Module, probe: Batch) -> Engine:
+    """That engine and no other: where it falls back, what it says is why it is unavailable."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            engine = make_engine(name, model, cross_entropy, probe)
+        except UserError as error:
+            raise UnavailableError(str(error)) from error
+    if name not in ("auto", engine.name):
+        raise UnavailableError(str(said[-1].message))
+    return engine

@@ -1,0 +1,53 @@
+"""The measurements as a picture."""
+
+import io
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+
+def draw(data: pd.DataFrame) -> bytes:
+    """A PNG: one panel per case, one bar per contender, from the least to the largest ratio."""
+    panels = list(data.dropna(subset="ratio").groupby("case", sort=False))
+    height = 1 + sum(0.6 + 0.22 * len(rows) for _, rows in panels)
+    figure = Figure(figsize=(8, height), layout="constrained")
+    ratios = [len(rows) + 2 for _, rows in panels]
+    axes = figure.subplots(len(panels), sharex=True, squeeze=False, height_ratios=ratios)
+    for axis, (name, rows) in zip(axes[:, 0], panels, strict=True):
+        _bars(axis, f"{name}, batch {rows['batch_size'].iloc[0]}", rows)
+    axes[-1, 0].set_xlabel("time of a step over that of a plain step")
+    return _png(figure)
+
+
+def _bars(axis, title: str, rows: pd.DataFrame) -> None:
+    spread = [rows["ratio"] - rows["ratio_min"], rows["ratio_max"] - rows["ratio"]]
+    colours = ["tab:blue" if name.startswith("ours") else "tab:grey" for name in rows["contender"]]
+    axis.barh(rows["contender"], rows["ratio"], xerr=spread, color=colours)
+    axis.axvline(1, color="black", linewidth=0.8)
+    axis.set_xscale("log")
+    axis.invert_yaxis()
+    axis.set_title(title, fontsize=10)
+    axis.grid(axis="x", alpha=0.3)
+
+
+def draw_depth(data: pd.DataFrame) -> bytes:
+    """A PNG: milliseconds per step over depth, one line per method, bands from least to largest."""
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axis = figure.subplots()
+    depth = data["case"].str.extract(r"(\d+)$")[0].astype(int)
+    timed = data.assign(depth=depth).dropna(subset="ms")
+    for name, rows in timed.sort_values("depth").groupby("contender", sort=False):
+        axis.plot(rows["depth"], rows["ms"], marker="o", label=name)
+        axis.fill_between(rows["depth"], rows["ms_min"], rows["ms_max"], alpha=0.2)
+    axis.set_xlabel("hidden layers")
+    axis.set_ylabel("ms per step")
+    axis.legend()
+    axis.grid(alpha=0.3)
+    return _png(figure)
+
+
+def _png(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    # No software version in the file: the same numbers give the same bytes.
+    figure.savefig(file, dpi=120, metadata={"Software": None})
+    return file.getvalue()

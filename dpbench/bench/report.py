@@ -1,0 +1,143 @@
+"""Measurements as numbers (CSV), as a table (Markdown) and as a picture (PNG)."""
+
+import statistics
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from dpbench.bench.cases import Case
+from dpbench.bench.contenders import BASELINE
+from dpbench.bench.timing import Timed
+
+COLUMNS = (
+    *("case", "contender", "parameters", "batch_size", "dtype"),
+    *("ms", "ms_min", "ms_max", "ratio", "ratio_min", "ratio_max"),
+    *("memory_mib", "repeats", "steps_per_repeat"),
+    *("check", "error", "reason", "environment"),
+)
+
+
+def rows(case: Case, timed: list[Timed], environment: str) -> pd.DataFrame:
+    """One row per contender: medians over the repeats, and the least and the largest of them.
+
+    A ratio is the median over the repeats of its time over the baseline's in the same turn.
+    """
+    (baseline,) = (one for one in timed if one.contender == BASELINE)
+    described = [_row(case, one, baseline) | {"environment": environment} for one in timed]
+    return pd.DataFrame(described, columns=list(COLUMNS))
+
+
+def _row(case: Case, timed: Timed, baseline: Timed) -> dict:
+    return {
+        "case": case.name,
+        "contender": timed.contender,
+        "parameters": timed.parameters,
+        "batch_size": case.batch_size,
+        "dtype": "float32",
+        **_spread("ms", [1000 * seconds for seconds in timed.seconds]),
+        **_spread("ratio", timed.ratios(baseline)),
+        "memory_mib": None if timed.memory is None else timed.memory / 2**20,
+        "repeats": len(timed.seconds),
+        "steps_per_repeat": timed.steps,
+        "check": timed.check.said if timed.check else "",
+        "error": timed.check.error if timed.check else None,
+        "reason": timed.reason,
+    }
+
+
+def _spread(name: str, values: list[float]) -> dict[str, float]:
+    if not values:
+        return {}
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return {name: middle, f"{name}_min": low, f"{name}_max": high}
+
+
+def add(path: Path, measured: pd.DataFrame) -> None:
+    """Write the rows, in place of older ones of the same cases: a case is one run or none."""
+    if path.exists():
+        older = read(path)
+        kept = older[~older["case"].isin(measured["case"])]
+        measured = pd.concat([kept, measured]) if len(kept) else measured
+    path.parent.mkdir(parents=True, exist_ok=True)
+    measured.to_csv(path, index=False, float_format="%.5g")
+
+
+def read(path: Path) -> pd.DataFrame:
+    """The rows of a CSV file."""
+    return pd.read_csv(path).fillna({"check": "", "reason": ""})
+
+
+def render(path: Path, over_depth: bool, say: Callable[[str], None]) -> str:
+    """Write table and picture beside the CSV file; returns the table."""
+    data = read(path)
+    table = markdown(data)
+    path.with_suffix(".md").write_text(table)
+    try:
+        from dpbench.bench.picture import draw, draw_depth
+    except ImportError as error:
+        say(f"no picture ({error}); repeats=0 draws it where matplotlib is installed")
+        return table
+    picture = draw_depth(data) if over_depth else draw(data)
+    path.with_suffix(".png").write_bytes(picture)
+    return table
+
+
+def markdown(data: pd.DataFrame) -> str:
+    """Ratios of all cases in one table, then each case with its times, memory and reasons."""
+    head = [
+        "# Time of one training step",
+        "One step is forward, per-example gradients, clipping to norm 1, sum, Gaussian noise of "
+        "multiplier 1, and the SGD update; `plain` is forward, backward and update. Milliseconds "
+        "are medians over the repeats (least to largest); a ratio is the median over the repeats "
+        "of the time over that of `plain` in the same turn. Memory is the peak: on a GPU all that "
+        "was allocated, on a CPU what the process grew by over model and data (coarse). The check "
+        "compares the clipped sum, and the size of the noise, with the float64 loop engine.",
+        "\n".join(f"- {line}" for line in _environments(data)),
+        "## Ratio to the plain step",
+        _overview(data),
+    ]
+    parts = [_case(name, rows) for name, rows in data.groupby("case", sort=False)]
+    return "\n\n".join([*head, *parts]) + "\n"
+
+
+def _environments(data: pd.DataFrame) -> Iterable[str]:
+    """Each environment once, with its cases where there are several."""
+    several = data["environment"].nunique() > 1
+    for environment, measured in data.groupby("environment", sort=False):
+        names = ", ".join(measured["case"].unique())
+        yield f"{names}: {environment}" if several else str(environment)
+
+
+def _overview(data: pd.DataFrame) -> str:
+    ratios = data.pivot(index="contender", columns="case", values="ratio")
+    ratios = ratios.reindex(data["contender"].unique())[data["case"].unique()]
+    cells = [[name, *map(_ratio, values)] for name, *values in ratios.itertuples()]
+    return _table(["", *ratios.columns], cells)
+
+
+def _case(name: str, data: pd.DataFrame) -> str:
+    first = data.iloc[0]
+    title = f"## {name}\n\nBatch size {first.batch_size}, {first['dtype']}"
+    if not pd.isna(first.parameters):
+        title += f", {first.parameters:,.0f} parameters"
+    header = ["contender", "ms per step", "ratio", "memory, MiB", "check"]
+    cells = [[row.contender, *_cells(row)] for row in data.itertuples()]
+    return f"{title}.\n\n{_table(header, cells)}"
+
+
+def _cells(row) -> list[str]:
+    if row.reason:
+        return ["—", "—", "—", row.reason.replace("|", "/")]
+    time = f"{row.ms:.3g} ({row.ms_min:.3g} to {row.ms_max:.3g})"
+    memory = "—" if pd.isna(row.memory_mib) else f"{row.memory_mib:.0f}"
+    return [time, _ratio(row.ratio), memory, row.check]
+
+
+def _ratio(value: float) -> str:
+    return "—" if pd.isna(value) else f"{value:.2f}"
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -1,0 +1,64 @@
+"""What the benchmark asks of whatever it times, and the step without privacy."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from dpbench.data.dataset import Batch
+
+BOUND = 1.0
+NOISE_MULTIPLIER = 1.0
+LR = 1e-6
+"""So small that thousands of timed steps do not move the weights to where they overflow."""
+
+
+class Stepper(Protocol):
+    """One training step on one fixed batch, as often as called; the update divides by its size."""
+
+    def __call__(self) -> None: ...
+
+    def configure(self, lr: float, noise_multiplier: float) -> None:
+        """From the next step on."""
+        ...
+
+    def weights(self) -> Tensor:
+        """The trainable weights [D] on the CPU, in the order of the model's parameters."""
+        ...
+
+    def wait(self) -> None:
+        """Return when all steps so far are done."""
+        ...
+
+
+class TorchStepper:
+    """What steppers have in common that train a torch model with plain SGD."""
+
+    def __init__(self, model: nn.Module, batch: Batch):
+        self.batch = batch
+        self.trained = [p for p in model.parameters() if p.requires_grad]
+
+    def weights(self) -> Tensor:
+        return torch.cat([p.detach().flatten() for p in self.trained]).cpu()
+
+    def wait(self) -> None:
+        if self.batch.targets.is_cuda:
+            torch.cuda.synchronize()
+
+
+class Plain(TorchStepper):
+    """Forward, backward, update: what all else is compared with."""
+
+    def __init__(self, model: nn.Module, batch: Batch, compiled: bool = False):
+        super().__init__(model, batch)
+        self.optimizer = torch.optim.SGD(self.trained, lr=LR)
+        self._forward = torch.compile(model) if compiled else model
+
+    def __call__(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        outputs = self._forward(self.batch.inputs)
+        nn.functional.cross_entropy(outputs, self.batch.targets).backward()
+        self.optimizer.step()
+
+    def configure(self, lr: float, noise_multiplier: float) -> None:
+        self.optimizer.param_groups[0]["lr"] = lr

@@ -1,0 +1,123 @@
+"""`dpbench bench` and `python -m dpbench.bench`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from dpbench.bench import cases, contenders
+from dpbench.bench.cases import Case, UnavailableError
+from dpbench.bench.command import bench, parse
+from dpbench.bench.report import read
+from dpbench.bench.timing import measure
+from dpbench.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+CPU = torch.device("cpu")
+TINY = Case("tiny", "mlp", (5,), 3, 8, {"widths": [4]})
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("cases=a", "argument=cases is unknown: did you mean case"),
+        ("case", "case needs a value"),
+        ("case=adult_mpl", "case=adult_mpl is unknown: did you mean adult_mlp"),
+        ("contender=opacus_hook", "contender=opacus_hook is unknown: did you mean opacus_hooks"),
+        ("suite=steps", "suite=steps is unknown: did you mean step"),
+        ("repeats=-1", "repeats must be a whole number, got '-1'."),
+        ("repeats=many", "repeats must be a whole number, got 'many'."),
+        ("device=tpu", "device=tpu is not to be had here"),
+        ("repeats=0", "is not there to be drawn again"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(words, sentence, tmp_path):
+    with pytest.raises(UserError, match=r"\.$|\?$") as refused:
+        bench(["device=cpu", f"out={tmp_path}", words])
+    assert sentence in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_plain_step_is_always_there_and_first():
+    request = parse(["device=cpu", "contender=opacus_ghost,plain"])
+    assert list(request.contenders(TINY)) == ["plain", "opacus_ghost"]
+
+
+def test_compiled_steps_run_where_the_case_has_them_or_they_are_named():
+    usual = parse(["device=cpu"])
+    assert not any(c.compiled for c in usual.contenders(TINY).values())
+    (compiled,) = [case for case in cases.STEP["cuda"] if case.compiled]
+    assert "ours_ghost_compiled" in usual.contenders(compiled)
+    assert "plain_compiled" in parse(["contender=plain_compiled"]).contenders(TINY)
+
+
+@pytest.mark.parametrize("known", [cases.STEP["cpu"], cases.STEP["cuda"], cases.DEPTH])
+def test_every_case_has_a_name_of_its_own(known):
+    assert len({case.name for case in known}) == len(known)
+
+
+def test_what_is_not_there_yet_says_so():
+    with pytest.raises(UnavailableError, match="model=nonsuch is not available yet"):
+        Case("tiny", "nonsuch", (5,), 3, 8).build(CPU)
+    with pytest.raises(UnavailableError, match=r"model=mlp cannot be made: .*'width'"):
+        Case("tiny", "mlp", (5,), 3, 8, {"width": 4}).build(CPU)
+
+
+@pytest.mark.parametrize("name", ["opacus_hooks", "jax_privacy"])
+def test_a_peer_that_is_not_installed_says_so(name, monkeypatch):
+    for package in ("opacus.grad_sample.utils", "jax"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UnavailableError, match="not installed"):
+        contenders.STEP[name].make(TINY, CPU)
+
+
+def test_dropout_is_off_and_batches_are_the_same_every_time():
+    one, two = (TINY.build(CPU).state_dict() for _ in range(2))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert torch.equal(TINY.batch(CPU).inputs, TINY.batch(CPU).inputs)
+
+
+@pytest.mark.slow
+def test_contenders_are_timed_in_processes_of_their_own():
+    chosen = {name: contenders.CONTENDERS[name] for name in ("plain", "ours_vmap", "fastdp", "bam")}
+    timed = {one.contender: one for one in measure(TINY, chosen, 2, "cpu", lambda _: None)}
+    for name in ("plain", "ours_vmap"):
+        assert timed[name].check.said == "ok"
+        assert len(timed[name].seconds) == 2
+        assert timed[name].parameters == 39
+    assert "not installed" in timed["fastdp"].reason
+
+
+@pytest.mark.slow
+def test_the_command_writes_numbers_table_and_picture_without_hydra(tmp_path):
+    blocked = "import sys; sys.modules.update(dict.fromkeys(['hydra', 'omegaconf', 'opacus']))"
+    run = "from dpbench.bench.command import bench; bench(sys.argv[1:])"
+    words = ["case=dutch_logistic", "contender=ours_ghost,fastdp", "repeats=1", "device=cpu"]
+    done = subprocess.run(
+        [sys.executable, "-c", f"{blocked}\n{run}", *words, f"out={tmp_path}"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {f"step_cpu.{kind}" for kind in ("csv", "md", "png")}
+    data = read(tmp_path / "step_cpu.csv").set_index("contender")
+    assert data["check"].to_dict() == {"plain": "ok", "ours_ghost": "ok", "fastdp": ""}
+    assert "not installed" in data.loc["fastdp", "reason"]
+    assert done.stdout.strip() == (tmp_path / "step_cpu.md").read_text().strip()
+
+
+@pytest.mark.slow
+def test_the_module_refuses_in_one_sentence():
+    done = subprocess.run(
+        [sys.executable, "-m", "dpbench.bench", "reps=1"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.strip().startswith("dpbench: argument=reps is unknown")

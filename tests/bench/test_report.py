@@ -1,0 +1,74 @@
+"""From timings to CSV, table and picture."""
+
+import math
+
+import pytest
+
+from dpbench.bench import report
+from dpbench.bench.cases import DEPTH, Case
+from dpbench.bench.check import Verdict
+from dpbench.bench.timing import Timed
+
+CASE = Case("tiny", "mlp", (5,), 3, 8)
+
+
+def timed(scale=1.0):
+    ok = Verdict(1e-7, "ok")
+    return [
+        Timed("plain", 147, ok, 10, [0.001 * scale, 0.002 * scale, 0.003 * scale], 2**20),
+        Timed("ours_ghost", 147, ok, 5, [0.004 * scale, 0.004 * scale, 0.006 * scale], 2**21),
+        Timed("fastdp", reason="not installed"),
+    ]
+
+
+@pytest.fixture
+def measured(tmp_path):
+    path = tmp_path / "new" / "step_cpu.csv"
+    report.add(path, report.rows(CASE, timed(), "a machine"))
+    return path
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_each_turn(measured):
+    data = report.read(measured).set_index("contender")
+    assert data.loc["ours_ghost", ["ratio", "ratio_min", "ratio_max"]].tolist() == [2, 2, 4]
+    assert data.loc["ours_ghost", ["ms", "ms_min", "ms_max"]].tolist() == [4, 4, 6]
+    assert data.loc["plain", "ratio"] == 1
+    assert math.isnan(data.loc["fastdp", "ratio"])
+
+
+def test_measuring_a_case_again_replaces_all_its_rows_and_no_others(measured):
+    other = Case("other", "mlp", (5,), 3, 8)
+    report.add(measured, report.rows(other, timed(), "a machine"))
+    report.add(measured, report.rows(CASE, timed(2.0)[:1], "another machine"))
+    data = report.read(measured)
+    assert data.groupby("case").size().to_dict() == {"other": 3, "tiny": 1}
+    assert data.loc[data["case"] == "tiny", "ms"].tolist() == [4]
+    text = report.markdown(data)
+    assert "- other: a machine" in text
+    assert "- tiny: another machine" in text
+
+
+def test_the_table_says_what_was_measured_and_why_not(measured):
+    text = report.render(measured, over_depth=False, say=print)
+    assert text == measured.with_suffix(".md").read_text()
+    assert "Batch size 8, float32, 147 parameters." in text
+    assert "| ours_ghost | 4 (4 to 6) | 2.00 | 2 | ok |" in text
+    assert "| fastdp | — | — | — | not installed |" in text
+    assert measured.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_there_is_a_table_and_no_picture(measured, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "dpbench.bench.picture", None)
+    said = []
+    report.render(measured, over_depth=False, say=said.append)
+    assert measured.with_suffix(".md").exists()
+    assert not measured.with_suffix(".png").exists()
+    assert "no picture" in said[0]
+
+
+def test_the_depth_picture_is_drawn(tmp_path):
+    path = tmp_path / "depth_cpu.csv"
+    for case in DEPTH:
+        report.add(path, report.rows(case, timed(), "a machine"))
+    report.render(path, over_depth=True, say=print)
+    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
