@@ -138,7 +138,7 @@ def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, comman
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("frobnicate", "frobnicate is not a command: there are data, epsilon, list"),
+        ("frobnicate", "frobnicate is not a command: there are bench, data, epsilon, list"),
         ("rum", "rum is not a command: did you mean run?"),
         ("epsilon epoch=3", "epoch is not a setting: did you mean epochs"),
         ("epsilon dataset=adult,dutch", "names several runs"),
