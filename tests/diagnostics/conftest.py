@@ -15,14 +15,6 @@ from dpbench.step import PrivateStep
 FEATURES, CLASSES = 4, 2
 
 
-@pytest.fixture(autouse=True, scope="package")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
 def small():
     return Small
