@@ -147,8 +147,12 @@ class Ghost:
         if unit.bare:
             copies = torch.cat([b[name].flatten(1) for name in unit.bare], 1)
             return [Rows(copies.unflatten(0, (-1, self.views)).sum(1))]
-        prefix = f"{unit.name}." if unit.name else ""
-        own = {n: values.get(prefix + n, p).detach() for n, p in unit.module.named_parameters()}
+
+        def own() -> dict[str, Tensor]:
+            prefix = f"{unit.name}." if unit.name else ""
+            named = unit.module.named_parameters()
+            return {n: values.get(prefix + n, p).detach() for n, p in named}
+
         seen = Seen(unit.module, calls[unit.module].a, b[unit.module], self.views, own)
         return [RULES[type(unit.module)](seen)] if _known(unit.module) else fallback(seen)
 

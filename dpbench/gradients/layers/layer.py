@@ -5,6 +5,7 @@ per-example parameter gradients that depend on a and b alone. Index letters: b e
 (augmented copy), t position (sequence or pixel), i input, o output.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -15,15 +16,15 @@ class Seen(NamedTuple):
     """One call of a module: inputs a, output gradients b, of B examples with K views each.
 
     Rows are ordered example first, view second: a [B K, ...], b [B K, ...]. b is the gradient of
-    the mean over an example's views, so that sums over views are gradients of examples. values are
-    the parameters that the module computed with, by their names in it.
+    the mean over an example's views, so that sums over views are gradients of examples. values()
+    are the parameters that the module computed with, by their names in it.
     """
 
     module: Any
     a: Tensor
     b: Tensor
     views: int
-    values: dict[str, Tensor]
+    values: Callable[[], dict[str, Tensor]]
 
     @property
     def examples(self) -> int:

@@ -74,7 +74,7 @@ def anything(seen: Seen) -> list[LayerGradient]:
     One entry per layer (module with parameters of its own) below it, in their order.
     """
     trainable = {n for n, p in seen.module.named_parameters() if p.requires_grad}
-    named = {n: v for n, v in seen.values.items() if n in trainable}
+    named = {n: v for n, v in seen.values().items() if n in trainable}
 
     def one(a: Tensor, b: Tensor) -> dict[str, Tensor]:
         def forward(named: dict[str, Tensor]) -> Tensor:

@@ -78,5 +78,6 @@ class Standardised:
 
 def standardised(seen: Seen) -> LayerGradient:
     """A convolution with a standardised weight."""
-    weight, gain = seen.values["weight"].flatten(1), seen.values["gain"]
+    values = seen.values()
+    weight, gain = values["weight"].flatten(1), values["gain"]
     return Standardised(convolution(seen), Standardisation(weight, gain, seen.module.floor))
