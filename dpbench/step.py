@@ -56,10 +56,11 @@ class PrivateStep:
 
         clip, sums, counts, reports = self.clip, [], [], []
         for g, part in gradients():
-            finite = g.norms.isfinite()
-            factors = torch.where(finite, clip.factors(g.norms, part.groups), 0)
+            norms = g.norms
+            finite = norms.isfinite()
+            factors = torch.where(finite, clip.factors(norms, part.groups), 0)
             sums.append(clip.reduce(g, factors))
-            counts.append(clip.counts(g.norms, part.groups))
+            counts.append(clip.counts(norms, part.groups))
             reports.append(_report(g.losses, finite))
 
         # In the parameters' precision, so that every engine's sum meets the same noise.

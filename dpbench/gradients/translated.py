@@ -1,31 +1,49 @@
 """Per-example gradients that all carry one more common vector."""
 
+import torch
 from torch import Tensor
 
 from dpbench.gradients.engine import Gradients
+from dpbench.gradients.parameters import Layer
 
 
 class Translated:
     """g_i + v for one vector v [D], without materialising any of them.
 
-    Norms come from |g_i|^2 + 2 <g_i, v> + |v|^2; layer norms are not offered.
+    Squared norms are |g_i|^2 + 2 <g_i, v> + |v|^2, in each layer with the layer's part of v. They
+    lose digits where v nearly undoes g_i, so no guarantee may rest on them.
     """
 
-    def __init__(self, gradients: Gradients, vector: Tensor):
-        self._gradients, self._vector = gradients, vector
+    def __init__(self, gradients: Gradients, vector: Tensor, layers: tuple[Layer, ...]):
+        self._gradients, self._vector, self._layers = gradients, vector, layers
         self.losses = gradients.losses
 
     @property
     def norms(self) -> Tensor:
-        g, v = self._gradients, self._vector
-        return (g.norms.square() + 2 * g.dot(v) + v @ v).clamp(min=0).sqrt()
+        return self._lengths(self._gradients.norms, self._vector)
 
     @property
     def layer_norms(self) -> Tensor:
-        raise NotImplementedError("layer norms of gradients that share a vector")
+        columns = self._gradients.layer_norms.unbind(1)
+        pairs = zip(columns, self._layers, strict=True)
+        return torch.stack([self._lengths(norms, self._part(layer)) for norms, layer in pairs], 1)
+
+    def _lengths(self, norms: Tensor, vector: Tensor) -> Tensor:
+        squared = norms.square() + 2 * self._gradients.dot(vector) + vector @ vector
+        return squared.clamp(min=0).sqrt()
+
+    def _part(self, layer: Layer) -> Tensor:
+        """The vector [D] with zeros outside a layer."""
+        part = torch.zeros_like(self._vector)
+        part[layer.at] = self._vector[layer.at]
+        return part
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        return self._gradients.weighted_sum(factors) + factors.sum() * self._vector
+        total = self._gradients.weighted_sum(factors)
+        if factors.dim() == 1:
+            return total + factors.sum() * self._vector
+        pairs = zip(factors.sum(0), self._layers, strict=True)
+        return total + torch.cat([share * self._vector[layer.at] for share, layer in pairs])
 
     def dot(self, vector: Tensor) -> Tensor:
         return self._gradients.dot(vector) + self._vector @ vector

@@ -75,7 +75,8 @@ class FairLens:
         factors = clip.factors(gradients.norms, batch.groups)
         value = self.noise_weight * self._certainty(outputs, members)
         value = value + self.clipping_weight * _misclip(engine, gradients, losses, members, factors)
-        return Translated(shifted, engine.parameters.gradient(value))
+        parameters = engine.parameters
+        return Translated(shifted, parameters.gradient(value), parameters.layers)
 
     def _certainty(self, outputs: Tensor, members: list[Tensor]) -> Tensor:
         """R_2, a scalar; outputs [B, K]."""
