@@ -88,11 +88,16 @@ def _checked(engine: E, probe: Batch) -> E:
 
 def _refuse_coupled(engine: Engine, probe: Batch, alone: Tensor) -> None:
     """Refuse a loss [B] that is another one when the example comes in company."""
-    with torch.no_grad():
-        rows = flat_views(probe, engine.views)
-        losses = engine.loss(engine.model(rows.inputs), rows.targets).double()
-        together = losses.view(-1, engine.views).mean(1)
-    if not torch.allclose(together, alone, rtol=1e-3, atol=1e-4, equal_nan=True):
+    rows = flat_views(probe, engine.views)
+    inputs = rows.inputs.detach().clone()
+    inputs.requires_grad_(inputs.is_floating_point())
+    losses = engine.loss(engine.model(inputs), rows.targets).view(-1, engine.views).mean(1)
+    coupled = not torch.allclose(losses.double(), alone, rtol=1e-4, atol=1e-5, equal_nan=True)
+    if inputs.requires_grad:
+        # However small the coupling, the first loss must not feel the other examples' inputs.
+        felt = torch.autograd.grad(losses[0], inputs, allow_unused=True, materialize_grads=True)[0]
+        coupled |= bool((felt[engine.views :] != 0).any())
+    if coupled:
         raise UserError(
             "the loss of one example depends on the others of its batch, so its gradient is not "
             "its own; make each loss depend on its own example."
