@@ -46,7 +46,8 @@ class Gaussian:
         generator: torch.Generator,
     ) -> Tensor:
         draw = torch.randn(total.shape, dtype=total.dtype, device=total.device, generator=generator)
-        return total + draw * (multiplier * sensitivity)
+        # In place: for large models, fresh memory costs more than the arithmetic.
+        return draw.mul_(multiplier * sensitivity).add_(total)
 
     def mechanism(self, multiplier: float) -> Mechanism:
         return GaussianMechanism(multiplier)

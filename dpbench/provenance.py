@@ -16,8 +16,8 @@ from dpbench.step import PrivateStep
 PACKAGES = ("torch", "numpy", "dp-accounting", "opacus")
 
 
-def provenance(step: PrivateStep, device: torch.device, seconds: float) -> dict:
-    """Commit, versions, device, engine, seconds, and peak memory in MiB, as a plain dictionary."""
+def provenance(step: PrivateStep, device: torch.device, precision: str, seconds: float) -> dict:
+    """Commit, versions, device, engine, precision, seconds, and peak memory in MiB, all plain."""
     return {
         "commit": commit(),
         "dpbench": dpbench.__version__,
@@ -27,6 +27,7 @@ def provenance(step: PrivateStep, device: torch.device, seconds: float) -> dict:
         "threads": torch.get_num_threads(),
         "engine": step.engine.name,
         "physical_batch_size": step.physical_batch_size,
+        "precision": precision,
         "seconds": round(seconds, 3),
         "peak_memory_mib": round(_peak_memory(device) / 2**20),
     }

@@ -27,8 +27,13 @@ SCIENTIFIC = (
     "batch_size",
     "seed",
     "diagnostics",
+    "augmentation",
+    "ema_decay",
 )
 """The parts of a configuration that make a run what it is; all else is how it was carried out."""
+
+UNNAMED = ("augmentation", "ema_decay")
+"""Parts that came after the first records: where they are nothing the digest leaves them out."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,9 @@ class Record:
 def digest(config: dict) -> str:
     """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
     chosen = {group: config["choices"][group] for group in ("dataset", "model", "method")}
-    science = _plain({key: config.get(key) for key in SCIENTIFIC}) | {"choices": chosen}
+    parts = {key: config.get(key) for key in SCIENTIFIC}
+    named = {k: part for k, part in parts.items() if k not in UNNAMED or part not in (None, {})}
+    science = _plain(named) | {"choices": chosen}
     return hashlib.sha256(json.dumps(science, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -4,25 +4,45 @@ per-example gradients --gradient--> clip --> sum --> noise --> update --> parame
         [B, D]                  norms -> factors   total + noise      optimiser
 """
 
-from collections.abc import Callable, Iterable
+import math
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import reduce
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from dpbench.clipping import Clip, CountQuery
 from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
-from dpbench.methods.method import Method
+from dpbench.memory import halving, largest, ran_out
+from dpbench.methods.method import Method, Past
+
+Added = TypeVar("Added")  # what physical batches can be added up as
 
 
 class StepReport(NamedTuple):
-    """What a step looked like: scalars on the device, neither released nor ever fed back."""
+    """What a step saw of its examples: on the device, neither released nor ever fed back."""
 
-    loss: Tensor  # sum over the examples whose loss is finite
-    examples: Tensor  # how many those are
-    not_finite: Tensor  # examples whose gradient is not finite, counted as zero in the sum
+    losses: Tensor  # [B]
+    finite: Tensor  # [B] bool: of the gradients; one that is not counts as zero in the sum
+
+
+@dataclass
+class Part:
+    """What physical batches add to their step."""
+
+    total: Tensor  # [D], or more rows (see `Clip.finish`)
+    counts: Tensor  # [Q]
+    report: StepReport
+
+    def __add__(self, other: "Part") -> "Part":
+        reports = zip(self.report, other.report, strict=True)
+        report = StepReport(*(torch.cat(pair) for pair in reports))
+        return Part(self.total + other.total, self.counts + other.counts, report)
 
 
 @dataclass
@@ -32,6 +52,7 @@ class PrivateStep:
     The update divides by the public expected batch size, whatever the batch's real one
     (`divide_by="actual"` exists for variants that rerun a paper, and voids their guarantee).
     noise and counts are the generators of the gradient's noise and of the side queries'.
+    adapts: whether the physical batches get smaller where memory runs out, or the step fails.
     """
 
     engine: Engine
@@ -42,51 +63,119 @@ class PrivateStep:
     physical_batch_size: int | None
     noise: torch.Generator
     counts: torch.Generator
+    adapts: bool = False
+    steps: int = 1  # planned, which only schedules ask for
 
     def __post_init__(self) -> None:
         self.clip: Clip = self.method.clip
+        self.past = Past(0, self.steps, None)
 
     def __call__(self, batch: Batch) -> StepReport:
-        gradients = self._gradients(batch.split(self.physical_batch_size))
+        gradients = self._gradients(batch)
         divisor = self._divisor(len(batch))
         query = self.clip.query
         if query and query.before:
-            counts = [self.clip.counts(g.norms, part.groups) for g, part in gradients()]
-            self._answer(query, counts, divisor)
+            asked = self.in_parts(batch, lambda b: self.clip.counts(gradients(b).norms, b.groups))
+            self._answer(query, asked, divisor)
 
-        clip, sums, counts, reports = self.clip, [], [], []
-        for g, part in gradients():
-            norms = g.norms
-            finite = norms.isfinite()
-            factors = torch.where(finite, clip.factors(norms, part.groups), 0)
-            sums.append(clip.reduce(g, factors))
-            counts.append(clip.counts(norms, part.groups))
-            reports.append(_report(g.losses, finite))
+        whole = self.in_parts(batch, lambda part: self._part(gradients(part), part))
 
         # In the parameters' precision, so that every engine's sum meets the same noise.
-        total = clip.finish(_add(sums)).to(self.engine.parameters.theta)
-        noisy = self.method.noise.add(total, clip.sensitivity, self.noise_multiplier, self.noise)
-        if query and not query.before:
-            self._answer(query, counts, divisor)
         theta = self.engine.parameters.theta
-        theta.grad = (noisy / divisor).to(theta)
+        total = self.clip.finish(whole.total).to(theta)
+        sensitivity = self.clip.sensitivity
+        noisy = self.method.noise.add(total, sensitivity, self.noise_multiplier, self.noise)
+        if query and not query.before:
+            self._answer(query, whole.counts, divisor)
+        theta.grad = noisy.div_(divisor)
         self.optimizer.step()
-        return StepReport(*map(_add, zip(*reports, strict=True)))
+        self.past = Past(self.past.made + 1, self.steps, theta.grad)
+        return whole.report
 
-    def _gradients(self, parts: list[Batch]) -> Callable[[], Iterable[tuple[Gradients, Batch]]]:
-        """The parts with their gradients, as often as called: one is kept, several recomputed."""
+    def in_parts(self, batch: Batch, work: Callable[[Batch], Added]) -> Added:
+        """The work done on each physical batch, added up; all of it again on smaller ones if memory
+        runs out.
 
-        def compute() -> Iterable[tuple[Gradients, Batch]]:
-            return ((self.method.gradient(self.engine, part, self.clip), part) for part in parts)
+        The work must change nothing that outlives it. Raises UserError where memory runs out and
+        the step does not adapt, or one example is too many.
+        """
+        most, size = len(batch), self.physical_batch_size
 
-        if len(parts) > 1:
-            return compute
-        kept = list(compute())
-        return lambda: kept
+        def each(size: int) -> Added:
+            return reduce(operator.add, map(work, batch.split(size)))
 
-    def _answer(self, query: CountQuery, counts: list[Tensor], divisor: float) -> None:
+        start = most if size is None else min(size, most)
+        if self.adapts:
+            results, fitted = halving(each, start)
+            if fitted < start:
+                self.physical_batch_size = fitted
+            return results
+        try:
+            return each(start)
+        except Exception as error:
+            if not ran_out(error):
+                raise
+            raise UserError(self._too_large(start)) from error
+
+    def _too_large(self, size: int) -> str:
+        if self.method.whole_batches:
+            return (
+                f"memory runs out with {size} examples, and {self.method.name} needs each batch in "
+                "one piece; choose a smaller batch_size or a device with more memory."
+            )
+        return f"memory runs out with {size} examples at once; choose physical_batch_size=auto."
+
+    def adapt(self, probe: Batch) -> None:
+        """Adapt from now on, starting from the largest physical batches that fit in memory.
+
+        They are found by trying, on copies of made-up examples. Nothing of the run moves. Raises
+        UserError where memory cannot be measured, or one example does not fit.
+        """
+        self.adapts = True
+        # Larger batches than that are drawn once in a thousand million times.
+        most = math.ceil(self.expected_batch_size + 6 * math.sqrt(self.expected_batch_size))
+        copies = torch.arange(most, device=probe.targets.device) % len(probe)
+        batch, theta = probe.each(lambda t: t[copies]), self.engine.parameters.theta
+        # A step that is not the first may do more: methods read the last one's gradient.
+        past = Past(1, self.steps, torch.ones_like(theta))
+
+        def attempt(size: int) -> None:
+            part = batch.each(lambda t: t[:size])
+            self._part(self.method.gradient(self.engine, part, self.clip, past), part)
+
+        training = self.engine.model.training
+        self.engine.model.train()
+        with torch.random.fork_rng([theta.device] if theta.is_cuda else []):
+            self.physical_batch_size = largest(attempt, most, theta.device)
+        self.engine.model.train(training)
+
+    def _gradients(self, batch: Batch) -> Callable[[Batch], Gradients]:
+        """Gradients of physical batches: kept for the next pass where they are of the whole batch,
+        and else computed whenever asked for."""
+        kept: list[Gradients] = []
+
+        def gradients(part: Batch) -> Gradients:
+            if part is batch and kept:
+                return kept[0]
+            kept.clear()
+            computed = self.method.gradient(self.engine, part, self.clip, self.past)
+            if part is batch:
+                kept.append(computed)
+            return computed
+
+        return gradients
+
+    def _part(self, gradients: Gradients, part: Batch) -> Part:
+        """Pure: neither clip nor generators move."""
+        norms = gradients.norms
+        finite = norms < math.inf
+        factors = self.clip.factors(norms, part.groups).masked_fill(~finite, 0)
+        total, counts = self.clip.reduce(gradients, factors), self.clip.counts(norms, part.groups)
+        return Part(total, counts, StepReport(gradients.losses, finite))
+
+    def _answer(self, query: CountQuery, counts: Tensor, divisor: float) -> None:
         """Release the clip's counts with noise, and let the clip move by what was released."""
-        exact = _add(counts).double()
+        exact = counts.double()
         draw = torch.randn(
             exact.shape, dtype=exact.dtype, device=exact.device, generator=self.counts
         )
@@ -95,13 +184,3 @@ class PrivateStep:
 
     def _divisor(self, batch_size: int) -> float:
         return max(batch_size, 1) if self.method.divide_by == "actual" else self.expected_batch_size
-
-
-def _report(losses: Tensor, finite_gradient: Tensor) -> StepReport:
-    finite = losses.isfinite()
-    return StepReport(losses.nan_to_num(0, 0, 0).sum(), finite.sum(), (~finite_gradient).sum())
-
-
-def _add(tensors: Iterable[Tensor]) -> Tensor:
-    first, *rest = tensors
-    return sum(rest, first)

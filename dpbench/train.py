@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,14 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from dpbench import seeds
+from dpbench.averaging import MovingAverage, proper_decay
+from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Batch, Dataset, Split
 from dpbench.diagnostics import Diagnostics, Observer
 from dpbench.errors import UserError, nearest
-from dpbench.gradients import ENGINES, Engine, make_engine
+from dpbench.gradients import ENGINES, Engine, How, make_engine
 from dpbench.ledger import Ledger, Step
+from dpbench.memory import check_measurable, halving
 from dpbench.methods.method import Method
 from dpbench.metrics.evaluation import evaluate
 from dpbench.models.architecture import Architecture, cross_entropy
+from dpbench.precision import PRECISIONS, Precision, full_products
 from dpbench.privacy import Privacy, statement
 from dpbench.progress import Progress
 from dpbench.provenance import provenance
@@ -44,17 +49,26 @@ class Run:
     batch_size: int
     seed: int
     engine: str = "auto"
-    physical_batch_size: int | None = None
+    physical_batch_size: int | str | None = None
+    precision: str = "float32"
+    channels_last: bool = False
     device: str = "auto"
     diagnostics: Diagnostics | None = None
+    augmentation: ShiftsFlips | None = None
+    ema_decay: float | None = None
     config: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         whole("epochs", self.epochs)
         whole("batch_size", self.batch_size)
-        if self.physical_batch_size is not None:
+        if self.physical_batch_size not in (None, "auto"):
             whole("physical_batch_size", self.physical_batch_size)
+        if self.ema_decay is not None:
+            proper_decay(self.ema_decay)
         _one_of("sampler", self.sampler, SAMPLERS)
+        _one_of("precision", self.precision, PRECISIONS)
+        if not isinstance(self.channels_last, bool):
+            raise UserError(f"channels_last must be true or false, got {self.channels_last!r}.")
         _one_of("engine", self.engine, ["auto", *ENGINES])
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise UserError(f"seed must be a whole number from 0, got {self.seed!r}.")
@@ -97,7 +111,7 @@ def plan(run: Run) -> Plan:
         run.privacy.warn_if_weak(run.dataset.train_size)
     multiplier = run.privacy.multiplier(method, sampler.law, steps)
     step = Step(sampler.law, method.releases(multiplier))
-    if method.whole_batches and run.physical_batch_size is not None:
+    if method.whole_batches and run.physical_batch_size not in (None, "auto"):
         raise UserError(
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
         )
@@ -108,7 +122,9 @@ def plan(run: Run) -> Plan:
 
 
 def _check_parts(run: Run) -> None:
-    """Refuse a model or an optimiser that cannot be made; takes no memory and no random numbers."""
+    """Refuse parts that do not fit or cannot be made; takes no memory and no random numbers."""
+    if run.augmentation:
+        run.augmentation.check(run.dataset)
     try:
         with torch.device("meta"):
             run.model.build(run.dataset.shape, run.dataset.classes)
@@ -120,6 +136,7 @@ def _check_parts(run: Run) -> None:
         raise UserError(f"model or optimizer cannot be made: {why}") from error
 
 
+@full_products()
 def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
     """Train and test one run, and say what it measured and what it spent.
 
@@ -129,21 +146,25 @@ def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
     """
     planned = plan(run)
     device = pick_device(run.device)
+    if run.physical_batch_size == "auto":
+        check_measurable(device)
     start = time.perf_counter()
     data = run.dataset.load(data_dir, run.seed)
     train, test = data.train.to(device), data.test.to(device)
     step = private_step(run, planned, device)
     observer = run.diagnostics.observer(step, train) if run.diagnostics else None
+    average = _average(run, step)
     with Progress(planned, run.privacy.delta, quiet) as progress:
-        history, ledger = _loop(run, planned, step, train, observer, progress)
-    outputs, losses = predict(step.engine, test)
+        history, ledger = _loop(run, planned, step, train, observer, average, progress)
+    with average.in_place() if average else nullcontext():
+        outputs, losses = predict(step.engine, test)
     sound = _finite(step) and bool(outputs.isfinite().all())
     metrics = evaluate(outputs, losses, test.targets, test.groups, run.dataset.groups)
     return Record(
         config=run.config,
         metrics={f"test/{k}": value if sound else math.nan for k, value in metrics.items()},
         privacy=statement(ledger, planned.method, run.privacy.delta, planned.noise_multiplier),
-        provenance=provenance(step, device, time.perf_counter() - start),
+        provenance=provenance(step, device, run.precision, time.perf_counter() - start),
         status="complete" if sound else "diverged",
         history=history,
         diagnostics=observer.series() if observer else {},
@@ -164,19 +185,24 @@ def pick_device(name: str) -> torch.device:
 
 def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
     """The private step of a run, its model freshly initialised from the run's seed."""
-    engine = make_engine(
-        run.engine, _model(run, device), cross_entropy, _probe(run.dataset, device)
-    )
-    return PrivateStep(
+    views = run.augmentation.views if run.augmentation else 1
+    probe, physical = _probe(run.dataset, views, device), run.physical_batch_size
+    how = How(Precision(run.precision), run.channels_last)
+    engine = make_engine(run.engine, _model(run, device), cross_entropy, probe, views, how)
+    step = PrivateStep(
         engine=engine,
         method=planned.method,
         optimizer=run.optimizer([engine.parameters.theta]),
         noise_multiplier=planned.noise_multiplier,
         expected_batch_size=planned.sampler.expected_batch_size,
-        physical_batch_size=run.physical_batch_size,
+        physical_batch_size=physical if isinstance(physical, int) else None,
+        steps=planned.steps,
         noise=seeds.generator(run.seed, "noise", device),
         counts=seeds.generator(run.seed, "counts", device),
     )
+    if physical == "auto" and not planned.method.whole_batches:
+        step.adapt(probe)
+    return step
 
 
 def _model(run: Run, device: torch.device) -> nn.Module:
@@ -185,10 +211,16 @@ def _model(run: Run, device: torch.device) -> nn.Module:
         return run.model.build(run.dataset.shape, run.dataset.classes).to(device)
 
 
-def _probe(dataset: Dataset, device: torch.device) -> Batch:
+def _average(run: Run, step: PrivateStep) -> MovingAverage | None:
+    if run.ema_decay is None:
+        return None
+    return MovingAverage(run.ema_decay, step.engine.parameters.theta)
+
+
+def _probe(dataset: Dataset, views: int, device: torch.device) -> Batch:
     """Two made-up examples: what an engine is checked on must not be private."""
     draw = torch.Generator().manual_seed(0)
-    inputs = torch.rand(2, *dataset.shape, generator=draw)
+    inputs = torch.rand(2, *([views] if views > 1 else []), *dataset.shape, generator=draw)
     targets = torch.arange(2) % dataset.classes
     return Batch(inputs, targets, torch.zeros_like(targets)).each(lambda t: t.to(device))
 
@@ -199,11 +231,11 @@ def _loop(
     step: PrivateStep,
     train: Split,
     observer: Observer | None,
+    average: MovingAverage | None,
     progress: Progress,
 ) -> tuple[dict[str, list], Ledger]:
     """All steps: the history, one entry per epoch, and the ledger of what was done."""
-    sampling = seeds.generator(run.seed, "sampling", train.targets.device)
-    batches = planned.sampler.batches(len(train), sampling)
+    batches = _batches(run, planned, train)
     history: dict[str, list] = {"train/loss": [], "train/not_finite": []}
     ledger = Ledger()
     step.engine.model.train()
@@ -211,15 +243,17 @@ def _loop(
     for _ in range(run.epochs):
         reports = []
         for _ in range(planned.sampler.steps_per_epoch):
-            batch = train.at(next(batches))
+            batch = next(batches)
             if observer:
                 observer.before(batch)
             reports.append(step(batch))
+            if average:
+                average.update()
             ledger = ledger.after(planned.step)
             progress.advance()
-        loss, examples, not_finite = (torch.stack(t).sum() for t in zip(*reports, strict=True))
-        history["train/loss"].append((loss / examples).item())
-        history["train/not_finite"].append(not_finite.item())
+        losses, finite = (torch.cat(seen) for seen in zip(*reports, strict=True))
+        history["train/loss"].append(losses[losses.isfinite()].mean().item())
+        history["train/not_finite"].append((~finite).sum().item())
         progress.show_loss(history["train/loss"][-1])
         if observer:
             observer.end_of_epoch()
@@ -228,15 +262,34 @@ def _loop(
     return history, ledger
 
 
+def _batches(run: Run, planned: Plan, train: Split) -> Iterator[Batch]:
+    """The batches of a run without end, each example in as many views as the engine takes."""
+    device = train.targets.device
+    sampling = seeds.generator(run.seed, "sampling", device)
+    views = seeds.generator(run.seed, "augmentation", device)
+    for indices in planned.sampler.batches(len(train), sampling):
+        batch = train.at(indices)
+        yield run.augmentation.of(batch, views) if run.augmentation else batch
+
+
 def _finite(step: PrivateStep) -> bool:
     return bool(torch.isfinite(step.engine.parameters.theta).all())
 
 
 @torch.no_grad()
 def predict(engine: Engine, split: Split, batch_size: int = 4096) -> tuple[Tensor, Tensor]:
-    """Outputs [n, K] and training losses [n] of all examples, by the model in test mode."""
+    """Outputs [n, K] and training losses [n] of all examples, by the model in test mode.
+
+    So many at a time, or fewer where memory runs out.
+    """
     engine.model.eval()
-    parts = [split.at(indices) for indices in split.batches(batch_size)]
-    outputs = [engine.model(part.inputs) for part in parts]
-    losses = [engine.loss(o, part.targets) for o, part in zip(outputs, parts, strict=True)]
-    return torch.cat(outputs), torch.cat(losses)
+
+    def predicted(size: int) -> tuple[Tensor, Tensor]:
+        outputs, losses = [], []
+        for indices in split.batches(size):
+            part = split.at(indices)
+            outputs.append(engine.model(part.inputs))
+            losses.append(engine.loss(outputs[-1], part.targets))
+        return torch.cat(outputs), torch.cat(losses)
+
+    return halving(predicted, batch_size)[0]

@@ -12,8 +12,9 @@ from filelock import FileLock
 from scipy import stats
 from torch import nn
 
-from dpbench.data import adult, dutch, mnist
+from dpbench.data import adult, cifar, dutch, mnist
 from dpbench.data.dataset import Batch
+from dpbench.data.download import Source
 from dpbench.gradients import make_engine
 from dpbench.methods.method import Method
 from dpbench.models.architecture import cross_entropy
@@ -26,14 +27,24 @@ NEEDED = (*adult.SOURCES, dutch.SOURCE, *mnist.TRAIN, *mnist.TEST)
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """A data folder with the original files; tests that need it carry the mark `data`."""
+    return _originals(NEEDED, "adult", "dutch", "mnist")
+
+
+@pytest.fixture(scope="session")
+def cifar_folder() -> Path:
+    """A data folder with the original files of CIFAR-10, for tests with the mark `data`."""
+    return _originals((*cifar.TRAIN_10, *cifar.TEST_10), "cifar10")
+
+
+def _originals(needed: tuple[Source, ...], *names: str) -> Path:
     named = Path(os.environ.get("DPBENCH_DATA", "/nowhere"))
-    if all((named / source.path).exists() for source in NEEDED):
+    if all((named / source.path).exists() for source in needed):
         return named
     if not UNPACK.exists():
         pytest.skip("the original files are neither in $DPBENCH_DATA nor in ../shared/data")
     folder = Path(tempfile.gettempdir()) / "dpbench-test-data"
     with FileLock(f"{folder}.lock"):  # several test processes share the folder
-        subprocess.run([sys.executable, UNPACK, folder, "adult", "dutch", "mnist"], check=True)
+        subprocess.run([sys.executable, UNPACK, folder, *names], check=True)
     return folder
 
 

@@ -10,6 +10,7 @@ from dpbench.errors import UserError
 from dpbench.results import (
     SCHEMA,
     SCIENTIFIC,
+    UNNAMED,
     Record,
     check_writable,
     digest,
@@ -23,6 +24,8 @@ from dpbench.runs import is_scientific
 CARRIED_OUT = {
     "engine=loop",
     "physical_batch_size=7",
+    "precision=bf16",
+    "channels_last=true",
     "device=cpu",
     "threads=2",
     "jobs=2",
@@ -47,6 +50,8 @@ SCIENCE = [
     "batch_size=64",
     "seed=1",
     "diagnostics=misalignment",
+    "augmentation=shifts_flips",
+    "ema_decay=0.99",
 ]
 PLAIN = {
     "dataset": {"_target_": "dpbench.data.digits.Digits", "test_share": 0.2},
@@ -103,6 +108,14 @@ def test_every_setting_is_known_to_matter_or_not(default):
 
 def test_the_name_of_a_run_is_the_same_for_ever():
     assert digest(PLAIN) == "a8f75cc91bd07d02"
+
+
+def test_parts_that_older_records_do_not_have_leave_the_name_alone_where_they_are_nothing(default):
+    older = {key: value for key, value in default.items() if key not in UNNAMED}
+    older["choices"] = {k: v for k, v in default["choices"].items() if k not in UNNAMED}
+    assert older.keys() != default.keys()
+    assert digest(older) == digest(default)
+    assert digest({**older, "ema_decay": 0}) != digest(default)
 
 
 def test_a_number_has_one_name_however_it_is_written():

@@ -2,19 +2,23 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpbench.clipping import Abadi, CountQuery, Groupwise, Unclipped
 from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
 from dpbench.gradients import make_engine
 from dpbench.methods.clipping_errors import direction_error, magnitude_error
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
+from dpbench.methods.fairlens import fairlens
 from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
 from dpbench.noise import NoNoise
@@ -285,7 +289,7 @@ def test_an_empty_batch_is_a_step_of_noise_only(step_of, batch_of):
     report = step(batch_of(0))
     noise = 1.3 * 0.5 * torch.randn(len(start), dtype=torch.float64, generator=draw)
     assert torch.allclose(theta(step), start - 0.1 * noise / 8, rtol=1e-12)
-    assert [float(x) for x in report] == [0, 0, 0]
+    assert [len(seen) for seen in report] == [0, 0]
 
 
 @pytest.mark.parametrize("bad", [torch.inf, torch.nan])
@@ -300,9 +304,10 @@ def test_non_finite_examples_are_counted_and_add_nothing(step_of, batch_of, engi
     )
     report, expected = spoilt(batch), clean(rest)
     assert torch.allclose(theta(spoilt), theta(clean), rtol=1e-9)
-    assert (int(report.not_finite), int(expected.not_finite)) == (2, 0)
-    assert int(report.examples) == 4
-    assert float(report.loss) == pytest.approx(float(expected.loss))
+    assert report.finite.tolist() == [True, False, True, True, False, True]
+    assert expected.finite.all()
+    assert torch.allclose(report.losses[report.finite], expected.losses)
+    assert not report.losses[~report.finite].isfinite().any()
 
 
 @pytest.mark.parametrize("engine", ["ghost", "vmap", "loop"])
@@ -313,14 +318,16 @@ def test_a_batch_of_nothing_but_non_finite_examples_is_noise_only(step_of, batch
     report = spoilt(batch)
     empty(batch_of(0))
     assert torch.allclose(theta(spoilt), theta(empty), rtol=1e-12)
-    assert [float(x) for x in report] == [0, 0, 3]
+    assert not report.finite.any()
+    assert len(report.losses) == 3
 
 
-def test_the_report_adds_up_over_physical_batches(step_of, batch_of):
+def test_the_report_is_of_all_examples_in_their_order(step_of, batch_of):
     batch = batch_of(7)
     whole, parts = (step_of(sgd(), physical=p)(batch) for p in (None, 3))
-    assert float(whole.loss) == pytest.approx(float(parts.loss))
-    assert int(whole.examples) == int(parts.examples) == 7
+    assert torch.allclose(whole.losses, parts.losses)
+    assert len(whole.losses) == len(parts.finite) == 7
+    assert torch.equal(whole.finite, parts.finite)
 
 
 def test_counts_of_a_before_query_are_those_of_the_whole_logical_batch(step_of, batch_of):
@@ -360,3 +367,201 @@ def test_momentum_and_learning_rate_see_the_private_gradient_only(step_of, batch
     start = theta(step)
     step(batch_of(4))
     assert torch.equal(theta(step), start)
+
+
+# When memory runs out.
+
+METHODS = {
+    "sgd": sgd(),
+    "dpsgd": dpsgd(0.5, "corrected"),
+    "dpsgd_global": dpsgd_global(0.5, 3.0, "corrected"),
+    "magnitude_error": magnitude_error(0.5),
+    "direction_error": direction_error(0.5),
+    "dpsgd_global_adapt": ADAPT,
+    "dpsgd_f": dpsgd_f(0.5, 2.0, "corrected").on(SimpleNamespace(groups="abc")),
+}
+
+
+class Cramped:
+    """An engine that runs out of memory with more than so many examples, at once or late."""
+
+    def __init__(self, engine, holds: int, error=torch.OutOfMemoryError, late: bool = False):
+        self.engine, self.holds, self.error, self.late = engine, holds, error, late
+        self.parameters, self.model, self.loss = engine.parameters, engine.model, engine.loss
+        self.sizes: list[int] = []
+
+    def __call__(self, batch, shift=None):
+        self.sizes.append(len(batch))
+        gradients = self.engine(batch, shift)
+        if len(batch) <= self.holds:
+            return gradients
+        if self.late:
+            gradients.weighted_sum = self._fail
+            return gradients
+        return self._fail()
+
+    def _fail(self, *_):
+        raise self.error("out of memory: tried to allocate 20.00 GiB")
+
+
+def cramped(step: PrivateStep, holds: int, **settings) -> PrivateStep:
+    return dataclasses.replace(step, engine=Cramped(step.engine, holds, **settings), adapts=True)
+
+
+def everything(step: PrivateStep, batches: list[Batch]) -> list[torch.Tensor]:
+    """What some steps left behind: reports, parameters, the clip's state, and the generators'."""
+    reports = [torch.stack(tuple(step(batch))) for batch in batches]
+    state = getattr(step.clip, "bounds", getattr(step.clip, "strict_bound", 0.0))
+    draws = [step.noise.get_state(), step.counts.get_state(), torch.get_rng_state()]
+    return [*reports, theta(step), torch.as_tensor(state), *draws]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["gradient", "sum"])
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError, RuntimeError, MemoryError])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_step_that_runs_out_of_memory_is_the_step_of_the_size_that_fits(
+    step_of, batch_of, name, error, late
+):
+    batches = [batch_of(n, seed=n) for n in (11, 3, 0, 9)]
+    troubled = cramped(step_of(METHODS[name]), 2, error=error, late=late)
+    for before, after in zip(
+        everything(step_of(METHODS[name], physical=2), batches),
+        everything(troubled, batches),
+        strict=True,
+    ):
+        assert torch.equal(before, after)
+    assert troubled.physical_batch_size == 2
+    assert max(troubled.engine.sizes[-10:]) <= 2, "a size that did not fit was tried again"
+
+
+def test_an_example_draws_the_same_in_a_repetition(batch_of):
+    """Dropout of a pass that failed is as if it had never been drawn."""
+
+    def step() -> PrivateStep:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(5, 64), nn.Dropout(), nn.Linear(64, 3)).double()
+        engine = make_engine("ghost", model, cross_entropy, batch_of(2))
+        optimizer = torch.optim.SGD([engine.parameters.theta], lr=0.1)
+        draws = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
+        method = METHODS["dpsgd_f"]
+        return PrivateStep(engine, method, optimizer, 1.0, 8.0, 3, *draws)
+
+    batches = [batch_of(n, seed=n) for n in (7, 5)]
+    untroubled = everything(step(), batches)
+    # In vain: 7, late in the first pass; then 3.
+    troubled = cramped(dataclasses.replace(step(), physical_batch_size=None), 3, late=True)
+    assert all(map(torch.equal, untroubled, everything(troubled, batches)))
+
+
+def test_memory_that_runs_out_between_the_passes_asks_no_second_time(step_of, batch_of):
+    """The counts were released when the sum failed: only the sum is made again."""
+    step, asked = cramped(step_of(METHODS["dpsgd_f"]), 4, late=True), []
+    answer = step._answer
+    step._answer = lambda *arguments: (asked.append(1), answer(*arguments))
+    step(batch_of(8))
+    assert len(asked) == 1
+    assert step.engine.sizes == [8, 4, 4]
+
+
+def test_one_example_that_does_not_fit_ends_the_run_with_a_sentence(step_of, batch_of):
+    step = cramped(step_of(METHODS["dpsgd"]), 0)
+    start = theta(step)
+    with pytest.raises(UserError, match="even with one example at a time"):
+        step(batch_of(5))
+    assert torch.equal(theta(step), start)
+
+
+@pytest.mark.parametrize("physical", [None, 4])
+def test_without_adapting_the_sentence_names_the_way_out(step_of, batch_of, physical):
+    step = cramped(step_of(METHODS["dpsgd"], physical=physical), 3)
+    step.adapts = False
+    size = physical or 5
+    with pytest.raises(UserError, match=f"with {size} examples at once; choose physical_batch_siz"):
+        step(batch_of(5))
+
+
+def test_a_method_that_needs_whole_batches_is_not_told_to_split_them(step_of, batch_of):
+    step = cramped(step_of(fairlens(0.5, 1.0, 1.0, "corrected")), 3)
+    step.adapts = False
+    with pytest.raises(UserError, match="fairlens needs each batch in one piece; choose a smaller"):
+        step(batch_of(5))
+
+
+def test_other_errors_are_passed_on(step_of, batch_of):
+    for adapts in (True, False):
+        step = cramped(step_of(METHODS["dpsgd"]), 3, error=ValueError)
+        step.adapts = adapts
+        with pytest.raises(ValueError, match="tried to allocate"):
+            step(batch_of(5))
+
+
+def test_a_size_found_by_trying_moves_nothing(step_of, batch_of):
+    method = METHODS["dpsgd_f"]
+    batches = [batch_of(n, seed=n) for n in (6, 9)]
+    plain, tried = step_of(method, physical=4), cramped(step_of(method), 4)
+    draws = torch.get_rng_state()
+    tried.adapt(batch_of(2))
+    assert torch.equal(torch.get_rng_state(), draws)
+    assert tried.physical_batch_size == 4
+    assert tried.engine.sizes == [1, 2, 4, 8]
+    assert all(map(torch.equal, everything(plain, batches), everything(tried, batches)))
+
+
+def test_where_memory_is_no_matter_nearly_every_batch_stays_whole(step_of, batch_of):
+    step = step_of(METHODS["dpsgd"], expected=100.0)
+    step.adapt(batch_of(2))
+    assert step.physical_batch_size == 160
+
+
+# What a GPU would have to wait for.
+
+
+class Waits(TorchDispatchMode):
+    """Notes what a GPU could only answer after all that it was asked before."""
+
+    NAMES = (
+        "_local_scalar_dense",
+        "item",
+        "is_nonzero",
+        "equal",
+        "nonzero",
+        "masked_select",
+        "bincount",
+        "_unique2",
+        "repeat_interleave",
+    )
+
+    def __init__(self):
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        name = function.__name__.partition(".")[0]
+        if name in self.NAMES or (name == "index" and any(map(is_mask, arguments[1]))):
+            self.seen.append(name)
+        return function(*arguments, **(named or {}))
+
+
+def is_mask(index) -> bool:
+    return index is not None and index.dtype in (torch.bool, torch.uint8)
+
+
+@pytest.mark.parametrize("physical", [None, 4])
+@pytest.mark.parametrize("engine", ["vmap", "ghost"])
+@pytest.mark.parametrize("name", METHODS)
+def test_no_step_waits_for_a_gpu(monkeypatch, step_of, batch_of, engine, name, physical):
+    step, batch = step_of(METHODS[name], engine=engine, physical=physical), batch_of(9)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True))
+    with Waits() as waits:
+        step(batch)
+    assert waits.seen == []
+
+
+def test_waits_are_seen():
+    x = torch.arange(3.0)
+    with Waits() as waits:
+        x.sum().item()
+        bool(x.any())
+        x[x > 1]
+        torch.bincount(x.long())
+    assert waits.seen == ["_local_scalar_dense", "_local_scalar_dense", "index", "bincount"]

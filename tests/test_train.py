@@ -9,10 +9,13 @@ import pytest
 import torch
 from absl import logging as absl_logging
 
-from dpbench import progress, train
+from dpbench import memory, progress, train
 from dpbench.accountants import rdp
+from dpbench.averaging import MovingAverage
+from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Data, Split
 from dpbench.data.digits import Digits
+from dpbench.data.dutch import Dutch
 from dpbench.errors import UserError
 from dpbench.ledger import Ledger
 from dpbench.methods.dpsgd import dpsgd
@@ -23,7 +26,7 @@ from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.mlp import Mlp
 from dpbench.privacy import Privacy
-from dpbench.train import Run, fit, pick_device, plan, predict
+from dpbench.train import Run, fit, pick_device, plan, predict, private_step
 
 NOWHERE = Path("/nowhere")  # digits need no folder
 METHODS = {
@@ -131,6 +134,41 @@ def test_physical_batches_measure_the_same_up_to_rounding(size):
     assert parts.privacy == whole.privacy
 
 
+@pytest.mark.parametrize(("room", "size"), [(2**40, 186), (-(2**40), 1)])
+def test_a_physical_size_that_is_found_measures_the_same_up_to_rounding(monkeypatch, room, size):
+    """120 and 6 standard deviations where there is room; one at a time where there is none."""
+    monkeypatch.setattr(memory, "free", lambda _: room)
+    for module in (memory, train):
+        monkeypatch.setattr(module, "check_measurable", lambda _: None)
+    usual = run_of("dpsgd_f", epochs=1, device="cpu")
+    found = fit(replace(usual, physical_batch_size="auto"), NOWHERE)
+    assert found.provenance["physical_batch_size"] == size
+    whole = fit(usual, NOWHERE)
+    close(found.metrics, whole.metrics)
+    assert found.privacy == whole.privacy
+
+
+def test_a_method_that_needs_whole_batches_has_them_where_the_size_is_to_be_found():
+    method = fairlens(0.5, 1.0, 1.0, "corrected")
+    run = replace(run_of(dataset=Dutch(0.2)), method=method, physical_batch_size="auto")
+    step = private_step(run, plan(run), torch.device("cpu"))
+    assert (step.physical_batch_size, step.adapts) == (None, False)
+
+
+def test_predictions_that_do_not_fit_at_once_are_made_in_parts():
+    witness, _ = witnessed(epochs=1)
+    engine, test = witness.step.engine, Digits(0.2).load(NOWHERE, 0).test
+    whole = predict(engine, test)
+
+    def cramped(_, inputs):
+        if len(inputs[0]) > 100:
+            raise torch.OutOfMemoryError("out of memory")
+
+    engine.model.register_forward_pre_hook(cramped)
+    for ours, theirs in zip(predict(engine, test), whole, strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_are_paired_by_seed(method):
     """Same split, same initial weights, same batches: whatever the methods draw beside."""
@@ -183,6 +221,73 @@ def test_an_epoch_s_loss_is_the_mean_over_the_examples_it_saw():
     outputs = torch.func.functional_call(engine.model, named, (train.inputs,))
     expected = cross_entropy(outputs, train.targets).mean().item()
     assert record.history["train/loss"] == [pytest.approx(expected, rel=1e-5)]
+
+
+COPIES = ShiftsFlips(views=3, shift=0, padding="zero", flip="none", probability=0.5)
+TURNED = ShiftsFlips(views=1, shift=0, padding="zero", flip="vertical", probability=1.0)
+VIEWS = ShiftsFlips(views=2, shift=2, padding="reflect", flip="horizontal", probability=0.5)
+
+
+def test_one_view_that_is_the_example_itself_changes_nothing_to_the_last_bit():
+    plain = fit(run_of("dpsgd_global_adapt"), NOWHERE)
+    once = fit(run_of("dpsgd_global_adapt", augmentation=replace(COPIES, views=1)), NOWHERE)
+    assert what_it_measured(once) == what_it_measured(plain)
+
+
+@pytest.mark.parametrize("engine", ["ghost", "loop", "vmap"])
+def test_copies_of_an_example_change_nothing_up_to_rounding(engine):
+    plain = fit(run_of("dpsgd_f", epochs=1), NOWHERE)
+    copies = fit(run_of("dpsgd_f", epochs=1, augmentation=COPIES, engine=engine), NOWHERE)
+    close(copies.metrics, plain.metrics)
+    assert copies.privacy == plain.privacy
+
+
+def test_augmented_runs_are_paired_with_plain_ones_and_views_are_drawn_anew():
+    plain, _ = witnessed()
+    ours, record = witnessed(augmentation=VIEWS)
+    assert torch.equal(ours.start, plain.start)
+    assert [len(batch) for batch in ours.batches] == [len(batch) for batch in plain.batches]
+    assert {batch.shape[1:] for batch in ours.batches} == {(2, 1, 8, 8)}
+    assert not torch.equal(ours.batches[0][:, 0], ours.batches[0][:, 1])
+    draws = [torch.rand(4, generator=w.step.noise) for w in (plain, ours)]
+    assert torch.equal(*draws)
+    assert record.privacy == fit(run_of(), NOWHERE).privacy
+    again = fit(run_of(augmentation=VIEWS), NOWHERE)
+    assert what_it_measured(again) == what_it_measured(record)
+
+
+def test_training_examples_are_augmented_and_test_examples_are_not():
+    plain, _ = witnessed(epochs=1)
+    witness, record = witnessed(epochs=1, augmentation=TURNED)
+    assert torch.equal(witness.batches[0], plain.batches[0].flip(-2))
+    outputs, _ = predict(witness.step.engine, Digits(0.2).load(NOWHERE, 0).test)
+    right = outputs.argmax(1) == Digits(0.2).load(NOWHERE, 0).test.targets
+    assert record.metrics["test/accuracy"] == pytest.approx(right.double().mean().item())
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.9])
+def test_the_moving_average_is_tested_and_the_training_does_not_notice(decay):
+    class Steps(Witness):
+        def before(self, batch):
+            self.batches.append(self.step.engine.parameters.theta.detach().clone())
+
+    witness = Steps()
+    record = fit(run_of(diagnostics=witness, ema_decay=decay), NOWHERE)
+    plain = fit(run_of(), NOWHERE)
+    assert (record.history, record.privacy) == (plain.history, plain.privacy)
+    assert (record.metrics == plain.metrics) == (decay == 0)
+
+    theta = witness.step.engine.parameters.theta
+    *_, last = places = [*witness.batches[1:], theta.detach().clone()]
+    average = MovingAverage(decay, torch.nn.Parameter(witness.batches[0]))
+    for place in places:
+        average.theta.data.copy_(place)
+        average.update()
+    assert torch.equal(average.average, last) == (decay == 0)
+    theta.data.copy_(average.average)
+    test = Digits(0.2).load(NOWHERE, 0).test
+    _, losses = predict(witness.step.engine, test)
+    assert record.metrics["test/loss"] == pytest.approx(losses.double().mean().item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -270,11 +375,20 @@ def test_a_plan_reads_nothing():
         ({"lr": -1.0}, "model or optimizer cannot be made: Invalid learning rate: -1.0"),
         ({"lr": 1e39}, "model or optimizer cannot be made"),
         ({"device": "nonsense"}, "device=nonsense is not to be had here"),
+        ({"augmentation": replace(VIEWS, shift=8)}, "shift=8 must be less than the side"),
+        ({"ema_decay": 1.0}, "ema_decay must be a number from 0 to below 1"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_data_is_read(changes, sentence):
     with pytest.raises(UserError, match=sentence):
         fit(run_of(dataset=Unreadable(0.2), **changes), NOWHERE)
+
+
+def test_where_memory_cannot_be_measured_nothing_is_read(monkeypatch):
+    monkeypatch.setattr(memory, "resident", lambda _: None)
+    run = run_of(dataset=Unreadable(0.2), physical_batch_size="auto", device="cpu")
+    with pytest.raises(UserError, match="physical_batch_size=auto cannot measure"):
+        fit(run, NOWHERE)
 
 
 def test_a_method_that_does_not_fit_the_data_is_refused_before_data_is_read():

@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ import torch
 from dpbench.bench.cases import Case, UnavailableError
 from dpbench.bench.check import Seen, observe
 from dpbench.bench.stepper import Stepper
+from dpbench.memory import forget_peak, resident
 
 Make = Callable[[Case, torch.device], Stepper]
 
@@ -65,7 +65,7 @@ class Contestant:
     def __init__(self, make: Make, case: Case, device: torch.device):
         self._case, self._device = case, device
         self._stepper = make(case, device)
-        self._rest = _resident("VmRSS")
+        self._rest = resident("VmRSS")
         self._steps = 1
 
     def observe(self) -> Seen:
@@ -74,7 +74,7 @@ class Contestant:
 
     def warm_up(self) -> int:
         """How many steps make a repeat, found after some that do not count."""
-        _forget_peak(self._device)
+        forget_peak(self._device)  # the check's own memory is not to count
         seconds = self._run(1)
         if seconds < REPEAT_SECONDS:
             seconds = self._run(WARM_UP)
@@ -89,7 +89,7 @@ class Contestant:
         """Bytes: the GPU allocator's peak, or how far the resident set grew over model and data."""
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated(self._device)
-        peak = _resident("VmHWM")
+        peak = resident("VmHWM")
         return None if peak is None or self._rest is None else peak - self._rest
 
     def _run(self, steps: int) -> float:
@@ -126,23 +126,3 @@ def _reason(error: Exception) -> str:
         return "out of memory"
     first = (str(error).strip() or "no message").splitlines()[0]
     return f"{type(error).__name__}: {first}"
-
-
-def _resident(field: str) -> int | None:
-    """Bytes of a field of /proc/self/status; None where there is no such file.
-
-    Not getrusage: on Linux its ru_maxrss survives exec, so a child starts with its parent's peak.
-    """
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return None
-    (line,) = (line for line in status.read_text().splitlines() if line.startswith(f"{field}:"))
-    return int(line.split()[1]) * 1024
-
-
-def _forget_peak(device: torch.device) -> None:
-    """Count peaks from here on, so that the check's own memory is not counted."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    elif _resident("VmHWM") is not None:
-        Path("/proc/self/clear_refs").write_text("5")

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
+from dpbench.gradients import Engine, Gradients
+from dpbench.gradients.engine import Shift
 from dpbench.step import PrivateStep
 
 
@@ -61,25 +63,68 @@ def group_means(step: PrivateStep, batch: Batch, groups: list[int]) -> GroupMean
     return GroupMeans(torch.stack(losses).sum(0), count, torch.linalg.vector_norm(mean, dim=1))
 
 
-def clipped_batch(step: PrivateStep, batch: Batch) -> ClippedBatch:
-    """The batch gradient of plain SGD, and the one that the step's clip makes of the method's.
+def unaltered(engine: Engine, batch: Batch) -> Batch:
+    """Examples as they are, in as many equal views as the engine wants: inputs [B, K, ...]."""
+    if engine.views == 1:
+        return batch
+    views = batch.inputs.unsqueeze(1).expand(-1, engine.views, *batch.inputs.shape[1:])
+    return Batch(views, batch.targets, batch.groups)
+
+
+class Known:
+    """An engine that has the gradients of one batch at theta already and computes them no more.
+
+    A method that begins with those, as most do that add to them, then costs only what it adds.
+    """
+
+    def __init__(self, engine: Engine, batch: Batch, gradients: Gradients):
+        self.name, self.model, self.loss = engine.name, engine.model, engine.loss
+        self.parameters, self.views = engine.parameters, engine.views
+        self._engine, self._batch, self._gradients = engine, batch, gradients
+
+    def __call__(self, batch: Batch, shift: Shift | None = None) -> Gradients:
+        if batch is self._batch and shift is None:
+            return self._gradients
+        return self._engine(batch, shift)
+
+
+class Seen(NamedTuple):
+    """A physical batch of B examples, as its step would see it.
 
     The clip is the step's present one. One that asks counts of the batch before it clips (DPSGD-F)
     stays at the bounds it released last, or at its base bound before the first step: asking here
     would be a private query. A gradient that is not finite counts as zero, as it does in the step.
     """
-    clip, plain, clipped, shortened = step.clip, [], [], []
+
+    plain: Gradients  # g_i, of the losses alone
+    own: Gradients  # h_i, the method's, which the clip is to see; the very same where it is plain
+    kept: Tensor  # [B] bool: g_i is finite
+    own_kept: Tensor  # [B] bool: h_i is finite
+    factors: Tensor  # [B], of the clip; 0 where h_i is not finite
+
+
+def see(step: PrivateStep, part: Batch) -> Seen:
+    """Gradients of a physical batch at the present parameters, in one engine pass if plain."""
+    gradients = step.engine(part)
+    known = Known(step.engine, part, gradients)
+    own = step.method.gradient(known, part, step.clip, step.past)
+    norms = own.norms
+    finite = norms.isfinite()
+    factors = torch.where(finite, step.clip.factors(norms, part.groups), 0)
+    return Seen(gradients, own, gradients.norms.isfinite(), finite, factors)
+
+
+def clipped_batch(step: PrivateStep, batch: Batch) -> ClippedBatch:
+    """The batch gradient of plain SGD, and the one that the step's clip makes of the method's."""
+    clip, unclipped, clipped, shortened = step.clip, [], [], []
     for part in batch.split(step.physical_batch_size):
-        own = step.engine(part)
-        plain.append(own.weighted_sum(own.norms.isfinite().to(own.norms)))
-        seen = step.method.gradient(step.engine, part, clip)
-        factors = clip.factors(seen.norms, part.groups)
-        factors = torch.where(seen.norms.isfinite(), factors, 0)
-        clipped.append(clip.reduce(seen, factors))
-        shortened.append((factors < 1).sum())
+        seen = see(step, part)
+        unclipped.append(seen.plain.weighted_sum(seen.kept.to(seen.plain.norms)))
+        clipped.append(clip.reduce(seen.own, seen.factors))
+        shortened.append((seen.factors < 1).sum())
     size = max(len(batch), 1)
     return ClippedBatch(
-        torch.stack(plain).sum(0) / size,
+        torch.stack(unclipped).sum(0) / size,
         clip.finish(torch.stack(clipped).sum(0)) / size,
         torch.stack(shortened).sum() / len(batch),
     )

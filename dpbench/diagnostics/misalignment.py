@@ -15,8 +15,8 @@ from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics import excess_risk, lower_bounds
 from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, undisturbed
 from dpbench.diagnostics.curvature import MeanLoss
+from dpbench.diagnostics.settings import chosen_groups, whole
 from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
-from dpbench.errors import UserError
 from dpbench.step import PrivateStep
 
 TERMS = {
@@ -49,23 +49,14 @@ class MisalignmentDiagnostics:
     groups: list[int] | None
 
     def __post_init__(self) -> None:
-        least = {"every": 1, "hutchinson": 0, "chunk": 1}
-        for name, lowest in least.items():
-            value = getattr(self, name)
-            if name == "every" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-                raise UserError(
-                    f"diagnostics.{name} must be a whole number from {lowest}, got {value!r}."
-                )
+        if self.every is not None:
+            whole("every", self.every, 1)
+        whole("hutchinson", self.hutchinson, 0)
+        whole("chunk", self.chunk, 1)
 
     def observer(self, step: PrivateStep, train: Split) -> "MisalignmentObserver":
         """Watches `step`; UserError for groups that no training example can be in."""
-        present = int(train.groups.max()) + 1
-        groups = list(range(present)) if self.groups is None else self.groups
-        if not all(0 <= k < present for k in groups):
-            raise UserError(f"diagnostics.groups={groups}: the groups here are 0 to {present - 1}.")
-        return MisalignmentObserver(self, groups, step, train)
+        return MisalignmentObserver(self, chosen_groups(self.groups, train), step, train)
 
 
 class MisalignmentObserver:

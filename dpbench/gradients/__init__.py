@@ -8,33 +8,70 @@ from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError, nearest
-from dpbench.gradients.engine import Engine, Gradients, Loss, flat_views
-from dpbench.gradients.ghost import Ghost, Unsupported
+from dpbench.gradients.engine import Engine, Gradients, Loss, Own, Shift, flat_views
+from dpbench.gradients.ghost import Ghost
+from dpbench.gradients.how import How
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Layer, Parameters
+from dpbench.gradients.units import Unsupported
 from dpbench.gradients.vmap import Vmap
 
-__all__ = ["Engine", "Gradients", "Layer", "Loss", "Parameters", "make_engine"]
+__all__ = [
+    "Engine",
+    "Gradients",
+    "How",
+    "Layer",
+    "Loss",
+    "Own",
+    "Parameters",
+    "Shift",
+    "make_engine",
+]
 
 E = TypeVar("E", bound=Engine)
 
 ENGINES: dict[str, type[Ghost | Loop | Vmap]] = {"ghost": Ghost, "loop": Loop, "vmap": Vmap}
 
 
+AS_USUAL = How()
+
+
 class EngineFallback(UserWarning):
     """Book-keeping was asked for, and something is materialised instead."""
 
 
-def make_engine(name: str, model: nn.Module, loss: Loss, probe: Batch, views: int = 1) -> Engine:
+def make_engine(
+    name: str, model: nn.Module, loss: Loss, probe: Batch, views: int = 1, how: How = AS_USUAL
+) -> Engine:
     """The engine of that name for a model, checked on a probe of made-up examples.
 
     `auto` is `ghost` where it can be and `vmap` elsewhere. Asking for `ghost` itself warns where it
     falls back: of single modules that are then materialised, or to `vmap` for the whole model. The
     probe (two examples or more, never from the data) is how it is found that an engine and the
-    reference disagree. views: augmented copies per example (inputs [B, K, ...]).
+    reference disagree, in float32. views: augmented copies per example (inputs [B, K, ...]). how:
+    passes are carried out from then on.
 
-    Raises UserError for an unknown name, and for models whose layers mix the examples of a batch.
+    Raises UserError for an unknown name, for models whose layers mix the examples of a batch, and
+    where passes cannot be carried out like that.
     """
+    engine = _made(name, model, loss, probe, views)
+    if how == AS_USUAL:
+        return engine
+    asked = f"precision={how.precision.name} channels_last={str(how.channels_last).lower()}"
+    if isinstance(engine, Loop):
+        raise UserError(f"engine=loop is the float64 reference and knows no {asked}; use ghost.")
+    engine.how = how
+    try:
+        with torch.random.fork_rng():
+            engine(probe)
+    except RuntimeError as error:
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(f"{asked} fails with engine={engine.name} and this model: {why}") from error
+    return engine
+
+
+def _made(name: str, model: nn.Module, loss: Loss, probe: Batch, views: int) -> Ghost | Loop | Vmap:
+    """The engine, checked; see `make_engine`."""
     if name not in [*ENGINES, "auto"]:
         raise UserError(f"engine={name} is unknown: {nearest(name, [*ENGINES, 'auto'])}")
     _refuse_mixing(model)

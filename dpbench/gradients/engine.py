@@ -1,7 +1,9 @@
 """What the per-example gradients of a batch can be asked, whichever engine computed them."""
 
+import math
 from collections.abc import Callable
-from typing import Protocol
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +47,20 @@ class Gradients(Protocol):
         ...
 
 
+class Own(NamedTuple):
+    """A shift of each example's own: theta + scales_i g_i, for the gradients of the same batch.
+
+    scales [B]. Only for gradients that the same engine made at theta.
+    """
+
+    gradients: Gradients
+    scales: Tensor
+
+
+Shift = Tensor | Own
+"""Where gradients are taken: at theta + a common vector [D], or at a place for each example."""
+
+
 class Engine(Protocol):
     """Computes the per-example gradients of a batch.
 
@@ -57,9 +73,16 @@ class Engine(Protocol):
     parameters: Parameters
     views: int
 
-    def __call__(self, batch: Batch, shift: Tensor | None = None) -> Gradients:
-        """The gradients at theta + shift [D]; the parameters themselves never move."""
+    def __call__(self, batch: Batch, shift: Shift | None = None) -> Gradients:
+        """The gradients at theta, or as far from it as `shift` says; theta itself never moves."""
         ...
+
+
+def moves(shift: Shift) -> Tensor:
+    """The shift as what is added to theta: [D], or [B, D] materialised."""
+    if isinstance(shift, Tensor):
+        return shift
+    return shift.scales.unsqueeze(1) * shift.gradients.stack()
 
 
 def flat_views(batch: Batch, views: int) -> Batch:
@@ -81,7 +104,7 @@ class Stacked:
         self._stack = stack
         self._layers = layers
 
-    @property
+    @cached_property
     def norms(self) -> Tensor:
         return _lengths(self._stack)
 
@@ -90,11 +113,9 @@ class Stacked:
         return torch.stack([_lengths(self._stack[:, layer.at]) for layer in self._layers], 1)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        total = self._sum(factors, self._stack)
-        if torch.isfinite(total).all():
-            return total
-        # 0 times infinity is NaN, so an example that is to be left out must be taken out.
-        return self._sum(factors, without(self._stack, factors))
+        if spoils(self.norms):
+            return self._sum(factors, without(self._stack, factors))
+        return self._sum(factors, self._stack)
 
     def _sum(self, factors: Tensor, stack: Tensor) -> Tensor:
         if factors.dim() == 1:
@@ -122,6 +143,15 @@ def empty(parameters: Parameters) -> Stacked:
     """The gradients of no example at all."""
     theta = parameters.theta.detach()
     return Stacked(theta.new_zeros(0), theta.new_zeros(0, len(theta)), parameters.layers)
+
+
+def spoils(norms: Tensor) -> bool:
+    """Whether a gradient that is not finite may be among those of these norms [B].
+
+    0 times infinity is NaN, so a factor of 0 is not enough to leave it out of a sum. A GPU is not
+    asked, since it would have to be waited for: there, always.
+    """
+    return norms.is_cuda or not math.isfinite(norms.sum())
 
 
 def without(rows: Tensor, factors: Tensor) -> Tensor:

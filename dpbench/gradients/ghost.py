@@ -6,8 +6,6 @@ known, the clipped sum in one product per module (Bu et al. 2023, "Differentiall
 optimization on large model at small cost", book-keeping).
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,27 +14,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, Stacked, empty, flat_views
-from dpbench.gradients.layers import RULES, LayerGradient, Seen, fallback
+from dpbench.gradients.engine import Loss, Own, Shift, Stacked, empty, flat_views, spoils
+from dpbench.gradients.how import How
+from dpbench.gradients.layers import Seen
 from dpbench.gradients.layers.rows import Rows
 from dpbench.gradients.parameters import Parameters
-
-
-class Unsupported(Exception):
-    """Why book-keeping cannot be done for a model."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A module whose parameters are kept together: by its rule, or whole by the fallback.
-
-    bare: parameters that the module uses itself beside children of its own; their first axis is 1,
-    so a copy per example broadcasts over the batch as they do, and gets the example's gradient.
-    """
-
-    name: str
-    module: nn.Module
-    bare: tuple[str, ...] = ()
+from dpbench.gradients.places import Common, Each
+from dpbench.gradients.units import Kept, Unit, Unsupported, units
+from dpbench.precision import full
 
 
 class Call(NamedTuple):
@@ -58,18 +43,16 @@ class Ghost:
 
     def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
         self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
+        self.how = How()
         shared = dict(model.named_parameters(remove_duplicate=False))
         if len(shared) > len(dict(model.named_parameters())):
             raise Unsupported("weights are tied")
-        self._units = list(_units("", model))
-        self.fallbacks = [
-            u.name or "the model" for u in self._units if not u.bare and not _known(u.module)
-        ]
-        _refuse_random(u.module for u in self._units if not u.bare and not _known(u.module))
+        self._units = units(model)
+        self.fallbacks = [unit.name or "the model" for unit in self._units if not unit.known]
+        self._modules = [unit.module for unit in self._units if not unit.bare]
         self._calls: dict[nn.Module, Call] | None = None
-        for unit in self._units:
-            if not unit.bare:
-                unit.module.register_forward_hook(self._note)
+        for module in self._modules:
+            module.register_forward_hook(self._note)
 
     def _note(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         if self._calls is None:
@@ -82,35 +65,44 @@ class Ghost:
             raise Unsupported("a module has other than one input and one output")
         self._calls[module] = Call(inputs[0].detach(), output, output._version)
 
-    def __call__(self, batch: Batch, shift: Tensor | None = None) -> "GhostGradients | Stacked":
+    def __call__(self, batch: Batch, shift: Shift | None = None) -> "GhostGradients | Stacked":
         if not len(batch):
             return empty(self.parameters)
-        rows = flat_views(batch, self.views)
-        values, copies = self._values(len(rows), shift)
-        losses, calls = self._forward(rows, {**values, **copies})
-        wanted = [*(call.output for call in calls.values()), *copies.values()]
-        mean = losses.sum() / self.views
-        adjoints = torch.autograd.grad(mean, wanted, materialize_grads=True)
+        rows = self.how.laid_out(flat_views(batch, self.views))
+        substitutes = self._substitutes(shift)
+        place = self._place(shift, substitutes)
+        copies = {
+            name: value.repeat_interleave(len(rows) // len(value), 0).requires_grad_()
+            for unit in self._units
+            for name, value in place.bare(unit).items()
+        }
+        with self.how.precision.model(rows.targets.device):
+            with place.taken():
+                losses, calls = self._forward(rows, {**substitutes, **copies})
+            wanted = [*(call.output for call in calls.values()), *copies.values()]
+            each = torch.full_like(losses, 1 / self.views)
+            adjoints = torch.autograd.grad(losses, wanted, each, materialize_grads=True)
         with torch.no_grad():
             b = dict(zip([*calls, *copies], adjoints, strict=True))
-            kept = [rule for unit in self._units for rule in self._rules(unit, calls, b, values)]
-        return GhostGradients(losses.detach().view(-1, self.views).mean(1), kept, self.parameters)
+            kept = {unit: self._kept(unit, calls, b, place) for unit in self._units}
+        losses = losses.detach()
+        if self.views > 1:
+            losses = losses.view(-1, self.views).mean(1)
+        return GhostGradients(losses, kept, self.parameters)
 
-    def _values(
-        self, rows: int, shift: Tensor | None
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The parameters of this pass if they are not the model's, and copies of the bare ones."""
-        values: dict[str, Tensor] = {}
-        if shift is not None:
-            theta = (self.parameters.theta.detach() + shift).requires_grad_()
-            values = self.parameters.unflatten(theta)
-        now = {**self.parameters.named, **values}
-        copies = {
-            name: now[name].detach().expand(rows, *now[name].shape[1:]).requires_grad_()
-            for unit in self._units
-            for name in unit.bare
-        }
-        return values, copies
+    def _substitutes(self, shift: Shift | None) -> dict[str, Tensor]:
+        """The parameters at theta + a common shift [D], if there is one."""
+        if not isinstance(shift, Tensor):
+            return {}
+        theta = (self.parameters.theta.detach() + shift).requires_grad_()
+        return self.parameters.unflatten(theta)
+
+    def _place(self, shift: Shift | None, substitutes: dict[str, Tensor]) -> Common | Each:
+        if isinstance(shift, Own):
+            if not isinstance(shift.gradients, GhostGradients):
+                raise TypeError("a shift of each example's own needs gradients of this engine")
+            return Each(self.parameters.named, shift.gradients.kept, shift.scales)
+        return Common({**self.parameters.named, **substitutes})
 
     def _forward(
         self, batch: Batch, values: dict[str, Tensor]
@@ -122,11 +114,10 @@ class Ghost:
                 outputs = functional_call(self.model, values, (batch.inputs,))
             else:
                 outputs = self.model(batch.inputs)
-            losses, calls = self.loss(outputs, batch.targets), self._calls
+            losses, calls = self.loss(full(outputs), batch.targets), self._calls
         finally:
             self._calls = None
-        modules = [unit.module for unit in self._units if not unit.bare]
-        if len(calls) < len(modules):
+        if len(calls) < len(self._modules):
             raise Unsupported("a module's parameters are used without calling the module")
         if any(
             len(call.a) != len(batch) or len(call.output) != len(batch) for call in calls.values()
@@ -134,99 +125,60 @@ class Ghost:
             raise Unsupported("a module's input has another first axis than the examples")
         if any(call.output._version != call.version for call in calls.values()):
             raise Unsupported("a module's output is changed in place")
-        return losses, {module: calls[module] for module in modules}
+        return losses, {module: calls[module] for module in self._modules}
 
-    def _rules(
-        self,
-        unit: Unit,
-        calls: dict[nn.Module, Call],
-        b: dict,
-        values: dict[str, Tensor],
-    ) -> list[LayerGradient]:
+    def _kept(
+        self, unit: Unit, calls: dict[nn.Module, Call], b: dict, place: Common | Each
+    ) -> Kept:
         """The layers of a unit, from its call and the adjoints b of outputs and copies."""
         if unit.bare:
             copies = torch.cat([b[name].flatten(1) for name in unit.bare], 1)
-            return [Rows(copies.unflatten(0, (-1, self.views)).sum(1))]
-
-        def own() -> dict[str, Tensor]:
-            prefix = f"{unit.name}." if unit.name else ""
-            named = unit.module.named_parameters()
-            return {n: values.get(prefix + n, p).detach() for n, p in named}
-
-        seen = Seen(unit.module, calls[unit.module].a, b[unit.module], self.views, own)
-        return [RULES[type(unit.module)](seen)] if _known(unit.module) else fallback(seen)
-
-
-def _units(name: str, module: nn.Module) -> Iterator[Unit]:
-    """The units below a module, in the order of theta; each parameter is in exactly one."""
-    direct = {n: p for n, p in module.named_parameters(recurse=False) if p.requires_grad}
-    below = any(p.requires_grad for c in module.children() for p in c.parameters())
-    broadcast = all(p.dim() > 1 and len(p) == 1 for p in direct.values())
-    if direct and not (below and broadcast):
-        yield Unit(name, module)
-        return
-    prefix = f"{name}." if name else ""
-    if direct:
-        yield Unit(name, module, tuple(prefix + n for n in direct))
-    for child_name, child in module.named_children():
-        yield from _units(prefix + child_name, child)
-
-
-def _known(module: nn.Module) -> bool:
-    """Whether a module has a rule, and nothing about it that the rule does not know."""
-    if isinstance(module, nn.Embedding) and (module.max_norm or module.scale_grad_by_freq):
-        raise Unsupported("an embedding mixes examples (max_norm or scale_grad_by_freq)")
-    return type(module) in RULES and all(p.requires_grad for p in module.parameters())
-
-
-def _refuse_random(modules: Iterable[nn.Module]) -> None:
-    """A fallback computes its module again, which must then do the same again."""
-    for module in modules:
-        for part in module.modules():
-            if getattr(part, "p", 0) or getattr(part, "drop_prob", 0):
-                raise Unsupported(f"{type(module).__name__} has no rule and draws random numbers")
+            return Kept([Rows(copies.unflatten(0, (-1, self.views)).sum(1))], None)
+        module = unit.module
+        seen = Seen(
+            *(module, full(calls[module].a), full(b[module]), self.views),
+            values=lambda: place.values(unit),
+            own=place.own,
+        )
+        return Kept(unit.rule.gradients(seen), seen)
 
 
 class GhostGradients:
-    """Per-example gradients known by what each layer saw: losses [B], one rule per layer."""
+    """Per-example gradients known by what each layer saw: losses [B], and what units kept.
 
-    def __init__(self, losses: Tensor, rules: list[LayerGradient], parameters: Parameters):
-        self.losses = losses
-        self._rules = rules
+    All that was kept is detached from the graph that made it.
+    """
+
+    def __init__(self, losses: Tensor, kept: dict[Unit, Kept], parameters: Parameters):
+        self.losses, self.kept = losses, kept
+        self._rules = [rule for unit in kept.values() for rule in unit.gradients]
         self._layers = parameters.layers
 
     @cached_property
-    def _squared(self) -> Tensor:
-        with torch.no_grad():
-            return torch.stack([rule.squared_norms() for rule in self._rules], 1)
+    def _squared(self) -> list[Tensor]:
+        return [rule.squared_norms() for rule in self._rules]
 
-    @property
+    @cached_property
     def norms(self) -> Tensor:
-        return self._squared.sum(1).sqrt()
+        return sum(self._squared[1:], self._squared[0]).sqrt()
 
     @property
     def layer_norms(self) -> Tensor:
-        return self._squared.sqrt()
+        return torch.stack(self._squared, 1).sqrt()
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        columns = factors.unbind(1) if factors.dim() == 2 else [factors] * len(self._rules)
-
-        def add(rules: list[LayerGradient]) -> Tensor:
-            pairs = zip(rules, columns, strict=True)
-            return torch.cat([rule.weighted_sum(column) for rule, column in pairs])
-
-        with torch.no_grad():
-            total = add(self._rules)
-            if torch.isfinite(total).all():
-                return total
-            # 0 times infinity is NaN, so an example that is to be left out must be taken out.
-            return add([rule.cleaned(factors) for rule in self._rules])
+        rules = self._rules
+        if spoils(self.norms):
+            rules = [rule.cleaned(factors) for rule in rules]
+        columns = factors.unbind(1) if factors.dim() == 2 else [factors] * len(rules)
+        total = factors.new_empty(self._layers[-1].at.stop)
+        for rule, column, layer in zip(rules, columns, self._layers, strict=True):
+            rule.write_sum(column, total[layer.at])
+        return total
 
     def dot(self, vector: Tensor) -> Tensor:
-        with torch.no_grad():
-            pairs = zip(self._rules, self._layers, strict=True)
-            return torch.stack([rule.dot(vector[layer.at]) for rule, layer in pairs]).sum(0)
+        pairs = zip(self._rules, self._layers, strict=True)
+        return torch.stack([rule.dot(vector[layer.at]) for rule, layer in pairs]).sum(0)
 
     def stack(self) -> Tensor:
-        with torch.no_grad():
-            return torch.cat([rule.stack() for rule in self._rules], 1)
+        return torch.cat([rule.stack() for rule in self._rules], 1)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, Stacked, empty, flat_views
+from dpbench.gradients.engine import Loss, Shift, Stacked, empty, flat_views, moves
+from dpbench.gradients.how import How
 from dpbench.gradients.parameters import Parameters
 
 
@@ -17,21 +18,22 @@ class Loop:
 
     def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
         self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
+        self.how = How()  # the reference knows no other
         self._double = copy.deepcopy(model).double()
         self._double_parameters = Parameters(self._double)
 
-    def __call__(self, batch: Batch, shift: Tensor | None = None) -> Stacked:
+    def __call__(self, batch: Batch, shift: Shift | None = None) -> Stacked:
         self._double.train(self.model.training)
-        theta = self._double_parameters.theta.data.copy_(self.parameters.theta.data)
-        if shift is not None:
-            theta.add_(shift)
-        pairs = [self._example(part) for part in batch.split(1) if len(part)]
-        if not pairs:
+        if not len(batch):
             return empty(self._double_parameters)
-        losses, rows = zip(*pairs, strict=True)
+        theta = self.parameters.theta.detach().double()
+        places = theta.expand(len(batch), -1) if shift is None else theta + moves(shift)
+        pairs = zip(batch.split(1), places.expand(len(batch), -1), strict=True)
+        losses, rows = zip(*(self._example(part, place) for part, place in pairs), strict=True)
         return Stacked(torch.stack(losses), torch.stack(rows), self.parameters.layers)
 
-    def _example(self, example: Batch) -> tuple[Tensor, Tensor]:
+    def _example(self, example: Batch, place: Tensor) -> tuple[Tensor, Tensor]:
+        self._double_parameters.theta.data.copy_(place)
         rows = flat_views(example, self.views)
         inputs = rows.inputs.double() if rows.inputs.is_floating_point() else rows.inputs
         loss = self.loss(self._double(inputs), rows.targets).mean()

@@ -1,6 +1,7 @@
 """The trainable parameters of a model as one vector."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +37,7 @@ class Parameters:
     def __len__(self) -> int:
         return self.theta.numel()
 
-    @property
+    @cached_property
     def layers(self) -> tuple[Layer, ...]:
         """Layers in the order of theta, which they cover without gaps."""
         found: dict[str, slice] = {}
@@ -46,8 +47,11 @@ class Parameters:
         return tuple(Layer(name, at) for name, at in found.items())
 
     def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
-        """A vector [D] as a dictionary of tensors, named and shaped like the parameters."""
-        return {n: vector[at].view_as(self.named[n]) for n, at in self.places.items()}
+        """A vector [D] as tensors named and shaped like the parameters; [B, D] as B of each."""
+        rows = vector.shape[:-1]
+        return {
+            n: vector[..., at].reshape(*rows, *self.named[n].shape) for n, at in self.places.items()
+        }
 
     def flatten(self, tensors: dict[str, Tensor], batched: bool = False) -> Tensor:
         """The inverse of `unflatten`: [D], or [B, D] from tensors with a leading batch axis."""

@@ -5,8 +5,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, Stacked, empty
+from dpbench.gradients.engine import Loss, Shift, Stacked, empty, moves
+from dpbench.gradients.how import How
 from dpbench.gradients.parameters import Parameters
+from dpbench.precision import full
 
 
 class Vmap:
@@ -16,21 +18,28 @@ class Vmap:
 
     def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
         self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
-        self._per_example = vmap(
-            grad_and_value(self._example_loss), in_dims=(None, 0, 0), randomness="different"
+        self.how = How()
+        self._per_example, self._per_example_moved = (
+            vmap(grad_and_value(self.example_loss), (axis, 0, 0), randomness="different")
+            for axis in (None, 0)
         )
 
-    def _example_loss(self, named: dict[str, Tensor], inputs: Tensor, target: Tensor) -> Tensor:
+    def example_loss(self, named: dict[str, Tensor], inputs: Tensor, target: Tensor) -> Tensor:
+        """The mean loss over the views of one example, for parameters by their names."""
         rows = inputs if self.views > 1 else inputs.unsqueeze(0)
         outputs = functional_call(self.model, named, (rows,))
-        return self.loss(outputs, target.expand(self.views, *target.shape)).mean()
+        return self.loss(full(outputs), target.expand(self.views, *target.shape)).mean()
 
-    def __call__(self, batch: Batch, shift: Tensor | None = None) -> Stacked:
+    def __call__(self, batch: Batch, shift: Shift | None = None) -> Stacked:
         if not len(batch):
             return empty(self.parameters)
         theta = self.parameters.theta.detach()
         with torch.no_grad():
-            named = self.parameters.unflatten(theta if shift is None else theta + shift)
-            gradients, losses = self._per_example(named, batch.inputs, batch.targets)
+            theta = theta if shift is None else theta + moves(shift)
+            per_example = self._per_example_moved if theta.dim() == 2 else self._per_example
+            named = self.parameters.unflatten(theta)
+            with self.how.precision.model(batch.targets.device):
+                inputs = self.how.laid_out(batch).inputs
+                gradients, losses = per_example(named, inputs, batch.targets)
             stack = self.parameters.flatten(gradients, batched=True)
         return Stacked(losses, stack, self.parameters.layers)

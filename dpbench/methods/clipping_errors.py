@@ -32,7 +32,7 @@ class Exchange(Fixed):
         return Abadi(self.bound).factors(norms, groups)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        everyone = gradients.norms.isfinite().to(factors)
+        everyone = (factors > 0).to(factors)  # who is left out has a factor of 0
         return torch.stack([gradients.weighted_sum(factors), gradients.weighted_sum(everyone)])
 
     def finish(self, total: Tensor) -> Tensor:

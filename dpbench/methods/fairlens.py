@@ -9,7 +9,7 @@ from dpbench.clipping import Abadi, Clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.translated import Translated
-from dpbench.methods.method import Guarantee, Method, as_published
+from dpbench.methods.method import Guarantee, Method, Past, as_published
 from dpbench.noise import Gaussian
 
 COUPLED = Guarantee(
@@ -53,7 +53,7 @@ class FairLens:
     noise_weight: float
     as_printed: bool
 
-    def __call__(self, engine: Engine, batch: Batch, clip: Clip) -> Gradients:
+    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
         gradients = engine(batch)
         finite = gradients.norms.isfinite()
         if finite.all():

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from torch import Tensor
 
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch, Dataset
@@ -10,7 +13,25 @@ from dpbench.gradients import Engine, Gradients
 from dpbench.ledger import GaussianMechanism, Release
 from dpbench.noise import Noise
 
-Gradient = Callable[[Engine, Batch, Clip], Gradients]
+
+class Past(NamedTuple):
+    """What a run has released so far: using it again costs no privacy.
+
+    made and planned: steps. gradient: the last step's private one [D], as the optimiser got it;
+    None before the first step.
+    """
+
+    made: int
+    planned: int
+    gradient: Tensor | None
+
+    @property
+    def progress(self) -> float:
+        """The share of the planned steps that were made."""
+        return min(self.made / self.planned, 1.0)
+
+
+Gradient = Callable[[Engine, Batch, Clip, Past], Gradients]
 """The gradient seam: the gradients of a physical batch that the clip is to see."""
 
 
@@ -22,7 +43,7 @@ class Inapplicable(UserError):
         self.method = method
 
 
-def plain(engine: Engine, batch: Batch, clip: Clip) -> Gradients:
+def plain(engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
     """The gradient of each example's own loss, at the present parameters."""
     return engine(batch)
 

@@ -1,5 +1,7 @@
 """Convolutions with standardised weights."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -20,14 +22,20 @@ class StandardisedConv2d(nn.Conv2d):
         super().__init__(seen, channels, kernel, stride, padding, bias=bias)
         self.gain = nn.Parameter(torch.ones(channels))
 
-    def kernel(self) -> Tensor:
-        """What is convolved with: gain (w - mean w) / sqrt(n var w) per output channel."""
-        variance, mean = torch.var_mean(self.weight, (1, 2, 3), correction=0, keepdim=True)
-        spread = (variance * self.weight[0].numel()).clamp(min=self.floor)
-        return (self.weight - mean) * spread.rsqrt() * self.gain.view(-1, 1, 1, 1)
-
     def forward(self, inputs: Tensor) -> Tensor:
-        return self._conv_forward(inputs, self.kernel(), self.bias)
+        kernel = standardised_kernel(self.weight, self.gain, self.floor)
+        return self._conv_forward(inputs, kernel, self.bias)
+
+
+def standardised_kernel(weight: Tensor, gain: Tensor, floor: float) -> Tensor:
+    """gain (w - mean w) / sqrt(n var w); weight [..., O, I, h, w], gain [..., O].
+
+    floor: of the squared spread n var w.
+    """
+    axes = (-3, -2, -1)
+    variance, mean = torch.var_mean(weight, axes, correction=0, keepdim=True)
+    spread = (variance * math.prod(weight.shape[-3:])).clamp(min=floor)
+    return (weight - mean) * spread.rsqrt() * gain[..., None, None, None]
 
 
 def convolution(

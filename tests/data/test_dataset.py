@@ -9,7 +9,8 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 CONFIGS = Path(__file__).parents[2] / "conf" / "dataset"
-PUBLISHED_SPLIT = {"mnist"}  # no draw at all
+PUBLISHED_SPLIT = {"mnist", "cifar10"}  # no draw at all
+NOWHERE = {"celeba", "cifar100", "imagenet32"}  # tested on small files in their layout
 
 
 def build(name: str, **changes):
@@ -21,11 +22,18 @@ def loaded(dataset, folder, seed):
     return dataset.load(folder, seed)
 
 
+def marks(name: str) -> list:
+    if "digits" in name:
+        return []
+    # The original files of CIFAR-10 take long to unpack.
+    return [pytest.mark.data, *([pytest.mark.slow] if name == "cifar10" else [])]
+
+
 @pytest.fixture(
     params=[
-        pytest.param(path.stem, marks=() if "digits" in path.stem else pytest.mark.data)
+        pytest.param(path.stem, marks=marks(path.stem))
         for path in sorted(CONFIGS.glob("*.yaml"))
-        if path.stem != "celeba"
+        if path.stem not in NOWHERE
     ]
 )
 def dataset(request):
@@ -33,9 +41,14 @@ def dataset(request):
 
 
 @pytest.fixture
-def data(dataset, request):
-    needs_files = "digits" not in dataset.name
-    folder = request.getfixturevalue("data_folder") if needs_files else Path("unread")
+def folder(dataset, request):
+    if "digits" in dataset.name:
+        return Path("unread")
+    return request.getfixturevalue("cifar_folder" if dataset.name == "cifar10" else "data_folder")
+
+
+@pytest.fixture
+def data(dataset, folder):
     return loaded(dataset, folder, 0)
 
 
@@ -60,8 +73,7 @@ def test_the_training_set_has_about_the_public_size(dataset, data):
     assert abs(len(data.train) - dataset.train_size) < 2 * dataset.train_size**0.5
 
 
-def test_the_seed_alone_draws_the_split(dataset, data, request):
-    folder = request.getfixturevalue("data_folder") if "digits" not in dataset.name else Path()
+def test_the_seed_alone_draws_the_split(dataset, data, folder):
     torch.manual_seed(1)
     again, other = dataset.load(folder, 0), dataset.load(folder, 1)
     assert torch.equal(again.train.inputs, data.train.inputs)
@@ -82,7 +94,7 @@ def test_all_is_known_before_anything_is_read(path):
     dataset = build(path.stem)
     assert dataset.name == path.stem
     assert dataset.train_size > 0
-    assert len(dataset.groups) == len(set(dataset.groups)) >= 2
+    assert len(dataset.groups) == len(set(dataset.groups)) >= 1
     assert all(note[0].isupper() and note.endswith(".") for note in dataset.notes)
     assert hash(dataset) == hash(build(path.stem))
 

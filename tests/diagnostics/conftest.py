@@ -1,5 +1,7 @@
 """Small things to look at: a training split, steps on it, and losses whose expansion is exact."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -9,10 +11,48 @@ from torch import Tensor, nn
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.excess_risk import Expansion
 from dpbench.gradients import make_engine
+from dpbench.methods.bam import bam, bam_exact
+from dpbench.methods.clipping_errors import direction_error, magnitude_error
+from dpbench.methods.dpsat import dpsat
+from dpbench.methods.dpsgd import dpsgd
+from dpbench.methods.dpsgd_f import dpsgd_f
+from dpbench.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
+from dpbench.methods.fairlens import fairlens
+from dpbench.methods.method import Method
+from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
 from dpbench.step import PrivateStep
 
 FEATURES, CLASSES = 4, 2
+GROUPS = [0, 1] * 12 + [0] * 6
+
+
+def drawing(engine, batch, clip, past):
+    """A gradient seam that draws from torch's own generator, as augmentation does."""
+    torch.rand(1)
+    return engine(batch)
+
+
+METHODS = {
+    "sgd": sgd(),
+    "dpsgd": dpsgd(0.3, "corrected"),
+    "dpsgd_global": dpsgd_global(0.3, 1.0, "corrected"),
+    "dpsgd_global_adapt": dpsgd_global_adapt(0.3, 1.0, 1.0, 0.1, 2.0, "corrected"),
+    "dpsgd_f": dpsgd_f(0.3, 2.0, "corrected"),
+    "fairlens": fairlens(0.3, 1.0, 1.0, "corrected"),
+    "magnitude_error": magnitude_error(0.3),
+    "direction_error": direction_error(0.3),
+    "dpsat": dpsat(0.3, 0.3),
+    "bam": bam(0.3, 0.3),
+    "bam_exact": bam_exact(0.3, 0.3),
+    "drawing": replace(dpsgd(0.3, "corrected"), gradient=drawing),
+}
+
+
+@pytest.fixture(params=METHODS)
+def method_name(request):
+    """Every method of the suite, and one that draws, by name."""
+    return request.param
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +106,40 @@ class Small:
         )
 
     @staticmethod
+    def method(name: str, split: Split) -> Method:
+        """One of METHODS, for the groups of a split."""
+        method = METHODS[name]
+        return replace(method, clip=method.clip.for_groups(int(split.groups.max()) + 1))
+
+    @staticmethod
+    def batches(split: Split, count: int = 6) -> Iterator[Batch]:
+        """Always the same Poisson batches."""
+        draw = torch.Generator().manual_seed(5)
+        for _ in range(count):
+            yield split.at((torch.rand(len(split), generator=draw) < 0.3).nonzero()[:, 0])
+
+    @classmethod
+    def assert_undisturbed(cls, diagnostics, name: str, physical: int | None) -> None:
+        """A run has the same states with and without the diagnostics, to the last bit."""
+        split = cls.split(GROUPS)
+
+        def states(observed: bool) -> Iterator[list[Tensor]]:
+            torch.manual_seed(11)
+            model = cls.network(nn.Dropout(0.5), nn.Dropout(0.5))
+            step = cls.step(cls.method(name, split), model, physical=physical)
+            model[2].eval()  # a mode of its own, which has to survive too
+            observer = diagnostics.observer(step, split) if observed else None
+            for batch in cls.batches(split):
+                if observer:
+                    observer.before(batch)
+                yield _state(step)
+                step(batch)
+            yield _state(step)
+
+        for one, other in zip(states(observed=False), list(states(observed=True)), strict=True):
+            assert all(a.equal(b) for a, b in zip(one, other, strict=True))
+
+    @staticmethod
     def expand(engine, split: Split, group: int) -> tuple[Tensor, Tensor]:
         """Gradient and Hessian of a group's mean loss, all examples and entries at once."""
         mask = split.groups == group
@@ -77,6 +151,21 @@ class Small:
 
         theta, gradient = engine.parameters.theta.detach(), torch.func.grad(loss)
         return gradient(theta), torch.func.jacrev(gradient)(theta)
+
+
+def _state(step: PrivateStep) -> list[Tensor]:
+    """All that a run is made of, besides its data."""
+    theta = step.engine.parameters.theta
+    bounds = [getattr(step.clip, n, None) for n in ("strict_bound", "bounds")]
+    return [
+        theta.detach().clone(),
+        torch.zeros(0) if theta.grad is None else theta.grad.clone(),
+        *(b.clone() for b in bounds if isinstance(b, Tensor)),
+        step.noise.get_state(),
+        step.counts.get_state(),
+        torch.get_rng_state(),
+        torch.tensor([m.training for m in step.engine.model.modules()]),
+    ]
 
 
 class Quadratic(NamedTuple):

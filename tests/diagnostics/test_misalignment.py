@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -8,34 +7,9 @@ from torch import nn
 from dpbench.diagnostics import excess_risk
 from dpbench.diagnostics.misalignment import MisalignmentDiagnostics
 from dpbench.errors import UserError
-from dpbench.methods.clipping_errors import direction_error, magnitude_error
-from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.dpsgd_f import dpsgd_f
-from dpbench.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
-from dpbench.methods.fairlens import fairlens
-from dpbench.methods.sgd import sgd
 
 GROUPS = [0, 1] * 12 + [0] * 6
 LR = 0.5
-
-
-def drawing(engine, batch, clip):
-    """A gradient seam that draws from torch's own generator, as augmentation does."""
-    torch.rand(1)
-    return engine(batch)
-
-
-METHODS = {
-    "sgd": sgd(),
-    "dpsgd": dpsgd(0.3, "corrected"),
-    "dpsgd_global": dpsgd_global(0.3, 1.0, "corrected"),
-    "dpsgd_global_adapt": dpsgd_global_adapt(0.3, 1.0, 1.0, 0.1, 2.0, "corrected"),
-    "dpsgd_f": dpsgd_f(0.3, 2.0, "corrected"),
-    "fairlens": fairlens(0.3, 1.0, 1.0, "corrected"),
-    "magnitude_error": magnitude_error(0.3),
-    "direction_error": direction_error(0.3),
-    "drawing": replace(dpsgd(0.3, "corrected"), gradient=drawing),
-}
 
 
 def settings(**changes):
@@ -43,61 +17,17 @@ def settings(**changes):
     return MisalignmentDiagnostics(**plain | changes)
 
 
-def on(name, split):
-    method = METHODS[name]
-    return replace(method, clip=method.clip.for_groups(int(split.groups.max()) + 1))
-
-
-def batches(split, count=6):
-    draw = torch.Generator().manual_seed(5)
-    for _ in range(count):
-        yield split.at((torch.rand(len(split), generator=draw) < 0.3).nonzero()[:, 0])
-
-
-def state(step):
-    """All that a run is made of, besides its data."""
-    theta = step.engine.parameters.theta
-    bounds = [getattr(step.clip, n, None) for n in ("strict_bound", "bounds")]
-    return [
-        theta.detach().clone(),
-        torch.zeros(0) if theta.grad is None else theta.grad.clone(),
-        *(b.clone() for b in bounds if isinstance(b, torch.Tensor)),
-        step.noise.get_state(),
-        step.counts.get_state(),
-        torch.get_rng_state(),
-        torch.tensor([m.training for m in step.engine.model.modules()]),
-    ]
-
-
 @pytest.mark.parametrize("physical", [None, 4])
-@pytest.mark.parametrize("name", METHODS)
-def test_a_run_is_the_same_to_the_last_bit_with_and_without(small, name, physical):
-    split = small.split(GROUPS)
-
-    def states(observed):
-        torch.manual_seed(11)
-        model = small.network(nn.Dropout(0.5), nn.Dropout(0.5))
-        step = small.step(on(name, split), model, LR, physical)
-        model[2].eval()  # a mode of its own, which has to survive too
-        observer = settings().observer(step, split) if observed else None
-        for batch in batches(split):
-            if observer:
-                observer.before(batch)
-            yield state(step)
-            step(batch)
-        yield state(step)
-
-    alone, seen = list(states(observed=False)), list(states(observed=True))
-    for one, other in zip(alone, seen, strict=True):
-        assert all(a.equal(b) for a, b in zip(one, other, strict=True))
+def test_a_run_is_the_same_to_the_last_bit_with_and_without(small, method_name, physical):
+    small.assert_undisturbed(settings(), method_name, physical)
 
 
 def watched(small, name="dpsgd"):
     split = small.split(GROUPS)
-    step = small.step(on(name, split), small.network(), LR)
+    step = small.step(small.method(name, split), small.network(), LR)
     observer = settings().observer(step, split)
     for _ in range(2):
-        for batch in batches(split, 3):
+        for batch in small.batches(split, 3):
             observer.before(batch)
             step(batch)
         observer.end_of_epoch()
@@ -122,8 +52,8 @@ def test_columns_are_lists_of_one_length_per_kind(small):
 
 def test_a_measured_step_agrees_with_gradients_and_hessians_in_full(small):
     split = small.split(GROUPS)
-    step = small.step(on("dpsgd", split), small.network(), LR)
-    batch = next(batches(split))
+    step = small.step(small.method("dpsgd", split), small.network(), LR)
+    batch = next(small.batches(split))
     observer = settings().observer(step, split)
     observer.before(batch)
     series = observer.series()
@@ -155,8 +85,8 @@ def test_a_measured_step_agrees_with_gradients_and_hessians_in_full(small):
 
 def test_what_clipping_cost_is_how_the_loss_of_a_small_step_differs(small):
     split = small.split(GROUPS)
-    step = small.step(on("direction_error", split), small.network(), lr=0.01)
-    batch = next(batches(split))
+    step = small.step(small.method("direction_error", split), small.network(), lr=0.01)
+    batch = next(small.batches(split))
     step.expected_batch_size = len(batch)
     observer = settings(eigenvalues=False).observer(step, split)
     observer.before(batch)
@@ -179,9 +109,9 @@ def test_what_clipping_cost_is_how_the_loss_of_a_small_step_differs(small):
 
 def test_epochs_average_over_examples_and_norms_over_batches(small):
     split = small.split(GROUPS)
-    step = small.step(on("dpsgd", split), small.network(), lr=0.0, physical=4)
+    step = small.step(small.method("dpsgd", split), small.network(), lr=0.0, physical=4)
     observer = settings(every=100).observer(step, split)
-    parts = list(batches(split, 3))
+    parts = list(small.batches(split, 3))
     for batch in parts:
         observer.before(batch)
     observer.end_of_epoch()
@@ -196,7 +126,7 @@ def test_epochs_average_over_examples_and_norms_over_batches(small):
 
 def test_a_group_absent_from_a_batch_or_from_all_is_nan_and_no_other_is(small):
     split = small.split([0] * 9 + [2])  # one example in 2, none in 1
-    step = small.step(on("dpsgd", split), small.network(), LR)
+    step = small.step(small.method("dpsgd", split), small.network(), LR)
     observer = settings(every=1).observer(step, split)
     first, second = split.at(torch.arange(5)), split.at(torch.arange(4, 10))
     for batch in (first, second):
@@ -215,10 +145,10 @@ def test_a_group_absent_from_a_batch_or_from_all_is_nan_and_no_other_is(small):
 
 def test_a_measurement_does_not_depend_on_dropout(small):
     split = small.split(GROUPS)
-    batch = next(batches(split))
+    batch = next(small.batches(split))
 
     def measured(*between):
-        step = small.step(on("dpsgd", split), small.network(*between), LR)
+        step = small.step(small.method("dpsgd", split), small.network(*between), LR)
         observer = settings().observer(step, split)
         observer.before(batch)
         observer.end_of_epoch()
@@ -230,7 +160,7 @@ def test_a_measurement_does_not_depend_on_dropout(small):
 def test_a_gradient_that_is_not_finite_counts_as_zero(small):
     split = small.split(GROUPS)
     split.inputs[0] = torch.inf
-    step = small.step(on("dpsgd", split), small.network(), LR)
+    step = small.step(small.method("dpsgd", split), small.network(), LR)
     observer = settings(eigenvalues=False).observer(step, split)
     observer.before(split.at(torch.arange(4)))
     series = observer.series()
@@ -242,7 +172,7 @@ def test_a_gradient_that_is_not_finite_counts_as_zero(small):
 
 def test_an_empty_batch_has_no_direction(small):
     split = small.split(GROUPS)
-    step = small.step(on("dpsgd", split), small.network(), LR)
+    step = small.step(small.method("dpsgd", split), small.network(), LR)
     observer = settings().observer(step, split)
     observer.before(split.at(torch.arange(0)))
     observer.end_of_epoch()
@@ -263,10 +193,10 @@ def test_sgd_has_neither_noise_nor_clipping(small):
 
 def test_dpsgd_f_is_seen_with_the_bounds_it_released_last(small):
     split = small.split(GROUPS)
-    step = small.step(on("dpsgd_f", split), small.network(), LR)
+    step = small.step(small.method("dpsgd_f", split), small.network(), LR)
     observer = settings(every=1, eigenvalues=False).observer(step, split)
     noise = []
-    for batch in batches(split, 2):
+    for batch in small.batches(split, 2):
         noise.append(float(step.clip.sensitivity))
         observer.before(batch)
         step(batch)
@@ -278,7 +208,7 @@ def test_dpsgd_f_is_seen_with_the_bounds_it_released_last(small):
 
 def test_two_of_three_groups_are_compared_beside_the_rest(small):
     split = small.split([0, 1, 2] * 8)
-    step = small.step(on("sgd", split), small.network(), LR)
+    step = small.step(small.method("sgd", split), small.network(), LR)
     batch = split.at(torch.arange(len(split)))
     observer = settings(groups=[2, 0]).observer(step, split)
     observer.before(batch)
@@ -301,6 +231,6 @@ def test_settings_that_cannot_be_are_refused(changes):
 @pytest.mark.parametrize("groups", [[0, 2], [-1, 0]])
 def test_groups_that_do_not_exist_are_refused(small, groups):
     split = small.split(GROUPS)
-    step = small.step(on("sgd", split), small.network())
+    step = small.step(small.method("sgd", split), small.network())
     with pytest.raises(UserError, match="the groups here are 0 to 1"):
         settings(groups=groups).observer(step, split)

@@ -493,9 +493,10 @@ def test_a_wrong_rule_is_noticed_at_the_probe(monkeypatch):
     right = layers.RULES[nn.Linear]
 
     def ten_percent_off(seen):
-        return right(seen._replace(a=1.1 * seen.a))
+        return right.gradients(seen._replace(a=1.1 * seen.a))
 
-    monkeypatch.setitem(layers.RULES, nn.Linear, ten_percent_off)
+    wrong = right._replace(gradients=ten_percent_off)
+    monkeypatch.setitem(layers.RULES, nn.Linear, wrong)
     with pytest.warns(EngineFallback, match="disagrees with the reference"):
         assert make_engine("ghost", Net(), cross_entropy, probe_for(Net())).name == "vmap"
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients import EngineFallback, make_engine
+from dpbench.gradients import EngineFallback, Own, make_engine
 from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Parameters
@@ -28,15 +28,27 @@ def batch_of(inputs):
 
 
 def agree(model, inputs, views=1, spread=0.5):
-    """Ghost and reference agree in everything a method can ask of them; float64."""
+    """Ghost and reference agree in everything a method can ask of them, here and at each example's
+    own place; float64."""
     model = model.double()
     for parameter in model.parameters():
         nn.init.normal_(parameter, 0, spread)
     parameters, batch = Parameters(model), batch_of(inputs)
-    ours = Ghost(model, sum_of_squares, parameters, views)(batch)
-    reference = Loop(model, sum_of_squares, parameters, views)(batch)
-    each, vector = torch.rand(len(inputs)).double(), torch.randn(len(parameters)).double()
-    per_layer = torch.rand(len(inputs), len(parameters.layers)).double()
+    ghost = Ghost(model, sum_of_squares, parameters, views)
+    loop = Loop(model, sum_of_squares, parameters, views)
+    ours, reference = ghost(batch), loop(batch)
+    answer_alike(ours, reference, parameters)
+    scales = torch.linspace(0.1, 0.2, len(inputs)).double() / reference.norms.clamp(min=1)
+    theta = parameters.theta.detach().clone()
+    answer_alike(ghost(batch, Own(ours, scales)), loop(batch, Own(reference, scales)), parameters)
+    assert torch.equal(parameters.theta, theta)
+    answer_alike(ghost(batch), reference, parameters)
+
+
+def answer_alike(ours, reference, parameters):
+    examples = len(reference.losses)
+    each, vector = torch.rand(examples).double(), torch.randn(len(parameters)).double()
+    per_layer = torch.rand(examples, len(parameters.layers)).double()
     pairs = [
         (ours.losses, reference.losses),
         (ours.norms, reference.norms),

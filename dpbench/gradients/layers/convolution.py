@@ -8,6 +8,9 @@ from torch.nn.grad import conv1d_weight, conv2d_weight
 from dpbench.gradients.engine import without
 from dpbench.gradients.layers.layer import Seen, gram_squared_norms
 
+FEW_CHANNELS = 16
+"""Up to which a convolution with the examples as groups is slower than products over patches."""
+
 
 class Convolution:
     """The gradient of a kernel: a [B K, C, *image], zero-padded by `padding`, b [B K, O, *image'].
@@ -47,23 +50,33 @@ class Convolution:
         return self._bias_rows().square().sum(1) if self._biased else 0.0
 
     def _weight_squared_norms(self) -> Tensor:
+        if self.by_positions:
+            return gram_squared_norms(self._patches(self.a), self._positions(self.b.flatten(2)))
+        rows = self.weight_rows().unflatten(1, (len(self.module.weight), -1))
+        # In two stages, each short: nothing is allocated, and no digits are lost in a long sum.
+        return torch.linalg.vector_norm(rows, dim=2).square().sum(1)
+
+    @property
+    def by_positions(self) -> bool:
+        """Whether products over positions are cheaper than the gradient itself."""
         o, i = self.module.weight.flatten(1).shape
         t = self.b[0, 0].numel() * self.views
         # The factor 2: a Gram matrix is slower per operation, and the sum still has to be made.
-        known = self._weight is not None
-        if not known and self.module.groups == 1 and 2 * t * (i + o) < i * o:
-            return gram_squared_norms(self._patches(), self._positions(self.b.flatten(2)))
-        return self.weight_rows().square().sum(1)
+        return self._weight is None and self.module.groups == 1 and 2 * t * (i + o) < i * o
 
-    def _patches(self) -> Tensor:
-        """What each output position saw [B, T, I]."""
-        m = self.module
-        image, spare = (self.a, 0) if self.a.dim() == 4 else (self.a.unsqueeze(2), 1)
-        kernel, dilation, stride = (
-            (1,) * spare + tuple(x) for x in (m.kernel_size, m.dilation, m.stride)
-        )
-        padding = (0,) * spare + tuple(self.padding)
-        return self._positions(F.unfold(image, kernel, dilation, padding, stride))
+    def through(self, x: Tensor, scales: Tensor) -> Tensor:
+        """scales_i times the convolution of padded x [B K, C, *image] with G_i, plus bias."""
+        each = scales.view(-1, 1, 1)
+        positions = self._positions(self.b.flatten(2)) * each
+        out = (self._patches(x) @ self._patches(self.a).mT) @ positions
+        if self._biased:
+            out = out + self._bias_rows().unsqueeze(1) * each
+        # [B, K T, O] to [B K, O, *image]
+        return out.unflatten(1, (self.views, -1)).flatten(0, 1).mT.reshape(self.b.shape)
+
+    def _patches(self, x: Tensor) -> Tensor:
+        """What each output position saw of x [B, K T, I]."""
+        return self._positions(patches(self.module, x, self.padding))
 
     def _positions(self, channels: Tensor) -> Tensor:
         """[B, K T, c] from [B K, c, T]."""
@@ -74,32 +87,37 @@ class Convolution:
         if self._weight is None:
             m, examples = self.module, self._examples
             shape = (examples * len(m.weight), *m.weight.shape[1:])
-            a, b = self._as_groups(self.a), self._as_groups(self.b)
+            a, b = as_groups(self.a, examples), as_groups(self.b, examples)
             rows = self._kernel_gradient(
                 a, shape, b, m.stride, self.padding, m.dilation, examples * m.groups
             )
             self._weight = rows.reshape(examples, -1)
         return self._weight
 
-    def _as_groups(self, x: Tensor) -> Tensor:
-        """[K, B C, *image] from [B K, C, *image]."""
-        views = x.unflatten(0, (self._examples, self.views)).transpose(0, 1)
-        return views.reshape(self.views, -1, *x.shape[2:])
+    def added_to(self, weight: Tensor, scales: Tensor) -> Tensor:
+        """W + scales_i G_i, [B, O, I, ...]."""
+        each = scales.view(-1, *[1] * weight.dim())
+        return torch.addcmul(weight, self.weight_rows().view(-1, *weight.shape), each)
+
+    def added_to_bias(self, bias: Tensor, scales: Tensor) -> Tensor:
+        """[B, O]"""
+        return torch.addcmul(bias, self._bias_rows(), scales.unsqueeze(1))
 
     def _bias_rows(self) -> Tensor:
         return self.b.unflatten(0, (-1, self.views)).flatten(3).sum((1, 3))
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
+    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+        m, size = self.module, self.module.weight.numel()
         if self._weight is not None:
-            weight = factors @ self._weight
+            torch.mv(self._weight.T, factors, out=out[:size])
         else:
-            m = self.module
             each = factors.repeat_interleave(self.views).view(-1, *[1] * (self.b.dim() - 1))
             shape = tuple(m.weight.shape)
-            weight = self._kernel_gradient(
+            out[:size] = self._kernel_gradient(
                 self.a, shape, self.b * each, m.stride, self.padding, m.dilation, m.groups
             ).flatten()
-        return torch.cat([weight, factors @ self._bias_rows()]) if self._biased else weight
+        if self._biased:
+            torch.mv(self._bias_rows().T, factors, out=out[size:])
 
     def dot(self, vector: Tensor) -> Tensor:
         m = self.module
@@ -118,12 +136,104 @@ class Convolution:
         return Convolution(self.module, a, b, self.views, self.padding)
 
 
-def convolution(seen: Seen) -> Convolution:
+def convolution(seen: Seen) -> list[Convolution]:
     """A convolution of any stride, padding, dilation and groups."""
-    module = seen.module
+    return [of_kernel(seen)]
+
+
+def of_kernel(seen: Seen) -> Convolution:
+    """The gradient of the kernel that was convolved with, whatever it was made of."""
+    a, padding = _padded(seen.module, seen.a)
+    return Convolution(seen.module, a, seen.b, seen.views, padding)
+
+
+def moved_convolution(
+    seen: Seen, gradients: list[Convolution], scales: Tensor, x: Tensor
+) -> Tensor:
+    """A convolution's outputs for x, with W_i = W + scales_i G_i for each example.
+
+    With few positions and large kernels G_i meets x position by position, and is never made.
+    """
+    (own,) = gradients
+    values = seen.values()
+    if own.by_positions:
+        m = seen.module
+        x, padding = _padded(m, x)
+        forward = F.conv1d if x.dim() == 3 else F.conv2d
+        plain = forward(
+            x, values["weight"], values.get("bias"), m.stride, padding, m.dilation, m.groups
+        )
+        return plain + own.through(x, scales)
+    kernels = own.added_to(values["weight"], scales)
+    biases = own.added_to_bias(values["bias"], scales) if "bias" in values else None
+    return convolved_each(seen.module, x, kernels, biases)
+
+
+def convolved_each(
+    module: nn.Conv1d | nn.Conv2d, x: Tensor, kernels: Tensor, biases: Tensor | None
+) -> Tensor:
+    """The convolution of x [B K, ...] with each example's kernel [B, O, I, ...] and bias [B, O].
+
+    One convolution with the examples as its groups and the views as its batch; with few channels,
+    where that is slow, one product of matrices over the patches.
+    """
+    x, padding = _padded(module, x)
+    examples = len(kernels)
+    if module.groups == 1 and kernels.shape[2] <= FEW_CHANNELS:
+        out = _by_patches(module, x, kernels, biases, padding)
+    else:
+        forward = F.conv1d if x.dim() == 3 else F.conv2d
+        x, groups = as_groups(x, examples), examples * module.groups
+        kernels = kernels.flatten(0, 1)
+        biases = None if biases is None else biases.flatten()
+        grouped = forward(x, kernels, biases, module.stride, padding, module.dilation, groups)
+        out = grouped.unflatten(1, (examples, -1)).transpose(0, 1)  # [B, K, O, *image]
+    return out.flatten(0, 1)
+
+
+def _by_patches(
+    module: nn.Conv1d | nn.Conv2d,
+    x: Tensor,
+    kernels: Tensor,
+    biases: Tensor | None,
+    padding: tuple[int, ...],
+) -> Tensor:
+    """[B, K, O, *image] for padded x [B K, C, *image] and kernels [B, O, I, ...]."""
+    columns = patches(module, x, padding).unflatten(0, (len(kernels), -1))  # [B, K, I, T]
+    out = kernels.flatten(2).unsqueeze(1) @ columns
+    if biases is not None:
+        out += biases.view(len(biases), 1, -1, 1)
+    return out.unflatten(3, _image(module, x, padding))
+
+
+def patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:
+    """What each output position sees of padded x [N, C, *image], as columns [N, I, T]."""
+    image, spare = (x, 0) if x.dim() == 4 else (x.unsqueeze(2), 1)
+    kernel, dilation, stride = (
+        (1,) * spare + tuple(p) for p in (module.kernel_size, module.dilation, module.stride)
+    )
+    return F.unfold(image, kernel, dilation, (0,) * spare + tuple(padding), stride)
+
+
+def _image(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> tuple[int, ...]:
+    """The size of the outputs' image."""
+    axes = zip(
+        *(x.shape[2:], padding, module.dilation, module.kernel_size, module.stride), strict=True
+    )
+    return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in axes)
+
+
+def as_groups(x: Tensor, examples: int) -> Tensor:
+    """[K, B C, *image] from [B K, C, *image]."""
+    views = x.unflatten(0, (examples, -1)).transpose(0, 1)
+    return views.reshape(len(x) // examples, -1, *x.shape[2:])
+
+
+def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+    """x, padded itself where zeros at both ends will not do, and the padding that is left."""
     if module.padding_mode == "zeros" and not isinstance(module.padding, str):
-        return Convolution(module, seen.a, seen.b, seen.views, module.padding)
+        return x, module.padding
     mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
     # torch keeps the padding of each side, last dimension first, as F.pad takes it.
-    a = F.pad(seen.a, module._reversed_padding_repeated_twice, mode=mode)
-    return Convolution(module, a, seen.b, seen.views, (0,) * (a.dim() - 2))
+    padded = F.pad(x, module._reversed_padding_repeated_twice, mode=mode)
+    return padded, (0,) * (x.dim() - 2)

@@ -5,7 +5,7 @@ per-example parameter gradients that depend on a and b alone. Index letters: b e
 (augmented copy), t position (sequence or pixel), i input, o output.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -17,7 +17,8 @@ class Seen(NamedTuple):
 
     Rows are ordered example first, view second: a [B K, ...], b [B K, ...]. b is the gradient of
     the mean over an example's views, so that sums over views are gradients of examples. values()
-    are the parameters that the module computed with, by their names in it.
+    are the parameters that the module computed with, by their names in it; if `own`, those that can
+    be trained are each example's own, [B, ...].
     """
 
     module: Any
@@ -25,6 +26,7 @@ class Seen(NamedTuple):
     b: Tensor
     views: int
     values: Callable[[], dict[str, Tensor]]
+    own: bool = False
 
     @property
     def examples(self) -> int:
@@ -42,8 +44,8 @@ class LayerGradient(Protocol):
         """[B], rounded up where terms may cancel."""
         ...
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        """[d] for factors [B]"""
+    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+        """sum_i factors_i g_i into out [d], for factors [B]."""
         ...
 
     def dot(self, vector: Tensor) -> Tensor:
@@ -57,6 +59,21 @@ class LayerGradient(Protocol):
     def cleaned(self, factors: Tensor) -> "LayerGradient":
         """The same, with the examples of factor 0 taken out."""
         ...
+
+
+def moved_values(
+    seen: Seen, gradients: Sequence[LayerGradient], scales: Tensor
+) -> dict[str, Tensor]:
+    """The module's values with each example's scales_i g_i [B] added, materialised [B, ...]."""
+    rows = torch.cat([gradient.stack() for gradient in gradients], 1) * scales.unsqueeze(1)
+    values, start = seen.values(), 0
+    moved = dict(values)
+    for name, parameter in seen.module.named_parameters():
+        if parameter.requires_grad:
+            own = rows[:, start : start + parameter.numel()]
+            moved[name] = values[name] + own.view(-1, *parameter.shape)
+            start += parameter.numel()
+    return moved
 
 
 def gram_squared_norms(a: Tensor, b: Tensor) -> Tensor:

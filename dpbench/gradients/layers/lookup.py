@@ -2,9 +2,10 @@
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from dpbench.gradients.engine import without
-from dpbench.gradients.layers.layer import LayerGradient, Seen, rounded_up
+from dpbench.gradients.layers.layer import Seen, rounded_up
 
 
 class Lookup:
@@ -22,10 +23,10 @@ class Lookup:
         largest = (norms.unsqueeze(2) * norms.unsqueeze(1) * same).sum((1, 2))
         return rounded_up(((self.b @ self.b.mT) * same).sum((1, 2)), largest, self.b.shape[1:])
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
+    def write_sum(self, factors: Tensor, out: Tensor) -> None:
         scaled = (self.b * factors.view(-1, 1, 1)).flatten(0, 1)
-        table = scaled.new_zeros(self.rows, scaled.shape[1])
-        return table.index_add_(0, self.indices.flatten(), scaled).flatten()
+        table = out.zero_().view(self.rows, -1)
+        table.index_add_(0, self.indices.flatten(), scaled)
 
     def dot(self, vector: Tensor) -> Tensor:
         return (vector.view(self.rows, -1)[self.indices] * self.b).sum((1, 2))
@@ -40,10 +41,19 @@ class Lookup:
         return Lookup(self.indices, without(self.b, factors), self.rows)
 
 
-def embedding(seen: Seen) -> LayerGradient:
+def moved_embedding(seen: Seen, gradients: list[Lookup], scales: Tensor, x: Tensor) -> Tensor:
+    """A look-up of x [B K, ...], with each example's table moved in the rows that it looked up."""
+    (table,) = gradients
+    indices = x.reshape(seen.examples, -1)
+    same = (indices.unsqueeze(2) == table.indices.unsqueeze(1)).to(table.b)
+    plain = F.embedding(x, seen.values()["weight"])
+    return plain + (same @ (table.b * scales.view(-1, 1, 1))).view_as(plain)
+
+
+def embedding(seen: Seen) -> list[Lookup]:
     """A table look-up; the padding row learns nothing."""
     indices = seen.a.reshape(seen.examples, -1)
     b = seen.b.reshape(seen.examples, -1, seen.b.shape[-1])
     if seen.module.padding_idx is not None:
         b = b.masked_fill((indices == seen.module.padding_idx).unsqueeze(2), 0)
-    return Lookup(indices, b, seen.module.num_embeddings)
+    return [Lookup(indices, b, seen.module.num_embeddings)]

@@ -1,19 +1,57 @@
-"""Linear layers: sums of outer products."""
+"""Linear layers: outer products, and sums of them over positions."""
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from dpbench.gradients.engine import without
-from dpbench.gradients.layers.layer import LayerGradient, Seen, gram_squared_norms
+from dpbench.gradients.layers.layer import Seen, gram_squared_norms
+
+
+class Dyad:
+    """g_i = b_i a_i^T, of a linear map with one position: a [B, I], b [B, O].
+
+    The norm is a product of two norms (Goodfellow 2015), the sum one product of matrices.
+    """
+
+    def __init__(self, a: Tensor, b: Tensor, bias: bool):
+        self.a, self.b, self.bias = a, b, bias
+
+    def squared_norms(self) -> Tensor:
+        seen = (self.a * self.a).sum(1)
+        return (seen + 1 if self.bias else seen) * (self.b * self.b).sum(1)
+
+    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+        scaled = self.b * factors.unsqueeze(1)
+        weight = out[: self.a.shape[1] * self.b.shape[1]].view(self.b.shape[1], -1)
+        torch.mm(scaled.T, self.a, out=weight)
+        if self.bias:
+            torch.sum(scaled, 0, out=out[weight.numel() :])
+
+    def dot(self, vector: Tensor) -> Tensor:
+        o, i = self.b.shape[1], self.a.shape[1]
+        total = ((self.a @ vector[: o * i].view(o, i).T) * self.b).sum(1)
+        return total + self.b @ vector[o * i :] if self.bias else total
+
+    def through(self, x: Tensor, scales: Tensor) -> Tensor:
+        """scales_i (G_i x_i + h_i) [B, O] for x [B, I], with G and h of weight and bias."""
+        along = (x * self.a).sum(1)
+        return self.b * ((along + 1 if self.bias else along) * scales).unsqueeze(1)
+
+    def stack(self) -> Tensor:
+        weight = (self.b.unsqueeze(2) * self.a.unsqueeze(1)).flatten(1)
+        return torch.cat([weight, self.b], 1) if self.bias else weight
+
+    def cleaned(self, factors: Tensor) -> "Dyad":
+        return Dyad(without(self.a, factors), without(self.b, factors), self.bias)
 
 
 class Outer:
-    """g_i = sum_t b_it a_it^T, the gradient of every linear map: a [B, T, I], b [B, T, O].
+    """g_i = sum_t b_it a_it^T, of a linear map with several: a [B, T, I], b [B, T, O].
 
-    With one position the norm is a product of two norms (Goodfellow 2015); with several it comes
-    from the Gram matrices of a and b over positions, or from the materialised gradient, whichever
-    moves less (Bu et al. 2022, "Scalable and efficient training of large convolutional neural
-    networks with differential privacy").
+    The norm comes from the Gram matrices of a and b over positions, or from the materialised
+    gradient, whichever moves less (Bu et al. 2022, "Scalable and efficient training of large
+    convolutional neural networks with differential privacy").
     """
 
     def __init__(self, a: Tensor, b: Tensor, bias: bool):
@@ -25,13 +63,17 @@ class Outer:
         return total + self._bias_rows().square().sum(1) if self.bias else total
 
     def _weight_squared_norms(self) -> Tensor:
-        _, t, i = self.a.shape
-        o = self.b.shape[2]
-        if t == 1:
-            return self.a.square().sum((1, 2)) * self.b.square().sum((1, 2))
-        if self._weight is None and t * (i + o) < i * o:
+        if self._gram:
             return gram_squared_norms(self.a, self.b)
-        return self._weight_rows().square().sum((1, 2))
+        # In two stages, each short: nothing is allocated, and no digits are lost in a long sum.
+        return torch.linalg.vector_norm(self._weight_rows(), dim=2).square().sum(1)
+
+    @property
+    def _gram(self) -> bool:
+        """Whether products over positions move less than the gradient itself."""
+        t, i = self.a.shape[1:]
+        o = self.b.shape[2]
+        return self._weight is None and t * (i + o) < i * o
 
     def _weight_rows(self) -> Tensor:
         if self._weight is None:
@@ -39,21 +81,29 @@ class Outer:
         return self._weight
 
     def _bias_rows(self) -> Tensor:
-        return self.b.squeeze(1) if self.b.shape[1] == 1 else self.b.sum(1)
+        return self.b.sum(1)
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
+    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+        o, i = self.b.shape[2], self.a.shape[2]
         if self._weight is not None:
-            weight = factors @ self._weight.flatten(1)
+            torch.mv(self._weight.flatten(1).T, factors, out=out[: o * i])
         else:
             scaled = (self.b * factors.view(-1, 1, 1)).flatten(0, 1)
-            weight = (scaled.mT @ self.a.flatten(0, 1)).flatten()
-        # The rows that the norm was taken of: positions that cancel must not do so otherwise here.
-        return torch.cat([weight, factors @ self._bias_rows()]) if self.bias else weight
+            torch.mm(scaled.T, self.a.flatten(0, 1), out=out[: o * i].view(o, i))
+        if self.bias:
+            # The rows that the norm was taken of: positions that cancel must do so here as there.
+            torch.mv(self._bias_rows().T, factors, out=out[o * i :])
 
     def dot(self, vector: Tensor) -> Tensor:
         o, i = self.b.shape[2], self.a.shape[2]
         total = ((self.a @ vector[: o * i].view(o, i).T) * self.b).sum((1, 2))
         return total + self._bias_rows() @ vector[o * i :] if self.bias else total
+
+    def through(self, x: Tensor, scales: Tensor) -> Tensor:
+        """scales_i (x_i G_i^T + h_i) [B, T, O] for x [B, T, I], with G and h of weight and bias."""
+        each = scales.view(-1, 1, 1)
+        weight = x @ self.a.mT @ self.b if self._gram else x @ self._weight_rows().mT
+        return (weight + self._bias_rows().unsqueeze(1) if self.bias else weight) * each
 
     def stack(self) -> Tensor:
         weight = self._weight_rows().flatten(1)
@@ -63,7 +113,27 @@ class Outer:
         return Outer(without(self.a, factors), without(self.b, factors), self.bias)
 
 
-def linear(seen: Seen) -> LayerGradient:
+def linear(seen: Seen) -> list[Dyad | Outer]:
     """A linear layer, its inputs with any number of axes between batch and features."""
-    a, b = (x.reshape(seen.examples, -1, x.shape[-1]) for x in (seen.a, seen.b))
-    return Outer(a, b, seen.module.bias is not None)
+    bias = seen.module.bias is not None
+    if seen.views == 1 and seen.a.dim() == 2:
+        return [Dyad(seen.a, seen.b, bias)]
+    return [Outer(_positions(seen, seen.a), _positions(seen, seen.b), bias)]
+
+
+def moved_linear(seen: Seen, gradients: list[Dyad | Outer], scales: Tensor, x: Tensor) -> Tensor:
+    """A linear layer's outputs for x, with W_i = W + scales_i G_i for each example.
+
+    (W + s b a^T) x = W x + s b (a . x), so no weight of an example's own is made where its gradient
+    has few positions.
+    """
+    (own,) = gradients
+    values = seen.values()
+    plain = F.linear(x, values["weight"], values.get("bias"))
+    rows = x if isinstance(own, Dyad) else _positions(seen, x)
+    return plain + own.through(rows, scales).view_as(plain)
+
+
+def _positions(seen: Seen, x: Tensor) -> Tensor:
+    """[B, T, features] from [B K, ..., features]."""
+    return x.reshape(seen.examples, -1, x.shape[-1])

@@ -1,12 +1,18 @@
 """Modules whose per-example gradients are materialised: the small and the strange."""
 
+import copy
+from collections import OrderedDict
+from collections.abc import Sequence
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 
 from dpbench.gradients.engine import without
-from dpbench.gradients.layers.layer import LayerGradient, Seen
+from dpbench.gradients.layers.layer import LayerGradient, Seen, moved_values
+
+Normalisation = nn.GroupNorm | nn.LayerNorm | nn.RMSNorm | nn.InstanceNorm1d | nn.InstanceNorm2d
 
 
 class Rows:
@@ -18,8 +24,8 @@ class Rows:
     def squared_norms(self) -> Tensor:
         return self.rows.square().sum(1)
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        return factors @ self.rows
+    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+        torch.mv(self.rows.T, factors, out=out)
 
     def dot(self, vector: Tensor) -> Tensor:
         return self.rows @ vector
@@ -31,59 +37,104 @@ class Rows:
         return Rows(without(self.rows, factors))
 
 
-def group_norm(seen: Seen) -> LayerGradient:
-    """The scale's gradient is b times the normalised input, summed over positions."""
-    return _channels(seen, F.group_norm(seen.a, seen.module.num_groups, eps=seen.module.eps))
+def normalisation(seen: Seen) -> list[Rows]:
+    """The scale's gradient is b times the normalised input, summed over positions; the shift's, b.
+
+    Group, instance, layer and root-mean-square normalisation.
+    """
+    rows = [_per_scale(seen.module, seen.b * _normal(seen.module, seen.a))]
+    if _biased(seen.module):
+        rows.append(_per_scale(seen.module, seen.b))
+    return [Rows(seen.over_views(torch.cat(rows, 1)))]
 
 
-def instance_norm(seen: Seen) -> LayerGradient:
-    """As for group normalisation, with each channel its own group."""
-    return _channels(seen, F.instance_norm(seen.a, eps=seen.module.eps))
+def moved_normalisation(
+    seen: Seen, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
+) -> Tensor:
+    """A normalisation's outputs for x, with each example's own scale and shift."""
+    values = moved_values(seen, gradients, scales)
+    over_views = {n: v.repeat_interleave(seen.views, 0) for n, v in values.items()}
+    out = _normal(seen.module, x)
+    out = out * _as_outputs(seen.module, over_views["weight"], out)
+    return out + _as_outputs(seen.module, over_views["bias"], out) if _biased(seen.module) else out
 
 
-def layer_norm(seen: Seen) -> LayerGradient:
-    """As for group normalisation, over the axes before the normalised ones."""
-    module = seen.module
-    return _trailing(seen, F.layer_norm(seen.a, module.normalized_shape, eps=module.eps))
+def _normal(module: Normalisation, x: Tensor) -> Tensor:
+    """The normalised input, before scale and shift."""
+    match module:
+        case nn.GroupNorm():
+            return F.group_norm(x, module.num_groups, eps=module.eps)
+        case nn.LayerNorm():
+            return F.layer_norm(x, module.normalized_shape, eps=module.eps)
+        case nn.RMSNorm():
+            return F.rms_norm(x, module.normalized_shape, eps=module.eps)
+    return F.instance_norm(x, eps=module.eps)
 
 
-def rms_norm(seen: Seen) -> LayerGradient:
-    """As for layer normalisation, without mean and shift."""
-    module = seen.module
-    return _trailing(seen, F.rms_norm(seen.a, module.normalized_shape, eps=module.eps))
+def _biased(module: Normalisation) -> bool:
+    return getattr(module, "bias", None) is not None
 
 
-def _channels(seen: Seen, normal: Tensor) -> Rows:
-    shape = (len(seen.b), seen.b.shape[1], -1)
-    return _affine(seen, (seen.b * normal).reshape(shape).sum(2), seen.b.reshape(shape).sum(2))
+def _trailing(module: Normalisation) -> bool:
+    """Whether the scale belongs to the last axes of the input, rather than to the second."""
+    return isinstance(module, nn.LayerNorm | nn.RMSNorm)
 
 
-def _trailing(seen: Seen, normal: Tensor) -> Rows:
-    shape = (len(seen.b), -1, seen.module.weight.numel())
-    return _affine(seen, (seen.b * normal).reshape(shape).sum(1), seen.b.reshape(shape).sum(1))
+def _per_scale(module: Normalisation, x: Tensor) -> Tensor:
+    """x [B K, ...] summed over positions [B K, d]."""
+    if _trailing(module):
+        return x.reshape(len(x), -1, module.weight.numel()).sum(1)
+    return x.reshape(*x.shape[:2], -1).sum(2)
 
 
-def _affine(seen: Seen, scale: Tensor, shift: Tensor) -> Rows:
-    biased = getattr(seen.module, "bias", None) is not None
-    return Rows(seen.over_views(torch.cat([scale, shift], 1) if biased else scale))
+def _as_outputs(module: Normalisation, value: Tensor, out: Tensor) -> Tensor:
+    """A value [B K, ...] of each row, shaped so that it broadcasts over the outputs."""
+    spare = (1,) * (out.dim() - value.dim())
+    return (
+        value.view(len(value), *spare, *value.shape[1:])
+        if _trailing(module)
+        else (value.view(*value.shape, *spare))
+    )
 
 
-def anything(seen: Seen) -> list[LayerGradient]:
+def anything(seen: Seen) -> list[Rows]:
     """Any module with one input and one output, by the vectorised adjoint of its own forward.
 
     One entry per layer (module with parameters of its own) below it, in their order.
     """
-    trainable = {n for n, p in seen.module.named_parameters() if p.requires_grad}
-    named = {n: v for n, v in seen.values().items() if n in trainable}
+    named = _trained(seen.module, seen.values())
+    if seen.own:
+        named = {n: v.repeat_interleave(seen.views, 0) for n, v in named.items()}
 
-    def one(a: Tensor, b: Tensor) -> dict[str, Tensor]:
+    def one(named: dict[str, Tensor], a: Tensor, b: Tensor) -> dict[str, Tensor]:
         def forward(named: dict[str, Tensor]) -> Tensor:
             return functional_call(seen.module, named, (a.unsqueeze(0),)).squeeze(0)
 
         return vjp(forward, named)[1](b)[0]
 
-    rows = vmap(one, randomness="different")(seen.a, seen.b)
+    axes = (0 if seen.own else None, 0, 0)
+    rows = vmap(one, axes, randomness="different")(named, seen.a, seen.b)
     layers: dict[str, list[Tensor]] = {}
     for name in named:
         layers.setdefault(name.rpartition(".")[0], []).append(rows[name].flatten(1))
     return [Rows(seen.over_views(torch.cat(parts, 1))) for parts in layers.values()]
+
+
+def moved_anything(
+    seen: Seen, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
+) -> Tensor:
+    """Any module's outputs for x, with the parameters of each example materialised."""
+    named = _trained(seen.module, moved_values(seen, gradients, scales))
+    module = copy.copy(seen.module)  # the module itself is made to compute what we compute here
+    vars(module).pop("forward", None)
+    module._forward_hooks = OrderedDict()
+
+    def one(named: dict[str, Tensor], x: Tensor) -> Tensor:
+        return functional_call(module, named, (x,))
+
+    out = vmap(one, randomness="different")(named, x.unflatten(0, (-1, seen.views)))
+    return out.flatten(0, 1)
+
+
+def _trained(module: nn.Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {n: values[n] for n, p in module.named_parameters() if p.requires_grad}

@@ -1,26 +1,31 @@
 """Convolutions whose kernel is the standardised weight."""
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from dpbench.gradients.layers.convolution import Convolution, convolution
-from dpbench.gradients.layers.layer import LayerGradient, Seen
+from dpbench.gradients.layers.convolution import Convolution, convolved_each, of_kernel
+from dpbench.gradients.layers.layer import LayerGradient, Seen, moved_values
+from dpbench.gradients.layers.rows import Rows
+from dpbench.models.standardised import standardised_kernel
 
 
 class Standardisation:
-    """The derivative of kernel = gain u, u = (w - mean w)/s, per output channel; w [O, I].
+    """The derivative of kernel = gain u, u = (w - mean w)/s, per output channel; w [..., O, I].
 
     A kernel gradient g gives the gain <g, u>, and the weight P g = gain/s (g - mean g - u <u, g>),
     where P is symmetric. A spread s that is held at its floor does not move: u <u, g> is left out.
     """
 
     def __init__(self, weight: Tensor, gain: Tensor, floor: float):
-        variance, mean = torch.var_mean(weight, 1, correction=0, keepdim=True)
-        spread = variance * weight.shape[1]
+        variance, mean = torch.var_mean(weight, -1, correction=0, keepdim=True)
+        spread = variance * weight.shape[-1]
         rate = spread.clamp(min=floor).rsqrt()
         self.unit = (weight - mean) * rate  # [O, I]
         self.moved = self.unit * (spread > floor)
-        self.rate = gain.view(-1, 1) * rate  # [O, 1]
+        self.rate = gain.unsqueeze(-1) * rate  # [O, 1]
 
     def weight(self, g: Tensor) -> Tensor:
         """P g for g [..., O, I]."""
@@ -29,7 +34,7 @@ class Standardisation:
 
     def gain(self, g: Tensor) -> Tensor:
         """<g, u> [..., O]."""
-        return torch.einsum("...oi,oi->...o", g, self.unit)
+        return torch.einsum("...oi,...oi->...o", g, self.unit)
 
     def squared_norms(self, g: Tensor) -> Tensor:
         """Of weight and gain together [B] for g [B, O, I], rounded up, in three passes over g."""
@@ -47,15 +52,17 @@ class Standardised:
 
     def __init__(self, kernel: Convolution, through: Standardisation):
         self._kernel, self._through = kernel, through
-        self._shape = through.unit.shape
-        self._size = through.unit.numel()
+        self._shape = through.unit.shape[-2:]
+        self._size = math.prod(self._shape)
 
     def squared_norms(self) -> Tensor:
         rows = self._kernel.weight_rows().unflatten(1, self._shape)
         return self._through.squared_norms(rows) + self._kernel.bias_squared_norms()
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        return self._joined(self._kernel.weighted_sum(factors))
+    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+        kernel = out.new_empty(len(out) - self._shape[0])  # all but the gain, and as large
+        self._kernel.write_sum(factors, kernel)
+        out.copy_(self._joined(kernel))
 
     def stack(self) -> Tensor:
         return self._joined(self._kernel.stack())
@@ -76,8 +83,19 @@ class Standardised:
         return Standardised(self._kernel.cleaned(factors), self._through)
 
 
-def standardised(seen: Seen) -> LayerGradient:
+def standardised(seen: Seen) -> list[LayerGradient]:
     """A convolution with a standardised weight."""
     values = seen.values()
-    weight, gain = values["weight"].flatten(1), values["gain"]
-    return Standardised(convolution(seen), Standardisation(weight, gain, seen.module.floor))
+    through = Standardisation(values["weight"].flatten(-3), values["gain"], seen.module.floor)
+    gradient = Standardised(of_kernel(seen), through)
+    # Each example's own derivative cannot be taken after the sum, so it is taken before.
+    return [Rows(gradient.stack()) if seen.own else gradient]
+
+
+def moved_standardised(
+    seen: Seen, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
+) -> Tensor:
+    """A standardised convolution's outputs for x, with each example's own weight and gain."""
+    moved = moved_values(seen, gradients, scales)
+    kernels = standardised_kernel(moved["weight"], moved["gain"], seen.module.floor)
+    return convolved_each(seen.module, x, kernels, moved.get("bias"))

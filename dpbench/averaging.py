@@ -1,0 +1,48 @@
+"""An average of the weights over the steps, to be tested in place of the last ones."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from dpbench.errors import UserError
+
+
+class MovingAverage:
+    """The exponential moving average of parameters theta [D], one update after each step.
+
+    average <- d average + (1 - d) theta with d = min(decay, (1 + t) / (10 + t)) at step t = 0, 1,
+    ...: De et al. 2022, with the warm-up of TensorFlow's. It reads released parameters only, so it
+    costs no privacy.
+    """
+
+    def __init__(self, decay: float, theta: nn.Parameter):
+        self.decay = proper_decay(decay)
+        self.theta = theta
+        self.average = theta.detach().clone()
+        self._steps = 0
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the parameters as they are now."""
+        decay = min(self.decay, (1 + self._steps) / (10 + self._steps))
+        self.average.lerp_(self.theta, 1 - decay)
+        self._steps += 1
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The average in place of the parameters, which come back afterwards."""
+        last: Tensor = self.theta.detach().clone()
+        try:
+            self.theta.data.copy_(self.average)
+            yield
+        finally:
+            self.theta.data.copy_(last)
+
+
+def proper_decay(value: float) -> float:
+    """The value itself, if it is a number from 0 to below 1; otherwise a UserError names it."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise UserError(f"ema_decay must be a number from 0 to below 1, or null, got {value!r}.")
+    return value

@@ -1,0 +1,124 @@
+"""Several views of each example, whose gradients are averaged before they are clipped.
+
+Augmentation multiplicity (Fort et al. 2021; De et al. 2022, "Unlocking high-accuracy differentially
+private image classification through scale"): each example still has one clipped gradient, so the
+account is the same.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dpbench.data.dataset import Batch, Dataset
+from dpbench.errors import UserError, nearest
+
+PADDINGS = ("reflect", "zero")
+FLIPS = ("horizontal", "none", "vertical")
+
+
+@dataclass(frozen=True)
+class ShiftsFlips:
+    """Random shifts and flips, each made with `probability` on its own in each of K = `views`.
+
+    A shift moves an image by whole numbers of pixels from -shift to shift, uniform on each axis and
+    0 among them, and fills what becomes free by `padding`: "zero" or "reflect" (which does not
+    repeat the edge). flip: "horizontal" (left and right change places), "vertical" or "none".
+    """
+
+    views: int
+    shift: int
+    padding: str
+    flip: str
+    probability: float
+
+    def __post_init__(self) -> None:
+        _whole("views", self.views, least=1)
+        _whole("shift", self.shift, least=0)
+        _one_of("padding", self.padding, PADDINGS)
+        _one_of("flip", self.flip, FLIPS)
+        p = self.probability
+        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
+            raise UserError(f"augmentation.probability must be a number from 0 to 1, got {p!r}.")
+
+    def check(self, dataset: Dataset) -> None:
+        """UserError for data that are no images, or images smaller than the shift."""
+        shape = dataset.shape
+        if len(shape) != 3:
+            raise UserError(
+                f"augmentation=shifts_flips needs images, and the inputs of {dataset.name} are "
+                f"{shape}; use augmentation=none."
+            )
+        if self.shift >= min(shape[1:]):
+            raise UserError(
+                f"augmentation.shift={self.shift} must be less than the side of the images of "
+                f"{dataset.name}, which are {shape[1]} x {shape[2]}."
+            )
+
+    def of(self, batch: Batch, draw: torch.Generator) -> Batch:
+        """The batch with inputs [B, K, C, H, W]; [B, C, H, W] if K = 1, as engines want them."""
+        inputs = self.apply(batch.inputs, draw)
+        return replace(batch, inputs=inputs.squeeze(1) if self.views == 1 else inputs)
+
+    def apply(self, images: Tensor, draw: torch.Generator) -> Tensor:
+        """Views [B, K, C, H, W] of images [B, C, H, W], all at once."""
+        shape = (len(images), self.views)
+        down, right = self._offsets(shape, draw)
+        flipped = self._coin(shape, draw)
+        height, width = images.shape[-2:]
+        rows = _places(height, down, flipped if self.flip == "vertical" else None)
+        columns = _places(width, right, flipped if self.flip == "horizontal" else None)
+        return _look_up(images, rows, columns, zero=self.padding == "zero")
+
+    def _offsets(self, shape: tuple[int, int], draw: torch.Generator) -> Tensor:
+        """How far each view is shifted down and to the right: [2, B, K]."""
+        reach = self.shift
+        both = (2, *shape)
+        drawn = torch.randint(-reach, reach + 1, both, generator=draw, device=draw.device)
+        return drawn * self._coin(shape, draw)
+
+    def _coin(self, shape: tuple[int, int], draw: torch.Generator) -> Tensor:
+        return torch.rand(shape, generator=draw, device=draw.device) < self.probability
+
+
+def _places(size: int, offset: Tensor, flipped: Tensor | None) -> Tensor:
+    """Where the pixels along one axis come from [B, K, size]; beyond 0 to size - 1 is outside.
+
+    A view is shifted first, then flipped.
+    """
+    to = torch.arange(size, device=offset.device).expand(*offset.shape, size)
+    if flipped is not None:
+        to = torch.where(flipped.unsqueeze(-1), size - 1 - to, to)
+    return to - offset.unsqueeze(-1)
+
+
+def _look_up(images: Tensor, rows: Tensor, columns: Tensor, zero: bool) -> Tensor:
+    """The pixels [B, K, C, H, W] at rows [B, K, H] and columns [B, K, W] of images [B, C, H, W]."""
+    height, width = images.shape[-2:]
+    inside_rows, inside_columns = _reflected(rows, height), _reflected(columns, width)
+    pixels = (inside_rows.unsqueeze(-1) * width + inside_columns.unsqueeze(-2)).flatten(2)
+    views, channels = rows.shape[1], images.shape[1]
+    pixels = pixels.unsqueeze(2).expand(-1, -1, channels, -1)
+    flat = images.flatten(2).unsqueeze(1).expand(-1, views, -1, -1)
+    seen = flat.gather(-1, pixels).unflatten(-1, (height, width))
+    if zero:
+        outside = (rows != inside_rows).unsqueeze(-1) | (columns != inside_columns).unsqueeze(-2)
+        seen = seen.masked_fill(outside.unsqueeze(2), 0)
+    return seen
+
+
+def _reflected(places: Tensor, size: int) -> Tensor:
+    """Places mirrored at the first and the last pixel, once: shifts are smaller than images."""
+    last = size - 1
+    return last - (last - places.abs()).abs()
+
+
+def _whole(what: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UserError(f"augmentation.{what} must be a whole number from {least}, got {value!r}.")
+
+
+def _one_of(what: str, value: object, known: Collection[str]) -> None:
+    if value not in known:
+        raise UserError(f"augmentation.{what}={value} is unknown: {nearest(str(value), known)}")

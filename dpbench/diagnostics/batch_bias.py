@@ -1,0 +1,156 @@
+"""What clipping does to the mean gradient of some examples, at the present parameters.
+
+It reads private data outside the account, and moves nothing of a run.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping import Clip
+from dpbench.data.dataset import Batch, Split
+from dpbench.diagnostics.batch import Seen, see, unaltered, undisturbed
+from dpbench.diagnostics.decomposition import cosine, decompose
+from dpbench.errors import UserError
+from dpbench.step import PrivateStep
+
+
+def measure(
+    step: PrivateStep, parts: Iterable[Batch], groups: Sequence[int], quantiles: Sequence[float]
+) -> dict[str, float]:
+    """What clipping does at the present parameters to the mean gradient of some examples.
+
+    parts: those examples in physical batches. With g_i their plain gradients, h_i those that the
+    method clips, w_i the clip's factors, g, h and c the means of g_i, h_i and w_i h_i, and p the
+    private gradient of the step before:
+
+    - bias |c - g|, scale a, bias_mag |(a - 1) g| and bias_dir |t| of Theorem 1, cos_bias cos(c, g);
+    - own_bias |c - h| and own_cos cos(c, h): the same against the method's own;
+    - norm_plain |g|, norm_own |h|, norm_clipped |c|, clipped_fraction (of the w_i, below 1);
+    - cos_previous cos(p, g), of DP-SAT's ascent step, and cos_examples, the mean of cos(g_i, g), of
+      BAM's (Figure 4), over the examples that have a direction;
+    - norm_qQ and own_norm_qQ, for each quantile Q: those of the |g_i| and |h_i| that are finite.
+
+    And NAME/k for each group k, with means over its examples alone. Gradients that are not finite
+    count as zero; what is not defined is NaN. The model is in test mode, so the gradients are not
+    the very ones of a step with dropout. One engine pass where the method's gradients are plain,
+    otherwise what the method needs on top of one.
+    """
+    with undisturbed(step.engine.model):
+        everyone = [_Sums(step.clip) for _ in range(1 + len(groups))]
+        for part in parts:
+            seen = see(step, part)
+            members = [torch.ones_like(seen.kept), *(part.groups == k for k in groups)]
+            for sums, mask in zip(everyone, members, strict=True):
+                sums.add(seen, mask)
+        values = [sums.values(step.past.gradient, quantiles) for sums in everyone]
+    suffixes = ["", *(f"/{k}" for k in groups)]
+    return {
+        name + suffix: value.item()
+        for name in values[0]
+        for suffix, value in zip(suffixes, (v[name] for v in values), strict=True)
+    }
+
+
+class _Sums:
+    """Gradients of some examples, added up over physical batches."""
+
+    def __init__(self, clip: Clip):
+        self._clip = clip
+        self._totals: list[Tensor] = []
+        self._norms: list[Tensor] = []
+        self._own_norms: list[Tensor] = []
+
+    def add(self, seen: Seen, members: Tensor) -> None:
+        """Adds the examples of a part that are members [B] bool."""
+        kept, own_kept = seen.kept & members, seen.own_kept & members
+        norms, own_norms = seen.plain.norms, seen.own.norms
+        # Where a square underflows, the norm says nothing of the direction.
+        directed = kept & (norms > torch.finfo(norms.dtype).tiny ** 0.5)
+        plain = seen.plain.weighted_sum(kept.to(norms))
+        part = [
+            plain,
+            plain if seen.own is seen.plain else seen.own.weighted_sum(own_kept.to(own_norms)),
+            self._clip.reduce(seen.own, torch.where(members, seen.factors, 0)),
+            # The mean of cos(g_i, g) is <mean of g_i/|g_i|, g/|g|>: no second look at the g_i.
+            seen.plain.weighted_sum(torch.where(directed, 1 / norms, 0)),
+            *(mask.sum() for mask in (members, members & (seen.factors < 1), directed)),
+        ]
+        if self._totals:
+            part = [total + value for total, value in zip(self._totals, part, strict=True)]
+        self._totals = part
+        self._norms.append(norms[kept])
+        self._own_norms.append(own_norms[own_kept])
+
+    def values(self, previous: Tensor | None, quantiles: Sequence[float]) -> dict[str, Tensor]:
+        """The values of `measure`, without group."""
+        plain, own, clipped, units, examples, shortened, directed = self._totals
+        sums = (plain, own, self._clip.finish(clipped))
+        g, h, c = (total.double() / examples for total in sums)
+        split, norm = decompose(c, g), torch.linalg.vector_norm
+        unknown = torch.tensor(math.nan)
+        return {
+            "bias": split.bias,
+            "scale": split.scale,
+            "bias_mag": split.magnitude,
+            "bias_dir": split.direction,
+            "cos_bias": cosine(c, g),
+            "own_bias": norm(c - h),
+            "own_cos": cosine(c, h),
+            "norm_plain": norm(g),
+            "norm_own": norm(h),
+            "norm_clipped": norm(c),
+            "clipped_fraction": shortened.double() / examples,
+            "cos_previous": unknown if previous is None else cosine(previous, g),
+            "cos_examples": units.double() @ g / (norm(g) * directed),
+            **_quantiles("norm", torch.cat(self._norms), quantiles),
+            **_quantiles("own_norm", torch.cat(self._own_norms), quantiles),
+        }
+
+
+def _quantiles(name: str, norms: Tensor, quantiles: Sequence[float]) -> dict[str, Tensor]:
+    """Quantiles of norms [n], interpolated between neighbours."""
+    sorted_norms = norms.double().sort()[0]
+    return {f"{name}_q{q:g}": _quantile(sorted_norms, q) for q in quantiles}
+
+
+def _quantile(values: Tensor, q: float) -> Tensor:
+    """Of sorted values [n]; torch.quantile takes no more than 16 million of them, and not none."""
+    if not len(values):
+        return torch.tensor(math.nan)
+    place = q * (len(values) - 1)
+    below = math.floor(place)
+    return torch.lerp(values[below], values[math.ceil(place)], place - below)
+
+
+def bias_over_batch_sizes(
+    step: PrivateStep,
+    train: Split,
+    sizes: Sequence[int],
+    repeats: int,
+    generator: torch.Generator,
+) -> dict[str, list]:
+    """`measure` on random batches of several sizes, at the present parameters.
+
+    Figures 5 and 6 of Knolle et al. 2023 at one point of a run: averages over the repeats are the
+    caller's. One entry per batch, drawn without replacement and not augmented: columns
+    `batch_size`, `repeat` and the names of `measure`. generator: of the draws, on any device.
+
+    Raises UserError for a size that the training split does not have.
+    """
+    for size in sizes:
+        if not 1 <= size <= len(train):
+            raise UserError(f"batch size {size} is not one from 1 to {len(train)}, all examples.")
+    columns: dict[str, list] = defaultdict(list)
+    for size in sizes:
+        for repeat in range(repeats):
+            order = torch.randperm(len(train), generator=generator, device=generator.device)
+            indices = order[:size].to(train.targets.device)
+            batch = unaltered(step.engine, train.at(indices))
+            values = measure(step, batch.split(step.physical_batch_size), [], [])
+            for name, value in {"batch_size": size, "repeat": repeat, **values}.items():
+                columns[name].append(value)
+    return dict(columns)

@@ -1,0 +1,126 @@
+"""The bias observatory: what clipping does to the batch gradient, step by step, for any method.
+
+Figures 2, 4, 5 and 6 and Theorem 1 of Knolle et al. 2023. All of it reads private data outside the
+account: it explains a run and must not steer one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpbench import seeds
+from dpbench.data.dataset import Batch, Split
+from dpbench.diagnostics.batch import unaltered
+from dpbench.diagnostics.batch_bias import measure
+from dpbench.diagnostics.settings import chosen_groups, whole
+from dpbench.errors import UserError, nearest
+from dpbench.step import PrivateStep
+
+EXAMPLES = ("batch", "probe", "all")
+
+
+@dataclass(frozen=True)
+class BiasDiagnostics:
+    """Bias of the clipped batch gradient and alignment of the ascent step, every few steps.
+
+    every: steps between measurements, the first step included. examples: what is measured on, the
+    step's own "batch" with its augmentation, or without any a fixed random "probe" of probe_size
+    training examples (the same for every method and seed on the same split) or "all" of them.
+    chunk: examples per pass, or fewer where the step's physical batches are smaller, which bounds
+    memory; a method that needs whole batches takes a step's own in one. groups: numbers of the
+    groups to look at beside everyone, None for all where there are several. quantiles: of the
+    gradient norms, each from 0 to 1.
+    """
+
+    every: int
+    examples: str
+    probe_size: int
+    chunk: int
+    groups: list[int] | None
+    quantiles: list[float]
+
+    def __post_init__(self) -> None:
+        for name in ("every", "probe_size", "chunk"):
+            whole(name, getattr(self, name), 1)
+        if self.examples not in EXAMPLES:
+            known = nearest(str(self.examples), EXAMPLES)
+            raise UserError(f"diagnostics.examples={self.examples} is unknown: {known}")
+        if not all(isinstance(q, int | float) and 0 <= q <= 1 for q in self.quantiles):
+            raise UserError(
+                f"diagnostics.quantiles must be numbers from 0 to 1, got {self.quantiles}."
+            )
+
+    def observer(self, step: PrivateStep, train: Split) -> "BiasObserver":
+        """Watches `step`; UserError for groups or a probe that the training split does not have."""
+        groups = chosen_groups(self.groups, train)
+        if self.groups is None and len(groups) == 1:
+            groups = []
+        measured = self._examples_of(train)
+        if measured is not None and step.method.whole_batches and len(measured) > self.chunk:
+            raise UserError(
+                f"{step.method.name} needs examples in one piece; set diagnostics.examples=batch, "
+                f"or diagnostics.chunk={len(measured)}."
+            )
+        return BiasObserver(self, groups, measured, step, train)
+
+    def _examples_of(self, train: Split) -> Tensor | None:
+        """Indices [n] of the training examples to measure on; None for those of each batch."""
+        device = train.targets.device
+        if self.examples == "batch":
+            return None
+        if self.examples == "all":
+            return torch.arange(len(train), device=device)
+        if self.probe_size > len(train):
+            raise UserError(
+                f"diagnostics.probe_size={self.probe_size} is more than the {len(train)} training "
+                "examples; use diagnostics.examples=all."
+            )
+        draw = seeds.generator(0, "diagnostics probe", torch.device("cpu"))
+        return torch.randperm(len(train), generator=draw)[: self.probe_size].sort()[0].to(device)
+
+
+class BiasObserver:
+    """Measures before the step, and leaves parameters, clip, gradients and generators alone.
+
+    Columns of `series`: `step` (how many were made before), and every name of `measure` as
+    `step/NAME`, and as `step/NAME/k` for each group's number k. One entry per measured step.
+    """
+
+    def __init__(
+        self,
+        settings: BiasDiagnostics,
+        groups: list[int],
+        measured: Tensor | None,
+        step: PrivateStep,
+        train: Split,
+    ):
+        self._settings, self._groups, self._measured = settings, groups, measured
+        self._step, self._train = step, train
+        self._steps = 0
+        self._columns: dict[str, list] = defaultdict(list)
+
+    def before(self, batch: Batch) -> None:
+        if self._steps % self._settings.every == 0:
+            parts = self._parts(batch)
+            values = measure(self._step, parts, self._groups, self._settings.quantiles)
+            self._columns["step"].append(self._steps)
+            for name, value in values.items():
+                self._columns[f"step/{name}"].append(value)
+        self._steps += 1
+
+    def end_of_epoch(self) -> None:
+        """Nothing is measured per epoch."""
+
+    def series(self) -> dict[str, list]:
+        return dict(self._columns)
+
+    def _parts(self, batch: Batch) -> Iterable[Batch]:
+        step, chunk = self._step, self._settings.chunk
+        size = min(chunk, step.physical_batch_size or chunk)
+        if self._measured is None:
+            return batch.split(None if step.method.whole_batches else size)
+        parts = (self._train.at(indices) for indices in self._measured.split(size))
+        return (unaltered(step.engine, part) for part in parts)

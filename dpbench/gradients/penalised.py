@@ -1,0 +1,40 @@
+"""Per-example gradients of a loss that is larger where its own gradient is long."""
+
+import torch
+from torch import Tensor
+from torch.func import grad, grad_and_value, vmap
+
+from dpbench.data.dataset import Batch
+from dpbench.gradients.engine import Engine, Stacked, empty
+from dpbench.gradients.vmap import Vmap
+
+
+def penalised(engine: Engine, batch: Batch, weight: float) -> Stacked:
+    """g_i + weight H_i g_i/|g_i|, the gradient of L_i + weight |g_i|, with the losses L_i.
+
+    g_i/|g_i| counts as zero where g_i is. Differentiated twice, example by example, whatever the
+    engine; all of it is materialised.
+    """
+    parameters = engine.parameters
+    if not len(batch):
+        return empty(parameters)
+    loss = Vmap(engine.model, engine.loss, parameters, engine.views).example_loss
+
+    def longer(theta: Tensor, inputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        def at(theta: Tensor) -> Tensor:
+            return loss(parameters.unflatten(theta), inputs, target)
+
+        gradient, value = grad_and_value(at)(theta)
+        return value + weight * _length(gradient), value
+
+    per_example = vmap(grad(longer, has_aux=True), (None, 0, 0), randomness="different")
+    with torch.no_grad():
+        theta = parameters.theta.detach()
+        rows, losses = per_example(theta, batch.inputs, batch.targets)
+    return Stacked(losses, rows, parameters.layers)
+
+
+def _length(gradient: Tensor) -> Tensor:
+    """|g|, with a derivative of zero where g is zero."""
+    squared = gradient.square().sum()
+    return squared.where(squared > 0, 1).sqrt() * (squared > 0)

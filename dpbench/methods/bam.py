@@ -1,0 +1,66 @@
+"""Bias-aware minimisation: make gradients short, so that clipping them does less harm."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from dpbench.clipping import Abadi, Clip
+from dpbench.data.dataset import Batch
+from dpbench.gradients import Engine, Gradients, Own
+from dpbench.gradients.penalised import penalised
+from dpbench.methods.method import PROVEN, Gradient, Method, Past
+from dpbench.noise import Gaussian
+from dpbench.schedules import Schedule, schedule
+
+
+def bam(bound: float, lambda_: float | Schedule) -> Method:
+    """Each gradient at theta + lambda g_i/|g_i| (Knolle et al. 2023, Eq. 14, "BAM SAM")."""
+    return _method("bam", Ascended(schedule("method.lambda_", lambda_)), bound)
+
+
+def bam_exact(bound: float, lambda_: float | Schedule) -> Method:
+    """The gradient of each L_i + lambda |g_i|, by second derivatives (Knolle et al. 2023, Eq. 13).
+
+    The first-order expansion of `bam` in lambda.
+    """
+    return _method("bam_exact", Penalised(schedule("method.lambda_", lambda_)), bound)
+
+
+def _method(name: str, gradient: Gradient, bound: float) -> Method:
+    return Method(name, "corrected", gradient, Abadi(bound), Gaussian(), PROVEN)
+
+
+@dataclass(frozen=True)
+class Ascended:
+    """Each example's gradient where one step of length lambda up its own loss leads.
+
+    An example without a direction (a gradient of zero, or not finite) stays where it is. Losses are
+    those at theta.
+    """
+
+    length: Schedule
+
+    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
+        here, length = engine(batch), self.length(past.progress)
+        if length == 0:
+            return here
+        ahead = engine(batch, Own(here, per_length(here.norms, length)))
+        ahead.losses = here.losses
+        return ahead
+
+
+@dataclass(frozen=True)
+class Penalised:
+    """Each example's gradient of L_i + lambda |g_i|; losses are L_i."""
+
+    weight: Schedule
+
+    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
+        weight = self.weight(past.progress)
+        return penalised(engine, batch, weight) if weight else engine(batch)
+
+
+def per_length(norms: Tensor, length: float) -> Tensor:
+    """length/norm, and 0 where the norm is 0 or not finite."""
+    directed = (norms > 0) & norms.isfinite()
+    return (length / norms).where(directed, 0)

@@ -1,0 +1,37 @@
+"""DP-SAT: sharpness-aware training that ascends along what was already released."""
+
+from dataclasses import dataclass
+
+from dpbench.clipping import Abadi, Clip
+from dpbench.data.dataset import Batch
+from dpbench.gradients import Engine, Gradients
+from dpbench.methods.bam import per_length
+from dpbench.methods.method import Guarantee, Method, Past
+from dpbench.noise import Gaussian
+from dpbench.schedules import Schedule, schedule
+
+POST_PROCESSED = Guarantee(
+    "proven",
+    "Poisson-sampled Gaussian mechanism with a stated sensitivity; the shift is made of gradients "
+    "that were released before.",
+)
+
+
+def dpsat(bound: float, lambda_: float | Schedule) -> Method:
+    """All gradients at theta + lambda g/|g|, g the previous private gradient (Park et al. 2023)."""
+    seam = Shifted(schedule("method.lambda_", lambda_))
+    return Method("dpsat", "corrected", seam, Abadi(bound), Gaussian(), POST_PROCESSED)
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """The gradients, and losses, where a step of length lambda along the last private gradient
+    leads; at theta itself in the first step."""
+
+    length: Schedule
+
+    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
+        length = self.length(past.progress)
+        if past.gradient is None or length == 0:
+            return engine(batch)
+        return engine(batch, past.gradient * per_length(past.gradient.norm(), length))

@@ -1,0 +1,66 @@
+"""What a model computes in. Norms, clipping, sums and noise are float32, whatever that is.
+
+Why no guarantee depends on it: an engine reduces a pass to float32 tensors, of each example alone
+(rows of a stack, or what each module saw: inputs a and output gradients b). Clipping needs no more
+than that the norm belongs to the very vector that is summed, and both are computed from the same
+tensors in full float32. How those were rounded changes which vector that is, not how long it seems.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpbench.errors import UserError, nearest
+
+PRECISIONS = ("float32", "tf32", "bf16")
+
+
+@dataclass(frozen=True)
+class Precision:
+    """float32; tf32, with products of 10 bits on GPUs that have them; or bf16, by autocast."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in PRECISIONS:
+            raise UserError(
+                f"precision={self.name} is unknown: {nearest(str(self.name), PRECISIONS)}"
+            )
+
+    def model(self, device: torch.device) -> AbstractContextManager:
+        """Around a model's forward and backward pass alone, inside `full_products`."""
+        if self.name == "bf16":
+            return torch.autocast(device.type, torch.bfloat16)
+        return _products(tf32=True) if self.name == "tf32" else nullcontext()
+
+
+FLOAT32 = Precision("float32")
+
+
+def full(x: Tensor) -> Tensor:
+    """x in float32 if it has fewer bits; indices and float64 stay as they are."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+@contextmanager
+def full_products() -> Iterator[None]:
+    """Around everything else: float32 products keep all bits, also the convolutions of a GPU, which
+    torch rounds to TF32 by default."""
+    with _products(tf32=False):
+        yield
+
+
+@contextmanager
+def _products(tf32: bool) -> Iterator[None]:
+    # The older of torch's two interfaces: read after the newer one is used, it raises, and
+    # torch.compile reads it.
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = tf32
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
