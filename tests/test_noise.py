@@ -6,7 +6,7 @@ from scipy import stats
 
 from dpbench.errors import UserError
 from dpbench.ledger import Exact, GaussianMechanism
-from dpbench.noise import Gaussian, NoNoise
+from dpbench.noise import PIECE, Gaussian, NoNoise
 
 SIZE = 20_000
 
@@ -40,10 +40,17 @@ def test_coordinates_are_independent():
 def test_noise_is_added_to_the_sum_and_does_not_depend_on_it():
     total = torch.linspace(-5, 5, 50, dtype=torch.float64)
     generators = [torch.Generator().manual_seed(0) for _ in range(2)]
-    noisy = Gaussian().add(total, 2.0, 3.0, generators[0])
+    noisy = Gaussian().add(total.clone(), 2.0, 3.0, generators[0])
     alone = Gaussian().add(torch.zeros_like(total), 2.0, 3.0, generators[1])
     assert torch.allclose(noisy, total + alone, rtol=1e-14)
     assert noisy.dtype == torch.float64
+
+
+def test_what_is_drawn_in_pieces_is_one_draw():
+    size = 2 * PIECE + 12_345
+    noise, whole = (torch.Generator().manual_seed(0) for _ in range(2))
+    pieces = Gaussian().add(torch.zeros(size), 2.0, 3.0, noise)
+    assert torch.equal(pieces, 6 * torch.randn(size, generator=whole))
 
 
 def test_each_call_is_a_new_draw():

@@ -71,8 +71,9 @@ class Heard:
         self.noise, self.private, self.calls = noise, noise.private, []
 
     def add(self, total, sensitivity, multiplier, generator):
+        before = total.clone()
         noisy = self.noise.add(total, sensitivity, multiplier, generator)
-        self.calls.append((total.clone(), float(sensitivity), noisy.clone()))
+        self.calls.append((before, float(sensitivity), noisy.clone()))
         return noisy
 
     def mechanism(self, multiplier):

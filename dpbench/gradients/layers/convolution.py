@@ -1,5 +1,7 @@
 """Convolutions, plain and with a kernel that is computed from the weight."""
 
+from functools import cached_property
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -9,7 +11,8 @@ from dpbench.gradients.engine import without
 from dpbench.gradients.layers.layer import Seen, gram_squared_norms
 
 FEW_CHANNELS = 16
-"""Up to which a convolution with the examples as groups is slower than products over patches."""
+"""Up to which the adjoint of a convolution with the examples as groups is slower than that of
+products over patches."""
 
 
 class Convolution:
@@ -51,7 +54,7 @@ class Convolution:
 
     def _weight_squared_norms(self) -> Tensor:
         if self.by_positions:
-            return gram_squared_norms(self._patches(self.a), self._positions(self.b.flatten(2)))
+            return gram_squared_norms(self._seen, self._positions(self.b.flatten(2)))
         rows = self.weight_rows().unflatten(1, (len(self.module.weight), -1))
         # In two stages, each short: nothing is allocated, and no digits are lost in a long sum.
         return torch.linalg.vector_norm(rows, dim=2).square().sum(1)
@@ -68,11 +71,15 @@ class Convolution:
         """scales_i times the convolution of padded x [B K, C, *image] with G_i, plus bias."""
         each = scales.view(-1, 1, 1)
         positions = self._positions(self.b.flatten(2)) * each
-        out = (self._patches(x) @ self._patches(self.a).mT) @ positions
+        out = (self._patches(x) @ self._seen.mT) @ positions
         if self._biased:
             out = out + self._bias_rows().unsqueeze(1) * each
         # [B, K T, O] to [B K, O, *image]
         return out.unflatten(1, (self.views, -1)).flatten(0, 1).mT.reshape(self.b.shape)
+
+    @cached_property
+    def _seen(self) -> Tensor:
+        return self._patches(self.a)
 
     def _patches(self, x: Tensor) -> Tensor:
         """What each output position saw of x [B, K T, I]."""
@@ -179,7 +186,7 @@ def convolved_each(
     """
     x, padding = _padded(module, x)
     examples = len(kernels)
-    if module.groups == 1 and kernels.shape[2] <= FEW_CHANNELS:
+    if x.requires_grad and module.groups == 1 and kernels.shape[2] <= FEW_CHANNELS:
         out = _by_patches(module, x, kernels, biases, padding)
     else:
         forward = F.conv1d if x.dim() == 3 else F.conv2d
