@@ -8,7 +8,6 @@ from torch import Tensor
 
 from dpbench.ledger import Exact, GaussianMechanism, Mechanism
 
-
 PIECE = 2**16
 """Numbers that a CPU draws at once: what fits its cache saves the half of the time that fresh
 memory would cost. It changes no draw."""

@@ -93,6 +93,7 @@ STEP = {
         Case("mnist_sample_convnet", "sample_convnet", MNIST, 10, 256),
         Case("mnist_cnn_tanh", "cnn_tanh", MNIST, 10, 256),
         Case("resnet9_w32", "resnet9", CIFAR, 10, 32, {"width": 32, **PLAIN}),
+        Case("wrn16_4", "wrn16_4", CIFAR, 10, 16, PLAIN),
         Case("vit_tiny", "vit_tiny", IMAGENET, 10, 16),
         Case("bert_4_layers", "bert_tiny", (2, 64), 3, 16, BERT_MINI, vocabulary=30522),
     ),
