@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call
 
 from dpbench.data.dataset import Batch
@@ -25,11 +26,14 @@ from dpbench.precision import full
 
 
 class Call(NamedTuple):
-    """One call of a unit: its input, its output, and the version that the output had then."""
+    """One call of a unit: its input, the shape of its output, and where in the graph that is made.
+
+    The output itself is let go, unless the backward pass needs it; it may be changed in place.
+    """
 
     a: Tensor
-    output: Tensor
-    version: int
+    shape: torch.Size
+    output: GradientEdge
 
 
 class Ghost:
@@ -63,7 +67,7 @@ class Ghost:
             raise Unsupported("a module is called with keyword arguments")
         if len(inputs) != 1 or not isinstance(output, Tensor):
             raise Unsupported("a module has other than one input and one output")
-        self._calls[module] = Call(inputs[0].detach(), output, output._version)
+        self._calls[module] = Call(inputs[0].detach(), output.shape, get_gradient_edge(output))
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> "GhostGradients | Stacked":
         if not len(batch):
@@ -81,9 +85,13 @@ class Ghost:
                 losses, calls = self._forward(rows, {**substitutes, **copies})
             wanted = [*(call.output for call in calls.values()), *copies.values()]
             each = torch.full_like(losses, 1 / self.views)
-            adjoints = torch.autograd.grad(losses, wanted, each, materialize_grads=True)
+            adjoints = torch.autograd.grad(losses, wanted, each, allow_unused=True)
         with torch.no_grad():
-            b = dict(zip([*calls, *copies], adjoints, strict=True))
+            shapes = [*(call.shape for call in calls.values()), *(c.shape for c in copies.values())]
+            b = {
+                part: losses.new_zeros(shape) if adjoint is None else adjoint
+                for part, adjoint, shape in zip([*calls, *copies], adjoints, shapes, strict=True)
+            }
             kept = {unit: self._kept(unit, calls, b, place) for unit in self._units}
         losses = losses.detach()
         if self.views > 1:
@@ -119,12 +127,8 @@ class Ghost:
             self._calls = None
         if len(calls) < len(self._modules):
             raise Unsupported("a module's parameters are used without calling the module")
-        if any(
-            len(call.a) != len(batch) or len(call.output) != len(batch) for call in calls.values()
-        ):
+        if any(len(call.a) != len(batch) or call.shape[0] != len(batch) for call in calls.values()):
             raise Unsupported("a module's input has another first axis than the examples")
-        if any(call.output._version != call.version for call in calls.values()):
-            raise Unsupported("a module's output is changed in place")
         return losses, {module: calls[module] for module in self._modules}
 
     def _kept(

@@ -381,7 +381,6 @@ FALLBACKS = {
     "keyword arguments": ByName,
     "another first axis": Folded,
     "disagrees with the reference": Also,
-    "changed in place": InPlace,
     "scale_grad_by_freq": lambda: Renormed(scale_grad_by_freq=True),
 }
 
@@ -418,6 +417,12 @@ def test_auto_gives_way_in_silence_and_stays_right(reason):
 @pytest.mark.parametrize("name", ["auto", "ghost"])
 def test_ghost_is_used_where_it_can_be(name):
     assert make_engine(name, Net(), cross_entropy, probe_for(Net())).name == "ghost"
+
+
+def test_outputs_may_be_changed_in_place():
+    made = engines(InPlace().double())
+    batch = labelled(numbers(4)(EXAMPLES))
+    assert_same_answers(made["ghost"], made["loop"], batch)
 
 
 def test_a_module_frozen_as_a_whole_is_no_obstacle():

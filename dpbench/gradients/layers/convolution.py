@@ -20,8 +20,9 @@ class Convolution:
 
     A convolution over one image with the batch as its groups has the per-example gradients as its
     weight gradient, so they cost what the batch gradient costs; K views are K such images. With few
-    positions and large kernels the norm comes from Gram matrices over the positions instead, and
-    nothing is kept. One or two dimensions.
+    positions and large kernels the norm comes from Gram matrices over the positions instead.
+    Gradients that take more memory than what they are made of are not kept for the sum. One or two
+    dimensions.
     """
 
     def __init__(
@@ -55,7 +56,8 @@ class Convolution:
     def _weight_squared_norms(self) -> Tensor:
         if self.by_positions:
             return gram_squared_norms(self._seen, self._positions(self.b.flatten(2)))
-        rows = self.weight_rows().unflatten(1, (len(self.module.weight), -1))
+        rows = self._made_weight_rows() if self._large else self.weight_rows()
+        rows = rows.unflatten(1, (len(self.module.weight), -1))
         # In two stages, each short: nothing is allocated, and no digits are lost in a long sum.
         return torch.linalg.vector_norm(rows, dim=2).square().sum(1)
 
@@ -89,17 +91,26 @@ class Convolution:
         """[B, K T, c] from [B K, c, T]."""
         return channels.mT.reshape(self._examples, -1, channels.shape[1])
 
+    @property
+    def _large(self) -> bool:
+        """Whether all gradients take more memory than what they are made of."""
+        made_of = self.a[0].numel() + self.b[0].numel()
+        return self.module.weight.numel() > made_of * self.views
+
     def weight_rows(self) -> Tensor:
-        """The kernel's gradient of each example [B, O I]."""
+        """The kernel's gradient of each example [B, O I], kept from now on."""
         if self._weight is None:
-            m, examples = self.module, self._examples
-            shape = (examples * len(m.weight), *m.weight.shape[1:])
-            a, b = as_groups(self.a, examples), as_groups(self.b, examples)
-            rows = self._kernel_gradient(
-                a, shape, b, m.stride, self.padding, m.dilation, examples * m.groups
-            )
-            self._weight = rows.reshape(examples, -1)
+            self._weight = self._made_weight_rows()
         return self._weight
+
+    def _made_weight_rows(self) -> Tensor:
+        m, examples = self.module, self._examples
+        shape = (examples * len(m.weight), *m.weight.shape[1:])
+        a, b = as_groups(self.a, examples), as_groups(self.b, examples)
+        rows = self._kernel_gradient(
+            a, shape, b, m.stride, self.padding, m.dilation, examples * m.groups
+        )
+        return rows.reshape(examples, -1)
 
     def added_to(self, weight: Tensor, scales: Tensor) -> Tensor:
         """W + scales_i G_i, [B, O, I, ...]."""
