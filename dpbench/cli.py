@@ -12,7 +12,10 @@ from dpbench.runs import once, settle
 USAGE = """dpbench COMMAND [KEY=VALUE ...]
 
   run [KEY=VALUE ...]              one run; prints where its record is (-m sweeps over a=1,2)
-  reproduce TABLE [KEY=VALUE ...]  what is missing of a paper's table or figure, and then the table
+  reproduce TABLE [KEY=VALUE ...]  what is missing of a paper's table or figure, and then the table;
+                                   scale=NAME is a smaller one, if the table declares it
+  search [KEY=RANGE ...]           N=20 trials on a validation split, and the best of them by rule;
+                                   a range is a=1,2 or lr=tag(log,interval(1e-3,1)), by=random|tpe
   epsilon [KEY=VALUE ...]          the epsilon of a run, without training it or reading any data
   data [NAME ...]                  download data sets and check them
   bench [KEY=VALUE ...]            time and memory of a step, beside other libraries' steps, by
@@ -54,6 +57,13 @@ def reproduce(arguments: list[str]) -> None:
     print(rerun(arguments[0], arguments[1:]))
 
 
+def search(arguments: list[str]) -> None:
+    """Trials on a validation split: run what is missing, then write and print them, best first."""
+    from dpbench.search.command import search as run_trials
+
+    print(run_trials(arguments), end="")
+
+
 def data(arguments: list[str]) -> None:
     """Download and check data sets: all that were named."""
     known = configuration.options("dataset")
@@ -84,6 +94,7 @@ def bench(arguments: list[str]) -> None:
 COMMANDS = {
     "run": run,
     "reproduce": reproduce,
+    "search": search,
     "epsilon": epsilon,
     "data": data,
     "bench": bench,

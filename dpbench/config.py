@@ -2,8 +2,8 @@
 
     conf/*.yaml and overrides -> plain dict (compose) -> Run (build)
 
-A `table` may be added (`+table=NAME`): its settings for the chosen data set and method then take
-the place of the defaults, and whatever the user says on the command line still wins.
+A `table` may be added (`+table=NAME`): its options and settings for the chosen data set and method
+then take the place of the defaults, and whatever the user says on the command line still wins.
 """
 
 import itertools
@@ -18,14 +18,16 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import IntervalSweep, Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from dpbench.data.validation import validated
 from dpbench.errors import UserError, nearest
 from dpbench.resources import conf_folder
 from dpbench.results import SCIENTIFIC
+from dpbench.search.space import Choices, Interval, Range
 from dpbench.train import Run
 
 TARGETS = ("dpbench.", "torch.optim.")
@@ -43,13 +45,9 @@ def compose(overrides: list[str]) -> dict:
     with _hydra():
         try:
             parsed = check(overrides)
-            config = hydra.compose("config", overrides, return_hydra_config=True)
-            choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
-            OmegaConf.set_struct(config, False)
-            del config["hydra"]
-            OmegaConf.set_struct(config, True)
-            for settings in _settings(config, choices):
-                config.merge_with(settings)
+            config, choices = _composed([str(override.input_line) for override in parsed])
+            for rule in _rules(config, choices):
+                config.merge_with(rule.get("set", {}))
             for override in parsed:
                 if _sets_a_value(override):
                     OmegaConf.update(config, override.key_or_group, override.value())
@@ -66,6 +64,7 @@ def build(config: dict) -> Run:
     wanted = {k: config.get(k) for k in (*SCIENTIFIC, *HOW)} | {"engine": config["engine"]["name"]}
     try:
         parts = hydra.utils.instantiate(wanted, _convert_="all")
+        parts["dataset"] = validated(parts["dataset"], parts.pop("validation"))
         return Run(**parts, config=config)
     except (HydraException, TypeError) as error:
         raise _user_error(error) from error
@@ -75,12 +74,40 @@ def expand(overrides: list[str]) -> list[list[str]]:
     """Every combination of a sweep: `a=1,2 b=3` is [a=1, b=3] and [a=2, b=3]."""
     with _hydra():
         choices = [
-            [f"{o.get_key_element()}={value}" for value in o.sweep_string_iterator()]
+            [f"{o.get_key_element()}={value}" for value in _values(o)]
             if o.is_sweep_override()
             else [str(o.input_line)]
             for o in _parse(overrides)
         ]
     return [list(combination) for combination in itertools.product(*choices)]
+
+
+def _values(override: Override) -> list[str]:
+    if override.is_interval_sweep():
+        raise UserError(f"{override.input_line} is an interval: use dpbench search.")
+    return list(override.sweep_string_iterator())
+
+
+def ranges(overrides: list[str]) -> tuple[list[Range], list[str]]:
+    """The ranges among overrides, in the order of their names, and the other overrides.
+
+    A range is what Hydra's grammar knows: `a=1,2`, `a=choice(1,2)`, `a=range(1,5)`, `a=glob(*)`,
+    `a=interval(0,1)`, `a=tag(log,interval(1e-3,1))`, `a=int(interval(1,8))`.
+    """
+    with _hydra():
+        parsed = _parse(overrides)
+        swept = [_range(override) for override in parsed if override.is_sweep_override()]
+    plain = [str(o.input_line) for o in parsed if not o.is_sweep_override()]
+    return sorted(swept, key=lambda one: one.key), plain
+
+
+def _range(override: Override) -> Range:
+    key, swept = override.get_key_element(), override.value()
+    tags = frozenset(getattr(swept, "tags", ()))
+    if isinstance(swept, IntervalSweep):
+        return Interval(key, cast(float, swept.start), cast(float, swept.end), tags)
+    # Sorted, because shuffle(...) draws from no seed of ours.
+    return Choices(key, tuple(sorted(set(override.sweep_string_iterator()))), tags)
 
 
 def options(group: str) -> list[str]:
@@ -123,7 +150,8 @@ def _hydra() -> Iterator[None]:
 
 def _parse(overrides: list[str]) -> list[Override]:
     try:
-        return OverridesParser.create().parse_overrides(overrides)
+        loader = GlobalHydra.instance().config_loader()
+        return OverridesParser.create(loader).parse_overrides(overrides)
     except HydraException as error:
         raise UserError(
             f"an override reads KEY=VALUE, and one of {' '.join(overrides)} does not: "
@@ -132,7 +160,10 @@ def _parse(overrides: list[str]) -> list[Override]:
 
 
 def check(overrides: list[str]) -> list[Override]:
-    """The parsed overrides; UserError, with the nearest names, for unknown ones."""
+    """The parsed overrides, after the options that the table's rules choose: the last one counts.
+
+    Raises UserError, with the nearest names, for unknown ones.
+    """
     parsed = _parse(overrides)
     chosen = [override for override in parsed if override.key_or_group in groups()]
     for override in parsed:
@@ -140,12 +171,16 @@ def check(overrides: list[str]) -> list[Override]:
             raise UserError(f"{override.input_line} names several runs: use dpbench run -m.")
     for override in chosen:
         _check_option(override)
-    known = set(_keys(hydra.compose("config", [str(o.input_line) for o in chosen])))
+    options = [str(override.input_line) for override in chosen]
+    config, choices = _composed(options)
+    if by_table := _chosen_by_table(config, choices):
+        config, _ = _composed([*by_table, *options])
+    known = set(_keys(config))
     for override in parsed:
         key = override.key_or_group
         if not (key in groups() or key.startswith(("hydra", "table.")) or _fits(override, known)):
             raise UserError(f"{key} is not a setting: {nearest(key, known | set(groups()))}")
-    return parsed
+    return [*_parse(by_table), *parsed]
 
 
 def _check_option(override: Override) -> None:
@@ -179,11 +214,28 @@ def _keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
             yield from _keys(value, f"{prefix}{key!s}.")
 
 
-def _settings(config: DictConfig, choices: dict) -> Iterator[DictConfig]:
-    """What the table sets for these choices, in the order in which it says so."""
+def _chosen_by_table(config: DictConfig, choices: dict) -> list[str]:
+    """The options that the table's rules choose."""
+    rules = _rules(config, choices)
+    wanted = {group: name for rule in rules for group, name in rule.get("choose", {}).items()}
+    return [f"{group}={name}" for group, name in wanted.items()]
+
+
+def _composed(overrides: list[str]) -> tuple[DictConfig, dict[str, str]]:
+    """The configuration and the option chosen in each group."""
+    config = hydra.compose("config", overrides, return_hydra_config=True)
+    choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
+    OmegaConf.set_struct(config, False)
+    del config["hydra"]
+    OmegaConf.set_struct(config, True)
+    return config, choices
+
+
+def _rules(config: DictConfig, choices: dict) -> Iterator[DictConfig]:
+    """The table's rules for these choices, in the order in which it says them."""
     for rule in config.get("table", {}).get("settings", ()):
         if all(choices.get(group) == option for group, option in rule.get("when", {}).items()):
-            yield rule.set
+            yield rule
 
 
 def _check_targets(node: object) -> None:

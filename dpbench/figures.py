@@ -1,6 +1,7 @@
 """Figures of papers: what runs measured along the way, as a picture and as the numbers in it."""
 
 import io
+import statistics
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import pandas as pd
 
 from dpbench.errors import UserError
 from dpbench.results import Record
+from dpbench.tables import setting
 
 
 @dataclass(frozen=True)
@@ -16,20 +18,28 @@ class Panel:
     """One row of pictures, one picture per method: lines map a label to a series.
 
     `<k>` in a series and `<group>` in its label stand for each of the figure's groups in turn.
+    x: where it is not the figure's.
     """
 
     title: str
     lines: dict[str, str]
+    x: str | None = None
 
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A figure: x is "step" or "epoch"; groups maps each group's name to its number."""
+    """A figure: groups maps each group's name to its number.
+
+    x is a series of the records, as "step" or "epoch", or a setting that differs from run to run,
+    as "batch_size": then a run is one point, the mean of what it measured. x_scale: "linear", or
+    "log" with base 2.
+    """
 
     name: str
     title: str
     scale: str
     x: str
+    x_scale: str
     panels: tuple[Panel, ...]
     methods: tuple[str, ...]
     groups: dict[str, int]
@@ -61,12 +71,19 @@ def _points(spec: FigureSpec, record: Record) -> Iterator[tuple]:
         for label, series in spec.series(panel):
             if series not in measured:
                 raise UserError(f"{spec.name} needs {series}, which the run of {method} lacks.")
-            for x, y in zip(measured[spec.x], measured[series], strict=True):
+            for x, y in _line_of(panel.x or spec.x, record, measured[series]):
                 yield panel.title, method, record.config["seed"], label, x, y
 
 
+def _line_of(x: str, record: Record, values: list[float]) -> Iterable[tuple]:
+    """The points of one series; NaN stays NaN in a mean."""
+    if x in record.diagnostics:
+        return zip(record.diagnostics[x], values, strict=True)
+    return [(setting(record.config, x), statistics.fmean(values))]
+
+
 def draw(spec: FigureSpec, data: pd.DataFrame) -> bytes:
-    """The figure as a PNG: one column per method, one row per panel; a band spans the seeds."""
+    """The figure as a PNG: one column per method, one row per panel; a band spans the runs."""
     from matplotlib.figure import Figure
 
     rows, columns = len(spec.panels), len(spec.methods)
@@ -81,6 +98,7 @@ def draw(spec: FigureSpec, data: pd.DataFrame) -> bytes:
         axis.set_title(method, fontsize=10)
     for axis in axes[-1]:
         axis.set_xlabel(spec.x)
+        axis.set_xscale(spec.x_scale, **({"base": 2} if spec.x_scale == "log" else {}))
     for row in axes:
         row[0].legend(fontsize=8)
     smaller = "" if spec.scale == "paper" else f" (not the paper's runs: {spec.scale})"
@@ -100,6 +118,7 @@ def _lines(axis, labels: list[str], data: pd.DataFrame) -> None:
     for label, style in zip(labels, STYLES * len(labels), strict=False):
         by_x = data[data["line"] == label].groupby("x")["y"]
         mean = by_x.mean()
-        axis.plot(mean.index, mean, style, label=label, linewidth=1.4)
+        marker = "o" if len(mean) < 10 else ""
+        axis.plot(mean.index, mean, style, label=label, linewidth=1.4, marker=marker)
         axis.fill_between(mean.index, by_x.min(), by_x.max(), alpha=0.2)
     axis.grid(alpha=0.3)

@@ -1,104 +1,47 @@
 """Rerun a table of a paper: what is missing of its runs, then the table beside the printed one."""
 
-import itertools
 import os
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from dpbench import config as configuration
-from dpbench.errors import UserError, nearest
 from dpbench.figures import FigureSpec, Panel, draw, points
 from dpbench.methods.method import Inapplicable
 from dpbench.progress import counting
 from dpbench.resources import benchmarks_folder
 from dpbench.results import Record, check_writable, frame, load, record_path, write_whole
-from dpbench.runs import is_scientific, once, settle
+from dpbench.runs import once, settle
 from dpbench.tables import (
     PublishedTable,
     TableSpec,
     build_table,
+    conditions_of,
     read_epsilon,
     read_published,
+    row_name,
     table_spec,
     to_csv,
     to_latex,
     to_markdown,
 )
+from dpbench.targets import Target, target
 
-OWN_KEYS = ("settings", "variants", "epsilon", "loss_digits", "group_numbers")
+OWN_KEYS = ("settings", "variants", "scales", "epsilon", "loss_digits", "group_numbers")
 """What a table's YAML says of its runs; the rest is the specification of the table itself."""
 
 
-@dataclass(frozen=True)
-class Target:
-    """A table to rerun: its name, the user's overrides, and its composed configuration."""
-
-    name: str
-    overrides: tuple[str, ...]
-    config: dict
-
-    @property
-    def table(self) -> dict:
-        return self.config["table"]
-
-    @property
-    def changes(self) -> list[str]:
-        """The overrides that make the runs other than the paper's."""
-        return [o for o in self.overrides if is_scientific(o) or _rewrites(o)]
-
-    @property
-    def scale(self) -> str:
-        """What the runs are, in a few words: the paper's, or what was changed."""
-        return ", ".join(self.changes) or self.table["scale"]
-
-    @property
-    def stem(self) -> str:
-        """The name of its files; neither other runs nor fewer take the whole table's place."""
-        if self.changes:
-            return f"{self.name}-changed"
-        return f"{self.name}-part" if any(_narrows(o) for o in self.overrides) else self.name
-
-    def cells(self) -> Iterator[list[str]]:
-        """The overrides of every run of the table."""
-        for method, seed in itertools.product(self.table["methods"], self.table["seeds"]):
-            for variant in self.table.get("variants", {}).get(method, [None]):
-                chosen = [f"+table={self.name}", f"method={method}", f"seed={seed}"]
-                yield [*chosen, *self.overrides, *([f"method.variant={variant}"] * bool(variant))]
-
-
-def _narrows(override: str) -> bool:
-    return override.lstrip("+~").split("=")[0] in ("table.methods", "table.seeds")
-
-
-def _rewrites(override: str) -> bool:
-    """Whether an override changes what the table itself says."""
-    return override.lstrip("+~").startswith("table.") and not _narrows(override)
-
-
-def target(name: str, overrides: list[str]) -> Target:
-    """The table of that name; UserError, with the nearest names, if there is none."""
-    known = configuration.options("table")
-    if name not in known:
-        raise UserError(f"table {name} is unknown: {nearest(name, known)}")
-    fixed = [o for o in overrides if o.lstrip("+~").split("=")[0] in ("method", "seed", "table")]
-    if fixed:
-        raise UserError(f"{fixed[0]} is for the table to choose; use table.methods or table.seeds.")
-    config = configuration.compose([f"+table={name}", *overrides])
-    for choice in ("methods", "seeds"):
-        if not isinstance(config["table"][choice], list):
-            raise UserError(f"table.{choice} must be a list: write table.{choice}=[...].")
-    return Target(name, tuple(overrides), config)
-
-
 def reproduce(name: str, overrides: list[str]) -> str:
-    """Run what is missing, write `results/tables/NAME.*`, and return the table as Markdown."""
+    """Run what is missing, write `results/tables/NAME.*`, and return the table as Markdown.
+
+    At another scale than the paper's, or with changes, NAME says so. A figure of times is measured
+    anew, by the benchmark that it names.
+    """
     wanted = target(name, overrides)
     folder = Path(wanted.config["results_dir"])
+    if "bench" in wanted.table:
+        return _time(wanted, folder)
     if "figure" not in wanted.table:
         _spec(wanted)
     paths, impossible = _settle_all(wanted, folder)
@@ -115,13 +58,24 @@ def reproduce(name: str, overrides: list[str]) -> str:
 def _settle_all(wanted: Target, folder: Path) -> tuple[dict[Path, list[str]], dict[str, str]]:
     """The record path of every run that can be, and why the others cannot be."""
     paths, impossible = {}, {}
-    for overrides in wanted.cells():
-        try:
-            config, _, _ = settle(overrides)
-            paths[record_path(folder, config)] = overrides
-        except Inapplicable as reason:
-            impossible[reason.method] = str(reason)
+    for condition in wanted.conditions:
+        for overrides in wanted.cells_under(condition):
+            try:
+                config, _, _ = settle(overrides)
+                paths[record_path(folder, config)] = overrides
+            except Inapplicable as reason:
+                impossible[row_name(condition.label, reason.method)] = str(reason)
     return paths, impossible
+
+
+def _time(wanted: Target, folder: Path) -> str:
+    """Measure with `dpbench bench`, which prints its table; where it put table and picture."""
+    from dpbench.bench.command import bench
+
+    out = folder / "tables" / wanted.stem
+    settings = {**wanted.table["bench"], "device": wanted.config["device"], "out": out}
+    bench([f"{key}={value}" for key, value in settings.items()])
+    return f"{wanted.title}: table, numbers and picture are in {out}."
 
 
 def run_all(missing: list[list[str]], jobs: int) -> None:
@@ -166,16 +120,18 @@ def render(wanted: Target, records: list[Record], impossible: dict[str, str]) ->
 
 def _spec(wanted: Target) -> TableSpec:
     plain = {k: v for k, v in wanted.table.items() if k not in OWN_KEYS}
-    return table_spec(plain | {"name": wanted.name, "scale": wanted.scale})
+    said = {"name": wanted.name, "title": wanted.title, "scale": wanted.scale}
+    labels = [condition.label for condition in wanted.conditions]
+    return table_spec(plain | said | {"conditions": labels})
 
 
 def _table(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, bytes]:
     spec = _spec(wanted)
     table = build_table(
         spec,
-        frame(records),
-        _printed_numbers(spec),
-        epsilon=_printed_epsilon(wanted),
+        frame(records).assign(condition=[wanted.condition_of(r.config) for r in records]),
+        _printed_numbers(wanted, spec),
+        epsilon=_printed_epsilons(wanted),
         impossible=impossible,
         notes=(),
     )
@@ -187,11 +143,12 @@ def _figure(wanted: Target, records: list[Record], impossible: dict[str, str]) -
     table = wanted.table
     spec = FigureSpec(
         name=wanted.name,
-        title=table["title"],
+        title=wanted.title,
         scale=wanted.scale,
         x=table["figure"]["x"],
+        x_scale=table["figure"].get("x_scale", "linear"),
         panels=tuple(Panel(**row) for row in table["figure"]["rows"]),
-        methods=tuple(m for m in table["methods"] if m not in impossible),
+        methods=tuple(m for m in table["methods"] if not _never(wanted, m, impossible)),
         groups=dict(zip(table["groups"], table["group_numbers"], strict=True)),
     )
     data = points(spec, records)
@@ -209,15 +166,28 @@ def _figure(wanted: Target, records: list[Record], impossible: dict[str, str]) -
     return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": draw(spec, data)}
 
 
-def _printed_numbers(spec: TableSpec) -> PublishedTable:
-    """What the paper printed of the methods that the table was narrowed to."""
+def _never(wanted: Target, method: str, impossible: dict[str, str]) -> bool:
+    """Whether a method is impossible under every condition."""
+    return all(row_name(condition.label, method) in impossible for condition in wanted.conditions)
+
+
+def _printed_numbers(wanted: Target, spec: TableSpec) -> PublishedTable:
+    """What the paper printed of the methods and conditions that the table was narrowed to."""
     if spec.published is None:
         return {}
-    printed = read_published(benchmarks_folder() / spec.published)
-    return {cell: number for cell, number in printed.items() if cell[0] in spec.methods}
+    printed = read_published(benchmarks_folder() / spec.published, wanted.conditions[0].keys)
+    rows = {row_name(condition, method) for condition in spec.conditions for method in spec.methods}
+    return {cell: number for cell, number in printed.items() if cell[0] in rows}
 
 
-def _printed_epsilon(wanted: Target) -> str | None:
-    source = wanted.table["epsilon"]
-    dataset = wanted.config["choices"]["dataset"]
-    return read_epsilon(benchmarks_folder() / source, dataset) if source else None
+def _printed_epsilons(wanted: Target) -> dict[str, str]:
+    """By condition: the budget, where that is what the table varies, or what the paper printed."""
+    source, printed = wanted.table["epsilon"], {}
+    declared = conditions_of(wanted.table.get("conditions", []))
+    for condition in wanted.conditions:
+        values = {"dataset": wanted.config["choices"]["dataset"], **dict(condition.values)}
+        if "privacy.epsilon" in values and condition in declared:
+            printed[condition.label] = f"{values['privacy.epsilon']}"
+        elif source:
+            printed[condition.label] = read_epsilon(benchmarks_folder() / source, values["dataset"])
+    return printed

@@ -29,10 +29,11 @@ SCIENTIFIC = (
     "diagnostics",
     "augmentation",
     "ema_decay",
+    "validation",
 )
 """The parts of a configuration that make a run what it is; all else is how it was carried out."""
 
-UNNAMED = ("augmentation", "ema_decay")
+UNNAMED = ("augmentation", "ema_decay", "validation")
 """Parts that came after the first records: where they are nothing the digest leaves them out."""
 
 
@@ -41,8 +42,10 @@ class Record:
     """What a run was, what it measured, what it spent, and where and how it ran.
 
     config keeps the scientific part of the configuration, so no record holds anybody's paths.
-    metrics are flat (`test/accuracy`, `test/loss/<group>`, fractions and nats). history holds one
-    entry per epoch, diagnostics one per measured step; both read private data outside the account.
+    metrics are flat (`test/accuracy`, `test/loss/<group>`, fractions and nats), or all
+    `validation/...` and none of the test set where config holds out a validation split. history
+    holds one entry per epoch, diagnostics one per measured step; both read private data outside the
+    account.
     status is "complete" or "diverged".
     """
 

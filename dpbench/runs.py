@@ -13,12 +13,12 @@ from dpbench.train import Plan, Run, fit, plan, whole
 def settle(overrides: list[str]) -> tuple[dict, Run, Plan]:
     """The configuration, the run and its plan; UserError for all that can be refused by now."""
     config = configuration.compose(overrides)
-    _check_how(config)
+    check_how(config)
     run = configuration.build(config)
     return config, run, plan(run)
 
 
-def _check_how(config: dict) -> None:
+def check_how(config: dict) -> None:
     """Refuse values that say in no sensible way how to carry out a run."""
     for name in ("threads", "jobs"):
         if config[name] is not None:

@@ -61,7 +61,9 @@ class Run:
     def __post_init__(self) -> None:
         whole("epochs", self.epochs)
         whole("batch_size", self.batch_size)
-        if self.physical_batch_size not in (None, "auto"):
+        if isinstance(self.physical_batch_size, str):
+            _one_of("physical_batch_size", self.physical_batch_size, ["auto"])
+        elif self.physical_batch_size is not None:
             whole("physical_batch_size", self.physical_batch_size)
         if self.ema_decay is not None:
             proper_decay(self.ema_decay)
@@ -160,9 +162,10 @@ def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
         outputs, losses = predict(step.engine, test)
     sound = _finite(step) and bool(outputs.isfinite().all())
     metrics = evaluate(outputs, losses, test.targets, test.groups, run.dataset.groups)
+    named = {f"{data.tested_on}/{k}": v if sound else math.nan for k, v in metrics.items()}
     return Record(
         config=run.config,
-        metrics={f"test/{k}": value if sound else math.nan for k, value in metrics.items()},
+        metrics=named,
         privacy=statement(ledger, planned.method, run.privacy.delta, planned.noise_multiplier),
         provenance=provenance(step, device, run.precision, time.perf_counter() - start),
         status="complete" if sound else "diverged",

@@ -12,6 +12,7 @@ SPEC = FigureSpec(
     title="Toy: risk (Figure 1)",
     scale="paper",
     x="step",
+    x_scale="linear",
     panels=(
         Panel("risk", {"<group>": "step/R/<k>"}),
         Panel("gap", {"gap": "step/gap", "bound": "step/bound"}),
@@ -48,6 +49,17 @@ def test_every_line_of_every_panel_has_its_points():
         ("gap", "gap"): 1.0,
         ("gap", "bound"): -1.0,
     }
+
+
+def test_over_a_setting_a_run_is_one_point_its_mean():
+    spec = FigureSpec(**{**vars(SPEC), "x": "batch_size", "panels": SPEC.panels[1:]})
+    small, large = record(seed=0), record(seed=1, **{"step/gap": [5.0, 6.0]})
+    small.config["batch_size"], large.config["batch_size"] = 64, 256
+    data = points(spec, [small, large])
+    gaps = data[data["line"] == "gap"]
+    assert list(zip(gaps["x"], gaps["y"], strict=True)) == [(64, 1.5), (256, 5.5)]
+    log = FigureSpec(**{**vars(spec), "x_scale": "log"})
+    assert draw(log, data) != draw(spec, data)
 
 
 def test_what_is_not_defined_stays_nan():

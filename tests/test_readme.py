@@ -9,6 +9,7 @@ import pytest
 
 from dpbench import config
 from dpbench.runs import settle
+from dpbench.search.request import parse
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -36,6 +37,8 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
     if verb in ("run", "epsilon"):
         for overrides in config.expand([a for a in arguments if a != "-m"]):
             settle(overrides)
+    elif verb == "search":
+        assert parse(arguments).space.ranges
     elif verb == "reproduce":
         assert arguments[0] in config.options("table")
         settle([f"+table={arguments[0]}", *arguments[1:]])

@@ -17,8 +17,9 @@ import pytest
 from dpbench import resources
 from dpbench.config import compose
 from dpbench.errors import UserError
-from dpbench.reproduce import render, reproduce, target
+from dpbench.reproduce import render, reproduce
 from dpbench.results import Record, digest, load
+from dpbench.targets import target
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLES = ROOT / "results" / "tables"

@@ -52,6 +52,7 @@ SCIENCE = [
     "diagnostics=misalignment",
     "augmentation=shifts_flips",
     "ema_decay=0.99",
+    "validation=0.2",
 ]
 PLAIN = {
     "dataset": {"_target_": "dpbench.data.digits.Digits", "test_share": 0.2},

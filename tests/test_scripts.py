@@ -17,7 +17,10 @@ SCRIPTS = ["scripts/environment", "scripts/demo", "scripts/test", ".ci/run"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REQUIREMENTS = [
     Requirement(line)
-    for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+    for line in (
+        *PROJECT["dependencies"],
+        *(line for extra in PROJECT["optional-dependencies"].values() for line in extra),
+    )
 ]
 
 

@@ -1,7 +1,7 @@
 """What every data set is made of, whoever published it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -63,10 +63,14 @@ class Split:
 
 @dataclass(frozen=True)
 class Data:
-    """A loaded data set: what is trained on, and what is tested on."""
+    """A loaded data set: what is trained on, and what is tested on.
+
+    tested_on: the name of the second, under which its metrics are recorded.
+    """
 
     train: Split
     test: Split
+    tested_on: str = field(default="test", kw_only=True)
 
 
 class Dataset(Protocol):

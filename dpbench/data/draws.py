@@ -24,13 +24,13 @@ def shuffle_and_split(examples: Split, test_share: float, seed: int) -> Data:
     """Shuffle; the first int(test_share * n) of the n examples are the test set."""
     order = torch.from_numpy(generator(seed, "split").permutation(len(examples)))
     count = held_out(len(examples), test_share)
-    return Data(train=_take(examples, order[count:]), test=_take(examples, order[:count]))
+    return Data(train=take(examples, order[count:]), test=take(examples, order[:count]))
 
 
 def thin(examples: Split, marked: Tensor, keep: float, seed: int) -> Split:
     """Keep each example that is `marked` [n] bool with probability `keep`, and all others."""
     kept = torch.from_numpy(generator(seed, "thin").random(len(examples)) < keep)
-    return _take(examples, torch.nonzero(kept | ~marked).flatten())
+    return take(examples, torch.nonzero(kept | ~marked).flatten())
 
 
 def proper_share(what: str, value: float) -> float:
@@ -40,5 +40,6 @@ def proper_share(what: str, value: float) -> float:
     return value
 
 
-def _take(examples: Split, indices: Tensor) -> Split:
+def take(examples: Split, indices: Tensor) -> Split:
+    """The examples at `indices` [m] int64, as a split of their own."""
     return Split(examples.inputs[indices], examples.targets[indices], examples.groups[indices])

@@ -14,7 +14,7 @@ from torch import Tensor
 from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import unaltered
-from dpbench.diagnostics.batch_bias import measure
+from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
 from dpbench.diagnostics.settings import chosen_groups, whole
 from dpbench.errors import UserError, nearest
 from dpbench.step import PrivateStep
@@ -32,7 +32,8 @@ class BiasDiagnostics:
     chunk: examples per pass, or fewer where the step's physical batches are smaller, which bounds
     memory; a method that needs whole batches takes a step's own in one. groups: numbers of the
     groups to look at beside everyone, None for all where there are several. quantiles: of the
-    gradient norms, each from 0 to 1.
+    gradient norms, each from 0 to 1. sizes: of random batches to measure on besides, at the last
+    parameters, `repeats` of each.
     """
 
     every: int
@@ -41,10 +42,14 @@ class BiasDiagnostics:
     chunk: int
     groups: list[int] | None
     quantiles: list[float]
+    sizes: list[int]
+    repeats: int
 
     def __post_init__(self) -> None:
-        for name in ("every", "probe_size", "chunk"):
+        for name in ("every", "probe_size", "chunk", "repeats"):
             whole(name, getattr(self, name), 1)
+        for size in self.sizes:
+            whole("sizes", size, 1)
         if self.examples not in EXAMPLES:
             known = nearest(str(self.examples), EXAMPLES)
             raise UserError(f"diagnostics.examples={self.examples} is unknown: {known}")
@@ -54,7 +59,11 @@ class BiasDiagnostics:
             )
 
     def observer(self, step: PrivateStep, train: Split) -> "BiasObserver":
-        """Watches `step`; UserError for groups or a probe that the training split does not have."""
+        """Watches `step`; UserError for groups, a probe or sizes that the training split lacks."""
+        if max(self.sizes, default=0) > len(train):
+            raise UserError(
+                f"diagnostics.sizes={self.sizes} has more than the {len(train)} training examples."
+            )
         groups = chosen_groups(self.groups, train)
         if self.groups is None and len(groups) == 1:
             groups = []
@@ -86,7 +95,8 @@ class BiasObserver:
     """Measures before the step, and leaves parameters, clip, gradients and generators alone.
 
     Columns of `series`: `step` (how many were made before), and every name of `measure` as
-    `step/NAME`, and as `step/NAME/k` for each group's number k. One entry per measured step.
+    `step/NAME`, and as `step/NAME/k` for each group's number k. One entry per measured step. Then,
+    where sizes are asked for, those of `bias_over_batch_sizes` as `end/NAME`, one entry per batch.
     """
 
     def __init__(
@@ -115,7 +125,14 @@ class BiasObserver:
         """Nothing is measured per epoch."""
 
     def series(self) -> dict[str, list]:
-        return dict(self._columns)
+        """The columns; those at the last parameters are measured now."""
+        return {**self._columns, **{f"end/{k}": v for k, v in self._at_the_end().items()}}
+
+    def _at_the_end(self) -> dict[str, list]:
+        step, settings = self._step, self._settings
+        # The same batches for every method and seed on the same split.
+        draw = seeds.generator(0, "diagnostics sizes", torch.device("cpu"))
+        return bias_over_batch_sizes(step, self._train, settings.sizes, settings.repeats, draw)
 
     def _parts(self, batch: Batch) -> Iterable[Batch]:
         step, chunk = self._step, self._settings.chunk

@@ -83,7 +83,10 @@ class Ghost:
         with self.how.precision.model(rows.targets.device):
             with place.taken():
                 losses, calls = self._forward(rows, {**substitutes, **copies})
-            wanted = [*(call.output for call in calls.values()), *copies.values()]
+            wanted = [
+                *(call.output for call in calls.values()),
+                *map(get_gradient_edge, copies.values()),
+            ]
             each = torch.full_like(losses, 1 / self.views)
             adjoints = torch.autograd.grad(losses, wanted, each, allow_unused=True)
         with torch.no_grad():

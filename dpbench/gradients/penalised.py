@@ -8,6 +8,8 @@ from dpbench.data.dataset import Batch
 from dpbench.gradients.engine import Engine, Stacked, empty
 from dpbench.gradients.vmap import Vmap
 
+Named = dict[str, Tensor]
+
 
 def penalised(engine: Engine, batch: Batch, weight: float) -> Stacked:
     """g_i + weight H_i g_i/|g_i|, the gradient of L_i + weight |g_i|, with the losses L_i.
@@ -20,21 +22,18 @@ def penalised(engine: Engine, batch: Batch, weight: float) -> Stacked:
         return empty(parameters)
     loss = Vmap(engine.model, engine.loss, parameters, engine.views).example_loss
 
-    def longer(theta: Tensor, inputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        def at(theta: Tensor) -> Tensor:
-            return loss(parameters.unflatten(theta), inputs, target)
-
-        gradient, value = grad_and_value(at)(theta)
+    def longer(named: Named, inputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        gradient, value = grad_and_value(loss)(named, inputs, target)
         return value + weight * _length(gradient), value
 
     per_example = vmap(grad(longer, has_aux=True), (None, 0, 0), randomness="different")
     with torch.no_grad():
-        theta = parameters.theta.detach()
-        rows, losses = per_example(theta, batch.inputs, batch.targets)
-    return Stacked(losses, rows, parameters.layers)
+        named = parameters.unflatten(parameters.theta.detach())
+        rows, losses = per_example(named, batch.inputs, batch.targets)
+    return Stacked(losses, parameters.flatten(rows, batched=True), parameters.layers)
 
 
-def _length(gradient: Tensor) -> Tensor:
+def _length(gradient: Named) -> Tensor:
     """|g|, with a derivative of zero where g is zero."""
-    squared = gradient.square().sum()
+    squared = torch.stack([part.square().sum() for part in gradient.values()]).sum()
     return squared.where(squared > 0, 1).sqrt() * (squared > 0)

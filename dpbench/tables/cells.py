@@ -20,6 +20,7 @@ class Cell:
     for, NaN with fewer than two runs.
     """
 
+    condition: str
     row: str
     column: Column
     ours: float
@@ -39,7 +40,7 @@ def cells_of(
 ) -> list[Cell]:
     """All cells, row by row; the baseline has none in columns that compare with itself."""
     return [
-        _cell(spec, row, column, published.get((row.method, column.name)), impossible)
+        _cell(spec, row, column, published.get((row.name, column.name)), impossible)
         for row in rows
         for column in spec.columns
         if not (row.method == spec.baseline and is_paired(column.metric))
@@ -51,13 +52,13 @@ def _cell(
 ) -> Cell:
     values = [column.factor * value for value in row.values(column.metric).values()]
     if not values:
-        why = IMPOSSIBLE if row.method in none else MISSING
-        return Cell(row.label, column, math.nan, math.nan, 0, printed, why)
+        why = IMPOSSIBLE if row.name in none else MISSING
+        return Cell(row.condition, row.label, column, math.nan, math.nan, 0, printed, why)
     mean = statistics.fmean(values)
     error = standard_error(values)
     spread = error if spec.spread == STANDARD_ERROR else standard_deviation(values)
     judged = verdict(spec, column, mean, error, printed)
-    return Cell(row.label, column, mean, spread, len(values), printed, judged)
+    return Cell(row.condition, row.label, column, mean, spread, len(values), printed, judged)
 
 
 def standard_deviation(values: Sequence[float]) -> float:

@@ -1,7 +1,7 @@
 """What is known of each method's epsilon, shown only as strongly as it holds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dpbench.tables.grid import NOTHING, Grid, number
 from dpbench.tables.runs import Row
@@ -24,14 +24,17 @@ STRENGTH = ("none", "approximate", "proven")
 NO_PROOF = "no proof"
 
 
-def privacy_grid(rows: Sequence[Row], printed: str | None, baseline: str) -> Grid:
-    """One line per method that was run; printed: the paper's epsilon for its private methods.
+def privacy_grid(rows: Sequence[Row], printed: Mapping[str, str], baseline: str) -> Grid:
+    """One line per method that was run; printed: the paper's epsilon for the private methods, by
+    condition.
 
     Where the guarantee is `none`, RDP, PLD and GDP say so and only the claim shows a number. Of
     several runs the largest epsilon, the weakest guarantee and all reasons are shown.
     """
     lines = [
-        _line(row, None if row.method == baseline else printed) for row in rows if len(row.runs)
+        _line(row, None if row.method == baseline else printed.get(row.condition))
+        for row in rows
+        if len(row.runs)
     ]
     return Grid("Privacy", HEAD, tuple(lines))
 

@@ -1,11 +1,12 @@
 """The numbers that a paper printed, digit for digit."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.errors import UserError
+from dpbench.tables.conditions import Condition, Value, row_name
 from dpbench.tables.spec import TableSpec
 
 
@@ -26,14 +27,17 @@ class Published:
 PublishedTable = Mapping[tuple[str, str], Published]
 
 
-def read_published(path: Path) -> dict[tuple[str, str], Published]:
-    """The printed numbers by (method, column) from a tidy CSV; lines that begin with # are prose.
+def read_published(path: Path, varied: Sequence[str] = ()) -> dict[tuple[str, str], Published]:
+    """The printed numbers by (row name, column) from a tidy CSV; lines that begin with # are prose.
 
-    Raises UserError where a cell is there twice or is not a number.
+    varied: the keys that the table's conditions vary; the file has a column for each, named as the
+    last part of the key. Raises UserError where a cell is there twice or is not a number.
     """
     table: dict[tuple[str, str], Published] = {}
-    for line in _lines(path, ["method", "column", "value", "spread"]):
-        key = (line["method"], line["column"])
+    names = {key: key.rpartition(".")[2] for key in varied}
+    for line in _lines(path, [*names.values(), "method", "column", "value", "spread"]):
+        condition = Condition(tuple((key, _value(line[name])) for key, name in names.items()))
+        key = (row_name(condition.label, line["method"]), line["column"])
         if key in table:
             raise UserError(f"{path.name} has two numbers for {' '.join(key)}.")
         _number(path, line["value"])
@@ -51,11 +55,12 @@ def read_epsilon(path: Path, dataset: str) -> str:
 
 
 def check_covered(spec: TableSpec, published: PublishedTable) -> None:
-    """Raise UserError if the paper printed a method or a column that the table leaves out."""
+    """Raise UserError if the paper printed a row or a column that the table leaves out."""
     columns = {column.name for column in spec.columns}
-    for method, column in published:
-        if method not in spec.methods or column not in columns:
-            raise UserError(f"{spec.name} has no cell for the published {column} of {method}.")
+    rows = {row_name(condition, method) for condition in spec.conditions for method in spec.methods}
+    for row, column in published:
+        if row not in rows or column not in columns:
+            raise UserError(f"{spec.name} has no cell for the published {column} of {row}.")
 
 
 def _lines(path: Path, needed: list[str]) -> list[dict[str, str]]:
@@ -64,6 +69,14 @@ def _lines(path: Path, needed: list[str]) -> list[dict[str, str]]:
     if not set(needed) <= set(reader.fieldnames or ()):
         raise UserError(f"{path.name} must have the columns {', '.join(needed)}.")
     return list(reader)
+
+
+def _value(text: str) -> Value:
+    """A number where the text is one."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _number(path: Path, text: str) -> None:

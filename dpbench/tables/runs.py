@@ -7,6 +7,7 @@ import pandas as pd
 
 from dpbench.errors import UserError
 from dpbench.metrics.paired import is_paired, pair_with_baseline
+from dpbench.tables.conditions import row_name
 from dpbench.tables.spec import TableSpec
 
 IDENTITY = ["dataset", "model", "method", "variant", "seed"]
@@ -17,16 +18,22 @@ CORRECTED = "corrected"
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: a method in one of its variants, and its runs by seed."""
+    """One row of a table: a method in one of its variants, under a condition, and its runs."""
 
+    condition: str
     method: str
     variant: str
     runs: pd.DataFrame
 
     @property
+    def name(self) -> str:
+        """Condition and method, as the published numbers have them."""
+        return row_name(self.condition, self.method)
+
+    @property
     def label(self) -> str:
-        """The method's name; a variant that is not the corrected one is always named."""
-        return self.method if self.variant == CORRECTED else f"{self.method} ({self.variant})"
+        """The name; a variant that is not the corrected one is always named."""
+        return self.name if self.variant == CORRECTED else f"{self.name} ({self.variant})"
 
     @property
     def diverged(self) -> list[int]:
@@ -41,11 +48,22 @@ class Row:
 def rows_of(spec: TableSpec, runs: pd.DataFrame) -> list[Row]:
     """The rows of the table in the specification's order, corrected variants first.
 
-    runs: one row per run with the columns NEEDED and `test/...` metrics. Runs of other methods or
-    seeds are left out; a method without runs has an empty row. All metrics of a diverged run are
-    NaN. Raises UserError where runs of several data sets or models are mixed, where a run is there
-    twice, and where a column of the table has no metric.
+    runs: one row per run with the columns NEEDED, `test/...` metrics and, where the table has
+    conditions, the label of its `condition`. Runs of other methods, seeds or conditions are left
+    out; a method without runs has an empty row. All metrics of a diverged run are NaN. Raises
+    UserError where runs of several data sets or models are mixed under one condition, where a run
+    is there twice, and where a column of the table has no metric.
     """
+    if "condition" not in runs.columns:
+        runs = runs.assign(condition="")
+    return [
+        row
+        for condition in spec.conditions
+        for row in _rows_under(spec, condition, runs[runs["condition"] == condition])
+    ]
+
+
+def _rows_under(spec: TableSpec, condition: str, runs: pd.DataFrame) -> list[Row]:
     chosen = _chosen(spec, runs)
     paired = any(is_paired(column.metric) for column in spec.columns)
     if paired and len(chosen):
@@ -55,7 +73,7 @@ def rows_of(spec: TableSpec, runs: pd.DataFrame) -> list[Row]:
     if chosen.empty:
         chosen = chosen.reindex(columns=[*NEEDED, *metrics])
     _require(chosen, metrics)
-    return [row for method in spec.methods for row in _variants(method, chosen)]
+    return [row for method in spec.methods for row in _variants(condition, method, chosen)]
 
 
 def _chosen(spec: TableSpec, runs: pd.DataFrame) -> pd.DataFrame:
@@ -79,10 +97,12 @@ def _without_diverged_metrics(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.assign(**{name: metrics[name] for name in measured})
 
 
-def _variants(method: str, runs: pd.DataFrame) -> list[Row]:
+def _variants(condition: str, method: str, runs: pd.DataFrame) -> list[Row]:
     mine = runs[runs["method"] == method]
     names = sorted(mine["variant"].unique(), key=lambda name: (name != CORRECTED, name))
-    return [Row(method, name, mine[mine["variant"] == name]) for name in names or [CORRECTED]]
+    return [
+        Row(condition, method, name, mine[mine["variant"] == name]) for name in names or [CORRECTED]
+    ]
 
 
 def _require(runs: pd.DataFrame, names: list[str]) -> None:

@@ -44,8 +44,9 @@ class TableSpec:
     published: its numbers, a path under benchmarks/, or None; published_runs: how many runs the
     paper averaged; spread: what the paper's ± means, and so what ours means; baseline: the
     non-private method that privacy costs are measured from; reference: the method that the others
-    are tested against, or None; groups: the two groups a and b, or none; scale: `paper`, or in a
-    few words what was made smaller.
+    are tested against, or None; groups: the two groups a and b, or none; conditions: the labels of
+    what else is varied, of which "" varies nothing; scale: `paper`, or in a few words what was made
+    smaller.
     """
 
     name: str
@@ -58,6 +59,7 @@ class TableSpec:
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
     groups: tuple[str, ...]
+    conditions: tuple[str, ...]
     spread: Literal["standard error", "standard deviation"]
     scale: str
     columns: tuple[Column, ...]
@@ -68,6 +70,7 @@ class TableSpec:
         positive("published_runs", self.published_runs)
         _distinct("methods", self.methods)
         _distinct("seeds", self.seeds)
+        _distinct("conditions", self.conditions)
         _distinct("columns", [column.name for column in self.columns])
         if self.reference is not None:
             _one_of("reference", self.reference, self.methods)
@@ -89,7 +92,7 @@ def table_spec(plain: Mapping[str, Any]) -> TableSpec:
     Raises UserError for keys that are missing, unknown or of a value that makes no sense.
     """
     _known_keys("the table", plain, {field.name for field in fields(TableSpec)})
-    lists = {key: tuple(plain[key]) for key in ("methods", "seeds", "notes")}
+    lists = {key: tuple(plain[key]) for key in ("methods", "seeds", "conditions", "notes")}
     groups = tuple(str(group) for group in plain["groups"])
     columns = tuple(_column(name, values) for name, values in plain["columns"].items())
     return TableSpec(**{**plain, **lists, "groups": groups, "columns": columns})

@@ -9,13 +9,14 @@ from dpbench.metrics.paired import PER_GROUP, is_paired
 from dpbench.metrics.significance import signed_rank
 from dpbench.tables import grid
 from dpbench.tables.cells import Cell, cells_of
+from dpbench.tables.gaps import gaps_grid
 from dpbench.tables.grid import NOTHING, Grid, mean_and_spread, number
 from dpbench.tables.ordering import same_order
 from dpbench.tables.privacy import TIGHT, privacy_grid
 from dpbench.tables.published import PublishedTable, check_covered
 from dpbench.tables.runs import Row, rows_of
 from dpbench.tables.spec import PAPER_SCALE, Column, TableSpec
-from dpbench.tables.verdict import rule
+from dpbench.tables.verdict import compares_gaps, rule
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def build_table(
     runs: pd.DataFrame,
     published: PublishedTable,
     *,
-    epsilon: str | None,
+    epsilon: Mapping[str, str],
     impossible: Mapping[str, str],
     notes: Sequence[str],
 ) -> Table:
@@ -44,8 +45,9 @@ def build_table(
 
     runs: columns dataset, model, method, variant, seed, status (`complete` or `diverged`),
     `privacy/rdp|pld|gdp|guarantee|why|claimed|delta` and metrics `test/...`, in the units of the
-    records. epsilon: as printed for the private methods; impossible: method to the reason why it
-    has no runs on this data; notes: sentences to print below those of the specification.
+    records, and `condition` where the table has conditions. epsilon: by condition, as printed for
+    the private methods; impossible: name of a row to the reason why it has no runs on this data;
+    notes: sentences to print below those of the specification.
     Raises UserError where runs, specification and published numbers do not fit together.
     """
     check_covered(spec, published)
@@ -55,6 +57,7 @@ def build_table(
     blocks = [
         _main(spec, rows, cells, impossible, privacy),
         *([_comparison(cells), _ordering(spec, cells)] if published else []),
+        *([gaps_grid(spec, rows, published)] if compares_gaps(spec) else []),
         privacy,
         _significance(spec, rows),
     ]
@@ -87,8 +90,8 @@ def _main(
     texts = {(cell.row, cell.column.name): mean_and_spread(cell) for cell in cells}
     names = [column.name for column in spec.columns]
     lines = [
-        (row.label, f"not possible: {impossible[row.method]}")
-        if row.method in impossible and row.runs.empty
+        (row.label, f"not possible: {impossible[row.name]}")
+        if row.name in impossible and row.runs.empty
         else (
             row.label,
             *(texts.get((row.label, name), NOTHING) for name in names),
@@ -116,26 +119,31 @@ def _comparison(cells: Sequence[Cell]) -> Grid:
 
 
 def _ordering(spec: TableSpec, cells: Sequence[Cell]) -> Grid:
-    counts = {
-        column.name: same_order([cell for cell in cells if cell.column == column])
-        for column in spec.columns
-    }
-    lines = [(name, f"{same} of {pairs}") for name, (same, pairs) in counts.items() if pairs]
+    """Pairs under one condition, added up over all of them."""
+    lines = []
+    for column in spec.columns:
+        of_column = [cell for cell in cells if cell.column == column]
+        counts = [
+            same_order(cell for cell in of_column if cell.condition == condition)
+            for condition in spec.conditions
+        ]
+        same, pairs = map(sum, zip(*counts, strict=True))
+        if pairs:
+            lines.append((column.name, f"{same} of {pairs}"))
     return Grid("Order of the methods", ("column", "pairs in the published order"), tuple(lines))
 
 
 def _significance(spec: TableSpec, rows: Sequence[Row]) -> Grid:
     """Against the reference; a group's privacy cost moves with its accuracy, so has no test."""
-    reference = next((row for row in rows if row.method == spec.reference), None)
+    references = {row.condition: row for row in reversed(rows) if row.method == spec.reference}
     columns = [column for column in spec.columns if not column.metric.startswith(PER_GROUP)]
     head = ("method", *(f"{column.name} {column.better}" for column in columns))
     heading = f"Better than {spec.reference}: p of the one-sided Wilcoxon signed-rank test (seeds)"
-    if reference is None or reference.runs.empty:
-        return Grid(heading, head, ())
     lines = [
-        (row.label, *(_p_value(spec, row, reference, column) for column in columns))
+        (row.label, *(_p_value(spec, row, references[row.condition], column) for column in columns))
         for row in rows
-        if row is not reference and len(row.runs)
+        if len(row.runs) and (reference := references.get(row.condition))
+        if row is not reference and len(reference.runs)
     ]
     return Grid(heading, head, tuple(lines))
 
@@ -153,16 +161,20 @@ def _notes_on_runs(
 ) -> Iterable[str]:
     """What a reader must know of the runs that are not there or did not end well."""
     seeds_of_baseline = {
-        seed for row in rows if row.method == spec.baseline for seed in row.runs["seed"]
+        (row.condition, seed)
+        for row in rows
+        if row.method == spec.baseline
+        for seed in row.runs["seed"]
     }
     paired = any(is_paired(column.metric) for column in spec.columns)
     for row in rows:
         seeds = set(row.runs["seed"])
         if row.diverged:
             yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
-        if row.method not in impossible and (absent := set(spec.seeds) - seeds):
+        if row.name not in impossible and (absent := set(spec.seeds) - seeds):
             yield f"{row.label} has no run with seed {_list(absent)}."
-        if paired and (alone := seeds - seeds_of_baseline):
+        alone = {seed for seed in seeds if (row.condition, seed) not in seeds_of_baseline}
+        if paired and alone:
             yield f"{row.label} has no {spec.baseline} run to pair with for seed {_list(alone)}."
 
 

@@ -20,18 +20,22 @@ HEAD = (
 
 
 def to_csv(table: Table) -> str:
-    """One line per cell, in the unit of its column and to six digits; NaN is `nan`."""
+    """One line per cell, in the unit of its column and to six digits; NaN is `nan`.
+
+    Where the table has conditions, the first column says which.
+    """
+    varied = any(cell.condition for cell in table.cells)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEAD)
-    writer.writerows(map(_line, table.cells))
+    writer.writerow(("condition",) * varied + HEAD)
+    writer.writerows((cell.condition,) * varied + _line(cell) for cell in table.cells)
     return text.getvalue()
 
 
 def _line(cell: Cell) -> tuple[str, ...]:
     printed = cell.published
     return (
-        cell.row,
+        cell.row.removeprefix(f"{cell.condition}, "),
         cell.column.name,
         _text(cell.ours),
         _text(cell.spread),

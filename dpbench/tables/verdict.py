@@ -49,7 +49,7 @@ def rule(spec: TableSpec) -> str:
         return (
             f"Verdict: these runs are not of the scale of the paper ({spec.scale}), so "
             f'"{OTHER_SCALE}" stands where a number was published, and only the order of the '
-            "methods is compared."
+            f"methods{_gaps(spec)} compared."
         )
     return (
         "Verdict: reproduced if |ours - published| <= 2 sqrt(se_ours^2 + se_published^2 + r^2), "
@@ -57,6 +57,21 @@ def rule(spec: TableSpec) -> str:
         "spread) and r half a unit of the last printed digit; otherwise close if within "
         f"{_tolerances(spec)}; otherwise differs. A single run of ours has no standard error and "
         f'is never reproduced. "{NOTHING_PUBLISHED}" means that nothing was published.'
+    )
+
+
+def compares_gaps(spec: TableSpec) -> bool:
+    """Whether gaps to the reference are held against print: where the numbers cannot be."""
+    return spec.scale != PAPER_SCALE and spec.reference is not None
+
+
+def _gaps(spec: TableSpec) -> str:
+    if not compares_gaps(spec):
+        return " is"
+    return (
+        f" and the gaps to {spec.reference} are (unclear: one seed, or 0 is within the 95% "
+        "confidence interval, by Student's t over the seeds;"
+        " the ± of a printed gap takes the runs as independent)"
     )
 
 

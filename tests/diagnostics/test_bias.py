@@ -17,7 +17,8 @@ QUANTILES = [0.25, 0.5]
 
 def settings(**changes):
     plain = {"every": 2, "examples": "batch", "probe_size": 10, "chunk": 7, "groups": None}
-    return BiasDiagnostics(**{**plain, "quantiles": QUANTILES, **changes})
+    plain |= {"quantiles": QUANTILES, "sizes": [], "repeats": 2}
+    return BiasDiagnostics(**{**plain, **changes})
 
 
 def run(small, diagnostics, name="dpsgd", groups=GROUPS, count=5):
@@ -193,9 +194,29 @@ def test_what_the_training_split_does_not_have_is_refused(small):
     for changes, sentence in [
         ({"groups": [2]}, r"diagnostics.groups=\[2\]: the groups here are 0 to 1"),
         ({"examples": "probe", "probe_size": 31}, "probe_size=31 is more than the 30 training"),
+        ({"sizes": [4, 31]}, r"sizes=\[4, 31\] has more than the 30 training"),
     ]:
         with pytest.raises(UserError, match=sentence):
             settings(**changes).observer(step, split)
+
+
+def test_sizes_are_measured_at_the_last_parameters_on_the_same_batches(small):
+    """All 30 examples are one batch, whose bias there is known; two methods draw alike."""
+    diagnostics, split = settings(sizes=[5, 30]), small.split(GROUPS)
+    step = small.step(small.method("dpsgd", split), small.network())
+    observer = diagnostics.observer(step, split)
+    for batch in small.batches(split, 3):
+        observer.before(batch)
+        step(batch)
+    series = observer.series()
+    everyone = measure(step, [split.at(torch.arange(30))], [], [])
+    assert series["end/batch_size"] == [5, 5, 30, 30]
+    for name, value in everyone.items():
+        assert series[f"end/{name}"][2:] == pytest.approx([value] * 2, rel=1e-6, nan_ok=True), name
+    assert series["end/bias"][0] != series["end/bias"][1]
+    again = observer.series()
+    assert str(again) == str(series)
+    assert not [name for name in run(small, settings())[0] if name.startswith("end/")]
 
 
 def test_a_method_that_needs_whole_batches_gets_its_examples_in_one_piece(small):

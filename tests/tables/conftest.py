@@ -16,6 +16,7 @@ PLAIN = {
     "methods": ["sgd", "dpsgd", "fair"],
     "seeds": [0, 1],
     "groups": ["m", "f"],
+    "conditions": [""],
     "spread": "standard error",
     "scale": "paper",
     "columns": {
@@ -97,7 +98,7 @@ def build():
             spec,
             pd.DataFrame(runs),
             published or {},
-            epsilon=epsilon,
+            epsilon=dict.fromkeys(spec.conditions, epsilon),
             impossible=impossible or {},
             notes=notes,
         )

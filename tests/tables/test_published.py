@@ -92,6 +92,28 @@ def test_two_printed_gaps_are_no_means_of_absolute_differences():
     ]
 
 
+def test_bam_has_every_cell_of_its_table_and_imagenet_no_spread():
+    path = FOLDER.parent / "bam" / "table1.csv"
+    table = read_published(path, ["dataset", "privacy.epsilon"])
+    budgets = [f"{d}, epsilon {e}" for d in ("cifar10", "cifar100") for e in (1, 2, 10)]
+    rows = [*budgets, "imagenet32, epsilon 10"]
+    methods = ("dpsgd", "dpsat", "bam")
+    assert list(table) == [(f"{row}, {method}", "accuracy") for row in rows for method in methods]
+    for (row, _), cell in table.items():
+        assert (cell.spread is None) == row.startswith("imagenet32")
+    assert table["cifar10, epsilon 10, dpsat", "accuracy"] == Published("78.1", "0.69")
+    assert table["cifar100, epsilon 1, bam", "accuracy"] == Published("18.5", "0.04")
+    assert table["imagenet32, epsilon 10, bam", "accuracy"] == Published("20.67", None)
+
+
+def test_a_file_without_a_column_of_what_is_varied_is_refused(tmp_path):
+    path = tmp_path / "broken.csv"
+    path.write_text("dataset,method,column,value,spread\ntoy,sgd,acc_a,1,\n")
+    assert read_published(path, ["dataset"]) == {("toy, sgd", "acc_a"): Published("1", None)}
+    with pytest.raises(UserError, match="must have the columns dataset, epsilon, method"):
+        read_published(path, ["dataset", "privacy.epsilon"])
+
+
 def test_epsilons():
     path = FOLDER / "epsilon.csv"
     printed = {name: read_epsilon(path, name) for name in ("adult", "dutch", "celeba")}

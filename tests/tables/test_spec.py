@@ -26,6 +26,7 @@ def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
         ({"spread": "sd"}, "spread must be one of standard error, standard deviation"),
         ({"methods": []}, "methods must name at least one"),
         ({"seeds": [0, 0]}, "none twice"),
+        ({"conditions": []}, "conditions must name at least one"),
         ({"groups": ["m"]}, "two groups or none"),
         ({"groups": []}, "whose privacy cost toy_table1 has"),
         ({"reference": "adam"}, "reference must be one of"),

@@ -1,7 +1,5 @@
 """Convolutions, plain and with a kernel that is computed from the weight."""
 
-from functools import cached_property
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -55,7 +53,7 @@ class Convolution:
 
     def _weight_squared_norms(self) -> Tensor:
         if self.by_positions:
-            return gram_squared_norms(self._seen, self._positions(self.b.flatten(2)))
+            return gram_squared_norms(self._patches(self.a), self._positions(self.b.flatten(2)))
         rows = self._made_weight_rows() if self._large else self.weight_rows()
         rows = rows.unflatten(1, (len(self.module.weight), -1))
         # In two stages, each short: nothing is allocated, and no digits are lost in a long sum.
@@ -73,15 +71,11 @@ class Convolution:
         """scales_i times the convolution of padded x [B K, C, *image] with G_i, plus bias."""
         each = scales.view(-1, 1, 1)
         positions = self._positions(self.b.flatten(2)) * each
-        out = (self._patches(x) @ self._seen.mT) @ positions
+        out = (self._patches(x) @ self._patches(self.a).mT) @ positions
         if self._biased:
             out = out + self._bias_rows().unsqueeze(1) * each
         # [B, K T, O] to [B K, O, *image]
         return out.unflatten(1, (self.views, -1)).flatten(0, 1).mT.reshape(self.b.shape)
-
-    @cached_property
-    def _seen(self) -> Tensor:
-        return self._patches(self.a)
 
     def _patches(self, x: Tensor) -> Tensor:
         """What each output position saw of x [B, K T, I]."""

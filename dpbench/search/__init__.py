@@ -1,0 +1,8 @@
+"""Hyper-parameter search: ranges, trials, and the choice among them by a named rule.
+
+    space -> samplers propose configurations -> runs on a validation split -> selection -> report
+
+Records are the only storage: a search that was interrupted asks for the same runs again, and finds
+those that are there. Hydra's grammar reads the ranges. Its own Optuna plug-in is not used, since
+its last release (1.3.0) requires optuna<3; Optuna is asked directly.
+"""

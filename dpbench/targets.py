@@ -1,0 +1,156 @@
+"""What `dpbench reproduce` was asked for: a table or figure, at a scale, and all of its runs."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpbench import config as configuration
+from dpbench.errors import UserError, nearest
+from dpbench.runs import is_scientific
+from dpbench.tables import Condition, conditions_of, narrowed, setting
+
+PAPER = "paper"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A size to run a table at: the paper's, or a smaller one that says what it shrinks.
+
+    overrides are those of the command line, and what the user says comes after them.
+    """
+
+    name: str
+    shrinks: str
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table to rerun: its name, its scale, the user's overrides, its composed configuration, and
+    the conditions that its methods run under.
+
+    changes: the overrides that make the runs other than those of the scale.
+    """
+
+    name: str
+    size: Scale
+    overrides: tuple[str, ...]
+    changes: tuple[str, ...]
+    config: dict
+    conditions: tuple[Condition, ...]
+
+    @property
+    def table(self) -> dict:
+        return self.config["table"]
+
+    @property
+    def title(self) -> str:
+        """The table's title, and what a smaller scale shrinks and the user changed of it."""
+        if self.size.name == PAPER:
+            return self.table["title"]
+        changed = "".join(f", then {change}" for change in self.changes)
+        return f"{self.table['title']}, at scale {self.size.name}: {self.size.shrinks}{changed}"
+
+    @property
+    def scale(self) -> str:
+        """What the runs are, in a few words: whose scale, and what was changed."""
+        if self.size.name == PAPER:
+            return ", ".join(self.changes) or PAPER
+        return ", ".join([self.size.name, *self.changes])
+
+    @property
+    def stem(self) -> str:
+        """The name of its files; neither other runs nor fewer take the whole table's place."""
+        size = [] if self.size.name == PAPER else [self.size.name]
+        part = "changed" if self.changes else "part"
+        return "-".join([self.name, *size, *([part] if self.changes or self._is_part else [])])
+
+    @property
+    def _is_part(self) -> bool:
+        return any(_narrows(o) or _key(o) in self.conditions[0].keys for o in self.overrides)
+
+    def cells(self) -> Iterator[list[str]]:
+        """The overrides of every run of the table."""
+        for condition in self.conditions:
+            yield from self.cells_under(condition)
+
+    def cells_under(self, condition: Condition) -> Iterator[list[str]]:
+        """The overrides of every run under one of its conditions."""
+        said = [*self.size.overrides, *self.overrides, *condition.overrides()]
+        for method, seed in itertools.product(self.table["methods"], self.table["seeds"]):
+            for variant in self.table.get("variants", {}).get(method, [None]):
+                chosen = [f"+table={self.name}", f"method={method}", f"seed={seed}"]
+                yield [*chosen, *said, *([f"method.variant={variant}"] * bool(variant))]
+
+    def condition_of(self, config: Mapping[str, Any]) -> str:
+        """The label of the condition that a run was made under."""
+        return next(c.label for c in self.conditions if c.holds_in(config))
+
+
+def target(name: str, asked: list[str]) -> Target:
+    """The table of that name at the scale and with the overrides asked for.
+
+    Raises UserError, with the nearest names, if there is no such table or scale.
+    """
+    known = configuration.options("table")
+    if name not in known:
+        raise UserError(f"table {name} is unknown: {nearest(name, known)}")
+    overrides = tuple(o for o in asked if _key(o) != "scale")
+    fixed = [o for o in overrides if _key(o) in ("method", "seed", "table")]
+    if fixed:
+        raise UserError(f"{fixed[0]} is for the table to choose; use table.methods or table.seeds.")
+    config = configuration.compose([f"+table={name}", *overrides])
+    size = _scale(name, config["table"], [o for o in asked if _key(o) == "scale"])
+    conditions = conditions_of(config["table"].get("conditions", []))
+    if size.overrides:
+        alone = configuration.compose([f"+table={name}", *size.overrides])
+        conditions, _ = _pinned(conditions, size.overrides, alone)
+        config = configuration.compose([f"+table={name}", *size.overrides, *overrides])
+    for choice in ("methods", "seeds"):
+        if not isinstance(config["table"][choice], list):
+            raise UserError(f"table.{choice} must be a list: write table.{choice}=[...].")
+    conditions, moved = _pinned(conditions, overrides, config)
+    changes = tuple(o for o in overrides if _changes(o, conditions, moved))
+    return Target(name, size, overrides, changes, config, tuple(conditions))
+
+
+def _scale(name: str, table: dict, asked: list[str]) -> Scale:
+    """The scale asked for last; the paper's if none was."""
+    chosen = asked[-1].partition("=")[2] if asked else PAPER
+    if chosen == PAPER:
+        return Scale(PAPER, "", ())
+    declared = table.get("scales", {})
+    if chosen not in declared:
+        known = nearest(chosen, [PAPER, *declared])
+        raise UserError(f"scale={chosen} is none of {name}: {known}")
+    return Scale(chosen, declared[chosen]["shrinks"], tuple(declared[chosen]["overrides"]))
+
+
+def _pinned(
+    conditions: list[Condition], overrides: tuple[str, ...], config: dict
+) -> tuple[list[Condition], set[str]]:
+    """The conditions that overrides leave, and the keys they set to what no condition has."""
+    moved = set()
+    for key in {_key(o) for o in overrides} & {*conditions[0].keys}:
+        value = setting(config, key)
+        if not any((key, value) in condition.values for condition in conditions):
+            moved.add(key)
+        conditions = narrowed(conditions, key, value)
+    return conditions, moved
+
+
+def _changes(override: str, conditions: list[Condition], moved: set[str]) -> bool:
+    """Whether an override makes the runs other ones, and does not only choose among them."""
+    key = _key(override)
+    if key in conditions[0].keys:
+        return key in moved
+    return is_scientific(override) or (key.startswith("table.") and not _narrows(override))
+
+
+def _narrows(override: str) -> bool:
+    return _key(override) in ("table.methods", "table.seeds")
+
+
+def _key(override: str) -> str:
+    return override.lstrip("+~").split("=")[0]

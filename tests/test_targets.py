@@ -1,0 +1,58 @@
+"""What is asked of a table, before any run."""
+
+import pytest
+
+from dpbench.errors import UserError
+from dpbench.targets import target
+
+
+def test_fixing_what_a_table_varies_is_a_part_of_the_paper_s_table():
+    wanted = target("bam_table1", ["dataset=cifar100", "privacy.epsilon=2.0"])
+    assert [c.label for c in wanted.conditions] == ["cifar100, epsilon 2"]
+    assert (wanted.stem, wanted.scale) == ("bam_table1-part", "paper")
+    assert len(list(wanted.cells())) == 9
+
+
+def test_a_value_that_the_table_does_not_have_is_a_change():
+    wanted = target("bam_table1", ["privacy.epsilon=3"])
+    assert [c.label for c in wanted.conditions] == [
+        *("cifar10, epsilon 3", "cifar100, epsilon 3", "imagenet32, epsilon 3"),
+    ]
+    assert (wanted.stem, wanted.scale) == ("bam_table1-changed", "privacy.epsilon=3")
+
+
+def test_a_scale_narrows_and_the_user_may_still_change_its_runs():
+    wanted = target("bam_table1", ["scale=cpu_hour", "epochs=1"])
+    assert [c.label for c in wanted.conditions] == ["cifar10, epsilon 10"]
+    assert (wanted.stem, wanted.scale) == ("bam_table1-cpu_hour-changed", "cpu_hour, epochs=1")
+    *_, last = wanted.cells()
+    assert last.index("epochs=6") < last.index("epochs=1"), "the last one counts"
+
+
+def test_a_scale_can_be_moved_to_another_data_set_and_says_so():
+    wanted = target("bam_table1", ["scale=cpu_hour", "dataset=cifar100"])
+    assert [c.label for c in wanted.conditions] == ["cifar100, epsilon 10"]
+    assert (wanted.stem, wanted.scale) == (
+        *("bam_table1-cpu_hour-changed", "cpu_hour, dataset=cifar100"),
+    )
+
+
+def test_the_paper_s_scale_is_the_default():
+    assert target("bam_table1", ["scale=paper"]) == target("bam_table1", [])
+    assert target("bam_table1", []).stem == "bam_table1"
+
+
+def test_every_cell_is_there_once():
+    cells = [tuple(cell) for cell in target("bam_table1", []).cells()]
+    assert len(set(cells)) == len(cells) == 7 * 3 * 3
+
+
+@pytest.mark.parametrize("asked", ["method=bam", "seed=1", "+table=demo"])
+def test_what_the_table_chooses_is_refused(asked):
+    with pytest.raises(UserError, match="is for the table to choose"):
+        target("bam_table1", [asked])
+
+
+def test_an_unknown_table_is_named():
+    with pytest.raises(UserError, match="table bam_tabel1 is unknown: did you mean bam_table1"):
+        target("bam_tabel1", [])
