@@ -76,6 +76,15 @@ class Ledger:
             return replace(self, entries=(*head, (step, count + times)))
         return replace(self, entries=(*self.entries, (step, times)))
 
+    def first(self, steps: int) -> "Ledger":
+        """The ledger of the first so many steps."""
+        part = Ledger()
+        for step, times in self.entries:
+            taken = min(times, steps - part.steps)
+            if taken:
+                part = part.after(step, taken)
+        return part
+
     @property
     def steps(self) -> int:
         return sum(times for _, times in self.entries)

@@ -4,11 +4,16 @@ import math
 import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import groupby
 
 from dpbench.accountants import ACCOUNTANTS, Unaccountable, calibrate, gdp, pld, rdp, separated
 from dpbench.errors import UserError, nearest, positive
 from dpbench.ledger import Ledger, Poisson, Sampling, Shuffled, Step
-from dpbench.methods.method import Guarantee, Method
+from dpbench.methods.method import Guarantee, Method, Past
+from dpbench.schedules import UNCHANGED, Schedules
+
+MOST_ENTRIES = 100
+"""Stretches of one noise multiplier: an accountant takes about a second for each."""
 
 ADJACENCY = "add or remove one example"
 
@@ -46,10 +51,13 @@ class Privacy:
                 f"{nearest(str(self.accountant), sound)}"
             )
 
-    def multiplier(self, method: Method, sampling: Sampling, steps: int) -> float:
+    def multiplier(
+        self, method: Method, sampling: Sampling, steps: int, schedule: Schedules = UNCHANGED
+    ) -> float:
         """The noise multiplier of the gradient; 0 for a method that adds no noise.
 
-        A target epsilon is met after all side queries have been paid.
+        A target epsilon is met after all side queries have been paid. Where the noise has a
+        schedule, it is what that multiplies.
         """
         if not method.private:
             return 0.0
@@ -57,7 +65,7 @@ class Privacy:
             return float(self.noise_multiplier)
         assert self.epsilon is not None
         return calibrate(
-            lambda sigma: Ledger().after(Step(sampling, method.releases(sigma)), steps),
+            lambda sigma: planned_ledger(method, sampling, steps, sigma, schedule),
             self.epsilon,
             self.delta,
             self.accountant,
@@ -71,6 +79,26 @@ class Privacy:
                 "example in the clear would satisfy it; choose a smaller delta.",
                 stacklevel=2,
             )
+
+
+def planned_ledger(
+    method: Method, sampling: Sampling, steps: int, multiplier: float, schedule: Schedules
+) -> Ledger:
+    """The ledger of so many steps as planned: an entry for every stretch of one noise multiplier.
+
+    Raises UserError for more of those than an accountant can compose.
+    """
+    ledger = Ledger()
+    factors = (schedule.noise_at(Past(made, steps, None).progress) for made in range(steps))
+    for factor, stretch in groupby(factors):
+        step = Step(sampling, method.releases(multiplier * factor))
+        ledger = ledger.after(step, sum(1 for _ in stretch))
+        if len(ledger.entries) > MOST_ENTRIES:
+            raise UserError(
+                f"schedule.noise takes more than {MOST_ENTRIES} values, and an accountant has to "
+                "compose each: use dpbench.schedules.Pieces, or Stairs of it."
+            )
+    return ledger
 
 
 def statement(ledger: Ledger, method: Method, delta: float, noise_multiplier: float) -> dict:

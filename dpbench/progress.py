@@ -7,7 +7,6 @@ from contextlib import contextmanager
 import numpy as np
 
 from dpbench.accountants import rdp
-from dpbench.ledger import Ledger
 
 
 class Progress:
@@ -46,7 +45,7 @@ class Progress:
         self._drawn_at = time.monotonic() + 0.5
         epsilon = np.inf
         if self._plan.method.private and self._plan.method.guarantee.level != "none":
-            epsilon = rdp(Ledger().after(self._plan.step, self._done), self._delta)
+            epsilon = rdp(self._plan.ledger.first(self._done), self._delta)
         text = f"loss {self._loss:.3f}  epsilon {epsilon:.2f}"
         bar.update(self._task, completed=self._done, description=text, visible=True)
 

@@ -30,11 +30,15 @@ SCIENTIFIC = (
     "augmentation",
     "ema_decay",
     "validation",
+    "schedule",
 )
 """The parts of a configuration that make a run what it is; all else is how it was carried out."""
 
-UNNAMED = ("augmentation", "ema_decay", "validation")
+UNNAMED = ("augmentation", "ema_decay", "validation", "schedule")
 """Parts that came after the first records: where they are nothing the digest leaves them out."""
+
+UNNAMED_OF_METHODS = {"clip": "abadi", "style": "flat"}
+"""Settings of methods that came after the first records, and what they had been until then."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,8 @@ class Record:
     metrics are flat (`test/accuracy`, `test/loss/<group>`, fractions and nats), or all
     `validation/...` and none of the test set where config holds out a validation split. history
     holds one entry per epoch, diagnostics one per measured step; both read private data outside the
-    account.
+    account. calibration holds the counts behind reliability diagrams and histograms, intervals and
+    a temperature (`dpbench.metrics.reliability`); it is empty for older and for diverged runs.
     status is "complete" or "diverged".
     """
 
@@ -56,6 +61,7 @@ class Record:
     status: str
     history: dict[str, list] = field(default_factory=dict)
     diagnostics: dict[str, list] = field(default_factory=dict)
+    calibration: dict = field(default_factory=dict)
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
@@ -67,8 +73,14 @@ class Record:
         return digest(self.config)
 
     def json(self) -> str:
-        """The record as one JSON object; NaN and Infinity as Python's json writes them."""
-        return json.dumps(asdict(self), sort_keys=True)
+        """The record as one JSON object; NaN and Infinity as Python's json writes them.
+
+        Records from before calibration was kept are written as they were.
+        """
+        fields = asdict(self)
+        if not self.calibration:
+            del fields["calibration"]
+        return json.dumps(fields, sort_keys=True)
 
     def save(self, folder: Path) -> Path:
         """Write the record under its digest, at once or not at all."""
@@ -81,6 +93,8 @@ def digest(config: dict) -> str:
     """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
     chosen = {group: config["choices"][group] for group in ("dataset", "model", "method")}
     parts = {key: config.get(key) for key in SCIENTIFIC}
+    usual = UNNAMED_OF_METHODS.items()
+    parts["method"] = {k: v for k, v in config["method"].items() if (k, v) not in usual}
     named = {k: part for k, part in parts.items() if k not in UNNAMED or part not in (None, {})}
     science = _plain(named) | {"choices": chosen}
     return hashlib.sha256(json.dumps(science, sort_keys=True).encode()).hexdigest()[:16]

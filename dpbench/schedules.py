@@ -71,3 +71,59 @@ def schedule(what: str, value: float | Schedule) -> Schedule:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise UserError(f"{what} must be a number or a schedule, got {value!r}.")
     return Constant(value)
+
+
+@dataclass(frozen=True)
+class Stairs:
+    """A schedule held still over each of so many equal parts of the run, at where the part begins.
+
+    For noise, of which an accountant composes every value.
+    """
+
+    of: Schedule
+    number: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.number, bool) or not isinstance(self.number, int) or self.number < 1:
+            raise UserError(f"stairs need a whole number from 1, got {self.number!r}.")
+
+    def __call__(self, progress: float) -> float:
+        made = math.floor(progress * self.number + 1e-9)  # 0.29 * 100 is below 29
+        return self.of(min(made, self.number - 1) / self.number)
+
+
+@dataclass(frozen=True)
+class Schedules:
+    """By what the settings of a run are multiplied as it goes on: each a number or a schedule.
+
+    bound: of the clip's bounds, and so of sensitivity and noise together, which costs nothing. lr:
+    of the optimiser's learning rate. noise: of the noise multiplier, which the ledger hears; it is
+    relative, so that an epsilon can be aimed at.
+    """
+
+    bound: float | Schedule
+    lr: float | Schedule
+    noise: float | Schedule
+
+    def __post_init__(self) -> None:
+        for name in ("bound", "lr", "noise"):
+            schedule(f"schedule.{name}", getattr(self, name))
+
+    def bound_at(self, progress: float) -> float:
+        return schedule("schedule.bound", self.bound)(progress)
+
+    def lr_at(self, progress: float) -> float:
+        return schedule("schedule.lr", self.lr)(progress)
+
+    def noise_at(self, progress: float) -> float:
+        return schedule("schedule.noise", self.noise)(progress)
+
+    def check(self, steps: int) -> None:
+        """UserError if one of so many steps has a factor that is not positive."""
+        for name, at in (("bound", self.bound_at), ("lr", self.lr_at), ("noise", self.noise_at)):
+            lowest = min(at(made / steps) for made in range(steps))
+            if not (lowest > 0 or (name == "lr" and lowest == 0)):
+                raise UserError(f"schedule.{name} must stay positive, and gets to {lowest:g}.")
+
+
+UNCHANGED = Schedules(1.0, 1.0, 1.0)

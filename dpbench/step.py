@@ -20,6 +20,7 @@ from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
 from dpbench.memory import halving, largest, ran_out
 from dpbench.methods.method import Method, Past
+from dpbench.schedules import UNCHANGED, Schedules
 
 Added = TypeVar("Added")  # what physical batches can be added up as
 
@@ -45,6 +46,16 @@ class Part:
         return Part(self.total + other.total, self.counts + other.counts, report)
 
 
+def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors [B] or [B, L], 0 for gradients that are not finite, and bool [B]: which ones are."""
+    finite = norms < math.inf
+    if norms.dim() == 2:
+        finite = finite.all(1)
+    factors = clip.factors(norms, groups)
+    out = ~finite if factors.dim() == 1 else ~finite.unsqueeze(1)
+    return factors.masked_fill(out, 0), finite
+
+
 @dataclass
 class PrivateStep:
     """One step of a method on one logical batch, in physical batches that bound memory.
@@ -65,17 +76,40 @@ class PrivateStep:
     counts: torch.Generator
     adapts: bool = False
     steps: int = 1  # planned, which only schedules ask for
+    schedule: Schedules = UNCHANGED
+    seed: int = 0  # for what a method draws itself
 
     def __post_init__(self) -> None:
-        self.clip: Clip = self.method.clip
-        self.past = Past(0, self.steps, None)
+        self.clip = self.method.clip
+        self.past = Past(0, self.steps, None, self.seed)
+        self._start = [group["lr"] for group in self.optimizer.param_groups], self.noise_multiplier
+        self._settle()
+
+    @property
+    def clip(self) -> Clip:
+        """The clip of the step to come, at the bound that its schedule has reached."""
+        by = self.schedule.bound_at(self.past.progress)
+        return self._clip if by == 1 else self._clip.scaled(by)
+
+    @clip.setter
+    def clip(self, clip: Clip) -> None:
+        self._clip = clip
+
+    def _settle(self) -> None:
+        """Learning rates and noise multiplier of the step to come."""
+        if self.schedule == UNCHANGED:
+            return
+        progress, (rates, multiplier) = self.past.progress, self._start
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * self.schedule.lr_at(progress)
+        self.noise_multiplier = multiplier * self.schedule.noise_at(progress)
 
     def __call__(self, batch: Batch) -> StepReport:
         gradients = self._gradients(batch)
         divisor = self._divisor(len(batch))
         query = self.clip.query
         if query and query.before:
-            asked = self.in_parts(batch, lambda b: self.clip.counts(gradients(b).norms, b.groups))
+            asked = self.in_parts(batch, lambda part: self._counts(gradients(part), part))
             self._answer(query, asked, divisor)
 
         whole = self.in_parts(batch, lambda part: self._part(gradients(part), part))
@@ -89,7 +123,8 @@ class PrivateStep:
             self._answer(query, whole.counts, divisor)
         theta.grad = noisy.div_(divisor)
         self.optimizer.step()
-        self.past = Past(self.past.made + 1, self.steps, theta.grad)
+        self.past = Past(self.past.made + 1, self.steps, theta.grad, self.seed)
+        self._settle()
         return whole.report
 
     def in_parts(self, batch: Batch, work: Callable[[Batch], Added]) -> Added:
@@ -137,7 +172,7 @@ class PrivateStep:
         copies = torch.arange(most, device=probe.targets.device) % len(probe)
         batch, theta = probe.each(lambda t: t[copies]), self.engine.parameters.theta
         # A step that is not the first may do more: methods read the last one's gradient.
-        past = Past(1, self.steps, torch.ones_like(theta))
+        past = Past(1, self.steps, torch.ones_like(theta), self.seed)
 
         def attempt(size: int) -> None:
             part = batch.each(lambda t: t[:size])
@@ -167,11 +202,14 @@ class PrivateStep:
 
     def _part(self, gradients: Gradients, part: Batch) -> Part:
         """Pure: neither clip nor generators move."""
-        norms = gradients.norms
-        finite = norms < math.inf
-        factors = self.clip.factors(norms, part.groups).masked_fill(~finite, 0)
-        total, counts = self.clip.reduce(gradients, factors), self.clip.counts(norms, part.groups)
+        clip = self.clip
+        norms = clip.lengths(gradients)
+        factors, finite = finite_factors(clip, norms, part.groups)
+        total, counts = clip.reduce(gradients, factors), clip.counts(norms, part.groups)
         return Part(total, counts, StepReport(gradients.losses, finite))
+
+    def _counts(self, gradients: Gradients, part: Batch) -> Tensor:
+        return self.clip.counts(self.clip.lengths(gradients), part.groups)
 
     def _answer(self, query: CountQuery, counts: Tensor, divisor: float) -> None:
         """Release the clip's counts with noise, and let the clip move by what was released."""
@@ -180,7 +218,8 @@ class PrivateStep:
             exact.shape, dtype=exact.dtype, device=exact.device, generator=self.counts
         )
         noisy = exact + query.multiplier(self.noise_multiplier) * draw
-        self.clip = self.clip.updated(noisy.to(self.engine.parameters.theta), divisor)
+        # Not the scheduled view of it, or one step's factor would be in the next one's bound.
+        self._clip = self._clip.updated(noisy.to(self.engine.parameters.theta), divisor)
 
     def _divisor(self, batch_size: int) -> float:
         return max(batch_size, 1) if self.method.divide_by == "actual" else self.expected_batch_size

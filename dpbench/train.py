@@ -13,21 +13,24 @@ from torch import Tensor, nn
 from dpbench import seeds
 from dpbench.averaging import MovingAverage, proper_decay
 from dpbench.data.augmentation import ShiftsFlips
-from dpbench.data.dataset import Batch, Dataset, Split
+from dpbench.data.dataset import Batch, Dataset, Split, vocabulary_of
+from dpbench.data.probe import probe
 from dpbench.diagnostics import Diagnostics, Observer
 from dpbench.errors import UserError, nearest
-from dpbench.gradients import ENGINES, Engine, How, make_engine
+from dpbench.gradients import ENGINES, Engine, How, Parameters, make_engine
 from dpbench.ledger import Ledger, Step
 from dpbench.memory import check_measurable, halving
 from dpbench.methods.method import Method
-from dpbench.metrics.evaluation import evaluate
-from dpbench.models.architecture import Architecture, cross_entropy
+from dpbench.metrics import METRICS
+from dpbench.metrics.reliability import reliability
+from dpbench.models.architecture import LOSSES, Architecture
 from dpbench.precision import PRECISIONS, Precision, full_products
-from dpbench.privacy import Privacy, statement
+from dpbench.privacy import Privacy, planned_ledger, statement
 from dpbench.progress import Progress
 from dpbench.provenance import provenance
 from dpbench.results import Record
 from dpbench.sampling import SAMPLERS, Sampler
+from dpbench.schedules import UNCHANGED, Schedules
 from dpbench.step import PrivateStep
 
 
@@ -56,6 +59,7 @@ class Run:
     diagnostics: Diagnostics | None = None
     augmentation: ShiftsFlips | None = None
     ema_decay: float | None = None
+    schedule: Schedules | None = None
     config: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -95,12 +99,17 @@ class Plan:
     sampler: Sampler
     steps: int
     noise_multiplier: float
-    step: Step
+    schedule: Schedules
+    ledger: Ledger  # of the run, if it goes as planned
 
     @property
-    def ledger(self) -> Ledger:
-        """The ledger of the run, if it goes as planned."""
-        return Ledger().after(self.step, self.steps)
+    def step(self) -> Step:
+        """The first step."""
+        return self.at(self.noise_multiplier * self.schedule.noise_at(0.0))
+
+    def at(self, noise_multiplier: float) -> Step:
+        """A step with so much noise."""
+        return Step(self.sampler.law, self.method.releases(noise_multiplier))
 
 
 def plan(run: Run) -> Plan:
@@ -111,13 +120,17 @@ def plan(run: Run) -> Plan:
     steps = run.epochs * sampler.steps_per_epoch
     if method.private:
         run.privacy.warn_if_weak(run.dataset.train_size)
-    multiplier = run.privacy.multiplier(method, sampler.law, steps)
-    step = Step(sampler.law, method.releases(multiplier))
+    schedule = run.schedule or UNCHANGED
+    schedule.check(steps)
+    if schedule.bound != 1:
+        method.clip.scaled(2)  # which refuses where no schedule can move its bound
+    multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule)
+    ledger = planned_ledger(method, sampler.law, steps, multiplier, schedule)
     if method.whole_batches and run.physical_batch_size not in (None, "auto"):
         raise UserError(
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
         )
-    planned = Plan(method, sampler, steps, multiplier, step)
+    planned = Plan(method, sampler, steps, multiplier, schedule, ledger)
     # What no accountant can tell is refused now, and not after the training.
     statement(planned.ledger, method, run.privacy.delta, multiplier)
     return planned
@@ -127,15 +140,29 @@ def _check_parts(run: Run) -> None:
     """Refuse parts that do not fit or cannot be made; takes no memory and no random numbers."""
     if run.augmentation:
         run.augmentation.check(run.dataset)
+    _check_texts(run)
     try:
         with torch.device("meta"):
-            run.model.build(run.dataset.shape, run.dataset.classes)
+            model = run.model.build(run.dataset.shape, run.dataset.classes)
+            layers = Parameters(model).layers
+        run.method.clip.check_layers([layer.name for layer in layers])
         alone = nn.Parameter(torch.zeros(1))
         alone.grad = torch.zeros(1)
         run.optimizer([alone]).step()
     except (TypeError, ValueError, RuntimeError) as error:
         why = str(error).splitlines()[0]
         raise UserError(f"model or optimizer cannot be made: {why}") from error
+
+
+def _check_texts(run: Run) -> None:
+    """Refuse texts for a model that takes none, or knows fewer tokens."""
+    tokens, known = vocabulary_of(run.dataset), getattr(run.model, "vocabulary", None)
+    if tokens is not None and (known is None or known < tokens):
+        knows = "takes no texts" if known is None else f"knows {known} tokens"
+        raise UserError(
+            f"{run.dataset.name} has texts of {tokens} tokens and this model {knows}: use "
+            "model=bert_base or bert_tiny."
+        )
 
 
 @full_products()
@@ -161,7 +188,8 @@ def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
     with average.in_place() if average else nullcontext():
         outputs, losses = predict(step.engine, test)
     sound = _finite(step) and bool(outputs.isfinite().all())
-    metrics = evaluate(outputs, losses, test.targets, test.groups, run.dataset.groups)
+    measure, classes = METRICS[run.dataset.task], run.dataset.task == "classification"
+    metrics = measure(outputs, losses, test.targets, test.groups, run.dataset.groups)
     named = {f"{data.tested_on}/{k}": v if sound else math.nan for k, v in metrics.items()}
     return Record(
         config=run.config,
@@ -171,6 +199,7 @@ def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
         status="complete" if sound else "diverged",
         history=history,
         diagnostics=observer.series() if observer else {},
+        calibration=reliability(outputs, test.targets) if sound and classes else {},
     )
 
 
@@ -189,9 +218,10 @@ def pick_device(name: str) -> torch.device:
 def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
     """The private step of a run, its model freshly initialised from the run's seed."""
     views = run.augmentation.views if run.augmentation else 1
-    probe, physical = _probe(run.dataset, views, device), run.physical_batch_size
+    made_up = probe(run.dataset, views).each(lambda t: t.to(device))
+    loss, physical = LOSSES[run.dataset.task], run.physical_batch_size
     how = How(Precision(run.precision), run.channels_last)
-    engine = make_engine(run.engine, _model(run, device), cross_entropy, probe, views, how)
+    engine = make_engine(run.engine, _model(run, device), loss, made_up, views, how)
     step = PrivateStep(
         engine=engine,
         method=planned.method,
@@ -200,11 +230,13 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
         expected_batch_size=planned.sampler.expected_batch_size,
         physical_batch_size=physical if isinstance(physical, int) else None,
         steps=planned.steps,
+        schedule=planned.schedule,
+        seed=run.seed,
         noise=seeds.generator(run.seed, "noise", device),
         counts=seeds.generator(run.seed, "counts", device),
     )
     if physical == "auto" and not planned.method.whole_batches:
-        step.adapt(probe)
+        step.adapt(made_up)
     return step
 
 
@@ -218,14 +250,6 @@ def _average(run: Run, step: PrivateStep) -> MovingAverage | None:
     if run.ema_decay is None:
         return None
     return MovingAverage(run.ema_decay, step.engine.parameters.theta)
-
-
-def _probe(dataset: Dataset, views: int, device: torch.device) -> Batch:
-    """Two made-up examples: what an engine is checked on must not be private."""
-    draw = torch.Generator().manual_seed(0)
-    inputs = torch.rand(2, *([views] if views > 1 else []), *dataset.shape, generator=draw)
-    targets = torch.arange(2) % dataset.classes
-    return Batch(inputs, targets, torch.zeros_like(targets)).each(lambda t: t.to(device))
 
 
 def _loop(
@@ -249,10 +273,11 @@ def _loop(
             batch = next(batches)
             if observer:
                 observer.before(batch)
+            made = planned.at(step.noise_multiplier)
             reports.append(step(batch))
             if average:
                 average.update()
-            ledger = ledger.after(planned.step)
+            ledger = ledger.after(made)
             progress.advance()
         losses, finite = (torch.cat(seen) for seen in zip(*reports, strict=True))
         history["train/loss"].append(losses[losses.isfinite()].mean().item())

@@ -12,7 +12,7 @@ from filelock import FileLock
 from scipy import stats
 from torch import nn
 
-from dpbench.data import adult, cifar, dutch, mnist
+from dpbench.data import adult, california, cifar, dutch, mnist, snli, wine
 from dpbench.data.dataset import Batch
 from dpbench.data.download import Source
 from dpbench.gradients import make_engine
@@ -34,6 +34,18 @@ def data_folder() -> Path:
 def cifar_folder() -> Path:
     """A data folder with the original files of CIFAR-10, for tests with the mark `data`."""
     return _originals((*cifar.TRAIN_10, *cifar.TEST_10), "cifar10")
+
+
+@pytest.fixture(scope="session")
+def regression_folder() -> Path:
+    """A data folder with the original files of the regression sets, for tests marked `data`."""
+    return _originals((california.SOURCE, wine.SOURCE), "california", "wine")
+
+
+@pytest.fixture(scope="session")
+def snli_folder() -> Path:
+    """A data folder with the original test file of SNLI, for tests marked `data`."""
+    return _originals((snli.TEST,), "snli")
 
 
 def _originals(needed: tuple[Source, ...], *names: str) -> Path:

@@ -272,12 +272,12 @@ def test_no_epsilon_is_shown_where_none_is_proven(words, command, nowhere):
 
 def test_list_names_what_there_is(command):
     assert command("list", "dataset").out == [
-        "dataset: adult, celeba, cifar10, cifar100, digits, digits_unbalanced, dutch, imagenet32, "
-        "mnist, mnist_unbalanced"
+        "dataset: adult, california, celeba, cifar10, cifar100, digits, digits_unbalanced, dutch, "
+        "imagenet32, mnist, mnist_unbalanced, snli, wine"
     ]
     everything = command("list").out
     heads = ["augmentation", "dataset", "diagnostics", "engine", "method", "model", "optimizer"]
-    heads += ["privacy", "table"]
+    heads += ["privacy", "schedule", "table"]
     assert [line.split(":")[0] for line in everything] == heads
 
 

@@ -15,14 +15,21 @@ from hypothesis import strategies as st
 from dpbench import clipping
 from dpbench.clipping import (
     Abadi,
+    Automatic,
+    BatchClip,
+    ByNorm,
     Clip,
     CountQuery,
     Fixed,
     Global,
     GlobalAdapt,
     Groupwise,
+    Layerwise,
+    Normalise,
+    Quantile,
     Unclipped,
     Weighted,
+    chosen,
 )
 from dpbench.errors import UserError
 from dpbench.gradients import Layer
@@ -31,8 +38,21 @@ from dpbench.gradients.engine import Stacked
 GROUPS, DIMENSION = 3, 4
 ASK = CountQuery(10.0, before=True)
 
+LAYERS = (Layer("first", slice(0, 1)), Layer("second", slice(1, DIMENSION)))
+COUNTS = CountQuery(25.6, before=False)
+
 CLIPS: dict[str, Clip] = {
     "abadi": Abadi(0.5),
+    "automatic": Automatic(0.5, 0.01),
+    "normalise": Normalise(0.5),
+    "keep_or_drop": chosen("global", "flat", 0.5),
+    "abadi_layerwise": Layerwise(Abadi(0.5)),
+    "automatic_layerwise": chosen("automatic", "layerwise", [0.3, 0.4]),
+    "normalise_layerwise": chosen("normalise", "layerwise", [0.4, 0.3]),
+    "global_layerwise": Layerwise(Global(0.5, strict_bound=20.0)),
+    "quantile": Quantile(Abadi(0.5), 0.5, 0.2, COUNTS),
+    "quantile_global": Quantile(Global(0.5, 0.5), 0.9, 0.2, COUNTS),
+    "quantile_layerwise": Quantile(chosen("automatic", "layerwise", [0.3, 0.4]), 0.5, 0.2, COUNTS),
     "global": Global(0.5, strict_bound=20.0),
     "global_adapt": GlobalAdapt(0.5, 20.0, 0.7, 0.1, CountQuery(10.0, before=False)),
     "groupwise_batch": Groupwise(0.5, ASK, "batch", "largest").for_groups(GROUPS),
@@ -65,17 +85,32 @@ def gradients(examples: list, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def clipped_sum(clip: Clip, rows: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
-    layers = (Layer("all", slice(0, DIMENSION)),)
-    batch = Stacked(rows.new_zeros(len(rows)), rows, layers)
-    return clip.finish(clip.reduce(batch, clip.factors(batch.norms, groups)))
+    batch = stacked(rows)
+    return clip.finish(clip.reduce(batch, clip.factors(clip.lengths(batch), groups)))
+
+
+def stacked(rows: torch.Tensor) -> Stacked:
+    return Stacked(rows.new_zeros(len(rows)), rows, LAYERS)
 
 
 def after(clip: Clip, answers: list) -> Clip:
     """The clip after its counts were answered with these numbers."""
-    size = len(clip.counts(torch.zeros(0), torch.zeros(0, dtype=torch.long)))
+    nobody = clip.lengths(stacked(torch.zeros(0, DIMENSION)))
+    size = len(clip.counts(nobody, torch.zeros(0, dtype=torch.long)))
     for answer in answers:
         clip = clip.updated(torch.tensor(answer[:size], dtype=torch.float64), 8.0)
     return clip
+
+
+def longest(clip: Clip) -> torch.Tensor:
+    """The length of a gradient that reaches the sensitivity, or those of its two layers' parts."""
+    clip = clip.clip if isinstance(clip, Quantile) else clip
+    function = clip.clip if isinstance(clip, Layerwise) else clip
+    strict = float(getattr(function, "strict_bound", 1e12))  # Global drops whatever is longer
+    if not isinstance(clip, Layerwise):
+        return torch.tensor([strict], dtype=torch.float64)
+    bounds = clip.bounds_of(torch.zeros(2, dtype=torch.float64))
+    return bounds / float(function.bound) * strict * (1 - 1e-9)
 
 
 def without(i: int, *tensors: torch.Tensor) -> list[torch.Tensor]:
@@ -92,9 +127,11 @@ def test_every_clip_is_put_to_the_test():
     concrete = {
         value
         for _, value in inspect.getmembers(clipping, inspect.isclass)
-        if hasattr(value, "factors") and value not in (Clip, Weighted, Fixed)
+        if hasattr(value, "factors") and value not in (Clip, Weighted, Fixed, ByNorm)
     }
-    assert concrete == {type(clip) for clip in CLIPS.values()} | {Unclipped}
+    without_proof = {type(clip) for clip in (Unclipped(), BatchClip(1.0)) if clip.caveat}
+    assert concrete == {type(clip) for clip in CLIPS.values()} | without_proof
+    assert not any(clip.caveat for clip in CLIPS.values())
 
 
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
@@ -115,10 +152,10 @@ def test_taking_an_example_away_moves_the_sum_by_at_most_the_sensitivity(
 @cheap
 def test_the_sensitivity_is_reached_so_no_noise_is_wasted(clip, answers):
     clip = after(clip, answers)
-    length = float(getattr(clip, "strict_bound", 1e12))  # Global drops whatever is longer
-    rows = torch.eye(DIMENSION, dtype=torch.float64)[:GROUPS] * length
-    groups = torch.arange(GROUPS)
-    farthest = max(moved(clip, rows, groups, i) for i in range(GROUPS))
+    parts = longest(clip)
+    rows = torch.zeros(GROUPS, DIMENSION, dtype=torch.float64)
+    rows[:, : len(parts)] = parts
+    farthest = max(moved(clip, rows, torch.arange(GROUPS), i) for i in range(GROUPS))
     assert farthest == pytest.approx(float(clip.sensitivity), rel=1e-6)
 
 
@@ -131,8 +168,8 @@ def test_taking_an_example_away_moves_the_counts_by_at_most_one(
     clip = after(clip, answers)
     rows, groups = gradients(examples, seed)
     i = data.draw(st.integers(0, len(rows) - 1))
-    norms = rows.norm(dim=1)
-    norms[0] = data.draw(st.sampled_from([float(norms[0]), math.inf, math.nan]))
+    norms = clip.lengths(stacked(rows)).clone()
+    norms[0] = data.draw(st.sampled_from([float(norms[0].max()), math.inf, math.nan]))
     change = clip.counts(norms, groups) - clip.counts(*without(i, norms, groups))
     assert change.double().norm() <= 1
 
@@ -142,7 +179,10 @@ def test_taking_an_example_away_moves_the_counts_by_at_most_one(
 @cheap
 def test_factors_are_never_negative_and_finite_for_finite_norms(clip, answers):
     norms = torch.tensor([0.0, 1e-12, 0.5, 1.0, 20.0, 1e12], dtype=torch.float64)
+    if clip.lengths(stacked(torch.zeros(1, DIMENSION))).dim() == 2:
+        norms = torch.stack([norms, norms.flip(0)], 1)
     factors = after(clip, answers).factors(norms, torch.tensor([0, 1, 2, 0, 1, 2]))
+    assert factors.shape == norms.shape
     assert factors.isfinite().all()
     assert (factors >= 0).all()
 
@@ -259,6 +299,13 @@ def test_relative_count_noise_is_a_multiple_of_the_gradients():
         lambda: Groupwise(1.0, ASK, "median", "largest"),
         lambda: Groupwise(1.0, ASK, "batch", "present"),
         lambda: CountQuery(0.0, before=True),
+        lambda: Automatic(1.0, 0.0),
+        lambda: BatchClip(0.0),
+        lambda: Quantile(Abadi(1.0), 1.5, 0.2, ASK),
+        lambda: Quantile(Abadi(1.0), 0.5, 0.0, ASK),
+        lambda: chosen("none", "flat", 0.0),
+        lambda: chosen("abadi", "layerwise", -1.0),
+        lambda: chosen("abadi", "layerwise", [1.0, 0.0]),
     ],
 )
 def test_values_that_no_clip_can_have_are_refused(make):

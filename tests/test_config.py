@@ -27,7 +27,10 @@ CHOICES = sorted(
 NEEDS = dict.fromkeys(
     [("method", "fairlens"), ("privacy", "eps1"), ("privacy", "eps3"), ("privacy", "eps8")],
     "dataset=dutch",
-) | {("dataset", "imagenet32"): "privacy.delta=1e-7"}
+) | {
+    ("dataset", "imagenet32"): "privacy.delta=1e-7",
+    ("dataset", "snli"): "model=bert_tiny",
+}
 DATASETS = [name for group, name in CHOICES if group == "dataset"]
 MODELS = [name for group, name in CHOICES if group == "model"]
 
@@ -320,6 +323,7 @@ def test_without_a_table_the_defaults_hold():
         "augmentation": "none",
         "engine": "auto",
         "diagnostics": "none",
+        "schedule": "none",
     }
 
 

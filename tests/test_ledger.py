@@ -37,6 +37,16 @@ def test_no_step_is_lost_or_made_up(made):
     assert ledger.steps == sum(times for _, times in made)
 
 
+@pytest.mark.parametrize("n", [0, 1, 3, 4, 6, 9])
+def test_the_first_steps_of_a_ledger_are_those_and_no_more(n):
+    ledger = Ledger().after(step(1.0), 3).after(step(2.0), 2).after(step(1.0))
+    unrolled = [entry for entry, times in ledger.entries for _ in range(times)]
+    expected = Ledger()
+    for one in unrolled[:n]:
+        expected = expected.after(one)
+    assert ledger.first(n) == expected
+
+
 def test_a_step_from_another_law_is_another_step():
     releases = step().releases
     ledger = Ledger().after(Step(Poisson(0.1), releases)).after(Step(Shuffled(10), releases))

@@ -53,6 +53,9 @@ SCIENCE = [
     "augmentation=shifts_flips",
     "ema_decay=0.99",
     "validation=0.2",
+    "schedule=mixup",
+    "method.clip=normalise",
+    "method.style=layerwise",
 ]
 PLAIN = {
     "dataset": {"_target_": "dpbench.data.digits.Digits", "test_share": 0.2},
@@ -140,6 +143,15 @@ def test_a_record_comes_back_as_it_was_saved_nan_and_infinity_too(tmp_path):
     assert math.isnan(back.history["train/loss"][1])
     assert back.diagnostics["step/R/0"] == [-math.inf]
     assert back.digest == path.stem
+
+
+def test_a_record_from_before_calibration_was_kept_still_loads(tmp_path):
+    older = record().json()
+    assert "calibration" not in older
+    (tmp_path / "older.json").write_text(older)
+    assert load(tmp_path / "older.json").json() == older
+    newer = record(calibration={"bins": {"count": [3]}}).save(tmp_path)
+    assert load(newer).calibration == {"bins": {"count": [3]}}
 
 
 def test_a_record_holds_nobody_s_paths(tmp_path):

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpbench.errors import UserError
-from dpbench.schedules import Constant, Cosine, Linear, Pieces, schedule
+from dpbench.schedules import (
+    UNCHANGED,
+    Constant,
+    Cosine,
+    Linear,
+    Pieces,
+    Schedules,
+    Stairs,
+    schedule,
+)
 
 SHARES = st.floats(0, 1)
 VALUES = st.floats(-10, 10)
@@ -50,3 +59,44 @@ def test_a_number_is_a_constant_and_a_schedule_is_itself():
 def test_anything_else_is_refused_by_name(value):
     with pytest.raises(UserError, match=r"^lr must be a number or a schedule"):
         schedule("lr", value)
+
+
+def test_stairs_hold_a_schedule_at_where_each_part_begins():
+    made = Stairs(Linear(0, 4), 4)
+    assert [made(p) for p in (0.0, 0.2499, 0.25, 0.74, 0.75, 1.0)] == [0, 0, 1, 2, 3, 3]
+    assert {Stairs(Linear(0, 1), 100)(step / 100) for step in range(100)} == {
+        step / 100 for step in range(100)
+    }
+
+
+@pytest.mark.parametrize("number", [0, 1.5, True])
+def test_stairs_need_a_number_of_steps(number):
+    with pytest.raises(UserError, match="stairs need a whole number"):
+        Stairs(Linear(0, 1), number)
+
+
+def test_schedules_are_factors_and_unchanged_ones_are_one():
+    made = Schedules(2.0, Linear(1, 0), Constant(3))
+    assert (made.bound_at(0.5), made.lr_at(0.5), made.noise_at(0.5)) == (2, 0.5, 3)
+    assert (UNCHANGED.bound_at(0.3), UNCHANGED.lr_at(0.3), UNCHANGED.noise_at(0.3)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("name", ["bound", "lr", "noise"])
+def test_what_is_no_schedule_is_refused_by_name(name):
+    with pytest.raises(UserError, match=rf"^schedule\.{name} must be a number or a schedule"):
+        Schedules(**{"bound": 1.0, "lr": 1.0, "noise": 1.0, name: "falling"})
+
+
+@pytest.mark.parametrize("name", ["bound", "lr", "noise"])
+def test_factors_stay_positive_but_a_learning_rate_may_rest(name):
+    def falling(end):
+        return Schedules(**{"bound": 1.0, "lr": 1.0, "noise": 1.0, name: Pieces((1, end), (0.5,))})
+
+    falling(0.1).check(10)
+    with pytest.raises(UserError, match=rf"schedule\.{name} must stay positive, and gets to -1"):
+        falling(-1).check(10)
+    if name == "lr":
+        falling(0).check(10)
+    else:
+        with pytest.raises(UserError, match="gets to 0"):
+            falling(0).check(10)

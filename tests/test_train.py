@@ -96,6 +96,18 @@ def test_the_same_run_twice_measures_the_same_to_the_last_bit():
     assert what_it_measured(first) == what_it_measured(second)
 
 
+def test_a_record_keeps_what_its_calibration_was_computed_from():
+    record = fit(run_of(), NOWHERE)
+    bins, said = record.calibration["bins"], record.metrics
+    filled = [i for i, count in enumerate(bins["count"]) if count]
+    gaps = [bins["count"][i] * abs(bins["accuracy"][i] - bins["confidence"][i]) for i in filled]
+    assert sum(bins["count"]) == 359
+    assert sum(gaps) / 359 == pytest.approx(said["test/ece"])
+    low, high = record.calibration["interval"]["accuracy"]
+    assert low < said["test/accuracy"] < high
+    assert record.calibration["temperature"]["ece"] == said["test/ece_temperature"]
+
+
 def test_another_seed_measures_something_else():
     assert fit(run_of(seed=1), NOWHERE).metrics != fit(run_of(), NOWHERE).metrics
 

@@ -53,6 +53,7 @@ class Adult:
 
     name = "adult"
     shape = (98,)
+    task = "classification"
     classes = 2
     groups = ("male", "female")
 

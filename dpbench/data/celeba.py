@@ -44,6 +44,7 @@ class CelebA:
     group: str
 
     name = "celeba"
+    task = "classification"
     classes = 2
     train_size = 162_770
     notes = ("The 19,867 photographs of the publishers' validation part are left out.",)

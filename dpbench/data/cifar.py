@@ -47,6 +47,7 @@ class Cifar10:
 
     name = "cifar10"
     shape = (3, 32, 32)
+    task = "classification"
     classes = 10
     groups = (
         *("airplane", "automobile", "bird", "cat", "deer"),
@@ -71,6 +72,7 @@ class Cifar100:
 
     name = "cifar100"
     shape = (3, 32, 32)
+    task = "classification"
     classes = 100
     groups = ("all",)
     train_size = 50_000
@@ -89,10 +91,11 @@ def unpack(archive: Source, members: Iterable[Source], folder: Path) -> None:
         return
     with tarfile.open(fetch(archive, folder)) as tar:
         for member in lacking:
-            _take_out(tar, member.path, folder / member.path)
+            take_out(tar, member.path, folder / member.path)
 
 
-def _take_out(tar: tarfile.TarFile, name: str, path: Path) -> None:
+def take_out(tar: tarfile.TarFile, name: str, path: Path) -> None:
+    """Write the member of that name to `path`, at once or not at all."""
     with writing(path):
         part = path.with_name(f"{path.name}.part")
         with tar.extractfile(name) as packed:  # type: ignore[union-attr]  # a file, by checksum

@@ -11,7 +11,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """Some examples: inputs [B, ...], targets [B] int64, groups [B] int64."""
+    """Some examples: inputs [B, ...], targets [B], groups [B] int64.
+
+    Targets are classes int64, or the numbers to predict float32.
+    """
 
     inputs: Tensor
     targets: Tensor
@@ -37,6 +40,7 @@ class Split:
     """All examples of a split, on one device: inputs [n, ...], targets [n], groups [n].
 
     Images may be kept as uint8 [n, channels, height, width]; batches of them are scaled to [0, 1].
+    Texts may be kept as int32 [n, 2, T], since 32 bits are enough; batches of them are int64.
     """
 
     inputs: Tensor
@@ -54,6 +58,8 @@ class Split:
         inputs = self.inputs[indices]
         if inputs.dtype == torch.uint8:
             inputs = inputs.float() / 255
+        elif inputs.dtype == torch.int32:
+            inputs = inputs.long()
         return Batch(inputs, self.targets[indices], self.groups[indices])
 
     def batches(self, size: int) -> list[Tensor]:
@@ -88,7 +94,15 @@ class Dataset(Protocol):
         ...
 
     @property
-    def classes(self) -> int: ...
+    def task(self) -> str:
+        """What is predicted: `classification` or `regression` (then targets are numbers)."""
+        ...
+
+    @property
+    def classes(self) -> int:
+        """Outputs of a model: as many as there are classes, one for regression."""
+        ...
+
     @property
     def groups(self) -> tuple[str, ...]:
         """Names of the groups, in the order of their numbers."""
@@ -104,3 +118,12 @@ class Dataset(Protocol):
     def load(self, folder: Path, seed: int) -> Data:
         """Read (and if need be download) the data; `seed` draws the split and nothing else."""
         ...
+
+
+def vocabulary_of(dataset: Dataset) -> int | None:
+    """How many tokens there are, where inputs are texts; None elsewhere.
+
+    Texts are int64 [n, 2, T]: token numbers, 0 being padding, and the number of the text (0 or 1)
+    that each token belongs to.
+    """
+    return getattr(dataset, "vocabulary", None)

@@ -24,6 +24,7 @@ class Digits:
 
     name = "digits"
     shape = (1, 8, 8)
+    task = "classification"
     classes = 10
     groups = tuple("0123456789")
     notes = ("The publishers' split is not used: the test images are drawn by seed.",)

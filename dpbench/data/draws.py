@@ -22,8 +22,12 @@ def held_out(count: int, test_share: float) -> int:
 
 def shuffle_and_split(examples: Split, test_share: float, seed: int) -> Data:
     """Shuffle; the first int(test_share * n) of the n examples are the test set."""
+    return shuffle_and_count(examples, held_out(len(examples), test_share), seed)
+
+
+def shuffle_and_count(examples: Split, count: int, seed: int) -> Data:
+    """Shuffle; the first `count` examples are the test set."""
     order = torch.from_numpy(generator(seed, "split").permutation(len(examples)))
-    count = held_out(len(examples), test_share)
     return Data(train=take(examples, order[count:]), test=take(examples, order[:count]))
 
 
@@ -38,6 +42,12 @@ def proper_share(what: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
         raise UserError(f"{what} must be a number between 0 and 1, got {value!r}.")
     return value
+
+
+def proper_count(what: str, value: object, rows: int) -> None:
+    """UserError unless the value is a whole number of rows that leaves some, from 1 to rows - 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < rows:
+        raise UserError(f"{what} must be a whole number from 1 to {rows - 1}, got {value!r}.")
 
 
 def take(examples: Split, indices: Tensor) -> Split:

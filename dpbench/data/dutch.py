@@ -35,6 +35,7 @@ class Dutch:
 
     name = "dutch"
     shape = (59,)
+    task = "classification"
     classes = 2
     groups = ("male", "female")
     notes = (

@@ -48,6 +48,7 @@ class ImageNet32:
 
     name = "imagenet32"
     shape = (3, 32, 32)
+    task = "classification"
     classes = 1000
     groups = ("all",)
     train_size = 1_281_167

@@ -39,6 +39,7 @@ class Mnist:
 
     name = "mnist"
     shape = (1, 28, 28)
+    task = "classification"
     classes = 10
     groups = tuple("0123456789")
     class_sizes = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)

@@ -31,6 +31,8 @@ class Unbalanced:
 
     def __post_init__(self) -> None:
         proper_share("keep", self.keep)
+        if self.base.task != "classification":
+            raise UserError(f"{self.base.name} has numbers to predict, and no class to make rare.")
         if self.label not in range(self.base.classes):
             raise UserError(
                 f"label must be a class of {self.base.name}, "
@@ -44,6 +46,10 @@ class Unbalanced:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.base.shape
+
+    @property
+    def task(self) -> str:
+        return self.base.task
 
     @property
     def classes(self) -> int:

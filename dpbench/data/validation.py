@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from dpbench.data.dataset import Data, Dataset
+from dpbench.data.dataset import Data, Dataset, vocabulary_of
 from dpbench.data.draws import generator, held_out, proper_share, take
 from dpbench.errors import UserError
 
@@ -36,6 +36,14 @@ class Validated:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.base.shape
+
+    @property
+    def task(self) -> str:
+        return self.base.task
+
+    @property
+    def vocabulary(self) -> int | None:
+        return vocabulary_of(self.base)
 
     @property
     def classes(self) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.engine import Shift
-from dpbench.step import PrivateStep
+from dpbench.step import PrivateStep, finite_factors
 
 
 class GroupMeans(NamedTuple):
@@ -100,7 +100,17 @@ class Seen(NamedTuple):
     own: Gradients  # h_i, the method's, which the clip is to see; the very same where it is plain
     kept: Tensor  # [B] bool: g_i is finite
     own_kept: Tensor  # [B] bool: h_i is finite
-    factors: Tensor  # [B], of the clip; 0 where h_i is not finite
+    factors: Tensor  # [B], or [B, L] per layer, of the clip; 0 where h_i is not finite
+
+    @property
+    def shortened(self) -> Tensor:
+        """[B] bool: a factor is below 1."""
+        return self.factors < 1 if self.factors.dim() == 1 else (self.factors < 1).any(1)
+
+    def factors_of(self, members: Tensor) -> Tensor:
+        """The factors, 0 for whom members [B] bool leave out."""
+        others = ~members if self.factors.dim() == 1 else ~members.unsqueeze(1)
+        return self.factors.masked_fill(others, 0)
 
 
 def see(step: PrivateStep, part: Batch) -> Seen:
@@ -108,9 +118,7 @@ def see(step: PrivateStep, part: Batch) -> Seen:
     gradients = step.engine(part)
     known = Known(step.engine, part, gradients)
     own = step.method.gradient(known, part, step.clip, step.past)
-    norms = own.norms
-    finite = norms.isfinite()
-    factors = torch.where(finite, step.clip.factors(norms, part.groups), 0)
+    factors, finite = finite_factors(step.clip, step.clip.lengths(own), part.groups)
     return Seen(gradients, own, gradients.norms.isfinite(), finite, factors)
 
 
@@ -121,7 +129,7 @@ def clipped_batch(step: PrivateStep, batch: Batch) -> ClippedBatch:
         seen = see(step, part)
         unclipped.append(seen.plain.weighted_sum(seen.kept.to(seen.plain.norms)))
         clipped.append(clip.reduce(seen.own, seen.factors))
-        shortened.append((seen.factors < 1).sum())
+        shortened.append(seen.shortened.sum())
     size = max(len(batch), 1)
     return ClippedBatch(
         torch.stack(unclipped).sum(0) / size,

@@ -74,10 +74,10 @@ class _Sums:
         part = [
             plain,
             plain if seen.own is seen.plain else seen.own.weighted_sum(own_kept.to(own_norms)),
-            self._clip.reduce(seen.own, torch.where(members, seen.factors, 0)),
+            self._clip.reduce(seen.own, seen.factors_of(members)),
             # The mean of cos(g_i, g) is <mean of g_i/|g_i|, g/|g|>: no second look at the g_i.
             seen.plain.weighted_sum(torch.where(directed, 1 / norms, 0)),
-            *(mask.sum() for mask in (members, members & (seen.factors < 1), directed)),
+            *(mask.sum() for mask in (members, members & seen.shortened, directed)),
         ]
         if self._totals:
             part = [total + value for total, value in zip(self._totals, part, strict=True)]

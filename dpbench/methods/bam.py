@@ -4,30 +4,40 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from dpbench.clipping import Abadi, Clip
+from dpbench.clipping import Clip, chosen
+from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients, Own
 from dpbench.gradients.penalised import penalised
-from dpbench.methods.method import PROVEN, Gradient, Method, Past
+from dpbench.methods.method import PROVEN, Gradient, Method, Past, as_far_as
 from dpbench.noise import Gaussian
 from dpbench.schedules import Schedule, schedule
 
 
-def bam(bound: float, lambda_: float | Schedule) -> Method:
-    """Each gradient at theta + lambda g_i/|g_i| (Knolle et al. 2023, Eq. 14, "BAM SAM")."""
-    return _method("bam", Ascended(schedule("method.lambda_", lambda_)), bound)
+def bam(
+    bound: Bounds, lambda_: float | Schedule, clip: str = "abadi", style: str = "flat"
+) -> Method:
+    """Each gradient at theta + lambda g_i/|g_i| (Knolle et al. 2023, Eq. 14, "BAM SAM").
+
+    bound, clip and style as for `dpsgd`.
+    """
+    seam = Ascended(schedule("method.lambda_", lambda_))
+    return _method("bam", seam, chosen(clip, style, bound))
 
 
-def bam_exact(bound: float, lambda_: float | Schedule) -> Method:
+def bam_exact(
+    bound: Bounds, lambda_: float | Schedule, clip: str = "abadi", style: str = "flat"
+) -> Method:
     """The gradient of each L_i + lambda |g_i|, by second derivatives (Knolle et al. 2023, Eq. 13).
 
-    The first-order expansion of `bam` in lambda.
+    The first-order expansion of `bam` in lambda. bound, clip and style as for `dpsgd`.
     """
-    return _method("bam_exact", Penalised(schedule("method.lambda_", lambda_)), bound)
+    seam = Penalised(schedule("method.lambda_", lambda_))
+    return _method("bam_exact", seam, chosen(clip, style, bound))
 
 
-def _method(name: str, gradient: Gradient, bound: float) -> Method:
-    return Method(name, "corrected", gradient, Abadi(bound), Gaussian(), PROVEN)
+def _method(name: str, gradient: Gradient, clip: Clip) -> Method:
+    return Method(name, "corrected", gradient, clip, Gaussian(), as_far_as(clip, PROVEN))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Neither is private: both need the batch gradient unclipped.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -30,6 +30,9 @@ class Exchange(Fixed):
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return Abadi(self.bound).factors(norms, groups)
+
+    def scaled(self, by: float) -> "Exchange":
+        return replace(self, bound=self.bound * by)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
         everyone = (factors > 0).to(factors)  # who is left out has a factor of 0

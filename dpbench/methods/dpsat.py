@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from dpbench.clipping import Abadi, Clip
+from dpbench.clipping import Clip, chosen
+from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.methods.bam import per_length
-from dpbench.methods.method import Guarantee, Method, Past
+from dpbench.methods.method import Guarantee, Method, Past, as_far_as
 from dpbench.noise import Gaussian
 from dpbench.schedules import Schedule, schedule
 
@@ -17,10 +18,16 @@ POST_PROCESSED = Guarantee(
 )
 
 
-def dpsat(bound: float, lambda_: float | Schedule) -> Method:
-    """All gradients at theta + lambda g/|g|, g the previous private gradient (Park et al. 2023)."""
-    seam = Shifted(schedule("method.lambda_", lambda_))
-    return Method("dpsat", "corrected", seam, Abadi(bound), Gaussian(), POST_PROCESSED)
+def dpsat(
+    bound: Bounds, lambda_: float | Schedule, clip: str = "abadi", style: str = "flat"
+) -> Method:
+    """All gradients at theta + lambda g/|g|, g the previous private gradient (Park et al. 2023).
+
+    bound, clip and style as for `dpsgd`.
+    """
+    seam, clipped = Shifted(schedule("method.lambda_", lambda_)), chosen(clip, style, bound)
+    guarantee = as_far_as(clipped, POST_PROCESSED)
+    return Method("dpsat", "corrected", seam, clipped, Gaussian(), guarantee)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,25 @@
 """DP-SGD: one clip, Gaussian noise."""
 
-from dpbench.clipping import Abadi, Clip
-from dpbench.methods.method import PRIVATE_DIVISOR, PROVEN, Method, as_published, plain
+from dpbench.clipping import Clip, chosen
+from dpbench.clipping.choice import Bounds
+from dpbench.methods.method import (
+    PRIVATE_DIVISOR,
+    PROVEN,
+    Method,
+    as_far_as,
+    as_published,
+    plain,
+)
 from dpbench.noise import Gaussian
 
 
-def dpsgd(bound: float, variant: str) -> Method:
-    """Gradients shortened to C0 (Abadi et al. 2016; Esipova et al. 2023, Algorithm 1)."""
-    return fixed_clip("dpsgd", Abadi(bound), variant)
+def dpsgd(bound: Bounds, variant: str, clip: str = "abadi", style: str = "flat") -> Method:
+    """Gradients shortened to C0 (Abadi et al. 2016; Esipova et al. 2023, Algorithm 1).
+
+    clip: another of `dpbench.clipping.CLIPS`. style: "layerwise" clips each layer's part by a bound
+    of its own; bound is then that of the whole, or a list.
+    """
+    return fixed_clip("dpsgd", chosen(clip, style, bound), variant)
 
 
 def fixed_clip(name: str, clip: Clip, variant: str) -> Method:
@@ -19,6 +31,6 @@ def fixed_clip(name: str, clip: Clip, variant: str) -> Method:
         plain,
         clip,
         Gaussian(),
-        PRIVATE_DIVISOR if published else PROVEN,
+        PRIVATE_DIVISOR if published else as_far_as(clip, PROVEN),
         divide_by="actual" if published else "expected",
     )

@@ -1,6 +1,6 @@
 """DPSGD-F: each group has its own clipping bound, set by noisy counts of the same batch."""
 
-from dpbench.clipping import CountQuery, Groupwise
+from dpbench.clipping import CountQuery, Groupwise, only
 from dpbench.methods.method import JOINT, Guarantee, Method, as_published, plain
 from dpbench.noise import Gaussian
 
@@ -11,13 +11,14 @@ NOISE_TOO_SMALL = Guarantee(
 )
 
 
-def dpsgd_f(bound: float, count_noise_ratio: float, variant: str) -> Method:
+def dpsgd_f(bound: float, count_noise_ratio: float, variant: str, style: str = "flat") -> Method:
     """Xu et al. 2021; Esipova et al. 2023, Algorithm 3.
 
     count_noise_ratio is sigma_1/sigma. Corrected: noise scaled by the largest C_k over all groups,
     C_k from the mean of the groups' shares as in the authors' code. As published: noise scaled by
     C0, C_k from m/B.
     """
+    only("flat", style, "dpsgd_f", "its bounds belong to groups, not to layers")
     published = as_published(variant)
     clip = Groupwise(
         bound,

@@ -1,14 +1,19 @@
 """Global scaling: every gradient by one factor, with a fixed bound Z or one that adapts."""
 
-from dpbench.clipping import CountQuery, Global, GlobalAdapt
+from dpbench.clipping import STYLES, CountQuery, Global, GlobalAdapt, Layerwise, one_of, only
 from dpbench.methods.dpsgd import fixed_clip
 from dpbench.methods.method import JOINT, PRIVATE_DIVISOR, Method, as_published, plain
 from dpbench.noise import Gaussian
 
 
-def dpsgd_global(bound: float, strict_bound: float, variant: str) -> Method:
-    """One scale for all gradients up to Z (Bu et al. 2021; Esipova et al. 2023, Algorithm 2)."""
-    return fixed_clip("dpsgd_global", Global(bound, strict_bound), variant)
+def dpsgd_global(bound: float, strict_bound: float, variant: str, style: str = "flat") -> Method:
+    """One scale for all gradients up to Z (Bu et al. 2021; Esipova et al. 2023, Algorithm 2).
+
+    style: "layerwise" drops a layer's part beyond Z/sqrt(L), and each has the bound C0/sqrt(L).
+    """
+    one_of("method.style", style, STYLES)
+    clip = Global(bound, strict_bound)
+    return fixed_clip("dpsgd_global", Layerwise(clip) if style == "layerwise" else clip, variant)
 
 
 def dpsgd_global_adapt(
@@ -18,12 +23,14 @@ def dpsgd_global_adapt(
     clip_learning_rate: float,
     count_noise_multiplier: float,
     variant: str,
+    style: str = "flat",
 ) -> Method:
     """Esipova et al. 2023, Algorithm 2 in red.
 
     strict_bound is Z at the start, threshold tau, clip_learning_rate eta_Z, count_noise_multiplier
     sigma_2 in examples. As published, both B are the batch's real size.
     """
+    only("flat", style, "dpsgd_global_adapt", "its one Z is that of whole gradients")
     published = as_published(variant)
     query = CountQuery(count_noise_multiplier, before=False)
     return Method(

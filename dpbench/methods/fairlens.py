@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Abadi, Clip
+from dpbench.clipping import Abadi, Clip, only
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.translated import Translated
@@ -19,13 +19,16 @@ COUPLED = Guarantee(
 )
 
 
-def fairlens(bound: float, clipping_weight: float, noise_weight: float, variant: str) -> Method:
+def fairlens(
+    bound: float, clipping_weight: float, noise_weight: float, variant: str, style: str = "flat"
+) -> Method:
     """Tran et al. 2021 as in Esipova et al. 2023, Algorithm 4; for two groups.
 
     clipping_weight and noise_weight are gamma_1 and gamma_2. variant="paper" is Algorithm 4 to the
     letter, whose second regulariser drives the outputs to 0 or 1; "corrected" reverses its sign and
     averages f(1-f) over examples and outputs, the reading that comes nearest to the printed tables.
     """
+    only("flat", style, "fairlens", "its first regulariser is about one factor per example")
     published = as_published(variant)
     return Method(
         "fairlens",

@@ -18,12 +18,14 @@ class Past(NamedTuple):
     """What a run has released so far: using it again costs no privacy.
 
     made and planned: steps. gradient: the last step's private one [D], as the optimiser got it;
-    None before the first step.
+    None before the first step. seed: of the run, for what a method draws itself: the same for all
+    physical batches of a step.
     """
 
     made: int
     planned: int
     gradient: Tensor | None
+    seed: int = 0
 
     @property
     def progress(self) -> float:
@@ -111,6 +113,14 @@ class Method:
             return (gradient,)
         counts = GaussianMechanism(query.multiplier(noise_multiplier))
         return (gradient, Release("counts for the clip", counts))
+
+
+def as_far_as(clip: Clip, guarantee: Guarantee) -> Guarantee:
+    """The guarantee with what the clip adds to it; none where its sensitivity does not hold."""
+    if clip.caveat:
+        return Guarantee("none", clip.caveat)
+    said = (guarantee.why, clip.composition)
+    return Guarantee(guarantee.level, " ".join(sentence for sentence in said if sentence))
 
 
 def as_published(variant: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dpbench.metrics import calibration, classification, fairness
+from dpbench.metrics import calibration, classification, fairness, temperature
 
 
 def evaluate(
@@ -15,8 +15,9 @@ def evaluate(
     outputs: logits [n, K]; losses: the training loss of each example [n], which need not be the
     negative log-likelihood of the outputs; targets [n] and groups [n]: int64.
 
-    Returns `accuracy`, `loss`, `nll`, `ece`, `mce`, `accuracy/<group>`, `loss/<group>`,
-    `accuracy_gap` between the best and the worst group, and for two classes
+    Returns `accuracy`, `loss`, `nll`, `brier`, `ece`, `mce`, `adaptive_ece`, `ece_temperature` (of
+    every other example, after a temperature fitted on the rest), `accuracy/<group>`,
+    `loss/<group>`, `accuracy_gap` between the best and the worst group, and for two classes
     `demographic_parity_difference` and `equalized_odds_difference`. Accuracies are fractions,
     losses nats. An empty group or a diverged model gives NaN.
     Raises ValueError where the shapes disagree or a group has no name.
@@ -32,8 +33,11 @@ def evaluate(
         "accuracy": classification.mean(right),
         "loss": classification.mean(losses),
         "nll": classification.mean(classification.negative_log_likelihood(outputs, targets)),
+        "brier": classification.mean(calibration.brier(outputs, targets)),
         "ece": calibration.expected_calibration_error(outputs, targets),
         "mce": calibration.maximum_calibration_error(outputs, targets),
+        "adaptive_ece": calibration.adaptive_calibration_error(outputs, targets),
+        "ece_temperature": temperature.scaled(outputs, targets).ece,
         **{f"accuracy/{name}": value for name, value in accuracies.items()},
         **{f"loss/{name}": value for name, value in group_losses.items()},
         "accuracy_gap": classification.spread(accuracies.values()),

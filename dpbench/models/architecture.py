@@ -1,4 +1,4 @@
-"""What every model is before it is built, and the loss that goes with classification."""
+"""What every model is before it is built, and the loss that goes with each task."""
 
 from typing import Protocol
 
@@ -17,3 +17,12 @@ class Architecture(Protocol):
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Losses [B] in nats, from outputs [B, K] and class numbers [B]."""
     return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Losses [B] in the targets' unit squared, from outputs [B, 1] and numbers [B]."""
+    return (outputs.squeeze(1) - targets).square()
+
+
+LOSSES = {"classification": cross_entropy, "regression": squared_error}
+"""The loss of a data set's task."""

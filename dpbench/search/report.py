@@ -78,8 +78,8 @@ def _grid(keys: list[str], ordered: Sequence[Trial]) -> Grid:
 
 
 def _number(trial: Trial, metric: str, write: Callable[[float], str]) -> str:
-    if trial.failures:
-        return ""
+    if trial.failures or math.isnan(trial.mean(metric)):
+        return ""  # regression has no accuracy
     spread = trial.spread(metric)
     return write(trial.mean(metric)) + ("" if math.isnan(spread) else f" ± {write(spread)}")
 

@@ -44,7 +44,7 @@ class Trial:
         return statistics.stdev(self._values(metric))
 
     def _values(self, metric: str) -> list[float]:
-        return [record.metrics[metric] for record in self.records]
+        return [record.metrics.get(metric, math.nan) for record in self.records]
 
     @property
     def epsilon(self) -> float | None:
@@ -56,7 +56,7 @@ class Trial:
 def _failure(outcome: Record | str) -> str | None:
     if isinstance(outcome, str):
         return outcome
-    numbers = (outcome.metrics[ACCURACY], outcome.metrics[LOSS])
+    numbers = [outcome.metrics[name] for name in (ACCURACY, LOSS) if name in outcome.metrics]
     sound = outcome.status == "complete" and all(math.isfinite(number) for number in numbers)
     return None if sound else "diverged"
 
@@ -69,16 +69,22 @@ class Rule:
     scores: Callable[[Trial], tuple[float, float]]
 
 
+def _scores(trial: Trial) -> tuple[float, float]:
+    """Mean accuracy, 0 where nothing is classified, and minus the mean loss."""
+    accuracy = trial.mean(ACCURACY)
+    return (0.0 if math.isnan(accuracy) else accuracy, -trial.mean(LOSS))
+
+
 RULES = {
     "best_validation": Rule(
         "highest mean validation accuracy over all seeds, then lowest mean validation loss, then "
         "the earliest trial",
-        lambda trial: (trial.mean(ACCURACY), -trial.mean(LOSS)),
+        _scores,
     ),
     "lowest_validation_loss": Rule(
         "lowest mean validation loss over all seeds, then highest mean validation accuracy, then "
         "the earliest trial",
-        lambda trial: (-trial.mean(LOSS), trial.mean(ACCURACY)),
+        lambda trial: _scores(trial)[::-1],
     ),
 }
 

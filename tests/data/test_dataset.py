@@ -8,9 +8,11 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from dpbench.models.architecture import LOSSES
+
 CONFIGS = Path(__file__).parents[2] / "conf" / "dataset"
 PUBLISHED_SPLIT = {"mnist", "cifar10"}  # no draw at all
-NOWHERE = {"celeba", "cifar100", "imagenet32"}  # tested on small files in their layout
+NOWHERE = {"celeba", "cifar100", "imagenet32", "snli"}  # tested on small files in their layout
 
 
 def build(name: str, **changes):
@@ -44,6 +46,8 @@ def dataset(request):
 def folder(dataset, request):
     if "digits" in dataset.name:
         return Path("unread")
+    if dataset.task == "regression":
+        return request.getfixturevalue("regression_folder")
     return request.getfixturevalue("cifar_folder" if dataset.name == "cifar10" else "data_folder")
 
 
@@ -57,15 +61,21 @@ def check_split(dataset, split):
     assert split.inputs.shape == (len(split), *dataset.shape)
     assert batch.inputs.dtype == torch.float32
     assert batch.inputs.isfinite().all()
-    assert split.targets.dtype == split.groups.dtype == torch.int64
-    assert set(split.targets.tolist()) <= set(range(dataset.classes))
+    assert split.groups.dtype == torch.int64
+    if dataset.task == "regression":
+        assert split.targets.dtype == torch.float32
+        assert split.targets.isfinite().all()
+    else:
+        assert split.targets.dtype == torch.int64
+        assert set(split.targets.tolist()) <= set(range(dataset.classes))
     assert set(split.groups.tolist()) <= set(range(len(dataset.groups)))
 
 
 def test_splits_have_the_shapes_and_types_that_were_promised(dataset, data):
     check_split(dataset, data.train)
     check_split(dataset, data.test)
-    assert data.train.targets.unique().tolist() == list(range(dataset.classes))
+    if dataset.task == "classification":
+        assert data.train.targets.unique().tolist() == list(range(dataset.classes))
     assert data.test.groups.unique().tolist() == list(range(len(dataset.groups)))
 
 
@@ -93,6 +103,8 @@ def test_small_celeba_keeps_the_same_promises(small_celeba):
 def test_all_is_known_before_anything_is_read(path):
     dataset = build(path.stem)
     assert dataset.name == path.stem
+    assert dataset.task in LOSSES
+    assert (dataset.classes > 1) == (dataset.task == "classification")
     assert dataset.train_size > 0
     assert len(dataset.groups) == len(set(dataset.groups)) >= 1
     assert all(note[0].isupper() and note.endswith(".") for note in dataset.notes)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, jacrev
 
-from dpbench.clipping import Abadi, CountQuery, Global, GlobalAdapt, Groupwise, Unclipped
+from dpbench.clipping import Abadi, CountQuery, Global, GlobalAdapt, Groupwise, Layerwise, Unclipped
 from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
 from dpbench.errors import UserError
 from dpbench.methods.clipping_errors import Exchange
@@ -140,6 +140,27 @@ def test_a_method_may_look_at_other_examples_than_those_of_the_batch(small):
     c = (h * (0.3 / h.norm(dim=1)).clamp(max=1).unsqueeze(1)).mean(0)
     assert values["own_bias"] == close((c - h.mean(0)).norm().item())
     assert values["bias"] == close((c - rows(step, batch).mean(0)).norm().item())
+
+
+@pytest.mark.parametrize("seam", SEAMS)
+def test_a_clip_of_layers_is_measured_by_its_layers(small, seam):
+    split = small.split(GROUPS)
+    step, batch = of_seam(small, split, Layerwise(Abadi(0.9)), seam), split.at(torch.arange(9))
+    g, h = rows(step, batch), rows_of(step, batch, seam)
+    layers = step.engine.parameters.layers
+    parts = [h[:, layer.at] for layer in layers]
+    ws = [Abadi(0.9 / len(layers) ** 0.5).factors(p.norm(dim=1), batch.groups) for p in parts]
+    c = torch.cat([(w.unsqueeze(1) * p).mean(0) for w, p in zip(ws, parts, strict=True)])
+    values = measure(step, batch.split(4), [0], [])
+    assert values["norm_clipped"] == close(c.norm().item())
+    assert values["bias"] == close((c - g.mean(0)).norm().item())
+    assert values["own_cos"] == close(angle(c, h.mean(0)).item())
+    shortened = torch.stack(ws) < 1
+    assert (shortened.any(0) != shortened.all(0)).any(), "nothing is clipped in one layer alone"
+    assert values["clipped_fraction"] == close(shortened.any(0).double().mean().item())
+    first = batch.groups == 0
+    alone = torch.cat([(w.unsqueeze(1) * p)[first].mean(0) for w, p in zip(ws, parts, strict=True)])
+    assert values["norm_clipped/0"] == close(alone.norm().item())
 
 
 @pytest.mark.parametrize("clip", CLIPS)

@@ -2,17 +2,23 @@
 
 A method whose guarantee is "proven" has to show it: one example moves what the noise is added to by
 no more than the sensitivity that the noise reads, and the noise is as large as the ledger hears.
+
+Methods take other clips: dpsgd is tested with each of them as it is by itself, and the others show
+that their proofs hold with each.
 """
 
 import dataclasses
+import itertools
 import math
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dpbench.clipping import CLIPS, STYLES
 from dpbench.config import build, compose, options
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
@@ -39,6 +45,17 @@ def cases() -> list:
     ]
 
 
+def combinations(name: str) -> list[str]:
+    """As "NAME clip=CLIP style=STYLE", all that can be combined with a method beside its own."""
+    if "clip" not in settings_of(name):
+        return []
+    refused = {("abadi", "flat"), ("batch", "layerwise")}  # the first is the method itself
+    if name == "dpsgd_quantile":
+        refused |= set(itertools.product(("batch", "none"), STYLES))
+    pairs = [pair for pair in itertools.product(CLIPS, STYLES) if pair not in refused]
+    return [f"{name} clip={clip} style={style}" for clip, style in pairs]
+
+
 @dataclasses.dataclass
 class Made:
     """As much of a data set as a method asks for."""
@@ -50,17 +67,30 @@ class Made:
 @cache
 def method_of(name: str, variant: str | None) -> Method:
     """The method of a YAML file, on data with as many groups as it needs."""
+    name, *others = name.split()
     overrides = [f"method={name}", *([f"method.variant={variant}"] if variant else [])]
+    overrides += [f"method.{other}" for other in others]
     method = build(compose(overrides)).method
     return method.on(Made(tuple("abc"[: method.groups or 3])))
 
 
-every = pytest.mark.parametrize(("name", "variant"), cases())
-proven = pytest.mark.parametrize(
-    ("name", "variant"), [c for c in cases() if method_of(*c.values).guarantee.level == "proven"]
+def other_clips(*names: str) -> list:
+    """The combinations of these methods as cases."""
+    return [pytest.param(one, None, id=one) for name in names for one in combinations(name)]
+
+
+def proofs(cases: list) -> list:
+    return [case for case in cases if method_of(*case.values).guarantee.level == "proven"]
+
+
+EVERY = cases() + other_clips("dpsgd", "dpsgd_quantile")
+every = pytest.mark.parametrize(("name", "variant"), EVERY)
+proven = pytest.mark.parametrize(("name", "variant"), proofs(EVERY))
+proven_anywhere = pytest.mark.parametrize(
+    ("name", "variant"), proofs(cases() + other_clips(*options("method")))
 )
 private = pytest.mark.parametrize(
-    ("name", "variant"), [c for c in cases() if method_of(*c.values).private]
+    ("name", "variant"), [c for c in EVERY if method_of(*c.values).private]
 )
 
 
@@ -84,7 +114,8 @@ class Held:
     """A clip in a state that was reached by some answers, and that later answers do not move."""
 
     def __init__(self, clip, answers: list):
-        size = len(clip.counts(torch.zeros(0), torch.zeros(0, dtype=torch.long)))
+        nobody = SimpleNamespace(norms=torch.zeros(0), layer_norms=torch.zeros(0, 2))
+        size = len(clip.counts(clip.lengths(nobody), torch.zeros(0, dtype=torch.long)))
         for answer in answers:
             clip = clip.updated(torch.tensor(answer[:size], dtype=torch.float64), EXPECTED)
         self._clip, self.answers = clip, []
@@ -117,7 +148,7 @@ def theta(step) -> torch.Tensor:
 @every
 def test_a_method_is_named_as_its_file_and_variant(name, variant):
     method = method_of(name, variant)
-    assert method.name == name
+    assert method.name == name.split()[0]
     assert method.variant == (variant or "corrected")
 
 
@@ -212,7 +243,7 @@ def neighbours(batch: Batch, i: int) -> Batch:
 sizes, seeds = st.integers(1, 8), st.integers(0, 10**6)
 
 
-@proven
+@proven_anywhere
 @given(sizes, seeds, st.sampled_from([0.1, 1.0, 1e3]), answers)
 @example(8, 0, 1e3, [[9, 0, 9, 0, 0, 9]])  # the gradients of one group were long, and all are now
 @settings(derandomize=True, deadline=None, max_examples=10)

@@ -6,7 +6,25 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.metrics.calibration import expected_calibration_error, maximum_calibration_error
+from dpbench.metrics.calibration import (
+    BINS,
+    adaptive_calibration_error,
+    brier,
+    equal_mass,
+    equal_width,
+    expected_calibration_error,
+    maximum_calibration_error,
+    probability_of_truth,
+    ranked,
+)
+
+
+def made(n, classes=3, scale=2.0, seed=0):
+    """Logits and classes, overconfident by a factor of two."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = scale * torch.randn(n, classes, generator=generator, dtype=torch.float64)
+    targets = torch.multinomial((logits / 2).softmax(dim=1), 1, generator=generator).squeeze(1)
+    return logits, targets
 
 
 def gaps_by_hand(outputs, targets, bins=15):
@@ -62,3 +80,82 @@ def test_nothing_and_nan_have_no_calibration():
     for outputs, targets in (nothing, diverged):
         assert math.isnan(expected_calibration_error(outputs, targets))
         assert math.isnan(maximum_calibration_error(outputs, targets))
+        assert math.isnan(adaptive_calibration_error(outputs, targets))
+    assert brier(*diverged).isnan().all()
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_both_errors_agree_with_torchmetrics(classes):
+    from torchmetrics.functional.classification import multiclass_calibration_error as theirs
+
+    outputs, targets = made(400, classes)
+    probabilities = outputs.softmax(dim=1).float()
+    for ours, norm in ((expected_calibration_error, "l1"), (maximum_calibration_error, "max")):
+        reference = theirs(probabilities, targets, classes, n_bins=BINS, norm=norm)
+        assert ours(outputs, targets) == pytest.approx(reference.item(), abs=1e-6)
+
+
+# With n - 1 coprime to 15, no quantile is a confidence, so it does not matter whose bin it opens.
+@pytest.mark.parametrize(("make", "strategy"), [(equal_width, "uniform"), (equal_mass, "quantile")])
+@pytest.mark.parametrize("n", [17, 62, 407])
+def test_bins_agree_with_scikit_learn(make, strategy, n):
+    from sklearn.calibration import calibration_curve
+
+    examples = ranked(*made(n))
+    bins = make(examples)
+    filled = bins.counts > 0
+    accuracy, confidence = calibration_curve(
+        examples.right, examples.confidences, n_bins=BINS, strategy=strategy
+    )
+    assert bins.right[filled] / bins.counts[filled] == pytest.approx(accuracy)
+    assert bins.confidences[filled] / bins.counts[filled] == pytest.approx(confidence)
+    assert bins.counts.sum() == n
+
+
+@settings(deadline=None)
+@given(share=st.integers(1, 6), seed=st.integers(0, 1000))
+def test_adaptive_bins_are_equal_parts_of_the_sorted_examples(share, seed):
+    n = BINS * share
+    outputs, targets = made(n, seed=seed)
+    confidences, classes = outputs.softmax(dim=1).max(dim=1)
+    order = confidences.argsort()
+    gaps = ((classes == targets).double() - confidences)[order].view(BINS, share).mean(dim=1)
+    ours = adaptive_calibration_error(outputs, targets)
+    assert ours == pytest.approx(gaps.abs().mean().item())
+
+
+def test_equal_confidences_share_an_adaptive_bin_whatever_their_order():
+    outputs = torch.tensor([[2.0, 0.0], [1.0, 0.0]]).repeat(50, 1)
+    targets = torch.tensor([0, 0, 1, 1]).repeat(25)
+    assert sorted(equal_mass(ranked(outputs, targets)).counts)[-2:] == [50, 50]
+    error = adaptive_calibration_error(outputs, targets)
+    order = torch.randperm(100, generator=torch.Generator().manual_seed(0))
+    assert adaptive_calibration_error(outputs[order], targets[order]) == pytest.approx(error)
+    confidences = torch.tensor([1.0, 2.0]).sigmoid()
+    assert error == pytest.approx((confidences - 0.5).mean().item())
+
+
+def test_the_brier_score_agrees_with_scikit_learn():
+    from sklearn.metrics import brier_score_loss
+
+    outputs, targets = made(80, 4)
+    reference = brier_score_loss(
+        targets, outputs.softmax(dim=1).numpy(), labels=range(4), scale_by_half=False
+    )
+    assert brier(outputs, targets).mean().item() == pytest.approx(reference)
+
+
+def test_the_brier_score_is_0_for_certain_truth_and_2_for_certain_error():
+    outputs = torch.tensor([[900.0, 0.0], [900.0, 0.0]])
+    assert brier(outputs, torch.tensor([0, 1])).tolist() == [0, 2]
+
+
+def test_the_probability_of_the_truth_is_what_the_likelihood_is_of():
+    outputs, targets = made(30)
+    likelihood = torch.nn.functional.cross_entropy(outputs, targets, reduction="none")
+    assert torch.allclose(-probability_of_truth(outputs, targets).log(), likelihood)
+
+
+def test_a_confidence_on_an_edge_opens_the_upper_bin():
+    examples = ranked(torch.zeros(3, 2), torch.tensor([0, 1, 0]))
+    assert equal_width(examples, bins=4).counts.tolist() == [0, 0, 3, 0]

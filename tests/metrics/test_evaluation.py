@@ -7,7 +7,7 @@ from dpbench.metrics import evaluate
 
 NAMES = ("male", "female")
 BINARY = {
-    *("accuracy", "loss", "nll", "ece", "mce"),
+    *("accuracy", "loss", "nll", "brier", "ece", "mce", "adaptive_ece", "ece_temperature"),
     *("accuracy/male", "accuracy/female", "loss/male", "loss/female"),
     "accuracy_gap",
     *("demographic_parity_difference", "equalized_odds_difference"),
@@ -54,11 +54,13 @@ def test_the_loss_is_the_training_loss_and_the_nll_is_of_the_outputs():
     assert metrics["nll"] == pytest.approx(reference)
 
 
-def test_the_order_of_the_examples_does_not_matter():
+def test_the_order_of_the_examples_does_not_matter_but_for_the_temperature():
     parts = example()
     order = torch.randperm(12, generator=torch.Generator().manual_seed(0))
-    shuffled = evaluate(*(part[order] for part in parts), NAMES)
-    assert shuffled == pytest.approx(evaluate(*parts, NAMES))
+    shuffled, usual = (evaluate(*them, NAMES) for them in ([part[order] for part in parts], parts))
+    # A temperature is fitted on the examples at even places.
+    assert shuffled.pop("ece_temperature") != usual.pop("ece_temperature")
+    assert shuffled == pytest.approx(usual)
 
 
 def test_a_diverged_model_has_nan_everywhere():

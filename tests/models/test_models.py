@@ -24,6 +24,8 @@ def size(model: torch.nn.Module) -> int:
     ("model", "dataset", "count"),
     [
         ("mlp", "adult", 91_650),
+        ("regression_mlp", "california", 6_849),
+        ("regression_mlp", "wine", 7_041),
         ("logistic", "dutch", 120),
         ("logistic_squashed", "dutch", 120),
         ("cnn_tanh", "celeba", 120_722),

@@ -1,0 +1,40 @@
+"""Clips: how norms become factors, and by how much one example can then move the sum.
+
+A clip is a frozen value. It maps the norms of the per-example gradients (and group numbers, if it
+uses them) to factors, and states its sensitivity: the largest L2 distance by which adding or taking
+away one example moves sum_i factor_i g_i. Noise and ledger read that same number. An adaptive clip
+asks a noisy count of the batch and moves only by the answer, to a new value.
+"""
+
+from dpbench.clipping.batch import BatchClip
+from dpbench.clipping.choice import CLIPS, STYLES, chosen, one_of, only
+from dpbench.clipping.clip import Bound, Clip, CountQuery, Fixed, Weighted
+from dpbench.clipping.functions import Abadi, Automatic, ByNorm, Global, Normalise, Unclipped
+from dpbench.clipping.global_adapt import GlobalAdapt
+from dpbench.clipping.groupwise import Groupwise
+from dpbench.clipping.layerwise import Layerwise
+from dpbench.clipping.quantile import Quantile
+
+__all__ = [
+    "CLIPS",
+    "STYLES",
+    "Abadi",
+    "Automatic",
+    "BatchClip",
+    "Bound",
+    "ByNorm",
+    "Clip",
+    "CountQuery",
+    "Fixed",
+    "Global",
+    "GlobalAdapt",
+    "Groupwise",
+    "Layerwise",
+    "Normalise",
+    "Quantile",
+    "Unclipped",
+    "Weighted",
+    "chosen",
+    "one_of",
+    "only",
+]

@@ -1,0 +1,39 @@
+"""One factor for all of a batch: what the analysis of clipping compares with."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping.clip import Bound, Fixed
+from dpbench.errors import positive
+
+
+@dataclass(frozen=True)
+class BatchClip(Fixed):
+    """min(1, R/|sum_i g_i|) for every example: the sum keeps its direction (Bu et al. 2023).
+
+    The noise reads R, as in their Equation 4.1; "batch clipping" in their Table 1.
+    """
+
+    bound: float
+    caveat: str | None = (
+        "One factor for a whole batch depends on all of its examples: taking one away can move the "
+        "sum by twice the bound that the noise is scaled by."
+    )
+
+    def __post_init__(self) -> None:
+        positive("the clipping bound", self.bound)
+
+    @property
+    def sensitivity(self) -> Bound:
+        return self.bound
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return torch.ones_like(norms)
+
+    def finish(self, total: Tensor) -> Tensor:
+        return total * (self.bound / torch.linalg.vector_norm(total)).clamp(max=1)
+
+    def scaled(self, by: float) -> "BatchClip":
+        return replace(self, bound=self.bound * by)

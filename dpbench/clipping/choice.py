@@ -1,0 +1,76 @@
+"""The clips that a configuration names, and what cannot be combined."""
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from dpbench.clipping.batch import BatchClip
+from dpbench.clipping.clip import Clip
+from dpbench.clipping.functions import Abadi, Automatic, ByNorm, Global, Normalise, Unclipped
+from dpbench.clipping.layerwise import Layerwise, share_out
+from dpbench.errors import UserError, nearest, positive
+
+BY_NORM: dict[str, Callable[[float], ByNorm]] = {
+    "abadi": Abadi,
+    "automatic": partial(Automatic, constant=0.01),
+    "normalise": Normalise,
+    "global": lambda bound: Global(bound, strict_bound=bound),
+}
+"""Clipping functions of a gradient's own norm, which a bound makes private."""
+
+WITHOUT_PROOF: dict[str, Callable[[float], Clip]] = {"batch": BatchClip, "none": Unclipped}
+"""Those that do not bound what one example can do; noise is scaled by R all the same."""
+
+CLIPS = (*BY_NORM, *WITHOUT_PROOF)
+STYLES = ("flat", "layerwise")
+
+Bounds = float | list[float] | tuple[float, ...]
+
+
+def chosen(clip: str, style: str, bound: Bounds) -> Clip:
+    """The clip of that name and style.
+
+    bound: R; layerwise, R_r = R/sqrt(L) each, or a list of the R_r themselves. Raises UserError for
+    what is unknown or cannot be combined.
+    """
+    one_of("method.clip", clip, CLIPS)
+    if clip in BY_NORM:
+        return by_norm(clip, style, bound)
+    one_of("method.style", style, STYLES)
+    if clip == "batch":
+        only("flat", style, "method.clip=batch", "it has one factor for all of a batch")
+    return WITHOUT_PROOF[clip](positive("the clipping bound", _whole(bound)))
+
+
+def by_norm(clip: str, style: str, bound: Bounds) -> ByNorm | Layerwise:
+    """The clip of that name and style, if it is one that only looks at a gradient's own norm."""
+    if clip in WITHOUT_PROOF:
+        raise UserError(f"method.clip={clip} has no bound to adapt: choose {', '.join(BY_NORM)}.")
+    one_of("method.clip", clip, BY_NORM)
+    one_of("method.style", style, STYLES)
+    if style == "flat":
+        return BY_NORM[clip](_whole(bound))
+    if not isinstance(bound, list | tuple):
+        return Layerwise(BY_NORM[clip](bound))
+    whole, shares = share_out([positive("each of method.bound", one) for one in bound])
+    return Layerwise(BY_NORM[clip](whole), shares)
+
+
+def only(known: str, style: str, what: str, why: str) -> None:
+    """Refuse any style but the known one, with the reason."""
+    one_of("method.style", style, STYLES)
+    if style != known:
+        raise UserError(f"{what} cannot be {style}: {why}; use method.style={known}.")
+
+
+def _whole(bound: Bounds) -> float:
+    if isinstance(bound, list | tuple):
+        raise UserError(
+            "method.bound has one number per layer, which needs method.style=layerwise."
+        )
+    return bound
+
+
+def one_of(what: str, value: object, known: Collection[str]) -> None:
+    """Refuse a name that is not among the known ones."""
+    if value not in known:
+        raise UserError(f"{what}={value} is unknown: {nearest(str(value), known)}")

@@ -1,0 +1,130 @@
+"""What the private step asks of a clip, and what most clips answer alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from torch import Tensor
+
+from dpbench.errors import UserError, positive
+from dpbench.gradients import Gradients
+
+Bound = float | Tensor
+
+
+@dataclass(frozen=True)
+class CountQuery:
+    """Noisy counts beside the gradient sum, which one example moves by an L2 distance of at most 1.
+
+    noise_multiplier: standard deviation of the Gaussian noise, in examples; if `relative`, in
+    multiples of the gradient's own noise multiplier. before: whether the answer is needed before
+    this batch is clipped (it then costs a second pass over several physical batches).
+    """
+
+    noise_multiplier: float
+    before: bool
+    relative: bool = False
+
+    def __post_init__(self) -> None:
+        positive("the noise multiplier of the clip's counts", self.noise_multiplier)
+
+    def multiplier(self, gradient_multiplier: float) -> float:
+        """The multiplier itself, given the gradient's."""
+        return self.noise_multiplier * (gradient_multiplier if self.relative else 1)
+
+
+class Clip(Protocol):
+    """What the private step asks of a clip."""
+
+    @property
+    def sensitivity(self) -> Bound:
+        """L2 distance by which one example can move the weighted sum; a scalar."""
+        ...
+
+    @property
+    def caveat(self) -> str | None:
+        """One sentence why `sensitivity` is only what the noise reads, and no bound; or None."""
+        ...
+
+    @property
+    def composition(self) -> str | None:
+        """One sentence how the parts it clips make one sensitivity, if there are several."""
+        ...
+
+    @property
+    def query(self) -> CountQuery | None:
+        """The count it asks of each batch, if it is adaptive."""
+        ...
+
+    def lengths(self, gradients: Gradients) -> Tensor:
+        """What it looks at: norms [B], or [B, L] of each layer's part."""
+        ...
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        """Factors [B] or [B, L], as `lengths` has given the norms; group numbers [B]."""
+        ...
+
+    def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
+        """What is added up over the physical batches: [D] (or more rows, see `finish`)."""
+        ...
+
+    def finish(self, total: Tensor) -> Tensor:
+        """The sum [D] that noise is added to, from what was added up."""
+        ...
+
+    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
+        """The exact counts [Q] of a physical batch, to be added up and noised."""
+        ...
+
+    def updated(self, counts: Tensor, expected_batch_size: float) -> "Clip":
+        """The clip after its query was answered with the noisy counts [Q]."""
+        ...
+
+    def scaled(self, by: float) -> "Clip":
+        """The clip with its bounds, and so its sensitivity, so many times as large."""
+        ...
+
+    def for_groups(self, groups: int) -> "Clip":
+        """The clip for data with so many groups."""
+        ...
+
+    def check_layers(self, names: Sequence[str]) -> None:
+        """UserError if it has bounds of layers, and not one for each of these."""
+        ...
+
+
+class Weighted:
+    """What clips have in common whose sum is a plain weighted sum, whatever the groups."""
+
+    caveat: str | None = None
+    composition: str | None = None
+
+    def lengths(self, gradients: Gradients) -> Tensor:
+        return gradients.norms
+
+    def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
+        return gradients.weighted_sum(factors)
+
+    def finish(self, total: Tensor) -> Tensor:
+        return total
+
+    def scaled(self, by: float) -> Self:
+        raise UserError(f"{type(self).__name__} has no bound to schedule; leave schedule.bound 1.")
+
+    def for_groups(self, groups: int) -> Self:
+        return self
+
+    def check_layers(self, names: Sequence[str]) -> None:
+        """It has none."""
+
+
+class Fixed(Weighted):
+    """What clips have in common that ask nothing of the batch."""
+
+    query: CountQuery | None = None
+
+    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return norms.new_zeros(0)
+
+    def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
+        return self

@@ -1,0 +1,117 @@
+"""Clipping functions: from a gradient's norm and a bound to its factor."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping.clip import Bound, Fixed
+from dpbench.errors import positive
+
+
+@dataclass(frozen=True)
+class ByNorm(Fixed):
+    """What clips have in common whose factor is at most bound/norm.
+
+    No example then moves the sum by more than the bound. Norms and bound are broadcast, so that a
+    bound of several layers clips norms [B, L].
+    """
+
+    bound: Bound
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bound, Tensor):
+            positive("the clipping bound", self.bound)
+
+    @property
+    def sensitivity(self) -> Bound:
+        return self.bound
+
+    def bounds_of(self, norms: Tensor) -> Bound:
+        """The bound of each of these norms [B]."""
+        return self.bound
+
+    def at(self, bound: Bound) -> Self:
+        """The same function with another bound."""
+        return replace(self, bound=bound)
+
+    def scaled(self, by: Bound) -> Self:
+        return self.at(self.bound * by)
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Abadi(ByNorm):
+    """min(1, R/norm): longer gradients are shortened to the bound R (Abadi et al. 2016)."""
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return (self.bound / norms).clamp(max=1)
+
+
+@dataclass(frozen=True)
+class Automatic(ByNorm):
+    """R/(norm + constant): all gradients are brought close to R and none to it (Bu et al. 2022).
+
+    AUTO-S there, with a constant of 0.01. Gradients much shorter than the constant keep their
+    relative lengths.
+    """
+
+    constant: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("the constant of automatic clipping", self.constant)
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return self.bound / (norms + self.constant)
+
+
+@dataclass(frozen=True)
+class Normalise(ByNorm):
+    """R/norm: all gradients have length R, but those of zero (Bu et al. 2022, AUTO-V)."""
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        # Where R/norm overflows, the gradient is as good as zero and has no direction to keep.
+        return (self.bound / norms).nan_to_num(nan=0, posinf=0)
+
+
+@dataclass(frozen=True)
+class Global(ByNorm):
+    """R/Z up to norm Z and 0 beyond: one scale for all that stays (Bu et al. 2021).
+
+    Esipova et al. 2023, Algorithm 2 in black. With Z = R it keeps a gradient or drops it. Another
+    bound is another Z too: the scale stays.
+    """
+
+    strict_bound: Bound
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.strict_bound, Tensor):
+            positive("the strict clipping bound Z", self.strict_bound)
+
+    def at(self, bound: Bound) -> Self:
+        return replace(self, bound=bound, strict_bound=self.strict_bound * (bound / self.bound))
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return (norms <= self.strict_bound).to(norms) * (self.bound / self.strict_bound)
+
+
+@dataclass(frozen=True)
+class Unclipped(Fixed):
+    """No clip: every factor is 1, and nothing bounds what one example can do.
+
+    sensitivity: what noise is scaled by all the same.
+    """
+
+    sensitivity: Bound = float("inf")
+    caveat: str | None = "Nothing is clipped, so no noise is sure to hide one example."
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return torch.ones_like(norms)
+
+    def scaled(self, by: float) -> Self:
+        return replace(self, sensitivity=self.sensitivity * by)

@@ -1,0 +1,49 @@
+"""Global scaling whose bound Z adapts by noisy counts."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping.clip import Bound, CountQuery, Weighted
+from dpbench.errors import positive
+
+
+@dataclass(frozen=True)
+class GlobalAdapt(Weighted):
+    """C/Z up to norm Z and C/norm beyond; Z follows a noisy count of norms above tau Z.
+
+    Esipova et al. 2023, Algorithm 2 in red: Z <- Z exp(-eta + count/B), where B is the public
+    expected batch size. Either factor leaves a gradient no longer than C, whatever Z is.
+    """
+
+    bound: float
+    strict_bound: Bound
+    threshold: float
+    learning_rate: float
+    query: CountQuery
+
+    def __post_init__(self) -> None:
+        positive("the clipping bound", self.bound)
+        positive("the count threshold tau", self.threshold)
+        positive("the learning rate of Z", self.learning_rate)
+        if not isinstance(self.strict_bound, Tensor):
+            positive("the strict clipping bound Z", self.strict_bound)
+
+    @property
+    def sensitivity(self) -> Bound:
+        return self.bound
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return self.bound / norms.clamp(min=self.strict_bound)
+
+    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return (norms > self.threshold * self.strict_bound).sum().view(1)
+
+    def updated(self, counts: Tensor, expected_batch_size: float) -> "GlobalAdapt":
+        growth = torch.exp(counts[0] / expected_batch_size - self.learning_rate)
+        # Kept within what a float can square: Z is a released number, so this reveals nothing.
+        return replace(self, strict_bound=(self.strict_bound * growth).clamp(1e-12, 1e12))
+
+    def scaled(self, by: float) -> "GlobalAdapt":
+        return replace(self, bound=self.bound * by)

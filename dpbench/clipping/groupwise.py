@@ -1,0 +1,68 @@
+"""A clipping bound for each group, by noisy counts of the same batch."""
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping.clip import Bound, CountQuery, Weighted
+from dpbench.errors import UserError, positive
+
+
+@dataclass(frozen=True)
+class Groupwise(Weighted):
+    """Each group has its own bound, larger where more of its gradients are long.
+
+    DPSGD-F (Xu et al. 2021; Esipova et al. 2023, Algorithm 3): with noisy counts m_k of norms above
+    C0 and o_k of norms up to C0, floored and at least 0, r_k = m_k/(m_k + o_k) and
+    C_k = C0 (1 + r_k/r), where r is `reference`: "batch" for m/B as printed, "groups" for the mean
+    of the r_k as in the authors' code. The two agree where groups are balanced.
+
+    sensitivity_from: "largest" takes the largest C_k over all groups, present or not, which holds;
+    "base" takes C0 as printed in Algorithm 3, which does not bound what one example can do.
+    """
+
+    bound: float
+    query: CountQuery
+    reference: str
+    sensitivity_from: str
+    groups: int = 1
+    bounds: Tensor | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        positive("the clipping bound", self.bound)
+        for name, known in (
+            ("reference", ("batch", "groups")),
+            ("sensitivity_from", ("largest", "base")),
+        ):
+            if getattr(self, name) not in known:
+                raise UserError(f"{name} must be one of {known}, got {getattr(self, name)!r}.")
+
+    @property
+    def sensitivity(self) -> Bound:
+        if self.sensitivity_from == "base" or self.bounds is None:
+            return self.bound
+        return self.bounds.max()
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        bounds = norms.new_full((), self.bound) if self.bounds is None else self.bounds[groups]
+        return (bounds / norms).clamp(max=1)
+
+    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
+        cell = 2 * groups + (norms > self.bound)
+        # Not bincount, for which a GPU has to wait.
+        return (cell.unsqueeze(1) == torch.arange(2 * self.groups, device=cell.device)).sum(0)
+
+    def updated(self, counts: Tensor, expected_batch_size: float) -> "Groupwise":
+        up_to, above = counts.floor().clamp(min=0).view(self.groups, 2).unbind(1)
+        both = above + up_to
+        share = torch.where(both > 0, above / both.clamp(min=1), 1.0)  # 0/0 reads as 1
+        typical = above.sum() / expected_batch_size if self.reference == "batch" else share.mean()
+        return replace(self, bounds=self.bound * (1 + share / typical.clamp(min=1e-8)))
+
+    def for_groups(self, groups: int) -> "Groupwise":
+        return replace(self, groups=groups, bounds=None)
+
+    def scaled(self, by: float) -> "Groupwise":
+        bounds = None if self.bounds is None else self.bounds * by
+        return replace(self, bound=self.bound * by, bounds=bounds)

@@ -1,0 +1,68 @@
+"""A bound that follows a quantile of the gradients' norms by noisy counts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping.clip import Bound, CountQuery, Weighted
+from dpbench.clipping.functions import ByNorm
+from dpbench.clipping.layerwise import Layerwise
+from dpbench.errors import UserError, positive
+from dpbench.gradients import Gradients
+
+
+@dataclass(frozen=True)
+class Quantile(Weighted):
+    """R <- R exp(-eta (b - gamma)), b the noisy share of norms up to R (Andrew et al. 2021).
+
+    The count is sum_i +1 where a norm is at most R and -1 elsewhere, twice that of their Section
+    2.1, so that one example moves it by 1 and the batch's real size hardly matters:
+    b = (count/B + 1)/2 with the public expected batch size B. Layerwise, each layer has its own R
+    and count; the counts are divided by sqrt(L), so that one example moves them by 1 together.
+
+    gamma is `quantile`, eta `learning_rate`. The next batch is the first that the new R clips.
+    """
+
+    clip: ByNorm | Layerwise
+    quantile: float
+    learning_rate: float
+    query: CountQuery
+
+    def __post_init__(self) -> None:
+        positive("the learning rate of the bound", self.learning_rate)
+        if isinstance(self.quantile, bool) or not 0 <= self.quantile <= 1:
+            raise UserError(f"the clipping quantile must be from 0 to 1, got {self.quantile!r}.")
+
+    @property
+    def composition(self) -> str | None:  # type: ignore[override]
+        return self.clip.composition
+
+    @property
+    def sensitivity(self) -> Bound:
+        return self.clip.sensitivity
+
+    def lengths(self, gradients: Gradients) -> Tensor:
+        return self.clip.lengths(gradients)
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return self.clip.factors(norms, groups)
+
+    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
+        signs = torch.where(norms <= self.clip.bounds_of(norms), 1.0, -1.0)
+        total = signs.sum(0, dtype=torch.float64).view(-1)
+        return total / len(total) ** 0.5
+
+    def updated(self, counts: Tensor, expected_batch_size: float) -> "Quantile":
+        below = (counts * len(counts) ** 0.5 / expected_batch_size + 1) / 2
+        growth = torch.exp(self.learning_rate * (self.quantile - below))
+        # Kept within what a float can square: R is a released number, so this reveals nothing.
+        bounds = (self.clip.bounds_of(growth) * growth).clamp(1e-12, 1e12)
+        return replace(self, clip=self.clip.at(bounds.squeeze()))
+
+    def scaled(self, by: float) -> "Quantile":
+        raise UserError("a bound that follows a quantile has no schedule; leave schedule.bound 1.")
+
+    def check_layers(self, names: Sequence[str]) -> None:
+        self.clip.check_layers(names)

@@ -1,0 +1,32 @@
+"""Made-up examples: what an engine is checked on must not be private."""
+
+import torch
+from torch import Tensor
+
+from dpbench.data.dataset import Batch, Dataset, vocabulary_of
+
+
+def probe(dataset: Dataset, views: int) -> Batch:
+    """Two examples of a data set's shape, that never saw its data: the same ones at every call.
+
+    views: copies per example, inputs [2, K, ...]; no axis for them where there is one.
+    """
+    draw = torch.Generator().manual_seed(0)
+    shape = (2, *([views] if views > 1 else []), *dataset.shape)
+    vocabulary = vocabulary_of(dataset)
+    if vocabulary is None:
+        inputs = torch.rand(shape, generator=draw)
+    else:
+        inputs = _texts(shape, vocabulary, draw)
+    numbers = torch.arange(2)
+    targets = numbers.float() if dataset.task == "regression" else numbers % dataset.classes
+    return Batch(inputs, targets, torch.zeros_like(numbers))
+
+
+def _texts(shape: tuple[int, ...], vocabulary: int, draw: torch.Generator) -> Tensor:
+    """Pairs of texts int64 [..., 2, T], the second of the two examples half padding."""
+    tokens = torch.randint(1, vocabulary, (*shape[:-2], shape[-1]), generator=draw)
+    types = (torch.arange(shape[-1]) >= shape[-1] // 4).long().expand_as(tokens).clone()
+    for part in (tokens, types):
+        part[1, ..., (shape[-1] + 1) // 2 :] = 0
+    return torch.stack([tokens, types], dim=-2)

@@ -1,0 +1,153 @@
+"""SNLI: does one sentence follow from another, contradict it, or neither?"""
+
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import ZipFile
+
+import torch
+
+from dpbench.data.dataset import Data, Split
+from dpbench.data.download import Source, altered, fetch, writing
+from dpbench.data.tokens import Tokens
+from dpbench.errors import UserError
+
+LABELS = ("entailment", "neutral", "contradiction")
+NUMBERS = {"-": -1} | {label: number for number, label in enumerate(LABELS)}
+PUBLISHED = 550_152
+"""Training pairs in the publishers' file; 785 of them have no gold label."""
+LABELLED = 549_367
+
+ARCHIVE = Source(
+    path="snli_1.0/snli_1.0.zip",
+    checksum="sha256:afb3d70a5af5d8de0d9d81e2637e0fb8c22d1235c2749d83125ca43dab0dbd3e",
+    page="https://nlp.stanford.edu/projects/snli/",
+    urls=("https://nlp.stanford.edu/projects/snli/snli_1.0.zip",),
+)
+TRAIN = "snli_1.0/snli_1.0_train.jsonl"
+TEST = Source(
+    path="snli_1.0/snli_1.0_test.jsonl",
+    checksum="md5:2392a35de49893c84b08fb92de6fc5e4",
+    page=ARCHIVE.page,
+    urls=(),
+)
+
+
+class Pairs(NamedTuple):
+    """Pairs of sentences that have a gold label, and the number of each label in LABELS."""
+
+    premises: list[str]
+    hypotheses: list[str]
+    labels: list[int]
+
+
+@dataclass(frozen=True)
+class Snli:
+    """Pairs of English sentences in the publishers' split; the groups are the three classes.
+
+    tokens: how sentences become numbers. hub: None reads the publishers' files, and a name as
+    `stanfordnlp/snli` has the `datasets` library load it from the Hugging Face hub. Pairs without a
+    gold label are left out, of the test set too. Source: Bowman et al., EMNLP 2015; protocol: Bu et
+    al. (calibration), section 5.5.
+    """
+
+    tokens: Tokens
+    hub: str | None
+
+    name = "snli"
+    task = "classification"
+    classes = len(LABELS)
+    groups = LABELS
+    train_size = LABELLED
+    notes = (
+        f"The {PUBLISHED - LABELLED} training pairs without a gold label are left out; their "
+        "number is published.",
+        "The 10,000 pairs of the publishers' development part are left out.",
+    )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (2, self.tokens.length)
+
+    @property
+    def vocabulary(self) -> int:
+        return self.tokens.vocabulary
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Read the two files below `folder`, or download them (95 MB); the seed draws nothing.
+
+        Raises UserError where neither the pairs nor the tokenizer are to be had.
+        """
+        if self.hub is not None:
+            train, test = (from_hub(self.hub, part) for part in ("train", "test"))
+        else:
+            unpack(folder)
+            train, test = read(folder / TRAIN, PUBLISHED), read(fetch(TEST, folder))
+        return Data(self._split(train), self._split(test))
+
+    def _split(self, pairs: Pairs) -> Split:
+        classes = torch.tensor(pairs.labels)
+        return Split(self.tokens.of(pairs.premises, pairs.hypotheses), classes, classes)
+
+
+def unpack(folder: Path) -> None:
+    """Take the training and test files that are not below `folder` from the publishers' archive."""
+    lacking = [path for path in (TRAIN, TEST.path) if not (folder / path).exists()]
+    if not lacking:
+        return
+    with ZipFile(fetch(ARCHIVE, folder)) as archive:
+        for path in lacking:
+            with writing(folder / path):
+                part = folder / f"{path}.part"
+                with archive.open(path) as packed, part.open("wb") as out:
+                    shutil.copyfileobj(packed, out)
+                part.replace(folder / path)
+
+
+def read(path: Path, rows: int | None = None) -> Pairs:
+    """The pairs of a .jsonl file that have a gold label.
+
+    rows: how many pairs the file must have, labelled or not; there is no published checksum of the
+    training file alone. Raises UserError where it has another number.
+    """
+    with path.open(encoding="utf-8") as lines:
+        try:
+            pairs = map(json.loads, lines)
+            whole = [(p["sentence1"], p["sentence2"], NUMBERS[p["gold_label"]]) for p in pairs]
+        except (ValueError, KeyError, TypeError) as error:
+            raise altered(path, ARCHIVE.address) from error
+    if rows is not None and len(whole) != rows:
+        raise altered(path, ARCHIVE.address)
+    return _labelled(whole)
+
+
+def from_hub(name: str, part: str) -> Pairs:
+    """The pairs of a part that have a gold label, by the `datasets` library.
+
+    name: on the hub, or a folder of files with columns premise, hypothesis and label (-1 where
+    there is no gold label). Raises UserError where the library or the pairs are missing.
+    """
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise UserError(
+            "dataset.hub needs the library datasets: run `pip install datasets`, or leave "
+            "dataset.hub unset to read the publishers' files."
+        ) from error
+    try:
+        rows = load_dataset(name, split=part)
+        columns = [rows[column] for column in ("premise", "hypothesis", "label")]
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"dataset.hub={name} has no pairs to give ({type(error).__name__}): run once with "
+            "network, or leave dataset.hub unset to read the publishers' files."
+        ) from error
+    return _labelled(zip(*columns, strict=True))
+
+
+def _labelled(rows: Iterable[tuple[str, str, int]]) -> Pairs:
+    kept = [row for row in rows if row[2] >= 0]
+    return Pairs([p for p, _, _ in kept], [h for _, h, _ in kept], [n for _, _, n in kept])

@@ -1,0 +1,66 @@
+"""Pairs of sentences as the numbers that a text model takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpbench.errors import UserError
+from dpbench.models.bert import PADDING
+from dpbench.models.pretrained import library
+
+CHUNK = 10_000  # pairs at a time: the tokenizer's lists take far more memory than the numbers
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A published tokenizer, by its name on the Hugging Face hub or a folder that holds it.
+
+    vocabulary: how many tokens it has, which a model must know before anything is read. length: T,
+    to which longer pairs are cut, the longer sentence first, and shorter ones filled up.
+    """
+
+    tokenizer: str
+    vocabulary: int
+    length: int
+
+    def of(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:
+        """Token numbers and types, int32 [n, 2, T]: [CLS] premise [SEP] hypothesis [SEP], padding.
+
+        Raises UserError where the tokenizer cannot be had, or is another than was said.
+        """
+        tokenizer = self._load()
+        starts = range(0, len(premises), CHUNK)
+        parts = [slice(start, start + CHUNK) for start in starts]
+        return torch.cat([self._coded(tokenizer, premises[at], hypotheses[at]) for at in parts])
+
+    def _coded(self, tokenizer: Any, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:
+        coded = tokenizer(
+            list(premises),
+            list(hypotheses),
+            truncation="longest_first",
+            padding="max_length",
+            max_length=self.length,
+            return_token_type_ids=True,
+            return_tensors="pt",
+        )
+        return torch.stack([coded["input_ids"], coded["token_type_ids"]], dim=1).int()
+
+    def _load(self) -> Any:
+        try:
+            tokenizer = library("transformers").AutoTokenizer.from_pretrained(self.tokenizer)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"the tokenizer {self.tokenizer} is neither in this machine's Hugging Face cache "
+                "nor to be downloaded now: run once with network, or copy the cache ($HF_HOME) "
+                "from a machine that has it."
+            ) from error
+        if len(tokenizer) != self.vocabulary or tokenizer.pad_token_id != PADDING:
+            raise UserError(
+                f"the tokenizer {self.tokenizer} has {len(tokenizer)} tokens and padding "
+                f"{tokenizer.pad_token_id}, not {self.vocabulary} and {PADDING}: set "
+                "dataset.tokens.vocabulary to its size, or choose a tokenizer of BERT."
+            )
+        return tokenizer

@@ -1,0 +1,70 @@
+"""Wine Quality (red): how do tasters rate a wine of these measurements?"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from dpbench.data.dataset import Data, Split
+from dpbench.data.download import Source, fetch
+from dpbench.data.draws import proper_count, shuffle_and_count
+from dpbench.data.numeric import z_scores
+
+ROWS = 1_599
+
+SOURCE = Source(
+    path="wine/winequality-red.csv",
+    checksum="md5:2daeecee174368f8a33b82c8cccae3a5",
+    page="https://archive.ics.uci.edu/dataset/186/wine+quality",
+    urls=(
+        "https://archive.ics.uci.edu/ml/machine-learning-databases/wine-quality/"
+        "winequality-red.csv",
+        "https://archive.ics.uci.edu/static/public/186/wine+quality.zip#winequality-red.csv",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Wine:
+    """11 measurements of 1,599 red wines, and their rating from 0 to 10.
+
+    test_size: rows that are tested on, after a shuffle. Source: Cortez et al., "Modeling wine
+    preferences by data mining from physicochemical properties", 2009; protocol: Bu et al.
+    (calibration), appendix C.4.
+    """
+
+    test_size: int
+
+    name = "wine"
+    task = "regression"
+    shape = (11,)
+    classes = 1
+    groups = ("all",)
+    notes = (
+        "The z-scores of the features are taken from all rows, test included.",
+        "The publishers' file has no split: the test rows are drawn by seed.",
+    )
+
+    def __post_init__(self) -> None:
+        proper_count("test_size", self.test_size, ROWS)
+
+    @property
+    def train_size(self) -> int:
+        return ROWS - self.test_size
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Read the file below `folder`, or download it (0.1 MB)."""
+        return shuffle_and_count(encode(read(fetch(SOURCE, folder))), self.test_size, seed)
+
+
+def read(path: Path) -> pd.DataFrame:
+    """All rows, `quality` in the last of twelve columns."""
+    return pd.read_csv(path, sep=";")
+
+
+def encode(table: pd.DataFrame) -> Split:
+    """z-scores of the eleven measurements, and the ratings as they are."""
+    features = table.drop(columns="quality").to_numpy("float64")
+    ratings = torch.from_numpy(table["quality"].to_numpy("float32"))
+    return Split(z_scores(features), ratings, torch.zeros(len(table), dtype=torch.int64))

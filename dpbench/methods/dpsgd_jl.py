@@ -1,0 +1,123 @@
+"""DP-SGD whose norms are estimated by random projections."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpbench import seeds
+from dpbench.clipping import Clip
+from dpbench.clipping.choice import Bounds, chosen
+from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
+from dpbench.gradients import Engine, Gradients, Layer
+from dpbench.methods.method import Guarantee, Method, Past, as_far_as, as_published
+from dpbench.noise import Gaussian
+
+ESTIMATED = Guarantee(
+    "none",
+    "As published: half of the estimated norms are below the true ones, so clipping by them does "
+    "not bound what one example can do; divides by the batch's real size.",
+)
+
+
+def dpsgd_jl(
+    bound: Bounds, projections: int, failure: float, clip: str, style: str, variant: str
+) -> Method:
+    """Bu et al. 2021, "Fast and memory efficient DP-SGD via JL projections"; 2023, Algorithm 2.
+
+    As published, the norm is estimated by M = sqrt(mean_j <g, u_j>^2) for random u_j. Corrected, by
+    M sqrt(r/q), q the `failure`-quantile of chi-squared with r degrees of freedom: that is below
+    the true norm with probability `failure` only, for each example, step and (layerwise) layer.
+    Neither the u_j nor the estimates are released; the u_j are independent of the data.
+    """
+    published = as_published(variant)
+    clipped = chosen(clip, style, bound)
+    seam = Projected(projections, 1.0 if published else slack(projections, failure))
+    trusted = Guarantee(
+        "approximate",
+        f"The bound holds but with probability {failure:g} for each example, step and clipped "
+        "norm, since norms are upper estimates from random projections; delta has to be larger by "
+        "as much for each step.",
+    )
+    return Method(
+        "dpsgd_jl",
+        variant,
+        seam,
+        clipped,
+        Gaussian(),
+        ESTIMATED if published else as_far_as(clipped, trusted),
+        divide_by="actual" if published else "expected",
+    )
+
+
+def slack(projections: int, failure: float) -> float:
+    """What an estimate from r projections is multiplied by to be an upper one, but for `failure`.
+
+    r M^2/|g|^2 is chi-squared with r degrees of freedom.
+    """
+    from scipy import stats
+
+    if isinstance(projections, bool) or not isinstance(projections, int) or projections < 1:
+        raise UserError(f"method.projections must be a whole number from 1, got {projections!r}.")
+    if not 0 < failure < 1:
+        raise UserError(f"method.failure must lie between 0 and 1, got {failure!r}.")
+    return float((projections / stats.chi2.ppf(failure, projections)) ** 0.5)
+
+
+@dataclass(frozen=True)
+class Projected:
+    """The gradient seam: each example's own gradient, of which the clip sees estimated norms."""
+
+    projections: int
+    slack: float
+
+    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
+        theta = engine.parameters.theta.detach()
+        seed = seeds.derived(past.seed, "projections") + past.made
+        draw = seeds.generator(seed, "projections of a step", theta.device)
+        vectors = [
+            torch.randn(theta.shape, dtype=theta.dtype, device=theta.device, generator=draw)
+            for _ in range(self.projections)
+        ]
+        return Estimated(engine(batch), vectors, self.slack, engine.parameters.layers)
+
+
+class Estimated:
+    """Gradients as they are, with norms slack sqrt(mean_j <g_i, u_j>^2) for vectors u_j [D]."""
+
+    def __init__(
+        self, gradients: Gradients, vectors: list[Tensor], slack: float, layers: tuple[Layer, ...]
+    ):
+        self._gradients, self._vectors, self._slack = gradients, vectors, slack
+        self._layers = layers
+        self.losses = gradients.losses
+
+    @property
+    def norms(self) -> Tensor:
+        return self._estimated(self._vectors)
+
+    @property
+    def layer_norms(self) -> Tensor:
+        return torch.stack([self._of_layer(layer) for layer in self._layers], 1)
+
+    def _of_layer(self, layer: Layer) -> Tensor:
+        def part(vector: Tensor) -> Tensor:
+            alone = torch.zeros_like(vector)
+            alone[layer.at] = vector[layer.at]
+            return alone
+
+        return self._estimated([part(vector) for vector in self._vectors])
+
+    def _estimated(self, vectors: list[Tensor]) -> Tensor:
+        squares = torch.stack([self._gradients.dot(vector).square() for vector in vectors])
+        return squares.mean(0).sqrt() * self._slack
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self._gradients.weighted_sum(factors)
+
+    def dot(self, vector: Tensor) -> Tensor:
+        return self._gradients.dot(vector)
+
+    def stack(self) -> Tensor:
+        return self._gradients.stack()

@@ -1,0 +1,26 @@
+"""DP-SGD with a bound that follows a quantile of the gradients' norms."""
+
+from dpbench.clipping import CountQuery, Quantile
+from dpbench.clipping.choice import Bounds, by_norm
+from dpbench.methods.method import JOINT, Method, as_far_as, plain
+from dpbench.noise import Gaussian
+
+
+def dpsgd_quantile(
+    bound: Bounds,
+    quantile: float,
+    clip_learning_rate: float,
+    count_noise: float,
+    clip: str,
+    style: str,
+) -> Method:
+    """Andrew et al. 2021, "Differentially private learning with adaptive clipping", Algorithm 1.
+
+    bound is R at the start, quantile gamma, clip_learning_rate eta_C, count_noise sigma_b in
+    examples, for counts of +-1/2. clip and style as for `dpsgd`; layerwise, each layer's bound
+    follows the quantile of its own norms.
+    """
+    query = CountQuery(2 * count_noise, before=False)
+    adaptive = Quantile(by_norm(clip, style, bound), quantile, clip_learning_rate, query)
+    guarantee = as_far_as(adaptive, JOINT)
+    return Method("dpsgd_quantile", "corrected", plain, adaptive, Gaussian(), guarantee)

@@ -1,0 +1,56 @@
+"""How far predicted numbers are from the true ones."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dpbench.metrics.classification import mean, mean_per_group
+
+
+def evaluate_regression(
+    outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
+) -> dict[str, float]:
+    """Every metric of predicted numbers over all n examples of a split, under flat names.
+
+    outputs [n, 1] and targets [n] in the targets' unit; losses: the training loss of each example
+    [n]; groups [n] int64.
+
+    Returns `loss`, `mse`, `rmse`, `mae`, `r2` and `loss/<group>`. An empty group or a diverged
+    model gives NaN, and so does r2 where all targets are the same.
+    Raises ValueError where the shapes disagree or a group has no name.
+    """
+    outputs, losses, targets, groups = (
+        t.detach().cpu() for t in (outputs, losses, targets, groups)
+    )
+    _check(outputs, losses, targets, groups, group_names)
+    # What is not finite has no error, whatever an infinite one would do to a mean.
+    errors = outputs.squeeze(1).double() - targets.double()
+    errors = errors.masked_fill(~errors.isfinite(), torch.nan)
+    squares = errors.square()
+    return {
+        "loss": mean(losses),
+        "mse": mean(squares),
+        "rmse": math.sqrt(mean(squares)),
+        "mae": mean(errors.abs()),
+        "r2": _explained(squares, targets.double()),
+        **{f"loss/{name}": v for name, v in mean_per_group(losses, groups, group_names).items()},
+    }
+
+
+def _explained(squares: Tensor, targets: Tensor) -> float:
+    """1 - (sum of squared errors) / (sum of squared distances from the mean of the targets)."""
+    spread = (targets - targets.mean()).square().sum()
+    return (1 - squares.sum() / spread).item() if spread > 0 else math.nan
+
+
+def _check(
+    outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
+) -> None:
+    n = len(outputs)
+    shapes = [tuple(t.shape) for t in (losses, targets, groups)]
+    if outputs.shape != (n, 1) or shapes != [(n,)] * 3:
+        raise ValueError(f"outputs are {tuple(outputs.shape)}, the rest {shapes}, not [n, 1], [n].")
+    if n and not 0 <= int(groups.min()) <= int(groups.max()) < len(group_names):
+        raise ValueError(f"Groups go beyond the {len(group_names)} that have names.")

@@ -1,0 +1,146 @@
+"""Pictures of calibration: reliability diagrams and histograms, and the numbers in them."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from dpbench.errors import UserError
+from dpbench.results import Record
+
+Runs = Mapping[str, Sequence[Record]]
+"""The records behind each column of a picture, by its label: usually one method's, over seeds."""
+
+HISTOGRAMS = {"confidence": "confidence", "true_class": "probability of the true class"}
+
+
+def reliability_points(runs: Runs) -> pd.DataFrame:
+    """Every bin of every run: columns label, seed, low, high, count, confidence, accuracy.
+
+    confidence and accuracy are means over the bin's examples, NaN where it has none. Raises
+    UserError for a run whose record lacks them.
+    """
+    rows = [
+        (label, record.config["seed"], low, high, *bin_)
+        for label, record, kept in _kept(runs)
+        for low, high, *bin_ in zip(*_edges(kept["bins"]["count"]), *_columns(kept), strict=True)
+    ]
+    names = ["label", "seed", "low", "high", "count", "confidence", "accuracy"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def _columns(kept: dict) -> list[list[float]]:
+    return [kept["bins"][name] for name in ("count", "confidence", "accuracy")]
+
+
+def histogram_points(runs: Runs, what: str) -> pd.DataFrame:
+    """Every cell of every run's histogram: columns label, seed, low, high, count.
+
+    what: "confidence" or "true_class". Raises UserError for a run whose record lacks it.
+    """
+    rows = [
+        (label, record.config["seed"], low, high, count)
+        for label, record, kept in _kept(runs)
+        for counts in [kept["histogram"][what]]
+        for low, high, count in zip(*_edges(counts), counts, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["label", "seed", "low", "high", "count"])
+
+
+def _kept(runs: Runs) -> Iterator[tuple[str, Record, dict]]:
+    for label, records in runs.items():
+        for record in records:
+            if not record.calibration:
+                raise UserError(
+                    f"the run {record.digest} of {label} has no calibration in its record: it "
+                    "diverged, has no classes, or is older than that; run it with again=true."
+                )
+            yield label, record, record.calibration
+
+
+def _edges(counts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    ends = np.arange(len(counts) + 1) / len(counts)
+    return ends[:-1], ends[1:]
+
+
+def draw_reliability(data: pd.DataFrame, title: str) -> bytes:
+    """Reliability diagrams as a PNG, from `reliability_points`: one column per label.
+
+    Above: accuracy by bin of confidence, and how far the mean confidence is from it. Below: the
+    share of the examples. The runs of a label are taken together.
+    """
+    labels = list(dict.fromkeys(data["label"]))
+    figure = _figure(len(labels), rows=2)
+    axes = figure.subplots(
+        2, len(labels), sharex=True, sharey="row", squeeze=False, height_ratios=[3, 1]
+    )
+    for (above, below), label in zip(axes.T, labels, strict=True):
+        _diagram(above, below, _pooled(data[data["label"] == label]))
+        above.set_title(label, fontsize=10)
+        below.set_xlabel("confidence")
+    axes[0][0].set_ylabel("accuracy")
+    axes[1][0].set_ylabel("share")
+    axes[0][0].legend(fontsize=8)
+    return _png(figure, title)
+
+
+def _pooled(data: pd.DataFrame) -> pd.DataFrame:
+    """One row per bin, over all runs: low, high, count, and means weighted by their examples."""
+    means = ["confidence", "accuracy"]
+    sums = data.assign(**{m: (data[m] * data["count"]).fillna(0) for m in means})
+    sums = sums.groupby(["low", "high"], as_index=False)[["count", *means]].sum()
+    filled = sums["count"].where(sums["count"] > 0)
+    return sums.assign(**{m: sums[m] / filled for m in means})
+
+
+def _diagram(above, below, bins: pd.DataFrame) -> None:
+    width, share = bins["high"] - bins["low"], bins["count"] / bins["count"].sum()
+    ece = (share * (bins["accuracy"] - bins["confidence"]).abs()).sum()
+    at = {"x": bins["low"], "width": width, "align": "edge", "edgecolor": "black"}
+    above.bar(height=bins["accuracy"], color="tab:blue", linewidth=0.6, label="accuracy", **at)
+    gap = bins["confidence"] - bins["accuracy"]
+    above.bar(
+        height=gap, bottom=bins["accuracy"], color="tab:red", alpha=0.35, hatch="//",
+        linewidth=0.6, label="gap", **at,
+    )  # fmt: skip
+    above.plot([0, 1], [0, 1], "k--", linewidth=1)
+    paper = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none"}
+    above.text(0.97, 0.04, f"ECE {100 * ece:.1f}%", ha="right", fontsize=9, bbox=paper)
+    above.set_ylim(0, 1)
+    below.bar(height=share, color="tab:gray", linewidth=0.6, **at)
+    below.set_xlim(0, 1)
+
+
+def draw_histograms(data: pd.DataFrame, title: str, x: str) -> bytes:
+    """Histograms as a PNG, from `histogram_points`: one line per label, shares of the examples.
+
+    x: what the horizontal axis says. The runs of a label are taken together; shares are on a
+    logarithmic axis, since most examples may be in one cell.
+    """
+    figure = _figure(columns=2, rows=1)
+    axis = figure.subplots()
+    for label, rows in data.groupby("label", sort=False):
+        cells = rows.groupby(["low", "high"], as_index=False)["count"].sum()
+        ends = [*cells["low"], cells["high"].iloc[-1]]
+        axis.stairs(cells["count"] / cells["count"].sum(), ends, label=label, linewidth=1.4)
+    axis.set_yscale("log")
+    axis.set_xlabel(x)
+    axis.set_ylabel("share")
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+    return _png(figure, title)
+
+
+def _figure(columns: int, rows: int):
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(1.2 + 2.7 * columns, 1.4 + 2.0 * rows), layout="constrained")
+
+
+def _png(figure, title: str) -> bytes:
+    figure.suptitle(title, fontsize=11, wrap=True)
+    picture = io.BytesIO()
+    # No software version in the file: the same numbers give the same bytes.
+    figure.savefig(picture, dpi=120, metadata={"Software": None})
+    return picture.getvalue()

@@ -1,0 +1,108 @@
+"""Layerwise clipping: each layer alone, and all of them one vector with one sensitivity."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpbench.clipping import Layerwise, chosen
+from dpbench.errors import UserError
+from dpbench.gradients import Layer
+from dpbench.gradients.engine import Stacked
+from dpbench.methods.dpsgd import dpsgd
+from dpbench.step import finite_factors
+
+SPLIT = (Layer("a", slice(0, 2)), Layer("b", slice(2, 3)), Layer("c", slice(3, 7)))
+WHOLE = (Layer("all", slice(0, 7)),)
+FUNCTIONS = ["abadi", "automatic", "normalise", "global"]
+
+
+def rows(seed: int, n: int = 5) -> torch.Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(n, 7, dtype=torch.float64, generator=draw)
+
+
+def clipped_sum(clip, rows, layers):
+    batch, nobody = Stacked(rows[:, 0], rows, layers), torch.zeros(len(rows), dtype=torch.long)
+    return clip.reduce(batch, clip.factors(clip.lengths(batch), nobody))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("bounds", [1.5, [0.5, 1.0, 0.25]])
+@given(st.integers(0, 10**6))
+@settings(derandomize=True, deadline=None, max_examples=20)
+def test_each_layer_is_clipped_as_if_it_were_a_model_of_its_own(name, bounds, seed):
+    r, each = rows(seed), bounds if isinstance(bounds, list) else [bounds / 3**0.5] * 3
+    parts = [
+        clipped_sum(chosen(name, "flat", bound), r[:, layer.at], [Layer("it", slice(None))])
+        for bound, layer in zip(each, SPLIT, strict=True)
+    ]
+    ours = clipped_sum(chosen(name, "layerwise", bounds), r, SPLIT)
+    assert torch.allclose(ours, torch.cat(parts), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("bound", [0.7, [0.7]])
+def test_layerwise_with_one_layer_is_flat(name, bound):
+    flat, layerwise = chosen(name, "flat", 0.7), chosen(name, "layerwise", bound)
+    assert layerwise.sensitivity == flat.sensitivity
+    for seed in range(5):
+        ours, reference = (clipped_sum(c, rows(seed), WHOLE) for c in (layerwise, flat))
+        assert torch.allclose(ours, reference, rtol=1e-12)
+
+
+def test_one_bound_is_that_of_the_whole_and_a_list_adds_up_by_squares():
+    assert chosen("abadi", "layerwise", 2.0).sensitivity == 2.0
+    assert chosen("abadi", "layerwise", [3.0, 4.0]).sensitivity == pytest.approx(5)
+    shared = chosen("abadi", "layerwise", 2.0).bounds_of(torch.zeros(4))
+    assert shared.tolist() == pytest.approx([1.0] * 4)
+    own = chosen("abadi", "layerwise", [3.0, 4.0]).bounds_of(torch.zeros(2))
+    assert own.tolist() == pytest.approx([3.0, 4.0])
+
+
+def test_the_noise_of_a_step_has_the_scale_of_the_composed_sensitivity(
+    step_of, batch_of, variance_p
+):
+    step = step_of(dpsgd([0.3, 0.4], "corrected", style="layerwise"), multiplier=2.0, expected=1)
+    step(batch_of(0))
+    noise = step.engine.parameters.theta.grad
+    assert variance_p(noise, 2.0 * 0.5) > 1e-3
+    assert variance_p(noise, 2.0 * 0.7) < 1e-6  # the sum of the bounds
+
+
+def test_large_bounds_in_layers_clip_nothing(step_of, batch_of):
+    ends = []
+    for method in (dpsgd(1e9, "corrected", style="layerwise"), dpsgd(1.0, "corrected", "none")):
+        step = step_of(method, multiplier=0.0)
+        step(batch_of(6))
+        ends.append(step.engine.parameters.theta.detach())
+    assert torch.allclose(*ends, rtol=1e-12)
+
+
+def test_an_example_that_is_not_finite_in_one_layer_is_left_out_of_all():
+    r = rows(0)
+    r[2, 6] = math.inf
+    batch = Stacked(r[:, 0], r, SPLIT)
+    assert batch.layer_norms[2].isfinite().tolist() == [True, True, False]
+    clip = chosen("abadi", "layerwise", 1.0)
+    factors, finite = finite_factors(clip, clip.lengths(batch), torch.zeros(5, dtype=torch.long))
+    assert finite.tolist() == [True, True, False, True, True]
+    kept = clipped_sum(clip, torch.cat([r[:2], r[3:]]), SPLIT)
+    assert torch.allclose(clip.reduce(batch, factors), kept, rtol=1e-12)
+
+
+def test_bounds_for_other_layers_than_the_model_s_are_refused_by_name():
+    with pytest.raises(
+        UserError, match=r"has 2 numbers and the model 3 trained layers \(a, b, c\)"
+    ):
+        chosen("abadi", "layerwise", [1.0, 2.0]).check_layers(["a", "b", "c"])
+    chosen("abadi", "layerwise", [1.0, 2.0]).check_layers(["a", "b"])
+    chosen("abadi", "layerwise", 1.0).check_layers(["a", "b", "c"])
+
+
+def test_a_clip_at_other_bounds_states_what_they_add_up_to():
+    clip = Layerwise(chosen("abadi", "flat", 1.0)).at(torch.tensor([3.0, 4.0]))
+    assert float(clip.sensitivity) == pytest.approx(5)
+    assert clip.scaled(2).bounds_of(torch.zeros(2)).tolist() == pytest.approx([6.0, 8.0])

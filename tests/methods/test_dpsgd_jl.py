@@ -1,0 +1,144 @@
+"""DP-SGD-JL: what the estimated norms are, how often they are too small, and what is said of it."""
+
+import dataclasses
+
+import pytest
+import torch
+from scipy import stats
+
+from dpbench.errors import UserError
+from dpbench.gradients import Layer
+from dpbench.gradients.engine import Stacked
+from dpbench.methods.dpsgd import dpsgd
+from dpbench.methods.dpsgd_jl import Estimated, Projected, dpsgd_jl, slack
+from dpbench.methods.method import Past
+
+LAYERS = (Layer("a", slice(0, 2)), Layer("b", slice(2, 6)))
+PAST = Past(0, 1, None)
+
+
+def jl(**changes):
+    usual = {"bound": 0.5, "projections": 100, "failure": 1e-10}
+    return dpsgd_jl(
+        **{**usual, "clip": "abadi", "style": "flat", "variant": "corrected", **changes}
+    )
+
+
+def vectors(n, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    return list(torch.randn(n, 6, dtype=torch.float64, generator=draw))
+
+
+def made(seed=1):
+    rows = torch.stack(vectors(5, seed))
+    return Stacked(rows[:, 0], rows, LAYERS)
+
+
+def test_the_estimate_is_the_root_mean_square_of_inner_products():
+    rows, us = made(), vectors(7)
+    ours = Estimated(rows, us, 2.0, LAYERS)
+    squares = [[sum(a * b for a, b in zip(g, u, strict=True)) ** 2 for u in us] for g in
+               rows.stack().tolist()]  # fmt: skip
+    expected = [2 * float(sum(map(float, one)) / 7) ** 0.5 for one in squares]
+    assert ours.norms.tolist() == pytest.approx(expected)
+
+
+def test_a_layer_is_estimated_as_if_it_were_all_there_is():
+    us = vectors(7)
+    whole = Estimated(made(), us, 1.5, LAYERS).layer_norms
+    for column, layer in zip(whole.unbind(1), LAYERS, strict=True):
+        alone = made().stack()[:, layer.at]
+        one = Stacked(alone[:, 0], alone, [Layer("it", slice(None))])
+        reference = Estimated(one, [u[layer.at] for u in us], 1.5, ()).norms
+        assert torch.allclose(column, reference, rtol=1e-12)
+
+
+@pytest.mark.parametrize("r", [1, 10, 50])
+def test_estimates_have_the_law_that_the_slack_is_made_of(r):
+    gradient = made()
+    shares = torch.cat(
+        [(Estimated(gradient, vectors(r, s), 1.0, LAYERS).norms / gradient.norms) ** 2
+         for s in range(2, 402)]
+    )  # fmt: skip
+    # Five gradients share their vectors, so that only one of them is a sample.
+    assert stats.kstest((r * shares.view(-1, 5)[:, 0]).numpy(), stats.chi2(r).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("r", "failure"), [(5, 0.1), (20, 0.01), (100, 0.3)])
+def test_an_upper_estimate_fails_as_often_as_it_says(r, failure):
+    gradient, by = made(), slack(r, failure)
+    fails = sum(
+        bool(Estimated(gradient, vectors(r, s), by, LAYERS).norms[0] < gradient.norms[0])
+        for s in range(2, 1002)
+    )
+    assert stats.binomtest(fails, 1000, failure).pvalue > 1e-3
+
+
+def test_as_published_many_examples_add_more_than_the_bound_and_corrected_none(step_of, batch_of):
+    above = {}
+    for variant in ("paper", "corrected"):
+        method, found = jl(variant=variant, projections=20), 0
+        step, batch = step_of(method), batch_of(8)
+        batch.inputs.mul_(100)  # so that all are clipped
+        for made in range(20):
+            gradients = method.gradient(step.engine, batch, method.clip, PAST._replace(made=made))
+            factors = method.clip.factors(gradients.norms, batch.groups)
+            parts = (factors.unsqueeze(1) * gradients.stack()).norm(dim=1)
+            found += int((parts > 0.5 * (1 + 1e-9)).sum())
+        above[variant] = found / 160
+    assert above["corrected"] == 0
+    assert 0.3 < above["paper"] < 0.7
+
+
+def test_with_many_projections_it_is_dpsgd(step_of, batch_of):
+    ends = []
+    for method in (jl(projections=20_000, variant="paper"), dpsgd(0.5, "paper")):
+        step = step_of(method, multiplier=0.0)
+        step(batch_of(6))
+        ends.append(step.engine.parameters.theta.grad)
+    assert torch.allclose(*ends, rtol=0.05, atol=0.02 * float(ends[1].abs().max()))
+
+
+def test_projections_are_those_of_the_run_and_the_step_in_every_part_of_a_batch(step_of, batch_of):
+    step, batch, seam = step_of(jl()), batch_of(4), Projected(3, 1.0)
+
+    def norms(**changes):
+        return seam(step.engine, batch, step.clip, PAST._replace(**changes)).norms
+
+    assert torch.equal(norms(), norms())
+    assert not torch.equal(norms(), norms(made=1))
+    assert not torch.equal(norms(), norms(seed=1))
+    parts = [seam(step.engine, part, step.clip, PAST).norms for part in batch.split(3)]
+    assert torch.allclose(torch.cat(parts), norms(), rtol=1e-9)
+
+
+def test_what_holds_is_said():
+    paper, corrected = jl(variant="paper").guarantee, jl().guarantee
+    assert paper.level == "none"
+    assert "below the true ones" in paper.why
+    assert corrected.level == "approximate"
+    assert "1e-10" in corrected.why
+    assert jl(clip="none").guarantee.level == "none"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [({"projections": 0}, "method.projections"), ({"failure": 1.0}, "method.failure"),
+     ({"failure": 0.0}, "method.failure"), ({"projections": 2.5}, "method.projections")],
+)  # fmt: skip
+def test_values_that_make_no_estimate_are_refused(changes, sentence):
+    with pytest.raises(UserError, match=sentence):
+        jl(**changes)
+
+
+def test_an_example_that_is_not_finite_stays_so():
+    rows = made().stack().clone()
+    rows[1, 3] = torch.inf
+    batch = Stacked(rows[:, 0], rows, LAYERS)
+    seen = Estimated(batch, vectors(4), 1.0, LAYERS)
+    assert (seen.norms < torch.inf).tolist() == [True, False, True, True, True]
+    assert (seen.layer_norms < torch.inf).all(1).tolist() == [True, False, True, True, True]
+
+
+def test_the_seam_is_a_value():
+    assert dataclasses.replace(jl()) == jl()
