@@ -33,7 +33,7 @@ from dpbench.train import Run
 TARGETS = ("dpbench.", "torch.optim.")
 """What a configuration may build: nothing outside these packages is ever imported by name."""
 
-HOW = ("engine", "physical_batch_size", "precision", "channels_last", "device")
+HOW = ("engine", "physical_batch_size", "channels_last", "device")
 """Settings that reach a run without being part of what it is."""
 
 

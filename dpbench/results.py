@@ -31,10 +31,12 @@ SCIENTIFIC = (
     "ema_decay",
     "validation",
     "schedule",
+    "precision",
 )
 """The parts of a configuration that make a run what it is; all else is how it was carried out."""
 
-UNNAMED = ("augmentation", "ema_decay", "validation", "schedule")
+NOTHING = (None, {}, "float32")
+UNNAMED = ("augmentation", "ema_decay", "validation", "schedule", "precision")
 """Parts that came after the first records: where they are nothing the digest leaves them out."""
 
 UNNAMED_OF_METHODS = {"clip": "abadi", "style": "flat"}
@@ -95,7 +97,7 @@ def digest(config: dict) -> str:
     parts = {key: config.get(key) for key in SCIENTIFIC}
     usual = UNNAMED_OF_METHODS.items()
     parts["method"] = {k: v for k, v in config["method"].items() if (k, v) not in usual}
-    named = {k: part for k, part in parts.items() if k not in UNNAMED or part not in (None, {})}
+    named = {k: part for k, part in parts.items() if k not in UNNAMED or part not in NOTHING}
     science = _plain(named) | {"choices": chosen}
     return hashlib.sha256(json.dumps(science, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -24,7 +24,6 @@ from dpbench.runs import is_scientific
 CARRIED_OUT = {
     "engine=loop",
     "physical_batch_size=7",
-    "precision=bf16",
     "channels_last=true",
     "device=cpu",
     "threads=2",
@@ -48,6 +47,7 @@ SCIENCE = [
     "sampler=shuffled",
     "epochs=3",
     "batch_size=64",
+    "precision=bf16",
     "seed=1",
     "diagnostics=misalignment",
     "augmentation=shifts_flips",
