@@ -35,7 +35,7 @@ SCIENTIFIC = (
 )
 """The parts of a configuration that make a run what it is; all else is how it was carried out."""
 
-NOTHING = (None, {}, "float32")
+NOTHING: tuple[object, ...] = (None, {}, "float32")
 UNNAMED = ("augmentation", "ema_decay", "validation", "schedule", "precision")
 """Parts that came after the first records: where they are nothing the digest leaves them out."""
 
