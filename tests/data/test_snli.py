@@ -117,7 +117,6 @@ def test_a_tokenizer_that_cannot_be_had_is_named():
 
 
 def test_the_datasets_library_gives_the_same_pairs(small, monkeypatch):
-    pytest.importorskip("datasets")
     folder, dataset = small
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", folder / "cache")
     for part, pairs in (("train", PAIRS * 2), ("test", PAIRS)):
@@ -133,7 +132,6 @@ def test_the_datasets_library_gives_the_same_pairs(small, monkeypatch):
 
 
 def test_pairs_that_the_datasets_library_cannot_find_are_named():
-    pytest.importorskip("datasets")
     with pytest.raises(UserError, match=r"dataset\.hub=nobody/nothing has no pairs"):
         from_hub("nobody/nothing", "train")
 
