@@ -42,6 +42,8 @@ def reproduce(name: str, overrides: list[str]) -> str:
     folder = Path(wanted.config["results_dir"])
     if "bench" in wanted.table:
         return _time(wanted, folder)
+    if "ntk" in wanted.table:
+        return _measure(wanted, folder)
     if "figure" not in wanted.table:
         _spec(wanted)
     paths, impossible = _settle_all(wanted, folder)
@@ -76,6 +78,17 @@ def _time(wanted: Target, folder: Path) -> str:
     settings = {**wanted.table["bench"], "device": wanted.config["device"], "out": out}
     bench([f"{key}={value}" for key, value in settings.items()])
     return f"{wanted.title}: table, numbers and picture are in {out}."
+
+
+def _measure(wanted: Target, folder: Path) -> str:
+    """Measure in the laboratory of the tangent kernel, which trains nothing."""
+    from dpbench.ntk.command import measured
+
+    check_writable(folder / "tables")
+    files = measured(wanted)
+    for suffix, content in files.items():
+        write_whole(folder / "tables" / f"{wanted.stem}.{suffix}", content)
+    return files["md"].decode()
 
 
 def run_all(missing: list[list[str]], jobs: int) -> None:

@@ -1,7 +1,7 @@
 """The tangent kernel H = sum_r H_r of a network, and what clipping makes of it.
 
-Bu et al. (calibration), Equations 3.1, 4.3 and 4.4: with f the outputs, H = df/dw df/dw^T, and along
-the flow dL/dt = -dL/df M dL/df^T, where M is H, HC or sum_r H_r C_r.
+Bu et al. (calibration), Equations 3.1, 4.3 and 4.4: with f the outputs, H = df/dw df/dw^T, and
+along the flow dL/dt = -dL/df M dL/df^T, where M is H, HC or sum_r H_r C_r.
 """
 
 from dataclasses import dataclass
