@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpbench.figures import FigureSpec, Panel, draw, points
 from dpbench.methods.method import Inapplicable
+from dpbench.ntk import coincidence
 from dpbench.progress import counting
 from dpbench.resources import benchmarks_folder
 from dpbench.results import Record, check_writable, frame, load, record_path, write_whole
@@ -124,8 +125,11 @@ def _end_with(parent: int) -> None:
 
 def render(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, bytes]:
     """The files by suffix, the records included: the same records give the same bytes."""
-    make = _figure if "figure" in wanted.table else _table
-    files = make(wanted, records, impossible)
+    if wanted.table.get("figure", {}).get("kind") == "coincidence":
+        files = coincidence.files(wanted, records)
+    else:
+        make = _figure if "figure" in wanted.table else _table
+        files = make(wanted, records, impossible)
     ordered = sorted(records, key=lambda record: record.digest)
     files["records.jsonl"] = "".join(record.json() + "\n" for record in ordered).encode()
     return files

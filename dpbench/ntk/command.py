@@ -3,6 +3,7 @@
 import torch
 
 from dpbench import config as configuration
+from dpbench.ntk.coincidence import own_scale
 from dpbench.ntk.laboratory import Setup, examine, setup_of
 from dpbench.ntk.report import RULE, claims, grids, to_csv
 from dpbench.progress import counting
@@ -44,7 +45,7 @@ def _printed(wanted: Target):
 def _introduction(wanted: Target, setup: Setup) -> str:
     choices = wanted.config["choices"]
     return (
-        f"{wanted.table['paper']}. Scale: {wanted.scale}. Data: {setup.examples} examples of "
+        f"{wanted.table['paper']}. {own_scale(wanted)}, on {setup.examples} examples of "
         f"{choices['dataset']}; model: {choices['model']}; seeds: {wanted.table['seeds']}; "
         f"at most {setup.steps} steps of {setup.lr:g}, the kernel every {setup.every}; zero loss: "
         f"{setup.zero:g} of the first. M is the matrix of each clipping, H or HC or sum_r H_r C_r."
