@@ -10,11 +10,12 @@ from collections.abc import Iterable
 import pandas as pd
 
 from dpbench.errors import UserError
+from dpbench.ntk.scale import own_scale
 from dpbench.results import Record
 from dpbench.tables import setting
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
-from dpbench.targets import PAPER, Target
+from dpbench.targets import Target
 
 LR, SIGMA = "optimizer.lr", "privacy.noise_multiplier"
 
@@ -72,11 +73,6 @@ def files(wanted: Target, records: list[Record]) -> dict[str, bytes]:
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.9g")
     png = draw(wanted.title, data, apart)
     return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": png}
-
-
-def own_scale(wanted: Target) -> str:
-    """Whose runs they are, where the paper's are others even if nothing was changed."""
-    return f"Our own runs{'' if wanted.scale == PAPER else f', changed: {wanted.scale}'}"
 
 
 def _grid(apart: pd.DataFrame) -> Grid:

@@ -3,9 +3,9 @@
 import torch
 
 from dpbench import config as configuration
-from dpbench.ntk.coincidence import own_scale
 from dpbench.ntk.laboratory import Setup, examine, setup_of
 from dpbench.ntk.report import RULE, claims, grids, to_csv
+from dpbench.ntk.scale import own_scale
 from dpbench.progress import counting
 from dpbench.resources import benchmarks_folder
 from dpbench.tables import Table, read_published, to_latex, to_markdown
