@@ -107,7 +107,7 @@ def test_the_parameters_stay_where_they_are(perceptron):
 def test_a_search_over_networks_loses_eigenvalues_layerwise_and_never_flat(perceptron):
     """Theorem 1, where it gives no example: H is positive definite, sum_r H_r C_r is not."""
     least = {"flat": [], "layerwise": []}
-    for seed in range(150):
+    for seed in range(60):
         network, batch = perceptron(seed, 1, 12, widths=(2, 2))
         tangents = network.tangents(batch)
         if properties(tangents.kernel()).eigenvalue < 1e-8:
@@ -115,6 +115,6 @@ def test_a_search_over_networks_loses_eigenvalues_layerwise_and_never_flat(perce
         for style, seen in least.items():
             made = clipped(chosen("normalise", style, 1.0), tangents.gradients, batch.groups)
             seen.append(properties(tangents.kernel(made.factors)))
-    assert len(least["flat"]) > 50
+    assert len(least["flat"]) > 20
     assert all(seen.positive_in_eigenvalues for seen in least["flat"])
     assert not all(seen.positive_in_eigenvalues for seen in least["layerwise"])
