@@ -11,7 +11,8 @@ from dpbench.tables.grid import Grid
 from dpbench.tables.published import PublishedTable
 
 STANDS_STILL = 0.05
-"""A loss above zero stands still if in the last quarter it lost no larger share than this."""
+"""A loss above zero stands still if in the last quarter of the steps it lost no larger share of
+itself than this, nor of what it had lost in the first quarter."""
 
 SYMMETRIC, QUADRATIC, EIGENVALUES = "symmetric", "quadratic form", "eigenvalues"
 MONOTONE, ZERO = "monotone loss", "zero loss"
@@ -25,7 +26,7 @@ RULE = (
     f"seen. Numbers within {TOLERANCE:g} of the matrix' Frobenius norm, and cosines within it of 0,"
     " count as 0. A loss counts as risen where dL/dt > 0, by the cosine of the gradient and its "
     "clipped form; what it ends at is open while it still falls: where it lost more than "
-    f"{STANDS_STILL:.0%} of itself in the last quarter of the steps."
+    f"{STANDS_STILL:.0%} of itself in the last quarter of the steps, or of its loss in the first."
 )
 
 
@@ -107,8 +108,9 @@ def _limit(findings: Sequence[Finding], zero: float) -> tuple[bool | None, float
 
 
 def _stands_still(losses: Sequence[float]) -> bool:
-    before = losses[3 * (len(losses) - 1) // 4]
-    return losses[-1] >= (1 - STANDS_STILL) * before
+    early, late = (losses[k * (len(losses) - 1) // 4] for k in (1, 3))
+    lost = late - losses[-1]
+    return lost <= STANDS_STILL * min(late, losses[0] - early)
 
 
 def grids(found: Sequence[Claim], findings: Sequence[Finding]) -> list[Grid]:

@@ -63,7 +63,7 @@ def test_without_clipping_the_loss_falls_to_zero_and_the_flow_ends(perceptron):
 
 
 def test_a_small_flat_bound_raises_the_loss_where_many_outvote_one(outvoted):
-    """Theorem 1, statement 3, where the paper gives no example: nine clipped gradients against one."""
+    """Theorem 1, statement 3, of which the paper gives no example: nine against one."""
     network, batch = outvoted
     flow = follow(network, batch, chosen("abadi", "flat", 1.0), steps(100, 0.01, 0, 50), draw())
     assert flow.losses == sorted(flow.losses)
