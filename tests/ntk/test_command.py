@@ -67,7 +67,7 @@ def test_on_digits_what_is_guaranteed_is_kept_and_small_clipping_breaks_symmetry
         assert float(found[label, "monotone loss"]["worst"]) == pytest.approx(1)
     for label in CLIPPINGS[4:]:
         assert found[label, "symmetric"]["verdict"] == "shown"
-        assert 1e-6 < float(found[label, "symmetric"]["worst"])
+        assert float(found[label, "symmetric"]["worst"]) > 1e-6
 
 
 def test_a_misspelt_setting_is_refused_before_any_flow(tmp_path):
