@@ -65,6 +65,7 @@ class Engine(Protocol):
     """Computes the per-example gradients of a batch.
 
     With K views, inputs are [B, K, ...] and the gradient of an example is the mean over its views.
+    The gradient of a user, in a batch of users, is the mean over its examples.
     """
 
     name: str
@@ -83,17 +84,6 @@ def moves(shift: Shift) -> Tensor:
     if isinstance(shift, Tensor):
         return shift
     return shift.scales.unsqueeze(1) * shift.gradients.stack()
-
-
-def flat_views(batch: Batch, views: int) -> Batch:
-    """Each view of each example as a row of its own: inputs [B, K, ...] to [B K, ...]."""
-    if views == 1:
-        return batch
-    return Batch(
-        batch.inputs.flatten(0, 1),
-        batch.targets.repeat_interleave(views, 0),
-        batch.groups.repeat_interleave(views, 0),
-    )
 
 
 class Stacked:
