@@ -37,6 +37,18 @@ class Batch:
         return [Batch(*part) for part in zip(*parts, strict=True)]
 
     @property
+    def sizes(self) -> Tensor:
+        """How many examples each user has [B]; one, where the batch is of examples."""
+        return torch.ones_like(self.groups) if self.present is None else self.present.sum(1)
+
+    def as_users(self) -> "Batch":
+        """The batch itself if it is of users, and else each example as a user of its own."""
+        if self.present is not None:
+            return self
+        present = torch.ones_like(self.groups, dtype=torch.bool).unsqueeze(1)
+        return Batch(self.inputs.unsqueeze(1), self.targets.unsqueeze(1), self.groups, present)
+
+    @property
     def _tensors(self) -> tuple[Tensor, ...]:
         always = (self.inputs, self.targets, self.groups)
         return always if self.present is None else (*always, self.present)

@@ -112,7 +112,8 @@ def _mixtures(
             left = np.array([len(pool) for pool in pools])
             wanted = mixture * (left > 0)
             taken = np.minimum(draws.multinomial(size, wanted / wanted.sum()), left)
-            order += [pool.pop() for pool, some in zip(pools, taken, strict=True) for _ in range(some)]
+            for pool, some in zip(pools, taken, strict=True):
+                order += [pool.pop() for _ in range(some)]
             size -= taken.sum()
     return np.array(order)
 
@@ -166,7 +167,7 @@ class Population:
 class Units(NamedTuple):
     """What is sampled and protected, as far as it is public.
 
-    name: "example", or "user" for a user with all of its examples. sizes: how many each has.
+    name: "example", or "user" for a user with all of its examples. sizes: how many each user has.
     """
 
     name: str
@@ -177,7 +178,7 @@ class Units(NamedTuple):
 def units_of(dataset: Dataset, users: Users | None) -> Units:
     """The units of a data set, from configuration alone; UserError where users cannot be made."""
     if not users:
-        return Units("example", dataset.train_size, [1])
+        return Units("example", dataset.train_size, ())
     users.check(dataset)
     return Units("user", users.number, users.sizes(dataset.train_size))
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
+from dpbench.gradients.how import How
 from dpbench.gradients.parameters import Layer, Parameters
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -73,6 +74,7 @@ class Engine(Protocol):
     loss: Loss
     parameters: Parameters
     views: int
+    how: How
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> Gradients:
         """The gradients at theta, or as far from it as `shift` says; theta itself never moves."""
