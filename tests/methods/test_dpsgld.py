@@ -64,7 +64,8 @@ def test_a_step_is_algorithm_3_written_by_hand(step_of, batch_of, clip, style, p
     step(batch)
     slope_of_log_p = -precision * start  # p = N(0, I/precision)
     variance = lr if law == "lr" else 2 * lr / N
-    by_hand = start - lr * (total / B - slope_of_log_p / N) + math.sqrt(variance) * draw
+    # The step takes what it draws away, and Algorithm 3 adds it: the law is the same.
+    by_hand = start - lr * (total / B - slope_of_log_p / N) - math.sqrt(variance) * draw
     assert torch.allclose(theta(step), by_hand, rtol=1e-10, atol=1e-13)
 
 
@@ -84,7 +85,7 @@ def test_section_4_5_is_dpsgd_and_dpsgld_under_its_mapping(step_of, batch_of, bo
             place.engine.parameters.theta.data.copy_(by_hand)
             total = place.engine(batch).stack().sum(0)
             noise = torch.randn(579, dtype=torch.float64, generator=draw)
-            by_hand = by_hand - eta * N / (2 * B) * total + math.sqrt(eta) * noise
+            by_hand = by_hand - eta * N / (2 * B) * total - math.sqrt(eta) * noise
         ours(batch)
         private(batch)
     assert torch.allclose(theta(ours), theta(private), rtol=1e-12, atol=1e-14)
@@ -121,14 +122,12 @@ def test_the_prior_is_weight_decay_of_its_precision_over_n(step_of, batch_of):
 # In a whole run.
 
 
-@pytest.mark.parametrize("bound", [1.0, 1e4])
+@pytest.mark.parametrize("bound", [1.0, 20.0])
 def test_a_run_is_the_run_of_dpsgd_with_the_noise_that_follows(bound):
     ours = run_of(dpsgld(bound, 0.0, "posterior"))
     planned = plan(ours)
     sigma = planned.sampler.expected_batch_size / bound * math.sqrt(2 / (1438 * 0.2))
     assert planned.noise_multiplier == pytest.approx(sigma, rel=1e-12)
-    if bound == 1e4:
-        return  # no accountant takes so little noise lightly; the plan is enough
     private = run_of(
         dpsgd(bound, "corrected"), Privacy(planned.noise_multiplier, None, 1e-4, "rdp")
     )
@@ -168,7 +167,7 @@ def test_schedules_of_rate_and_bound_reach_noise_and_ledger_alike(variance_p, ba
 )
 def test_a_budget_that_disagrees_is_refused_with_the_rate_that_meets_it(asked):
     method = dpsgld(1.0, 1.0, "posterior")
-    with pytest.raises(UserError, match="set privacy=follows, or make optimizer.lr") as refused:
+    with pytest.raises(UserError, match="set privacy=follows, or make") as refused:
         plan(run_of(method, asked))
     factor = float(str(refused.value).split("optimizer.lr ")[1].split()[0])
     planned = plan(run_of(method, asked, lr=0.2 * factor))
