@@ -163,7 +163,7 @@ def test_schedules_of_rate_and_bound_reach_noise_and_ledger_alike(variance_p, ba
 
 
 @pytest.mark.parametrize(
-    "asked", [Privacy(3.0, None, 1e-4, "rdp"), Privacy(None, 2.0, 1e-4, "rdp")]
+    "asked", [Privacy(3.0, None, 1e-4, "rdp"), Privacy(None, 8.0, 1e-4, "rdp")]
 )
 def test_a_budget_that_disagrees_is_refused_with_the_rate_that_meets_it(asked):
     method = dpsgld(1.0, 1.0, "posterior")
