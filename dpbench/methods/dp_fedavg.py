@@ -72,7 +72,7 @@ class Trained:
             for part in _parts(users, self.batch_size):
                 # Whoever has nothing left stays as it is, or it would matter who else is there.
                 trains = part.sizes.unsqueeze(1) > 0
-                start = torch.where(trains, _clipped(updates, clip, parameters), updates)
+                start = torch.where(trains, _clipped(updates, clip, users, parameters), updates)
                 gradients = own(part, Own(Stacked(losses, start, parameters.layers), everyone))
                 updates = torch.where(trains, start - self.lr * gradients.stack(), start)
                 if epoch == 0:
@@ -89,10 +89,10 @@ def _parts(users: Batch, size: int | None) -> Iterator[Batch]:
         yield Batch(users.inputs[:, at], users.targets[:, at], users.groups, users.present[:, at])
 
 
-def _clipped(updates: Tensor, clip: Clip, parameters: Parameters) -> Tensor:
+def _clipped(updates: Tensor, clip: Clip, users: Batch, parameters: Parameters) -> Tensor:
     """The updates [B, D] as the clip leaves them."""
     seen = Stacked(updates[:, 0], updates, parameters.layers)
-    factors = clip.factors(clip.lengths(seen), torch.zeros(len(updates), dtype=torch.long))
+    factors = clip.factors(clip.lengths(seen), users.groups)
     if factors.dim() == 1:
         return updates * factors.unsqueeze(1)
     pairs = zip(parameters.layers, factors.split(1, 1), strict=True)
