@@ -50,7 +50,7 @@ class Parameters:
         """A vector [D] as tensors named and shaped like the parameters; [B, D] as B of each."""
         rows = vector.shape[:-1]
         return {
-            n: vector[..., at].reshape((*rows, *self.named[n].shape)) for n, at in self.places.items()
+            n: vector[..., at].reshape(*rows, *self.named[n].shape) for n, at in self.places.items()
         }
 
     def flatten(self, tensors: dict[str, Tensor], batched: bool = False) -> Tensor:

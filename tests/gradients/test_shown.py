@@ -30,7 +30,7 @@ def engine_of(name, batch):
         def __init__(self):
             super().__init__()
             self.layers = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3))
-            self.scale = nn.Parameter(torch.tensor(1.5))
+            self.scale = nn.Parameter(torch.tensor([1.5]))
 
         def forward(self, inputs):
             return self.layers(inputs) * self.scale
