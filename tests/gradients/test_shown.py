@@ -50,6 +50,7 @@ def test_shares_are_those_of_a_mean_over_what_is_there(users_of):
     assert torch.allclose(seen.losses(losses), torch.stack(means))
 
 
+@pytest.mark.filterwarnings("ignore:engine=ghost")  # of the parameter without a layer
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("place", ["theta", "common", "own"])
 def test_a_user_is_as_if_it_were_alone_wherever_gradients_are_taken(users_of, name, place):
