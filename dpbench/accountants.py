@@ -73,7 +73,7 @@ def _accountant(function: Callable[[Ledger, float], float]) -> Callable[[Ledger,
             return math.inf
         try:
             epsilon = float(function(ledger, delta)) if entries else 0.0
-        except (ValueError, OverflowError, FloatingPointError) as error:
+        except (ValueError, ArithmeticError, MemoryError) as error:
             epsilon, reason = math.nan, str(error)
         else:
             reason = f"epsilon = {epsilon}"

@@ -37,9 +37,13 @@ class Release:
 
 @dataclass(frozen=True)
 class Poisson:
-    """Each example is in the batch with probability `rate`, independently of all others."""
+    """Each unit is in the batch with probability `rate`, independently of all others.
+
+    unit: "example", or "user" with all of its examples.
+    """
 
     rate: float
+    unit: str = "example"
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Shuffled:
     """Consecutive pieces of a permutation; no accountant here knows what it amplifies."""
 
     batch_size: int
+    unit: str = "example"
 
 
 Sampling = Poisson | Shuffled
@@ -64,7 +69,7 @@ class Step:
 class Ledger:
     """What happened, in order: steps and how often each was repeated.
 
-    Adjacency is adding or removing one example, everywhere in the suite.
+    Adjacency is adding or removing one unit of the sampling, everywhere in the suite.
     """
 
     entries: tuple[tuple[Step, int], ...] = ()

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 
 from dpbench.accountants import ACCOUNTANTS, Unaccountable, calibrate, gdp, pld, rdp, separated
+from dpbench.data.users import Units
 from dpbench.errors import UserError, nearest, positive
 from dpbench.ledger import Ledger, Poisson, Sampling, Shuffled, Step
 from dpbench.methods.method import Guarantee, Method, Past
@@ -15,7 +16,14 @@ from dpbench.schedules import UNCHANGED, Schedules
 MOST_ENTRIES = 100
 """Stretches of one noise multiplier: an accountant takes about a second for each."""
 
-ADJACENCY = "add or remove one example"
+FOLLOWS = "follows"
+"""In the place of a noise multiplier, where the method's other settings say what it is."""
+
+AGREES = 1e-4
+"""How far a noise multiplier that was asked for may be from the one that follows, relatively."""
+
+
+WHOLE_USERS = "What it protects is a user with all of its examples."
 
 
 @dataclass(frozen=True)
@@ -23,10 +31,10 @@ class Privacy:
     """A noise multiplier, or an epsilon that one is found for, at a delta.
 
     Exactly one of noise_multiplier and epsilon is given; `accountant` ("rdp" or "pld") is the one
-    that an epsilon is met by.
+    that an epsilon is met by. noise_multiplier "follows" asks for none, where a method has its own.
     """
 
-    noise_multiplier: float | None
+    noise_multiplier: float | str | None
     epsilon: float | None
     delta: float
     accountant: str
@@ -36,8 +44,8 @@ class Privacy:
             raise UserError(
                 "privacy takes either noise_multiplier or epsilon: set one, leave the other null."
             )
-        if self.noise_multiplier is not None:
-            positive("privacy.noise_multiplier", self.noise_multiplier)
+        if self.noise_multiplier not in (None, FOLLOWS):
+            positive("privacy.noise_multiplier", self.noise_multiplier)  # type: ignore[arg-type]
         if self.epsilon is not None:
             positive("privacy.epsilon", self.epsilon)
         if isinstance(self.delta, bool) or not isinstance(self.delta, int | float):
@@ -54,13 +62,18 @@ class Privacy:
     def multiplier(
         self, method: Method, sampling: Sampling, steps: int, schedule: Schedules = UNCHANGED
     ) -> float:
-        """The noise multiplier of the gradient; 0 for a method that adds no noise.
+        """The noise multiplier that is asked for; 0 for a method that adds no noise.
 
         A target epsilon is met after all side queries have been paid. Where the noise has a
         schedule, it is what that multiplies.
         """
         if not method.private:
             return 0.0
+        if self.noise_multiplier == FOLLOWS:
+            raise UserError(
+                f"the noise of {method.name} follows from nothing: set privacy.noise_multiplier to "
+                "a number, or to null with a privacy.epsilon."
+            )
         if self.noise_multiplier is not None:
             return float(self.noise_multiplier)
         assert self.epsilon is not None
@@ -71,12 +84,28 @@ class Privacy:
             self.accountant,
         )
 
-    def warn_if_weak(self, train_size: int) -> None:
-        """Warn of a delta above 1/n, which lets a mechanism publish whole examples."""
-        if self.delta > 1 / train_size:
+    def agreed(
+        self, follows: float, method: Method, sampling: Sampling, steps: int, schedule: Schedules
+    ) -> float:
+        """The noise multiplier that follows from a method's other settings; UserError if another
+        one is asked for."""
+        if self.noise_multiplier == FOLLOWS:
+            return follows
+        asked = self.multiplier(method, sampling, steps, schedule)
+        if not math.isclose(asked, follows, rel_tol=AGREES):
+            raise UserError(
+                f"{method.name} has noise multiplier {follows:.6g} by its learning rate, bound and "
+                f"batch size, and {asked:.6g} is asked for: set privacy=follows, or make "
+                f"optimizer.lr {(follows / asked) ** 2:.6g} times as large."
+            )
+        return follows
+
+    def warn_if_weak(self, units: Units) -> None:
+        """Warn of a delta above 1/n, which lets a mechanism publish all of one unit."""
+        if self.delta > 1 / units.number:
             warnings.warn(
-                f"privacy.delta={self.delta:g} is above 1/n = {1 / train_size:.2g}: publishing one "
-                "example in the clear would satisfy it; choose a smaller delta.",
+                f"privacy.delta={self.delta:g} is above 1/n = {1 / units.number:.2g}: publishing "
+                f"one {units.name} in the clear would satisfy it; choose a smaller delta.",
                 stacklevel=2,
             )
 
@@ -96,7 +125,8 @@ def planned_ledger(
         if len(ledger.entries) > MOST_ENTRIES:
             raise UserError(
                 f"schedule.noise takes more than {MOST_ENTRIES} values, and an accountant has to "
-                "compose each: use dpbench.schedules.Pieces, or Stairs of it."
+                "compose each: use dpbench.schedules.Pieces, or Stairs of it (in dpsgld, for "
+                "schedule.lr and schedule.bound, which it follows)."
             )
     return ledger
 
@@ -112,6 +142,7 @@ def statement(ledger: Ledger, method: Method, delta: float, noise_multiplier: fl
     guarantee = method.guarantee
     if method.private and isinstance(sampling, Shuffled):
         guarantee = Guarantee("none", "Batches are shuffled, and no accountant knows their law.")
+    unit = sampling.unit if sampling else "example"
     said: dict[str, float | None] = dict.fromkeys(("rdp", "pld", "gdp", "claimed"))
     if not method.private:
         said = dict.fromkeys(said, math.inf)
@@ -128,8 +159,9 @@ def statement(ledger: Ledger, method: Method, delta: float, noise_multiplier: fl
         "sample_rate": sampling.rate if isinstance(sampling, Poisson) else None,
         "steps": ledger.steps,
         "guarantee": guarantee.level,
-        "why": guarantee.why,
-        "adjacency": ADJACENCY,
+        "why": guarantee.why if unit == "example" else f"{guarantee.why} {WHOLE_USERS}",
+        "unit": unit,
+        "adjacency": f"add or remove one {unit}",
         "ledger": [
             {
                 "times": times,

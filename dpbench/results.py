@@ -32,11 +32,12 @@ SCIENTIFIC = (
     "validation",
     "schedule",
     "precision",
+    "users",
 )
 """The parts of a configuration that make a run what it is; all else is how it was carried out."""
 
 NOTHING: tuple[object, ...] = (None, {}, "float32")
-UNNAMED = ("augmentation", "ema_decay", "validation", "schedule", "precision")
+UNNAMED = ("augmentation", "ema_decay", "validation", "schedule", "precision", "users")
 """Parts that came after the first records: where they are nothing the digest leaves them out."""
 
 UNNAMED_OF_METHODS = {"clip": "abadi", "style": "flat"}

@@ -1,4 +1,4 @@
-"""Samplers: which examples make a batch, and the law that the ledger is told.
+"""Samplers: which examples (or users) make a batch, and the law that the ledger is told.
 
 The law is the sampler's own: nothing else says how batches were drawn.
 """
@@ -14,14 +14,14 @@ from dpbench.errors import UserError
 from dpbench.ledger import Poisson, Sampling, Shuffled
 
 
-def poisson_rate(train_size: int, batch_size: int) -> float:
+def poisson_rate(train_size: int, batch_size: int, unit: str = "example") -> float:
     """The rate 1/ceil(n/B), so that ceil(n/B) steps make an epoch on average.
 
     Esipova et al. 2023, appendix B. Raises UserError for a batch larger than the data.
     """
     if batch_size > train_size:
         raise UserError(
-            f"batch_size={batch_size} is larger than the {train_size} training examples; "
+            f"batch_size={batch_size} is larger than the {train_size} training {unit}s; "
             f"choose at most {train_size}."
         )
     return 1 / math.ceil(train_size / batch_size)
@@ -40,14 +40,15 @@ class Sampler(Protocol):
 
 
 class PoissonSampler:
-    """Each example is in each batch with probability q, on its own: batches vary, and may be empty.
+    """Each unit is in each batch with probability q, on its own: batches vary, and may be empty.
 
-    train_size and batch_size are public configuration; they fix q and the expected batch size.
+    train_size and batch_size are public configuration; they fix q and the expected batch size. They
+    count units, which are examples or users.
     """
 
-    def __init__(self, train_size: int, batch_size: int):
-        rate = poisson_rate(train_size, batch_size)
-        self.law: Sampling = Poisson(rate)
+    def __init__(self, train_size: int, batch_size: int, unit: str = "example"):
+        rate = poisson_rate(train_size, batch_size, unit)
+        self.law: Sampling = Poisson(rate, unit)
         self.rate = rate
         self.expected_batch_size = train_size * rate
         self.steps_per_epoch = round(1 / rate)
@@ -77,9 +78,9 @@ def poisson_indices(size: int, rate: float, generator: torch.Generator) -> Tenso
 class ShuffledSampler:
     """A fresh permutation each epoch, cut into batches: the usual loader, which has no account."""
 
-    def __init__(self, train_size: int, batch_size: int):
-        self.law: Sampling = Shuffled(batch_size)
-        rate = poisson_rate(train_size, batch_size)
+    def __init__(self, train_size: int, batch_size: int, unit: str = "example"):
+        self.law: Sampling = Shuffled(batch_size, unit)
+        rate = poisson_rate(train_size, batch_size, unit)
         self.expected_batch_size = train_size * rate
         self.steps_per_epoch = round(1 / rate)
 
@@ -89,7 +90,7 @@ class ShuffledSampler:
             yield from order.tensor_split(self.steps_per_epoch)
 
 
-SAMPLERS: dict[str, Callable[[int, int], Sampler]] = {
+SAMPLERS: dict[str, Callable[[int, int, str], Sampler]] = {
     "poisson": PoissonSampler,
     "shuffled": ShuffledSampler,
 }

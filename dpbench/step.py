@@ -121,7 +121,7 @@ class PrivateStep:
         noisy = self.method.noise.add(total, sensitivity, self.noise_multiplier, self.noise)
         if query and not query.before:
             self._answer(query, whole.counts, divisor)
-        theta.grad = noisy.div_(divisor)
+        theta.grad = self.method.update(noisy.div_(divisor), theta.detach())
         self.optimizer.step()
         self.past = Past(self.past.made + 1, self.steps, theta.grad, self.seed)
         self._settle()

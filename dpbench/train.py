@@ -14,7 +14,8 @@ from dpbench import seeds
 from dpbench.averaging import MovingAverage, proper_decay
 from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Batch, Dataset, Split, vocabulary_of
-from dpbench.data.probe import probe
+from dpbench.data.probe import probe, probe_users
+from dpbench.data.users import Population, Units, Users, units_of
 from dpbench.diagnostics import Diagnostics, Observer
 from dpbench.errors import UserError, nearest
 from dpbench.gradients import ENGINES, Engine, How, Parameters, make_engine
@@ -60,6 +61,7 @@ class Run:
     augmentation: ShiftsFlips | None = None
     ema_decay: float | None = None
     schedule: Schedules | None = None
+    users: Users | None = None
     config: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,6 +98,7 @@ class Plan:
     """What follows from a run without reading any data: batches, steps, noise, and the ledger."""
 
     method: Method
+    units: Units
     sampler: Sampler
     steps: int
     noise_multiplier: float
@@ -114,30 +117,43 @@ class Plan:
 
 def plan(run: Run) -> Plan:
     """Settle everything that can be settled before data is read; UserError for what cannot be."""
-    method = run.method.on(run.dataset)
-    _check_parts(run)
-    sampler = SAMPLERS[run.sampler](run.dataset.train_size, run.batch_size)
+    method, units = run.method.on(run.dataset, run.users), units_of(run.dataset, run.users)
+    optimizer = _check_parts(run)
+    sampler = SAMPLERS[run.sampler](units.number, run.batch_size, units.name)
     steps = run.epochs * sampler.steps_per_epoch
     if method.private:
-        run.privacy.warn_if_weak(run.dataset.train_size)
+        run.privacy.warn_if_weak(units)
     schedule = run.schedule or UNCHANGED
     schedule.check(steps)
     if schedule.bound != 1:
         method.clip.scaled(2)  # which refuses where no schedule can move its bound
-    multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule)
+    if method.tie:
+        schedule = method.tie.schedule(schedule, steps)
+        follows = method.tie.multiplier(method.clip, optimizer, sampler.expected_batch_size, units)
+        multiplier = run.privacy.agreed(follows, method, sampler.law, steps, schedule)
+    else:
+        multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule)
     ledger = planned_ledger(method, sampler.law, steps, multiplier, schedule)
     if method.whole_batches and run.physical_batch_size not in (None, "auto"):
         raise UserError(
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
         )
-    planned = Plan(method, sampler, steps, multiplier, schedule, ledger)
+    planned = Plan(method, units, sampler, steps, multiplier, schedule, ledger)
     # What no accountant can tell is refused now, and not after the training.
     statement(planned.ledger, method, run.privacy.delta, multiplier)
     return planned
 
 
-def _check_parts(run: Run) -> None:
-    """Refuse parts that do not fit or cannot be made; takes no memory and no random numbers."""
+def _check_parts(run: Run) -> torch.optim.Optimizer:
+    """Refuse parts that do not fit or cannot be made; takes no memory and no random numbers.
+
+    The optimiser is as configured, of one parameter.
+    """
+    if run.users and (run.augmentation or run.diagnostics):
+        raise UserError(
+            "augmentation and diagnostics are of single examples, and users have several: set "
+            "augmentation=none diagnostics=none, or users=none."
+        )
     if run.augmentation:
         run.augmentation.check(run.dataset)
     _check_texts(run)
@@ -148,7 +164,9 @@ def _check_parts(run: Run) -> None:
         run.method.clip.check_layers([layer.name for layer in layers])
         alone = nn.Parameter(torch.zeros(1))
         alone.grad = torch.zeros(1)
-        run.optimizer([alone]).step()
+        optimizer = run.optimizer([alone])
+        optimizer.step()
+        return optimizer
     except (TypeError, ValueError, RuntimeError) as error:
         why = str(error).splitlines()[0]
         raise UserError(f"model or optimizer cannot be made: {why}") from error
@@ -179,9 +197,10 @@ def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
         check_measurable(device)
     start = time.perf_counter()
     data = run.dataset.load(data_dir, run.seed)
-    train, test = data.train.to(device), data.test.to(device)
+    examples, test = data.train.to(device), data.test.to(device)
     step = private_step(run, planned, device)
-    observer = run.diagnostics.observer(step, train) if run.diagnostics else None
+    observer = run.diagnostics.observer(step, examples) if run.diagnostics else None
+    train = run.users.of(examples, run.seed) if run.users else examples
     average = _average(run, step)
     with Progress(planned, run.privacy.delta, quiet) as progress:
         history, ledger = _loop(run, planned, step, train, observer, average, progress)
@@ -218,7 +237,7 @@ def pick_device(name: str) -> torch.device:
 def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
     """The private step of a run, its model freshly initialised from the run's seed."""
     views = run.augmentation.views if run.augmentation else 1
-    made_up = probe(run.dataset, views).each(lambda t: t.to(device))
+    made_up = _made_up(run, planned, views).each(lambda t: t.to(device))
     loss, physical = LOSSES[run.dataset.task], run.physical_batch_size
     how = How(Precision(run.precision), run.channels_last)
     engine = make_engine(run.engine, _model(run, device), loss, made_up, views, how)
@@ -240,6 +259,12 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
     return step
 
 
+def _made_up(run: Run, planned: Plan, views: int) -> Batch:
+    if run.users:
+        return probe_users(run.dataset, max(planned.units.sizes))
+    return probe(run.dataset, views)
+
+
 def _model(run: Run, device: torch.device) -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(seeds.derived(run.seed, "initial weights"))
@@ -256,7 +281,7 @@ def _loop(
     run: Run,
     planned: Plan,
     step: PrivateStep,
-    train: Split,
+    train: Split | Population,
     observer: Observer | None,
     average: MovingAverage | None,
     progress: Progress,
@@ -290,9 +315,9 @@ def _loop(
     return history, ledger
 
 
-def _batches(run: Run, planned: Plan, train: Split) -> Iterator[Batch]:
+def _batches(run: Run, planned: Plan, train: Split | Population) -> Iterator[Batch]:
     """The batches of a run without end, each example in as many views as the engine takes."""
-    device = train.targets.device
+    device = train.device
     sampling = seeds.generator(run.seed, "sampling", device)
     views = seeds.generator(run.seed, "augmentation", device)
     for indices in planned.sampler.batches(len(train), sampling):

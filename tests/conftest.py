@@ -75,6 +75,24 @@ def batch_of():
 
 
 @pytest.fixture(scope="session")
+def users_of(batch_of):
+    """users_of(n): as batch_of, with users of 1 to 4 examples each, in rows filled up to 4."""
+
+    def make(n: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Batch:
+        flat = batch_of(4 * n, seed=seed, dtype=dtype)
+        draw = torch.Generator().manual_seed(seed)
+        sizes = torch.randint(1, 5, (n, 1), generator=draw)
+        return Batch(
+            flat.inputs.view(n, 4, 5),
+            flat.targets.view(n, 4),
+            torch.zeros(n, dtype=torch.long),
+            torch.arange(4) < sizes,
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def step_of(batch_of):
     """step_of(method): its private step on a small perceptron of 579 parameters in float64."""
 

@@ -30,6 +30,10 @@ NEEDS = dict.fromkeys(
 ) | {
     ("dataset", "imagenet32"): "privacy.delta=1e-7",
     ("dataset", "snli"): "model=bert_tiny",
+    ("method", "dpsgld"): "privacy=follows",
+    ("privacy", "follows"): "method=dpsgld",
+    ("method", "dp_fedsgd"): "users=iid",
+    ("method", "dp_fedavg"): "users=shards",
 }
 DATASETS = [name for group, name in CHOICES if group == "dataset"]
 MODELS = [name for group, name in CHOICES if group == "model"]

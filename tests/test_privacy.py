@@ -6,13 +6,14 @@ import math
 import pytest
 
 from dpbench.accountants import pld, rdp, separated
+from dpbench.data.users import Units
 from dpbench.errors import UserError
 from dpbench.ledger import Ledger, Poisson, Shuffled, Step
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_global import dpsgd_global_adapt
 from dpbench.methods.method import Method
 from dpbench.methods.sgd import sgd
-from dpbench.privacy import ADJACENCY, Privacy, statement
+from dpbench.privacy import Privacy, statement
 
 DELTA, RATE, STEPS = 1e-5, 0.02, 200
 POISSON = Poisson(RATE)
@@ -81,8 +82,8 @@ def test_budgets_that_make_no_sense_are_refused(changes, match):
 
 def test_a_delta_above_one_over_n_is_warned_of():
     with pytest.warns(UserWarning, match="above 1/n"):
-        noise().warn_if_weak(100_001)
-    noise().warn_if_weak(100_000)  # exactly 1/n
+        noise().warn_if_weak(Units("example", 100_001, ()))
+    noise().warn_if_weak(Units("example", 100_000, ()))  # exactly 1/n
 
 
 def test_a_proven_method_says_all_epsilons_of_its_own_ledger():
@@ -119,14 +120,15 @@ def test_a_method_that_is_not_private_says_infinity(sampling):
 
 def test_a_statement_says_what_it_is_about():
     says = said(ADAPT)
-    assert says["adjacency"] == ADJACENCY == "add or remove one example"
+    assert says["adjacency"] == "add or remove one example"
+    assert says["unit"] == "example"
     assert (says["delta"], says["noise_multiplier"]) == (DELTA, 1.0)
     assert (says["sample_rate"], says["steps"]) == (RATE, STEPS)
     gaussian = {"law": "GaussianMechanism"}
     assert says["ledger"] == [
         {
             "times": STEPS,
-            "sampling": {"law": "Poisson", "rate": RATE},
+            "sampling": {"law": "Poisson", "rate": RATE, "unit": "example"},
             "releases": [
                 {"what": "gradient sum", "mechanism": gaussian | {"noise_multiplier": 1.0}},
                 {"what": "counts for the clip", "mechanism": gaussian | {"noise_multiplier": 3.0}},

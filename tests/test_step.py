@@ -378,7 +378,7 @@ METHODS = {
     "magnitude_error": magnitude_error(0.5),
     "direction_error": direction_error(0.5),
     "dpsgd_global_adapt": ADAPT,
-    "dpsgd_f": dpsgd_f(0.5, 2.0, "corrected").on(SimpleNamespace(groups="abc")),
+    "dpsgd_f": dpsgd_f(0.5, 2.0, "corrected").on(SimpleNamespace(groups="abc", train_size=9)),
 }
 
 

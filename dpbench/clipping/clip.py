@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from torch import Tensor
 
@@ -56,6 +56,11 @@ class Clip(Protocol):
         """The count it asks of each batch, if it is adaptive."""
         ...
 
+    @property
+    def by_group(self) -> bool:
+        """Whether it looks at the groups of examples, which users do not have."""
+        ...
+
     def lengths(self, gradients: Gradients) -> Tensor:
         """What it looks at: norms [B], or [B, L] of each layer's part."""
         ...
@@ -98,6 +103,7 @@ class Weighted:
 
     caveat: str | None = None
     composition: str | None = None
+    by_group: ClassVar[bool] = False
 
     def lengths(self, gradients: Gradients) -> Tensor:
         return gradients.norms

@@ -1,6 +1,7 @@
 """A clipping bound for each group, by noisy counts of the same batch."""
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ class Groupwise(Weighted):
     sensitivity_from: str
     groups: int = 1
     bounds: Tensor | None = field(default=None, compare=False)
+    by_group: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         positive("the clipping bound", self.bound)

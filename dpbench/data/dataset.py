@@ -13,26 +13,45 @@ from torch import Tensor
 class Batch:
     """Some examples: inputs [B, ...], targets [B], groups [B] int64.
 
-    Targets are classes int64, or the numbers to predict float32.
+    Targets are classes int64, or the numbers to predict float32. Or users of up to K examples each:
+    inputs [B, K, ...], targets [B, K], and present [B, K] bool, False where a row only fills up.
     """
 
     inputs: Tensor
     targets: Tensor
     groups: Tensor
+    present: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        """The batch with all three tensors changed alike."""
-        return Batch(change(self.inputs), change(self.targets), change(self.groups))
+        """The batch with all its tensors changed alike."""
+        return Batch(*map(change, self._tensors))
 
     def split(self, size: int | None) -> list["Batch"]:
         """The same examples in order, in physical batches of at most `size`."""
         if size is None or len(self) <= size:
             return [self]
-        parts = (t.split(size) for t in (self.inputs, self.targets, self.groups))
+        parts = (t.split(size) for t in self._tensors)
         return [Batch(*part) for part in zip(*parts, strict=True)]
+
+    @property
+    def sizes(self) -> Tensor:
+        """How many examples each user has [B]; one, where the batch is of examples."""
+        return torch.ones_like(self.groups) if self.present is None else self.present.sum(1)
+
+    def as_users(self) -> "Batch":
+        """The batch itself if it is of users, and else each example as a user of its own."""
+        if self.present is not None:
+            return self
+        present = torch.ones_like(self.groups, dtype=torch.bool).unsqueeze(1)
+        return Batch(self.inputs.unsqueeze(1), self.targets.unsqueeze(1), self.groups, present)
+
+    @property
+    def _tensors(self) -> tuple[Tensor, ...]:
+        always = (self.inputs, self.targets, self.groups)
+        return always if self.present is None else (*always, self.present)
 
 
 @dataclass(frozen=True)
@@ -49,6 +68,10 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    @property
+    def device(self) -> torch.device:
+        return self.targets.device
 
     def to(self, device: torch.device) -> "Split":
         return Split(*(t.to(device) for t in (self.inputs, self.targets, self.groups)))

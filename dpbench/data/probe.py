@@ -23,6 +23,15 @@ def probe(dataset: Dataset, views: int) -> Batch:
     return Batch(inputs, targets, torch.zeros_like(numbers))
 
 
+def probe_users(dataset: Dataset, most: int) -> Batch:
+    """Two made-up users, the first with `most` examples and the second with half of them."""
+    copies = probe(dataset, most)
+    inputs = copies.inputs if most > 1 else copies.inputs.unsqueeze(1)
+    targets = copies.targets.unsqueeze(1).expand(2, most).clone()
+    present = torch.arange(most) < torch.tensor([[most], [(most + 1) // 2]])
+    return Batch(inputs, targets, copies.groups, present)
+
+
 def _texts(shape: tuple[int, ...], vocabulary: int, draw: torch.Generator) -> Tensor:
     """Pairs of texts int64 [..., 2, T], the second of the two examples half padding."""
     tokens = torch.randint(1, vocabulary, (*shape[:-2], shape[-1]), generator=draw)

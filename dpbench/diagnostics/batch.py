@@ -79,7 +79,7 @@ class Known:
 
     def __init__(self, engine: Engine, batch: Batch, gradients: Gradients):
         self.name, self.model, self.loss = engine.name, engine.model, engine.loss
-        self.parameters, self.views = engine.parameters, engine.views
+        self.parameters, self.views, self.how = engine.parameters, engine.views, engine.how
         self._engine, self._batch, self._gradients = engine, batch, gradients
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> Gradients:

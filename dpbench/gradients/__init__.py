@@ -8,11 +8,12 @@ from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError, nearest
-from dpbench.gradients.engine import Engine, Gradients, Loss, Own, Shift, flat_views
+from dpbench.gradients.engine import Engine, Gradients, Loss, Own, Shift
 from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.how import How
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Layer, Parameters
+from dpbench.gradients.shown import shown
 from dpbench.gradients.units import Unsupported
 from dpbench.gradients.vmap import Vmap
 
@@ -125,15 +126,15 @@ def _checked(engine: E, probe: Batch) -> E:
 
 def _refuse_coupled(engine: Engine, probe: Batch, alone: Tensor) -> None:
     """Refuse a loss [B] that is another one when the example comes in company."""
-    rows = flat_views(probe, engine.views)
-    inputs = rows.inputs.detach().clone()
+    seen = shown(probe, engine.views, engine.parameters.theta.detach())
+    inputs = seen.rows.inputs.detach().clone()
     inputs.requires_grad_(inputs.is_floating_point())
-    losses = engine.loss(engine.model(inputs), rows.targets).view(-1, engine.views).mean(1)
+    losses = seen.losses(engine.loss(engine.model(inputs), seen.rows.targets))
     coupled = not torch.allclose(losses.double(), alone, rtol=1e-4, atol=1e-5, equal_nan=True)
     if inputs.requires_grad:
         # However small the coupling, the first loss must not feel the other examples' inputs.
         felt = torch.autograd.grad(losses[0], inputs, allow_unused=True, materialize_grads=True)[0]
-        coupled |= bool((felt[engine.views :] != 0).any())
+        coupled |= bool((felt[seen.each :] != 0).any())
     if coupled:
         raise UserError(
             "the loss of one example depends on the others of its batch, so its gradient is not "

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
+from dpbench.gradients.how import How
 from dpbench.gradients.parameters import Layer, Parameters
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -65,6 +66,7 @@ class Engine(Protocol):
     """Computes the per-example gradients of a batch.
 
     With K views, inputs are [B, K, ...] and the gradient of an example is the mean over its views.
+    The gradient of a user, in a batch of users, is the mean over its examples.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Engine(Protocol):
     loss: Loss
     parameters: Parameters
     views: int
+    how: How
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> Gradients:
         """The gradients at theta, or as far from it as `shift` says; theta itself never moves."""
@@ -83,17 +86,6 @@ def moves(shift: Shift) -> Tensor:
     if isinstance(shift, Tensor):
         return shift
     return shift.scales.unsqueeze(1) * shift.gradients.stack()
-
-
-def flat_views(batch: Batch, views: int) -> Batch:
-    """Each view of each example as a row of its own: inputs [B, K, ...] to [B K, ...]."""
-    if views == 1:
-        return batch
-    return Batch(
-        batch.inputs.flatten(0, 1),
-        batch.targets.repeat_interleave(views, 0),
-        batch.groups.repeat_interleave(views, 0),
-    )
 
 
 class Stacked:

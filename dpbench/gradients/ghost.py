@@ -15,12 +15,13 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, Own, Shift, Stacked, empty, flat_views, spoils
+from dpbench.gradients.engine import Loss, Own, Shift, Stacked, empty, spoils
 from dpbench.gradients.how import How
 from dpbench.gradients.layers import Seen
 from dpbench.gradients.layers.rows import Rows
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.places import Common, Each
+from dpbench.gradients.shown import shown
 from dpbench.gradients.units import Kept, Unit, Unsupported, units
 from dpbench.precision import full
 
@@ -72,7 +73,8 @@ class Ghost:
     def __call__(self, batch: Batch, shift: Shift | None = None) -> "GhostGradients | Stacked":
         if not len(batch):
             return empty(self.parameters)
-        rows = self.how.laid_out(flat_views(batch, self.views))
+        seen = shown(batch, self.views, self.parameters.theta.detach())
+        rows = self.how.laid_out(seen.rows)
         substitutes = self._substitutes(shift)
         place = self._place(shift, substitutes)
         copies = {
@@ -87,19 +89,16 @@ class Ghost:
                 *(call.output for call in calls.values()),
                 *map(get_gradient_edge, copies.values()),
             ]
-            each = torch.full_like(losses, 1 / self.views)
-            adjoints = torch.autograd.grad(losses, wanted, each, allow_unused=True)
+            shares = seen.shares.flatten()
+            adjoints = torch.autograd.grad(losses, wanted, shares, allow_unused=True)
         with torch.no_grad():
             shapes = [*(call.shape for call in calls.values()), *(c.shape for c in copies.values())]
             b = {
                 part: losses.new_zeros(shape) if adjoint is None else adjoint
                 for part, adjoint, shape in zip([*calls, *copies], adjoints, shapes, strict=True)
             }
-            kept = {unit: self._kept(unit, calls, b, place) for unit in self._units}
-        losses = losses.detach()
-        if self.views > 1:
-            losses = losses.view(-1, self.views).mean(1)
-        return GhostGradients(losses, kept, self.parameters)
+            kept = {unit: self._kept(unit, calls, b, place, seen.each) for unit in self._units}
+        return GhostGradients(seen.losses(losses.detach()), kept, self.parameters)
 
     def _substitutes(self, shift: Shift | None) -> dict[str, Tensor]:
         """The parameters at theta + a common shift [D], if there is one."""
@@ -135,15 +134,18 @@ class Ghost:
         return losses, {module: calls[module] for module in self._modules}
 
     def _kept(
-        self, unit: Unit, calls: dict[nn.Module, Call], b: dict, place: Common | Each
+        self, unit: Unit, calls: dict[nn.Module, Call], b: dict, place: Common | Each, each: int
     ) -> Kept:
-        """The layers of a unit, from its call and the adjoints b of outputs and copies."""
+        """The layers of a unit, from its call and the adjoints b of outputs and copies.
+
+        each: rows of each example.
+        """
         if unit.bare:
             copies = torch.cat([b[name].flatten(1) for name in unit.bare], 1)
-            return Kept([Rows(copies.unflatten(0, (-1, self.views)).sum(1))], None)
+            return Kept([Rows(copies.unflatten(0, (-1, each)).sum(1))], None)
         module = unit.module
         seen = Seen(
-            *(module, full(calls[module].a), full(b[module]), self.views),
+            *(module, full(calls[module].a), full(b[module]), each),
             values=lambda: place.values(unit),
             own=place.own,
         )

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, Shift, Stacked, empty, flat_views, moves
+from dpbench.gradients.engine import Loss, Shift, Stacked, empty, moves
 from dpbench.gradients.how import How
 from dpbench.gradients.parameters import Parameters
+from dpbench.gradients.shown import shown
 
 
 class Loop:
@@ -34,7 +35,8 @@ class Loop:
 
     def _example(self, example: Batch, place: Tensor) -> tuple[Tensor, Tensor]:
         self._double_parameters.theta.data.copy_(place)
-        rows = flat_views(example, self.views)
+        seen = shown(example, self.views, place)
+        rows = seen.rows
         inputs = rows.inputs.double() if rows.inputs.is_floating_point() else rows.inputs
-        loss = self.loss(self._double(inputs), rows.targets).mean()
+        loss = seen.losses(self.loss(self._double(inputs), rows.targets)).squeeze(0)
         return loss.detach(), self._double_parameters.gradient(loss)

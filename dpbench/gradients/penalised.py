@@ -20,16 +20,16 @@ def penalised(engine: Engine, batch: Batch, weight: float) -> Stacked:
     parameters = engine.parameters
     if not len(batch):
         return empty(parameters)
-    loss = Vmap(engine.model, engine.loss, parameters, engine.views).example_loss
+    plain = Vmap(engine.model, engine.loss, parameters, engine.views)
 
-    def longer(named: Named, inputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        gradient, value = grad_and_value(loss)(named, inputs, target)
+    def longer(named: Named, *unit: Tensor) -> tuple[Tensor, Tensor]:
+        gradient, value = grad_and_value(plain.unit_loss)(named, *unit)
         return value + weight * _length(gradient), value
 
-    per_example = vmap(grad(longer, has_aux=True), (None, 0, 0), randomness="different")
+    per_example = vmap(grad(longer, has_aux=True), (None, 0, 0, 0), randomness="different")
     with torch.no_grad():
         named = parameters.unflatten(parameters.theta.detach())
-        rows, losses = per_example(named, batch.inputs, batch.targets)
+        rows, losses = per_example(named, *plain.rows(batch))
     return Stacked(losses, parameters.flatten(rows, batched=True), parameters.layers)
 
 

@@ -8,6 +8,7 @@ from dpbench.data.dataset import Batch
 from dpbench.gradients.engine import Loss, Shift, Stacked, empty, moves
 from dpbench.gradients.how import How
 from dpbench.gradients.parameters import Parameters
+from dpbench.gradients.shown import shown
 from dpbench.precision import full
 
 
@@ -20,15 +21,26 @@ class Vmap:
         self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
         self.how = How()
         self._per_example, self._per_example_moved = (
-            vmap(grad_and_value(self.example_loss), (axis, 0, 0), randomness="different")
+            vmap(grad_and_value(self.unit_loss), (axis, 0, 0, 0), randomness="different")
             for axis in (None, 0)
         )
 
-    def example_loss(self, named: dict[str, Tensor], inputs: Tensor, target: Tensor) -> Tensor:
-        """The mean loss over the views of one example, for parameters by their names."""
-        rows = inputs if self.views > 1 else inputs.unsqueeze(0)
-        outputs = functional_call(self.model, named, (rows,))
-        return self.loss(full(outputs), target.expand(self.views, *target.shape)).mean()
+    def unit_loss(
+        self, named: dict[str, Tensor], inputs: Tensor, targets: Tensor, shares: Tensor
+    ) -> Tensor:
+        """The loss of one example or user, made of rows [K, ...] that count by their shares [K].
+
+        named: the parameters by their names.
+        """
+        outputs = functional_call(self.model, named, (inputs,))
+        return (self.loss(full(outputs), targets) * shares).sum()
+
+    def rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """What `unit_loss` takes beside parameters, for every unit of a batch: [B, K, ...]."""
+        seen = shown(batch, self.views, self.parameters.theta.detach())
+        rows = self.how.laid_out(seen.rows)
+        inputs, targets = (t.unflatten(0, seen.shares.shape) for t in (rows.inputs, rows.targets))
+        return inputs, targets, seen.shares
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> Stacked:
         if not len(batch):
@@ -39,7 +51,6 @@ class Vmap:
             per_example = self._per_example_moved if theta.dim() == 2 else self._per_example
             named = self.parameters.unflatten(theta)
             with self.how.precision.model(batch.targets.device):
-                inputs = self.how.laid_out(batch).inputs
-                gradients, losses = per_example(named, inputs, batch.targets)
+                gradients, losses = per_example(named, *self.rows(batch))
             stack = self.parameters.flatten(gradients, batched=True)
         return Stacked(losses, stack, self.parameters.layers)

@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch, Dataset
+from dpbench.data.users import Units, Users, units_of
 from dpbench.errors import UserError, nearest
 from dpbench.gradients import Engine, Gradients
 from dpbench.ledger import GaussianMechanism, Release
 from dpbench.noise import Noise
+from dpbench.schedules import Schedules
 
 
 class Past(NamedTuple):
@@ -35,6 +38,43 @@ class Past(NamedTuple):
 
 Gradient = Callable[[Engine, Batch, Clip, Past], Gradients]
 """The gradient seam: the gradients of a physical batch that the clip is to see."""
+
+
+class Update(Protocol):
+    """The update seam: what the optimiser gets. It sees what was released alone, at no cost."""
+
+    def __call__(self, gradient: Tensor, theta: Tensor) -> Tensor:
+        """The gradient [D] for the optimiser, from the private mean one [D] and theta [D]."""
+        ...
+
+    def on(self, units: Units) -> "Update":
+        """The update for so many units."""
+        ...
+
+
+@dataclass(frozen=True)
+class AsReleased:
+    """The private mean gradient itself."""
+
+    def __call__(self, gradient: Tensor, theta: Tensor) -> Tensor:
+        return gradient
+
+    def on(self, units: Units) -> "AsReleased":
+        return self
+
+
+class Tie(Protocol):
+    """How a method's noise multiplier follows from its other settings."""
+
+    def multiplier(
+        self, clip: Clip, optimizer: torch.optim.Optimizer, expected_batch_size: float, units: Units
+    ) -> float:
+        """At the start of the run; UserError for an optimiser that it does not know."""
+        ...
+
+    def schedule(self, schedule: Schedules, steps: int) -> Schedules:
+        """The schedule with that of the noise; UserError where it cannot follow."""
+        ...
 
 
 class Inapplicable(UserError):
@@ -77,7 +117,9 @@ class Method:
 
     divide_by: "expected" for the public expected batch size, "actual" for the batch's real one.
     whole_batches: whether the gradient seam needs the logical batch in one piece. groups: how many
-    groups the data must have, if that matters.
+    groups the data must have, if that matters. update: what is done to the noisy mean. tie: what
+    the noise multiplier follows from, where it is no choice. of_users: whether it is about users
+    alone; the others protect whichever unit there is.
     """
 
     name: str
@@ -89,13 +131,22 @@ class Method:
     divide_by: str = "expected"
     whole_batches: bool = False
     groups: int | None = None
+    update: Update = AsReleased()
+    tie: Tie | None = None
+    of_users: bool = False
 
     @property
     def private(self) -> bool:
         return self.noise.private
 
-    def on(self, dataset: Dataset) -> "Method":
-        """The method for a data set; Inapplicable where it is not defined."""
+    def on(self, dataset: Dataset, users: Users | None = None) -> "Method":
+        """The method for a data set and its users, if any; Inapplicable where it is not defined."""
+        if users:
+            self._check_users()
+        elif self.of_users:
+            raise Inapplicable(
+                self.name, f"{self.name} protects users: choose users=iid, dirichlet or shards."
+            )
         groups = len(dataset.groups)
         if self.groups not in (None, groups):
             raise Inapplicable(
@@ -103,7 +154,16 @@ class Method:
                 f"{self.name} is defined for exactly {self.groups} groups and {dataset.name} has "
                 f"{groups}; choose another method or data set.",
             )
-        return replace(self, clip=self.clip.for_groups(groups))
+        update = self.update.on(units_of(dataset, users))
+        return replace(self, clip=self.clip.for_groups(groups), update=update)
+
+    def _check_users(self) -> None:
+        if self.clip.by_group or self.groups is not None:
+            raise Inapplicable(
+                self.name,
+                f"{self.name} looks at the groups of examples, and a user may have several: use "
+                "users=none or another method.",
+            )
 
     def releases(self, noise_multiplier: float) -> tuple[Release, ...]:
         """All that one step releases from its batch, for the ledger."""

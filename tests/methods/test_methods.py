@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from dpbench.clipping import CLIPS, STYLES
 from dpbench.config import build, compose, options
 from dpbench.data.dataset import Batch
+from dpbench.data.users import iid
 from dpbench.errors import UserError
 from dpbench.ledger import Exact, GaussianMechanism, Ledger, Poisson, Shuffled, Step
 from dpbench.methods.method import Inapplicable, Method, Past
@@ -62,6 +63,8 @@ class Made:
 
     groups: tuple[str, ...]
     name: str = "made"
+    train_size: int = 60
+    task: str = "classification"
 
 
 @cache
@@ -71,7 +74,8 @@ def method_of(name: str, variant: str | None) -> Method:
     overrides = [f"method={name}", *([f"method.variant={variant}"] if variant else [])]
     overrides += [f"method.{other}" for other in others]
     method = build(compose(overrides)).method
-    return method.on(Made(tuple("abc"[: method.groups or 3])))
+    users = iid(20, 0.0) if method.of_users else None
+    return method.on(Made(tuple("abc"[: method.groups or 3])), users)
 
 
 def other_clips(*names: str) -> list:
@@ -132,10 +136,16 @@ def listening(method: Method, **changes) -> Method:
     return dataclasses.replace(method, noise=Heard(method.noise), **changes)
 
 
-@pytest.fixture
-def examples_for(batch_of):
-    """examples_for(method, n): a batch in the groups that the method knows."""
-    return lambda method, n, seed=0: batch_of(n, groups=method.groups or 3, seed=seed)
+@pytest.fixture(scope="module")
+def examples_for(batch_of, users_of):
+    """examples_for(method, n): a batch in the groups that the method knows, or of users."""
+
+    def make(method: Method, n: int, seed: int = 0) -> Batch:
+        if method.of_users:
+            return users_of(n, seed=seed)
+        return batch_of(n, groups=method.groups or 3, seed=seed)
+
+    return make
 
 
 def theta(step) -> torch.Tensor:
@@ -248,11 +258,11 @@ sizes, seeds = st.integers(1, 8), st.integers(0, 10**6)
 @example(8, 0, 1e3, [[9, 0, 9, 0, 0, 9]])  # the gradients of one group were long, and all are now
 @settings(derandomize=True, deadline=None, max_examples=10)
 def test_one_example_moves_the_sum_before_noise_by_at_most_what_the_noise_reads(
-    step_of, batch_of, name, variant, n, seed, size, answers
+    step_of, examples_for, name, variant, n, seed, size, answers
 ):
     method = method_of(name, variant)
     method = listening(method, clip=Held(method.clip, answers))
-    batch = batch_of(n, groups=method.groups or 3, seed=seed)
+    batch = examples_for(method, n, seed)
     batch.inputs.mul_(size)
     step = step_of(method, multiplier=MULTIPLIER, lr=0.0)
     released = torch.linspace(-1, 1, len(step.engine.parameters), dtype=torch.float64)
@@ -326,8 +336,8 @@ def test_the_update_is_the_noisy_sum_over_the_expected_batch_size(
     for n in (0, 5, 20):
         start = theta(step)
         step(examples_for(method, n))
-        noisy = method.noise.calls[-1][2]
-        assert torch.allclose(theta(step), start - 0.1 * noisy / EXPECTED, rtol=1e-10, atol=1e-12)
+        mean = method.update(method.noise.calls[-1][2] / EXPECTED, start)
+        assert torch.allclose(theta(step), start - 0.1 * mean, rtol=1e-10, atol=1e-12)
 
 
 @private

@@ -1,0 +1,102 @@
+"""DP-SGLD: Langevin dynamics, whose noise belongs to the learning rate and is private by itself."""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping import Clip, chosen, one_of
+from dpbench.clipping.choice import Bounds
+from dpbench.data.users import Units
+from dpbench.errors import UserError
+from dpbench.methods.method import PROVEN, Method, as_far_as, plain
+from dpbench.noise import Gaussian
+from dpbench.schedules import Schedules
+
+LAWS = ("lr", "posterior")
+PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
+"""What torch.optim.SGD has to be like for its step to be lr times the gradient."""
+
+
+def dpsgld(
+    bound: Bounds,
+    prior_precision: float,
+    law: str,
+    clip: str = "abadi",
+    style: str = "flat",
+) -> Method:
+    """theta - lr (sum_i C_i g_i/B - grad log p(theta)/n) + noise (Bu et al. 2023, Algorithm 3).
+
+    p is N(0, I/prior_precision); 0 for none. law: of the noise, "lr" for N(0, lr I) as in Algorithm
+    3, "posterior" for N(0, 2 lr/n I), which is section 4.5 with lr = lr_SGLD n/2 and samples from
+    the posterior where nothing is clipped. B is the expected batch size; lr that of the optimiser,
+    which has to be plain SGD. bound, clip and style as for `dpsgd`; without clipping, R is what the
+    ledger would take for the sensitivity, and moves nothing.
+    """
+    one_of("method.law", law, LAWS)
+    number = isinstance(prior_precision, int | float) and not isinstance(prior_precision, bool)
+    if not number or not 0 <= prior_precision < math.inf:
+        raise UserError(f"method.prior_precision must be a number from 0, got {prior_precision!r}.")
+    clipped = chosen(clip, style, bound)
+    return Method(
+        "dpsgld",
+        "corrected",
+        plain,
+        clipped,
+        Gaussian(),
+        as_far_as(clipped, PROVEN),
+        update=Prior(prior_precision),
+        tie=Langevin(law),
+    )
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The gradient with that of -log p(theta)/n, for p = N(0, I/precision); n of the units."""
+
+    precision: float
+    number: int = 1
+
+    def __call__(self, gradient: Tensor, theta: Tensor) -> Tensor:
+        return gradient.add_(theta, alpha=self.precision / self.number)
+
+    def on(self, units: Units) -> "Prior":
+        return replace(self, number=units.number)
+
+
+@dataclass(frozen=True)
+class Langevin:
+    """What makes the step's noise, lr sigma R/B, as large as the law says."""
+
+    law: str
+
+    def multiplier(
+        self, clip: Clip, optimizer: torch.optim.Optimizer, expected_batch_size: float, units: Units
+    ) -> float:
+        """sigma = B sqrt(v/lr)/R: v = 1 for Algorithm 3, and 2/n for the posterior."""
+        lr = _plain_rate(optimizer)
+        variance = 1 if self.law == "lr" else 2 / units.number
+        return expected_batch_size * math.sqrt(variance / lr) / float(clip.sensitivity)
+
+    def schedule(self, schedule: Schedules, steps: int) -> Schedules:
+        """The noise multiplier over sqrt(lr) R of each step; UserError where it cannot be."""
+        if schedule.noise != 1:
+            raise UserError("the noise of dpsgld follows from lr and bound: set schedule.noise=1.")
+        if min(schedule.lr_at(made / steps) for made in range(steps)) <= 0:
+            raise UserError("dpsgld adds no noise where lr is 0: let schedule.lr stay positive.")
+        return replace(
+            schedule, noise=lambda at: schedule.lr_at(at) ** -0.5 / schedule.bound_at(at)
+        )
+
+
+def _plain_rate(optimizer: torch.optim.Optimizer) -> float:
+    """The learning rate of plain SGD; UserError for any other optimiser."""
+    group = optimizer.param_groups[0]
+    is_plain = type(optimizer) is torch.optim.SGD and PLAIN.items() <= group.items()
+    if not is_plain or not group["lr"] > 0:
+        raise UserError(
+            "dpsgld is a step of plain SGD: use optimizer=sgd with a positive lr and neither "
+            "momentum nor weight decay (a prior is method.prior_precision)."
+        )
+    return float(group["lr"])

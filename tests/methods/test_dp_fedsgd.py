@@ -1,0 +1,129 @@
+"""DP-FedSGD: against users one by one, and as DP-SGD where each has one example."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from dpbench.data.dataset import Batch
+from dpbench.data.users import Units
+from dpbench.errors import UserError
+from dpbench.methods.dp_fedsgd import PerWeight, dp_fedsgd, weights
+from dpbench.methods.dpsgd import dpsgd
+from dpbench.noise import NoNoise
+
+FED = dp_fedsgd(0.5, None)
+SIZES = Units("user", 4, (1, 2, 3, 4))
+
+
+def theta(step):
+    return step.engine.parameters.theta.detach().clone()
+
+
+def alone(batch: Batch, k: int) -> Batch:
+    """The examples of one user."""
+    here = batch.present[k]
+    return Batch(batch.inputs[k, here], batch.targets[k, here], batch.groups[k].expand(here.sum()))
+
+
+def gradient_of(step, batch: Batch, k: int) -> torch.Tensor:
+    """Of the user's mean loss, by torch."""
+    part, parameters = alone(batch, k), step.engine.parameters
+    return parameters.gradient(
+        step.engine.loss(step.engine.model(part.inputs), part.targets).mean()
+    )
+
+
+@pytest.mark.parametrize("engine", ["loop", "vmap", "ghost"])
+def test_a_user_s_gradient_is_that_of_its_mean_loss(step_of, users_of, engine):
+    step, batch = step_of(FED, engine=engine), users_of(6)
+    gradients = step.engine(batch)
+    wanted = torch.stack([gradient_of(step, batch, k) for k in range(6)])
+    assert torch.allclose(gradients.stack(), wanted, rtol=1e-9, atol=1e-12)
+    assert torch.allclose(gradients.norms, wanted.norm(dim=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["loop", "vmap", "ghost"])
+def test_what_only_fills_a_row_up_does_not_matter(step_of, users_of, engine):
+    batch = users_of(6)
+    other = dataclasses.replace(
+        batch,
+        inputs=torch.where(batch.present.unsqueeze(2), batch.inputs, 7.0),
+        targets=torch.where(batch.present, batch.targets, 1),
+    )
+    assert not torch.equal(batch.inputs, other.inputs)
+    engine = step_of(FED, engine=engine).engine
+    assert torch.allclose(engine(batch).stack(), engine(other).stack(), rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("cap", [None, 2, 3.5])
+def test_a_step_is_the_algorithm_written_by_hand(step_of, users_of, cap):
+    method, batch = dp_fedsgd(0.5, cap), users_of(6)
+    method = dataclasses.replace(method, update=method.update.on(SIZES))
+    step = step_of(method, multiplier=0.7, expected=2.0, lr=0.1)
+    start, total = theta(step), torch.zeros(579, dtype=torch.float64)
+    for k in range(6):
+        w = 1.0 if cap is None else min(int(batch.present[k].sum()) / cap, 1.0)
+        g = gradient_of(step, batch, k)
+        total += w * g * min(1, 0.5 / float(g.norm()))
+    noise = torch.randn(579, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    # q W for q = 2/4
+    qw = 0.5 * sum(1.0 if cap is None else min(n / cap, 1.0) for n in SIZES.sizes)
+    step(batch)
+    by_hand = start - 0.1 * (total + 0.7 * 0.5 * noise) / qw
+    assert torch.allclose(theta(step), by_hand, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("style", ["flat", "layerwise"])
+@pytest.mark.parametrize("engine", ["loop", "vmap", "ghost"])
+def test_users_of_one_example_are_dpsgd_to_the_bit(step_of, batch_of, engine, style):
+    fed = step_of(dp_fedsgd(0.5, 1, style=style), engine=engine)
+    plain = step_of(dpsgd(0.5, "corrected", style=style), engine=engine)
+    for seed, n in enumerate((7, 0, 3)):
+        batch = batch_of(n, seed=seed)
+        fed(batch.as_users())
+        plain(batch)
+    assert torch.equal(theta(fed), theta(plain))
+
+
+def test_examples_repeated_are_their_user_once(step_of, batch_of):
+    batch = batch_of(5)
+    threefold = batch.as_users().each(lambda t: t)
+    threefold = Batch(
+        threefold.inputs.expand(-1, 3, -1),
+        threefold.targets.expand(-1, 3),
+        batch.groups,
+        threefold.present.expand(-1, 3),
+    )
+    one, three = step_of(FED), step_of(FED)
+    one(batch)
+    three(threefold)
+    assert torch.allclose(theta(one), theta(three), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("cap", [1, 2.5, 100])
+def test_a_user_moves_the_sum_by_its_weight_and_never_by_more_than_the_bound(
+    step_of, users_of, cap
+):
+    method = dataclasses.replace(dp_fedsgd(0.5, cap, clip="normalise"), noise=NoNoise())
+    step, batch = step_of(method, expected=1.0, lr=1.0), users_of(6)
+    for k in range(6):
+        start = theta(step)
+        step(batch.each(lambda t, k=k: t[k : k + 1]))
+        wanted = 0.5 * min(1, int(batch.sizes[k]) / cap)
+        assert float((theta(step) - start).norm()) == pytest.approx(wanted, rel=1e-9)
+        assert wanted <= method.clip.sensitivity
+
+
+def test_weights_are_capped_at_one():
+    sizes = torch.tensor([1.0, 4.0, 9.0])
+    assert weights(sizes, 4.0).tolist() == [0.25, 1, 1]
+    assert weights(sizes, None).tolist() == [1, 1, 1]
+    assert PerWeight(4.0).on(Units("user", 3, (1, 4, 9))).mean == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("cap", [0, -1, math.nan, "2"])
+def test_a_cap_that_is_none_is_refused(cap):
+    with pytest.raises(UserError, match="cap must be a positive number"):
+        dp_fedsgd(1.0, cap)
