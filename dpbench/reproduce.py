@@ -1,14 +1,20 @@
 """Rerun a table of a paper: what is missing of its runs, then the table beside the printed one."""
 
+import itertools
 import os
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from dpbench.figures import FigureSpec, Panel, draw, points
+from dpbench.errors import Unavailable
 from dpbench.methods.method import Inapplicable
+from dpbench.metrics.temperature import CAVEAT
+from dpbench.pictures import diverged, picture
 from dpbench.progress import counting
 from dpbench.resources import benchmarks_folder
 from dpbench.results import Record, check_writable, frame, load, record_path, write_whole
@@ -27,8 +33,9 @@ from dpbench.tables import (
     to_markdown,
 )
 from dpbench.targets import Target, target
+from dpbench.train import Run
 
-OWN_KEYS = ("settings", "variants", "scales", "epsilon", "loss_digits", "group_numbers")
+OWN_KEYS = ("settings", "arm", "variants", "scales", "epsilon", "loss_digits", "group_numbers")
 """What a table's YAML says of its runs; the rest is the specification of the table itself."""
 
 
@@ -44,28 +51,67 @@ def reproduce(name: str, overrides: list[str]) -> str:
         return _time(wanted, folder)
     if "figure" not in wanted.table:
         _spec(wanted)
-    paths, impossible = _settle_all(wanted, folder)
+    cells, impossible = _settle_all(wanted, folder)
     check_writable(folder / "tables")
-    missing = [o for path, o in paths.items() if wanted.config["again"] or load(path) is None]
-    run_all(missing, wanted.config["jobs"])
-    records = [record for path in paths if (record := load(path)) is not None]
-    files = render(wanted, records, impossible)
+    missing = {p: cell for p, cell in cells.items() if wanted.config["again"] or load(p) is None}
+    lacking = _without_weights(missing.values())
+    ready = [cell for cell in missing.values() if cell.row not in lacking]
+    lacking |= run_all(ready, wanted.config["jobs"])
+    records = [record for path in cells if (record := load(path)) is not None]
+    if lacking and not records:
+        raise Unavailable(f"{name} {next(iter(lacking.values()))}")
+    files = render(wanted, records, impossible | lacking)
     for suffix, content in files.items():
         write_whole(folder / "tables" / f"{wanted.stem}.{suffix}", content)
     return files["md"].decode()
 
 
-def _settle_all(wanted: Target, folder: Path) -> tuple[dict[Path, list[str]], dict[str, str]]:
-    """The record path of every run that can be, and why the others cannot be."""
-    paths, impossible = {}, {}
-    for condition in wanted.conditions:
-        for overrides in wanted.cells_under(condition):
+@dataclass(frozen=True)
+class Cell:
+    """One run of a table: the row that it belongs to, its overrides, and what they make."""
+
+    row: str
+    overrides: list[str]
+    run: Run
+
+
+def _settle_all(wanted: Target, folder: Path) -> tuple[dict[Path, Cell], dict[str, str]]:
+    """Every run that can be, by the path of its record, and why the others cannot be."""
+    cells, impossible = {}, {}
+    for condition, method in itertools.product(wanted.conditions, wanted.table["methods"]):
+        row = row_name(condition.label, method)
+        for overrides in wanted.cells_of(condition, method):
             try:
-                config, _, _ = settle(overrides)
-                paths[record_path(folder, config)] = overrides
+                config, run, _ = settle(overrides)
+                cells[record_path(folder, config)] = Cell(row, overrides, run)
             except Inapplicable as reason:
-                impossible[row_name(condition.label, reason.method)] = str(reason)
-    return paths, impossible
+                impossible[row] = str(reason)
+    return cells, impossible
+
+
+def _without_weights(missing: Iterable[Cell]) -> dict[str, str]:
+    """By row, why pre-trained weights that it needs are not to be had: known before any data."""
+    reasons: dict[tuple, str | None] = {}
+    lacking = {}
+    for cell in missing:
+        run = cell.run
+        if not getattr(run.model, "pretrained", False):
+            continue
+        what = (run.model, run.dataset.shape, run.dataset.classes)
+        if what not in reasons:
+            reasons[what] = _why_not(what)
+        if reason := reasons[what]:
+            lacking[cell.row] = reason
+    return lacking
+
+
+def _why_not(what: tuple) -> str | None:
+    model, shape, classes = what
+    try:
+        model.build(shape, classes)
+    except Unavailable as reason:
+        return str(reason)
+    return None
 
 
 def _time(wanted: Target, folder: Path) -> str:
@@ -78,24 +124,37 @@ def _time(wanted: Target, folder: Path) -> str:
     return f"{wanted.title}: table, numbers and picture are in {out}."
 
 
-def run_all(missing: list[list[str]], jobs: int) -> None:
-    """Make all runs, in this process or in several, each with one thread then."""
+def run_all(missing: list[Cell], jobs: int) -> dict[str, str]:
+    """Make all runs, in this process or in several, each with one thread then.
+
+    By row, why runs lack data that this machine neither has nor gets.
+    """
+    lacking = {}
     with counting("runs", len(missing)) as count:
-        if jobs == 1:
-            for overrides in missing:
-                # Two bars at once would write over each other.
-                once(overrides, quiet=len(missing) > 1)
-                count()
-            return
-        # Spawned, because a forked process inherits torch's thread pools without their threads.
-        context = get_context("spawn")
-        with ProcessPoolExecutor(jobs, context, _end_with, (os.getpid(),)) as pool:
-            done = [pool.submit(once, ["threads=1", *overrides], True) for overrides in missing]
-            for future in as_completed(done):
-                if future.exception():
-                    pool.shutdown(cancel_futures=True)
-                future.result()
-                count()
+        for cell, make in _attempts(missing, jobs):
+            try:
+                make()
+            except Unavailable as reason:
+                lacking[cell.row] = str(reason)
+            count()
+    return lacking
+
+
+def _attempts(missing: list[Cell], jobs: int) -> Iterator[tuple[Cell, Callable[[], object]]]:
+    """Each run with what makes it, or waits for it; a failure ends those not yet begun."""
+    if jobs == 1:
+        for cell in missing:
+            # Two bars at once would write over each other.
+            yield cell, partial(once, cell.overrides, quiet=len(missing) > 1)
+        return
+    # Spawned, because a forked process inherits torch's thread pools without their threads.
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, _end_with, (os.getpid(),)) as pool:
+        done = {pool.submit(once, ["threads=1", *c.overrides], True): c for c in missing}
+        for future in as_completed(done):
+            if future.exception() and not isinstance(future.exception(), Unavailable):
+                pool.shutdown(cancel_futures=True)
+            yield done[future], future.result
 
 
 def _end_with(parent: int) -> None:
@@ -129,11 +188,14 @@ def _table(wanted: Target, records: list[Record], impossible: dict[str, str]) ->
     spec = _spec(wanted)
     table = build_table(
         spec,
-        frame(records).assign(condition=[wanted.condition_of(r.config) for r in records]),
+        frame(records).assign(
+            condition=[wanted.condition_of(r.config) for r in records],
+            method=[wanted.method_of(r.config) for r in records],
+        ),
         _printed_numbers(wanted, spec),
         epsilon=_printed_epsilons(wanted),
         impossible=impossible,
-        notes=(),
+        notes=(CAVEAT,) * any(c.metric == "test/ece_temperature" for c in spec.columns),
     )
     texts = {"md": to_markdown(table), "csv": to_csv(table), "tex": to_latex(table)}
     return {suffix: text.encode() for suffix, text in texts.items()}
@@ -141,34 +203,27 @@ def _table(wanted: Target, records: list[Record], impossible: dict[str, str]) ->
 
 def _figure(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, bytes]:
     table = wanted.table
-    spec = FigureSpec(
-        name=wanted.name,
-        title=wanted.title,
-        scale=wanted.scale,
-        x=table["figure"]["x"],
-        x_scale=table["figure"].get("x_scale", "linear"),
-        panels=tuple(Panel(**row) for row in table["figure"]["rows"]),
-        methods=tuple(m for m in table["methods"] if not _never(wanted, m, impossible)),
-        groups=dict(zip(table["groups"], table["group_numbers"], strict=True)),
-    )
-    data = points(spec, records)
+    data, drawn = picture(wanted, records, impossible)
     text = "\n\n".join(
         [
-            f"# {spec.title}",
-            f"{table['paper']}. Scale: {spec.scale}. Seeds: {table['seeds']}.",
-            f"![{spec.title}]({wanted.stem}.png)",
+            f"# {wanted.title}",
+            f"{table['paper']}. Scale: {wanted.scale}. Seeds: {table['seeds']}.",
+            f"![{wanted.title}]({wanted.stem}.png)",
             "Drawn from private data outside the account; nothing of it is released privately.",
-            *impossible.values(),
+            *_reasons(wanted, impossible),
+            *diverged(wanted, records),
             *table["notes"],
         ]
     )
     csv = data.to_csv(index=False, lineterminator="\n")
-    return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": draw(spec, data)}
+    return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": drawn}
 
 
-def _never(wanted: Target, method: str, impossible: dict[str, str]) -> bool:
-    """Whether a method is impossible under every condition."""
-    return all(row_name(condition.label, method) in impossible for condition in wanted.conditions)
+def _reasons(wanted: Target, impossible: dict[str, str]) -> list[str]:
+    """Why rows are not there; a table of arms says of which."""
+    if "arm" not in wanted.table:
+        return list(impossible.values())
+    return [f"{row}: {reason}" for row, reason in impossible.items()]
 
 
 def _printed_numbers(wanted: Target, spec: TableSpec) -> PublishedTable:
@@ -188,6 +243,6 @@ def _printed_epsilons(wanted: Target) -> dict[str, str]:
         values = {"dataset": wanted.config["choices"]["dataset"], **dict(condition.values)}
         if "privacy.epsilon" in values and condition in declared:
             printed[condition.label] = f"{values['privacy.epsilon']}"
-        elif source:
+        elif source and (condition in declared or not condition.values):
             printed[condition.label] = read_epsilon(benchmarks_folder() / source, values["dataset"])
     return printed

@@ -181,7 +181,7 @@ def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
     data = run.dataset.load(data_dir, run.seed)
     train, test = data.train.to(device), data.test.to(device)
     step = private_step(run, planned, device)
-    observer = run.diagnostics.observer(step, train) if run.diagnostics else None
+    observer = run.diagnostics.observer(step, train, test) if run.diagnostics else None
     average = _average(run, step)
     with Progress(planned, run.privacy.delta, quiet) as progress:
         history, ledger = _loop(run, planned, step, train, observer, average, progress)
