@@ -19,9 +19,10 @@ RANGE = "range"
 class CurvePanel:
     """One panel: what is drawn against x, and for which arms (None for all).
 
-    lines maps a label to a series of the records' diagnostics, as `tested/loss`, or, where x is a
-    setting as `method.bound`, to a metric that a run ended with, as `test/ece`: then a run is one
-    point. A line of an arm that has no such setting is level. x_scale, y_scale: linear or log.
+    x is step or epoch, and lines maps a label to a series of the records' diagnostics, as
+    `tested/loss`. Or x is a setting, as `method.bound`, and lines maps to metrics that a run ended
+    with, as `test/ece`: then a run is one point, and the line of an arm without that setting is
+    level. x_scale, y_scale: linear or log.
     """
 
     title: str
@@ -30,6 +31,10 @@ class CurvePanel:
     arms: tuple[str, ...] | None
     x_scale: str
     y_scale: str
+
+    @property
+    def over_time(self) -> bool:
+        return self.x in ("step", "epoch")
 
 
 @dataclass(frozen=True)
@@ -78,17 +83,16 @@ def _points(spec: CurveFigure, condition: str, arm: str, record: Record) -> Iter
         if panel.arms is not None and arm not in panel.arms:
             continue
         for label, series in panel.lines.items():
-            for x, y in _line_of(spec.name, panel.x, series, arm, record):
+            if series not in (record.diagnostics if panel.over_time else record.metrics):
+                raise UserError(f"{spec.name} needs {series}, which the run of {arm} lacks.")
+            for x, y in _line_of(panel, series, record):
                 yield condition, panel.title, arm, record.config["seed"], label, x, y
 
 
-def _line_of(figure: str, x: str, series: str, arm: str, record: Record) -> Iterable[tuple]:
-    measured = record.metrics if series in record.metrics else record.diagnostics
-    if series not in measured:
-        raise UserError(f"{figure} needs {series}, which the run of {arm} lacks.")
-    if series in record.metrics:
-        return [(_setting(record, x), measured[series])]
-    return zip(measured[x], measured[series], strict=True)
+def _line_of(panel: CurvePanel, series: str, record: Record) -> Iterable[tuple]:
+    if panel.over_time:
+        return zip(record.diagnostics[panel.x], record.diagnostics[series], strict=True)
+    return [(_setting(record, panel.x), record.metrics[series])]
 
 
 def _setting(record: Record, key: str) -> float:
@@ -131,7 +135,7 @@ def _panel(axis, spec: CurveFigure, panel: CurvePanel, data: pd.DataFrame) -> No
     if data.empty:
         axis.text(0.5, 0.5, "no runs", ha="center", va="center", transform=axis.transAxes)
         return
-    (_over_setting if "." in panel.x else _over_time)(axis, spec, panel, data)
+    (_over_time if panel.over_time else _over_setting)(axis, spec, panel, data)
     axis.set_xlabel(panel.x)
     axis.set_xscale(panel.x_scale)
     axis.set_yscale(panel.y_scale)

@@ -99,12 +99,13 @@ def _reliability(wanted: Target, records: list[Record], impossible: dict[str, st
 
 def _histogram(wanted: Target, records: list[Record], impossible: dict[str, str]):
     """One panel for each condition, in which runs are missing or not."""
-    what, panels = wanted.table["figure"]["what"], []
-    for condition in wanted.conditions:
-        runs = _runs(wanted, [r for r in records if condition.holds_in(r.config)])
-        panels.append(histogram_points(runs, what).assign(panel=condition.label))
-    data = pd.concat(panels, ignore_index=True)
+    what, parts = wanted.table["figure"]["what"], []
     labels = [condition.label for condition in wanted.conditions]
+    for label in labels:
+        runs = _runs(wanted, [r for r in records if wanted.condition_of(r.config) == label])
+        parts.append(histogram_points(runs, what).assign(panel=label))
+    # An empty part has no types, and would take those of the others away.
+    data = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
     return data, draw_histograms(data, _title(wanted), HISTOGRAMS[what], labels)
 
 
