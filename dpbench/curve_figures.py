@@ -1,4 +1,4 @@
-"""Curves of the rows of a table in one picture: what runs measured as they went, over their seeds."""
+"""Curves of the rows of a table in one picture: what runs measured as they went on."""
 
 import io
 import textwrap
@@ -144,12 +144,13 @@ def _panel(axis, spec: CurveFigure, panel: CurvePanel, data: pd.DataFrame) -> No
 
 
 def _over_time(axis, spec: CurveFigure, panel: CurvePanel, data: pd.DataFrame) -> None:
-    """A colour for each arm, the same in all panels; a style for each line."""
-    for number, (arm, said) in enumerate(spec.arms.items()):
+    """A colour for each arm, a style for each line."""
+    shown = [arm for arm in spec.arms if panel.arms is None or arm in panel.arms]
+    for number, arm in enumerate(shown):
         for style, label in zip(STYLES * len(panel.lines), panel.lines, strict=False):
             chosen = data[(data["arm"] == arm) & (data["line"] == label)]
             if len(chosen):
-                name = said if len(panel.lines) == 1 else f"{said}, {label}"
+                name = spec.arms[arm] + f", {label}" * (len(panel.lines) > 1)
                 _banded(axis, chosen, spec.band, f"C{number}", style, name)
 
 

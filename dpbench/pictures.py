@@ -1,6 +1,6 @@
 """The picture of a figure to be rerun, by its kind, and the numbers in it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
@@ -21,7 +21,7 @@ from dpbench.targets import Target
 
 
 def picture(
-    wanted: Target, records: list[Record], impossible: dict[str, str]
+    wanted: Target, records: list[Record], impossible: Mapping[str, str]
 ) -> tuple[pd.DataFrame, bytes]:
     """Every point of a figure and the figure as a PNG; impossible: why rows are not there, by name.
 
@@ -46,7 +46,7 @@ def diverged(wanted: Target, records: Iterable[Record]) -> list[str]:
     ]
 
 
-def _series(wanted: Target, records: list[Record], impossible: dict[str, str]):
+def _series(wanted: Target, records: list[Record], impossible: Mapping[str, str]):
     table, rows = wanted.table, wanted.table["figure"]["rows"]
     labels = [condition.label for condition in wanted.conditions]
     possible = [
@@ -68,7 +68,7 @@ def _series(wanted: Target, records: list[Record], impossible: dict[str, str]):
     return data, draw(spec, data)
 
 
-def _curves(wanted: Target, records: list[Record], impossible: dict[str, str]):
+def _curves(wanted: Target, records: list[Record], impossible: Mapping[str, str]):
     figure = wanted.table["figure"]
     spec = CurveFigure(
         name=wanted.name,
@@ -86,18 +86,18 @@ def _curves(wanted: Target, records: list[Record], impossible: dict[str, str]):
     return data, draw_curves(spec, data)
 
 
-def _heat(wanted: Target, records: list[Record], impossible: dict[str, str]):
+def _heat(wanted: Target, records: list[Record], impossible: Mapping[str, str]):
     figure = wanted.table["figure"]
     data = heat_points(records, figure["x"], figure["y"], figure["panels"])
     return data, draw_heat(data, _title(wanted), figure["x"], figure["y"], figure["panels"])
 
 
-def _reliability(wanted: Target, records: list[Record], impossible: dict[str, str]):
+def _reliability(wanted: Target, records: list[Record], impossible: Mapping[str, str]):
     data = reliability_points(_runs(wanted, records))
     return data, draw_reliability(data, _title(wanted))
 
 
-def _histogram(wanted: Target, records: list[Record], impossible: dict[str, str]):
+def _histogram(wanted: Target, records: list[Record], impossible: Mapping[str, str]):
     """One panel for each condition, in which runs are missing or not."""
     what, parts = wanted.table["figure"]["what"], []
     labels = [condition.label for condition in wanted.conditions]
@@ -111,7 +111,7 @@ def _histogram(wanted: Target, records: list[Record], impossible: dict[str, str]
 
 def _runs(wanted: Target, records: list[Record]) -> dict[str, list[Record]]:
     """The runs that ended well by the label of their arm, in the order of the table."""
-    runs = {_label(wanted, arm): [] for arm in wanted.table["methods"]}
+    runs: dict[str, list[Record]] = {_label(wanted, arm): [] for arm in wanted.table["methods"]}
     for record in sorted(records, key=lambda record: record.config["seed"]):
         if record.status != "diverged":
             runs[_label(wanted, wanted.method_of(record.config))].append(record)

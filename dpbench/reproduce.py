@@ -4,26 +4,34 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+import pandas as pd
+
 from dpbench.errors import Unavailable
 from dpbench.methods.method import Inapplicable
 from dpbench.metrics.temperature import CAVEAT
 from dpbench.pictures import diverged, picture
+from dpbench.privacy import statement
 from dpbench.progress import counting
 from dpbench.resources import benchmarks_folder
 from dpbench.results import Record, check_writable, frame, load, record_path, write_whole
 from dpbench.runs import once, settle
 from dpbench.tables import (
+    NO_PLANS,
     PublishedTable,
+    Row,
+    Statement,
     TableSpec,
     build_table,
     conditions_of,
+    grid_lines,
+    privacy_grid,
     read_epsilon,
     read_published,
     row_name,
@@ -33,7 +41,7 @@ from dpbench.tables import (
     to_markdown,
 )
 from dpbench.targets import Target, target
-from dpbench.train import Run
+from dpbench.train import Plan, Run
 
 OWN_KEYS = ("settings", "arm", "variants", "scales", "epsilon", "loss_digits", "group_numbers")
 """What a table's YAML says of its runs; the rest is the specification of the table itself."""
@@ -60,7 +68,8 @@ def reproduce(name: str, overrides: list[str]) -> str:
     records = [record for path in cells if (record := load(path)) is not None]
     if lacking and not records:
         raise Unavailable(f"{name} {next(iter(lacking.values()))}")
-    files = render(wanted, records, impossible | lacking)
+    planned = {cell.row: cell.privacy for cell in missing.values() if cell.row in lacking}
+    files = render(wanted, records, impossible | lacking, planned)
     for suffix, content in files.items():
         write_whole(folder / "tables" / f"{wanted.stem}.{suffix}", content)
     return files["md"].decode()
@@ -73,6 +82,13 @@ class Cell:
     row: str
     overrides: list[str]
     run: Run
+    plan: Plan
+
+    @property
+    def privacy(self) -> Statement:
+        """What is known of its epsilon before it is run."""
+        plan = self.plan
+        return statement(plan.ledger, plan.method, self.run.privacy.delta, plan.noise_multiplier)
 
 
 def _settle_all(wanted: Target, folder: Path) -> tuple[dict[Path, Cell], dict[str, str]]:
@@ -82,8 +98,8 @@ def _settle_all(wanted: Target, folder: Path) -> tuple[dict[Path, Cell], dict[st
         row = row_name(condition.label, method)
         for overrides in wanted.cells_of(condition, method):
             try:
-                config, run, _ = settle(overrides)
-                cells[record_path(folder, config)] = Cell(row, overrides, run)
+                config, run, planned = settle(overrides)
+                cells[record_path(folder, config)] = Cell(row, overrides, run, planned)
             except Inapplicable as reason:
                 impossible[row] = str(reason)
     return cells, impossible
@@ -168,10 +184,18 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def render(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, bytes]:
-    """The files by suffix, the records included: the same records give the same bytes."""
+def render(
+    wanted: Target,
+    records: list[Record],
+    impossible: Mapping[str, str],
+    planned: Mapping[str, Statement] = NO_PLANS,
+) -> dict[str, bytes]:
+    """The files by suffix, the records included: the same records give the same bytes.
+
+    impossible: why rows have no runs, by name; planned: what would hold of their epsilon.
+    """
     make = _figure if "figure" in wanted.table else _table
-    files = make(wanted, records, impossible)
+    files = make(wanted, records, impossible, planned)
     ordered = sorted(records, key=lambda record: record.digest)
     files["records.jsonl"] = "".join(record.json() + "\n" for record in ordered).encode()
     return files
@@ -184,24 +208,40 @@ def _spec(wanted: Target) -> TableSpec:
     return table_spec(plain | said | {"conditions": labels})
 
 
-def _table(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, bytes]:
+def _table(
+    wanted: Target,
+    records: list[Record],
+    impossible: Mapping[str, str],
+    planned: Mapping[str, Statement],
+) -> dict[str, bytes]:
     spec = _spec(wanted)
     table = build_table(
         spec,
-        frame(records).assign(
-            condition=[wanted.condition_of(r.config) for r in records],
-            method=[wanted.method_of(r.config) for r in records],
-        ),
+        _runs(wanted, records),
         _printed_numbers(wanted, spec),
         epsilon=_printed_epsilons(wanted),
         impossible=impossible,
         notes=(CAVEAT,) * any(c.metric == "test/ece_temperature" for c in spec.columns),
+        planned=planned,
     )
     texts = {"md": to_markdown(table), "csv": to_csv(table), "tex": to_latex(table)}
     return {suffix: text.encode() for suffix, text in texts.items()}
 
 
-def _figure(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, bytes]:
+def _runs(wanted: Target, records: list[Record]) -> pd.DataFrame:
+    """A row for each record, with the condition and the method, or arm, that it is of."""
+    return frame(records).assign(
+        condition=[wanted.condition_of(record.config) for record in records],
+        method=[wanted.method_of(record.config) for record in records],
+    )
+
+
+def _figure(
+    wanted: Target,
+    records: list[Record],
+    impossible: Mapping[str, str],
+    planned: Mapping[str, Statement],
+) -> dict[str, bytes]:
     table = wanted.table
     data, drawn = picture(wanted, records, impossible)
     text = "\n\n".join(
@@ -212,6 +252,7 @@ def _figure(wanted: Target, records: list[Record], impossible: dict[str, str]) -
             "Drawn from private data outside the account; nothing of it is released privately.",
             *_reasons(wanted, impossible),
             *diverged(wanted, records),
+            *_privacy(wanted, records, planned),
             *table["notes"],
         ]
     )
@@ -219,11 +260,28 @@ def _figure(wanted: Target, records: list[Record], impossible: dict[str, str]) -
     return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": drawn}
 
 
-def _reasons(wanted: Target, impossible: dict[str, str]) -> list[str]:
+def _reasons(wanted: Target, impossible: Mapping[str, str]) -> list[str]:
     """Why rows are not there; a table of arms says of which."""
     if "arm" not in wanted.table:
         return list(impossible.values())
-    return [f"{row}: {reason}" for row, reason in impossible.items()]
+    rows: dict[str, list[str]] = {}
+    for row, reason in impossible.items():
+        rows.setdefault(reason, []).append(row)
+    return [f"No runs of {'; '.join(of)}: {reason}" for reason, of in rows.items()]
+
+
+def _privacy(wanted: Target, records: list[Record], planned: Mapping[str, Statement]) -> list[str]:
+    """Every epsilon of a figure whose paper printed one, as under a table."""
+    if "epsilon" not in wanted.table:
+        return []
+    runs = _runs(wanted, records)
+    rows = [
+        Row(label, arm, "corrected", runs[(runs["condition"] == label) & (runs["method"] == arm)])
+        for label in [condition.label for condition in wanted.conditions]
+        for arm in wanted.table["methods"]
+    ]
+    grid = privacy_grid(rows, _printed_epsilons(wanted), wanted.table["baseline"], planned)
+    return ["## Privacy", grid_lines(grid)]
 
 
 def _printed_numbers(wanted: Target, spec: TableSpec) -> PublishedTable:

@@ -103,7 +103,7 @@ class Target:
 
     @cached_property
     def _arms(self) -> dict[str, str]:
-        """The arm of every run with the first seed, by the run's digest: seeds differ no further."""
+        """The arm of every run with the first seed, by its digest: seeds differ no further."""
         return {
             digest(configuration.compose(next(self.cells_of(condition, arm)))): arm
             for condition in self.conditions

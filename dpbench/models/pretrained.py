@@ -35,10 +35,9 @@ def weights_of(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise Unavailable(
-            f"needs pre-trained weights: the weights of {name} are neither in this machine's "
-            "Hugging Face cache nor to be downloaded now; run once with network, or copy the cache "
-            "($HF_HOME) from a machine that has them, or set model.pretrained=false for random "
-            "weights."
+            f"needs pre-trained weights: those of {name} are neither in the Hugging Face cache "
+            "($HF_HOME) nor to be downloaded now; run once with network, copy the cache from a "
+            "machine that has them, or set model.pretrained=false for random weights."
         ) from error
     except RuntimeError as error:
         raise UserError(
