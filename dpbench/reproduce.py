@@ -67,7 +67,7 @@ def reproduce(name: str, overrides: list[str]) -> str:
     lacking |= run_all(ready, wanted.config["jobs"])
     records = [record for path in cells if (record := load(path)) is not None]
     if lacking and not records:
-        raise Unavailable(f"{name} {next(iter(lacking.values()))}")
+        raise Unavailable(f"{name}: {next(iter(lacking.values()))}")
     planned = {cell.row: cell.privacy for cell in missing.values() if cell.row in lacking}
     files = render(wanted, records, impossible | lacking, planned)
     for suffix, content in files.items():
@@ -297,10 +297,11 @@ def _printed_epsilons(wanted: Target) -> dict[str, str]:
     """By condition: the budget, where that is what the table varies, or what the paper printed."""
     source, printed = wanted.table["epsilon"], {}
     declared = conditions_of(wanted.table.get("conditions", []))
+    others = any(change.startswith("dataset=") for change in wanted.changes)
     for condition in wanted.conditions:
         values = {"dataset": wanted.config["choices"]["dataset"], **dict(condition.values)}
         if "privacy.epsilon" in values and condition in declared:
             printed[condition.label] = f"{values['privacy.epsilon']}"
-        elif source and (condition in declared or not condition.values):
+        elif source and not others:
             printed[condition.label] = read_epsilon(benchmarks_folder() / source, values["dataset"])
     return printed
