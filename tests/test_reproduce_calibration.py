@@ -18,7 +18,7 @@ from dpbench.reproduce import reproduce
 from dpbench.runs import settle
 from dpbench.targets import target
 
-SMALL = ["dataset=digits", "model=mlp", "epochs=2", "batch_size=512", "table.seeds=[0,1]"]
+SMALL = ["dataset=digits", "model=mlp", "epochs=2", "batch_size=128", "table.seeds=[0]"]
 CURVES = ["diagnostics.steps=null", "diagnostics.epochs=1"]
 PAPERS_OWN = ["calibration_fig4", "calibration_fig5", "calibration_fig8", "calibration_fig9",
               "calibration_fig11", "calibration_fig12"]  # fmt: skip
@@ -96,7 +96,9 @@ def test_an_unknown_arm_is_refused_with_the_nearest():
         target("calibration_table2", ["table.arm=small_r"])
 
 
-@pytest.mark.parametrize("number", [4, 6, 8])
+@pytest.mark.parametrize(
+    "number", [4, pytest.param(6, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+)
 def test_curves_have_a_panel_for_each_quantity_and_a_line_for_each_arm(small, number):
     text, files, axes = small(f"calibration_fig{number}", *CURVES)
     figure = compose([f"+table=calibration_fig{number}"])["table"]["figure"]
@@ -110,10 +112,11 @@ def test_curves_have_a_panel_for_each_quantity_and_a_line_for_each_arm(small, nu
         assert len(axis.collections) == expected - (not over_time), "the bands"
     rows = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
     ends = {(r["arm"], r["seed"]): float(r["y"]) for r in rows if r["panel"] == "test accuracy"}
-    assert len(set(ends.values())) > len({arm for arm, _ in ends}), "all runs are the same"
+    assert len(set(ends.values())) == len({arm for arm, _ in ends}) > 1, "two arms are the same"
     assert "## Privacy" in text
 
 
+@pytest.mark.slow
 def test_accuracy_against_r_is_what_the_runs_ended_with(small):
     _, files, axes = small("calibration_fig6", *CURVES)
     rows = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
@@ -125,6 +128,7 @@ def test_accuracy_against_r_is_what_the_runs_ended_with(small):
     assert list(axes[2].lines[0].get_xdata()) == [1, 5, 20, 60, 200]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [5, 7, 9])
 def test_reliability_has_a_diagram_for_each_arm(small, number):
     arms = 3
@@ -135,15 +139,17 @@ def test_reliability_has_a_diagram_for_each_arm(small, number):
     assert len(rows) == arms * 15 * (len({row["seed"] for row in rows}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "arms"), [(2, 4), (11, 3), (12, 2)])
 def test_a_histogram_has_a_line_for_each_arm(small, number, arms):
     _, files, axes = small(f"calibration_fig{number}", *CURVES)
     assert len(axes) == 1
     assert len(axes[0].patches) == arms
     rows = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
-    assert sum(float(row["count"]) for row in rows) == 359 * 2 * arms
+    assert sum(float(row["count"]) for row in rows) == 359 * arms
 
 
+@pytest.mark.slow
 def test_the_heat_map_has_a_cell_for_each_pair(small):
     pairs = "table.conditions=[{optimizer.lr:[0.02,0.5],method.bound:[0.2,25]}]"
     _, files, axes = small("calibration_fig3", pairs)
@@ -152,19 +158,21 @@ def test_the_heat_map_has_a_cell_for_each_pair(small):
     rows = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
     mine = [100 * float(r["value"]) for r in rows
             if (r["panel"], r["x"], r["y"]) == ("ECE", "0.5", "0.2")]  # fmt: skip
-    assert axes[1].texts[1].get_text() == f"{sum(mine) / 2:.1f}"
+    assert axes[1].texts[1].get_text() == f"{mine[0]:.1f}"
 
 
+@pytest.mark.slow
 def test_a_regression_figure_has_both_losses_of_its_data_set(small):
-    _, files, axes = small("calibration_fig10", *CURVES, "diagnostics.train=true")
+    _, _, axes = small("calibration_fig10", *CURVES, "diagnostics.train=true")
     assert [axis.get_title() for axis in axes] == ["training loss", "test loss"]
     assert all(len(axis.lines) == len(axis.collections) == 3 for axis in axes)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_the_regressions_are_run_as_the_paper_has_it(small, regression_folder):
     asked = ["epochs=20", "table.seeds=[0,1]", f"data_dir={regression_folder}"]
-    text, files, axes = small("calibration_fig10", on=asked)
+    text, _, axes = small("calibration_fig10", on=asked)
     assert [axis.get_title() for axis in axes] == [
         "wine: training loss", "california: training loss",
         "wine: test loss", "california: test loss",
@@ -175,6 +183,7 @@ def test_the_regressions_are_run_as_the_paper_has_it(small, regression_folder):
     assert printed["california, large_r"] == "4.41"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAPERS_OWN)
 def test_without_pretrained_weights_no_other_model_is_shown(name, offline, tmp_path):
     with pytest.raises(Unavailable, match=f"^{name}: needs pre-trained weights: "):
@@ -190,10 +199,10 @@ def test_a_row_without_weights_says_so_beside_the_others(small, offline):
     text, _, _ = small("calibration_table2", MIXED, *whole, on=SMALL[2:])
     digits, cifar = cells(text, "Ours")
     assert digits[0] == "digits, mlp, small_r"
-    assert digits[1].endswith("(2)")
+    assert digits[1].endswith("(1)")
     assert cifar[:2] == ["cifar10, vit_base, small_r", cifar[1]]
     assert cifar[1].startswith("not possible: needs pre-trained weights: those of vit_base_patch16")
-    planned = dict((line[0], line[-1]) for line in cells(text, "Privacy"))
+    planned = {line[0]: line[-1] for line in cells(text, "Privacy")}
     assert planned[cifar[0]].endswith("Not run: as planned.")
     assert not planned[digits[0]].endswith("Not run: as planned.")
 
@@ -228,6 +237,7 @@ EPSILONS = {  # RDP, PLD and the paper's GDP, of the plan; then as printed
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", EPSILONS)
 def test_every_printed_epsilon_recounted(dataset):
     name, rdp, pld, gdp, printed = EPSILONS[dataset]
