@@ -16,6 +16,7 @@ import pandas as pd
 from dpbench.errors import Unavailable
 from dpbench.methods.method import Inapplicable
 from dpbench.metrics.temperature import CAVEAT
+from dpbench.ntk import coincidence
 from dpbench.pictures import diverged, picture
 from dpbench.privacy import statement
 from dpbench.progress import counting
@@ -57,6 +58,8 @@ def reproduce(name: str, overrides: list[str]) -> str:
     folder = Path(wanted.config["results_dir"])
     if "bench" in wanted.table:
         return _time(wanted, folder)
+    if "ntk" in wanted.table:
+        return _measure(wanted, folder)
     if "figure" not in wanted.table:
         _spec(wanted)
     cells, impossible = _settle_all(wanted, folder)
@@ -140,6 +143,17 @@ def _time(wanted: Target, folder: Path) -> str:
     return f"{wanted.title}: table, numbers and picture are in {out}."
 
 
+def _measure(wanted: Target, folder: Path) -> str:
+    """Measure in the laboratory of the tangent kernel, which trains nothing."""
+    from dpbench.ntk.command import measured
+
+    check_writable(folder / "tables")
+    files = measured(wanted)
+    for suffix, content in files.items():
+        write_whole(folder / "tables" / f"{wanted.stem}.{suffix}", content)
+    return files["md"].decode()
+
+
 def run_all(missing: list[Cell], jobs: int) -> dict[str, str]:
     """Make all runs, in this process or in several, each with one thread then.
 
@@ -194,8 +208,11 @@ def render(
 
     impossible: why rows have no runs, by name; planned: what would hold of their epsilon.
     """
-    make = _figure if "figure" in wanted.table else _table
-    files = make(wanted, records, impossible, planned)
+    if wanted.table.get("figure", {}).get("kind") == "coincidence":
+        files = coincidence.files(wanted, records)
+    else:
+        make = _figure if "figure" in wanted.table else _table
+        files = make(wanted, records, impossible, planned)
     ordered = sorted(records, key=lambda record: record.digest)
     files["records.jsonl"] = "".join(record.json() + "\n" for record in ordered).encode()
     return files

@@ -1,0 +1,52 @@
+"""`dpbench reproduce calibration_table1`: measured on a network of our own, nothing is released."""
+
+import torch
+
+from dpbench import config as configuration
+from dpbench.ntk.laboratory import Setup, examine, setup_of
+from dpbench.ntk.report import RULE, claims, grids, to_csv
+from dpbench.ntk.scale import own_scale
+from dpbench.progress import counting
+from dpbench.resources import benchmarks_folder
+from dpbench.tables import Table, read_published, to_latex, to_markdown
+from dpbench.targets import Target
+
+
+def measured(wanted: Target) -> dict[str, bytes]:
+    """The files by suffix: the table as Markdown, CSV and LaTeX."""
+    setup, printed = setup_of(wanted.table["ntk"]), _printed(wanted)
+    run, folder = configuration.build(wanted.config), configuration.data_folder(wanted.config)
+    if wanted.config["threads"]:
+        torch.set_num_threads(wanted.config["threads"])
+    findings = []
+    with counting("flows", len(setup.clips) * len(wanted.table["seeds"])) as count:
+        for label in setup.clips:
+            for seed in wanted.table["seeds"]:
+                findings.append(examine(run, setup, label, folder, seed))
+                count()
+    found = claims(findings, printed, setup.zero)
+    table = Table(
+        name=wanted.name,
+        title=wanted.title,
+        introduction=(_introduction(wanted, setup),),
+        grids=tuple(grids(found, findings)),
+        rule=RULE,
+        notes=tuple(wanted.table["notes"]),
+        cells=(),
+    )
+    texts = {"md": to_markdown(table), "csv": to_csv(found), "tex": to_latex(table)}
+    return {suffix: text.encode() for suffix, text in texts.items()}
+
+
+def _printed(wanted: Target):
+    return read_published(benchmarks_folder() / wanted.table["published"])
+
+
+def _introduction(wanted: Target, setup: Setup) -> str:
+    choices = wanted.config["choices"]
+    return (
+        f"{wanted.table['paper']}. {own_scale(wanted)}, on {setup.examples} examples of "
+        f"{choices['dataset']}; model: {choices['model']}; seeds: {wanted.table['seeds']}; "
+        f"at most {setup.steps} steps of {setup.lr:g}, the kernel every {setup.every}; zero loss: "
+        f"{setup.zero:g} of the first. M is the matrix of each clipping, H or HC or sum_r H_r C_r."
+    )

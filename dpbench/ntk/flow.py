@@ -1,0 +1,73 @@
+"""Full-batch descent by small steps: the flow of Bu et al. (calibration), Equations 4.1 and 4.2."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from dpbench.clipping import Clip
+from dpbench.data.dataset import Batch
+from dpbench.gradients.engine import Stacked
+from dpbench.ntk.kernel import Clipped, Network, clipped
+from dpbench.ntk.properties import Properties, properties
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How a flow is followed: at most `count` steps of size lr, each with its noise.
+
+    noise: standard deviation of what is added to the sum of gradients, sigma R in Equation 4.1.
+    every: steps from one look at the kernel to the next, the first step included; None never looks.
+    zero: the share of the first loss at which the loss counts as zero, and the flow ends.
+    """
+
+    count: int
+    lr: float
+    noise: float
+    every: int | None
+    zero: float
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What was seen along a flow: at every place, the first and the last included, or at some.
+
+    losses: L. rates: dL/dt by Equation 4.3 or 4.4, without noise. cosines: of the gradient and its
+    clipped form; where it is negative the loss rises. clipped: the share of factors below 1.
+    kernels: the properties of M; unclipped: those of H at the same places.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    cosines: list[float] = field(default_factory=list)
+    clipped: list[float] = field(default_factory=list)
+    kernels: list[Properties] = field(default_factory=list)
+    unclipped: list[Properties] = field(default_factory=list)
+
+
+def follow(network: Network, batch: Batch, clip: Clip, how: Steps, draw: torch.Generator) -> Flow:
+    """Follow the flow of a clip from the network's parameters, which it moves."""
+    seen, theta, n = Flow(), network.parameters.theta.data, len(batch)
+    for step in range(how.count + 1):
+        gradients = network.gradients(batch)
+        made = clipped(clip, gradients, batch.groups)
+        _note(seen, gradients, made)
+        if how.every and step % how.every == 0:
+            tangents = network.tangents(batch)
+            seen.kernels.append(properties(tangents.kernel(made.factors)))
+            seen.unclipped.append(properties(tangents.kernel()))
+        if seen.losses[-1] <= how.zero * seen.losses[0] or step == how.count:
+            break
+        noise = torch.randn(theta.shape, dtype=theta.dtype, generator=draw)
+        theta -= how.lr / n * (made.total + how.noise * noise)
+    return seen
+
+
+def _note(seen: Flow, gradients: Stacked, made: Clipped) -> None:
+    """The loss at one place, and where it is going."""
+    gradient, n = gradients.stack().sum(0), len(gradients.losses)
+    along = (gradient @ made.total).item()
+    lengths = (gradient.norm() * made.total.norm()).item()
+    seen.losses.append(gradients.losses.mean().item())
+    seen.rates.append(-along / n**2)
+    seen.cosines.append(along / lengths if lengths else 0.0)
+    seen.clipped.append((made.factors < 1).double().mean().item())

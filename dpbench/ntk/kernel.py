@@ -1,0 +1,106 @@
+"""The tangent kernel H = sum_r H_r of a network, and what clipping makes of it.
+
+Bu et al. (calibration), Equations 3.1, 4.3 and 4.4: with f the outputs, H = df/dw df/dw^T, and
+along the flow dL/dt = -dL/df M dL/df^T, where M is H, HC or sum_r H_r C_r.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from dpbench.clipping import Clip
+from dpbench.data.dataset import Batch
+from dpbench.gradients.engine import Loss, Stacked
+from dpbench.gradients.parameters import Layer, Parameters
+from dpbench.gradients.vmap import Vmap
+
+
+@dataclass(frozen=True)
+class Tangents:
+    """First derivatives at one place: of the K outputs of n examples, and of their losses.
+
+    jacobian: df/dw [n, K, D]; slopes: dl_i/df_i [n, K]; losses [n].
+    """
+
+    jacobian: Tensor
+    slopes: Tensor
+    losses: Tensor
+    layers: tuple[Layer, ...]
+
+    @property
+    def gradients(self) -> Stacked:
+        """Per-example gradients of the loss, by the chain rule: [n, D]."""
+        stack = torch.einsum("nk,nkd->nd", self.slopes, self.jacobian)
+        return Stacked(self.losses, stack, self.layers)
+
+    @property
+    def rows(self) -> Tensor:
+        """df/dw with one row for each output of each example: [nK, D]."""
+        return self.jacobian.flatten(0, 1)
+
+    def kernel(self, factors: Tensor | None = None) -> Tensor:
+        """sum_r H_r C_r [nK, nK] for factors [n, L], where C_r is diagonal; without them H.
+
+        All K outputs of an example share its factor. Factors [n, 1] hold for all layers, so this is
+        HC too.
+        """
+        if factors is None:
+            return self.rows @ self.rows.mT
+        lengths = torch.tensor([layer.at.stop - layer.at.start for layer in self.layers])
+        by_layer = factors.expand(len(self.losses), len(self.layers))
+        by_weight = by_layer.repeat_interleave(lengths, 1)  # [n, D]
+        return self.rows @ (self.jacobian * by_weight.unsqueeze(1)).flatten(0, 1).mT
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """A clipped sum of gradients: what stands for C, factors [n, 1] or [n, L], and the sum [D]."""
+
+    factors: Tensor
+    total: Tensor
+
+
+def clipped(clip: Clip, gradients: Stacked, groups: Tensor) -> Clipped:
+    """What a clip of the suite makes of gradients, without noise."""
+    factors = clip.factors(clip.lengths(gradients), groups)
+    added = clip.reduce(gradients, factors)
+    total = clip.finish(added)
+    # Batch clipping scales the whole sum and no example: the same factor c for all of them.
+    scale = (total @ added) / (added @ added) if added.any() else 1.0
+    return Clipped(factors.view(len(factors), -1) * scale, total)
+
+
+class Network:
+    """A model in float64, with the derivatives that the analysis asks for.
+
+    loss: from outputs [n, K] and targets to losses [n].
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss):
+        self.model, self.loss = model.double(), loss
+        self.parameters = Parameters(self.model)
+        self._losses = Vmap(self.model, loss, self.parameters)
+        self._outputs = Vmap(self.model, _one_output, self.parameters)
+
+    def gradients(self, batch: Batch) -> Stacked:
+        """Per-example gradients of the loss."""
+        return self._losses(batch)
+
+    def tangents(self, batch: Batch) -> Tangents:
+        """Derivatives at the parameters as they are; inputs in float64."""
+        with torch.no_grad():
+            outputs = self.model(batch.inputs)
+        n, count = outputs.shape
+        outputs.requires_grad_()
+        losses = self.loss(outputs, batch.targets)
+        (slopes,) = torch.autograd.grad(losses.sum(), outputs)
+        each = torch.arange(count).repeat(n)
+        rows = Batch(batch.inputs.repeat_interleave(count, 0), each, torch.zeros_like(each))
+        jacobian = self._outputs(rows).stack().view(n, count, -1)
+        return Tangents(jacobian, slopes, losses.detach(), self.parameters.layers)
+
+
+def _one_output(outputs: Tensor, which: Tensor) -> Tensor:
+    """The outputs [B] that are asked for in place of losses: of its example, number `which`."""
+    return outputs.gather(1, which.unsqueeze(1)).squeeze(1)

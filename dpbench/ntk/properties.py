@@ -1,0 +1,48 @@
+"""Symmetry and positivity of a matrix that need not be symmetric (Definition 4.2, calibration)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+TOLERANCE = 1e-10
+"""Of the matrix' Frobenius norm: nearer to zero than that is zero, in float64."""
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What was measured of a square matrix A, each number in units of its Frobenius norm.
+
+    asymmetry: the largest |A_ij - A_ji|; quadratic: the least x^T A x over unit vectors x, which is
+    the least eigenvalue of (A + A^T)/2; eigenvalue: the least real part of an eigenvalue of A;
+    imaginary: the largest imaginary part.
+    """
+
+    asymmetry: float
+    quadratic: float
+    eigenvalue: float
+    imaginary: float
+
+    @property
+    def symmetric(self) -> bool:
+        return self.asymmetry <= TOLERANCE
+
+    @property
+    def positive_in_quadratic_form(self) -> bool:
+        return self.quadratic >= -TOLERANCE
+
+    @property
+    def positive_in_eigenvalues(self) -> bool:
+        return self.eigenvalue >= -TOLERANCE
+
+
+def properties(matrix: Tensor) -> Properties:
+    """Those of a matrix [m, m]; a matrix of zeros has zeros only."""
+    scale = matrix.norm().item() or 1.0
+    eigenvalues = torch.linalg.eigvals(matrix)
+    return Properties(
+        (matrix - matrix.mT).abs().max().item() / scale,
+        torch.linalg.eigvalsh((matrix + matrix.mT) / 2)[0].item() / scale,
+        eigenvalues.real.min().item() / scale,
+        eigenvalues.imag.max().item() / scale,
+    )
