@@ -4,6 +4,8 @@
 
 A `table` may be added (`+table=NAME`): its options and settings for the chosen data set and method
 then take the place of the defaults, and whatever the user says on the command line still wins.
+A table whose rows differ by more than their method names each an arm, to which its rules may refer:
+`+table=NAME table.arm=ARM` is that row.
 """
 
 import itertools
@@ -32,6 +34,9 @@ from dpbench.train import Run
 
 TARGETS = ("dpbench.", "torch.optim.")
 """What a configuration may build: nothing outside these packages is ever imported by name."""
+
+ARM = "table.arm"
+"""Which row of a table, where rows differ by more than their method."""
 
 HOW = ("engine", "physical_batch_size", "channels_last", "device")
 """Settings that reach a run without being part of what it is."""
@@ -165,7 +170,7 @@ def check(overrides: list[str]) -> list[Override]:
     Raises UserError, with the nearest names, for unknown ones.
     """
     parsed = _parse(overrides)
-    chosen = [override for override in parsed if override.key_or_group in groups()]
+    chosen = [o for o in parsed if o.key_or_group in groups() or o.key_or_group == ARM]
     for override in parsed:
         if override.is_sweep_override():
             raise UserError(f"{override.input_line} names several runs: use dpbench run -m.")
@@ -173,6 +178,7 @@ def check(overrides: list[str]) -> list[Override]:
         _check_option(override)
     options = [str(override.input_line) for override in chosen]
     config, choices = _composed(options)
+    _check_arm(config)
     if by_table := _chosen_by_table(config, choices):
         config, _ = _composed([*by_table, *options])
     known = set(_keys(config))
@@ -185,11 +191,20 @@ def check(overrides: list[str]) -> list[Override]:
 
 def _check_option(override: Override) -> None:
     group, value = override.key_or_group, override.value()
+    if group == ARM:
+        return
     names = GlobalHydra.instance().config_loader().get_group_options(group)
     if value not in names:
         raise UserError(f"{group}={value} is unknown: {nearest(str(value), names)}")
     if group == "table" and not _adds(override):
         raise UserError(f"a table is added to the other choices: write +table={value}.")
+
+
+def _check_arm(config: DictConfig) -> None:
+    table = config.get("table", {})
+    arm, known = table.get("arm"), table.get("methods", [])
+    if arm is not None and arm not in known:
+        raise UserError(f"{ARM}={arm} is unknown: {nearest(str(arm), known)}")
 
 
 def _fits(override: Override, known: set[str]) -> bool:
@@ -233,8 +248,10 @@ def _composed(overrides: list[str]) -> tuple[DictConfig, dict[str, str]]:
 
 def _rules(config: DictConfig, choices: dict) -> Iterator[DictConfig]:
     """The table's rules for these choices, in the order in which it says them."""
-    for rule in config.get("table", {}).get("settings", ()):
-        if all(choices.get(group) == option for group, option in rule.get("when", {}).items()):
+    table = config.get("table", {})
+    chosen = {**choices, "arm": table.get("arm")}
+    for rule in table.get("settings", ()):
+        if all(chosen.get(group) == option for group, option in rule.get("when", {}).items()):
             yield rule
 
 

@@ -8,6 +8,10 @@ class UserError(Exception):
     """A request that cannot be met: one sentence that names the culprit and the way out."""
 
 
+class Unavailable(UserError):
+    """What a run needs and this machine neither has nor can get: data, or pre-trained weights."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known names closest to a misspelt one, as the end of a sentence."""
     names = sorted(known)

@@ -112,24 +112,40 @@ def _diagram(above, below, bins: pd.DataFrame) -> None:
     below.set_xlim(0, 1)
 
 
-def draw_histograms(data: pd.DataFrame, title: str, x: str) -> bytes:
+def draw_histograms(
+    data: pd.DataFrame, title: str, x: str, panels: Sequence[str] | None = None
+) -> bytes:
     """Histograms as a PNG, from `histogram_points`: one line per label, shares of the examples.
 
-    x: what the horizontal axis says. The runs of a label are taken together; shares are on a
+    x: what the horizontal axis says. panels: values of the column `panel`, for one picture of each,
+    side by side; one without runs says so. The runs of a label are taken together; shares are on a
     logarithmic axis, since most examples may be in one cell.
     """
-    figure = _figure(columns=2, rows=1)
-    axis = figure.subplots()
+    parts = {"": data} if panels is None else {p: data[data["panel"] == p] for p in panels}
+    figure = _figure(columns=max(2, 2 * len(parts) - 1), rows=1)
+    axes = figure.subplots(1, len(parts), squeeze=False)[0]
+    # A label has one colour in all panels, whichever of them it is in.
+    colors = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(data["label"]))}
+    for axis, (name, part) in zip(axes, parts.items(), strict=True):
+        _histograms(axis, part, colors)
+        axis.set_title(name, fontsize=10)
+        axis.set_xlabel(x)
+    axes[0].set_ylabel("share")
+    return _png(figure, title)
+
+
+def _histograms(axis, data: pd.DataFrame, colors: Mapping[str, str]) -> None:
+    if data.empty:
+        axis.text(0.5, 0.5, "no runs", ha="center", va="center", transform=axis.transAxes)
+        return
     for label, rows in data.groupby("label", sort=False):
         cells = rows.groupby(["low", "high"], as_index=False)["count"].sum()
         ends = [*cells["low"], cells["high"].iloc[-1]]
-        axis.stairs(cells["count"] / cells["count"].sum(), ends, label=label, linewidth=1.4)
+        shares = cells["count"] / cells["count"].sum()
+        axis.stairs(shares, ends, label=label, linewidth=1.4, color=colors[label])
     axis.set_yscale("log")
-    axis.set_xlabel(x)
-    axis.set_ylabel("share")
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
-    return _png(figure, title)
 
 
 def _figure(columns: int, rows: int):

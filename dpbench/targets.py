@@ -3,10 +3,12 @@
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from dpbench import config as configuration
 from dpbench.errors import UserError, nearest
+from dpbench.results import digest
 from dpbench.runs import is_scientific
 from dpbench.tables import Condition, conditions_of, narrowed, setting
 
@@ -73,19 +75,40 @@ class Target:
     def cells(self) -> Iterator[list[str]]:
         """The overrides of every run of the table."""
         for condition in self.conditions:
-            yield from self.cells_under(condition)
+            for method in self.table["methods"]:
+                yield from self.cells_of(condition, method)
 
-    def cells_under(self, condition: Condition) -> Iterator[list[str]]:
-        """The overrides of every run under one of its conditions."""
+    def cells_of(self, condition: Condition, method: str) -> Iterator[list[str]]:
+        """The overrides of every run of one method, or arm, under one of its conditions."""
         said = [*self.size.overrides, *self.overrides, *condition.overrides()]
-        for method, seed in itertools.product(self.table["methods"], self.table["seeds"]):
-            for variant in self.table.get("variants", {}).get(method, [None]):
-                chosen = [f"+table={self.name}", f"method={method}", f"seed={seed}"]
-                yield [*chosen, *said, *([f"method.variant={variant}"] * bool(variant))]
+        row = f"{configuration.ARM}={method}" if self._has_arms else f"method={method}"
+        variants = self.table.get("variants", {}).get(method, [None])
+        for seed, variant in itertools.product(self.table["seeds"], variants):
+            chosen = [f"+table={self.name}", row, f"seed={seed}"]
+            yield [*chosen, *said, *([f"method.variant={variant}"] * bool(variant))]
 
     def condition_of(self, config: Mapping[str, Any]) -> str:
         """The label of the condition that a run was made under."""
         return next(c.label for c in self.conditions if c.holds_in(config))
+
+    def method_of(self, config: Mapping[str, Any]) -> str:
+        """The method, or the arm where the table has them, that a run was made for."""
+        if not self._has_arms:
+            return config["choices"]["method"]
+        return self._arms[digest({**config, "seed": self.table["seeds"][0]})]
+
+    @property
+    def _has_arms(self) -> bool:
+        return "arm" in self.table
+
+    @cached_property
+    def _arms(self) -> dict[str, str]:
+        """The arm of every run with the first seed, by its digest: seeds differ no further."""
+        return {
+            digest(configuration.compose(next(self.cells_of(condition, arm)))): arm
+            for condition in self.conditions
+            for arm in self.table["methods"]
+        }
 
 
 def target(name: str, asked: list[str]) -> Target:
@@ -97,7 +120,7 @@ def target(name: str, asked: list[str]) -> Target:
     if name not in known:
         raise UserError(f"table {name} is unknown: {nearest(name, known)}")
     overrides = tuple(o for o in asked if _key(o) != "scale")
-    fixed = [o for o in overrides if _key(o) in ("method", "seed", "table")]
+    fixed = [o for o in overrides if _key(o) in ("method", "seed", "table", configuration.ARM)]
     if fixed:
         raise UserError(f"{fixed[0]} is for the table to choose; use table.methods or table.seeds.")
     config = configuration.compose([f"+table={name}", *overrides])

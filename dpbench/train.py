@@ -199,7 +199,7 @@ def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
     data = run.dataset.load(data_dir, run.seed)
     examples, test = data.train.to(device), data.test.to(device)
     step = private_step(run, planned, device)
-    observer = run.diagnostics.observer(step, examples) if run.diagnostics else None
+    observer = run.diagnostics.observer(step, examples, test) if run.diagnostics else None
     train = run.users.of(examples, run.seed) if run.users else examples
     average = _average(run, step)
     with Progress(planned, run.privacy.delta, quiet) as progress:

@@ -145,7 +145,8 @@ def test_a_scale_says_what_it_shrinks_and_does(name, scale):
         return
     small, whole = (compose(next(iter(one.cells()))) for one in (wanted, paper))
     assert digest(small) != digest(whole)
-    assert small["epochs"] < whole["epochs"]
+    smaller_model = small["choices"]["model"] != whole["choices"]["model"]
+    assert small["epochs"] < whole["epochs"] or smaller_model
 
 
 @pytest.mark.slow

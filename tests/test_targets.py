@@ -2,6 +2,7 @@
 
 import pytest
 
+from dpbench.config import compose
 from dpbench.errors import UserError
 from dpbench.targets import target
 
@@ -56,3 +57,10 @@ def test_what_the_table_chooses_is_refused(asked):
 def test_an_unknown_table_is_named():
     with pytest.raises(UserError, match="table bam_tabel1 is unknown: did you mean bam_table1"):
         target("bam_tabel1", [])
+
+
+def test_a_run_is_told_by_its_arm_whatever_its_seed():
+    wanted = target("calibration_table2", ["dataset=mnist", "table.seeds=[3,4]", "epochs=1"])
+    for overrides in wanted.cells():
+        arm = next(o for o in overrides if o.startswith("table.arm=")).partition("=")[2]
+        assert wanted.method_of(compose(overrides)) == arm

@@ -66,7 +66,7 @@ class Witness:
     batches: list = field(default_factory=list)
     epochs: int = 0
 
-    def observer(self, step, train):
+    def observer(self, step, train, test):
         self.step, self.train = step, train
         self.start = step.engine.parameters.theta.detach().clone()
         return self

@@ -24,7 +24,7 @@ from platformdirs import user_cache_path
 from rich.console import Console
 from rich.progress import Progress
 
-from dpbench.errors import UserError
+from dpbench.errors import Unavailable, UserError
 
 ATTEMPTS = 3  # per mirror, while transfers break off or leftovers prove stale
 TIMEOUT = 30  # seconds without a byte
@@ -101,9 +101,9 @@ def altered(path: Path, address: str) -> UserError:
     )
 
 
-def missing(path: Path, address: str, reason: str) -> UserError:
+def missing(path: Path, address: str, reason: str) -> Unavailable:
     """What to say of a file that only a person can bring."""
-    return UserError(
+    return Unavailable(
         f"{path.name} is missing in {path.parent} ({reason}): "
         f"put the file from {address} into that folder."
     )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpbench.errors import UserError
+from dpbench.errors import Unavailable, UserError
 from dpbench.models.bert import PADDING
 from dpbench.models.pretrained import library
 
@@ -52,7 +52,7 @@ class Tokens:
         try:
             tokenizer = library("transformers").AutoTokenizer.from_pretrained(self.tokenizer)
         except (OSError, ValueError) as error:
-            raise UserError(
+            raise Unavailable(
                 f"the tokenizer {self.tokenizer} is neither in this machine's Hugging Face cache "
                 "nor to be downloaded now: run once with network, or copy the cache ($HF_HOME) "
                 "from a machine that has it."

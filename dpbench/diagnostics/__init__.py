@@ -23,4 +23,6 @@ class Observer(Protocol):
 class Diagnostics(Protocol):
     """What to observe; makes one observer per run."""
 
-    def observer(self, step: PrivateStep, train: Split) -> Observer: ...
+    def observer(self, step: PrivateStep, train: Split, test: Split) -> Observer:
+        """Watches `step`; test is the split that the run will be tested on."""
+        ...

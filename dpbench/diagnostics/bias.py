@@ -58,7 +58,9 @@ class BiasDiagnostics:
                 f"diagnostics.quantiles must be numbers from 0 to 1, got {self.quantiles}."
             )
 
-    def observer(self, step: PrivateStep, train: Split) -> "BiasObserver":
+    def observer(
+        self, step: PrivateStep, train: Split, test: Split | None = None
+    ) -> "BiasObserver":
         """Watches `step`; UserError for groups, a probe or sizes that the training split lacks."""
         if max(self.sizes, default=0) > len(train):
             raise UserError(

@@ -54,7 +54,9 @@ class MisalignmentDiagnostics:
         whole("hutchinson", self.hutchinson, 0)
         whole("chunk", self.chunk, 1)
 
-    def observer(self, step: PrivateStep, train: Split) -> "MisalignmentObserver":
+    def observer(
+        self, step: PrivateStep, train: Split, test: Split | None = None
+    ) -> "MisalignmentObserver":
         """Watches `step`; UserError for groups that no training example can be in."""
         return MisalignmentObserver(self, chosen_groups(self.groups, train), step, train)
 

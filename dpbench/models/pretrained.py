@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from dpbench.errors import UserError
+from dpbench.errors import Unavailable, UserError
 
 
 def library(name: str) -> ModuleType:
@@ -27,14 +27,17 @@ def planning() -> bool:
 
 @contextmanager
 def weights_of(name: str) -> Iterator[None]:
-    """Weights are loaded within; UserError if they are not to be had, or of other sizes."""
+    """Weights are loaded within; Unavailable if they are not to be had.
+
+    UserError if they are of other sizes.
+    """
     try:
         yield
     except OSError as error:
-        raise UserError(
-            f"the weights of {name} are neither in this machine's Hugging Face cache nor to be "
-            "downloaded now: run once with network, or copy the cache ($HF_HOME) from a machine "
-            "that has them, or set model.pretrained=false for random weights."
+        raise Unavailable(
+            f"needs pre-trained weights: those of {name} are neither in the Hugging Face cache "
+            "($HF_HOME) nor to be downloaded now; run once with network, copy the cache from a "
+            "machine that has them, or set model.pretrained=false for random weights."
         ) from error
     except RuntimeError as error:
         raise UserError(

@@ -2,22 +2,29 @@
 
 from dpbench.tables.conditions import Condition, conditions_of, narrowed, row_name, setting
 from dpbench.tables.latex import to_latex
-from dpbench.tables.markdown import to_markdown
+from dpbench.tables.markdown import grid_lines, to_markdown
+from dpbench.tables.privacy import NO_PLANS, Statement, privacy_grid
 from dpbench.tables.published import Published, PublishedTable, read_epsilon, read_published
+from dpbench.tables.runs import Row
 from dpbench.tables.spec import Column, TableSpec, table_spec
 from dpbench.tables.table import Table, build_table
 from dpbench.tables.tidy import to_csv
 
 __all__ = [
+    "NO_PLANS",
     "Column",
     "Condition",
     "Published",
     "PublishedTable",
+    "Row",
+    "Statement",
     "Table",
     "TableSpec",
     "build_table",
     "conditions_of",
+    "grid_lines",
     "narrowed",
+    "privacy_grid",
     "read_epsilon",
     "read_published",
     "row_name",

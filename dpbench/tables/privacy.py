@@ -2,9 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
 
 from dpbench.tables.grid import NOTHING, Grid, number
-from dpbench.tables.runs import Row
+from dpbench.tables.runs import PRIVACY, Row
 
 TIGHT = "PLD"
 """The column of the tightest epsilon that holds."""
@@ -23,20 +28,40 @@ HEAD = (
 STRENGTH = ("none", "approximate", "proven")
 NO_PROOF = "no proof"
 
+Statement = Mapping[str, Any]
+"""What `dpbench.privacy` says of a run."""
 
-def privacy_grid(rows: Sequence[Row], printed: Mapping[str, str], baseline: str) -> Grid:
-    """One line per method that was run; printed: the paper's epsilon for the private methods, by
-    condition.
+NO_PLANS: Mapping[str, Statement] = MappingProxyType({})
+
+
+def privacy_grid(
+    rows: Sequence[Row],
+    printed: Mapping[str, str],
+    baseline: str,
+    planned: Mapping[str, Statement] = NO_PLANS,
+) -> Grid:
+    """One line per method that was run or planned; printed: the paper's epsilon for the private
+    methods, by condition; planned: what holds of rows that lack what they need to run, by name.
 
     Where the guarantee is `none`, RDP, PLD and GDP say so and only the claim shows a number. Of
     several runs the largest epsilon, the weakest guarantee and all reasons are shown.
     """
+    known = [row if len(row.runs) else _as_planned(row, planned.get(row.name)) for row in rows]
     lines = [
         _line(row, None if row.method == baseline else printed.get(row.condition))
-        for row in rows
+        for row in known
         if len(row.runs)
     ]
     return Grid("Privacy", HEAD, tuple(lines))
+
+
+def _as_planned(row: Row, statement: Statement | None) -> Row:
+    """The row with its plan in the place of runs, where there is one."""
+    if statement is None:
+        return row
+    said = {f"privacy/{name}": statement[name] for name in PRIVACY}
+    said["privacy/why"] += " Not run: as planned."
+    return replace(row, runs=pd.DataFrame([said]))
 
 
 def _line(row: Row, printed: str | None) -> tuple[str, ...]:

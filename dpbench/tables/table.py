@@ -12,7 +12,7 @@ from dpbench.tables.cells import Cell, cells_of
 from dpbench.tables.gaps import gaps_grid
 from dpbench.tables.grid import NOTHING, Grid, mean_and_spread, number
 from dpbench.tables.ordering import same_order
-from dpbench.tables.privacy import TIGHT, privacy_grid
+from dpbench.tables.privacy import NO_PLANS, TIGHT, Statement, privacy_grid
 from dpbench.tables.published import PublishedTable, check_covered
 from dpbench.tables.runs import Row, rows_of
 from dpbench.tables.spec import PAPER_SCALE, Column, TableSpec
@@ -40,6 +40,7 @@ def build_table(
     epsilon: Mapping[str, str],
     impossible: Mapping[str, str],
     notes: Sequence[str],
+    planned: Mapping[str, Statement] = NO_PLANS,
 ) -> Table:
     """The table of a specification from runs, one row each, and the paper's printed numbers.
 
@@ -47,13 +48,14 @@ def build_table(
     `privacy/rdp|pld|gdp|guarantee|why|claimed|delta` and metrics `test/...`, in the units of the
     records, and `condition` where the table has conditions. epsilon: by condition, as printed for
     the private methods; impossible: name of a row to the reason why it has no runs on this data;
-    notes: sentences to print below those of the specification.
+    notes: sentences to print below those of the specification; planned: name of a row without runs
+    to what would hold of its epsilon.
     Raises UserError where runs, specification and published numbers do not fit together.
     """
     check_covered(spec, published)
     rows = rows_of(spec, runs)
     cells = cells_of(spec, rows, published, impossible)
-    privacy = privacy_grid(rows, epsilon, spec.baseline)
+    privacy = privacy_grid(rows, epsilon, spec.baseline, planned)
     blocks = [
         _main(spec, rows, cells, impossible, privacy),
         *([_comparison(cells), _ordering(spec, cells)] if published else []),

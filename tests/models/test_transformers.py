@@ -143,13 +143,17 @@ def offline(*_, **__):
 
 def test_a_vit_without_network_is_one_sentence(monkeypatch):
     monkeypatch.setattr(_builder, "load_state_dict_from_hf", offline)
-    with pytest.raises(UserError, match=r"the weights of test_vit .*model\.pretrained=false"):
+    with pytest.raises(
+        UserError, match=r"needs pre-trained weights: those of test_vit .*model\.pretrained=false"
+    ):
         replace(VIT, pretrained=True).build((3, 32, 32), 10)
 
 
 def test_a_bert_without_network_is_one_sentence(monkeypatch):
     monkeypatch.setattr(BertForSequenceClassification, "from_pretrained", offline)
-    with pytest.raises(UserError, match=r"the weights of tiny .*model\.pretrained=false"):
+    with pytest.raises(
+        UserError, match=r"needs pre-trained weights: those of tiny .*model\.pretrained=false"
+    ):
         replace(BERT, pretrained=True).build((2, 10), 3)
 
 

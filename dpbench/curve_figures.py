@@ -1,0 +1,179 @@
+"""Curves of the rows of a table in one picture: what runs measured as they went on."""
+
+import io
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dpbench.errors import UserError
+from dpbench.results import Record
+from dpbench.tables import setting
+
+DEVIATION = "standard deviation"
+RANGE = "range"
+
+
+@dataclass(frozen=True)
+class CurvePanel:
+    """One panel: what is drawn against x, and for which arms (None for all).
+
+    x is step or epoch, and lines maps a label to a series of the records' diagnostics, as
+    `tested/loss`. Or x is a setting, as `method.bound`, and lines maps to metrics that a run ended
+    with, as `test/ece`: then a run is one point, and the line of an arm without that setting is
+    level. x_scale, y_scale: linear or log.
+    """
+
+    title: str
+    x: str
+    lines: dict[str, str]
+    arms: tuple[str, ...] | None
+    x_scale: str
+    y_scale: str
+
+    @property
+    def over_time(self) -> bool:
+        return self.x in ("step", "epoch")
+
+
+@dataclass(frozen=True)
+class CurveFigure:
+    """Arms maps each arm's name to its label; columns: the conditions, of which "" is the only one.
+
+    band: what the shaded region is, the standard deviation over the runs or their range.
+    """
+
+    name: str
+    title: str
+    band: str
+    panels: tuple[CurvePanel, ...]
+    arms: dict[str, str]
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.band not in (DEVIATION, RANGE):
+            raise UserError(f"the band of {self.name} must be {DEVIATION} or {RANGE}.")
+
+
+def panel_of(plain: Mapping) -> CurvePanel:
+    """The panel that a mapping from YAML describes; what it does not say is all, and linear."""
+    usual = {"arms": None, "x_scale": "linear", "y_scale": "linear"}
+    return CurvePanel(**{**usual, **plain})
+
+
+Named = tuple[str, str, Record]
+"""The condition and the arm of a run, and its record."""
+
+
+def curve_points(spec: CurveFigure, records: Iterable[Named]) -> pd.DataFrame:
+    """Every point of every line: columns condition, panel, arm, seed, line, x, y.
+
+    x is NaN for an arm without the setting that a panel has there. Raises UserError for a series
+    that a record does not have.
+    """
+    names = ["condition", "panel", "arm", "seed", "line", "x", "y"]
+    rows = [point for named in records for point in _points(spec, *named)]
+    by = ["condition", "panel", "arm", "seed", "line", "x"]
+    return pd.DataFrame(rows, columns=names).sort_values(by, kind="stable", ignore_index=True)
+
+
+def _points(spec: CurveFigure, condition: str, arm: str, record: Record) -> Iterator[tuple]:
+    for panel in spec.panels:
+        if panel.arms is not None and arm not in panel.arms:
+            continue
+        for label, series in panel.lines.items():
+            if series not in (record.diagnostics if panel.over_time else record.metrics):
+                raise UserError(f"{spec.name} needs {series}, which the run of {arm} lacks.")
+            for x, y in _line_of(panel, series, record):
+                yield condition, panel.title, arm, record.config["seed"], label, x, y
+
+
+def _line_of(panel: CurvePanel, series: str, record: Record) -> Iterable[tuple]:
+    if panel.over_time:
+        return zip(record.diagnostics[panel.x], record.diagnostics[series], strict=True)
+    return [(_setting(record, panel.x), record.metrics[series])]
+
+
+def _setting(record: Record, key: str) -> float:
+    try:
+        return setting(record.config, key)
+    except KeyError:
+        return float("nan")
+
+
+def draw_curves(spec: CurveFigure, data: pd.DataFrame) -> bytes:
+    """The figure as a PNG, from `curve_points`.
+
+    Under one condition the panels stand side by side; else there is a column for each condition
+    and a row for each panel. Lines are means over the seeds.
+    """
+    from matplotlib.figure import Figure
+
+    one = len(spec.columns) == 1
+    rows, columns = (1, len(spec.panels)) if one else (len(spec.panels), len(spec.columns))
+    figure = Figure(figsize=(1.0 + 3.6 * columns, 1.2 + 2.7 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    cells = [(panel, column) for panel in spec.panels for column in spec.columns]
+    for axis, (panel, column) in zip(axes.flat, cells, strict=True):
+        shown = data[(data["panel"] == panel.title) & (data["condition"] == column)]
+        _panel(axis, spec, panel, shown)
+        axis.set_title(panel.title if one else f"{column}: {panel.title}", fontsize=10)
+    # About twelve letters fit into an inch.
+    title = textwrap.fill(spec.title, int(12 * figure.get_figwidth()))
+    figure.suptitle(title, fontsize=11)
+    picture = io.BytesIO()
+    # No software version in the file: the same numbers give the same bytes.
+    figure.savefig(picture, dpi=120, metadata={"Software": None})
+    return picture.getvalue()
+
+
+STYLES = ("-", "--", ":", "-.")
+
+
+def _panel(axis, spec: CurveFigure, panel: CurvePanel, data: pd.DataFrame) -> None:
+    if data.empty:
+        axis.text(0.5, 0.5, "no runs", ha="center", va="center", transform=axis.transAxes)
+        return
+    (_over_time if panel.over_time else _over_setting)(axis, spec, panel, data)
+    axis.set_xlabel(panel.x)
+    axis.set_xscale(panel.x_scale)
+    axis.set_yscale(panel.y_scale)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+
+
+def _over_time(axis, spec: CurveFigure, panel: CurvePanel, data: pd.DataFrame) -> None:
+    """A colour for each arm, a style for each line."""
+    shown = [arm for arm in spec.arms if panel.arms is None or arm in panel.arms]
+    for number, arm in enumerate(shown):
+        for style, label in zip(STYLES * len(panel.lines), panel.lines, strict=False):
+            chosen = data[(data["arm"] == arm) & (data["line"] == label)]
+            if len(chosen):
+                name = spec.arms[arm] + f", {label}" * (len(panel.lines) > 1)
+                _banded(axis, chosen, spec.band, f"C{number}", style, name)
+
+
+def _over_setting(axis, spec: CurveFigure, panel: CurvePanel, data: pd.DataFrame) -> None:
+    """A colour for each line, through the arms that have the setting; the others are level."""
+    for number, label in enumerate(panel.lines):
+        mine = data[data["line"] == label]
+        moved = mine[mine["x"].notna()]
+        if len(moved):
+            _banded(axis, moved, spec.band, f"C{number}", "-o", label)
+        for arm, level in mine[mine["x"].isna()].groupby("arm", sort=False)["y"]:
+            name = f"{label}, {spec.arms[arm]}"
+            axis.axhline(level.mean(skipna=False), color=f"C{number}", linestyle=":", label=name)
+
+
+def _banded(axis, data: pd.DataFrame, band: str, color: str, style: str, label: str) -> None:
+    """The mean over runs, and their spread; NaN where one of them has it."""
+    by_x = data.groupby("x")["y"]
+    mean = by_x.agg(lambda y: y.mean(skipna=False))
+    axis.plot(mean.index, mean, style, color=color, label=label, linewidth=1.4, markersize=4)
+    if band == RANGE:
+        low, high = by_x.min(), by_x.max()
+    else:
+        spread = by_x.std().fillna(0)  # a single run has none
+        low, high = mean - spread, mean + spread
+    axis.fill_between(mean.index, low, high, color=color, alpha=0.2)

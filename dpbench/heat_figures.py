@@ -1,0 +1,67 @@
+"""Heat maps: what runs ended with, over two of their settings."""
+
+import io
+import textwrap
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from dpbench.errors import UserError
+from dpbench.results import Record
+from dpbench.tables import setting
+
+
+def heat_points(
+    records: Iterable[Record], x: str, y: str, panels: Mapping[str, str]
+) -> pd.DataFrame:
+    """Every cell of every panel and run: columns panel, x, y, seed, value.
+
+    x, y: settings, as `optimizer.lr`; panels maps a title to a metric, as `test/ece`. Raises
+    UserError for a metric that a record does not have.
+    """
+    rows = []
+    for record in records:
+        at = (float(setting(record.config, x)), float(setting(record.config, y)))
+        for title, metric in panels.items():
+            if metric not in record.metrics:
+                raise UserError(f"the run {record.digest} has no {metric} for the panel {title}.")
+            rows.append((title, *at, record.config["seed"], record.metrics[metric]))
+    data = pd.DataFrame(rows, columns=["panel", "x", "y", "seed", "value"])
+    return data.sort_values(["panel", "x", "y", "seed"], kind="stable", ignore_index=True)
+
+
+def draw_heat(data: pd.DataFrame, title: str, x: str, y: str, panels: Iterable[str]) -> bytes:
+    """Heat maps as a PNG, from `heat_points`: a panel beside the other, cells in percent.
+
+    Cells are means over the seeds; one that is NaN, as of a diverged run, stays empty and says so.
+    """
+    from matplotlib.figure import Figure
+
+    panels = list(panels)
+    figure = Figure(figsize=(0.8 + 4.0 * len(panels), 4.4), layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axis, panel in zip(axes, panels, strict=True):
+        cells = data[data["panel"] == panel].groupby(["y", "x"])["value"]
+        _cells(axis, 100 * cells.agg(lambda v: v.mean(skipna=False)).unstack("x"))
+        axis.set_title(f"{panel} (%)", fontsize=10)
+        axis.set_xlabel(x)
+    axes[0].set_ylabel(y)
+    # About twelve letters fit into an inch.
+    figure.suptitle(textwrap.fill(title, int(12 * figure.get_figwidth())), fontsize=11)
+    picture = io.BytesIO()
+    # No software version in the file: the same numbers give the same bytes.
+    figure.savefig(picture, dpi=120, metadata={"Software": None})
+    return picture.getvalue()
+
+
+def _cells(axis, grid: pd.DataFrame) -> None:
+    """One map, smallest settings below and to the left, each cell with its number."""
+    image = axis.imshow(grid, cmap="viridis", origin="lower", aspect="auto")
+    axis.set_xticks(range(grid.shape[1]), [f"{value:g}" for value in grid.columns], rotation=45)
+    axis.set_yticks(range(grid.shape[0]), [f"{value:g}" for value in grid.index])
+    middle = sum(image.get_clim()) / 2
+    for row, values in enumerate(grid.to_numpy()):
+        for column, value in enumerate(values):
+            text = "NaN" if value != value else f"{value:.1f}"
+            color = "black" if value > middle or value != value else "white"
+            axis.text(column, row, text, ha="center", va="center", color=color, fontsize=8)

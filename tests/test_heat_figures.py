@@ -1,0 +1,45 @@
+import math
+
+import pytest
+from matplotlib.figure import Figure
+
+from dpbench.errors import UserError
+from dpbench.heat_figures import draw_heat, heat_points
+from dpbench.results import Record
+
+PANELS = {"accuracy": "test/accuracy", "ECE": "test/ece"}
+
+
+def run(lr, bound, accuracy, seed=0):
+    choices = dict.fromkeys(("dataset", "model", "method"), "toy")
+    config = {"choices": choices, "seed": seed, "optimizer": {"lr": lr}, "method": {"bound": bound}}
+    metrics = {"test/accuracy": accuracy, "test/ece": 1 - accuracy}
+    return Record(config, metrics, {}, {}, "complete")
+
+
+RUNS = [run(0.1, 1, 0.5), run(0.1, 1, 0.7, seed=1), run(0.1, 9, 0.25), run(1, 1, math.nan)]
+
+
+def points(runs=RUNS):
+    return heat_points(runs, "optimizer.lr", "method.bound", PANELS)
+
+
+def test_a_cell_is_the_mean_of_its_runs_in_percent(monkeypatch):
+    made, save = [], Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda f, *a, **k: (made.append(f), save(f, *a, **k)))
+    picture = draw_heat(points(), "Toy", "optimizer.lr", "method.bound", PANELS)
+    assert picture.startswith(b"\x89PNG\r\n")
+    accuracy, ece = made[0].axes
+    assert [text.get_text() for text in accuracy.texts] == ["60.0", "NaN", "25.0", "NaN"]
+    assert [text.get_text() for text in ece.texts] == ["40.0", "NaN", "75.0", "NaN"]
+    assert [tick.get_text() for tick in accuracy.get_xticklabels()] == ["0.1", "1"]
+    assert [tick.get_text() for tick in accuracy.get_yticklabels()] == ["1", "9"]
+
+
+def test_the_order_of_the_records_changes_nothing():
+    assert points().equals(points(RUNS[::-1]))
+
+
+def test_a_metric_that_is_missing_is_named():
+    with pytest.raises(UserError, match="has no test/nll for the panel NLL"):
+        heat_points(RUNS, "optimizer.lr", "method.bound", {"NLL": "test/nll"})
