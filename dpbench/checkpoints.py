@@ -64,10 +64,11 @@ class Checkpoints:
         """
         earlier = self._paths()
         number = int(earlier[-1].stem) + 1 if earlier else 1
+        path = self._folder / f"{number:06}.ckpt"
         try:
-            replace_file(self._folder / f"{number:06}.ckpt", *_packed(state, conditions | self._run))
-            for path in earlier[: -(KEPT - 1)]:
-                path.unlink()
+            replace_file(path, *_packed(state, conditions | self._run))
+            for old in earlier[: -(KEPT - 1)]:
+                old.unlink()
         except OSError as error:
             warnings.warn(
                 f"a checkpoint cannot be written to {self._folder} ({error.strerror}): the run "

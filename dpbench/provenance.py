@@ -74,8 +74,14 @@ def conditions(engine: str, device: torch.device) -> dict:
         **{name: _version(name) for name in ("torch", "numpy")},
         "engine": engine,
         "device": device.type,
-        "threads": torch.get_num_threads() if device.type == "cpu" else None,
+        **(_of_cpu() if device.type == "cpu" else {}),
     }
+
+
+def _of_cpu() -> dict:
+    """What decides in which order a CPU adds up."""
+    instructions = torch.backends.cpu.get_cpu_capability()
+    return {"threads": torch.get_num_threads(), "instructions": instructions}
 
 
 @functools.cache

@@ -186,7 +186,7 @@ def fit(
     train, test = data.train.to(device), data.test.to(device)
     step = private_step(run, planned, device)
     training = _training(run, planned, step, train, effort)
-    _carry_out(run, planned, training, checkpoints, _agreed(run, step), quiet)
+    _carry_out(run, training, checkpoints, quiet)
     with training.average.in_place() if training.average else nullcontext():
         outputs, losses = predict(step.engine, test)
     sound = training.sound and bool(outputs.isfinite().all())
@@ -250,9 +250,7 @@ def _model(run: Run, device: torch.device) -> nn.Module:
         return run.model.build(run.dataset.shape, run.dataset.classes).to(device)
 
 
-def _training(
-    run: Run, planned: Plan, step: PrivateStep, train: Split, effort: Effort
-) -> Training:
+def _training(run: Run, planned: Plan, step: PrivateStep, train: Split, effort: Effort) -> Training:
     theta = step.engine.parameters.theta
     return Training(
         plan=planned,
@@ -270,18 +268,12 @@ def _agreed(run: Run, step: PrivateStep) -> dict:
     return conditions(step.engine.name, step.engine.parameters.theta.device) | asked
 
 
-def _carry_out(
-    run: Run,
-    planned: Plan,
-    training: Training,
-    checkpoints: Checkpoints | None,
-    agreed: dict,
-    quiet: bool,
-) -> None:
+def _carry_out(run: Run, training: Training, checkpoints: Checkpoints | None, quiet: bool) -> None:
     """Make all steps that are left after the last checkpoint, if there is one that agrees."""
+    agreed = _agreed(run, training.step)
     if checkpoints and (state := checkpoints.last(agreed)):
         training.load_state_dict(state)
-    with Progress(planned, run.privacy.delta, quiet, training.made) as progress:
+    with Progress(training.plan, run.privacy.delta, quiet, training.made) as progress:
         for _ in training:
             progress.advance()
             if training.between_epochs:

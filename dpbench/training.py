@@ -17,13 +17,13 @@ from dpbench import seeds
 from dpbench.averaging import MovingAverage
 from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Batch, Split
+from dpbench.diagnostics import Observer
 from dpbench.ledger import Ledger
 from dpbench.provenance import Effort
 from dpbench.sampling import Sampler
 from dpbench.step import PrivateStep, StepReport
 
 if TYPE_CHECKING:
-    from dpbench.diagnostics import Observer
     from dpbench.train import Plan
 
 
@@ -34,9 +34,7 @@ class Batches:
     as it was then, and how many batches were drawn since.
     """
 
-    def __init__(
-        self, sampler: Sampler, train: Split, augmentation: ShiftsFlips | None, seed: int
-    ):
+    def __init__(self, sampler: Sampler, train: Split, augmentation: ShiftsFlips | None, seed: int):
         device = train.targets.device
         self._sampler, self._train, self._augmentation = sampler, train, augmentation
         self._sampling = seeds.generator(seed, "sampling", device)
@@ -80,39 +78,39 @@ class Training:
         plan: "Plan",
         step: PrivateStep,
         batches: Batches,
-        observer: "Observer | None",
+        observer: Observer | None,
         average: MovingAverage | None,
         effort: Effort,
     ):
-        self._plan, self._step, self._batches = plan, step, batches
+        self.plan, self.step, self._batches = plan, step, batches
         self.observer, self.average, self.effort = observer, average, effort
         self.history: dict[str, list] = {"train/loss": [], "train/not_finite": []}
         self._reports: list[StepReport] = []  # of the present epoch
-        self._spent: list[tuple[float, int]] = []  # noise multipliers, and how often in a row
+        self._spent: list[list] = []  # noise multipliers, and for how many steps in a row
         step.engine.model.train()
         torch.manual_seed(seeds.derived(step.seed, "dropout"))
 
     @property
     def made(self) -> int:
         """Steps so far."""
-        return self._step.past.made
+        return self.step.past.made
 
     @property
     def ledger(self) -> Ledger:
         """Of the steps that were made."""
         ledger = Ledger()
         for multiplier, times in self._spent:
-            ledger = ledger.after(self._plan.at(multiplier), times)
+            ledger = ledger.after(self.plan.at(multiplier), times)
         return ledger
 
     @property
     def sound(self) -> bool:
         """Whether all parameters are finite."""
-        return bool(torch.isfinite(self._step.engine.parameters.theta).all())
+        return bool(torch.isfinite(self.step.engine.parameters.theta).all())
 
     @property
     def between_epochs(self) -> bool:
-        return self.made % self._plan.sampler.steps_per_epoch == 0
+        return self.made % self.plan.sampler.steps_per_epoch == 0
 
     def __iter__(self) -> Iterator[None]:
         """Make the steps that are left; whatever is to happen between two of them happens then."""
@@ -124,23 +122,21 @@ class Training:
 
     def _over(self) -> bool:
         diverged = self.made > 0 and self.between_epochs and not self.sound
-        return diverged or self.made == self._plan.steps
+        return diverged or self.made == self.plan.steps
 
     def _make(self, batch: Batch) -> None:
         if self.observer:
             self.observer.before(batch)
-        multiplier = self._step.noise_multiplier  # which the step then changes for the next one
-        self._reports.append(self._step(batch))
+        multiplier = self.step.noise_multiplier  # which the step then changes for the next one
+        self._reports.append(self.step(batch))
         if self.average:
             self.average.update()
         self._count(multiplier)
 
     def _count(self, multiplier: float) -> None:
-        last, times = self._spent.pop() if self._spent else (multiplier, 0)
-        if last != multiplier:
-            self._spent.append((last, times))
-            times = 0
-        self._spent.append((multiplier, times + 1))
+        if not self._spent or self._spent[-1][0] != multiplier:
+            self._spent.append([multiplier, 0])
+        self._spent[-1][1] += 1
 
     def _end_epoch(self) -> None:
         losses, finite = self._seen()
@@ -157,7 +153,7 @@ class Training:
     @property
     def _parts(self) -> dict:
         parts = {
-            "step": self._step,
+            "step": self.step,
             "batches": self._batches,
             "observer": self.observer,
             "average": self.average,
@@ -169,7 +165,7 @@ class Training:
         return {
             "parts": {name: part.state_dict() for name, part in self._parts.items()},
             "history": self.history,
-            "reports": [tuple(report) for report in ([self._seen()] if self._reports else [])],
+            "reports": [tuple(self._seen())] if self._reports else [],
             "spent": self._spent,
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else None,
@@ -188,4 +184,4 @@ class Training:
 
     @property
     def _device(self) -> torch.device:
-        return self._step.engine.parameters.theta.device
+        return self.step.engine.parameters.theta.device
