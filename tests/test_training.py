@@ -156,10 +156,22 @@ def test_every_method_goes_on_as_if_never_stopped(name):
     check_resumed(replace(run, schedule=FALLING), at=6, lost=3)
 
 
-METHODS = ["dpsgd", "dpsgd_quantile", "dpsgd_f", "dpsgd_global_adapt", "dpsat"]
+@pytest.mark.parametrize("at", [1, 4, 7])  # 4 ends an epoch
+@pytest.mark.parametrize(
+    "feature",
+    [
+        {"sampler": "shuffled"},
+        {"augmentation": VIEWS, "physical_batch_size": 5},
+        {"diagnostics": BIAS, "engine": "loop"},
+        {"diagnostics": MISALIGNMENT},
+    ],
+    ids=str,
+)
+def test_whatever_goes_with_a_run_goes_on_as_if_never_stopped(feature, at):
+    check_resumed(replace(run_of("method=dpsgd_global_adapt"), **feature), at, lost=2)
+
+
 FEATURES = {
-    "method": st.sampled_from(METHODS),
-    "optimizer": st.sampled_from(options("optimizer")),
     "sampler": st.sampled_from(sorted(SAMPLERS)),
     "ema_decay": st.sampled_from([None, 0.9]),
     "schedule": st.sampled_from([None, FALLING]),
@@ -168,11 +180,19 @@ FEATURES = {
     "physical_batch_size": st.sampled_from([None, 5]),
     "engine": st.sampled_from(["ghost", "vmap", "loop"]),
 }
+METHODS = ["dpsgd", "dpsgd_quantile", "dpsgd_f", "dpsgd_global_adapt", "dpsat"]
 
 
-@settings(deadline=None, max_examples=15)
-@given(st.fixed_dictionaries(FEATURES), st.integers(1, STEPS - 1), st.data())
-def test_whatever_a_run_is_made_of_and_wherever_it_stops(features, at, data):
-    chosen = [f"{group}={features.pop(group)}" for group in ("method", "optimizer")]
-    lost = data.draw(st.integers(1, STEPS - at))
-    check_resumed(replace(run_of(*chosen), **features), at, lost)
+@pytest.mark.slow
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(METHODS),
+    st.sampled_from(options("optimizer")),
+    st.fixed_dictionaries(FEATURES),
+    st.integers(1, STEPS - 1).flatmap(
+        lambda at: st.tuples(st.just(at), st.integers(1, STEPS - at))
+    ),
+)
+def test_all_of_it_together_and_wherever_it_stops(method, optimizer, features, stop):
+    run = replace(run_of(f"method={method}"), optimizer=run_of(f"optimizer={optimizer}").optimizer)
+    check_resumed(replace(run, **features), *stop)
