@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from dpbench.lock import exclusive
-from dpbench.results import replace_file
+from dpbench.results import remove_parts, replace_file
 
 FORMAT = 1
 
@@ -36,8 +36,7 @@ def claimed(folder: Path, minutes: float | None) -> Iterator["Checkpoints"]:
     to write none. UserError for a folder that cannot be written.
     """
     with exclusive(folder / "lock"):
-        for part in folder.glob(".*"):  # what a killed process was about to write
-            part.unlink()
+        remove_parts(folder)
         yield Checkpoints(folder, minutes)
 
 

@@ -125,7 +125,10 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def replace_file(path: Path, *contents: bytes | memoryview) -> None:
-    """Write contents one after the other as one file, at once or not at all; or OSError."""
+    """Write contents one after the other as one file, at once or not at all; or OSError.
+
+    A process that is killed leaves a part behind, which `remove_parts` removes.
+    """
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with part.open("xb") as file:
@@ -137,6 +140,12 @@ def replace_file(path: Path, *contents: bytes | memoryview) -> None:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def remove_parts(folder: Path, name: str = "*") -> None:
+    """Remove what killed processes were about to write as files of that name, and nobody is now."""
+    for part in folder.glob(f".{name}.*"):
+        part.unlink()
 
 
 def check_writable(folder: Path) -> None:

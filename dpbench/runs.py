@@ -7,7 +7,7 @@ import torch
 from dpbench import config as configuration
 from dpbench.checkpoints import Checkpoints, claimed
 from dpbench.errors import UserError, positive
-from dpbench.results import SCIENTIFIC, check_writable, load, record_path
+from dpbench.results import SCIENTIFIC, check_writable, load, record_path, remove_parts
 from dpbench.train import Plan, Run, fit, plan, whole
 
 
@@ -42,23 +42,25 @@ def once(overrides: list[str], quiet: bool = False) -> Path:
     config, run, _ = settle(overrides)
     folder = Path(config["results_dir"])
     path = record_path(folder, config)
-    if config["again"] or load(path) is None:
+    own = folder / "checkpoints" / path.stem
+    if config["again"] or own.exists() or load(path) is None:
         check_writable(path.parent)
-        with claimed(folder / "checkpoints" / path.stem, config["checkpoint_minutes"]) as kept:
-            _once(config, run, path, kept, quiet)
+        with claimed(own, config["checkpoint_minutes"]) as kept:
+            remove_parts(path.parent, path.name)
+            # The process that was waited for may have made it.
+            if config["again"] or load(path) is None:
+                _make(config, run, kept, quiet)
+            kept.clear()
     return path
 
 
-def _once(config: dict, run: Run, path: Path, kept: Checkpoints, quiet: bool) -> None:
+def _make(config: dict, run: Run, kept: Checkpoints, quiet: bool) -> None:
     if config["again"]:
         kept.clear()
-    elif load(path) is not None:  # made by the process that was waited for
-        return
     if config["threads"]:
         torch.set_num_threads(config["threads"])
     record = fit(run, configuration.data_folder(config), quiet, kept)
     record.save(Path(config["results_dir"]))
-    kept.clear()
 
 
 def is_scientific(override: str) -> bool:

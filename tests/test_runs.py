@@ -166,7 +166,7 @@ def test_minutes_that_are_none_are_refused(tmp_path, minutes):
 
 def test_a_file_in_the_place_of_the_checkpoints_is_refused_before_any_work(asked, steps, tmp_path):
     (tmp_path / "checkpoints").write_text("in the way")
-    with pytest.raises(UserError, match="checkpoints.* cannot be written"):
+    with pytest.raises(UserError, match=r"checkpoints.* cannot be written"):
         once(asked, quiet=True)
     assert steps == []
 
