@@ -18,12 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dpbench import train
-from dpbench.runs import once
+from dpbench.runs import once, settle
 from dpbench.training import Training
 
 
 def started(overrides: list[str], log: str, prepare: Callable[[], None] = lambda: None) -> int:
-    """A process, forked from this one because that has imported all there is to import."""
+    """A process, forked from this one, which has imported all there is to import."""
     if pid := os.fork():
         return pid
     try:
@@ -54,12 +54,10 @@ def ended(pid: int) -> int:
 
 
 def at_a_call(overrides: list[str], log: str, name: str, number: int, after: bool) -> list[int]:
-    """Each process kills itself before or after its so-manieth call of a function, until one ends
-    otherwise."""
-    owner = Path if name == "unlink" else os
+    """Each process kills itself before or after its so-manieth call of a function of `os`."""
 
     def trap() -> None:
-        function, calls = getattr(owner, name), itertools.count(1)
+        function, calls = getattr(os, name), itertools.count(1)
 
         def deadly(*arguments, **named):
             mine = next(calls) == number
@@ -70,7 +68,7 @@ def at_a_call(overrides: list[str], log: str, name: str, number: int, after: boo
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
 
-        setattr(owner, name, deadly)
+        setattr(os, name, deadly)
 
     codes = []
     while not codes or codes[-1] == -signal.SIGKILL:
@@ -79,11 +77,11 @@ def at_a_call(overrides: list[str], log: str, name: str, number: int, after: boo
 
 
 def at_random(overrides: list[str], log: str, seed: int, folder: str, mean: float) -> list[int]:
-    """Each process is killed at some time after it put the run away once or twice more."""
+    """Each process is killed at some time after it put the run away once to four times more."""
     draw, codes = random.Random(seed), []
     while not codes or codes[-1] == -signal.SIGKILL:
         pid = started(overrides, log)
-        _wait_for_checkpoints(pid, Path(folder), draw.randint(1, 2))
+        _wait_for_checkpoints(pid, Path(folder), draw.randint(1, 4))
         time.sleep(draw.expovariate(1 / mean))
         os.kill(pid, signal.SIGKILL)
         codes.append(ended(pid))
@@ -120,4 +118,6 @@ def the_first(overrides: list[str], log: str, folder: str) -> list[int]:
 CALLS = {call.__name__: call for call in (at_a_call, at_random, at_once, the_first)}
 
 if __name__ == "__main__":
-    print(json.dumps(CALLS[sys.argv[1]](*json.loads(sys.argv[2]))))
+    overrides, *others = json.loads(sys.argv[2])
+    settle(overrides)  # which imports what is imported late, once for all processes
+    print(json.dumps(CALLS[sys.argv[1]](overrides, *others)))
