@@ -24,6 +24,7 @@ from dpbench.diagnostics.misalignment import MisalignmentDiagnostics
 from dpbench.sampling import SAMPLERS
 from dpbench.schedules import Linear, Pieces, Schedules
 from dpbench.train import Run, fit
+from dpbench.training import Training
 
 NOWHERE = Path("/nowhere")
 STEPS = 12  # 3 epochs of 4
@@ -168,6 +169,38 @@ WITH = {
 @pytest.mark.parametrize("feature", WITH)
 def test_whatever_goes_with_a_run_goes_on_as_if_never_stopped(feature, at):
     check_resumed(replace(run_of("method=dpsgd_global_adapt"), **WITH[feature]), at, lost=2)
+
+
+EVERYTHING = [
+    *(f"parts/step/{k}" for k in ("made", "model", "optimizer", "clip", "noise", "counts")),
+    *(f"parts/batches/{k}" for k in ("began", "drawn", "views")),
+    *(f"parts/observer/{k}" for k in ("steps", "epoch", "columns")),
+    *(f"parts/average/{k}" for k in ("average", "steps")),
+    *("history", "reports", "spent", "torch"),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [*(("dpsgd_quantile", path) for path in EVERYTHING), ("dpsat", "parts/step/gradient")],
+)
+def test_without_any_part_of_its_state_a_run_would_not_go_on_as_it_was(method, path, monkeypatch):
+    """So that the tests here see whatever is not put away."""
+    load = Training.load_state_dict
+    *above, name = path.split("/")
+
+    def forgetful(training, state):
+        start, kept = training.state_dict(), state
+        for key in above:
+            start, kept = start[key], kept[key]
+        kept[name] = start[name]
+        load(training, state)
+
+    monkeypatch.setattr(Training, "load_state_dict", forgetful)
+    run = run_of(f"method={method}", "optimizer=adam", "ema_decay=0.9")
+    run = replace(run, augmentation=VIEWS, diagnostics=MISALIGNMENT, schedule=FALLING)
+    with pytest.raises(AssertionError):
+        check_resumed(run, at=6, lost=1)
 
 
 FEATURES = {
