@@ -166,16 +166,21 @@ def test_one_of_another_format_is_passed_over(kept, tmp_path, version):
 
 
 class Trap:
-    """What an attacker would have unpickled."""
+    """Makes a folder when it is unpickled, as an attacker would do worse."""
+
+    def __init__(self, folder):
+        self._folder = folder
 
     def __reduce__(self):
-        return os.abort, ()
+        return os.mkdir, (str(self._folder),)
 
 
-def test_nothing_in_one_is_ever_executed(kept, monkeypatch, tmp_path):
-    saved(kept, {"trap": Trap()})
+def test_nothing_in_one_is_ever_executed(kept, tmp_path):
+    made = tmp_path / "made by the trap"
+    saved(kept, {"trap": Trap(made)})
     with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
         kept.last(CONDITIONS)
+    assert not made.exists()
 
 
 @contextmanager
