@@ -30,6 +30,12 @@ class MovingAverage:
         self.average.lerp_(self.theta, 1 - decay)
         self._steps += 1
 
+    def state_dict(self) -> dict:
+        return {"average": self.average, "steps": self._steps}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.average, self._steps = state["average"].to(self.theta), state["steps"]
+
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """The average in place of the parameters, which come back afterwards."""

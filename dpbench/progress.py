@@ -13,19 +13,21 @@ class Progress:
     """A progress bar with step, loss, epsilon so far and time left, on a terminal only.
 
     plan is the run's train.Plan. The loss shown reads private data; it is for the eyes of whoever
-    holds them. Nothing is drawn for runs that end within a few seconds.
+    holds them. Nothing is drawn for runs that end within a few seconds. done: steps of an earlier
+    process that this one goes on from.
     """
 
-    def __init__(self, plan, delta: float, quiet: bool):
-        self._plan, self._delta = plan, delta
-        self._done = 0
+    def __init__(self, plan, delta: float, quiet: bool, done: int = 0):
+        self._plan, self._delta, self._done = plan, delta, done
         self._loss = float("nan")
         self._bar = None if quiet else _bar()
         self._drawn_at = time.monotonic() + 2
 
     def __enter__(self) -> "Progress":
         if self._bar:
-            self._task = self._bar.add_task("training", total=self._plan.steps, visible=False)
+            self._task = self._bar.add_task(
+                "training", total=self._plan.steps, completed=self._done, visible=False
+            )
             self._bar.start()
         return self
 

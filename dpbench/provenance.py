@@ -1,10 +1,12 @@
 """Where and how a run was carried out."""
 
 import functools
+import hashlib
 import platform
 import resource
 import subprocess
 import sys
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -16,8 +18,38 @@ from dpbench.step import PrivateStep
 PACKAGES = ("torch", "numpy", "dp-accounting", "opacus")
 
 
-def provenance(step: PrivateStep, device: torch.device, precision: str, seconds: float) -> dict:
-    """Commit, versions, device, engine, precision, seconds, and peak memory in MiB, all plain."""
+class Effort:
+    """Seconds and peak memory of a run, over all the processes that it was carried out in.
+
+    What a killed process did after its last checkpoint is not in it.
+    """
+
+    def __init__(self, device: torch.device):
+        self._device, self._start = device, time.perf_counter()
+        self._seconds, self._peak, self.resumed = 0.0, 0, 0
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds + time.perf_counter() - self._start
+
+    @property
+    def peak_memory(self) -> int:
+        """Bytes."""
+        return max(self._peak, _peak_memory(self._device))
+
+    def state_dict(self) -> dict:
+        return {"seconds": self.seconds, "peak": self.peak_memory, "resumed": self.resumed}
+
+    def load_state_dict(self, state: dict) -> None:
+        self._seconds, self._peak = state["seconds"], state["peak"]
+        self.resumed = state["resumed"] + 1
+
+
+def provenance(step: PrivateStep, device: torch.device, precision: str, effort: Effort) -> dict:
+    """Commit, versions, device, engine, precision, seconds, and peak memory in MiB, all plain.
+
+    resumed: how often another process went on with the run.
+    """
     return {
         "commit": commit(),
         "dpbench": dpbench.__version__,
@@ -28,9 +60,37 @@ def provenance(step: PrivateStep, device: torch.device, precision: str, seconds:
         "engine": step.engine.name,
         "physical_batch_size": step.physical_batch_size,
         "precision": precision,
-        "seconds": round(seconds, 3),
-        "peak_memory_mib": round(_peak_memory(device) / 2**20),
+        "seconds": round(effort.seconds, 3),
+        "peak_memory_mib": round(effort.peak_memory / 2**20),
+        "resumed": effort.resumed,
     }
+
+
+def conditions(engine: str, device: torch.device) -> dict:
+    """What steps depend on to the last bit, beside what a run is: all plain."""
+    return {
+        "dpbench": dpbench.__version__,
+        "code": _code(),
+        **{name: _version(name) for name in ("torch", "numpy")},
+        "engine": engine,
+        "device": device.type,
+        **(_of_cpu() if device.type == "cpu" else {}),
+    }
+
+
+def _of_cpu() -> dict:
+    """What decides in which order a CPU adds up."""
+    instructions = torch.backends.cpu.get_cpu_capability()
+    return {"threads": torch.get_num_threads(), "instructions": instructions}
+
+
+@functools.cache
+def _code() -> str:
+    """Twelve hex digits of the library's source: one commit may have many."""
+    here, digest = Path(__file__).parent, hashlib.sha256()
+    for path in sorted(here.rglob("*.py")):
+        digest.update(f"{path.relative_to(here)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 @functools.cache

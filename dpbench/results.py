@@ -118,19 +118,35 @@ def record_path(folder: Path, config: dict) -> Path:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file that is either complete or not there; UserError where it cannot be written."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, content)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def replace_file(path: Path, *contents: bytes | memoryview) -> None:
+    """Write contents one after the other as one file, at once or not at all; or OSError.
+
+    A process that is killed leaves a part behind, which `remove_parts` removes.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
         with part.open("xb") as file:
-            file.write(content)
+            for content in contents:
+                file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def remove_parts(folder: Path, name: str = "*") -> None:
+    """Remove what killed processes were about to write as files of that name, and nobody is now."""
+    for part in folder.glob(f".{name}.*"):
+        part.unlink()
 
 
 def check_writable(folder: Path) -> None:
@@ -140,10 +156,11 @@ def check_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise unwritable(folder, error) from error
 
 
-def _unwritable(path: Path, error: OSError) -> UserError:
+def unwritable(path: Path, error: OSError) -> UserError:
+    """What to tell the user of a file or folder that cannot be written."""
     return UserError(
         f"{path} cannot be written ({error.strerror}); set results_dir to a folder that can be."
     )

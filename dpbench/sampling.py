@@ -35,7 +35,10 @@ class Sampler(Protocol):
     steps_per_epoch: int
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """Index tensors [B] int64 into `size` examples, without end."""
+        """Index tensors [B] int64 into `size` examples, without end.
+
+        An epoch depends on nothing but the generator as it is when its first batch is drawn.
+        """
         ...
 
 

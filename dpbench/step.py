@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Clip, CountQuery
+from dpbench.clipping import Clip, CountQuery, moved_to, state_of
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
@@ -183,6 +183,31 @@ class PrivateStep:
         with torch.random.fork_rng([theta.device] if theta.is_cuda else []):
             self.physical_batch_size = largest(attempt, most, theta.device)
         self.engine.model.train(training)
+
+    def state_dict(self) -> dict:
+        """All that the steps to come depend on, beside their batches and torch's own generators."""
+        return {
+            "made": self.past.made,
+            "gradient": self.past.gradient,
+            "model": dict(self.engine.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "clip": state_of(self._clip),
+            "noise": self.noise.get_state(),
+            "counts": self.counts.get_state(),
+            "physical_batch_size": self.physical_batch_size,
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        theta, gradient = self.engine.parameters.theta, state["gradient"]
+        self.engine.model.load_state_dict(state["model"])  # in place, and with it theta
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._clip = moved_to(self.method.clip, state["clip"], theta.device)
+        self.noise.set_state(state["noise"])
+        self.counts.set_state(state["counts"])
+        self.physical_batch_size = state["physical_batch_size"]
+        last = None if gradient is None else gradient.to(theta)
+        self.past = Past(state["made"], self.steps, last, self.seed)
+        self._settle()
 
     def _gradients(self, batch: Batch) -> Callable[[Batch], Gradients]:
         """Gradients of physical batches: kept for the next pass where they are of the whole batch,

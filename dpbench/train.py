@@ -1,38 +1,40 @@
 """The trainer: from a run to its record."""
 
 import math
-import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from dpbench import seeds
 from dpbench.averaging import MovingAverage, proper_decay
+from dpbench.checkpoints import Checkpoints
 from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Batch, Dataset, Split, vocabulary_of
 from dpbench.data.probe import probe, probe_users
-from dpbench.data.users import Population, Units, Users, units_of
-from dpbench.diagnostics import Diagnostics, Observer
+from dpbench.data.users import Units, Users, units_of
+from dpbench.diagnostics import Diagnostics
 from dpbench.errors import UserError, nearest
-from dpbench.gradients import ENGINES, Engine, How, Parameters, make_engine
+from dpbench.gradients import ENGINES, How, Parameters, make_engine
 from dpbench.ledger import Ledger, Step
-from dpbench.memory import check_measurable, halving
+from dpbench.memory import check_measurable
 from dpbench.methods.method import Method
 from dpbench.metrics import METRICS
 from dpbench.metrics.reliability import reliability
 from dpbench.models.architecture import LOSSES, Architecture
 from dpbench.precision import PRECISIONS, Precision, full_products
+from dpbench.prediction import predict
 from dpbench.privacy import Privacy, planned_ledger, statement
 from dpbench.progress import Progress
-from dpbench.provenance import provenance
+from dpbench.provenance import Effort, conditions, provenance
 from dpbench.results import Record
 from dpbench.sampling import SAMPLERS, Sampler
 from dpbench.schedules import UNCHANGED, Schedules
 from dpbench.step import PrivateStep
+from dpbench.training import Batches, Training
 
 
 @dataclass(frozen=True)
@@ -184,40 +186,42 @@ def _check_texts(run: Run) -> None:
 
 
 @full_products()
-def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
+def fit(
+    run: Run, data_dir: Path, quiet: bool = False, checkpoints: Checkpoints | None = None
+) -> Record:
     """Train and test one run, and say what it measured and what it spent.
 
     A run whose parameters stop being finite ends there. Its status, and that of a run whose outputs
     are not finite, is "diverged"; its metrics are NaN, and its ledger holds the steps that were
-    made. quiet: no progress bar, terminal or not.
+    made. quiet: no progress bar, terminal or not. checkpoints: where to go on from and put the run
+    away in the meantime, if anywhere; the record says the same whether it was interrupted or not.
     """
     planned = plan(run)
     device = pick_device(run.device)
     if run.physical_batch_size == "auto":
         check_measurable(device)
-    start = time.perf_counter()
+    effort = Effort(device)
     data = run.dataset.load(data_dir, run.seed)
     examples, test = data.train.to(device), data.test.to(device)
     step = private_step(run, planned, device)
-    observer = run.diagnostics.observer(step, examples, test) if run.diagnostics else None
-    train = run.users.of(examples, run.seed) if run.users else examples
-    average = _average(run, step)
-    with Progress(planned, run.privacy.delta, quiet) as progress:
-        history, ledger = _loop(run, planned, step, train, observer, average, progress)
-    with average.in_place() if average else nullcontext():
+    training = _training(run, planned, step, examples, test, effort)
+    _carry_out(run, training, checkpoints, quiet)
+    with training.average.in_place() if training.average else nullcontext():
         outputs, losses = predict(step.engine, test)
-    sound = _finite(step) and bool(outputs.isfinite().all())
+    sound = training.sound and bool(outputs.isfinite().all())
     measure, classes = METRICS[run.dataset.task], run.dataset.task == "classification"
     metrics = measure(outputs, losses, test.targets, test.groups, run.dataset.groups)
     named = {f"{data.tested_on}/{k}": v if sound else math.nan for k, v in metrics.items()}
     return Record(
         config=run.config,
         metrics=named,
-        privacy=statement(ledger, planned.method, run.privacy.delta, planned.noise_multiplier),
-        provenance=provenance(step, device, run.precision, time.perf_counter() - start),
+        privacy=statement(
+            training.ledger, planned.method, run.privacy.delta, planned.noise_multiplier
+        ),
+        provenance=provenance(step, device, run.precision, effort),
         status="complete" if sound else "diverged",
-        history=history,
-        diagnostics=observer.series() if observer else {},
+        history=training.history,
+        diagnostics=training.observer.series() if training.observer else {},
         calibration=reliability(outputs, test.targets) if sound and classes else {},
     )
 
@@ -271,78 +275,37 @@ def _model(run: Run, device: torch.device) -> nn.Module:
         return run.model.build(run.dataset.shape, run.dataset.classes).to(device)
 
 
-def _average(run: Run, step: PrivateStep) -> MovingAverage | None:
-    if run.ema_decay is None:
-        return None
-    return MovingAverage(run.ema_decay, step.engine.parameters.theta)
+def _training(
+    run: Run, planned: Plan, step: PrivateStep, examples: Split, test: Split, effort: Effort
+) -> Training:
+    theta = step.engine.parameters.theta
+    observer = run.diagnostics.observer(step, examples, test) if run.diagnostics else None
+    train = run.users.of(examples, run.seed) if run.users else examples
+    return Training(
+        plan=planned,
+        step=step,
+        batches=Batches(planned.sampler, train, run.augmentation, run.seed),
+        observer=observer,
+        average=None if run.ema_decay is None else MovingAverage(run.ema_decay, theta),
+        effort=effort,
+    )
 
 
-def _loop(
-    run: Run,
-    planned: Plan,
-    step: PrivateStep,
-    train: Split | Population,
-    observer: Observer | None,
-    average: MovingAverage | None,
-    progress: Progress,
-) -> tuple[dict[str, list], Ledger]:
-    """All steps: the history, one entry per epoch, and the ledger of what was done."""
-    batches = _batches(run, planned, train)
-    history: dict[str, list] = {"train/loss": [], "train/not_finite": []}
-    ledger = Ledger()
-    step.engine.model.train()
-    torch.manual_seed(seeds.derived(run.seed, "dropout"))
-    for _ in range(run.epochs):
-        reports = []
-        for _ in range(planned.sampler.steps_per_epoch):
-            batch = next(batches)
-            if observer:
-                observer.before(batch)
-            made = planned.at(step.noise_multiplier)
-            reports.append(step(batch))
-            if average:
-                average.update()
-            ledger = ledger.after(made)
+def _agreed(run: Run, step: PrivateStep) -> dict:
+    """What a run must agree in, to go on from a checkpoint of its own."""
+    asked = {name: getattr(run, name) for name in ("physical_batch_size", "channels_last")}
+    return conditions(step.engine.name, step.engine.parameters.theta.device) | asked
+
+
+def _carry_out(run: Run, training: Training, checkpoints: Checkpoints | None, quiet: bool) -> None:
+    """Make all steps that are left after the last checkpoint, if there is one that agrees."""
+    agreed = _agreed(run, training.step)
+    if checkpoints and (state := checkpoints.last(agreed)):
+        training.load_state_dict(state)
+    with Progress(training.plan, run.privacy.delta, quiet, training.made) as progress:
+        for _ in training:
             progress.advance()
-        losses, finite = (torch.cat(seen) for seen in zip(*reports, strict=True))
-        history["train/loss"].append(losses[losses.isfinite()].mean().item())
-        history["train/not_finite"].append((~finite).sum().item())
-        progress.show_loss(history["train/loss"][-1])
-        if observer:
-            observer.end_of_epoch()
-        if not _finite(step):
-            break
-    return history, ledger
-
-
-def _batches(run: Run, planned: Plan, train: Split | Population) -> Iterator[Batch]:
-    """The batches of a run without end, each example in as many views as the engine takes."""
-    device = train.device
-    sampling = seeds.generator(run.seed, "sampling", device)
-    views = seeds.generator(run.seed, "augmentation", device)
-    for indices in planned.sampler.batches(len(train), sampling):
-        batch = train.at(indices)
-        yield run.augmentation.of(batch, views) if run.augmentation else batch
-
-
-def _finite(step: PrivateStep) -> bool:
-    return bool(torch.isfinite(step.engine.parameters.theta).all())
-
-
-@torch.no_grad()
-def predict(engine: Engine, split: Split, batch_size: int = 4096) -> tuple[Tensor, Tensor]:
-    """Outputs [n, K] and training losses [n] of all examples, by the model in test mode.
-
-    So many at a time, or fewer where memory runs out.
-    """
-    engine.model.eval()
-
-    def predicted(size: int) -> tuple[Tensor, Tensor]:
-        outputs, losses = [], []
-        for indices in split.batches(size):
-            part = split.at(indices)
-            outputs.append(engine.model(part.inputs))
-            losses.append(engine.loss(outputs[-1], part.targets))
-        return torch.cat(outputs), torch.cat(losses)
-
-    return halving(predicted, batch_size)[0]
+            if training.between_epochs:
+                progress.show_loss(training.history["train/loss"][-1])
+            if checkpoints and checkpoints.due():
+                checkpoints.save(training.state_dict(), agreed)

@@ -30,6 +30,7 @@ CARRIED_OUT = {
     "jobs=2",
     "data_dir=elsewhere",
     "results_dir=elsewhere",
+    "checkpoint_minutes=3",
     "again=true",
 }
 SCIENCE = [

@@ -134,3 +134,19 @@ def test_shuffled_batches_share_out_each_epoch_and_say_so():
     assert rows[:4].sum(0).eq(1).all()
     assert rows[4:].sum(0).eq(1).all()
     assert not torch.equal(rows[:4], rows[4:])
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_an_epoch_depends_on_nothing_but_the_generator_at_its_start(name):
+    """Which is how a run that was put away within an epoch finds its place again."""
+    sampler, draw = SAMPLERS[name](SIZE, BATCH), torch.Generator().manual_seed(5)
+    each_epoch_anew = torch.cat(
+        [
+            indices
+            for _ in range(3)
+            for indices in islice(sampler.batches(SIZE, draw), sampler.steps_per_epoch)
+        ]
+    )
+    without_end = sampler.batches(SIZE, torch.Generator().manual_seed(5))
+    whole = torch.cat(list(islice(without_end, 3 * sampler.steps_per_epoch)))
+    assert torch.equal(each_epoch_anew, whole)

@@ -565,3 +565,15 @@ def test_waits_are_seen():
         x[x > 1]
         torch.bincount(x.long())
     assert waits.seen == ["_local_scalar_dense", "_local_scalar_dense", "index", "bincount"]
+
+
+def test_a_size_that_was_found_is_part_of_the_state(step_of, batch_of):
+    step, other = (step_of(dpsgd(0.5, "corrected")) for _ in range(2))
+    step.physical_batch_size = 3
+    step(batch_of(6))
+    other.load_state_dict(step.state_dict())
+    assert other.physical_batch_size == 3
+    assert torch.equal(theta(other), theta(step))
+    for each in (step, other):
+        each(batch_of(6, seed=1))
+    assert torch.equal(theta(other), theta(step))

@@ -25,8 +25,9 @@ from dpbench.methods.fairlens import fairlens
 from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.mlp import Mlp
+from dpbench.prediction import predict
 from dpbench.privacy import Privacy
-from dpbench.train import Run, fit, pick_device, plan, predict, private_step
+from dpbench.train import Run, fit, pick_device, plan, private_step
 
 NOWHERE = Path("/nowhere")  # digits need no folder
 METHODS = {
@@ -448,7 +449,8 @@ def test_a_terminal_shows_steps_loss_and_the_epsilon_so_far(monkeypatch):
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     planned = plan(run_of(epochs=3))
     with progress.Progress(planned, 1e-5, quiet=False) as shown:
-        assert (bar.told, bar.running) == ({"total": 36, "visible": False}, True)
+        assert bar.told == {"total": 36, "completed": 0, "visible": False}
+        assert bar.running
         shown.advance()
         assert bar.told["visible"] is False, "drawn for a run that may end at once"
         shown.show_loss(2.5)

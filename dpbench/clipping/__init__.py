@@ -14,6 +14,7 @@ from dpbench.clipping.global_adapt import GlobalAdapt
 from dpbench.clipping.groupwise import Groupwise
 from dpbench.clipping.layerwise import Layerwise
 from dpbench.clipping.quantile import Quantile
+from dpbench.clipping.state import moved_to, state_of
 
 __all__ = [
     "CLIPS",
@@ -35,6 +36,8 @@ __all__ = [
     "Unclipped",
     "Weighted",
     "chosen",
+    "moved_to",
     "one_of",
     "only",
+    "state_of",
 ]

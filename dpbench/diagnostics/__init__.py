@@ -19,6 +19,14 @@ class Observer(Protocol):
         """All that was measured, as columns."""
         ...
 
+    def state_dict(self) -> dict:
+        """All that was measured and counted so far, as lists of tensors and plain values."""
+        ...
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on from there."""
+        ...
+
 
 class Diagnostics(Protocol):
     """What to observe; makes one observer per run."""

@@ -130,6 +130,13 @@ class BiasObserver:
         """The columns; those at the last parameters are measured now."""
         return {**self._columns, **{f"end/{k}": v for k, v in self._at_the_end().items()}}
 
+    def state_dict(self) -> dict:
+        return {"steps": self._steps, "columns": dict(self._columns)}
+
+    def load_state_dict(self, state: dict) -> None:
+        self._steps = state["steps"]
+        self._columns.update(state["columns"])
+
     def _at_the_end(self) -> dict[str, list]:
         step, settings = self._step, self._settings
         # The same batches for every method and seed on the same split.

@@ -12,6 +12,7 @@ from dpbench.diagnostics.batch import undisturbed
 from dpbench.diagnostics.settings import whole
 from dpbench.errors import UserError
 from dpbench.metrics import calibration, classification
+from dpbench.prediction import predict
 from dpbench.step import PrivateStep
 
 
@@ -76,6 +77,13 @@ class CurveObserver:
         self._measure()
         return dict(self._columns)
 
+    def state_dict(self) -> dict:
+        return {"steps": self._steps, "epochs": self._epochs, "columns": dict(self._columns)}
+
+    def load_state_dict(self, state: dict) -> None:
+        self._steps, self._epochs = state["steps"], state["epochs"]
+        self._columns = defaultdict(list, state["columns"])
+
     def _measure(self) -> None:
         if self._columns["step"][-1:] == [self._steps]:
             return
@@ -92,8 +100,6 @@ def tested(step: PrivateStep, split: Split) -> dict[str, float]:
 
     NaN for what outputs that are not finite make of it.
     """
-    from dpbench.train import predict  # which knows of diagnostics itself
-
     with undisturbed(step.engine.model):
         outputs, losses = (t.cpu() for t in predict(step.engine, split))
     measured, targets = {"loss": classification.mean(losses)}, split.targets.cpu()

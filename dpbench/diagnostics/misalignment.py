@@ -109,6 +109,16 @@ class MisalignmentObserver:
     def series(self) -> dict[str, list]:
         return dict(self._columns)
 
+    def state_dict(self) -> dict:
+        epoch = [tuple(means) for means in self._epoch]
+        return {"steps": self._steps, "epoch": epoch, "columns": dict(self._columns)}
+
+    def load_state_dict(self, state: dict) -> None:
+        device = self._step.engine.parameters.theta.device
+        self._steps = state["steps"]
+        self._epoch = [GroupMeans(*(x.to(device) for x in means)) for means in state["epoch"]]
+        self._columns.update(state["columns"])
+
     def _measure(self, batch: Batch) -> None:
         self._columns["step"].append(self._steps)
         seen = clipped_batch(self._step, batch)

@@ -1,0 +1,35 @@
+"""What an adaptive clip has moved to: to be put away with a run, and taken up again."""
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+C = TypeVar("C")
+
+
+def state_of(clip: Any) -> dict:
+    """The tensors among the fields of a clip and of the clips that it is made of, by name.
+
+    Settings are plain numbers; what answers have moved is a tensor.
+    """
+    found: dict[str, Tensor | dict] = {}
+    for field in fields(clip):
+        value = getattr(clip, field.name)
+        if isinstance(value, Tensor):
+            found[field.name] = value
+        elif is_dataclass(value) and (inner := state_of(value)):
+            found[field.name] = inner
+    return found
+
+
+def moved_to(clip: C, state: dict, device: torch.device) -> C:
+    """The clip of a run's start, moved to what `state_of` found in it once."""
+    changes = {
+        name: moved_to(getattr(clip, name), value, device)
+        if isinstance(value, dict)
+        else value.to(device)
+        for name, value in state.items()
+    }
+    return replace(clip, **changes)  # type: ignore[type-var]

@@ -1,0 +1,194 @@
+"""The training of a run, step by step, as something that can be put away and taken up again.
+
+Every part that changes as a run goes on says all of it as `state_dict`, and goes on from there
+after `load_state_dict`: nested dictionaries and lists of tensors and plain values. A part that was
+loaded does to the last bit what the one that was put away would have done (on a CPU; a GPU may add
+up in another order). Steps made since the last checkpoint are then made again with the very same
+draws: they are the same releases, and the ledger counts them once.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from dpbench import seeds
+from dpbench.averaging import MovingAverage
+from dpbench.data.augmentation import ShiftsFlips
+from dpbench.data.dataset import Batch, Split
+from dpbench.data.users import Population
+from dpbench.diagnostics import Observer
+from dpbench.ledger import Ledger
+from dpbench.provenance import Effort
+from dpbench.sampling import Sampler
+from dpbench.step import PrivateStep, StepReport
+
+if TYPE_CHECKING:
+    from dpbench.train import Plan
+
+
+class Batches:
+    """The batches of a run without end, each example in as many views as the engine takes.
+
+    A sampler begins an epoch with nothing but its generator. Where it stands is thus that generator
+    as it was then, and how many batches were drawn since.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        train: Split | Population,
+        augmentation: ShiftsFlips | None,
+        seed: int,
+    ):
+        device = train.device
+        self._sampler, self._train, self._augmentation = sampler, train, augmentation
+        self._sampling = seeds.generator(seed, "sampling", device)
+        self._views = seeds.generator(seed, "augmentation", device)
+        self._begin_epoch()
+
+    def __next__(self) -> Batch:
+        if self._drawn == self._sampler.steps_per_epoch:
+            self._begin_epoch()
+        batch = self._train.at(self._draw())
+        return self._augmentation.of(batch, self._views) if self._augmentation else batch
+
+    def _begin_epoch(self) -> None:
+        self._began, self._drawn = self._sampling.get_state(), 0
+        self._indices = self._sampler.batches(len(self._train), self._sampling)
+
+    def _draw(self) -> Tensor:
+        self._drawn += 1
+        return next(self._indices)
+
+    def state_dict(self) -> dict:
+        return {"began": self._began, "drawn": self._drawn, "views": self._views.get_state()}
+
+    def load_state_dict(self, state: dict) -> None:
+        self._sampling.set_state(state["began"])
+        self._begin_epoch()
+        while self._drawn < state["drawn"]:
+            self._draw()
+        self._views.set_state(state["views"])
+
+
+class Training:
+    """All steps of a run, one at a time: iterating makes those that are left.
+
+    history: one entry per epoch. It ends early after an epoch that leaves parameters that are not
+    finite. torch's own generators, which dropout draws from, are seeded here and part of the state.
+    """
+
+    def __init__(
+        self,
+        plan: "Plan",
+        step: PrivateStep,
+        batches: Batches,
+        observer: Observer | None,
+        average: MovingAverage | None,
+        effort: Effort,
+    ):
+        self.plan, self.step, self._batches = plan, step, batches
+        self.observer, self.average, self.effort = observer, average, effort
+        self.history: dict[str, list] = {"train/loss": [], "train/not_finite": []}
+        self._reports: list[StepReport] = []  # of the present epoch
+        self._spent: list[list] = []  # noise multipliers, and for how many steps in a row
+        step.engine.model.train()
+        torch.manual_seed(seeds.derived(step.seed, "dropout"))
+
+    @property
+    def made(self) -> int:
+        """Steps so far."""
+        return self.step.past.made
+
+    @property
+    def ledger(self) -> Ledger:
+        """Of the steps that were made."""
+        ledger = Ledger()
+        for multiplier, times in self._spent:
+            ledger = ledger.after(self.plan.at(multiplier), times)
+        return ledger
+
+    @property
+    def sound(self) -> bool:
+        """Whether all parameters are finite."""
+        return bool(torch.isfinite(self.step.engine.parameters.theta).all())
+
+    @property
+    def between_epochs(self) -> bool:
+        return self.made % self.plan.sampler.steps_per_epoch == 0
+
+    def __iter__(self) -> Iterator[None]:
+        """Make the steps that are left; whatever is to happen between two of them happens then."""
+        while not self._over():
+            self._make(next(self._batches))
+            if self.between_epochs:
+                self._end_epoch()
+            yield
+
+    def _over(self) -> bool:
+        diverged = self.made > 0 and self.between_epochs and not self.sound
+        return diverged or self.made == self.plan.steps
+
+    def _make(self, batch: Batch) -> None:
+        if self.observer:
+            self.observer.before(batch)
+        multiplier = self.step.noise_multiplier  # which the step then changes for the next one
+        self._reports.append(self.step(batch))
+        if self.average:
+            self.average.update()
+        self._count(multiplier)
+
+    def _count(self, multiplier: float) -> None:
+        if not self._spent or self._spent[-1][0] != multiplier:
+            self._spent.append([multiplier, 0])
+        self._spent[-1][1] += 1
+
+    def _end_epoch(self) -> None:
+        losses, finite = self._seen()
+        self.history["train/loss"].append(losses[losses.isfinite()].mean().item())
+        self.history["train/not_finite"].append((~finite).sum().item())
+        self._reports = []
+        if self.observer:
+            self.observer.end_of_epoch()
+
+    def _seen(self) -> StepReport:
+        """All reports of the present epoch as one."""
+        return StepReport(*(torch.cat(parts) for parts in zip(*self._reports, strict=True)))
+
+    @property
+    def _parts(self) -> dict:
+        parts = {
+            "step": self.step,
+            "batches": self._batches,
+            "observer": self.observer,
+            "average": self.average,
+            "effort": self.effort,
+        }
+        return {name: part for name, part in parts.items() if part is not None}
+
+    def state_dict(self) -> dict:
+        return {
+            "parts": {name: part.state_dict() for name, part in self._parts.items()},
+            "history": self.history,
+            "reports": [tuple(self._seen())] if self._reports else [],
+            "spent": self._spent,
+            "torch": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else None,
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        for name, part in self._parts.items():
+            part.load_state_dict(state["parts"][name])
+        self.history, self._spent = state["history"], state["spent"]
+        self._reports = [
+            StepReport(*(seen.to(self._device) for seen in report)) for report in state["reports"]
+        ]
+        torch.set_rng_state(state["torch"])
+        if state["cuda"] is not None:
+            torch.cuda.set_rng_state(state["cuda"], self._device)
+
+    @property
+    def _device(self) -> torch.device:
+        return self.step.engine.parameters.theta.device

@@ -1,0 +1,267 @@
+"""What becomes of a run that is put away: all of it or nothing, and never anybody else's."""
+
+import errno
+import json
+import math
+import os
+import pickle
+import resource
+from contextlib import contextmanager
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpbench import checkpoints, results
+from dpbench.checkpoints import FORMAT, Checkpoints, claimed
+from dpbench.errors import UserError
+
+STATE = {
+    "tensors": {"theta": torch.linspace(0, 1, 7), "generator": torch.Generator().get_state()},
+    "plain": [1, 0.1, -math.inf, None, True, "text", ("pair", [2])],
+}
+CONDITIONS = {"torch": "2.14", "physical_batch_size": None}
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return Checkpoints(tmp_path, None)
+
+
+def numbers(folder):
+    return [int(path.stem) for path in sorted(folder.iterdir())]
+
+
+def same(one, other):
+    return repr(one) == repr(other)
+
+
+def numbered(number):
+    return {"number": number}
+
+
+def saved(kept, *states, conditions=CONDITIONS):
+    for state in states:
+        kept.save(state, conditions)
+
+
+def test_what_was_put_away_comes_back(kept):
+    saved(kept, STATE)
+    back = kept.last(CONDITIONS)
+    assert same(back, STATE)
+    for name, tensor in STATE["tensors"].items():
+        assert torch.equal(back["tensors"][name], tensor)
+
+
+def test_where_nothing_was_put_away_there_is_nothing(kept):
+    assert kept.last(CONDITIONS) is None
+
+
+def test_the_last_two_stay_and_the_last_one_counts(kept, tmp_path):
+    for number in range(1, 13):  # 10 comes after 9
+        saved(kept, numbered(number))
+        assert numbers(tmp_path) == [number - 1, number][-number:]
+        assert kept.last(CONDITIONS) == numbered(number)
+
+
+def test_another_process_counts_on(kept, tmp_path):
+    saved(kept, numbered(1), numbered(2))
+    saved(Checkpoints(tmp_path, None), numbered(3))
+    assert numbers(tmp_path) == [2, 3]
+
+
+def test_none_is_left_of_a_run_that_is_over(kept, tmp_path):
+    saved(kept, numbered(1), numbered(2))
+    kept.clear()
+    assert numbers(tmp_path) == []
+
+
+@pytest.mark.parametrize("minutes", [0.5, 10])
+def test_the_next_one_is_due_after_so_many_minutes_of_training(monkeypatch, tmp_path, minutes):
+    now = [1000.0]
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now[0])
+    kept = Checkpoints(tmp_path, minutes)
+    for _ in range(3):
+        assert not kept.due()
+        now[0] += 60 * minutes - 0.1
+        assert not kept.due()
+        now[0] += 0.2
+        assert kept.due()
+        saved(kept, STATE)
+
+
+def test_none_is_ever_due_where_none_is_wanted(monkeypatch, kept):
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: 1e9)
+    assert not kept.due()
+
+
+DAMAGES = {
+    "empty": lambda packed: b"",
+    "half": lambda packed: packed[: len(packed) // 2],
+    "all but a byte": lambda packed: packed[:-1],
+    "only its first line": lambda packed: packed[: packed.index(b"\n") + 1],
+    "without a first line": lambda packed: packed[packed.index(b"\n") + 1 :],
+    "one byte more": lambda packed: packed + b"\0",
+    "no object": lambda packed: b"[1]\n" + packed,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_one_is_passed_over_with_a_sentence_for_the_one_before(kept, tmp_path, damage):
+    saved(kept, numbered(1), numbered(2))
+    last = tmp_path / "000002.ckpt"
+    last.write_bytes(DAMAGES[damage](last.read_bytes()))
+    with pytest.warns(UserWarning, match=r"000002.ckpt is damaged: it is left out") as said:
+        assert kept.last(CONDITIONS) == numbered(1)
+    assert len(said) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("folder") / "run"
+    folder.mkdir()
+    kept = Checkpoints(folder, None)
+    saved(kept, STATE)
+    (path,) = folder.iterdir()
+    packed = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(packed) - 1) | st.integers(0, packed.index(b"\n")))
+    packed[at] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(packed)
+    with pytest.warns(UserWarning, match="it is left out"):
+        assert kept.last(CONDITIONS) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "differs"),
+    [
+        ({"torch": "2.15"}, "was made with torch=2.14 instead of torch=2.15: it is left out"),
+        ({"physical_batch_size": 7}, "physical_batch_size=None instead of physical_batch_size=7"),
+        ({"engine": "loop"}, "was made with engine=None instead of engine=loop"),
+    ],
+)
+def test_one_made_otherwise_is_passed_over_and_says_how(kept, asked, differs):
+    saved(kept, STATE)
+    with pytest.warns(UserWarning, match=differs):
+        assert kept.last(CONDITIONS | asked) is None
+
+
+def test_that_of_another_run_is_not_mistaken_for_ones_own(tmp_path):
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for folder in (mine, other):
+        folder.mkdir()
+    saved(Checkpoints(mine, None), STATE)
+    (mine / "000001.ckpt").rename(other / "000001.ckpt")
+    with pytest.warns(UserWarning, match="run=mine instead of run=other"):
+        assert Checkpoints(other, None).last(CONDITIONS) is None
+
+
+@pytest.mark.parametrize("version", [FORMAT - 1, FORMAT + 1])
+def test_one_of_another_format_is_passed_over(kept, tmp_path, version):
+    older = {"format": version, "whatever": "it said then"}
+    (tmp_path / "000001.ckpt").write_bytes(json.dumps(older).encode() + b"\nwhatever it held")
+    with pytest.warns(UserWarning, match=f"is of format {version} and not {FORMAT}"):
+        assert kept.last(CONDITIONS) is None
+
+
+class Trap:
+    """Makes a folder when it is unpickled, as an attacker would do worse."""
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self._folder),)
+
+
+def test_nothing_in_one_is_ever_executed(kept, tmp_path):
+    made = tmp_path / "made by the trap"
+    saved(kept, {"trap": Trap(made)})
+    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+        kept.last(CONDITIONS)
+    assert not made.exists()
+
+
+@contextmanager
+def no_file_above(size):
+    """The system refuses to let files of this process grow larger."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def full_disk(call):
+    """One of the calls by which a file gets to the disk finds no room there."""
+
+    def fails(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results.os, call, fails)
+        yield
+
+
+NO_ROOM = {
+    "the file is too large": (lambda: no_file_above(1000), "File too large"),
+    "fsync": (lambda: full_disk("fsync"), "No space left on device"),
+    "replace": (lambda: full_disk("replace"), "No space left on device"),
+}
+
+
+@pytest.mark.parametrize("where", NO_ROOM)
+def test_a_full_disk_costs_a_checkpoint_and_not_the_run(kept, tmp_path, where):
+    no_room, why = NO_ROOM[where]
+    saved(kept, numbered(1), numbered(2))
+    sentence = rf"cannot be written to .* \({why}\): the run goes on"
+    with pytest.warns(UserWarning, match=sentence) as said, no_room():
+        saved(kept, STATE)
+    assert len(said) == 1
+    assert numbers(tmp_path) == [1, 2]
+    assert kept.last(CONDITIONS) == numbered(2)
+    saved(kept, numbered(3))  # where there is room again
+    assert numbers(tmp_path) == [2, 3]
+
+
+def test_one_that_cannot_be_written_is_tried_again_only_when_the_next_is_due(monkeypatch, tmp_path):
+    now = [0.0]
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now[0])
+    kept = Checkpoints(tmp_path / "missing", 1)
+    now[0] = 61
+    assert kept.due()
+    with pytest.warns(UserWarning, match="No such file"):
+        saved(kept, STATE)
+    assert not kept.due()
+
+
+def test_what_a_killed_process_was_about_to_write_is_swept_away(tmp_path):
+    folder = tmp_path / "checkpoints" / "run"
+    with claimed(folder, None) as kept:
+        saved(kept, numbered(1))
+        (folder / ".000002.ckpt.0123456789abcdef").write_bytes(b"half")
+    with claimed(folder, None) as kept:
+        assert sorted(path.name for path in folder.iterdir()) == ["000001.ckpt", "lock"]
+        assert kept.last(CONDITIONS) == numbered(1)
+
+
+def test_a_run_without_checkpoints_leaves_no_folder(tmp_path):
+    with claimed(tmp_path / "checkpoints" / "run", None) as kept:
+        saved(kept, STATE)
+        kept.clear()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["checkpoints", "checkpoints/run"])
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path, place):
+    blocked = tmp_path / place
+    blocked.parent.mkdir(exist_ok=True)
+    blocked.write_text("in the way")
+    with (
+        pytest.raises(UserError, match=r"cannot be written \(.*\); set results_dir to a folder"),
+        claimed(tmp_path / "checkpoints" / "run", None),
+    ):
+        pass

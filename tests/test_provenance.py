@@ -1,0 +1,58 @@
+"""How a run was carried out, over all of its processes."""
+
+import pytest
+import torch
+
+from dpbench import provenance
+from dpbench.provenance import Effort, conditions
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """A clock, and memory in use, that stand where they are put."""
+    stands = {"time": 100.0, "memory": 7}
+    monkeypatch.setattr(provenance.time, "perf_counter", lambda: stands["time"])
+    monkeypatch.setattr(provenance, "_peak_memory", lambda _: stands["memory"])
+    return stands
+
+
+def test_seconds_add_up_and_the_highest_peak_counts(now):
+    first = Effort(CPU)
+    now["time"] += 5
+    kept = first.state_dict()
+    now["time"] += 1000  # of which 2 were training, and nobody was told
+    now["memory"] = 3
+    second = Effort(CPU)
+    now["time"] += 0.5
+    second.load_state_dict(kept)
+    now["time"] += 1
+    assert (second.seconds, second.peak_memory, second.resumed) == (6.5, 7, 1)
+    third = Effort(CPU)
+    now["memory"] = 9
+    third.load_state_dict(second.state_dict())
+    assert (third.seconds, third.peak_memory, third.resumed) == (6.5, 9, 2)
+
+
+def test_threads_matter_where_they_compute(monkeypatch):
+    alone = conditions("ghost", CPU)
+    on_gpu = conditions("ghost", torch.device("cuda"))
+    monkeypatch.setattr(provenance.torch, "get_num_threads", lambda: 64)
+    assert conditions("ghost", CPU) != alone
+    assert conditions("ghost", torch.device("cuda")) == on_gpu
+
+
+def test_the_source_matters_to_the_letter(monkeypatch, tmp_path):
+    (tmp_path / "part").mkdir()
+    names = ("provenance.py", "part/one.py", "part/notes.txt")
+    hashes = []
+    for changed in (None, *names):
+        for name in names:
+            (tmp_path / name).write_text("changed" if name == changed else "as it was")
+        with monkeypatch.context() as patch:
+            patch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
+            hashes.append(provenance._code.__wrapped__())
+    usual, own, other, notes = hashes
+    assert len({usual, own, other}) == 3
+    assert notes == usual

@@ -1,0 +1,186 @@
+"""From overrides to a record, through whatever comes between."""
+
+import errno
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+from dpbench import provenance, runs, train
+from dpbench.errors import UserError
+from dpbench.runs import once
+from dpbench.training import Training
+
+USUAL = ["batch_size=360", "epochs=2", "model.widths=[8]"]  # 8 steps on digits
+
+
+class Interrupted(Exception):
+    """Stands in for whatever ends a process."""
+
+
+@pytest.fixture(autouse=True)
+def few_words(monkeypatch):
+    """Epsilons follow from the ledger, and take longer than these runs."""
+    monkeypatch.setattr(train, "statement", lambda ledger, *_: {"ledger": repr(ledger)})
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """The numbers of all steps that were made; `steps.until` is the one before which a run ends."""
+
+    class Steps(list):
+        until: int | None = None
+
+    made, make = Steps(), Training._make
+
+    def counted(training, batch):
+        if training.made == made.until:
+            raise Interrupted
+        made.append(training.made)
+        make(training, batch)
+
+    monkeypatch.setattr(Training, "_make", counted)
+    return made
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Overrides of a run that is put away after each step."""
+    return [*USUAL, f"results_dir={tmp_path}", "checkpoint_minutes=1e-9"]
+
+
+def interrupted(asked, steps, before):
+    steps.until = before
+    with pytest.raises(Interrupted):
+        once(asked, quiet=True)
+    steps.until = None
+
+
+def measured(path: Path) -> dict:
+    said = json.loads(path.read_text())
+    return {name: said[name] for name in ("metrics", "history", "privacy", "status", "config")}
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def test_the_same_command_goes_on_where_the_last_one_ended(asked, steps, tmp_path):
+    interrupted(asked, steps, before=3)
+    interrupted(asked, steps, before=6)
+    path = once(asked, quiet=True)
+    assert steps == list(range(8))
+    assert json.loads(path.read_text())["provenance"]["resumed"] == 2
+    assert files(tmp_path) == [f"runs/{path.name}"]
+    whole = once([*USUAL, f"results_dir={tmp_path / 'whole'}"], quiet=True)
+    assert measured(path) == measured(whole)
+    assert json.loads(whole.read_text())["provenance"]["resumed"] == 0
+
+
+def test_a_run_that_ended_after_its_last_step_only_has_to_be_tested(asked, steps, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "predict", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            once(asked, quiet=True)
+    once(asked, quiet=True)
+    assert steps == list(range(8))
+
+
+def test_again_is_from_the_start(asked, steps, tmp_path):
+    interrupted(asked, steps, before=3)
+    once([*asked, "again=true"], quiet=True)
+    assert steps == [*range(3), *range(8)]
+    assert len(files(tmp_path)) == 1
+
+
+def test_null_writes_none_and_yet_goes_on_from_what_there_is(asked, steps, tmp_path):
+    never = [*asked, "checkpoint_minutes=null"]
+    interrupted(never, steps, before=3)
+    assert files(tmp_path) == []
+    interrupted(asked, steps, before=2)
+    once(never, quiet=True)
+    assert steps == [*range(3), *range(8)]
+
+
+def test_short_runs_write_none(asked, steps, monkeypatch):
+    monkeypatch.setattr(runs.Checkpoints, "save", lambda *_: pytest.fail("it was put away"))
+    once([*asked, "checkpoint_minutes=10"], quiet=True)
+    assert len(steps) == 8
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ("physical_batch_size=100", "physical_batch_size=None instead of physical_batch_size=100"),
+        ("engine=loop", "engine=ghost instead of engine=loop"),
+    ],
+)
+def test_one_carried_out_otherwise_is_not_mixed_with_it(asked, steps, tmp_path, other, why):
+    interrupted(asked, steps, before=3)
+    with pytest.warns(UserWarning, match=why):
+        path = once([*asked, other], quiet=True)
+    assert steps == [*range(3), *range(8)]
+    whole = once([*USUAL, other, f"results_dir={tmp_path / 'whole'}"], quiet=True)
+    assert measured(path) == measured(whole)
+
+
+def test_other_code_starts_anew(asked, steps, monkeypatch):
+    interrupted(asked, steps, before=3)
+    monkeypatch.setattr(provenance, "_code", lambda: "other")
+    with pytest.warns(UserWarning, match="instead of code=other"):
+        once(asked, quiet=True)
+    assert steps == [*range(3), *range(8)]
+
+
+def test_another_seed_is_another_run(asked, steps):
+    interrupted(asked, steps, before=3)
+    once([*asked, "seed=1"], quiet=True)
+    once(asked, quiet=True)
+    assert steps == [*range(3), *range(8), *range(3, 8)]
+
+
+def test_a_record_that_another_process_made_meanwhile_is_not_made_again(
+    asked, steps, monkeypatch, tmp_path
+):
+    """The other one comes between this one's look at the records and its claim to the run."""
+    claimed = runs.claimed
+
+    def late(*arguments):
+        monkeypatch.setattr(runs, "claimed", claimed)
+        once(asked, quiet=True)
+        return claimed(*arguments)
+
+    monkeypatch.setattr(runs, "claimed", late)
+    once(asked, quiet=True)
+    assert steps == list(range(8))
+    assert len(files(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "often", "true", "nan"])
+def test_minutes_that_are_none_are_refused(tmp_path, minutes):
+    with pytest.raises(UserError, match="checkpoint_minutes must be a positive number"):
+        once([*USUAL, f"checkpoint_minutes={minutes}", f"results_dir={tmp_path}"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_place_of_the_checkpoints_is_refused_before_any_work(asked, steps, tmp_path):
+    (tmp_path / "checkpoints").write_text("in the way")
+    with pytest.raises(UserError, match=r"checkpoints.* cannot be written"):
+        once(asked, quiet=True)
+    assert steps == []
+
+
+def test_a_full_disk_ends_no_run(asked, steps, monkeypatch, tmp_path):
+    """Records are small, and so are these checkpoints: only these are refused here."""
+
+    def refused(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("dpbench.checkpoints.replace_file", refused)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("default")
+        path = once(asked, quiet=True)
+    assert ["No space left on device" in str(one.message) for one in said] == [True]
+    assert steps == list(range(8))
+    assert files(tmp_path) == [f"runs/{path.name}"]

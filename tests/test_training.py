@@ -1,0 +1,242 @@
+"""A run that was put away and taken up again is the one that never stopped, to the last bit."""
+
+import copy
+import json
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from dpbench import train
+from dpbench.checkpoints import Checkpoints
+from dpbench.config import build, compose, options
+from dpbench.data.augmentation import ShiftsFlips
+from dpbench.data.dataset import Data, Split
+from dpbench.diagnostics.bias import BiasDiagnostics
+from dpbench.diagnostics.curves import CurveDiagnostics
+from dpbench.diagnostics.misalignment import MisalignmentDiagnostics
+from dpbench.sampling import SAMPLERS
+from dpbench.schedules import Linear, Pieces, Schedules
+from dpbench.train import Run, fit
+from dpbench.training import Training
+
+NOWHERE = Path("/nowhere")
+STEPS = 12  # 3 epochs of 4
+
+
+@dataclass(frozen=True)
+class Made:
+    """Made-up images of two classes, in two groups."""
+
+    name = "made"
+    shape = (1, 4, 4)
+    task = "classification"
+    classes = 2
+    groups = ("a", "b")
+    train_size = 48
+    notes = ()
+
+    def load(self, folder: Path, seed: int) -> Data:
+        inputs = torch.randn(64, 1, 4, 4, generator=torch.Generator().manual_seed(seed))
+        targets, groups = (inputs.sum((1, 2, 3)) > 0).long(), torch.arange(64) % 2
+        parts = zip(*(t.split(48) for t in (inputs, targets, groups)), strict=True)
+        return Data(*(Split(*part) for part in parts))
+
+
+@dataclass(frozen=True)
+class Dropping:
+    """A perceptron with dropout, which draws from torch's own generator."""
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(16, 6), nn.Tanh(), nn.Dropout(0.3), nn.Linear(6, classes)
+        )
+
+
+class Interrupted(Exception):
+    """Stands in for whatever ends a process."""
+
+
+class Kept:
+    """Checkpoints on disk after step `at` of this process, which ends after step `ends`."""
+
+    def __init__(self, folder: Path, at: int, ends: int | None = None):
+        folder.mkdir(exist_ok=True)
+        self._on_disk, self._at, self._ends = Checkpoints(folder, None), at, ends
+        self._steps, self.last = count(1), self._on_disk.last
+
+    def due(self) -> bool:
+        step = next(self._steps)
+        if step == self._ends:
+            raise Interrupted
+        return step == self._at
+
+    def save(self, state: dict, conditions: dict) -> None:
+        self.state = copy.deepcopy(state)
+        self._on_disk.save(state, conditions)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_accountants():
+    """Epsilons follow from the ledger, and take longer than these runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "statement", lambda ledger, *_: {"ledger": repr(ledger)})
+        yield
+
+
+def measured(record) -> str:
+    """All of a record but how long it took; as text, in which NaN equals NaN."""
+    said = json.loads(record.json())
+    for varying in ("seconds", "peak_memory_mib", "resumed"):
+        del said["provenance"][varying]
+    return json.dumps(said)
+
+
+def leaves(state, path: str = "") -> dict:
+    """Everything in a state by where it is, to the last bit."""
+    if isinstance(state, dict | list | tuple):
+        inner = state.items() if isinstance(state, dict) else enumerate(state)
+        return {k: v for name, part in inner for k, v in leaves(part, f"{path}/{name}").items()}
+    if isinstance(state, torch.Tensor):
+        return {path: (state.dtype, state.shape, state.numpy().tobytes())}
+    return {path: repr(state)}
+
+
+def carried_out(run: Run, kept: Kept) -> tuple[str, dict]:
+    """What a run measured, and all that its last step left behind."""
+    record = fit(run, NOWHERE, True, kept)
+    del kept.state["parts"]["effort"]
+    return measured(record), leaves(kept.state)
+
+
+def check_resumed(run: Run, at: int, lost: int) -> None:
+    """Put away after step `at` and ended `lost` steps later, it is taken up to the same end."""
+    with TemporaryDirectory() as folder:
+        whole, parts = Path(folder, "whole"), Path(folder, "parts")
+        said, state = carried_out(run, Kept(whole, STEPS))
+        with pytest.raises(Interrupted):
+            fit(run, NOWHERE, True, Kept(parts, at, ends=at + lost))
+        said_again, state_again = carried_out(run, Kept(parts, STEPS - at))
+    assert state_again == state
+    assert said_again == said
+
+
+@cache
+def run_of(*overrides: str) -> Run:
+    """A run of twelve steps on what is made up here, composed but for that."""
+    composed = build(compose(["batch_size=12", "epochs=3", *overrides]))
+    return replace(composed, dataset=Made(), model=Dropping())
+
+
+BIAS = BiasDiagnostics(
+    every=2,
+    examples="batch",
+    probe_size=8,
+    chunk=9,
+    groups=None,
+    quantiles=[0.5],
+    sizes=[4],
+    repeats=1,
+)
+MISALIGNMENT = MisalignmentDiagnostics(
+    every=3, hutchinson=1, eigenvalues=False, chunk=64, groups=None
+)
+CURVES = CurveDiagnostics(steps=3, epochs=None, train=True)
+VIEWS = ShiftsFlips(views=2, shift=1, padding="zero", flip="horizontal", probability=0.5)
+FALLING = Schedules(bound=1.0, lr=Linear(1.0, 0.5), noise=Pieces((1.0, 2.0, 1.0), (0.3, 0.6)))
+
+
+USERS = ["users=iid", "users.number=24", "batch_size=6"]
+NEEDS = {
+    "dpsgld": ["privacy=follows", "optimizer=sgd", "optimizer.momentum=0"],
+    "dp_fedsgd": USERS,
+    "dp_fedavg": USERS,
+}
+
+
+@pytest.mark.parametrize("name", [*options("method"), "dpsgd_quantile method.style=layerwise"])
+def test_every_method_goes_on_as_if_never_stopped(name):
+    needs = NEEDS.get(name, [])
+    run = run_of(*f"method={name}".split(), "optimizer=adam", "ema_decay=0.9", *needs)
+    schedule = FALLING if name != "dpsgld" else replace(FALLING, noise=1)
+    check_resumed(replace(run, schedule=schedule), at=6, lost=3)
+
+
+WITH = {
+    "a permutation": {"sampler": "shuffled"},
+    "views": {"augmentation": VIEWS, "physical_batch_size": 5},
+    "bias": {"diagnostics": BIAS, "engine": "loop"},
+    "misalignment": {"diagnostics": MISALIGNMENT},
+    "curves": {"diagnostics": CURVES},
+}
+
+
+@pytest.mark.parametrize("at", [1, 4, 7])  # 4 ends an epoch
+@pytest.mark.parametrize("feature", WITH)
+def test_whatever_goes_with_a_run_goes_on_as_if_never_stopped(feature, at):
+    check_resumed(replace(run_of("method=dpsgd_global_adapt"), **WITH[feature]), at, lost=2)
+
+
+EVERYTHING = [
+    *(f"parts/step/{k}" for k in ("made", "model", "optimizer", "clip", "noise", "counts")),
+    *(f"parts/batches/{k}" for k in ("began", "drawn", "views")),
+    *(f"parts/observer/{k}" for k in ("steps", "epoch", "columns")),
+    *(f"parts/average/{k}" for k in ("average", "steps")),
+    *("history", "reports", "spent", "torch"),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [*(("dpsgd_quantile", path) for path in EVERYTHING), ("dpsat", "parts/step/gradient")],
+)
+def test_without_any_part_of_its_state_a_run_would_not_go_on_as_it_was(method, path, monkeypatch):
+    """So that the tests here see whatever is not put away."""
+    load = Training.load_state_dict
+    *above, name = path.split("/")
+
+    def forgetful(training, state):
+        start, kept = training.state_dict(), state
+        for key in above:
+            start, kept = start[key], kept[key]
+        kept[name] = start[name]
+        load(training, state)
+
+    monkeypatch.setattr(Training, "load_state_dict", forgetful)
+    run = run_of(f"method={method}", "optimizer=adam", "ema_decay=0.9")
+    run = replace(run, augmentation=VIEWS, diagnostics=MISALIGNMENT, schedule=FALLING)
+    with pytest.raises(AssertionError):
+        check_resumed(run, at=6, lost=1)
+
+
+FEATURES = {
+    "sampler": st.sampled_from(sorted(SAMPLERS)),
+    "ema_decay": st.sampled_from([None, 0.9]),
+    "schedule": st.sampled_from([None, FALLING]),
+    "augmentation": st.sampled_from([None, VIEWS]),
+    "diagnostics": st.sampled_from([None, BIAS, MISALIGNMENT, CURVES]),
+    "physical_batch_size": st.sampled_from([None, 5]),
+    "engine": st.sampled_from(["ghost", "vmap", "loop"]),
+}
+METHODS = ["dpsgd", "dpsgd_quantile", "dpsgd_f", "dpsgd_global_adapt", "dpsat"]
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(METHODS),
+    st.sampled_from(options("optimizer")),
+    st.fixed_dictionaries(FEATURES),
+    st.integers(1, STEPS - 1),
+    st.integers(1, STEPS),
+)
+def test_all_of_it_together_and_wherever_it_stops(method, optimizer, features, at, lost):
+    run = replace(run_of(f"method={method}"), optimizer=run_of(f"optimizer={optimizer}").optimizer)
+    check_resumed(replace(run, **features), at, min(lost, STEPS - at))
