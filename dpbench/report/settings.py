@@ -35,13 +35,30 @@ def _leaves(node: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def differences(configs: Sequence[dict]) -> list[str]:
-    """For each configuration, the settings in which it is unlike the others; "" where none is."""
+    """For each configuration, the settings in which it is unlike the others; "" where none is.
+
+    Where options of a group tell them apart, those are said and not all that they stand for.
+    """
     flats = [flat(config) for config in configs]
-    keys = sorted({key for one in flats for key in one})
-    varied = [key for key in keys if len({repr(one.get(key)) for one in flats}) > 1]
-    # What follows from a choice (its constructor, its other settings) would only repeat it.
-    said = [key for key in varied if not key.endswith("_target_")] or varied
-    return [_said({key: one.get(key) for key in said}) for one in flats]
+    varied = _varied(flats)
+    options = [config["choices"] for config in configs]
+    groups = [key for key in _varied(options) if any(v.startswith(f"{key}.") for v in varied)]
+    others = [key for key in varied if key.partition(".")[0] not in groups]
+    # What follows from a choice (its constructor) would only repeat it.
+    said = [key for key in others if not key.endswith("_target_")]
+    short = [_said(_of(o, groups) | _of(f, said)) for o, f in zip(options, flats, strict=True)]
+    if len(set(short)) == len(configs):
+        return short
+    return [_said(_of(one, varied)) for one in flats]
+
+
+def _varied(ones: Sequence[dict]) -> list[str]:
+    keys = sorted({key for one in ones for key in one})
+    return [key for key in keys if len({repr(one.get(key)) for one in ones}) > 1]
+
+
+def _of(one: dict, keys: Sequence[str]) -> dict[str, object]:
+    return {key: one.get(key) for key in keys}
 
 
 def _said(settings: dict[str, object]) -> str:

@@ -24,6 +24,7 @@ def summarise(
     names = metrics.ordered({name for f in collected.found for name in f.record.metrics})
     for row, found in zip(rows, collected.found, strict=True):
         row["metrics"] = [_plain(found.record.metrics.get(name)) for name in names]
+    rows.sort(key=lambda row: [row[name] for name in ("facet", "method", "settings", "group")])
     return {
         "version": dpbench.__version__,
         "level": LEVEL,
@@ -69,18 +70,20 @@ def _facet(choices: dict, adjacency: str) -> str:
 
 
 def _cost(record: Record, steps: float | None) -> dict:
-    """Milliseconds per step over the whole run, and what must be equal to compare them."""
+    """Milliseconds per step over the whole run, where it ran, and how."""
     seconds = record.provenance.get("seconds")
     number = isinstance(seconds, int | float) and math.isfinite(seconds)
-    known = ("device", "engine", "precision", "threads", "physical_batch_size")
-    machine = {name: record.provenance.get(name) for name in known}
-    batch = record.config.get("batch_size")
+    ran, batch = record.provenance, record.config.get("batch_size")
+    how = {
+        "engine {}": ran.get("engine"),
+        "physical batches of {}": ran.get("physical_batch_size"),
+        "{}": ran.get("precision", "float32"),
+        "{} thread(s)": ran.get("threads"),
+    }
     return {
         "ms": 1000 * seconds / steps if number and steps else None,
-        "machine": f"{machine['device']} · batches of {batch}",
-        "how": f"engine {machine['engine']}, physical batches "
-        f"{machine['physical_batch_size'] or batch}, {machine['precision']}, "
-        f"{machine['threads']} thread(s)",
+        "machine": f"{ran.get('device')} · batches of {batch}",
+        "how": [text.format("?" if value is None else value) for text, value in how.items()],
     }
 
 

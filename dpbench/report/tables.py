@@ -1,6 +1,7 @@
 """Tables of papers for the page: ours beside the published numbers, and those not run yet."""
 
 import csv
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,12 +64,20 @@ def _table(name: str, title: str, cells: list[dict]) -> dict:
     return {
         "name": name,
         "title": title,
-        "command": f"dpbench reproduce {name.partition('-')[0]}",
+        "command": _command(name),
         "rows": list(dict.fromkeys(cell["row"] for cell in cells)),
         "columns": list(dict.fromkeys(cell["column"] for cell in cells)),
         "cells": cells,
         "verdicts": dict(Counter(cell["verdict"] for cell in cells)),
     }
+
+
+def _command(stem: str) -> str | None:
+    """What makes a table's files; None where their name says that something was changed."""
+    name, *marks = stem.split("-")
+    if marks and marks[-1] in ("changed", "part"):
+        return None
+    return shlex.join(["dpbench", "reproduce", name, *(f"scale={mark}" for mark in marks)])
 
 
 def _published() -> Iterator[dict]:

@@ -38,14 +38,18 @@ function grid(head, lines, caption) {
 }
 
 /** At most `most` of the nodes, and a button for the others. */
-function limited(nodes, most, what) {
+function limited(nodes, most) {
   if (nodes.length <= most) return nodes;
   const rest = make("div", { className: "more" });
-  rest.append(button(`Show ${nodes.length - most} more ${what}`, () => rest.replaceWith(...nodes.slice(most))));
+  rest.append(button(`Show ${nodes.length - most} more`, () => rest.replaceWith(...nodes.slice(most))));
   return [...nodes.slice(0, most), rest];
 }
 
-const figures = (value, digits = 3) => (Number.isFinite(value) ? String(Number(value.toPrecision(digits))) : String(value));
+function figures(value, digits = 3) {
+  if (!Number.isFinite(value)) return String(value);
+  const short = Number(value.toPrecision(digits));
+  return short !== 0 && Math.abs(short) < 1e-3 ? short.toExponential() : String(short);
+}
 
 /** A value of a metric in its unit; null is a dash. */
 function shown(value, metric) {

@@ -17,14 +17,14 @@ const known = {
 const page = { data, state: defaults, looks: looks(options.method), open: (run) => choose({ run }) };
 const at = (id) => document.getElementById(id);
 
-const INTERVAL = `bars are ${Math.round(100 * data.level)} % intervals (Student) for the mean over the seeds that are shown, none for a single seed`;
-const OVER_BUDGET = `Further left is more private. ${INTERVAL[0].toUpperCase()}${INTERVAL.slice(1)}. What has no epsilon stands to the right of the axis, under the reason. Select a point for its records and their commands.`;
+const INTERVAL = `bars: ${Math.round(100 * data.level)} % interval of the mean over the seeds shown`;
+const OVER_BUDGET = `Further left is more private; ${INTERVAL}. What has no epsilon stands right of the axis, under the reason. Select a point for its records.`;
 
 /** The parts of the page; `show` says whether there is anything to say, `build` says it. */
 const PARTS = [
   {
     id: "utility", title: "Privacy and utility",
-    how: () => `${better(find(page.state.metric))} ${OVER_BUDGET} The wide band is the Pareto front of the proven epsilons; the dotted line is what is reached without privacy. Open markers: the guarantee is approximate.`,
+    how: () => `${better(find(page.state.metric))} ${OVER_BUDGET} Wide band: Pareto front of the proven epsilons. Dotted line: without privacy. Open marker: approximate guarantee.`,
     choices: () => [metricChoice("Metric", "metric", data.metrics), accountantChoice()],
     build: (rows) => (find(page.state.metric) ? curves(rows, find(page.state.metric), page) : [empty("The records hold no metric.")]),
   },
@@ -47,7 +47,7 @@ const PARTS = [
   },
   {
     id: "cost", title: "Cost per step",
-    how: () => `Seconds of the whole run, divided by its steps: evaluation and set-up are in it. Lower is better; pale dots are runs, the marker is their mean, and ${INTERVAL}. Compare within a picture only: it holds one machine and one batch size.`,
+    how: () => `Seconds of the whole run, divided by its steps: evaluation and set-up are in it. Pale dots are runs, the marker is their mean; ${INTERVAL}. Compare within a picture only: it holds one machine and one batch size.`,
     build: (rows) => costs(rows, page),
   },
   {

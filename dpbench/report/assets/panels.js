@@ -44,7 +44,7 @@ function curves(rows, metric, page) {
     return groups.some((group) => group.measured) ? [curve(facet, groups, metric, page)] : [];
   });
   if (!cards.length) return [empty(`No run that is shown has measured ${metric.label}.`)];
-  return limited(cards, 6, "pictures");
+  return limited(cards, 6);
 }
 
 const empty = (text) => make("p", { className: "empty" }, text);
@@ -87,18 +87,25 @@ function curvePicture(series, there, metric, page) {
   const factor = metric.percent ? 100 : 1;
   const on = there.filter((g) => Number.isFinite(g.at));
   const words = STRIP.filter((word) => there.some((g) => g.at === word));
+  const reach = ends(on.map((g) => g.at));
   const traces = [...frontTrace(on, metric, factor)];
   for (const one of series) {
     const members = one.members.filter((g) => g.mean !== null);
     const line = members.filter((g) => Number.isFinite(g.at)).sort((a, b) => a.at - b.at);
-    if (line.length) traces.push(points(one, line, line.map((g) => g.at), "x", metric, factor, page));
+    if (line.length) traces.push(points(one, line, aside(line, series.indexOf(one), series.length, reach), "x", metric, factor, page));
     const beside = members.filter((g) => !Number.isFinite(g.at));
     if (beside.length) traces.push(points(one, beside, spread(beside, series.indexOf(one), series.length, words), "x2", metric, factor, page));
   }
-  return { traces, layout: { ...budgetAxes(on.map((g) => g.at), words, page), yaxis: { title: { text: metric.percent ? `${metric.label}, %` : metric.label, standoff: 6 } }, shapes: ceilings(there, factor, on.length) } };
+  return { traces, layout: { ...budgetAxes(on.map((g) => g.at), words, page), yaxis: { title: { text: metric.percent ? `${metric.label}, %` : metric.label, standoff: 6 } }, shapes: ceilings(there, factor, on.length, page) } };
 }
 
 /** Places in the strip beside the axis: one lane for each series, so that none hides another. */
+/** Epsilons, set aside by a little on the logarithmic axis, so that methods at one epsilon can be told apart. */
+function aside(groups, lane, lanes, reach) {
+  const step = Math.min(0.012, 0.08 / lanes) * (reach[1] - reach[0]);
+  return groups.map((g) => g.at * 10 ** (step * (lane - (lanes - 1) / 2)));
+}
+
 const spread = (groups, lane, lanes, words) => groups.map((g) => words.indexOf(g.at) + (0.7 * (lane + 0.5)) / lanes - 0.35);
 
 function points(one, groups, x, xaxis, metric, factor, page) {
@@ -130,26 +137,41 @@ function frontTrace(on, metric, factor) {
 }
 
 /** What is reached without privacy, as a line across. */
-const ceilings = (there, factor, on) => (on ? there.filter((g) => g.at === "not private") : []).map((g) => ({
-  type: "line", xref: "x domain", x0: 0, x1: 1, y0: factor * g.mean, y1: factor * g.mean, line: { color: colour("muted"), width: 1, dash: "dot" }, layer: "below",
+const ceilings = (there, factor, on, page) => (on ? there.filter((g) => g.at === "not private") : []).map((g) => ({
+  type: "line", xref: "x domain", x0: 0, x1: 1, y0: factor * g.mean, y1: factor * g.mean, line: { color: colour(page.looks.get(g.first.method).colour), width: 1, dash: "dot" }, layer: "below",
 }));
 
 /** An axis of epsilon, and beside it a strip for what has none. */
 function budgetAxes(values, words, page) {
   const split = values.length ? Math.max(0.5, 1 - 0.17 * words.length) : 0;
-  const ends = [Math.min(...values), Math.max(...values)].map(Math.log10);
-  const margin = Math.max(0.15, 0.08 * (ends[1] - ends[0]));
-  const wide = ends[1] - ends[0] > 2;
-  const axis = { type: "log", domain: [0, words.length ? split - 0.03 : 1], range: [ends[0] - margin, ends[1] + margin], title: { text: `ε by ${page.data.accountants[page.state.accountant]}`, standoff: 8 }, dtick: wide ? 1 : "D2" };
+  const axis = { type: "log", domain: [0, words.length ? split - 0.03 : 1], range: ends(values), ...ticks(values), title: { text: `ε by ${page.data.accountants[page.state.accountant]}`, standoff: 8 } };
   const strip = { domain: [split, 1], range: [-0.5, words.length - 0.5], tickvals: words.map((_, i) => i), ticktext: words.map((word) => word.replace(" ", "<br>")), showgrid: false, showline: false, ticks: "", anchor: "y" };
   return { ...(values.length ? { xaxis: axis } : { xaxis: { visible: false, domain: [0, 0.001] } }), ...(words.length ? { xaxis2: strip } : {}) };
+}
+
+/** The ends of an axis of epsilon, as powers of ten, with room beside the values. */
+function ends(values) {
+  const [low, high] = [Math.min(...values), Math.max(...values)].map(Math.log10);
+  const margin = Math.max(0.12, 0.08 * (high - low));
+  return [low - margin, high + margin];
+}
+
+/** Round numbers on an axis of epsilon; the epsilons themselves where fewer than two lie there. */
+function ticks(values) {
+  const [low, high] = ends(values);
+  const factors = high - low > 3 ? [1] : [1, 2, 5];
+  const round = [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5].flatMap((power) => factors.map((factor) => Number(`${factor}e${power}`)));
+  const inside = round.filter((value) => value >= 10 ** low && value <= 10 ** high);
+  const said = [...new Set(values.map((value) => figures(value, 2)))].map(Number);
+  const tickvals = inside.length > 1 ? inside : [Math.min(...said), Math.max(...said)].filter((v, i, all) => !i || v > 1.06 * all[0]);
+  return { tickvals, ticktext: tickvals.map((value) => figures(value)) };
 }
 
 /** A reliability diagram for each group whose records hold one. */
 function reliability(rows, page) {
   const groups = groupsOf(rows, () => 0, page).filter((group) => pooled(group.runs));
   if (!groups.length) return [empty("No run that is shown holds a reliability diagram: it has no classes, diverged, or is older than that.")];
-  return limited(groups.map((group) => diagram(group, page)), 8, "diagrams");
+  return limited(groups.map((group) => diagram(group, page)), 8);
 }
 
 function diagram(group, page) {
@@ -191,27 +213,29 @@ function costs(rows, page) {
   const timed = rows.filter((row) => Number.isFinite(row.ms) && row.ms > 0);
   if (!timed.length) return [empty("No run that is shown has its time and its steps on record.")];
   const cards = [...grouped(timed, (row) => `${row.facet} — ${row.machine}`)].map(([title, members]) => cost(title, members, page));
-  return limited(cards, 6, "pictures");
+  return limited(cards, 6);
 }
 
 function cost(title, rows, page) {
-  const several = new Set(rows.map((row) => row.how)).size > 1;
-  const lanes = [...grouped(rows, (row) => `${row.series} ${row.how}`).values()].map((runs) => ({
-    runs, text: several ? `${nameOf(runs[0])} (${runs[0].how})` : nameOf(runs[0]), look: page.looks.get(runs[0].method), ...summary(runs.map((r) => ({ ...r, status: "complete" })), (row) => row.ms, page.data.t),
+  const varied = rows[0].how.map((_, i) => new Set(rows.map((row) => row.how[i])).size > 1);
+  const said = (row, differing) => row.how.filter((_, i) => varied[i] === differing).join(", ");
+  const lanes = [...grouped(rows, (row) => [row.series, ...row.how].join(" ")).values()].map((runs) => ({
+    runs, text: [nameOf(runs[0]), said(runs[0], true)].filter((part) => part).join(" · "), look: page.looks.get(runs[0].method), ...summary(runs.map((r) => ({ ...r, status: "complete" })), (row) => row.ms, page.data.t),
   })).sort((a, b) => b.mean - a.mean);
   const plot = picture(`milliseconds per step, ${title}`, "cost", () => costPicture(lanes), page.open);
   plot.style.height = `${80 + 30 * lanes.length}px`;
-  return make("article", { className: "card" }, make("h3", {}, title), several ? null : make("p", { className: "sub" }, rows[0].how), plot);
+  return make("article", { className: "card" }, make("h3", {}, title), make("p", { className: "sub" }, said(rows[0], false)), plot);
 }
 
 function costPicture(lanes) {
   const labels = lanes.map((lane) => shortened(lane.text));
+  const most = 1.06 * Math.max(...lanes.flatMap((lane) => [...lane.runs.map((r) => r.ms), lane.mean + (lane.half ?? 0)]).filter(Number.isFinite));
   const text = (lane, value) => `${plain(lane.text)}<br>${figures(value)} ms a step`;
   const traces = lanes.flatMap((lane, y) => [
     { type: "scatter", mode: "markers", x: lane.runs.map((r) => r.ms), y: lane.runs.map(() => y), marker: { color: colour(lane.look.colour), opacity: 0.35, size: 7 }, hoverinfo: "text", hovertext: lane.runs.map((r) => `${text(lane, r.ms)}<br>seed ${plain(r.seed)}`), customdata: lane.runs.map((r) => r.id) },
-    { type: "scatter", mode: "markers", x: [lane.mean], y: [y], marker: { color: colour(lane.look.colour), symbol: lane.look.mark, size: 11, line: { color: colour("card"), width: 1 } }, error_x: { type: "data", array: [lane.half], visible: lane.half !== null && lane.half < lane.mean, color: colour(lane.look.colour), thickness: 1.4, width: 4 }, hoverinfo: "text", hovertext: [`${text(lane, lane.mean)}, mean of ${lane.n}`], customdata: [lane.runs[0].id] },
+    { type: "scatter", mode: "markers", x: [lane.mean], y: [y], marker: { color: colour(lane.look.colour), symbol: lane.look.mark, size: 11, line: { color: colour("card"), width: 1 } }, error_x: { type: "data", array: [lane.half], visible: lane.half !== null, color: colour(lane.look.colour), thickness: 1.4, width: 4 }, hoverinfo: "text", hovertext: [`${text(lane, lane.mean)}, mean of ${lane.n}`], customdata: [lane.runs[0].id] },
   ]);
-  return { traces, layout: { xaxis: { title: { text: "ms per step", standoff: 6 }, rangemode: "tozero" }, yaxis: { tickvals: lanes.map((_, i) => i), ticktext: labels.map(plain), range: [-0.6, lanes.length - 0.4], ticks: "" } } };
+  return { traces, layout: { xaxis: { title: { text: "ms per step", standoff: 6 }, range: [0, most] }, yaxis: { tickvals: lanes.map((_, i) => i), ticktext: labels.map(plain), range: [-0.6, lanes.length - 0.4], ticks: "" } } };
 }
 
 const shortened = (text) => (text.length > 34 ? `${text.slice(0, 33)}…` : text);

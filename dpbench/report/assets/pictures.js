@@ -32,7 +32,7 @@ function picture(label, className, describe, onpoint) {
 function draw(node) {
   const { describe, onpoint } = waiting.get(node);
   const { traces, layout } = describe();
-  Plotly.react(node, traces, framed(layout), { displayModeBar: false, responsive: true });
+  Plotly.react(node, traces, { ...framed(layout), ...size(node) }, { displayModeBar: false, responsive: true });
   if (!drawn.has(node) && onpoint) {
     node.on("plotly_click", (event) => {
       const found = event.points.map((point) => point.customdata).find((data) => data);
@@ -42,6 +42,9 @@ function draw(node) {
   drawn.add(node);
   seen.unobserve(node);
 }
+
+/** Plotly follows the window; on paper there is none to follow. */
+const size = (node) => (document.documentElement.classList.contains("paper") ? { width: node.clientWidth, height: node.clientHeight } : { autosize: true });
 
 /** Forget the pictures in a part of the page before it is made anew. */
 function forget(part) {
@@ -56,7 +59,7 @@ const redraw = () => [...drawn].forEach(draw);
 const drawAll = () => [...waiting.keys()].forEach(draw);
 
 function framed(layout) {
-  const axis = { gridcolor: colour("line"), linecolor: colour("muted"), zeroline: false, automargin: true, fixedrange: true, ticks: "outside", tickcolor: colour("line") };
+  const axis = { gridcolor: colour("line"), linecolor: colour("muted"), zeroline: false, automargin: true, fixedrange: true, tickangle: 0, ticks: "outside", tickcolor: colour("line") };
   const axes = Object.fromEntries(Object.entries(layout).filter(([k]) => /^[xy]axis/.test(k)).map(([k, v]) => [k, { ...axis, ...v }]));
   return {
     paper_bgcolor: "rgba(0,0,0,0)",

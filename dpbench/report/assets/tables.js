@@ -19,7 +19,7 @@ function tableCard(table, page) {
   const line = (row) => make("tr", {}, make("th", { scope: "row" }, row), table.columns.map((column) => tableCell(cells.get(`${row}\n${column}`))));
   return make("article", { className: "card wide" },
     make("h3", {}, table.title), tally(table),
-    table.command ? commandLine(table.command) : null,
+    table.command ? commandLine(table.command) : make("p", { className: "sub" }, "Of other settings, or of a part: its name does not say which command made it."),
     make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": table.title },
       make("table", { className: "published" }, make("thead", {}, make("tr", {}, make("td", {}), table.columns.map((c) => make("th", { scope: "col" }, c)))), make("tbody", {}, table.rows.map(line)))));
 }
