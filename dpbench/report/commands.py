@@ -21,15 +21,22 @@ def commands() -> Callable[[dict], str | None]:
 
     None where today's settings cannot say what the record says: an option has gone or changed.
     """
-    composed: dict[tuple[str, ...], dict | None] = {}
-    usual = configuration.compose([])["choices"]
+    usual = configuration.compose([])
+    # Groups do not speak of each other in conf/, so an option is composed once, and not with every
+    # other; where that were to change, the digest would not come out and no command be shown.
+    parts: dict[str, dict | None] = {}
 
     def command(config: dict) -> str | None:
-        options = tuple(_options(config["choices"], usual))
-        if options not in composed:
-            composed[options] = _composed(options)
-        base = composed[options]
-        return None if base is None else _command(config, base, options)
+        options = tuple(_options(config["choices"], usual["choices"]))
+        for option in options:
+            if option not in parts:
+                parts[option] = _part(option)
+        found = [part for option in options if (part := parts[option]) is not None]
+        if len(found) < len(options):
+            return None
+        base = {**usual, **{key: node for part in found for key, node in part.items()}}
+        chosen = dict(option.split("=") for option in options)
+        return _command(config, base | {"choices": usual["choices"] | chosen}, options)
 
     return command
 
@@ -41,12 +48,14 @@ def _options(choices: dict, usual: dict) -> Iterator[str]:
             yield f"{group}={option}"
 
 
-def _composed(options: tuple[str, ...]) -> dict | None:
+def _part(option: str) -> dict | None:
+    """What an option puts under its group's name; None if there is no such option."""
+    group, _, name = option.partition("=")
     # An option is a file's name; anything else in a record is nobody's option.
-    if not all(PLAIN.fullmatch(option.partition("=")[2]) for option in options):
+    if not PLAIN.fullmatch(name):
         return None
     try:
-        return configuration.compose(list(options))
+        return {group: configuration.compose([option])[group]}
     except UserError:
         return None
 

@@ -37,23 +37,24 @@ def _leaves(node: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
 def differences(configs: Sequence[dict]) -> list[str]:
     """For each configuration, the settings in which it is unlike the others; "" where none is.
 
-    Where options of a group tell them apart, those are said and not all that they stand for.
+    Where options of a group tell them apart, those are said, and what they stand for only where it
+    differs under the same options.
     """
     flats = [flat(config) for config in configs]
-    varied = _varied(flats)
     options = [config["choices"] for config in configs]
+    varied = _varied(flats)
     groups = [key for key in _varied(options) if any(v.startswith(f"{key}.") for v in varied)]
     others = [key for key in varied if key.partition(".")[0] not in groups]
-    # What follows from a choice (its constructor) would only repeat it.
-    said = [key for key in others if not key.endswith("_target_")]
-    short = [_said(_of(o, groups) | _of(f, said)) for o, f in zip(options, flats, strict=True)]
-    if len(set(short)) == len(configs):
-        return short
-    return [_said(_of(one, varied)) for one in flats]
+    said = [_of(o, groups) | _of(f, others) for o, f in zip(options, flats, strict=True)]
+    return [
+        _said(one | _of(flats[i], _varied([f for f, s in zip(flats, said, strict=True) if s == one])))
+        for i, one in enumerate(said)
+    ]
 
 
 def _varied(ones: Sequence[dict]) -> list[str]:
-    keys = sorted({key for one in ones for key in one})
+    """The keys whose values differ, but for what only follows from a choice (its constructor)."""
+    keys = sorted({key for one in ones for key in one if not key.endswith("_target_")})
     return [key for key in keys if len({repr(one.get(key)) for one in ones}) > 1]
 
 

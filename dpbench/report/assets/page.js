@@ -30,7 +30,7 @@ const PARTS = [
   },
   {
     id: "calibration", title: "Calibration", show: () => page.state.calibration,
-    how: () => `How far confidences are from the truth: ${better(find(page.state.calibration))} ${OVER_BUDGET}`,
+    how: () => `ECE and MCE are the mean and the largest gap between confidence and accuracy over bins of confidence. ${better(find(page.state.calibration))} ${OVER_BUDGET}`,
     choices: () => [metricChoice("Measure", "calibration", byKind("calibration"))],
     build: (rows) => curves(rows, find(page.state.calibration), page),
   },
