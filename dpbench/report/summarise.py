@@ -24,7 +24,7 @@ def summarise(
     names = metrics.ordered({name for f in collected.found for name in f.record.metrics})
     for row, found in zip(rows, collected.found, strict=True):
         row["metrics"] = [_plain(found.record.metrics.get(name)) for name in names]
-    rows.sort(key=lambda row: [row[name] for name in ("facet", "method", "settings", "group")])
+    rows.sort(key=_place)
     return {
         "version": dpbench.__version__,
         "level": LEVEL,
@@ -35,6 +35,14 @@ def summarise(
         "tables": tables,
         "unreadable": [[one.source, one.why] for one in collected.unreadable],
     }
+
+
+def _place(row: dict) -> tuple:
+    """By what stands together, then by budget, what has none last."""
+    epsilon = row["axis"]["pld"]
+    budget = (1, 0.0) if isinstance(epsilon, str) else (0, epsilon)
+    names = (row[name] for name in ("facet", "method", "settings"))
+    return *names, budget, row["group"], int(row["seed"])
 
 
 def _row(found: Found, command: Callable[[dict], str | None]) -> dict:

@@ -36,6 +36,7 @@ def numbers(window, part="utility", place=0):
     details = window.locator(f"#part-{part} .numbers").nth(place)
     if details.get_attribute("open") is None:
         details.locator("summary").click()
+    details.locator("table").wait_for()
     rows = details.locator("tbody tr").all()
     return [row.locator("td").all_inner_texts() for row in rows]
 
@@ -136,7 +137,7 @@ def shown_record(window):
     return {
         "digest": re.search("run=([0-9a-f]+)", window.evaluate("location.hash"))[1],
         "record": json.loads(text.replace("NaN", "null")),
-        "command": window.inner_text("#detail .command code"),
+        "command": "".join(window.locator("#detail .command code").all_inner_texts()),
     }
 
 
@@ -232,9 +233,8 @@ def test_an_audit_above_its_claim_is_named(record_of, page_of, opened):
     broken = record_of(seed=1, epsilon=0.5, audit={"epsilon": 2.5, "confidence": 0.95})
     window = opened(page_of([sound, broken]))
     assert drawn(window, "audit") == 2
-    assert window.locator("#part-audit .alarm button").all_inner_texts() == [
-        "dpsgd · " * 0 + "dpsgd (ε = 0.5): at least 2.5"
-    ]
+    named = window.locator("#part-audit .alarm button").all_inner_texts()
+    assert named == ["dpsgd (ε = 0.5): at least 2.5"]
 
 
 def test_what_a_record_says_is_never_markup_or_code(record_of, page_of, opened):
@@ -251,7 +251,7 @@ def test_what_a_record_says_is_never_markup_or_code(record_of, page_of, opened):
     window.locator("#part-utility select").first.select_option(f"test/{bad}")
     window.locator("#part-runs table button").first.click()
     assert shown_record(window)["record"]["config"]["choices"]["method"] == bad
-    assert "No command" in window.inner_text("#detail") or True
+    assert "No command" in window.inner_text("#detail")
     assert window.locator("img").count() == 0
     assert window.locator("b b").count() == 0
     assert window.locator("h3", has_text="onerror=alert(1)").count() > 0

@@ -59,13 +59,13 @@ const redraw = () => [...drawn].forEach(draw);
 const drawAll = () => [...waiting.keys()].forEach(draw);
 
 function framed(layout) {
-  const axis = { gridcolor: colour("line"), linecolor: colour("muted"), zeroline: false, automargin: true, fixedrange: true, tickangle: 0, ticks: "outside", tickcolor: colour("line") };
-  const axes = Object.fromEntries(Object.entries(layout).filter(([k]) => /^[xy]axis/.test(k)).map(([k, v]) => [k, { ...axis, ...v }]));
+  const axis = { gridcolor: colour("line"), linecolor: colour("muted"), zeroline: false, fixedrange: true, tickangle: 0, ticks: "outside", tickcolor: colour("line") };
+  const axes = Object.fromEntries(Object.entries(layout).filter(([k]) => /^[xy]axis/.test(k)).map(([k, v]) => [k, { ...axis, automargin: k[0] === "y" && "left", ...v }]));
   return {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, sans-serif", size: 12, color: colour("ink") },
-    margin: { l: 8, r: 8, t: 8, b: 8 },
+    margin: { l: 8, r: 10, t: 10, b: 46 },
     showlegend: false,
     dragmode: false,
     hovermode: "closest",
