@@ -69,7 +69,8 @@ def _said(settings: dict[str, object]) -> str:
 
 
 def _short(key: str) -> str:
-    return key.removeprefix("method.").removeprefix("optimizer.")
+    group, _, name = key.partition(".")
+    return name if group in ("method", "optimizer", "diagnostics") and name else key
 
 
 def _value(value: object) -> str:
