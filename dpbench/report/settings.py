@@ -47,7 +47,9 @@ def differences(configs: Sequence[dict]) -> list[str]:
     others = [key for key in varied if key.partition(".")[0] not in groups]
     said = [_of(o, groups) | _of(f, others) for o, f in zip(options, flats, strict=True)]
     return [
-        _said(one | _of(flats[i], _varied([f for f, s in zip(flats, said, strict=True) if s == one])))
+        _said(
+            one | _of(flats[i], _varied([f for f, s in zip(flats, said, strict=True) if s == one]))
+        )
         for i, one in enumerate(said)
     ]
 

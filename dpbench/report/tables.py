@@ -48,7 +48,10 @@ def _ours(path: Path) -> dict | Unreadable | None:
 
 def _cell(line: dict[str, str]) -> dict:
     kept = ("column", "ours", "spread", "n", "published", "published_spread", "verdict")
-    return {"row": row_name(line.get("condition", ""), line["method"]), **{k: line[k] for k in kept}}
+    return {
+        "row": row_name(line.get("condition", ""), line["method"]),
+        **{k: line[k] for k in kept},
+    }
 
 
 def _title(path: Path) -> str:

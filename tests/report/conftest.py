@@ -131,9 +131,11 @@ def opened(chromium):
         address = path.as_uri()
         window.on(
             "request",
-            lambda asked: asked.url.partition("#")[0] == address
-            or asked.url.startswith("data:")
-            or faults.append(f"request: {asked.url}"),
+            lambda asked: (
+                asked.url.partition("#")[0] == address
+                or asked.url.startswith("data:")
+                or faults.append(f"request: {asked.url}")
+            ),
         )
         window.goto(address + hash_)
         window.wait_for_selector("#part-utility .pictures > *")

@@ -193,7 +193,9 @@ def test_on_paper_all_pictures_are_there_and_the_controls_are_not(path, opened, 
     dark = window.evaluate("getComputedStyle(document.body).color")
     window.evaluate("dispatchEvent(new Event('beforeprint'))")
     window.emulate_media(media="print")
-    everywhere = "[...document.querySelectorAll('.picture')].every(p => p.querySelector('.main-svg'))"
+    everywhere = (
+        "[...document.querySelectorAll('.picture')].every(p => p.querySelector('.main-svg'))"
+    )
     assert window.evaluate(everywhere)
     fits = """[...document.querySelectorAll('.picture')].every(p =>
         p.querySelector('.main-svg').getBoundingClientRect().width <= p.clientWidth + 1)"""

@@ -31,7 +31,9 @@ def command():
 def test_the_command_makes_the_same_run(command, overrides):
     if "augmentation=standard" in overrides:
         names = configuration.options("augmentation")
-        overrides = [o.replace("standard", next(n for n in names if n != "none")) for o in overrides]
+        overrides = [
+            o.replace("standard", next(n for n in names if n != "none")) for o in overrides
+        ]
     config = configuration.compose(overrides)
     said = shlex.split(command(Record(config, {}, {}, {}, "complete").config))
     assert said[:2] == ["dpbench", "run"]

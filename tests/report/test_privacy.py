@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpbench.report.privacy import ACCOUNTANTS, NO_PROOF, NOT_COMPUTED, NOT_PRIVATE, shown, statement
+from dpbench.report.privacy import (
+    ACCOUNTANTS,
+    NO_PROOF,
+    NOT_COMPUTED,
+    NOT_PRIVATE,
+    shown,
+    statement,
+)
 
 VALUES = st.one_of(st.none(), st.booleans(), st.text(), st.floats(), st.integers())
 
