@@ -9,9 +9,8 @@ from dpbench import config as configuration
 from dpbench.errors import UserError
 from dpbench.results import NOTHING, SCIENTIFIC, UNNAMED_OF_METHODS, digest
 
-GROUPS = ("dataset", "model", "method", "privacy", "optimizer", "augmentation", "diagnostics")
-GROUPS += ("schedule",)
 ALWAYS = ("dataset", "model", "method")
+GROUPS = (*ALWAYS, "privacy", "optimizer", "augmentation", "diagnostics", "schedule")
 PLAIN = re.compile(r"[A-Za-z_][\w./:-]*")
 WORDS = ("null", "true", "false", "inf", "nan")
 

@@ -1,6 +1,7 @@
 """Which epsilon of a record may be shown: never more than its guarantee says."""
 
 import math
+from typing import TypeGuard
 
 from dpbench.privacy import ADJACENCY
 
@@ -41,15 +42,15 @@ def statement(privacy: dict) -> dict:
 def audited(privacy: dict) -> dict | None:
     """The lower bound that an audit found, `privacy.audit.epsilon`, and its confidence, if any."""
     audit = privacy.get("audit")
-    epsilon = audit.get("epsilon") if isinstance(audit, dict) else None
-    if not _is_number(epsilon) or not math.isfinite(epsilon):
+    if not isinstance(audit, dict) or (epsilon := _number(audit.get("epsilon"))) is None:
         return None
     return {"epsilon": epsilon, "confidence": _number(audit.get("confidence"))}
 
 
 def _number(value: object) -> float | None:
+    """The value if it is a finite number."""
     return value if _is_number(value) and math.isfinite(value) else None
 
 
-def _is_number(value) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -12,10 +12,8 @@ from dpbench import config as configuration
 from dpbench.report.command import report
 from dpbench.results import Record, write_whole
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))),
-    None,
-)  # fmt: skip
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((path for path in map(shutil.which, NAMES) if path), None)
 QUIET = [
     "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",

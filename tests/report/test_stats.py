@@ -95,10 +95,23 @@ def sums(bins):
     return [list(map(float, line)) for line in zip(*columns, strict=True)]
 
 
-OPTIONS = {"dataset": ["a,b", "c&d=e", "ü"], "model": ["m"], "method": ["x", "y"], "seed": ["0", "10", "2"],
-           "status": ["complete"], "metric": ["test/a", "test/b"]}  # fmt: skip
-DEFAULTS = {**dict.fromkeys(("dataset", "model", "method", "seed", "status")), "metric": "test/a",
-            "calibration": "", "fairness": "", "accountant": "pld", "theme": "", "run": ""}  # fmt: skip
+OPTIONS = {
+    "dataset": ["a,b", "c&d=e", "ü"],
+    "model": ["m"],
+    "method": ["x", "y"],
+    "seed": ["0", "10", "2"],
+    "status": ["complete"],
+    "metric": ["test/a", "test/b"],
+}
+DEFAULTS = {
+    **dict.fromkeys(("dataset", "model", "method", "seed", "status")),
+    "metric": "test/a",
+    "calibration": "",
+    "fairness": "",
+    "accountant": "pld",
+    "theme": "",
+    "run": "",
+}
 
 
 @pytest.mark.parametrize(

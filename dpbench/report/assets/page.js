@@ -18,7 +18,7 @@ const page = { data, state: defaults, looks: looks(options.method), open: (run) 
 const at = (id) => document.getElementById(id);
 
 const INTERVAL = `bars: ${Math.round(100 * data.level)} % interval of the mean over the seeds shown`;
-const OVER_BUDGET = `Further left is more private; ${INTERVAL}. What has no epsilon stands right of the axis, under the reason. Select a point for its records.`;
+const OVER_BUDGET = `Further left is more private; ${INTERVAL}. Methods at one epsilon are set a little apart; what has no epsilon stands right of the axis, under the reason. Select a point for its records.`;
 
 /** The parts of the page; `show` says whether there is anything to say, `build` says it. */
 const PARTS = [

@@ -102,7 +102,7 @@ function curvePicture(series, there, metric, page) {
 /** Places in the strip beside the axis: one lane for each series, so that none hides another. */
 /** Epsilons, set aside by a little on the logarithmic axis, so that methods at one epsilon can be told apart. */
 function aside(groups, lane, lanes, reach) {
-  const step = Math.min(0.012, 0.08 / lanes) * (reach[1] - reach[0]);
+  const step = Math.min(0.006, 0.03 / lanes) * (reach[1] - reach[0]);
   return groups.map((g) => g.at * 10 ** (step * (lane - (lanes - 1) / 2)));
 }
 
