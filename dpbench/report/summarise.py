@@ -80,7 +80,7 @@ def _facet(choices: dict, adjacency: str) -> str:
 def _cost(record: Record, steps: float | None) -> dict:
     """Milliseconds per step over the whole run, where it ran, and how."""
     seconds = record.provenance.get("seconds")
-    timed = isinstance(seconds, int | float) and math.isfinite(seconds) and steps
+    timed = isinstance(seconds, int | float) and math.isfinite(seconds)
     ran, batch = record.provenance, record.config.get("batch_size")
     how = {
         "engine {}": ran.get("engine"),
@@ -89,7 +89,7 @@ def _cost(record: Record, steps: float | None) -> dict:
         "{} thread(s)": ran.get("threads"),
     }
     return {
-        "ms": 1000 * seconds / steps if timed else None,
+        "ms": 1000 * float(seconds or 0) / steps if timed and steps else None,
         "machine": f"{ran.get('device')} · batches of {batch}",
         "how": [text.format("?" if value is None else value) for text, value in how.items()],
     }

@@ -109,7 +109,7 @@ def test_a_link_shows_the_same_view(path, opened):
     assert numbers(again) == numbers(window)
     assert {line[1] for line in numbers(again)} >= {"ε = 1.1", "ε = 4.4"}
     again.evaluate("location.hash = '#metric=test/accuracy&seed=0&bogus=1&run=%E0'")
-    again.wait_for_function("document.getElementById('shown').textContent.startsWith('10 of')")
+    again.locator("#shown", has_text="10 of").wait_for()
 
 
 def test_a_point_leads_to_its_record_and_its_command(path, opened, records):
@@ -127,12 +127,12 @@ def test_a_point_leads_to_its_record_and_its_command(path, opened, records):
     window.get_by_role("button", name="1", exact=True).click()
     assert shown_record(window)["record"]["config"]["seed"] == 1
     window.keyboard.press("Escape")
-    window.wait_for_function("!document.getElementById('detail').open")
+    window.wait_for_selector("#detail", state="hidden")
     assert "run=" not in window.evaluate("location.hash")
 
 
 def shown_record(window):
-    window.wait_for_function("document.querySelector('#detail pre')?.textContent.startsWith('{')")
+    window.locator("#detail pre", has_text='"config"').wait_for()
     text = window.inner_text("#detail pre")
     return {
         "digest": re.search("run=([0-9a-f]+)", window.evaluate("location.hash"))[1],
@@ -167,10 +167,10 @@ def test_the_keyboard_does_all_of_it(path, opened):
     window.keyboard.press("Tab")
     window.keyboard.press("Tab")
     window.keyboard.press("Enter")
-    window.wait_for_function("document.getElementById('detail').open")
+    window.wait_for_selector("#detail[open]")
     before = window.evaluate("document.activeElement.className")
     window.keyboard.press("Enter")
-    window.wait_for_function("!document.getElementById('detail').open")
+    window.wait_for_selector("#detail", state="hidden")
     assert (before, window.evaluate("document.activeElement.className")) == ("close", "link")
 
 
