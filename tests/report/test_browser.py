@@ -164,6 +164,7 @@ def test_the_keyboard_does_all_of_it(path, opened):
     assert window.evaluate("document.activeElement.value") == "adult"
     window.locator("#part-utility .numbers summary").first.focus()
     window.keyboard.press("Enter")
+    window.locator("#part-utility .numbers table").first.wait_for()
     window.keyboard.press("Tab")
     window.keyboard.press("Tab")
     window.keyboard.press("Enter")
