@@ -241,7 +241,7 @@ def test_an_audit_above_its_claim_is_named(record_of, page_of, opened):
 
 
 def test_what_a_record_says_is_never_markup_or_code(record_of, page_of, opened):
-    bad = "</script><img src=x onerror=alert(1)><script>alert(2)</script><b>&amp;$'`\\"
+    bad = "<b>x</b></script><img src=x onerror=alert(1)><script>alert(2)</script><b>&amp;$'`\\"
     record = record_of(seed=0)
     choices = record.config["choices"] | {"dataset": bad, "model": bad, "method": bad}
     record.config["choices"] = choices
@@ -255,6 +255,8 @@ def test_what_a_record_says_is_never_markup_or_code(record_of, page_of, opened):
     window.locator("#part-runs table button").first.click()
     assert shown_record(window)["record"]["config"]["choices"]["method"] == bad
     assert "No command" in window.inner_text("#detail")
+    ticks = window.locator("#part-cost .ytick text").all_text_contents()
+    assert any(text.startswith(bad[:20]) for text in ticks)
     assert window.locator("img").count() == 0
     assert window.locator("b b").count() == 0
     assert window.locator("h3", has_text="onerror=alert(1)").count() > 0
