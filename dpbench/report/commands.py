@@ -10,7 +10,6 @@ from dpbench.errors import UserError
 from dpbench.results import NOTHING, SCIENTIFIC, UNNAMED_OF_METHODS, digest
 
 ALWAYS = ("dataset", "model", "method")
-GROUPS = (*ALWAYS, "privacy", "optimizer", "augmentation", "diagnostics", "schedule")
 PLAIN = re.compile(r"[A-Za-z_][\w./:-]*")
 WORDS = ("null", "true", "false", "inf", "nan")
 
@@ -41,7 +40,8 @@ def commands() -> Callable[[dict], str | None]:
 
 
 def _options(choices: dict, usual: dict) -> Iterator[str]:
-    for group in GROUPS:
+    others = (group for group in sorted(usual) if group in SCIENTIFIC and group not in ALWAYS)
+    for group in (*ALWAYS, *others):
         option = choices.get(group, usual[group])
         if group in ALWAYS or option != usual[group]:
             yield f"{group}={option}"

@@ -3,7 +3,8 @@
 import math
 from typing import TypeGuard
 
-from dpbench.privacy import ADJACENCY
+ADJACENCY = "add or remove one example"
+"""Of most records, and of those that do not say."""
 
 PROVED = ("proven", "approximate")
 NO_PROOF = "no proof"

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import dpbench
-from dpbench.privacy import ADJACENCY
 from dpbench.report import metrics, privacy
 from dpbench.report.collect import BIN_COLUMNS, Collected, Found
 from dpbench.report.settings import differences, group_of, series_of
@@ -74,7 +73,7 @@ def _label(config: dict) -> str:
 def _facet(choices: dict, adjacency: str) -> str:
     """What a picture holds: epsilons of another adjacency cannot stand on the same axis."""
     said = f"{choices['dataset']} · {choices['model']}"
-    return said if adjacency == ADJACENCY else f"{said} · {adjacency}"
+    return said if adjacency == privacy.ADJACENCY else f"{said} · {adjacency}"
 
 
 def _cost(record: Record, steps: float | None) -> dict:

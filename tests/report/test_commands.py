@@ -16,6 +16,7 @@ RUNS = [
     ["privacy=eps1", "privacy.delta=1e-6", "privacy.accountant=pld"],
     ["model.widths=[32,16]", "dataset.test_share=0.3"],
     ["schedule=cosine", "diagnostics=bias"],
+    ["users=shards", "users.each=3", "batch_size=20"],
     ["validation=0.2", "ema_decay=0.99", "precision=bf16", "sampler=shuffled"],
     ["dataset=cifar10", "model=resnet9", "augmentation=standard", "optimizer=nadam"],
     ["+table=misalignment_table4", "dataset=adult", "method=dpsgd_global"],
