@@ -20,6 +20,7 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   data [NAME ...]                  download data sets and check them
   bench [KEY=VALUE ...]            time and memory of a step, beside other libraries' steps, by
                                    suite=step|depth, case, contender, repeats, device, out
+  report [results_dir=] [out=]     one HTML page that compares all records; opens without a network
   list [GROUP]                     what there is to choose from
 
 A run takes +table=NAME to use that table's settings for the chosen data set and method."""
@@ -91,6 +92,13 @@ def bench(arguments: list[str]) -> None:
     measure(arguments)
 
 
+def report(arguments: list[str]) -> None:
+    """The page that compares the records of a results folder; prints where it is."""
+    from dpbench.report.command import report as write
+
+    print(write(arguments))
+
+
 COMMANDS = {
     "run": run,
     "reproduce": reproduce,
@@ -98,6 +106,7 @@ COMMANDS = {
     "epsilon": epsilon,
     "data": data,
     "bench": bench,
+    "report": report,
     "list": listing,
 }
 

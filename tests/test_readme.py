@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from dpbench import config
+from dpbench.report.command import parse as parse_report
 from dpbench.runs import settle
 from dpbench.search.request import parse
 
@@ -42,6 +43,8 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
     elif verb == "reproduce":
         assert arguments[0] in config.options("table")
         settle([f"+table={arguments[0]}", *arguments[1:]])
+    elif verb == "report":
+        assert parse_report(arguments).out.suffix == ".html"
     else:
         known = config.options("dataset") if verb == "data" else config.groups()
         assert verb in ("data", "list")

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ["scripts/environment", "scripts/demo", "scripts/test", ".ci/run"]
+SCRIPTS = ["scripts/browser", "scripts/environment", "scripts/demo", "scripts/test", ".ci/run"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REQUIREMENTS = [
     Requirement(line)
@@ -166,6 +166,47 @@ def test_a_python_without_venv_is_one_sentence(tmp_path):
     assert run.returncode == 1
     assert run.stderr.count("\n") == 1
     assert "python3.12-venv" in run.stderr
+
+
+def browser(folder):
+    """Run scripts/browser with nothing on its path but what folder holds."""
+    return subprocess.run(
+        [shutil.which("bash"), ROOT / "scripts/browser"],
+        env={"PATH": str(folder)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_browser_that_is_there_is_enough(tmp_path):
+    stand_in(tmp_path / "chromium", "exit 1")
+    stand_in(tmp_path / "apt-get", f"echo called >>{tmp_path}/calls")
+    run = browser(tmp_path)
+    assert (run.returncode, run.stdout, run.stderr, calls(tmp_path)) == (0, "", "", [])
+
+
+def test_no_browser_is_one_sentence_and_no_failure(tmp_path):
+    stand_in(tmp_path / "apt-get", "exit 1")
+    run = browser(tmp_path)
+    assert run.returncode == 0
+    assert run.stderr.count("\n") == 1
+    assert "no Chromium here" in run.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root installs a browser")
+def test_a_browser_is_installed_after_an_update_where_it_takes_one(tmp_path):
+    stand_in(
+        tmp_path / "apt-get",
+        f"""
+echo "$1" >>{tmp_path}/calls
+[[ $1 == update ]] && : >{tmp_path}/updated && exit 0
+[[ -f {tmp_path}/updated ]] || exit 100
+printf '#!/bin/sh' >{tmp_path}/chromium && {shutil.which("chmod")} +x {tmp_path}/chromium""",
+    )
+    run = browser(tmp_path)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert calls(tmp_path) == ["install", "update", "install"]
 
 
 @pytest.mark.parametrize("requirement", REQUIREMENTS, ids=lambda requirement: requirement.name)

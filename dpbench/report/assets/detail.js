@@ -1,0 +1,53 @@
+// One record: what it says, the command that makes it again, and its JSON.
+
+/** A command, and a button that copies it. */
+function commandLine(text) {
+  const code = make("code", {}, text);
+  const copy = button("Copy", async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      getSelection().selectAllChildren(code);
+      document.execCommand("copy");
+    }
+    copy.textContent = "Copied";
+    setTimeout(() => (copy.textContent = "Copy"), 1500);
+  });
+  return make("div", { className: "command" }, code, copy);
+}
+
+let unpacked = null;
+
+/** The text of a record; all of them lie packed in the page and are unpacked once. */
+async function recordText(id) {
+  unpacked ??= (async () => {
+    const bytes = Uint8Array.from(atob(document.getElementById("records").textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return JSON.parse(await new Response(stream).text());
+  })();
+  return (await unpacked)[id];
+}
+
+function detail(row, page) {
+  const alike = page.data.rows.filter((other) => other.group === row.group);
+  const record = make("pre", { tabIndex: 0, role: "region", "aria-label": "record" }, "…");
+  recordText(row.id).then((text) => (record.textContent = text), () => (record.textContent = `This browser cannot unpack it; the record is ${row.source}.`));
+  const facts = [
+    ["epsilon", Object.entries(page.data.accountants).map(([name, text]) => `${text}: ${epsilonText(row, name)}`).join("; ")],
+    ["guarantee", row.why ? `${row.guarantee}. ${row.why}` : row.guarantee],
+    ["δ", row.delta === null ? "–" : figures(row.delta)],
+    ["adjacency", row.adjacency],
+    ["status", row.status],
+    ["time", row.ms === null ? "–" : `${figures(row.ms)} ms per step of ${figures(row.steps ?? "–", 6)} steps; ${[row.machine, ...row.how].join(", ")}`],
+    ["audit", row.audit ? `at least ${figures(row.audit.epsilon)}${row.audit.confidence === null ? "" : `, confidence ${figures(row.audit.confidence)}`}` : "none"],
+    ["file", row.source],
+  ];
+  return [
+    make("header", {}, make("h2", { id: "detail-title" }, nameOf(row)), button("Close", () => page.open(""), { className: "close" })),
+    make("p", { className: "sub" }, `${row.facet}, seed ${row.seed}`),
+    alike.length > 1 ? make("p", { className: "seeds" }, "Seeds: ", alike.sort((a, b) => byNumber(a.seed, b.seed)).map((other) => button(other.seed, () => page.open(other.id), { "aria-pressed": String(other === row) }))) : null,
+    row.command ? commandLine(row.command) : empty("No command of this version gives this record: a setting has gone or changed since."),
+    make("dl", {}, facts.flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)])),
+    make("h3", {}, "Record"), record,
+  ].filter((node) => node);
+}

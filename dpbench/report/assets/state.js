@@ -1,0 +1,53 @@
+// What is chosen, kept in the address after the #, so that a link shows the same view.
+
+const FILTERS = { dataset: "Data set", model: "Model", method: "Method", seed: "Seed", status: "Status" };
+const CHOICES = ["metric", "calibration", "fairness", "accountant", "theme", "run"];
+
+const byNumber = (a, b) => a.localeCompare(b, "en", { numeric: true });
+
+/** What each filter offers. */
+function offered(rows) {
+  const values = (name) => [...new Set(rows.map((row) => row[name]))].sort(byNumber);
+  return Object.fromEntries(Object.keys(FILTERS).map((name) => [name, values(name)]));
+}
+
+/** The state that a hash says; what it says wrongly is left as it was by default. */
+function parsed(hash, defaults, options) {
+  const state = { ...defaults };
+  const known = new Map(Object.entries(options));
+  for (const part of hash.replace(/^#/, "").split("&")) {
+    const [name, text = ""] = part.split("=");
+    const values = text.split(",").map(decoded);
+    if (CHOICES.includes(name)) {
+      if (!known.has(name) || known.get(name).includes(values[0])) state[name] = values[0];
+    } else if (name in FILTERS) {
+      state[name] = known.get(name).filter((value) => values.includes(value));
+    }
+  }
+  return state;
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return "";
+  }
+}
+
+/** The hash of a state: what differs from the default, and nothing else. */
+function hashOf(state, defaults) {
+  const parts = [];
+  for (const name of Object.keys(FILTERS)) {
+    if (state[name]) parts.push(`${name}=${state[name].map(encodeURIComponent).join(",")}`);
+  }
+  for (const name of CHOICES) {
+    if (state[name] !== defaults[name]) parts.push(`${name}=${encodeURIComponent(state[name])}`);
+  }
+  return parts.join("&");
+}
+
+/** The rows that all filters let through; a filter that is null lets everything through. */
+function passing(rows, state) {
+  return rows.filter((row) => Object.keys(FILTERS).every((f) => !state[f] || state[f].includes(row[f])));
+}

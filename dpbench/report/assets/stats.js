@@ -1,0 +1,59 @@
+// Means, intervals and fronts over the runs that the filters leave.
+
+const mean = (values) => values.reduce((sum, v) => sum + v, 0) / values.length;
+
+/** Half the width of Student's interval for a mean; null for fewer than two values. t[k - 1]: for k degrees of freedom. */
+function halfWidth(values, t) {
+  const n = values.length;
+  if (n < 2) return null;
+  const centre = mean(values);
+  const variance = values.reduce((sum, v) => sum + (v - centre) ** 2, 0) / (n - 1);
+  return t[n - 2] * Math.sqrt(variance / n);
+}
+
+/**
+ * n, mean and half width of what `value` gives of each run; runs that did not measure it (null) do not count.
+ * As in the tables, there is no mean (null) where a run diverged or a value is not finite.
+ */
+function summary(runs, value, t) {
+  const values = runs.map(value).filter((v) => v !== null && v !== undefined);
+  const lost = runs.filter((run) => run.status !== "complete").length;
+  const sound = lost === 0 && values.length > 0 && values.every(Number.isFinite);
+  return {
+    n: values.length,
+    lost,
+    measured: values.length > 0,
+    mean: sound ? mean(values) : null,
+    half: sound ? halfWidth(values, t) : null,
+  };
+}
+
+/** The points {x, y} that no other beats: none has as small an x and a better y. In order of x. */
+function front(points, better) {
+  const sign = better === "lower" ? -1 : 1;
+  const ordered = [...points].sort((a, b) => a.x - b.x || sign * (b.y - a.y));
+  let best = -Infinity;
+  return ordered.filter((point) => {
+    const gains = sign * point.y > best;
+    if (gains) best = sign * point.y;
+    return gains;
+  });
+}
+
+/** Bins [examples, sum of confidences, sum of right answers] of several runs, added. */
+function pooled(runs) {
+  const bins = runs.map((run) => run.bins).filter((b) => b);
+  if (!bins.length || bins.some((b) => b.length !== bins[0].length)) return null;
+  return bins[0].map((_, i) => [0, 1, 2].map((k) => bins.reduce((sum, b) => sum + b[i][k], 0)));
+}
+
+/** The items under each key, in order of first appearance. */
+function grouped(items, key) {
+  const groups = new Map();
+  for (const item of items) {
+    const name = key(item);
+    if (!groups.has(name)) groups.set(name, []);
+    groups.get(name).push(item);
+  }
+  return groups;
+}

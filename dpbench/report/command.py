@@ -1,0 +1,66 @@
+"""`dpbench report [results_dir=...] [out=report.html]`: the page, and a word on what is missing."""
+
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dpbench.errors import UserError, nearest
+from dpbench.report.collect import Collected, collect
+from dpbench.report.commands import commands
+from dpbench.report.page import page
+from dpbench.report.summarise import summarise, written
+from dpbench.report.tables import tables
+from dpbench.results import write_whole
+
+
+@dataclass(frozen=True)
+class Request:
+    """Where the records are and where the page goes."""
+
+    results_dir: Path = Path("results")
+    out: Path = Path("report.html")
+
+
+def report(arguments: list[str]) -> Path:
+    """Write the page and return its path; one warning for all files that could not be read.
+
+    Raises UserError for an unknown argument, where there is no record, or nowhere to write.
+    """
+    asked = parse(arguments)
+    collected = collect(asked.results_dir)
+    shown, broken = tables(asked.results_dir)
+    collected = replace(collected, unreadable=(*collected.unreadable, *broken))
+    _warn(collected)
+    data = summarise(collected, shown, commands())
+    texts = {found.record.digest: written(found.record) for found in collected.found}
+    write_whole(asked.out, page(data, texts).encode())
+    return asked.out
+
+
+def parse(arguments: list[str]) -> Request:
+    """The request of a command line; UserError for what is unknown."""
+    known = {"results_dir", "out"}
+    given = {}
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if key not in known:
+            raise UserError(f"report takes no {key}: {nearest(key, known)}")
+        if not equals or not value:
+            raise UserError(f"{key} must be the name of a {_what(key)}: write {key}=NAME.")
+        given[key] = Path(value)
+    request = Request(**given)
+    if request.out.is_dir():
+        raise UserError(f"out={request.out} is a folder: name a file in it, as report.html.")
+    return request
+
+
+def _what(key: str) -> str:
+    return "file" if key == "out" else "folder"
+
+
+def _warn(collected: Collected) -> None:
+    if not collected.unreadable:
+        return
+    first, *others = collected.unreadable
+    more = f", and {len(others)} more, which the page lists" if others else ""
+    warnings.warn(f"left out {first.source}, which {first.why}{more}.", stacklevel=3)

@@ -1,0 +1,147 @@
+"""From records to what the page compares: one row per run, and how runs belong together."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import dpbench
+from dpbench.report import metrics, privacy
+from dpbench.report.collect import BIN_COLUMNS, Collected, Found
+from dpbench.report.settings import differences, group_of, series_of
+from dpbench.results import Record
+
+LEVEL = 0.95
+
+
+def summarise(
+    collected: Collected, tables: list[dict], command: Callable[[dict], str | None]
+) -> dict:
+    """Everything the page shows but the records' own text, as plain JSON without NaN."""
+    rows = [_row(found, command) for found in collected.found]
+    _tell_apart(rows, [found.record for found in collected.found])
+    names = metrics.ordered({name for f in collected.found for name in f.record.metrics})
+    for row, found in zip(rows, collected.found, strict=True):
+        row["metrics"] = [_plain(found.record.metrics.get(name)) for name in names]
+    rows.sort(key=_place)
+    return {
+        "version": dpbench.__version__,
+        "level": LEVEL,
+        "t": _student(len(rows)),
+        "metrics": [metrics.described(name) for name in names],
+        "accountants": privacy.ACCOUNTANTS,
+        "rows": rows,
+        "tables": tables,
+        "unreadable": [[one.source, one.why] for one in collected.unreadable],
+    }
+
+
+def _place(row: dict) -> tuple:
+    """By what stands together, then by budget, what has none last."""
+    epsilon = row["axis"]["pld"]
+    budget = (1, 0.0) if isinstance(epsilon, str) else (0, epsilon)
+    names = (row[name] for name in ("facet", "method", "settings"))
+    return *names, budget, row["group"], int(row["seed"])
+
+
+def _row(found: Found, command: Callable[[dict], str | None]) -> dict:
+    record, config = found.record, found.record.config
+    choices, said = config["choices"], privacy.statement(record.privacy)
+    return {
+        "id": record.digest,
+        **{name: choices[name] for name in ("dataset", "model")},
+        "method": _label(config),
+        "seed": str(config["seed"]),
+        "status": record.status,
+        "facet": _facet(choices, said["adjacency"]),
+        "group": group_of(config),
+        "series": series_of(config),
+        **said,
+        **_cost(record, said["steps"]),
+        "bins": _bins(record.calibration),
+        "command": command(config),
+        "source": found.source,
+    }
+
+
+def _label(config: dict) -> str:
+    variant = config["method"].get("variant", "corrected")
+    name = config["choices"]["method"]
+    return name if variant == "corrected" else f"{name} ({variant})"
+
+
+def _facet(choices: dict, adjacency: str) -> str:
+    """What a picture holds: epsilons of another adjacency cannot stand on the same axis."""
+    said = f"{choices['dataset']} · {choices['model']}"
+    return said if adjacency == privacy.ADJACENCY else f"{said} · {adjacency}"
+
+
+def _cost(record: Record, steps: float | None) -> dict:
+    """Milliseconds per step over the whole run, where it ran, and how."""
+    seconds = record.provenance.get("seconds")
+    timed = isinstance(seconds, int | float) and math.isfinite(seconds)
+    ran, batch = record.provenance, record.config.get("batch_size")
+    how = {
+        "engine {}": ran.get("engine"),
+        "physical batches of {}": ran.get("physical_batch_size"),
+        "{}": ran.get("precision", "float32"),
+        "{} thread(s)": ran.get("threads"),
+    }
+    return {
+        "ms": 1000 * float(seconds or 0) / steps if timed and steps else None,
+        "machine": f"{ran.get('device')} · batches of {batch}",
+        "how": [text.format("?" if value is None else value) for text, value in how.items()],
+    }
+
+
+def _bins(calibration: dict) -> list[list[float]] | None:
+    """Per bin: examples, sum of confidences, sum of right answers, so that runs can be added."""
+    if not calibration:
+        return None
+    columns = (calibration["bins"][name] for name in BIN_COLUMNS)
+    return [
+        [count, count * confidence, count * accuracy] if count else [0, 0, 0]
+        for count, confidence, accuracy in zip(*columns, strict=True)
+    ]
+
+
+def _tell_apart(rows: Sequence[dict], records: Sequence[Record]) -> None:
+    """Give each row the settings in which its series is unlike others of the same name."""
+    alike: dict[tuple, dict[str, dict]] = defaultdict(dict)
+    for row, record in zip(rows, records, strict=True):
+        alike[row["facet"], row["method"]].setdefault(row["series"], record.config)
+    said = {
+        (*key, name): words
+        for key, series in alike.items()
+        for name, words in zip(series, differences([*series.values()]), strict=True)
+    }
+    for row in rows:
+        row["settings"] = said[row["facet"], row["method"], row["series"]]
+
+
+def _student(most: int) -> list[float]:
+    """The two-sided quantile of Student's t for 1, 2, ... degrees of freedom, as scipy has it."""
+    from scipy import stats
+
+    freedom = range(1, max(2, most))
+    return [float(value) for value in stats.t.ppf((1 + LEVEL) / 2, freedom)]
+
+
+def _plain(value: float | None) -> float | str | None:
+    """JSON has no NaN: what is not finite goes as a word, what was not measured as null."""
+    if value is None or math.isfinite(value):
+        return value
+    return str(float(value))
+
+
+def written(record: Record) -> str:
+    """A record as indented JSON, its lists on one line each; NaN and Infinity as they are."""
+    return _indented(json.loads(record.json()), "")
+
+
+def _indented(node: object, margin: str) -> str:
+    if not isinstance(node, dict) or not node:
+        return json.dumps(node, ensure_ascii=False)
+    inner = margin + "  "
+    lines = (f"{inner}{json.dumps(k)}: {_indented(v, inner)}" for k, v in node.items())
+    return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
