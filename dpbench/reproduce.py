@@ -1,18 +1,13 @@
 """Rerun a table of a paper: what is missing of its runs, then the table beside the printed one."""
 
-import os
-import threading
-import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from dataclasses import replace
 from pathlib import Path
 
+from dpbench.errors import UserError
 from dpbench.figures import FigureSpec, Panel, draw, points
-from dpbench.methods.method import Inapplicable
-from dpbench.progress import counting
 from dpbench.resources import benchmarks_folder
-from dpbench.results import Record, check_writable, frame, load, record_path, write_whole
-from dpbench.runs import once, settle
+from dpbench.results import Record, check_writable, frame, load, write_whole
+from dpbench.sweeps import Sweep, carry_out, planned
 from dpbench.tables import (
     PublishedTable,
     TableSpec,
@@ -44,28 +39,25 @@ def reproduce(name: str, overrides: list[str]) -> str:
         return _time(wanted, folder)
     if "figure" not in wanted.table:
         _spec(wanted)
-    paths, impossible = _settle_all(wanted, folder)
+    sweep, impossible = _planned(wanted)
     check_writable(folder / "tables")
-    missing = [o for path, o in paths.items() if wanted.config["again"] or load(path) is None]
-    run_all(missing, wanted.config["jobs"])
-    records = [record for path in paths if (record := load(path)) is not None]
+    if failures := carry_out(sweep):
+        raise UserError(f"{wanted.name} lacks runs: {failures}")
+    records = [record for path in sweep.runs if (record := load(path)) is not None]
     files = render(wanted, records, impossible)
     for suffix, content in files.items():
         write_whole(folder / "tables" / f"{wanted.stem}.{suffix}", content)
     return files["md"].decode()
 
 
-def _settle_all(wanted: Target, folder: Path) -> tuple[dict[Path, list[str]], dict[str, str]]:
-    """The record path of every run that can be, and why the others cannot be."""
-    paths, impossible = {}, {}
-    for condition in wanted.conditions:
-        for overrides in wanted.cells_under(condition):
-            try:
-                config, _, _ = settle(overrides)
-                paths[record_path(folder, config)] = overrides
-            except Inapplicable as reason:
-                impossible[row_name(condition.label, reason.method)] = str(reason)
-    return paths, impossible
+def _planned(wanted: Target) -> tuple[Sweep, dict[str, str]]:
+    """All runs that can be, and by row of the table why the others cannot be."""
+    labels = {tuple(run): c.label for c in wanted.conditions for run in wanted.cells_under(c)}
+    sweep = planned(wanted.stem, map(list, labels))
+    impossible = {
+        row_name(labels[tuple(run)], reason.method): str(reason) for run, reason in sweep.impossible
+    }
+    return replace(sweep, config=wanted.config, impossible=()), impossible
 
 
 def _time(wanted: Target, folder: Path) -> str:
@@ -76,37 +68,6 @@ def _time(wanted: Target, folder: Path) -> str:
     settings = {**wanted.table["bench"], "device": wanted.config["device"], "out": out}
     bench([f"{key}={value}" for key, value in settings.items()])
     return f"{wanted.title}: table, numbers and picture are in {out}."
-
-
-def run_all(missing: list[list[str]], jobs: int) -> None:
-    """Make all runs, in this process or in several, each with one thread then."""
-    with counting("runs", len(missing)) as count:
-        if jobs == 1:
-            for overrides in missing:
-                # Two bars at once would write over each other.
-                once(overrides, quiet=len(missing) > 1)
-                count()
-            return
-        # Spawned, because a forked process inherits torch's thread pools without their threads.
-        context = get_context("spawn")
-        with ProcessPoolExecutor(jobs, context, _end_with, (os.getpid(),)) as pool:
-            done = [pool.submit(once, ["threads=1", *overrides], True) for overrides in missing]
-            for future in as_completed(done):
-                if future.exception():
-                    pool.shutdown(cancel_futures=True)
-                future.result()
-                count()
-
-
-def _end_with(parent: int) -> None:
-    """Let this worker end when its parent is gone: a killed sweep must not train on unseen."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def render(wanted: Target, records: list[Record], impossible: dict[str, str]) -> dict[str, bytes]:

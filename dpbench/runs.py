@@ -6,7 +6,8 @@ import torch
 
 from dpbench import config as configuration
 from dpbench.errors import UserError
-from dpbench.results import SCIENTIFIC, check_writable, load, record_path
+from dpbench.lock import exclusive
+from dpbench.results import SCIENTIFIC, check_writable, load, make_way, record_path
 from dpbench.train import Plan, Run, fit, plan, whole
 
 
@@ -30,17 +31,28 @@ def check_how(config: dict) -> None:
             raise UserError(f"{name} must be the name of a folder, got {config[name]!r}.")
 
 
-def once(overrides: list[str], quiet: bool = False) -> Path:
-    """The path of a run's record: the one there is, or, with again=true or none, a new one."""
+def once(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
+    """The path of a run's record: the one there is, or, with again=true or none, a new one.
+
+    A run that another process is carrying out is waited for, or Busy raised where wait is false.
+    """
     config, run, _ = settle(overrides)
-    folder = Path(config["results_dir"])
-    path = record_path(folder, config)
+    path = record_path(Path(config["results_dir"]), config)
     if config["again"] or load(path) is None:
         check_writable(path.parent)
-        if config["threads"]:
-            torch.set_num_threads(config["threads"])
-        fit(run, configuration.data_folder(config), quiet).save(folder)
+        with exclusive(path.parents[1] / "checkpoints" / path.stem / "lock", wait):
+            # The process that was waited for may have made it.
+            if config["again"] or load(path) is None:
+                _make(config, run, path, quiet)
     return path
+
+
+def _make(config: dict, run: Run, path: Path, quiet: bool) -> None:
+    if config["threads"]:
+        torch.set_num_threads(config["threads"])
+    record = fit(run, configuration.data_folder(config), quiet)
+    make_way(path)
+    record.save(path.parents[1])
 
 
 def is_scientific(override: str) -> bool:
