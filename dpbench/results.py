@@ -176,7 +176,7 @@ def make_way(path: Path) -> None:
     aside = path.with_name(f"{path.name}.schema{schema}")
     os.replace(path, aside)
     warnings.warn(
-        f"the record {path} is of schema {schema} and not {SCHEMA}: it is kept as {aside.name}, and "
+        f"the record {path} is of schema {schema} and not {SCHEMA}: it is kept as {aside.name} and "
         "its run is made again.",
         stacklevel=2,
     )

@@ -50,9 +50,8 @@ def once(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
 def _make(config: dict, run: Run, path: Path, quiet: bool) -> None:
     if config["threads"]:
         torch.set_num_threads(config["threads"])
-    record = fit(run, configuration.data_folder(config), quiet)
     make_way(path)
-    record.save(path.parents[1])
+    fit(run, configuration.data_folder(config), quiet).save(path.parents[1])
 
 
 def is_scientific(override: str) -> bool:

@@ -324,6 +324,7 @@ def test_without_a_table_the_defaults_hold():
         "engine": "auto",
         "diagnostics": "none",
         "schedule": "none",
+        "launcher": "local",
     }
 
 

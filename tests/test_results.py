@@ -28,6 +28,7 @@ CARRIED_OUT = {
     "device=cpu",
     "threads=2",
     "jobs=2",
+    "launcher=slurm",
     "data_dir=elsewhere",
     "results_dir=elsewhere",
     "again=true",

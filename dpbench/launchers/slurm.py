@@ -60,7 +60,7 @@ class Slurm:
             executor = submitit.AutoExecutor(folder, self.cluster, **options)
         except RuntimeError as error:
             raise UserError(
-                "launcher=slurm finds no sbatch here: give the command where jobs can be submitted, "
+                "launcher=slurm finds no sbatch here: give the command where there is one, "
                 "or try it with launcher.cluster=local."
             ) from error
         executor.update_parameters(
