@@ -41,7 +41,9 @@ def _locked(path: Path, wait: bool) -> IO[str]:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("a+")
-        except FileNotFoundError:  # removed by the last holder, between the two lines
+        except (FileNotFoundError, FileExistsError):  # the last holder removed it in the meantime
+            if path.parent.is_file():
+                raise
             continue
         _acquire(file, path, wait)
         # The holder before us may have removed the file that we were waiting for.

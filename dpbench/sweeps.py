@@ -53,6 +53,7 @@ def planned(name: str, runs: Iterable[list[str]]) -> Sweep:
     paths: dict[Path, list[str]] = {}
     impossible: list[tuple[list[str], Inapplicable]] = []
     reasons: dict[str, Inapplicable | None] = {}
+    config: dict = {}
     for overrides in runs:
         config = configuration.compose(overrides)
         check_how(config)
@@ -65,6 +66,7 @@ def planned(name: str, runs: Iterable[list[str]]) -> Sweep:
             impossible.append((overrides, reason))
         else:
             paths[record_path(Path(config["results_dir"]), config)] = overrides
+    configuration.launcher(config)  # which refuses what no place can have
     if not paths:
         raise impossible[0][1]
     return Sweep(name, config, paths, impossible)
