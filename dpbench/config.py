@@ -29,6 +29,7 @@ from dpbench.train import Run
 
 if TYPE_CHECKING:
     from dpbench.launchers import Launcher
+    from dpbench.trackers import Tracker
 
 TARGETS = ("dpbench.", "torch.optim.")
 """What a configuration may build: nothing outside these packages is ever imported by name."""
@@ -126,6 +127,11 @@ def launcher(config: dict) -> "Launcher":
     return _made(config["launcher"])
 
 
+def trackers(config: dict) -> "dict[str, Tracker]":
+    """What is to be told how a run goes on, by name."""
+    return {name: _made(part) for name, part in (config.get("tracker") or {}).items()}
+
+
 def _made(part: dict):
     """What one part of a configuration describes."""
     _check_targets(part)
@@ -183,8 +189,9 @@ def check(overrides: list[str]) -> list[Override]:
 def _check_option(override: Override) -> None:
     group, value = override.key_or_group, override.value()
     names = GlobalHydra.instance().config_loader().get_group_options(group)
-    if value not in names:
-        raise UserError(f"{group}={value} is unknown: {nearest(str(value), names)}")
+    for one in value if isinstance(value, list) else [value]:
+        if one not in names:
+            raise UserError(f"{group}={one} is unknown: {nearest(str(one), names)}")
     if group == "table" and not _adds(override):
         raise UserError(f"a table is added to the other choices: write +table={value}.")
 

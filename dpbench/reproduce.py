@@ -3,10 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+from dpbench import config as configuration
 from dpbench.errors import UserError
 from dpbench.figures import FigureSpec, Panel, draw, points
 from dpbench.resources import benchmarks_folder
 from dpbench.results import Record, check_writable, frame, load, write_whole
+from dpbench.runs import tracking_folder
 from dpbench.sweeps import Sweep, carry_out, planned
 from dpbench.tables import (
     PublishedTable,
@@ -22,6 +24,7 @@ from dpbench.tables import (
     to_markdown,
 )
 from dpbench.targets import Target, target
+from dpbench.tracking import keep_table
 
 OWN_KEYS = ("settings", "variants", "scales", "epsilon", "loss_digits", "group_numbers")
 """What a table's YAML says of its runs; the rest is the specification of the table itself."""
@@ -47,6 +50,8 @@ def reproduce(name: str, overrides: list[str]) -> str:
     files = render(wanted, records, impossible)
     for suffix, content in files.items():
         write_whole(folder / "tables" / f"{wanted.stem}.{suffix}", content)
+    trackers = configuration.trackers(wanted.config)
+    keep_table(trackers, wanted.stem, files, tracking_folder(wanted.config))
     return files["md"].decode()
 
 

@@ -8,6 +8,8 @@ from dpbench import config as configuration
 from dpbench.errors import UserError
 from dpbench.lock import exclusive
 from dpbench.results import SCIENTIFIC, check_writable, load, make_way, record_path
+from dpbench.trackers import About
+from dpbench.tracking import Tracking
 from dpbench.train import Plan, Run, fit, plan, whole
 
 
@@ -43,15 +45,35 @@ def once(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
         with exclusive(path.parents[1] / "checkpoints" / path.stem / "lock", wait):
             # The process that was waited for may have made it.
             if config["again"] or load(path) is None:
-                _make(config, run, path, quiet)
+                _make(config, run, path, quiet, _table(overrides))
     return path
 
 
-def _make(config: dict, run: Run, path: Path, quiet: bool) -> None:
+def _make(config: dict, run: Run, path: Path, quiet: bool, table: str) -> None:
     if config["threads"]:
         torch.set_num_threads(config["threads"])
     make_way(path)
-    fit(run, configuration.data_folder(config), quiet).save(path.parents[1])
+    tracking = _tracking(config, run, path, table)
+    record = fit(run, configuration.data_folder(config), quiet, tracking)
+    record.save(path.parents[1])
+    tracking.finish(record)
+
+
+def _tracking(config: dict, run: Run, path: Path, table: str) -> Tracking:
+    group = "/".join([*([table] if table else []), config["choices"]["method"]])
+    kept = {k: v for k, v in config.items() if k in (*SCIENTIFIC, "choices")}
+    told = (path.stem, group, kept, tracking_folder(config))
+    return Tracking(configuration.trackers(config), run, lambda made: About(*told, made))
+
+
+def tracking_folder(config: dict) -> Path:
+    """Where all trackers have their files."""
+    return Path(config["results_dir"]) / "tracking"
+
+
+def _table(overrides: list[str]) -> str:
+    """The table whose settings a run takes, or nothing."""
+    return next((o.split("=")[1] for o in overrides if o.lstrip("+").startswith("table=")), "")
 
 
 def is_scientific(override: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,9 @@ from dpbench.results import Record
 from dpbench.sampling import SAMPLERS, Sampler
 from dpbench.schedules import UNCHANGED, Schedules
 from dpbench.step import PrivateStep
+
+if TYPE_CHECKING:
+    from dpbench.tracking import Tracking
 
 
 @dataclass(frozen=True)
@@ -166,12 +170,14 @@ def _check_texts(run: Run) -> None:
 
 
 @full_products()
-def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
+def fit(
+    run: Run, data_dir: Path, quiet: bool = False, tracking: "Tracking | None" = None
+) -> Record:
     """Train and test one run, and say what it measured and what it spent.
 
     A run whose parameters stop being finite ends there. Its status, and that of a run whose outputs
     are not finite, is "diverged"; its metrics are NaN, and its ledger holds the steps that were
-    made. quiet: no progress bar, terminal or not.
+    made. quiet: no progress bar, terminal or not. tracking: hears of every epoch.
     """
     planned = plan(run)
     device = pick_device(run.device)
@@ -184,7 +190,7 @@ def fit(run: Run, data_dir: Path, quiet: bool = False) -> Record:
     observer = run.diagnostics.observer(step, train) if run.diagnostics else None
     average = _average(run, step)
     with Progress(planned, run.privacy.delta, quiet) as progress:
-        history, ledger = _loop(run, planned, step, train, observer, average, progress)
+        history, ledger = _loop(run, planned, step, train, observer, average, progress, tracking)
     with average.in_place() if average else nullcontext():
         outputs, losses = predict(step.engine, test)
     sound = _finite(step) and bool(outputs.isfinite().all())
@@ -260,6 +266,7 @@ def _loop(
     observer: Observer | None,
     average: MovingAverage | None,
     progress: Progress,
+    tracking: "Tracking | None",
 ) -> tuple[dict[str, list], Ledger]:
     """All steps: the history, one entry per epoch, and the ledger of what was done."""
     batches = _batches(run, planned, train)
@@ -285,6 +292,8 @@ def _loop(
         progress.show_loss(history["train/loss"][-1])
         if observer:
             observer.end_of_epoch()
+        if tracking:
+            tracking.end_of_epoch(history, ledger)
         if not _finite(step):
             break
     return history, ledger

@@ -288,7 +288,7 @@ def test_list_names_what_there_is(command):
     ]
     everything = command("list").out
     heads = ["augmentation", "dataset", "diagnostics", "engine", "launcher", "method"]
-    heads += ["model", "optimizer", "privacy", "schedule", "table"]
+    heads += ["model", "optimizer", "privacy", "schedule", "table", "tracker"]
     assert [line.split(":")[0] for line in everything] == heads
 
 

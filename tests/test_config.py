@@ -325,6 +325,7 @@ def test_without_a_table_the_defaults_hold():
         "diagnostics": "none",
         "schedule": "none",
         "launcher": "local",
+        "tracker": "none",
     }
 
 

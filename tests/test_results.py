@@ -29,6 +29,7 @@ CARRIED_OUT = {
     "threads=2",
     "jobs=2",
     "launcher=slurm",
+    "tracker=[csv,wandb]",
     "data_dir=elsewhere",
     "results_dir=elsewhere",
     "again=true",

@@ -78,9 +78,12 @@ def test_tasks_are_cancelled_when_the_sweep_is_interrupted(false_slurm, tmp_path
         raise KeyboardInterrupt
 
     monkeypatch.setattr("dpbench.launchers.slurm._results", interrupt)
+    # submitit remembers what it heard of a number.
+    sbatch = tmp_path / "bin" / "sbatch"
+    sbatch.write_text(sbatch.read_text().replace("job 12", "job 34"))
     with pytest.raises(KeyboardInterrupt), place.start(1, tmp_path / "launched") as attempts:
         list(attempts([["seed=0"], ["seed=1"]], False))
-    assert sorted((tmp_path / "cancelled").read_text().split()) == ["12_0", "12_1"]
+    assert sorted((tmp_path / "cancelled").read_text().split()) == ["34_0", "34_1"]
 
 
 def test_without_slurm_there_is_one_sentence(tmp_path, monkeypatch):
