@@ -60,6 +60,8 @@ class Tracking:
         self._each(lambda log: log.finish(record))
 
     def _start(self, made: int) -> None:
+        if not self._waiting:
+            return
         about, waiting, self._waiting = self._about(made), self._waiting, {}
         for name, tracker in waiting.items():
             guarded(name, partial(self._start_one, name, tracker, about))

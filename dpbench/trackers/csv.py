@@ -1,11 +1,10 @@
-"""One CSV file per run: a row per step, a column per number."""
+"""One CSV file per run: a row per step, a column per number; empty where a step has none."""
 
+import csv
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import pandas as pd
 
 from dpbench.results import Record, write_whole
 from dpbench.trackers import About
@@ -29,9 +28,11 @@ class CsvLog:
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         self.rows.setdefault(step, {}).update(numbers)
-        table = pd.DataFrame.from_dict(self.rows, orient="index").sort_index()
+        names = dict.fromkeys(name for row in self.rows.values() for name in row)
         text = io.StringIO()
-        table.to_csv(text, index_label="step", na_rep="", lineterminator="\n")
+        table = csv.DictWriter(text, ["step", *names], lineterminator="\n")
+        table.writeheader()
+        table.writerows({"step": made, **self.rows[made]} for made in sorted(self.rows))
         write_whole(self.path, text.getvalue().encode())
 
     def picture(self, name: str, png: bytes) -> None:

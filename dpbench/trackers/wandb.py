@@ -67,6 +67,7 @@ class WandbTracker:
             settings=wandb.Settings(
                 console="off",
                 silent=True,
+                host="-",
                 disable_git=True,
                 save_code=False,
                 x_disable_meta=True,
