@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 
 import pytest
 
@@ -30,10 +31,20 @@ def records(path):
     return found
 
 
+def until_complete(path):
+    """W&B writes in a process of its own, which may be a moment behind."""
+    for _ in range(100):
+        kept = records(path)
+        if any(r.HasField("exit") for r in kept):
+            return kept
+        time.sleep(0.1)
+    pytest.fail(f"{path} has no end: {[r.WhichOneof('record_type') for r in kept]}")
+
+
 def offline(folder):
     """Run, history and summary of every offline run in a folder, the earliest first."""
     for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
-        kept = records(path)
+        kept = until_complete(path)
         history = [
             {".".join(i.nested_key) or i.key: json.loads(i.value_json) for i in r.history.item}
             for r in kept
