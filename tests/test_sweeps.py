@@ -136,7 +136,10 @@ def test_a_run_that_another_process_carries_out_comes_last(sweep, failing, tmp_p
     others = runs.exclusive(tmp_path / "checkpoints" / theirs.stem / "lock")
     others.__enter__()
 
+    told = []
+
     def heard(path):
+        told.append(path)
         if load(path).config["seed"] == 2:
             theirs.write_bytes(content)
             others.__exit__(None, None, None)
@@ -144,6 +147,8 @@ def test_a_run_that_another_process_carries_out_comes_last(sweep, failing, tmp_p
     trained.clear()
     assert sweeps.carry_out(sweep(), heard) == ""
     assert trained == [1, 2]
+    assert told[-1] == theirs
+    assert len(told) == 3
     assert theirs.read_bytes() == content
 
 
