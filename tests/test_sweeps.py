@@ -250,3 +250,24 @@ def test_an_interrupted_sweep_goes_on_where_it_was(how, tmp_path):
     after = records(tmp_path)
     assert before.items() <= after.items()
     assert sorted(json.loads(text)["config"]["seed"] for text in after.values()) == [*range(6)]
+
+
+def test_a_run_that_was_waited_for_is_not_made_again(sweep, failing, tmp_path, monkeypatch):
+    """The other process ends just when this one begins to wait."""
+    trained = failing({})
+    sweeps.carry_out(sweep(seeds=[0]))
+    (theirs,) = (tmp_path / "runs").iterdir()
+    content = theirs.read_bytes()
+    theirs.unlink()
+    others = runs.exclusive(tmp_path / "checkpoints" / theirs.stem / "lock")
+    others.__enter__()
+
+    def ended(message, **_):
+        assert "waiting for it to end" in message
+        theirs.write_bytes(content)
+        others.__exit__(None, None, None)
+
+    monkeypatch.setattr("dpbench.lock.warnings.warn", ended)
+    (run,) = sweep(seeds=[0]).runs.values()
+    assert runs.once(run) == theirs
+    assert trained == [0]
