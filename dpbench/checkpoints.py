@@ -29,13 +29,13 @@ class Unusable(Exception):
 
 
 @contextmanager
-def claimed(folder: Path, minutes: float | None) -> Iterator["Checkpoints"]:
-    """The checkpoints of one run, for one process at a time; the others wait.
+def claimed(folder: Path, minutes: float | None, wait: bool = True) -> Iterator["Checkpoints"]:
+    """The checkpoints of one run, for one process at a time; others wait, or Busy is raised.
 
     folder: of this run alone, named by its digest. minutes: of training between checkpoints, None
     to write none. UserError for a folder that cannot be written.
     """
-    with exclusive(folder / "lock"):
+    with exclusive(folder / "lock", wait):
         remove_parts(folder)
         yield Checkpoints(folder, minutes)
 

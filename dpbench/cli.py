@@ -1,17 +1,18 @@
 """The command line: `dpbench COMMAND [KEY=VALUE ...]`."""
 
 import json
+import re
 import sys
-import warnings
-from typing import NoReturn
+from textwrap import dedent
 
 from dpbench import config as configuration
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError, nearest, say_warnings_in_one_line
 from dpbench.runs import once, settle
 
 USAGE = """dpbench COMMAND [KEY=VALUE ...]
 
-  run [KEY=VALUE ...]              one run; prints where its record is (-m sweeps over a=1,2)
+  run [KEY=VALUE ...]              one run; prints where its record is (-m: all of a=1,2 b=3,4, in
+                                   jobs=N processes, or on a cluster: launcher=slurm)
   reproduce TABLE [KEY=VALUE ...]  what is missing of a paper's table or figure, and then the table;
                                    scale=NAME is a smaller one, if the table declares it
   search [KEY=RANGE ...]           N=20 trials on a validation split, and the best of them by rule;
@@ -27,15 +28,18 @@ A run takes +table=NAME to use that table's settings for the chosen data set and
 
 
 def run(arguments: list[str]) -> None:
-    """One run, or with -m every combination of a sweep."""
+    """One run, or with -m every combination of a sweep; exit code 1 if some of those failed."""
+    from dpbench import sweeps
+
     flags = {"-m", "--multirun"}
     overrides = [a for a in arguments if a not in flags]
     if not flags & set(arguments):
         print(once(overrides))
         return
-    for combination in configuration.expand(overrides):
-        settle(combination)
-    configuration.sweep(overrides, _one_of_a_sweep)
+    sweep = sweeps.planned(sweeps.name_of(overrides), configuration.expand(overrides))
+    if failures := sweeps.carry_out(sweep, tell=print):
+        _tell(failures)
+        sys.exit(1)
 
 
 def epsilon(arguments: list[str]) -> None:
@@ -99,6 +103,8 @@ def report(arguments: list[str]) -> None:
     print(write(arguments))
 
 
+HELP = {"-h", "--help", "help"}
+
 COMMANDS = {
     "run": run,
     "reproduce": reproduce,
@@ -114,32 +120,31 @@ COMMANDS = {
 def main() -> None:
     """Run a command; exit code 2, and one sentence, for what cannot be done."""
     command, *arguments = sys.argv[1:] or ["--help"]
-    if command in ("-h", "--help", "help"):
+    if command in HELP:
         print(USAGE)
         return
-    warnings.showwarning = _one_line  # type: ignore[assignment]
+    say_warnings_in_one_line()
     try:
         if command not in COMMANDS:
             raise UserError(f"{command} is not a command: {nearest(command, COMMANDS)}")
-        COMMANDS[command](arguments)
+        if HELP & {*arguments}:
+            print(usage_of(command))
+        else:
+            COMMANDS[command](arguments)
     except UserError as error:
-        _refuse(error)
+        _tell(error)
+        sys.exit(2)
     except KeyboardInterrupt:
+        _tell("interrupted; the same command goes on where it was.")
         sys.exit(130)
 
 
-def _one_of_a_sweep(combination: list[str]) -> None:
-    """One run; Hydra would make a traceback of an exception, and lets an exit pass."""
-    try:
-        print(once(combination))
-    except UserError as error:
-        _refuse(error)
+def usage_of(command: str) -> str:
+    """What the usage says of one command."""
+    said = re.search(rf"^  {command} .*\n(?:   +.*\n)*", USAGE, re.MULTILINE)
+    assert said
+    return f"dpbench {dedent(said[0]).strip()}\n\n`dpbench list` names what there is to set."
 
 
-def _refuse(error: UserError) -> NoReturn:
-    print(f"dpbench: {error}", file=sys.stderr)
-    sys.exit(2)
-
-
-def _one_line(message, category, *_) -> None:
-    print(f"dpbench: {message}", file=sys.stderr)
+def _tell(what: object) -> None:
+    print(f"dpbench: {what}", file=sys.stderr)

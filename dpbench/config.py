@@ -9,16 +9,13 @@ A table whose rows differ by more than their method names each an arm, to which 
 """
 
 import itertools
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override
 from hydra.errors import HydraException
@@ -31,6 +28,10 @@ from dpbench.resources import conf_folder
 from dpbench.results import SCIENTIFIC
 from dpbench.search.space import Choices, Interval, Range
 from dpbench.train import Run
+
+if TYPE_CHECKING:
+    from dpbench.launchers import Launcher
+    from dpbench.trackers import Tracker
 
 TARGETS = ("dpbench.", "torch.optim.")
 """What a configuration may build: nothing outside these packages is ever imported by name."""
@@ -126,26 +127,28 @@ def groups() -> list[str]:
     return sorted(p.name for p in conf_folder().iterdir() if p.is_dir())
 
 
-def sweep(overrides: list[str], task: Callable[[list[str]], None]) -> None:
-    """Run task(overrides) for every combination, through Hydra's sweeper and launcher."""
+def launcher(config: dict) -> "Launcher":
+    """Where a configuration wants its runs to be carried out, if there are several."""
+    return _made(config["launcher"])
 
-    @hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name="config")
-    def one(config: DictConfig) -> None:
-        task(list(HydraConfig.get().overrides.task))
 
-    # Hydra reads sys.argv, and leaves a file of its own in the folder of a sweep.
-    with tempfile.TemporaryDirectory() as folder:
-        before = sys.argv
-        sys.argv = [before[0], "--multirun", f"hydra.sweep.dir={folder}", *overrides]
-        try:
-            one()
-        finally:
-            sys.argv = before
+def trackers(config: dict) -> "dict[str, Tracker]":
+    """What is to be told how a run goes on, by name."""
+    return {name: _made(part) for name, part in (config.get("tracker") or {}).items()}
+
+
+def _made(part: dict):
+    """What one part of a configuration describes."""
+    _check_targets(part)
+    try:
+        return hydra.utils.instantiate(part, _convert_="all")
+    except (HydraException, TypeError) as error:
+        raise _user_error(error) from error
 
 
 @contextmanager
 def _hydra() -> Iterator[None]:
-    """Hydra ready to compose: our own, or the one of the sweep that we are part of."""
+    """Hydra ready to compose, started once where one use is part of another."""
     if GlobalHydra.instance().is_initialized():
         yield
         return
@@ -194,8 +197,9 @@ def _check_option(override: Override) -> None:
     if group == ARM:
         return
     names = GlobalHydra.instance().config_loader().get_group_options(group)
-    if value not in names:
-        raise UserError(f"{group}={value} is unknown: {nearest(str(value), names)}")
+    for one in value if isinstance(value, list) else [value]:
+        if one not in names:
+            raise UserError(f"{group}={one} is unknown: {nearest(str(one), names)}")
     if group == "table" and not _adds(override):
         raise UserError(f"a table is added to the other choices: write +table={value}.")
 

@@ -1,6 +1,8 @@
 """What a user reads when a request cannot be met."""
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
 
@@ -26,3 +28,12 @@ def positive(what: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise UserError(f"{what} must be a positive number, got {value!r}.")
     return value
+
+
+def say_warnings_in_one_line() -> None:
+    """Write warnings of this process as a user reads them: a sentence, and no line of code."""
+
+    def show(message, category, *_) -> None:
+        print(f"dpbench: {message}", file=sys.stderr)
+
+    warnings.showwarning = show  # type: ignore[assignment]

@@ -9,18 +9,24 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from dpbench.errors import UserError
 from dpbench.results import unwritable
 
 
-@contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock file at a path in a folder of its own; wait, and say so, while another does.
+class Busy(UserError):
+    """What is to be done is being done by another process."""
 
-    Whoever leaves removes the file, its folder, and the one above it if nothing else is in them.
-    UserError where no lock can be had there.
+
+@contextmanager
+def exclusive(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold the lock file at a path in a folder of its own, named by what it locks.
+
+    While another process does: wait, and say so, or raise Busy where wait is false. Whoever leaves
+    removes the file, its folder, and the one above it if nothing else is in them. UserError where
+    no lock can be had there.
     """
     try:
-        file = _locked(path)
+        file = _locked(path, wait)
     except OSError as error:
         raise unwritable(path.parent, error) from error
     try:
@@ -30,14 +36,16 @@ def exclusive(path: Path) -> Iterator[None]:
         file.close()
 
 
-def _locked(path: Path) -> IO[str]:
+def _locked(path: Path, wait: bool) -> IO[str]:
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("a+")
-        except FileNotFoundError:  # removed by the last holder, between the two lines
+        except (FileNotFoundError, FileExistsError):  # the last holder removed it in the meantime
+            if path.parent.is_file():
+                raise
             continue
-        _wait(file, path)
+        _acquire(file, path, wait)
         # The holder before us may have removed the file that we were waiting for.
         if _is_at(file, path):
             file.truncate(0)
@@ -47,16 +55,17 @@ def _locked(path: Path) -> IO[str]:
         file.close()
 
 
-def _wait(file: IO[str], path: Path) -> None:
+def _acquire(file: IO[str], path: Path, wait: bool) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
-        warnings.warn(
-            f"run {path.parent.name} is being carried out by {file.read() or 'another process'}: "
-            "waiting for it to end.",
-            stacklevel=2,
-        )
+        holder = file.read() or "another process"
+        said = f"run {path.parent.name} is being carried out by {holder}"
+        if not wait:
+            file.close()
+            raise Busy(f"{said}.") from None
+        warnings.warn(f"{said}: waiting for it to end.", stacklevel=2)
         fcntl.flock(file, fcntl.LOCK_EX)
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import tempfile
+import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -153,8 +154,10 @@ def check_writable(folder: Path) -> None:
     """UserError if no file can be made in a folder, before hours are spent on what goes there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(2**16))  # on a full disk an empty file can be made
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         raise unwritable(folder, error) from error
 
@@ -173,6 +176,35 @@ def load(path: Path) -> Record | None:
         return Record(**fields) if fields["schema"] == SCHEMA else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def make_way(path: Path) -> None:
+    """Say of what stands in a record's place that it is none, and put another version's aside.
+
+    What was cut off is left to be replaced; a record of another version may be all that is left of
+    a long run, and keeps its content under the name `DIGEST.json.schemaN`.
+    """
+    if not path.exists() or load(path) is not None:
+        return
+    schema = _schema(path)
+    if schema in (None, SCHEMA):
+        warnings.warn(f"the record {path} is damaged: its run is made again.", stacklevel=2)
+        return
+    aside = path.with_name(f"{path.name}.schema{schema}")
+    os.replace(path, aside)
+    warnings.warn(
+        f"the record {path} is of schema {schema} and not {SCHEMA}: it is kept as {aside.name} and "
+        "its run is made again.",
+        stacklevel=2,
+    )
+
+
+def _schema(path: Path) -> int | None:
+    try:
+        schema = json.loads(path.read_text())["schema"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return schema if isinstance(schema, int) else None
 
 
 def frame(records: Iterable[Record]) -> pd.DataFrame:

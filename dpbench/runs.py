@@ -7,7 +7,16 @@ import torch
 from dpbench import config as configuration
 from dpbench.checkpoints import Checkpoints, claimed
 from dpbench.errors import UserError, positive
-from dpbench.results import SCIENTIFIC, check_writable, load, record_path, remove_parts
+from dpbench.results import (
+    SCIENTIFIC,
+    check_writable,
+    load,
+    make_way,
+    record_path,
+    remove_parts,
+)
+from dpbench.trackers import About
+from dpbench.tracking import Tracking
 from dpbench.train import Plan, Run, fit, plan, whole
 
 
@@ -33,11 +42,11 @@ def check_how(config: dict) -> None:
             raise UserError(f"{name} must be the name of a folder, got {config[name]!r}.")
 
 
-def once(overrides: list[str], quiet: bool = False) -> Path:
+def once(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
     """The path of a run's record: the one there is, or, with again=true or none, a new one.
 
-    A run that was interrupted goes on from its last checkpoint, or with again=true from the start;
-    one that another process is carrying out is waited for.
+    A run that was interrupted goes on from its last checkpoint, or with again=true from the start.
+    One that another process is carrying out is waited for, or Busy raised where wait is false.
     """
     config, run, _ = settle(overrides)
     folder = Path(config["results_dir"])
@@ -45,22 +54,42 @@ def once(overrides: list[str], quiet: bool = False) -> Path:
     own = folder / "checkpoints" / path.stem
     if config["again"] or own.exists() or load(path) is None:
         check_writable(path.parent)
-        with claimed(own, config["checkpoint_minutes"]) as kept:
+        with claimed(own, config["checkpoint_minutes"], wait) as kept:
             remove_parts(path.parent, path.name)
             # The process that was waited for may have made it.
             if config["again"] or load(path) is None:
-                _make(config, run, kept, quiet)
+                _make(config, run, path, kept, quiet, _table(overrides))
             kept.clear()
     return path
 
 
-def _make(config: dict, run: Run, kept: Checkpoints, quiet: bool) -> None:
+def _make(config: dict, run: Run, path: Path, kept: Checkpoints, quiet: bool, table: str) -> None:
     if config["again"]:
         kept.clear()
     if config["threads"]:
         torch.set_num_threads(config["threads"])
-    record = fit(run, configuration.data_folder(config), quiet, kept)
-    record.save(Path(config["results_dir"]))
+    make_way(path)
+    tracking = _tracking(config, run, path, table)
+    record = fit(run, configuration.data_folder(config), quiet, kept, tracking)
+    record.save(path.parents[1])
+    tracking.finish(record)
+
+
+def _tracking(config: dict, run: Run, path: Path, table: str) -> Tracking:
+    group = "/".join([*([table] if table else []), config["choices"]["method"]])
+    kept = {k: v for k, v in config.items() if k in (*SCIENTIFIC, "choices")}
+    told = (path.stem, group, kept, tracking_folder(config))
+    return Tracking(configuration.trackers(config), run, lambda made: About(*told, made))
+
+
+def tracking_folder(config: dict) -> Path:
+    """Where all trackers have their files."""
+    return Path(config["results_dir"]) / "tracking"
+
+
+def _table(overrides: list[str]) -> str:
+    """The table whose settings a run takes, or nothing."""
+    return next((o.split("=")[1] for o in overrides if o.lstrip("+").startswith("table=")), "")
 
 
 def is_scientific(override: str) -> bool:

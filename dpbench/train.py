@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -35,6 +36,9 @@ from dpbench.sampling import SAMPLERS, Sampler
 from dpbench.schedules import UNCHANGED, Schedules
 from dpbench.step import PrivateStep
 from dpbench.training import Batches, Training
+
+if TYPE_CHECKING:
+    from dpbench.tracking import Tracking
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,11 @@ def _check_texts(run: Run) -> None:
 
 @full_products()
 def fit(
-    run: Run, data_dir: Path, quiet: bool = False, checkpoints: Checkpoints | None = None
+    run: Run,
+    data_dir: Path,
+    quiet: bool = False,
+    checkpoints: Checkpoints | None = None,
+    tracking: "Tracking | None" = None,
 ) -> Record:
     """Train and test one run, and say what it measured and what it spent.
 
@@ -195,6 +203,7 @@ def fit(
     are not finite, is "diverged"; its metrics are NaN, and its ledger holds the steps that were
     made. quiet: no progress bar, terminal or not. checkpoints: where to go on from and put the run
     away in the meantime, if anywhere; the record says the same whether it was interrupted or not.
+    tracking: hears of every epoch.
     """
     planned = plan(run)
     device = pick_device(run.device)
@@ -205,7 +214,7 @@ def fit(
     examples, test = data.train.to(device), data.test.to(device)
     step = private_step(run, planned, device)
     training = _training(run, planned, step, examples, test, effort)
-    _carry_out(run, training, checkpoints, quiet)
+    _carry_out(run, training, quiet, checkpoints, tracking)
     with training.average.in_place() if training.average else nullcontext():
         outputs, losses = predict(step.engine, test)
     sound = training.sound and bool(outputs.isfinite().all())
@@ -297,7 +306,13 @@ def _agreed(run: Run, step: PrivateStep) -> dict:
     return conditions(step.engine.name, step.engine.parameters.theta.device) | asked
 
 
-def _carry_out(run: Run, training: Training, checkpoints: Checkpoints | None, quiet: bool) -> None:
+def _carry_out(
+    run: Run,
+    training: Training,
+    quiet: bool,
+    checkpoints: Checkpoints | None,
+    tracking: "Tracking | None",
+) -> None:
     """Make all steps that are left after the last checkpoint, if there is one that agrees."""
     agreed = _agreed(run, training.step)
     if checkpoints and (state := checkpoints.last(agreed)):
@@ -307,5 +322,7 @@ def _carry_out(run: Run, training: Training, checkpoints: Checkpoints | None, qu
             progress.advance()
             if training.between_epochs:
                 progress.show_loss(training.history["train/loss"][-1])
+                if tracking:
+                    tracking.end_of_epoch(training.history, training.ledger)
             if checkpoints and checkpoints.due():
                 checkpoints.save(training.state_dict(), agreed)

@@ -190,6 +190,17 @@ def test_a_data_folder_that_cannot_be_written_is_refused(command, tmp_path):
     refused(command("run", "dataset=adult", *folders), "set data_dir or DPBENCH_DATA to a folder")
 
 
+def test_one_commands_usage_is_its_part_of_the_whole(command):
+    for name in COMMANDS:
+        for flag in ("--help", "-h"):
+            done = command(name, flag)
+            assert (done.code, done.err) == (0, [])
+            assert done.out[0].startswith(f"dpbench {name} ")
+            assert not any(re.match(rf"\W*{other} \[", line) for other in COMMANDS if other != name
+                           for line in done.out)  # fmt: skip
+    assert command("rum", "--help").code == 2
+
+
 def test_a_corrupted_data_file_is_refused(command, tmp_path):
     file = tmp_path / "adult" / "adult.data"
     file.parent.mkdir()
@@ -276,8 +287,8 @@ def test_list_names_what_there_is(command):
         "imagenet32, mnist, mnist_unbalanced, snli, wine"
     ]
     everything = command("list").out
-    heads = ["augmentation", "dataset", "diagnostics", "engine", "method", "model", "optimizer"]
-    heads += ["privacy", "schedule", "table"]
+    heads = ["augmentation", "dataset", "diagnostics", "engine", "launcher", "method"]
+    heads += ["model", "optimizer", "privacy", "schedule", "table", "tracker", "users"]
     assert [line.split(":")[0] for line in everything] == heads
 
 

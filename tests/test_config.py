@@ -329,6 +329,8 @@ def test_without_a_table_the_defaults_hold():
         "engine": "auto",
         "diagnostics": "none",
         "schedule": "none",
+        "launcher": "local",
+        "tracker": "none",
     }
 
 

@@ -1,98 +1,96 @@
-"""One process at a time, however it ends; the others wait and say so."""
+"""A lock that one process has at a time, and that ends with it."""
 
-import socket
-import subprocess
-import sys
-from pathlib import Path
+import multiprocessing
+import threading
+import time
 
 import pytest
 
-from dpbench import lock
 from dpbench.errors import UserError
-from dpbench.lock import exclusive
-
-HOLDER = """
-import sys
-from pathlib import Path
-from dpbench.lock import exclusive
-with exclusive(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-VISITOR = """
-import os, sys, time, warnings
-from pathlib import Path
-from dpbench.lock import exclusive
-warnings.simplefilter("ignore")
-for _ in range(20):
-    with exclusive(Path(sys.argv[1])):
-        inside = os.open(sys.argv[2], os.O_CREAT | os.O_EXCL)  # fails where another is inside
-        time.sleep(0.001)
-        os.unlink(sys.argv[2])
-        os.close(inside)
-"""
-
-
-def process(code: str, *arguments: Path) -> subprocess.Popen:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    here = Path(__file__).resolve().parent.parent
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)], text=True, cwd=here, **pipes
-    )
+from dpbench.lock import Busy, exclusive
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "checkpoints" / "0123456789abcdef" / "lock"
+def lock(tmp_path):
+    return tmp_path / "locks" / "abc" / "lock"
 
 
-def test_it_leaves_nothing_behind(path, tmp_path):
-    with exclusive(path):
-        assert path.exists()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_it_leaves_what_is_not_its_own(path):
-    with exclusive(path):
-        (path.parent / "000001.ckpt").touch()
-    assert [left.name for left in path.parent.iterdir()] == ["000001.ckpt"]
-
-
-def test_it_is_free_again_after_an_error(path):
-    with pytest.raises(ZeroDivisionError), exclusive(path):
-        raise ZeroDivisionError
-    with exclusive(path):
+def test_whoever_does_not_wait_is_told_who_has_it(lock):
+    with exclusive(lock):
+        with pytest.raises(Busy, match=r"run abc is being carried out by process \d+ on "):
+            exclusive(lock, wait=False).__enter__()
+        assert lock.exists(), "the one who has it lost it"
+    with exclusive(lock, wait=False):
         pass
 
 
-def test_who_comes_second_says_who_it_waits_for_until_that_one_is_killed(path, monkeypatch):
-    with process(HOLDER, path) as holder:
-        assert holder.stdout.readline() == "held\n"
-        said = []
+def test_whoever_waits_comes_after(lock):
+    order = []
 
-        def warn(sentence, **_):
-            said.append(sentence)
-            holder.kill()
+    def second():
+        with pytest.warns(UserWarning, match="waiting for it to end"), exclusive(lock):
+            order.append("second")
 
-        monkeypatch.setattr(lock.warnings, "warn", warn)
+    with exclusive(lock):
+        thread = threading.Thread(target=second)
+        thread.start()
+        time.sleep(0.1)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_nothing_is_left_behind_but_what_others_put_there(lock, tmp_path):
+    with exclusive(lock):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with exclusive(lock):
+        (lock.parent / "checkpoint").touch()
+    assert [path.name for path in lock.parent.iterdir()] == ["checkpoint"]
+
+
+def hold(path, has_it):
+    with exclusive(path):
+        has_it.set()
+        time.sleep(600)
+
+
+def test_a_killed_process_holds_nothing(lock):
+    context = multiprocessing.get_context("fork")  # nothing here has threads
+    has_it = context.Event()
+    holder = context.Process(target=hold, args=(lock, has_it))
+    holder.start()
+    assert has_it.wait(60)
+    with pytest.raises(Busy):
+        exclusive(lock, wait=False).__enter__()
+    holder.kill()
+    holder.join()
+    with exclusive(lock, wait=False):
+        pass
+
+
+def count_up(path, file, times):
+    for _ in range(times):
         with exclusive(path):
-            assert holder.wait() != 0
-            assert path.exists()
-    by = f"being carried out by process {holder.pid} on {socket.gethostname()}: waiting"
-    assert [by in sentence for sentence in said] == [True]
-    assert not path.exists()
+            number = int(file.read_text())
+            time.sleep(0.0005)
+            file.write_text(str(number + 1))
 
 
-def test_of_many_that_come_and_go_there_is_one_inside_at_a_time(path, tmp_path):
-    visitors = [process(VISITOR, path, tmp_path / "inside") for _ in range(3)]
-    for visitor in visitors:
-        _, complaint = visitor.communicate()
-        assert (visitor.returncode, complaint) == (0, "")
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.filterwarnings("ignore:run abc is being")
+def test_no_two_have_it_though_each_removes_the_file(lock, tmp_path):
+    file = tmp_path / "count"
+    file.write_text("0")
+    context = multiprocessing.get_context("fork")
+    several = [context.Process(target=count_up, args=(lock, file, 50)) for _ in range(4)]
+    for process in several:
+        process.start()
+    for process in several:
+        process.join()
+    assert file.read_text() == "200"
 
 
-def test_a_folder_in_the_place_of_the_lock_is_refused(path):
-    path.mkdir(parents=True)
-    with pytest.raises(UserError, match="cannot be written"), exclusive(path):
-        pass
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot be written"):
+        exclusive(tmp_path / "file" / "abc" / "lock").__enter__()

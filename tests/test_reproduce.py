@@ -17,7 +17,8 @@ import pytest
 from dpbench import resources
 from dpbench.config import compose
 from dpbench.errors import UserError
-from dpbench.reproduce import render, reproduce
+from dpbench.rendering import render
+from dpbench.reproduce import reproduce
 from dpbench.results import Record, digest, load
 from dpbench.targets import target
 
@@ -181,7 +182,8 @@ def test_only_what_is_missing_or_broken_is_run(finished, results):
     gone.unlink()
     broken.write_bytes(broken.read_bytes()[:50])
     before = [path.stat().st_mtime_ns for path in others]
-    reproduce("tiny", [f"results_dir={results}"])
+    with pytest.warns(UserWarning, match=f"the record {broken} is damaged: its run is made again"):
+        reproduce("tiny", [f"results_dir={results}"])
     assert [path.stat().st_mtime_ns for path in others] == before
     assert measured(results) == measured(finished.folder)
     assert tables(results) == tables(finished.folder)

@@ -10,7 +10,8 @@ import pytest
 
 from dpbench import resources
 from dpbench.errors import UserError
-from dpbench.reproduce import _printed_epsilons, render, reproduce
+from dpbench.rendering import _printed_epsilons, render
+from dpbench.reproduce import reproduce
 from dpbench.results import Record
 from dpbench.targets import target
 

@@ -1,25 +1,17 @@
 """`dpbench search [KEY=RANGE ...]`: trials on a validation split, and the one to choose."""
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from multiprocessing import get_context
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dpbench.errors import UserError
+from dpbench.attempts import Attempts, Failure, Outcome, all_of
 from dpbench.progress import counting
-from dpbench.reproduce import _end_with
 from dpbench.results import Record, check_writable, load, write_whole
-from dpbench.runs import once
 from dpbench.search.report import render
 from dpbench.search.request import Request, parse
 from dpbench.search.samplers import SAMPLERS
 from dpbench.search.selection import RULES, Trial, check_any
 from dpbench.search.space import Configuration
-
-Attempts = Callable[[list[list[str]]], Iterable[Path | str]]
+from dpbench.sweeps import started
 
 
 def search(arguments: list[str]) -> str:
@@ -41,7 +33,7 @@ def run_trials(asked: Request) -> list[Trial]:
     history: dict[Configuration, tuple[float, ...] | None] = {}
     trials: list[Trial] = []
     total = asked.count * len(asked.seeds)
-    with _workers(asked.config["jobs"]) as attempts, counting("runs", total) as count:
+    with started(asked.config) as attempts, counting("runs", total) as count:
         while batch := propose(asked.space, asked.count, asked.draw, history):
             for configuration, trial in zip(
                 batch, _try_all(asked, batch, len(trials), attempts, count), strict=True
@@ -49,17 +41,6 @@ def run_trials(asked: Request) -> list[Trial]:
                 history[configuration] = None if trial.failures else scores(trial)
                 trials.append(trial)
     return trials
-
-
-def attempt(overrides: list[str]) -> Path | str:
-    """The path of a run's record, or the reason why there is none."""
-    try:
-        return once(overrides, quiet=True)
-    except UserError as error:
-        return str(error)
-    except Exception as error:  # whatever a trial dies of, the others go on
-        (line, *_) = [*str(error).splitlines(), ""]
-        return f"{type(error).__name__}: {line}"
 
 
 def _try_all(
@@ -71,34 +52,16 @@ def _try_all(
 ) -> Iterator[Trial]:
     """The trials of a round, numbered on from those before."""
     drawn = [asked.space.overrides(configuration) for configuration in batch]
-    results = iter(attempts([run for overrides in drawn for run in asked.runs(overrides)]))
+    outcomes: dict[int, Record | str] = {}
+    for place, outcome in all_of(attempts, [run for one in drawn for run in asked.runs(one)]):
+        outcomes[place] = _outcome(outcome)
+        count()
+    results = (outcomes[place] for place in sorted(outcomes))
     for number, overrides in enumerate(drawn, before + 1):
-        outcomes: dict[str, Record | str] = {}
-        for seed in asked.seeds:
-            outcomes[seed] = _outcome(next(results))
-            count()
-        yield Trial(number, tuple(overrides), outcomes)
+        yield Trial(number, tuple(overrides), {seed: next(results) for seed in asked.seeds})
 
 
-def _outcome(result: Path | str) -> Record | str:
-    if isinstance(result, str):
-        return result
-    return load(result) or f"{result.name} is gone or broken"
-
-
-@contextmanager
-def _workers(jobs: int) -> Iterator[Attempts]:
-    """A function that attempts runs: in this process, or in several, each with one thread."""
-    if jobs == 1:
-        yield lambda runs: map(attempt, runs)
-        return
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"), _end_with, (os.getpid(),))
-    try:
-        yield lambda runs: pool.map(attempt, [["threads=1", *overrides] for overrides in runs])
-    except BrokenProcessPool as error:
-        raise UserError(
-            "a process of the search was killed, most likely for want of memory; lower jobs and "
-            "give the same command again: it goes on where it was."
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
+def _outcome(outcome: Outcome) -> Record | str:
+    if isinstance(outcome, Failure):
+        return outcome.reason
+    return load(outcome) or f"{outcome.name} is gone or broken"

@@ -7,7 +7,8 @@ import pytest
 
 from dpbench.errors import UserError
 from dpbench.ntk.coincidence import curves, distances
-from dpbench.reproduce import render, reproduce
+from dpbench.rendering import render
+from dpbench.reproduce import reproduce
 from dpbench.results import Record
 from dpbench.targets import target
 

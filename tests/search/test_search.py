@@ -5,11 +5,11 @@ import shlex
 import pandas as pd
 import pytest
 
+from dpbench import attempts, runs
 from dpbench import config as configuration
 from dpbench.errors import UserError
 from dpbench.results import load
 from dpbench.runs import once
-from dpbench.search import command
 from dpbench.search.command import search
 from dpbench.search.request import parse
 
@@ -67,13 +67,13 @@ def test_a_search_that_was_killed_goes_on_where_it_was(folder, tmp_path, monkeyp
     asked = [*SMALL, "N=4", LR, "name=some", folder]
     made = []
 
-    def killed(overrides, quiet):
+    def killed(overrides, *rest):
         if len(made) == 2:
             raise KeyboardInterrupt
         made.append(overrides)
-        return once(overrides, quiet)
+        return once(overrides, *rest)
 
-    monkeypatch.setattr(command, "once", killed)
+    monkeypatch.setattr(attempts, "once", killed)
     with pytest.raises(KeyboardInterrupt):
         search(asked)
     monkeypatch.undo()
@@ -92,7 +92,7 @@ def test_a_search_that_was_killed_goes_on_where_it_was(folder, tmp_path, monkeyp
 
 
 def test_what_fails_is_listed_with_its_reason_and_the_rest_goes_on(folder, tmp_path, monkeypatch):
-    fit = command.once.__globals__["fit"]
+    fit = runs.fit
 
     def crash(run, *rest):
         if run.config["optimizer"]["lr"] == 0.25:

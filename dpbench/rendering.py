@@ -1,0 +1,160 @@
+"""From the records of a target to its files: table or picture, numbers, records."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from dpbench.metrics.temperature import CAVEAT
+from dpbench.ntk import coincidence
+from dpbench.pictures import diverged, picture
+from dpbench.resources import benchmarks_folder
+from dpbench.results import Record, frame
+from dpbench.tables import (
+    NO_PLANS,
+    PublishedTable,
+    Row,
+    Statement,
+    TableSpec,
+    build_table,
+    conditions_of,
+    grid_lines,
+    privacy_grid,
+    read_epsilon,
+    read_published,
+    row_name,
+    table_spec,
+    to_csv,
+    to_latex,
+    to_markdown,
+)
+from dpbench.targets import Target
+
+OWN_KEYS = ("settings", "arm", "variants", "scales", "epsilon", "loss_digits", "group_numbers")
+"""What a table's YAML says of its runs; the rest is the specification of the table itself."""
+
+
+def render(
+    wanted: Target,
+    records: list[Record],
+    impossible: Mapping[str, str],
+    planned: Mapping[str, Statement] = NO_PLANS,
+) -> dict[str, bytes]:
+    """The files by suffix, the records included: the same records give the same bytes.
+
+    impossible: why rows have no runs, by name; planned: what would hold of their epsilon.
+    """
+    if wanted.table.get("figure", {}).get("kind") == "coincidence":
+        files = coincidence.files(wanted, records)
+    else:
+        make = _figure if "figure" in wanted.table else _table
+        files = make(wanted, records, impossible, planned)
+    ordered = sorted(records, key=lambda record: record.digest)
+    files["records.jsonl"] = "".join(record.json() + "\n" for record in ordered).encode()
+    return files
+
+
+def spec_of(wanted: Target) -> TableSpec:
+    """The specification of a target's table; UserError for one that makes no sense."""
+    plain = {k: v for k, v in wanted.table.items() if k not in OWN_KEYS}
+    said = {"name": wanted.name, "title": wanted.title, "scale": wanted.scale}
+    labels = [condition.label for condition in wanted.conditions]
+    return table_spec(plain | said | {"conditions": labels})
+
+
+def _table(
+    wanted: Target,
+    records: list[Record],
+    impossible: Mapping[str, str],
+    planned: Mapping[str, Statement],
+) -> dict[str, bytes]:
+    spec = spec_of(wanted)
+    table = build_table(
+        spec,
+        _runs(wanted, records),
+        _printed_numbers(wanted, spec),
+        epsilon=_printed_epsilons(wanted),
+        impossible=impossible,
+        notes=(CAVEAT,) * any(c.metric == "test/ece_temperature" for c in spec.columns),
+        planned=planned,
+    )
+    texts = {"md": to_markdown(table), "csv": to_csv(table), "tex": to_latex(table)}
+    return {suffix: text.encode() for suffix, text in texts.items()}
+
+
+def _runs(wanted: Target, records: list[Record]) -> pd.DataFrame:
+    """A row for each record, with the condition and the method, or arm, that it is of."""
+    return frame(records).assign(
+        condition=[wanted.condition_of(record.config) for record in records],
+        method=[wanted.method_of(record.config) for record in records],
+    )
+
+
+def _figure(
+    wanted: Target,
+    records: list[Record],
+    impossible: Mapping[str, str],
+    planned: Mapping[str, Statement],
+) -> dict[str, bytes]:
+    table = wanted.table
+    data, drawn = picture(wanted, records, impossible)
+    text = "\n\n".join(
+        [
+            f"# {wanted.title}",
+            f"{table['paper']}. Scale: {wanted.scale}. Seeds: {table['seeds']}.",
+            f"![{wanted.title}]({wanted.stem}.png)",
+            "Drawn from private data outside the account; nothing of it is released privately.",
+            *_reasons(wanted, impossible),
+            *diverged(wanted, records),
+            *_privacy(wanted, records, planned),
+            *table["notes"],
+        ]
+    )
+    csv = data.to_csv(index=False, lineterminator="\n")
+    return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": drawn}
+
+
+def _reasons(wanted: Target, impossible: Mapping[str, str]) -> list[str]:
+    """Why rows are not there; a table of arms says of which."""
+    if "arm" not in wanted.table:
+        return list(impossible.values())
+    rows: dict[str, list[str]] = {}
+    for row, reason in impossible.items():
+        rows.setdefault(reason, []).append(row)
+    return [f"No runs of {'; '.join(of)}: {reason}" for reason, of in rows.items()]
+
+
+def _privacy(wanted: Target, records: list[Record], planned: Mapping[str, Statement]) -> list[str]:
+    """Every epsilon of a figure whose paper printed one, as under a table."""
+    if "epsilon" not in wanted.table:
+        return []
+    runs = _runs(wanted, records)
+    rows = [
+        Row(label, arm, "corrected", runs[(runs["condition"] == label) & (runs["method"] == arm)])
+        for label in [condition.label for condition in wanted.conditions]
+        for arm in wanted.table["methods"]
+    ]
+    grid = privacy_grid(rows, _printed_epsilons(wanted), wanted.table["baseline"], planned)
+    return ["## Privacy", grid_lines(grid)]
+
+
+def _printed_numbers(wanted: Target, spec: TableSpec) -> PublishedTable:
+    """What the paper printed of the methods and conditions that the table was narrowed to."""
+    if spec.published is None:
+        return {}
+    printed = read_published(benchmarks_folder() / spec.published, wanted.conditions[0].keys)
+    rows = {row_name(condition, method) for condition in spec.conditions for method in spec.methods}
+    return {cell: number for cell, number in printed.items() if cell[0] in rows}
+
+
+def _printed_epsilons(wanted: Target) -> dict[str, str]:
+    """By condition: the budget, where that is what the table varies, or what the paper printed."""
+    source, printed = wanted.table["epsilon"], {}
+    declared = conditions_of(wanted.table.get("conditions", []))
+    others = any(change.startswith("dataset=") for change in wanted.changes)
+    for condition in wanted.conditions:
+        values = {"dataset": wanted.config["choices"]["dataset"], **dict(condition.values)}
+        if "privacy.epsilon" in values and condition in declared:
+            printed[condition.label] = f"{values['privacy.epsilon']}"
+        elif source and not others:
+            printed[condition.label] = read_epsilon(benchmarks_folder() / source, values["dataset"])
+    return printed

@@ -1,0 +1,170 @@
+"""What trackers are told, and that no run fails by them."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from dpbench import config as configuration
+from dpbench import runs
+from dpbench.ledger import Ledger
+from dpbench.results import digest, load
+from dpbench.runs import once, settle
+from dpbench.trackers import About
+from dpbench.tracking import Tracking, keep_table
+
+SMALL = ["epochs=3", "model=logistic", "batch_size=512"]
+
+
+class Notes:
+    """A tracker that notes what it is told, and fails at one of its duties."""
+
+    def __init__(self, fails_at=None):
+        self.calls, self.fails_at = [], fails_at
+
+    def _note(self, duty, *told):
+        self.calls.append((duty, *told))
+        if duty == self.fails_at:
+            raise OSError("no luck\nand more")
+
+    def start(self, about):
+        self._note("start", about)
+        return self
+
+    def log(self, step, numbers):
+        self._note("log", step, numbers)
+
+    def picture(self, name, png):
+        self._note("picture", name, png[:4])
+
+    def finish(self, record):
+        self._note("finish", record)
+
+    def table(self, name, files, folder):
+        self._note("table", name, files)
+
+    def duties(self):
+        return [duty for duty, *_ in self.calls]
+
+
+@pytest.fixture
+def tell(monkeypatch, tmp_path):
+    """tell(tracker, *overrides): the record of a run that the tracker hears of."""
+
+    def make(tracker, *overrides):
+        monkeypatch.setattr(configuration, "trackers", lambda config: {"notes": tracker})
+        return load(once([*SMALL, f"results_dir={tmp_path}", *overrides]))
+
+    return make
+
+
+def test_a_run_is_told_epoch_by_epoch_with_what_it_spent(tell, tmp_path):
+    notes = Notes()
+    record = tell(notes)
+    assert notes.duties() == ["start", *["log"] * 3, "picture", "finish"]
+    about = notes.calls[0][1]
+    assert about == About(record.digest, "dpsgd", record.config, tmp_path / "tracking", 0)
+    steps, numbers = zip(*(told for duty, *told in notes.calls if duty == "log"), strict=True)
+    per_epoch = record.privacy["steps"] // 3
+    assert steps == (per_epoch, 2 * per_epoch, 3 * per_epoch)
+    assert [n["train/loss"] for n in numbers] == record.history["train/loss"]
+    spent = [n["privacy/epsilon"] for n in numbers]
+    assert spent == sorted(spent)
+    assert spent[0] > 0
+    assert spent[-1] == pytest.approx(record.privacy["rdp"])
+    assert notes.calls[-2][1:] == ("reliability", b"\x89PNG")
+    assert notes.calls[-1][1].json() == record.json()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "epsilon"), [(["method=sgd"], math.inf), (["sampler=shuffled"], None)]
+)
+def test_no_epsilon_is_told_where_none_is_proven(overrides, epsilon, tell):
+    notes = Notes()
+    tell(notes, *overrides)
+    logs = [numbers for duty, _, *rest in notes.calls if duty == "log" for numbers in rest]
+    assert [n.get("privacy/epsilon") for n in logs] == [epsilon] * 3
+
+
+def test_diagnostics_are_told_by_their_own_steps(tell):
+    notes = Notes()
+    record = tell(notes, "diagnostics=bias", "diagnostics.every=4")
+    measured = [(s, n["step/bias"]) for duty, s, *rest in notes.calls if duty == "log"
+                for n in rest if "step/bias" in n]  # fmt: skip
+    kept = record.diagnostics
+    assert measured == list(zip(kept["step"], kept["step/bias"], strict=True))
+
+
+def test_a_run_of_a_table_is_in_its_group(tell):
+    notes = Notes()
+    tell(notes, "+table=demo", "method=dpsgd", "epochs=1")
+    assert notes.calls[0][1].group == "demo/dpsgd"
+
+
+@pytest.mark.parametrize("duty", ["start", "log", "picture", "finish"])
+def test_a_tracker_that_fails_is_one_warning_and_the_run_is_what_it_is(duty, tell, tmp_path):
+    sound = tell(Notes())
+    notes = Notes(fails_at=duty)
+    with pytest.warns(UserWarning, match="tracker=notes") as said:
+        record = tell(notes, "again=true")
+    assert [str(warning.message) for warning in said] == [
+        "tracker=notes fails and is left out, and the run goes on: OSError, no luck"
+    ]
+    assert notes.duties().count(duty) == 1
+    assert notes.duties()[-1] == duty, "it was told more"
+    assert (record.metrics, record.history) == (sound.metrics, sound.history)
+
+
+def test_one_that_fails_leaves_the_others_alone(monkeypatch, tmp_path):
+    sound = Notes()
+    both = {"broken": Notes(fails_at="start"), "sound": sound}
+    monkeypatch.setattr(configuration, "trackers", lambda config: both)
+    with pytest.warns(UserWarning, match="tracker=broken fails"):
+        once([*SMALL, f"results_dir={tmp_path}"])
+    assert sound.duties() == ["start", *["log"] * 3, "picture", "finish"]
+
+
+def test_a_tracker_that_is_not_installed_says_what_to_install(monkeypatch, tmp_path):
+    tracker = Notes()
+    tracker.start = lambda about: (_ for _ in ()).throw(ImportError("No module named 'wandb'"))
+    monkeypatch.setattr(configuration, "trackers", lambda config: {"wandb": tracker})
+    with pytest.warns(UserWarning, match=r"pip install 'dpbench-suite\[tracking\]'"):
+        once([*SMALL, f"results_dir={tmp_path}"])
+
+
+def test_a_run_that_goes_on_is_told_from_its_beginning():
+    """As after a checkpoint: two epochs of ten steps each are in the history already."""
+    _, run, planned = settle([*SMALL, "method=sgd"])
+    notes, made = Notes(), []
+
+    def about(steps):
+        made.append(steps)
+        return SimpleNamespace(made=steps)
+
+    tracking = Tracking({"notes": notes}, run, about)
+    history = {"train/loss": [3.0, 2.0, 1.0]}
+    tracking.end_of_epoch(history, Ledger().after(planned.step, 30))
+    history["train/loss"].append(0.5)
+    tracking.end_of_epoch(history, Ledger().after(planned.step, 40))
+    told = [(step, n["epoch"], n["train/loss"]) for duty, step, *rest in notes.calls
+            if duty == "log" for n in rest]  # fmt: skip
+    assert made == [20]
+    assert told == [(10, 1, 3.0), (20, 2, 2.0), (30, 3, 1.0), (40, 4, 0.5)]
+
+
+def test_a_table_is_kept_by_whoever_can(tmp_path):
+    notes, broken = Notes(), Notes(fails_at="table")
+    with pytest.warns(UserWarning, match="tracker=broken fails"):
+        keep_table({"broken": broken, "notes": notes}, "name", {"md": b"x"}, tmp_path)
+    assert notes.calls == [("table", "name", {"md": b"x"})]
+
+
+def test_several_trackers_can_be_chosen_and_set():
+    config = configuration.compose(["tracker=[csv,wandb]", "tracker.wandb.project=mine"])
+    chosen = configuration.trackers(config)
+    assert list(chosen) == ["csv", "wandb"]
+    assert (chosen["wandb"].project, chosen["wandb"].mode) == ("mine", "offline")
+    assert digest(config) == digest(configuration.compose([]))
+    assert configuration.trackers(configuration.compose([])) == {}
+    with pytest.raises(runs.UserError, match="tracker=wand is unknown: did you mean wandb"):
+        configuration.compose(["tracker=[csv,wand]"])
