@@ -114,8 +114,7 @@ class Plan:
 
 def plan(run: Run) -> Plan:
     """Settle everything that can be settled before data is read; UserError for what cannot be."""
-    method = run.method.on(run.dataset)
-    _check_parts(run)
+    method = run.method.on(run.dataset).for_size(_check_parts(run))
     sampler = SAMPLERS[run.sampler](run.dataset.train_size, run.batch_size)
     steps = run.epochs * sampler.steps_per_epoch
     if method.private:
@@ -136,19 +135,24 @@ def plan(run: Run) -> Plan:
     return planned
 
 
-def _check_parts(run: Run) -> None:
-    """Refuse parts that do not fit or cannot be made; takes no memory and no random numbers."""
+def _check_parts(run: Run) -> int:
+    """How many parameters are trained; takes no memory and no random numbers.
+
+    Raises UserError for parts that do not fit or cannot be made.
+    """
     if run.augmentation:
         run.augmentation.check(run.dataset)
     _check_texts(run)
     try:
         with torch.device("meta"):
             model = run.model.build(run.dataset.shape, run.dataset.classes)
-            layers = Parameters(model).layers
+            parameters = Parameters(model)
+        layers = parameters.layers
         run.method.clip.check_layers([layer.name for layer in layers])
         alone = nn.Parameter(torch.zeros(1))
         alone.grad = torch.zeros(1)
         run.optimizer([alone]).step()
+        return len(parameters)
     except (TypeError, ValueError, RuntimeError) as error:
         why = str(error).splitlines()[0]
         raise UserError(f"model or optimizer cannot be made: {why}") from error
