@@ -24,6 +24,7 @@ from dpbench.ledger import (
     Release,
     Step,
 )
+from dpbench.sign_note import note_epsilon
 
 
 class Unaccountable(UserError):
@@ -189,6 +190,34 @@ def gdp(ledger: Ledger, delta: float) -> float:
         )
     )
     return eps_from_mu(mu=mu, delta=delta)
+
+
+@_accountant
+def note(ledger: Ledger, delta: float) -> float:
+    """Epsilon as the note on DP-SignSGD computes it for signs of logistic noise: not a bound.
+
+    Raises Unaccountable for anything else.
+    """
+    entries = _signs(ledger)
+    return note_epsilon(entries, delta, _orders()) if entries else 0.0
+
+
+@_accountant
+def at_least(ledger: Ledger, delta: float) -> float:
+    """Epsilon that signs of logistic noise do spend, where all sums are symmetric about 0.
+
+    Not a bound from above: data that spend more may exist, by up to what `pld` says. Raises
+    Unaccountable for anything else.
+    """
+    entries = _signs(ledger)
+    return coordinate_accounts.symmetric_epsilon(entries, delta) if entries else 0.0
+
+
+def _signs(ledger: Ledger) -> list[tuple[float, CoordinateMechanism, int]]:
+    entries = _by_coordinate(ledger)
+    if len(entries) < len(ledger.entries) or not all(joint.signed for _, joint, _ in entries):
+        raise Unaccountable("the note is about signs of logistic noise and nothing else.")
+    return entries
 
 
 def _sigma(joint: float | CoordinateMechanism) -> float:

@@ -9,7 +9,6 @@ from torch import Tensor
 from dpbench.clipping.clip import Bound, Fixed
 from dpbench.errors import UserError, positive
 from dpbench.gradients import Gradients
-from dpbench.gradients.engine import without
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Coordinates(Fixed):
         return torch.ones_like(norms)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        rows = without(gradients.stack(), factors)
+        rows = gradients.stack().masked_fill((factors == 0).unsqueeze(1), 0)
         return rows.clamp(-self.bound, self.bound).sum(0)
 
     def scaled(self, by: float) -> "Coordinates":

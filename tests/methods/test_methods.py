@@ -22,13 +22,14 @@ from dpbench.clipping import CLIPS, STYLES
 from dpbench.config import build, compose, options
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
-from dpbench.ledger import Exact, GaussianMechanism, Ledger, Poisson, Shuffled, Step
+from dpbench.ledger import CoordinateMechanism, Exact, Ledger, Poisson, Shuffled, Step
 from dpbench.methods.method import Inapplicable, Method, Past
 from dpbench.privacy import statement
 
 VARIANTS = ("corrected", "paper")
 EPSILONS = ("rdp", "pld", "gdp")
 MULTIPLIER, EXPECTED = 0.9, 8.0
+SIZE = 579  # parameters of the model of step_of
 
 
 @cache
@@ -71,7 +72,7 @@ def method_of(name: str, variant: str | None) -> Method:
     overrides = [f"method={name}", *([f"method.variant={variant}"] if variant else [])]
     overrides += [f"method.{other}" for other in others]
     method = build(compose(overrides)).method
-    return method.on(Made(tuple("abc"[: method.groups or 3])))
+    return method.on(Made(tuple("abc"[: method.groups or 3]))).for_size(SIZE)
 
 
 def other_clips(*names: str) -> list:
@@ -108,6 +109,13 @@ class Heard:
 
     def mechanism(self, multiplier):
         return self.noise.mechanism(multiplier)
+
+    def spread(self, multiplier):
+        """The standard deviation of the law that the ledger hears of, over the sensitivity."""
+        mechanism = self.mechanism(multiplier)
+        law = mechanism.noise if isinstance(mechanism, CoordinateMechanism) else "gaussian"
+        of_scale = {"gaussian": 1.0, "logistic": math.pi / math.sqrt(3), "laplace": math.sqrt(2)}
+        return of_scale[law] * mechanism.noise_multiplier
 
 
 class Held:
@@ -197,7 +205,7 @@ def test_every_query_of_the_clip_is_in_the_ledger(name, variant):
         expected = [MULTIPLIER]
         if method.clip.query:
             expected.append(method.clip.query.multiplier(MULTIPLIER))
-        assert mechanisms == [GaussianMechanism(sigma) for sigma in expected]
+        assert [mechanism.noise_multiplier for mechanism in mechanisms] == expected
 
 
 @every
@@ -305,7 +313,7 @@ def test_the_noise_is_one_draw_as_large_as_the_ledger_hears(
     method = listening(method_of(name, variant))
     physical = None if method.whole_batches else physical
     step = step_of(method, multiplier=MULTIPLIER, physical=physical)
-    heard = method.releases(MULTIPLIER)[0].mechanism.noise_multiplier
+    heard = method.noise.spread(MULTIPLIER)
     noise = []
     for seed in range(8):
         step(examples_for(method, examples, seed))
@@ -318,7 +326,7 @@ def test_the_noise_is_one_draw_as_large_as_the_ledger_hears(
 
 
 @proven
-def test_the_update_is_the_noisy_sum_over_the_expected_batch_size(
+def test_the_update_is_that_of_the_noisy_sum_over_the_expected_batch_size(
     step_of, examples_for, name, variant
 ):
     method = listening(method_of(name, variant))
@@ -327,7 +335,8 @@ def test_the_update_is_the_noisy_sum_over_the_expected_batch_size(
         start = theta(step)
         step(examples_for(method, n))
         noisy = method.noise.calls[-1][2]
-        assert torch.allclose(theta(step), start - 0.1 * noisy / EXPECTED, rtol=1e-10, atol=1e-12)
+        update = method.update(noisy / EXPECTED)
+        assert torch.allclose(theta(step), start - 0.1 * update, rtol=1e-10, atol=1e-12)
 
 
 @private
