@@ -65,14 +65,13 @@ def test_no_places_and_no_shifts_of_coordinates_are_worse_than_common_ones(drawn
     assert hockey_stick(q, p, epsilon) <= ours + 1e-12
 
 
-def test_the_symmetric_pair_is_below_the_worst_and_close_with_many_coordinates():
-    for dimension, gap in ((2, 1.05), (10_000, 1 + 1e-3)):
-        shift = 1 / dimension**0.5
-        worst = profile(noise("logistic", shift, dimension, True))
-        middle = signs(dimension, shift, middle_place)
-        assert (middle.deltas <= worst.deltas * (1 + 1e-6) + 1e-15).all()
-        part = middle.deltas[300] / worst.deltas[300]
-        assert (part > 1 / gap) == (dimension == 10_000)
+@pytest.mark.parametrize(("dimension", "least"), [(2, 0.9), (10_000, 0.99)])
+def test_the_symmetric_pair_is_below_the_worst_and_close_with_many_coordinates(dimension, least):
+    shift = 1 / dimension**0.5
+    worst = profile(noise("logistic", shift, dimension, True)).deltas[100:900]
+    part = signs(dimension, shift, middle_place).deltas[100:900] / worst
+    assert (part <= 1 + 1e-6).all()
+    assert part.min() > least if dimension > 2 else part.min() < least
 
 
 def test_the_symmetric_pair_is_enumeration():
@@ -140,23 +139,15 @@ def test_a_profile_is_convex_and_the_same_both_ways(mechanism):
     assert back == pytest.approx(1 - math.exp(-0.5) + math.exp(-0.5) * there)
 
 
-@every
 @pytest.mark.parametrize("rate", [0.05, 0.7])
-def test_sampling_is_that_of_the_pair(mechanism, rate):
-    """Any pair of a symmetric profile will do: here one of the profile's own points."""
-    found, base = profile(mechanism), noise("logistic", 1.1, 6, True)
-    del found
+def test_sampling_is_that_of_the_pair(rate):
     p, q = of_count(6, 1.1, -0.55)
-    ours = signs(base.dimension, base.shift, middle_place)
+    ours = signs(6, 1.1, middle_place)
     mixed = np.logaddexp(math.log1p(-rate) + q, math.log(rate) + p)
     for epsilon in (-0.6, -0.03, 0.0, 0.02, 0.3, 1.5):
-        one = np.array([epsilon])
-        assert ours.removed(rate, one)[0] == pytest.approx(
-            hockey_stick(mixed, q, epsilon), rel=2e-4, abs=1e-12
-        )
-        assert ours.added(rate, one)[0] == pytest.approx(
-            hockey_stick(q, mixed, epsilon), rel=2e-4, abs=1e-12
-        )
+        sides = [side(rate, np.array([epsilon]))[0] for side in (ours.removed, ours.added)]
+        pairs = hockey_stick(mixed, q, epsilon), hockey_stick(q, mixed, epsilon)
+        assert sides == pytest.approx(pairs, rel=2e-4, abs=1e-12)
 
 
 @every
