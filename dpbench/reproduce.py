@@ -13,6 +13,8 @@ from dpbench.progress import counting
 from dpbench.resources import benchmarks_folder
 from dpbench.results import Record, check_writable, frame, load, record_path, write_whole
 from dpbench.runs import once, settle
+from dpbench.sign_epsilons import sign_epsilons
+from dpbench.sign_errors import sign_errors
 from dpbench.tables import (
     PublishedTable,
     TableSpec,
@@ -32,6 +34,10 @@ OWN_KEYS = ("settings", "variants", "scales", "epsilon", "loss_digits", "group_n
 """What a table's YAML says of its runs; the rest is the specification of the table itself."""
 
 
+COMPUTED = {"sign_errors": sign_errors, "sign_epsilons": sign_epsilons}
+"""Tables and figures that take no training, by the key of their YAML that says what is in them."""
+
+
 def reproduce(name: str, overrides: list[str]) -> str:
     """Run what is missing, write `results/tables/NAME.*`, and return the table as Markdown.
 
@@ -42,6 +48,8 @@ def reproduce(name: str, overrides: list[str]) -> str:
     folder = Path(wanted.config["results_dir"])
     if "bench" in wanted.table:
         return _time(wanted, folder)
+    if computed := COMPUTED.keys() & wanted.table.keys():
+        return _compute(wanted, folder, computed.pop())
     if "figure" not in wanted.table:
         _spec(wanted)
     paths, impossible = _settle_all(wanted, folder)
@@ -76,6 +84,15 @@ def _time(wanted: Target, folder: Path) -> str:
     settings = {**wanted.table["bench"], "device": wanted.config["device"], "out": out}
     bench([f"{key}={value}" for key, value in settings.items()])
     return f"{wanted.title}: table, numbers and picture are in {out}."
+
+
+def _compute(wanted: Target, folder: Path, kind: str) -> str:
+    """What follows from settings alone, without any training."""
+    check_writable(folder / "tables")
+    files = COMPUTED[kind](wanted)
+    for suffix, content in files.items():
+        write_whole(folder / "tables" / f"{wanted.stem}.{suffix}", content)
+    return files["md"].decode()
 
 
 def run_all(missing: list[list[str]], jobs: int) -> None:

@@ -37,7 +37,10 @@ class Coordinates(Fixed):
         return torch.ones_like(norms)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        rows = gradients.stack().masked_fill((factors == 0).unsqueeze(1), 0)
+        rows = gradients.stack()
+        # A GPU is not asked whether it is needed: it would have to be waited for.
+        if factors.is_cuda or not factors.all():
+            rows = rows.masked_fill((factors == 0).unsqueeze(1), 0)
         return rows.clamp(-self.bound, self.bound).sum(0)
 
     def scaled(self, by: float) -> "Coordinates":
