@@ -71,13 +71,14 @@ class Entry(NamedTuple):
     times: int
 
 
+def _joint(releases: tuple[Release, ...]) -> float | CoordinateMechanism:
+    alone = releases[0].mechanism if len(releases) == 1 else None
+    return alone if isinstance(alone, CoordinateMechanism) else joint_multiplier(releases)
+
+
 def _entries(ledger: Ledger) -> Iterator[Entry]:
     for step, times in ledger.entries:
-        match step.releases:
-            case (Release(mechanism=CoordinateMechanism() as joint),):
-                pass
-            case releases:
-                joint = joint_multiplier(releases)
+        joint = _joint(step.releases)
         if not isinstance(step.sampling, Poisson):
             raise Unaccountable(
                 f"batches drawn by {type(step.sampling).__name__} have no account; "

@@ -1,11 +1,11 @@
 """Rényi divergences of noise on each of d coordinates, and of its sign, with Poisson sampling.
 
 One example moves each coordinate by at most G, all of them at once. With Delta = G/scale, P and Q
-the answers with and without it, and r = P/Q, a moment is E_Q[r^k], and the Rényi divergence of order
-k is its logarithm over k - 1. Coordinates are independent, so logarithms of moments add.
+the answers with and without it, and r = P/Q, a moment is E_Q[r^k], and the Rényi divergence of
+order k is its logarithm over k - 1. Coordinates are independent, so logarithms of moments add.
 
-Worst cases. A location family of log-concave noise (logistic, Laplace) is worst at the full shift of
-every coordinate. A sign of logistic noise is a Bernoulli with logit S/scale, at a place S that the
+Worst cases. A location family of log-concave noise (logistic, Laplace) is worst at the full shift
+of every coordinate. A sign of logistic noise is a Bernoulli with logit S/scale, at a place S that the
 data choose; the supremum over it is taken for each order, and is not where S is symmetric. Whatever
 the order, a common place for all coordinates is worst: two coordinates with the same sum of losses
 are most revealing where the losses are equal (Dong, Durfee and Rogers 2020, for the exponential
@@ -35,7 +35,7 @@ def log_moments(mechanism: CoordinateMechanism, orders: np.ndarray) -> np.ndarra
 
 
 def _logistic(shift: float, k: np.ndarray) -> np.ndarray:
-    """sinh((2k - 1) Delta/2) / ((2k - 1) sinh(Delta/2)), by the transform u = F(x) of the integral."""
+    """sinh((2k - 1) Delta/2) / ((2k - 1) sinh(Delta/2)): the integral over u = F(x)."""
     return _log_sinhc((2 * k - 1) * shift / 2) - _log_sinhc(np.array(shift / 2))
 
 

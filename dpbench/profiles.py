@@ -1,10 +1,11 @@
 """Privacy profiles of noise on each of d coordinates, and of its sign, with Poisson sampling.
 
-A profile is delta(epsilon) = sup E_Q[(r - e^epsilon)_+] over all neighbours, r = P/Q. All here are the
-same for adding and removing, so that negative epsilons follow from positive ones:
+A profile is delta(epsilon) = sup E_Q[(r - e^epsilon)_+] over all neighbours, r = P/Q. All here are
+the same for adding and removing, so that negative epsilons follow from positive ones:
 delta(-e) = 1 - exp(-e) + exp(-e) delta(e). A profile is convex in exp(epsilon): the straight line
 between two of its points is above it, and that is how it is kept. A step's profile dominates the
-step whatever was released before it, so profiles compose (Zhu, Dong and Wang 2022, Theorems 10, 11).
+step whatever was released before it, so profiles compose (Zhu, Dong and Wang 2022, Theorems 10
+and 11).
 """
 
 import functools
@@ -25,7 +26,7 @@ CELLS = 100
 variance of its loss is then 0.005% too large. Of few coordinates there are more."""
 
 FAR = 9.0
-"""How many times its scale a loss is followed: beyond, with probability below 3e-18, it is infinite."""
+"""How many times its scale a loss is followed; beyond, at probability 3e-18, it is infinite."""
 
 ROUNDED_UP = 1 + 1e-9
 """What a profile is multiplied by, for what float64 loses of a difference of two probabilities."""
@@ -202,7 +203,7 @@ def best_place(dimension: int, shift: float, epsilons: np.ndarray) -> np.ndarray
 
 
 def middle_place(dimension: int, shift: float, epsilons: np.ndarray) -> np.ndarray:
-    """At the symmetric pair, t = Delta/2: data that exist, so no bound from above but from below."""
+    """At the symmetric pair, t = Delta/2: data that exist, so a bound from below."""
     half = np.full(len(epsilons), shift / 2)
     # Counts whose loss d t - Delta M is above epsilon.
     zeros = np.ceil(dimension / 2 - epsilons / shift) - 1

@@ -12,7 +12,7 @@ from dpbench.ledger import CoordinateMechanism
 def note_epsilon(
     entries: Sequence[tuple[float, CoordinateMechanism, int]], delta: float, orders: Sequence[float]
 ) -> float:
-    """min over lambda of (log(1/delta) + sum_t alpha_t(lambda))/lambda, the note, sections 2.1 and 3.
+    """min over lambda of (log(1/delta) + sum_t alpha_t(lambda))/lambda (the note, 2.1 and 3).
 
     alpha(lambda) = d log(p e^(lambda a) + (1-p) e^(-lambda a)), p = e^a/(1 + e^a), a = q Delta/2:
     the symmetric pair, which is not the worst, and a bound multiplied by the sampling rate q, which

@@ -1,5 +1,6 @@
 """Moments of noise on each coordinate and of its sign, against integrals and enumeration."""
 
+import itertools
 import math
 
 import numpy as np
@@ -31,7 +32,7 @@ def expected(law: str, shift: float, function) -> float:
         return math.exp(one.logpdf(x)) * function(math.exp(one.logpdf(x - shift) - one.logpdf(x)))
 
     pieces = [-60, 0, shift, 60 + shift]
-    parts = zip(pieces[:-1], pieces[1:], strict=True)
+    parts = itertools.pairwise(pieces)
     return sum(integrate.quad(weighted, a, b, limit=200, epsabs=1e-13)[0] for a, b in parts)
 
 

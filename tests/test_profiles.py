@@ -44,7 +44,9 @@ def of_count(dimension: int, shift: float, place: float) -> tuple[np.ndarray, np
 def test_signs_have_the_profile_of_the_worst_place(dimension, shift):
     places = np.concatenate([np.linspace(-9 - shift, 9, 600), np.linspace(-2 - shift, 2, 600)])
     pairs = [of_count(dimension, shift, place) for place in places]
-    for epsilon in np.array([0, 0.1, 0.5, 0.9]) * min(dimension * shift, 4 * dimension**0.5 * shift):
+    for epsilon in np.array([0, 0.1, 0.5, 0.9]) * min(
+        dimension * shift, 4 * dimension**0.5 * shift
+    ):
         worst = max(hockey_stick(p, q, epsilon) for p, q in pairs)
         (ours,) = profile(noise("logistic", shift, dimension, True)).at(np.array([epsilon]))
         assert worst <= ours
@@ -168,8 +170,6 @@ def test_moments_of_the_other_direction_are_never_below_any_place(dimension, shi
     for place in np.linspace(-6 - shift, 6, 241):
         p, q = of_count(dimension, shift, place)
         mixed = np.logaddexp(math.log1p(-rate) + q, math.log(rate) + p)
-        worst = np.maximum(
-            worst, [logsumexp(order * q + (1 - order) * mixed) for order in orders]
-        )
+        worst = np.maximum(worst, [logsumexp(order * q + (1 - order) * mixed) for order in orders])
     assert (worst <= ours * (1 + 1e-9) + 1e-13).all()
     assert (ours <= worst * (1.5 if dimension == 1 else 1.1)).all()

@@ -62,6 +62,7 @@ class Guarantee:
     why: str
 
 
+AS_IT_IS = Plain()
 PROVEN = Guarantee("proven", "Poisson-sampled Gaussian mechanism with a stated sensitivity.")
 JOINT = Guarantee(
     "proven", "Gradient sum and noisy counts are one joint Gaussian release per Poisson batch."
@@ -90,7 +91,7 @@ class Method:
     divide_by: str = "expected"
     whole_batches: bool = False
     groups: int | None = None
-    update: Update = Plain()
+    update: Update = AS_IT_IS
 
     @property
     def private(self) -> bool:

@@ -42,9 +42,7 @@ def dp_signsgd(bound: Bounds, clip: str, style: str) -> Method:
     """The sign of the private gradient of DP-SGD; clip and style are as in `dpsgd`."""
     clipped = chosen(clip, style, bound)
     guarantee = as_far_as(clipped, AFTER_GAUSSIAN)
-    return Method(
-        "dp_signsgd", "corrected", plain, clipped, Gaussian(), guarantee, update=Sign()
-    )
+    return Method("dp_signsgd", "corrected", plain, clipped, Gaussian(), guarantee, update=Sign())
 
 
 def dp_signsgd_laplace(bound: float) -> Method:
