@@ -5,11 +5,14 @@ the answers with and without it, and r = P/Q, a moment is E_Q[r^k], and the Rén
 order k is its logarithm over k - 1. Coordinates are independent, so logarithms of moments add.
 
 Worst cases. A location family of log-concave noise (logistic, Laplace) is worst at the full shift
-of every coordinate. A sign of logistic noise is a Bernoulli with logit S/scale, at a place S that the
-data choose; the supremum over it is taken for each order, and is not where S is symmetric. Whatever
-the order, a common place for all coordinates is worst: two coordinates with the same sum of losses
-are most revealing where the losses are equal (Dong, Durfee and Rogers 2020, for the exponential
-mechanism).
+of every coordinate. A sign of logistic noise is a Bernoulli with logit S/scale, at a place S that
+the data choose; the supremum over it is taken for each order, and is not where S is symmetric.
+
+A common place for all coordinates is worst (Dong, Durfee and Rogers 2020, for the exponential
+mechanism). Take two coordinates whose losses for the answer 1 add up to c, and any convex function
+of r. Given c, the law of how many of the two answer -1 has one degree of freedom, along which mass
+goes from one to none and two; as the function is convex in exp(count Delta), it grows with that,
+and the mass at two, prod_j (exp(t_j) - 1)/(exp(Delta) - 1), is largest for equal t_j.
 """
 
 import math

@@ -31,8 +31,8 @@ class CoordinateMechanism:
     """Independent noise of one scale on each of `dimension` coordinates of bounded sensitivity.
 
     One example moves every coordinate by at most G, all of them at once: by G sqrt(dimension) in
-    L2, which is the sensitivity that the scale is noise_multiplier times. signed: only the signs are
-    released.
+    L2, which is the sensitivity that the scale is noise_multiplier times. signed: only the signs
+    are released.
     """
 
     noise: Literal["logistic", "laplace"]

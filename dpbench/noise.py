@@ -92,8 +92,8 @@ class Logistic:
     """Independent Logistic(0, multiplier * sensitivity) per coordinate, by inverse transform.
 
     Its standard deviation is pi/sqrt(3) times that scale. Its sign is the exponential mechanism
-    over signs r with utility r_i g_i (the note, section 1). size: coordinates of the sum, each of which
-    one example moves by at most sensitivity/sqrt(size).
+    over signs r with utility r_i g_i (the note, section 1). size: coordinates of the sum, each of
+    which one example moves by at most sensitivity/sqrt(size).
     """
 
     size: int | None = None
