@@ -78,5 +78,5 @@ def test_the_table_of_accuracies_on_digits(tmp_path):
         [f"results_dir={tmp_path}", "scale=cpu_hour", "privacy.delta=1e-4", *small],
     )
     for method in ("dpsgd", "dp_signsgd", "dp_signlosgd", "dp_losgd"):
-        (line,) = [row for row in said.splitlines() if f", {method} |" in row and "(1)" in row]
+        line, *_ = [row for row in said.splitlines() if f", {method} |" in row]
         assert float(line.split("|")[2].split("(")[0]) > 20, "better than chance"
