@@ -1,6 +1,7 @@
 """Accountants: from a ledger and a delta to an epsilon, or a refusal.
 
-RDP and PLD are upper bounds that hold (through dp_accounting). GDP is the central-limit
+RDP and PLD are upper bounds that hold (through dp_accounting; for noise on each coordinate through
+dpbench.coordinate_accounts). GDP is the central-limit
 approximation of Bu et al. 2020 (through Opacus): it can understate, and is shown as a comparison.
 All are for adding or removing one example.
 """
@@ -8,9 +9,22 @@ All are for adding or removing one example.
 import functools
 import math
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
+import numpy as np
+
+from dpbench import coordinate_accounts
 from dpbench.errors import UserError
-from dpbench.ledger import Exact, GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.ledger import (
+    CoordinateMechanism,
+    Exact,
+    GaussianMechanism,
+    Ledger,
+    Poisson,
+    Release,
+    Step,
+)
+from dpbench.sign_note import note_epsilon
 
 
 class Unaccountable(UserError):
@@ -48,16 +62,45 @@ def separated(ledger: Ledger) -> Ledger:
     return apart
 
 
-def _gaussians(ledger: Ledger) -> Iterator[tuple[float, float, int]]:
-    """(rate, multiplier, times) of each entry; multiplier 0 where something is exact."""
+class Entry(NamedTuple):
+    """What a step releases all in all, and how often: `joint` is a Gaussian's multiplier, 0 where
+    something is exact, or noise on each coordinate."""
+
+    rate: float
+    joint: float | CoordinateMechanism
+    times: int
+
+
+def _joint(releases: tuple[Release, ...]) -> float | CoordinateMechanism:
+    alone = releases[0].mechanism if len(releases) == 1 else None
+    return alone if isinstance(alone, CoordinateMechanism) else joint_multiplier(releases)
+
+
+def _entries(ledger: Ledger) -> Iterator[Entry]:
     for step, times in ledger.entries:
-        sigma = joint_multiplier(step.releases)
+        joint = _joint(step.releases)
         if not isinstance(step.sampling, Poisson):
             raise Unaccountable(
                 f"batches drawn by {type(step.sampling).__name__} have no account; "
                 "use sampler=poisson."
             )
-        yield step.sampling.rate, sigma, times
+        yield Entry(step.sampling.rate, joint, times)
+
+
+def _by_coordinate(ledger: Ledger) -> list[tuple[float, CoordinateMechanism, int]]:
+    """All entries if they are noise on each coordinate, none if none is."""
+    entries = list(_entries(ledger))
+    found = [(q, joint, n) for q, joint, n in entries if isinstance(joint, CoordinateMechanism)]
+    if found and len(found) < len(entries):
+        raise Unaccountable("no accountant adds Gaussian noise and noise on each coordinate up.")
+    return found
+
+
+def _gaussians(ledger: Ledger) -> Iterator[tuple[float, float, int]]:
+    """(rate, multiplier, times) of each entry, all of which are Gaussian."""
+    for rate, joint, times in _entries(ledger):
+        assert not isinstance(joint, CoordinateMechanism)
+        yield rate, joint, times
 
 
 def _accountant(function: Callable[[Ledger, float], float]) -> Callable[[Ledger, float], float]:
@@ -68,8 +111,8 @@ def _accountant(function: Callable[[Ledger, float], float]) -> Callable[[Ledger,
     def checked(ledger: Ledger, delta: float) -> float:
         if not 0 < delta < 1:
             raise UserError(f"delta must lie between 0 and 1, got {delta!r}.")
-        entries = list(_gaussians(ledger))
-        if any(sigma == 0 for _, sigma, _ in entries):
+        entries = list(_entries(ledger))
+        if any(entry.joint == 0 for entry in entries):
             return math.inf
         try:
             epsilon = float(function(ledger, delta)) if entries else 0.0
@@ -108,11 +151,17 @@ def _fill(accountant, ledger: Ledger):
 @_accountant
 def rdp(ledger: Ledger, delta: float) -> float:
     """Epsilon by Renyi divergences (Mironov et al. 2019), optimal over orders."""
-    from dp_accounting.rdp import RdpAccountant
+    from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant, compute_epsilon
 
-    accountant = _fill(RdpAccountant(_orders()), ledger)
-    epsilon, order = accountant.get_epsilon_and_optimal_order(delta)
-    if order in (_orders()[0], _orders()[-1]) and epsilon > 0.01:
+    orders = _orders()
+    if entries := _by_coordinate(ledger):
+        divergences = coordinate_accounts.renyi(entries, np.array(orders))
+        epsilon, order = compute_epsilon(orders, divergences.tolist(), delta)
+    else:
+        epsilon, order = _fill(RdpAccountant(orders), ledger).get_epsilon_and_optimal_order(delta)
+    # What has a finite pure epsilon is best bounded by the highest orders if it is asked only once.
+    edges = orders[:1] if entries else (orders[0], orders[-1])
+    if order in edges and epsilon > 0.01:
         raise Unaccountable(
             f"the best Renyi order, {order}, is at the edge of the orders tried, so "
             f"epsilon = {epsilon:.3g} is not tight; use the pld accountant."
@@ -125,6 +174,8 @@ def pld(ledger: Ledger, delta: float) -> float:
     """Epsilon by privacy loss distributions (Koskela et al. 2020), a tight upper bound."""
     from dp_accounting.pld import PLDAccountant
 
+    if entries := _by_coordinate(ledger):
+        return coordinate_accounts.composed_epsilon(entries, delta)
     return _fill(PLDAccountant(), ledger).get_epsilon(delta)
 
 
@@ -135,11 +186,45 @@ def gdp(ledger: Ledger, delta: float) -> float:
 
     mu = math.hypot(
         *(
-            compute_mu_poisson(steps=times, noise_multiplier=sigma, sample_rate=rate)
-            for rate, sigma, times in _gaussians(ledger)
+            compute_mu_poisson(steps=times, noise_multiplier=_sigma(joint), sample_rate=rate)
+            for rate, joint, times in _entries(ledger)
         )
     )
     return eps_from_mu(mu=mu, delta=delta)
+
+
+@_accountant
+def note(ledger: Ledger, delta: float) -> float:
+    """Epsilon as the note on DP-SignSGD computes it for signs of logistic noise: not a bound.
+
+    Raises Unaccountable for anything else.
+    """
+    entries = _signs(ledger)
+    return note_epsilon(entries, delta, _orders()) if entries else 0.0
+
+
+@_accountant
+def at_least(ledger: Ledger, delta: float) -> float:
+    """Epsilon that signs of logistic noise do spend, where all sums are symmetric about 0.
+
+    Not a bound from above: data that spend more may exist, by up to what `pld` says. Raises
+    Unaccountable for anything else.
+    """
+    entries = _signs(ledger)
+    return coordinate_accounts.symmetric_epsilon(entries, delta) if entries else 0.0
+
+
+def _signs(ledger: Ledger) -> list[tuple[float, CoordinateMechanism, int]]:
+    entries = _by_coordinate(ledger)
+    if len(entries) < len(ledger.entries) or not all(joint.signed for _, joint, _ in entries):
+        raise Unaccountable("the note is about signs of logistic noise and nothing else.")
+    return entries
+
+
+def _sigma(joint: float | CoordinateMechanism) -> float:
+    if isinstance(joint, CoordinateMechanism):
+        return coordinate_accounts.equivalent_sigma(joint)
+    return joint
 
 
 ACCOUNTANTS = {"rdp": rdp, "pld": pld, "gdp": gdp}

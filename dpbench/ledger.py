@@ -4,9 +4,11 @@ A step draws a batch by some law and makes one or more releases *from that same 
 release is what sampling amplifies, so a step is one sampled composition, not several.
 """
 
+import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from dpbench.errors import positive
+from dpbench.errors import UserError, positive
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,32 @@ class Exact:
     """A query answered without noise: no epsilon is finite."""
 
 
-Mechanism = GaussianMechanism | Exact
+@dataclass(frozen=True)
+class CoordinateMechanism:
+    """Independent noise of one scale on each of `dimension` coordinates of bounded sensitivity.
+
+    One example moves every coordinate by at most G, all of them at once: by G sqrt(dimension) in
+    L2, which is the sensitivity that the scale is noise_multiplier times. signed: only the signs
+    are released.
+    """
+
+    noise: Literal["logistic", "laplace"]
+    noise_multiplier: float
+    dimension: int
+    signed: bool = False
+
+    def __post_init__(self) -> None:
+        positive("noise_multiplier", self.noise_multiplier)
+        if self.dimension < 1:
+            raise UserError(f"noise per coordinate needs a coordinate, got {self.dimension!r}.")
+
+    @property
+    def shift(self) -> float:
+        """G over the scale: the pure epsilon of one coordinate."""
+        return 1 / (self.noise_multiplier * math.sqrt(self.dimension))
+
+
+Mechanism = GaussianMechanism | CoordinateMechanism | Exact
 
 
 @dataclass(frozen=True)

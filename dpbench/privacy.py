@@ -6,7 +6,16 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
-from dpbench.accountants import ACCOUNTANTS, Unaccountable, calibrate, gdp, pld, rdp, separated
+from dpbench.accountants import (
+    ACCOUNTANTS,
+    Unaccountable,
+    calibrate,
+    gdp,
+    note,
+    pld,
+    rdp,
+    separated,
+)
 from dpbench.data.users import Units
 from dpbench.errors import UserError, nearest, positive
 from dpbench.ledger import Ledger, Poisson, Sampling, Shuffled, Step
@@ -136,7 +145,8 @@ def statement(ledger: Ledger, method: Method, delta: float, noise_multiplier: fl
 
     `rdp` and `pld` are upper bounds and `gdp` an approximation; all are None where the method has
     no guarantee, and infinite where it is not private. `claimed` is what the usual reasoning gives
-    (RDP, each release on a batch of its own), whether or not it holds.
+    (RDP, each release on a batch of its own), whether or not it holds. For signs of logistic noise,
+    `note` is the epsilon of the note on DP-SignSGD, which does not hold.
     """
     sampling = ledger.entries[0][0].sampling if ledger.entries else None
     guarantee = method.guarantee
@@ -153,6 +163,8 @@ def statement(ledger: Ledger, method: Method, delta: float, noise_multiplier: fl
             # An approximation may fail where the bounds do not.
             with suppress(Unaccountable):
                 said["gdp"] = gdp(ledger, delta)
+            with suppress(Unaccountable):
+                said["note"] = note(ledger, delta)
     return said | {
         "delta": delta,
         "noise_multiplier": noise_multiplier,

@@ -6,15 +6,21 @@ from pathlib import Path
 
 from dpbench import config as configuration
 from dpbench.errors import Unavailable, UserError
+from dpbench.ntk.command import measured
 from dpbench.privacy import statement
 from dpbench.rendering import render, spec_of
 from dpbench.results import check_writable, load, write_whole
 from dpbench.runs import tracking_folder
+from dpbench.sign_epsilons import sign_epsilons
+from dpbench.sign_errors import sign_errors
 from dpbench.sweeps import Sweep, make, planned, report
 from dpbench.tables import Statement, row_name
 from dpbench.targets import Target, target
 from dpbench.tracking import keep_table
 from dpbench.train import Run, plan
+
+COMPUTED = {"sign_errors": sign_errors, "sign_epsilons": sign_epsilons, "ntk": measured}
+"""Targets without private training, by the key of their YAML that says what is in them."""
 
 
 def reproduce(name: str, overrides: list[str]) -> str:
@@ -27,8 +33,8 @@ def reproduce(name: str, overrides: list[str]) -> str:
     folder = Path(wanted.config["results_dir"])
     if "bench" in wanted.table:
         return _time(wanted, folder)
-    if "ntk" in wanted.table:
-        return _measure(wanted, folder)
+    if computed := COMPUTED.keys() & wanted.table.keys():
+        return _compute(wanted, folder, computed.pop())
     if "figure" not in wanted.table:
         spec_of(wanted)
     cells = _cells(wanted)
@@ -135,12 +141,10 @@ def _time(wanted: Target, folder: Path) -> str:
     return f"{wanted.title}: table, numbers and picture are in {out}."
 
 
-def _measure(wanted: Target, folder: Path) -> str:
-    """Measure in the laboratory of the tangent kernel, which trains nothing."""
-    from dpbench.ntk.command import measured
-
+def _compute(wanted: Target, folder: Path, kind: str) -> str:
+    """What takes no private training: it follows from settings alone, or is measured at once."""
     check_writable(folder / "tables")
-    files = measured(wanted)
+    files = COMPUTED[kind](wanted)
     _write(wanted, files)
     return files["md"].decode()
 

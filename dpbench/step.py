@@ -1,7 +1,7 @@
 """One private step: gradient, clip, sum, noise, update. Every method of the suite takes it.
 
 per-example gradients --gradient--> clip --> sum --> noise --> update --> parameters
-        [B, D]                  norms -> factors   total + noise      optimiser
+        [B, D]                  norms -> factors   total + noise   sign, optimiser
 """
 
 import math
@@ -80,6 +80,7 @@ class PrivateStep:
     seed: int = 0  # for what a method draws itself
 
     def __post_init__(self) -> None:
+        self.method.check_size(len(self.engine.parameters))
         self.clip = self.method.clip
         self.past = Past(0, self.steps, None, self.seed)
         self._start = [group["lr"] for group in self.optimizer.param_groups], self.noise_multiplier

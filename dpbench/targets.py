@@ -128,7 +128,8 @@ def target(name: str, asked: list[str]) -> Target:
     conditions = conditions_of(config["table"].get("conditions", []))
     if size.overrides:
         alone = configuration.compose([f"+table={name}", *size.overrides])
-        conditions, _ = _pinned(conditions, size.overrides, alone)
+        declared = conditions_of(alone["table"].get("conditions", []))
+        conditions, _ = _pinned(declared, size.overrides, alone)
         config = configuration.compose([f"+table={name}", *size.overrides, *overrides])
     for choice in ("methods", "seeds"):
         if not isinstance(config["table"][choice], list):

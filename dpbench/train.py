@@ -123,8 +123,9 @@ class Plan:
 
 def plan(run: Run) -> Plan:
     """Settle everything that can be settled before data is read; UserError for what cannot be."""
-    method, units = run.method.on(run.dataset, run.users), units_of(run.dataset, run.users)
-    optimizer = _check_parts(run)
+    optimizer, size = _check_parts(run)
+    method = run.method.on(run.dataset, run.users).for_size(size)
+    units = units_of(run.dataset, run.users)
     sampler = SAMPLERS[run.sampler](units.number, run.batch_size, units.name)
     steps = run.epochs * sampler.steps_per_epoch
     if method.private:
@@ -150,10 +151,10 @@ def plan(run: Run) -> Plan:
     return planned
 
 
-def _check_parts(run: Run) -> torch.optim.Optimizer:
-    """Refuse parts that do not fit or cannot be made; takes no memory and no random numbers.
+def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int]:
+    """The optimiser as configured, of one parameter, and how many parameters are trained.
 
-    The optimiser is as configured, of one parameter.
+    Takes no memory and no random numbers. UserError for parts that do not fit or cannot be made.
     """
     if run.users and (run.augmentation or run.diagnostics):
         raise UserError(
@@ -166,13 +167,14 @@ def _check_parts(run: Run) -> torch.optim.Optimizer:
     try:
         with torch.device("meta"):
             model = run.model.build(run.dataset.shape, run.dataset.classes)
-            layers = Parameters(model).layers
+            parameters = Parameters(model)
+        layers = parameters.layers
         run.method.clip.check_layers([layer.name for layer in layers])
         alone = nn.Parameter(torch.zeros(1))
         alone.grad = torch.zeros(1)
         optimizer = run.optimizer([alone])
         optimizer.step()
-        return optimizer
+        return optimizer, len(parameters)
     except (TypeError, ValueError, RuntimeError) as error:
         why = str(error).splitlines()[0]
         raise UserError(f"model or optimizer cannot be made: {why}") from error

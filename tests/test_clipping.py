@@ -19,6 +19,7 @@ from dpbench.clipping import (
     BatchClip,
     ByNorm,
     Clip,
+    Coordinates,
     CountQuery,
     Fixed,
     Global,
@@ -55,6 +56,7 @@ CLIPS: dict[str, Clip] = {
     "quantile_layerwise": Quantile(chosen("automatic", "layerwise", [0.3, 0.4]), 0.5, 0.2, COUNTS),
     "global": Global(0.5, strict_bound=20.0),
     "global_adapt": GlobalAdapt(0.5, 20.0, 0.7, 0.1, CountQuery(10.0, before=False)),
+    "coordinates": Coordinates(0.3).for_size(DIMENSION),
     "groupwise_batch": Groupwise(0.5, ASK, "batch", "largest").for_groups(GROUPS),
     "groupwise_groups": Groupwise(0.5, ASK, "groups", "largest").for_groups(GROUPS),
 }
@@ -104,6 +106,8 @@ def after(clip: Clip, answers: list) -> Clip:
 
 def longest(clip: Clip) -> torch.Tensor:
     """The length of a gradient that reaches the sensitivity, or those of its two layers' parts."""
+    if isinstance(clip, Coordinates):
+        return torch.full((DIMENSION,), 1e12, dtype=torch.float64)
     clip = clip.clip if isinstance(clip, Quantile) else clip
     function = clip.clip if isinstance(clip, Layerwise) else clip
     strict = float(getattr(function, "strict_bound", 1e12))  # Global drops whatever is longer

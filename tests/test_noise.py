@@ -5,8 +5,8 @@ import torch
 from scipy import stats
 
 from dpbench.errors import UserError
-from dpbench.ledger import Exact, GaussianMechanism
-from dpbench.noise import PIECE, Gaussian, NoNoise
+from dpbench.ledger import CoordinateMechanism, Exact, GaussianMechanism
+from dpbench.noise import PIECE, Gaussian, Laplace, Logistic, NoNoise
 
 SIZE = 20_000
 
@@ -85,3 +85,63 @@ def test_no_noise_changes_nothing_and_says_so():
     assert torch.equal(NoNoise().add(total, 1.0, 5.0, generator), total)
     assert NoNoise().mechanism(5.0) == Exact()
     assert not NoNoise().private
+
+
+# Noise on each coordinate.
+
+LAWS = {"logistic": (Logistic, stats.logistic), "laplace": (Laplace, stats.laplace)}
+laws = pytest.mark.parametrize(("noise", "law"), LAWS.values(), ids=LAWS)
+
+
+def sample(noise, sensitivity, multiplier: float, **of) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return noise().add(torch.zeros(SIZE, **of), sensitivity, multiplier, generator)
+
+
+def p_value(sample: torch.Tensor, law, scale: float) -> float:
+    return stats.kstest(sample.double().numpy() / scale, law.cdf).pvalue
+
+
+@laws
+@pytest.mark.parametrize("wrong", [2 / 3, 3 / 2])
+@pytest.mark.parametrize("sensitivity", [0.5, torch.tensor(3.0)], ids=["float", "tensor"])
+def test_the_law_is_that_of_its_name_and_scale(noise, law, sensitivity, wrong):
+    drawn, scale = sample(noise, sensitivity, 1.7), 1.7 * float(sensitivity)
+    assert p_value(drawn, law, scale) > 1e-3
+    assert p_value(drawn, law, scale * wrong) < 1e-6
+    assert p_value(drawn, stats.norm, scale * law.std()) < 1e-6
+
+
+@laws
+def test_numbers_on_the_edge_of_the_generator_are_finite(noise, law, monkeypatch):
+    def edges(shape, **of):
+        return torch.tensor([0.0, 1 - 2**-53], dtype=torch.float64)
+
+    monkeypatch.setattr(torch, "rand", edges)
+    drawn = noise().add(torch.zeros(2), 1.0, 1.0, torch.Generator())
+    assert drawn.isfinite().all()
+    assert drawn.abs().min() > 30
+
+
+@laws
+def test_noise_per_coordinate_is_added_in_pieces_that_are_one_draw(noise, law):
+    size = PIECE + 100
+    total = torch.linspace(-5, 5, size)
+    one, other = (torch.Generator().manual_seed(0) for _ in range(2))
+    noisy = noise().add(total.clone(), 2.0, 3.0, one)
+    alone = noise().add(torch.zeros(size), 2.0, 3.0, other)
+    assert torch.allclose(noisy, total + alone, atol=1e-4)
+    assert torch.equal(torch.rand(3, generator=one), torch.rand(3, generator=other))
+    halves = alone.split(size // 2)
+    assert stats.pearsonr(*(half[: size // 2].numpy() for half in halves[:2])).pvalue > 1e-3
+
+
+@laws
+def test_the_ledger_hears_of_the_law_and_of_every_coordinate(noise, law):
+    mechanism = noise().for_size(12).mechanism(0.8)
+    name = noise.__name__.lower()
+    assert mechanism == CoordinateMechanism(name, 0.8, 12)
+    assert mechanism.shift == pytest.approx(1 / (0.8 * 12**0.5))
+    assert noise().private
+    with pytest.raises(UserError, match="for_size"):
+        noise().mechanism(0.8)

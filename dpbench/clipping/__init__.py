@@ -9,6 +9,7 @@ asks a noisy count of the batch and moves only by the answer, to a new value.
 from dpbench.clipping.batch import BatchClip
 from dpbench.clipping.choice import CLIPS, STYLES, chosen, one_of, only
 from dpbench.clipping.clip import Bound, Clip, CountQuery, Fixed, Weighted
+from dpbench.clipping.coordinates import Coordinates
 from dpbench.clipping.functions import Abadi, Automatic, ByNorm, Global, Normalise, Unclipped
 from dpbench.clipping.global_adapt import GlobalAdapt
 from dpbench.clipping.groupwise import Groupwise
@@ -25,6 +26,7 @@ __all__ = [
     "Bound",
     "ByNorm",
     "Clip",
+    "Coordinates",
     "CountQuery",
     "Fixed",
     "Global",

@@ -52,6 +52,11 @@ class Clip(Protocol):
         ...
 
     @property
+    def per_coordinate(self) -> bool:
+        """Whether one example moves each coordinate by at most sensitivity/sqrt(D)."""
+        ...
+
+    @property
     def query(self) -> CountQuery | None:
         """The count it asks of each batch, if it is adaptive."""
         ...
@@ -93,6 +98,10 @@ class Clip(Protocol):
         """The clip for data with so many groups."""
         ...
 
+    def for_size(self, size: int) -> "Clip":
+        """The clip for gradients of so many coordinates."""
+        ...
+
     def check_layers(self, names: Sequence[str]) -> None:
         """UserError if it has bounds of layers, and not one for each of these."""
         ...
@@ -103,6 +112,7 @@ class Weighted:
 
     caveat: str | None = None
     composition: str | None = None
+    per_coordinate: bool = False
     by_group: ClassVar[bool] = False
 
     def lengths(self, gradients: Gradients) -> Tensor:
@@ -118,6 +128,9 @@ class Weighted:
         raise UserError(f"{type(self).__name__} has no bound to schedule; leave schedule.bound 1.")
 
     def for_groups(self, groups: int) -> Self:
+        return self
+
+    def for_size(self, size: int) -> Self:
         return self
 
     def check_layers(self, names: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from dpbench.data.dataset import Batch
 from dpbench.data.users import Units
 from dpbench.errors import positive
 from dpbench.gradients import Engine, Gradients
+from dpbench.ledger import Mechanism
 from dpbench.methods.method import Gradient, Guarantee, Method, Past, as_far_as, plain
 from dpbench.noise import Gaussian
 
@@ -101,9 +102,12 @@ class PerWeight:
     cap: float | None
     mean: float = 1.0
 
-    def __call__(self, gradient: Tensor, theta: Tensor) -> Tensor:
-        return gradient.div_(self.mean)
+    def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
+        return noisy.div_(self.mean)
 
     def on(self, units: Units) -> "PerWeight":
         sizes = torch.tensor(units.sizes, dtype=torch.float64)
         return PerWeight(self.cap, weights(sizes, self.cap).mean().item())
+
+    def releases(self, mechanism: Mechanism) -> Mechanism:
+        return mechanism

@@ -10,6 +10,7 @@ from dpbench.clipping import Clip, chosen, one_of
 from dpbench.clipping.choice import Bounds
 from dpbench.data.users import Units
 from dpbench.errors import UserError
+from dpbench.ledger import Mechanism
 from dpbench.methods.method import PROVEN, Method, as_far_as, plain
 from dpbench.noise import Gaussian
 from dpbench.schedules import Schedules
@@ -58,11 +59,14 @@ class Prior:
     precision: float
     number: int = 1
 
-    def __call__(self, gradient: Tensor, theta: Tensor) -> Tensor:
-        return gradient.add_(theta, alpha=self.precision / self.number)
+    def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
+        return noisy.add_(theta, alpha=self.precision / self.number)
 
     def on(self, units: Units) -> "Prior":
         return replace(self, number=units.number)
+
+    def releases(self, mechanism: Mechanism) -> Mechanism:
+        return mechanism
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from dpbench.data.dataset import Batch, Dataset
 from dpbench.data.users import Units, Users, units_of
 from dpbench.errors import UserError, nearest
 from dpbench.gradients import Engine, Gradients
-from dpbench.ledger import GaussianMechanism, Release
+from dpbench.ledger import CoordinateMechanism, GaussianMechanism, Release
 from dpbench.noise import Noise
 from dpbench.schedules import Schedules
+from dpbench.updates import Plain, Update
 
 
 class Past(NamedTuple):
@@ -38,29 +39,6 @@ class Past(NamedTuple):
 
 Gradient = Callable[[Engine, Batch, Clip, Past], Gradients]
 """The gradient seam: the gradients of a physical batch that the clip is to see."""
-
-
-class Update(Protocol):
-    """The update seam: what the optimiser gets. It sees what was released alone, at no cost."""
-
-    def __call__(self, gradient: Tensor, theta: Tensor) -> Tensor:
-        """The gradient [D] for the optimiser, from the private mean one [D] and theta [D]."""
-        ...
-
-    def on(self, units: Units) -> "Update":
-        """The update for so many units."""
-        ...
-
-
-@dataclass(frozen=True)
-class AsReleased:
-    """The private mean gradient itself."""
-
-    def __call__(self, gradient: Tensor, theta: Tensor) -> Tensor:
-        return gradient
-
-    def on(self, units: Units) -> "AsReleased":
-        return self
 
 
 class Tie(Protocol):
@@ -101,6 +79,7 @@ class Guarantee:
     why: str
 
 
+AS_IT_IS = Plain()
 PROVEN = Guarantee("proven", "Poisson-sampled Gaussian mechanism with a stated sensitivity.")
 JOINT = Guarantee(
     "proven", "Gradient sum and noisy counts are one joint Gaussian release per Poisson batch."
@@ -113,7 +92,7 @@ PRIVATE_DIVISOR = Guarantee(
 
 @dataclass(frozen=True)
 class Method:
-    """A private training method: gradient, clip and noise, run by the one private step.
+    """A private training method: gradient, clip, noise and update, run by the one private step.
 
     divide_by: "expected" for the public expected batch size, "actual" for the batch's real one.
     whole_batches: whether the gradient seam needs the logical batch in one piece. groups: how many
@@ -131,7 +110,7 @@ class Method:
     divide_by: str = "expected"
     whole_batches: bool = False
     groups: int | None = None
-    update: Update = AsReleased()
+    update: Update = AS_IT_IS
     tie: Tie | None = None
     of_users: bool = False
 
@@ -165,9 +144,31 @@ class Method:
                 "users=none or another method.",
             )
 
+    def for_size(self, size: int) -> "Method":
+        """The method for a model of so many trained parameters.
+
+        Raises UserError for noise that needs a bound of each coordinate and a clip that has none.
+        """
+        if self.noise.per_coordinate and not self.clip.per_coordinate:
+            raise UserError(
+                f"{type(self.noise).__name__} noise needs a bound of each coordinate, and "
+                f"{type(self.clip).__name__} has none: use dpbench.clipping.Coordinates."
+            )
+        return replace(self, clip=self.clip.for_size(size), noise=self.noise.for_size(size))
+
+    def check_size(self, size: int) -> None:
+        """UserError if the account is for a model of another size."""
+        mechanism = self.noise.mechanism(1.0)
+        if isinstance(mechanism, CoordinateMechanism) and mechanism.dimension != size:
+            raise UserError(
+                f"{self.name} was made for {mechanism.dimension} parameters and the model trains "
+                f"{size}: call for_size({size})."
+            )
+
     def releases(self, noise_multiplier: float) -> tuple[Release, ...]:
         """All that one step releases from its batch, for the ledger."""
-        gradient = Release("gradient sum", self.noise.mechanism(noise_multiplier))
+        mechanism = self.update.releases(self.noise.mechanism(noise_multiplier))
+        gradient = Release("gradient sum", mechanism)
         query = self.clip.query
         if query is None:
             return (gradient,)

@@ -205,7 +205,7 @@ class Counting:
     def __init__(self, engine):
         self.engine, self.passes = engine, 0
         self.name, self.model, self.loss = engine.name, engine.model, engine.loss
-        self.parameters, self.views = engine.parameters, engine.views
+        self.parameters, self.views, self.how = engine.parameters, engine.views, engine.how
 
     def __call__(self, batch, shift=None):
         self.passes += 1

@@ -1,0 +1,39 @@
+"""SGD with the logistic mechanism: of the gradient itself, or of its sign.
+
+Gradients are accumulated as in `dpbench.methods.signsgd`.
+"""
+
+from dpbench.clipping import Coordinates
+from dpbench.methods.method import Guarantee, Method, plain
+from dpbench.noise import Logistic
+from dpbench.updates import Plain, Sign, Update
+
+SUM = Guarantee(
+    "proven",
+    "At most: Poisson-sampled logistic noise on every coordinate at once, all of which one example "
+    "moves by the bound.",
+)
+SIGN = Guarantee(
+    "proven",
+    "At most: Poisson-sampled signs of logistic noise on every coordinate at once, for the worst "
+    "place of the sum in each step.",
+)
+
+
+def dp_losgd(bound: float) -> Method:
+    """DP-SGD with logistic noise; bound: G of each coordinate of each gradient (the note)."""
+    return _logistic("dp_losgd", bound, SUM, Plain())
+
+
+def dp_signlosgd(bound: float) -> Method:
+    """The sign of the sum plus logistic noise: the exponential mechanism over signs (the note).
+
+    With scale s it answers r_i = 1 with probability sigmoid(S_i/s), as the exponential mechanism
+    with utility -r.g and the note's sigma = 1/(2s). bound: G of each coordinate of each gradient.
+    """
+    return _logistic("dp_signlosgd", bound, SIGN, Sign())
+
+
+def _logistic(name: str, bound: float, guarantee: Guarantee, update: Update) -> Method:
+    clip = Coordinates(bound)
+    return Method(name, "corrected", plain, clip, Logistic(), guarantee, update=update)

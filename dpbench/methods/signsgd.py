@@ -1,0 +1,58 @@
+"""SGD by signs: without privacy, and with the Gaussian or the Laplace mechanism before the sign.
+
+Gradients are accumulated by the private step: clipped sums of physical batches are added up as they
+are, before the one draw of noise and the one sign of a logical batch.
+"""
+
+from dpbench.clipping import Coordinates, Unclipped, chosen
+from dpbench.clipping.choice import Bounds
+from dpbench.methods.method import (
+    NON_PRIVATE,
+    PROVEN,
+    Guarantee,
+    Method,
+    as_far_as,
+    plain,
+)
+from dpbench.noise import Gaussian, Laplace, NoNoise
+from dpbench.updates import Sign
+
+AFTER_GAUSSIAN = Guarantee("proven", f"{PROVEN.why} The sign is post-processing.")
+AFTER_LAPLACE = Guarantee(
+    "proven",
+    "At most: Poisson-sampled Laplace noise on every coordinate at once, all of which one example "
+    "moves by the bound; the sign is post-processing.",
+)
+
+
+def signsgd() -> Method:
+    """The sign of the mean gradient (Bernstein et al. 2018); a gradient of 0 moves nothing."""
+    return Method(
+        "signsgd",
+        "corrected",
+        plain,
+        Unclipped(),
+        NoNoise(),
+        NON_PRIVATE,
+        update=Sign(zero=0),
+    )
+
+
+def dp_signsgd(bound: Bounds, clip: str, style: str) -> Method:
+    """The sign of the private gradient of DP-SGD; clip and style are as in `dpsgd`."""
+    clipped = chosen(clip, style, bound)
+    guarantee = as_far_as(clipped, AFTER_GAUSSIAN)
+    return Method("dp_signsgd", "corrected", plain, clipped, Gaussian(), guarantee, update=Sign())
+
+
+def dp_signsgd_laplace(bound: float) -> Method:
+    """The sign of the sum plus Laplace noise; bound: G of each coordinate of each gradient."""
+    return Method(
+        "dp_signsgd_laplace",
+        "corrected",
+        plain,
+        Coordinates(bound),
+        Laplace(),
+        AFTER_LAPLACE,
+        update=Sign(),
+    )

@@ -1,0 +1,53 @@
+"""What runs with signs of logistic noise spend: by the note, at most, and at least."""
+
+from dpbench.accountants import at_least, note, pld, rdp
+from dpbench.runs import settle
+from dpbench.tables.grid import Grid
+from dpbench.tables.markdown import grid_lines
+from dpbench.targets import Target
+
+HEAD = (
+    "run",
+    "parameters",
+    "rate",
+    "steps",
+    "noise multiplier",
+    "delta",
+    "the note's formula",
+    "at most (RDP)",
+    "at most (PLD)",
+    "at least",
+)
+
+
+def sign_epsilons(wanted: Target) -> dict[str, bytes]:
+    """The files of the table by suffix, one row for each condition; nothing is trained."""
+    lines = [
+        _line(condition.label, overrides)
+        for condition in wanted.conditions
+        for method in wanted.table["methods"]
+        for overrides in wanted.cells_of(condition, method)
+    ]
+    parts = [
+        f"# {wanted.title}",
+        f"{wanted.table['paper']}. Scale: {wanted.scale}. Epsilons of planned runs.",
+        grid_lines(Grid("", HEAD, tuple(lines))),
+        "\n".join(f"- {note}" for note in wanted.table["notes"]),
+    ]
+    csv = "".join(",".join(f'"{text}"' for text in line) + "\n" for line in (HEAD, *lines))
+    return {"md": ("\n\n".join(parts) + "\n").encode(), "csv": csv.encode()}
+
+
+def _line(label: str, overrides: list[str]) -> tuple[str, ...]:
+    _, run, planned = settle(overrides)
+    delta, step = run.privacy.delta, planned.step
+    epsilons = [spend(planned.ledger, delta) for spend in (note, rdp, pld, at_least)]
+    return (
+        label,
+        str(step.releases[0].mechanism.dimension),  # type: ignore[union-attr]
+        f"{planned.sampler.expected_batch_size / run.dataset.train_size:.4g}",
+        str(planned.steps),
+        f"{planned.noise_multiplier:.4g}",
+        f"{delta:g}",
+        *(f"{epsilon:.3f}" for epsilon in epsilons),
+    )

@@ -1,0 +1,61 @@
+"""Clipping by coordinate: its bound holds in each, and is reached in all at once."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpbench.clipping import Coordinates
+from dpbench.errors import UserError
+from dpbench.gradients.engine import Stacked
+
+cheap = settings(derandomize=True, deadline=None, max_examples=30)
+rows = st.lists(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), min_size=1, max_size=5)
+
+
+def clipped_sum(clip: Coordinates, gradients: torch.Tensor) -> torch.Tensor:
+    stacked = Stacked(gradients.new_zeros(len(gradients)), gradients, ())
+    groups = torch.zeros(len(gradients), dtype=torch.long)
+    factors = clip.factors(clip.lengths(stacked), groups)
+    return clip.finish(clip.reduce(stacked, factors.masked_fill(~stacked.norms.isfinite(), 0)))
+
+
+@given(rows, st.floats(0.01, 100))
+@cheap
+def test_one_example_moves_no_coordinate_by_more_than_the_bound(gradients, bound):
+    gradients = torch.tensor(gradients, dtype=torch.float64)
+    clip = Coordinates(bound).for_size(4)
+    whole = clipped_sum(clip, gradients)
+    for i in range(len(gradients)):
+        moved = whole - clipped_sum(clip, torch.cat([gradients[:i], gradients[i + 1 :]]))
+        assert moved.abs().max() <= bound * (1 + 1e-9)
+        assert moved.norm() <= clip.sensitivity * (1 + 1e-9)
+
+
+def test_the_sensitivity_is_reached():
+    clip = Coordinates(0.3).for_size(4)
+    assert clipped_sum(clip, torch.full((1, 4), -1e9)).norm() == pytest.approx(clip.sensitivity)
+
+
+@given(rows)
+@cheap
+def test_it_is_numpy_s_clip(gradients):
+    gradients = torch.tensor(gradients, dtype=torch.float64)
+    expected = torch.tensor(gradients.numpy().clip(-2, 2).sum(0))
+    assert torch.allclose(clipped_sum(Coordinates(2.0), gradients), expected)
+
+
+@pytest.mark.parametrize("bad", [torch.inf, torch.nan])
+def test_an_example_that_is_not_finite_adds_nothing(bad):
+    gradients = torch.tensor([[1.0, 2, 3, 4], [5, bad, 5, 5]])
+    assert clipped_sum(Coordinates(10.0), gradients).tolist() == [1, 2, 3, 4]
+
+
+def test_a_schedule_moves_bound_and_sensitivity_together():
+    clip = Coordinates(0.5).for_size(9).scaled(4)
+    assert (clip.bound, clip.sensitivity) == (2.0, 6.0)
+
+
+def test_its_sensitivity_needs_the_number_of_coordinates():
+    with pytest.raises(UserError, match="for_size"):
+        _ = Coordinates(1.0).sensitivity
