@@ -112,9 +112,9 @@ def close(shown: str, printed: str) -> bool:
 def carry_out(fence: Fence, names: dict, monkeypatch) -> str:
     """What a fence prints; Python has the names of the page's fences before it."""
     with contextlib.redirect_stdout(io.StringIO()) as out, warnings.catch_warnings():
+        warnings.simplefilter("default")
         if fence.language == "python":
             exec(compile(fence.text, "<page>", "exec"), names)
-        warnings.simplefilter("default")
         for program, *arguments in fence.commands if fence.language == "sh" else []:
             assert program == "dpbench"
             monkeypatch.setattr(sys, "argv", ["dpbench", *arguments])
