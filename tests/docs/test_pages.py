@@ -102,7 +102,7 @@ def line_agrees(shown: str, printed: str) -> bool:
 
 
 def close(shown: str, printed: str) -> bool:
-    """Whole numbers are equal; others may be 2% off, or one unit of the last digit that is shown."""
+    """Whole numbers are equal; others may be 2% off, or one unit of the last digit shown."""
     if re.fullmatch(r"-?\d+", shown):
         return shown == printed
     unit = 10.0 ** -len(shown.partition("e")[0].partition(".")[2])
@@ -213,6 +213,11 @@ def test_what_a_page_shows_is_held_against_what_is_printed():
     printed = "trial 1\naccuracy 0.913 in 2.31 s\nresults/runs/12ab34.json\n"
     assert agree("accuracy 0.91 in ... s", printed)
     assert agree("trial 1\n...\nresults/runs/12ab34.json", printed)
-    for wrong in ("accuracy 0.85 in ... s", "trial 2", "results/runs/12ab35.json", "accuracy 0.913"):
+    for wrong in (
+        "accuracy 0.85 in ... s",
+        "trial 2",
+        "results/runs/12ab35.json",
+        "accuracy 0.913",
+    ):
         assert not agree(wrong, printed)
     assert not agree("results/runs/12ab34.json\ntrial 1", printed)
