@@ -49,7 +49,7 @@ def cases() -> list:
 
 def combinations(name: str) -> list[str]:
     """As "NAME clip=CLIP style=STYLE", all that can be combined with a method beside its own."""
-    if "clip" not in settings_of(name):
+    if not isinstance(settings_of(name).get("clip"), str):
         return []
     refused = {("abadi", "flat"), ("batch", "layerwise")}  # the first is the method itself
     if name == "dpsgd_quantile":

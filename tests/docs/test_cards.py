@@ -1,0 +1,62 @@
+"""A card for every method, which says what its YAML and its code say."""
+
+from pathlib import Path
+
+import pytest
+
+from dpbench.config import build, compose, options
+
+CARDS = Path(__file__).parents[2] / "docs" / "methods"
+NAMES = options("method")
+
+
+def card(name: str) -> str:
+    return (CARDS / f"{name}.md").read_text()
+
+
+def settings_of(name: str) -> dict:
+    return {k: v for k, v in compose([f"method={name}"])["method"].items() if k != "_target_"}
+
+
+def test_every_method_has_a_card_and_every_card_a_method():
+    assert {path.stem for path in CARDS.glob("*.md")} == {*NAMES, "README"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_card_names_the_settings_of_its_method_and_no_others(name):
+    rows = [line for line in card(name).splitlines() if line.startswith("| `method.")]
+    assert [row.split("`")[1] for row in rows] == [f"method.{key}" for key in settings_of(name)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_card_has_the_seams_the_cost_and_the_source(name):
+    lines = card(name).splitlines()
+    assert lines[0] == f"# {name}"
+    seams = [line.split("|")[1].strip() for line in lines if line.startswith("| ")]
+    assert seams[:5] == ["seam", "gradient", "clip", "noise", "update"]
+    heads = [line for line in lines if line.startswith("## ")]
+    assert heads == ["## Settings", "## Guarantee", "## Cost", "## Source"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_card_gives_the_guarantee_of_the_code_and_its_reason(name):
+    said = " ".join(card(name).partition("## Guarantee")[2].partition("## Cost")[0].split())
+    variants = ["corrected", "paper"] if "variant" in settings_of(name) else [None]
+    for variant in variants:
+        chosen, head = [], ""
+        if variant:
+            chosen, head = [f"method.variant={variant}"], f"With `method.variant={variant}`: "
+        guarantee = build(compose([f"method={name}", *chosen])).method.guarantee
+        assert f"{head}**{guarantee.level}**. {guarantee.why}" in said
+    assert said.count("**") == 2 * len(variants)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_overview_has_the_guarantee_of_the_default(name):
+    (row,) = (
+        line
+        for line in (CARDS / "README.md").read_text().splitlines()
+        if line.startswith(f"| [{name}]({name}.md) |")
+    )
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[4] == build(compose([f"method={name}"])).method.guarantee.level

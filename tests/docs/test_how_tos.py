@@ -1,0 +1,92 @@
+"""What a how-to adds works: its diffs are applied to a copy of the checkout, and run there."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+DIFF = re.compile(r"^```diff\n((?:.*\n)*?)```$", re.MULTILINE)
+RUN = ("model=logistic", "epochs=1", "batch_size=128")
+
+pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git applies the diffs")
+
+
+def applied(page: str, folder: Path) -> Path:
+    """A copy of the checkout with the diffs of a page in it."""
+    for part in ("dpbench", "conf", "benchmarks", "tests"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for diff in DIFF.findall((DOCS / page).read_text()):
+        done = subprocess.run(
+            ["git", "apply", "--whitespace=error", "-"],
+            cwd=folder,
+            # A folder inside another repository would be taken for a part of that one.
+            env={**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)},
+            input=diff,
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def python(folder: Path, *arguments: object) -> str:
+    """What a Python process prints whose dpbench is that of the folder."""
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "DPBENCH_DATA": str(folder / "data")},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("add_*.md")))
+def test_the_diffs_of_a_page_apply(page, tmp_path):
+    before = {path.relative_to(ROOT) for path in (ROOT / "conf").rglob("*.yaml")}
+    folder = applied(page, tmp_path)
+    assert {path.relative_to(folder) for path in (folder / "conf").rglob("*.yaml")} > before
+
+
+@pytest.mark.slow
+def test_the_added_methods_pass_the_tests_of_all_methods_and_train(tmp_path):
+    folder = applied("add_a_method.md", tmp_path)
+    for name in ("dpnsgd", "dppsac"):
+        python(folder, "-m", "dpbench", "run", f"method={name}", *RUN)
+    python(folder, "-m", "pytest", "-q", "tests/methods", "-k", "dpnsgd or dppsac")
+
+
+@pytest.mark.slow
+def test_a_clip_that_states_too_small_a_sensitivity_does_not_pass(tmp_path):
+    folder = applied("add_a_method.md", tmp_path)
+    path = folder / "dpbench" / "methods" / "dppsac.py"
+    path.write_text(path.read_text().replace("return self.bound /", "return 1.1 * self.bound /"))
+    with pytest.raises(AssertionError, match="1 failed"):
+        python(folder, "-m", "pytest", "-q", "tests/methods", "-k", "dppsac and moves_the_sum")
+
+
+@pytest.mark.slow
+def test_the_added_data_set_passes_the_tests_of_all_data_sets_and_is_trained_on(tmp_path):
+    folder = applied("add_a_dataset.md", tmp_path)
+    python(folder, "-m", "pytest", "-q", "tests/data/test_breast_cancer.py")
+    python(folder, "-m", "pytest", "-q", "tests/data/test_dataset.py", "-k", "breast_cancer")
+    python(folder, "-m", "pytest", "-q", "tests/test_config.py", "-k", "breast_cancer")
+
+
+@pytest.mark.slow
+def test_the_added_table_is_made(tmp_path):
+    folder = applied("add_a_table.md", tmp_path)
+    python(folder, "-m", "pytest", "-q", "tests/test_config.py", "-k", "digits_table1")
+    made = python(folder, "-m", "dpbench", "reproduce", "digits_table1", "threads=1")
+    verdicts = re.findall(r"^\| (\w+) \| accuracy \|.*\| (\w+) \|$", made, re.MULTILINE)
+    assert verdicts == [("sgd", "reproduced"), ("dpsgd", "reproduced")]

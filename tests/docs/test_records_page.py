@@ -1,0 +1,48 @@
+"""The page on records names every field of a real record, and no field that is not there."""
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from dpbench.config import build, compose
+from dpbench.results import SCIENTIFIC, Record
+from dpbench.train import fit
+
+PAGE = (Path(__file__).parents[2] / "docs" / "records.md").read_text()
+
+
+def named(heading: str) -> set[str]:
+    """The names in the first column of the table below a heading."""
+    part = re.split(r"^#", PAGE.partition(f"# {heading}\n")[2], flags=re.MULTILINE)[0]
+    cells = re.findall(r"^\| (`.*?) \|", part, re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    """A real one, as it is read back."""
+    run = build(compose(["epochs=1", "model=logistic"]))
+    return json.loads(fit(run, tmp_path_factory.mktemp("data")).json())
+
+
+def test_the_fields_are_those_of_a_record(record):
+    assert named("Fields") == {field.name for field in fields(Record)} == record.keys()
+
+
+def test_the_metrics_are_those_of_a_record(record):
+    groups = "|".join(map(str, range(10)))
+    measured = {re.sub(rf"/({groups})$", "/<group>", name) for name in record["metrics"]}
+    assert {f"test/{name}" for name in named("metrics")} == measured
+
+
+@pytest.mark.parametrize("part", ["privacy", "provenance"])
+def test_a_part_has_the_keys_that_are_named(record, part):
+    assert named(part) == record[part].keys()
+
+
+def test_what_names_a_run_is_the_scientific_part(record):
+    assert named("What names a run") == set(SCIENTIFIC)
+    assert record["config"].keys() == {*SCIENTIFIC, "choices"}
