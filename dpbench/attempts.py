@@ -1,36 +1,12 @@
 """One of many runs: whatever it dies of, the others go on."""
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from dpbench.errors import Unavailable, UserError
+from dpbench.launchers import Attempts, Failure, Outcome
 from dpbench.lock import Busy
 from dpbench.runs import once
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a run has no record, in a sentence; trace: where it failed, if nobody expected that.
-
-    busy: only because another process is carrying it out. unavailable: because it lacks data or
-    weights that this machine neither has nor gets.
-    """
-
-    reason: str
-    trace: str = ""
-    busy: bool = False
-    unavailable: bool = False
-
-
-Outcome = Path | Failure
-
-Attempts = Callable[[Sequence[list[str]], bool], Iterator[tuple[int, Outcome]]]
-"""Attempts runs, given by their overrides: the number of each and what became of it, as they end.
-
-The flag says whether to wait for a run that another process is carrying out.
-"""
 
 
 def attempt(overrides: list[str], wait: bool = True, quiet: bool = True) -> Outcome:

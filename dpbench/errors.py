@@ -30,6 +30,12 @@ def positive(what: str, value: float) -> float:
     return value
 
 
+def whole(what: str, value: object, least: int = 1) -> None:
+    """Refuse what is not a whole number from `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UserError(f"{what} must be a whole number from {least}, got {value!r}.")
+
+
 def say_warnings_in_one_line() -> None:
     """Write warnings of this process as a user reads them: a sentence, and no line of code."""
 

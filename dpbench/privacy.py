@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
-from dpbench.accountants import (
+from dpbench.accounting.accountants import (
     ACCOUNTANTS,
     Unaccountable,
     calibrate,

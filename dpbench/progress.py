@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from dpbench.accountants import rdp
+from dpbench.accounting.accountants import rdp
 
 
 class Progress:

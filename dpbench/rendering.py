@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from dpbench.figures.pictures import diverged, picture
 from dpbench.metrics.temperature import CAVEAT
 from dpbench.ntk import coincidence
-from dpbench.pictures import diverged, picture
 from dpbench.resources import benchmarks_folder
 from dpbench.results import Record, frame
 from dpbench.tables import (

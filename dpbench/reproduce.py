@@ -7,17 +7,17 @@ from pathlib import Path
 from dpbench import config as configuration
 from dpbench.errors import Unavailable, UserError
 from dpbench.ntk.command import measured
+from dpbench.plan import Run, plan
 from dpbench.privacy import statement
 from dpbench.rendering import render, spec_of
 from dpbench.results import check_writable, load, write_whole
 from dpbench.runs import tracking_folder
-from dpbench.sign_epsilons import sign_epsilons
-from dpbench.sign_errors import sign_errors
+from dpbench.sign.epsilons import sign_epsilons
+from dpbench.sign.errors import sign_errors
 from dpbench.sweeps import Sweep, make, planned, report
 from dpbench.tables import Statement, row_name
 from dpbench.targets import Target, target
 from dpbench.tracking import keep_table
-from dpbench.train import Run, plan
 
 COMPUTED = {"sign_errors": sign_errors, "sign_epsilons": sign_epsilons, "ntk": measured}
 """Targets without private training, by the key of their YAML that says what is in them."""

@@ -6,7 +6,8 @@ import torch
 
 from dpbench import config as configuration
 from dpbench.checkpoints import Checkpoints, claimed
-from dpbench.errors import UserError, positive
+from dpbench.errors import UserError, positive, whole
+from dpbench.plan import Plan, Run, plan
 from dpbench.results import (
     SCIENTIFIC,
     check_writable,
@@ -17,7 +18,7 @@ from dpbench.results import (
 )
 from dpbench.trackers import About
 from dpbench.tracking import Tracking
-from dpbench.train import Plan, Run, fit, plan, whole
+from dpbench.train import fit
 
 
 def settle(overrides: list[str]) -> tuple[dict, Run, Plan]:

@@ -7,12 +7,12 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from dpbench.accountants import Unaccountable, rdp
+from dpbench.accounting.accountants import Unaccountable, rdp
+from dpbench.figures.reliability import draw_reliability, reliability_points
 from dpbench.ledger import Ledger
-from dpbench.reliability_figures import draw_reliability, reliability_points
+from dpbench.plan import Run
 from dpbench.results import Record
 from dpbench.trackers import About, Log, Tracker
-from dpbench.train import Run
 
 
 class Tracking:

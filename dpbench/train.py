@@ -1,194 +1,33 @@
 """The trainer: from a run to its record."""
 
 import math
-from collections.abc import Callable, Collection
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from dpbench import seeds
-from dpbench.averaging import MovingAverage, proper_decay
+from dpbench.averaging import MovingAverage
 from dpbench.checkpoints import Checkpoints
-from dpbench.data.augmentation import ShiftsFlips
-from dpbench.data.dataset import Batch, Dataset, Split, vocabulary_of
+from dpbench.data.dataset import Batch, Split
 from dpbench.data.probe import probe, probe_users
-from dpbench.data.users import Units, Users, units_of
-from dpbench.diagnostics import Diagnostics
-from dpbench.errors import UserError, nearest
-from dpbench.gradients import ENGINES, How, Parameters, make_engine
-from dpbench.ledger import Ledger, Step
+from dpbench.errors import UserError
+from dpbench.gradients import How, make_engine
 from dpbench.memory import check_measurable
-from dpbench.methods.method import Method
 from dpbench.metrics import METRICS
 from dpbench.metrics.reliability import reliability
-from dpbench.models.architecture import LOSSES, Architecture
-from dpbench.precision import PRECISIONS, Precision, full_products
+from dpbench.models.architecture import LOSSES
+from dpbench.plan import Plan, Run, plan
+from dpbench.precision import Precision, full_products
 from dpbench.prediction import predict
-from dpbench.privacy import Privacy, planned_ledger, statement
+from dpbench.privacy import statement
 from dpbench.progress import Progress
 from dpbench.provenance import Effort, conditions, provenance
 from dpbench.results import Record
-from dpbench.sampling import SAMPLERS, Sampler
-from dpbench.schedules import UNCHANGED, Schedules
 from dpbench.step import PrivateStep
+from dpbench.tracking import Tracking
 from dpbench.training import Batches, Training
-
-if TYPE_CHECKING:
-    from dpbench.tracking import Tracking
-
-
-@dataclass(frozen=True)
-class Run:
-    """All that makes a run: values that were checked, and nothing read yet.
-
-    optimizer maps a list of parameters to a torch optimiser. config is the plain configuration that
-    the record keeps.
-    """
-
-    dataset: Dataset
-    model: Architecture
-    method: Method
-    privacy: Privacy
-    optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer]
-    sampler: str
-    epochs: int
-    batch_size: int
-    seed: int
-    engine: str = "auto"
-    physical_batch_size: int | str | None = None
-    precision: str = "float32"
-    channels_last: bool = False
-    device: str = "auto"
-    diagnostics: Diagnostics | None = None
-    augmentation: ShiftsFlips | None = None
-    ema_decay: float | None = None
-    schedule: Schedules | None = None
-    users: Users | None = None
-    config: dict = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        whole("epochs", self.epochs)
-        whole("batch_size", self.batch_size)
-        if isinstance(self.physical_batch_size, str):
-            _one_of("physical_batch_size", self.physical_batch_size, ["auto"])
-        elif self.physical_batch_size is not None:
-            whole("physical_batch_size", self.physical_batch_size)
-        if self.ema_decay is not None:
-            proper_decay(self.ema_decay)
-        _one_of("sampler", self.sampler, SAMPLERS)
-        _one_of("precision", self.precision, PRECISIONS)
-        if not isinstance(self.channels_last, bool):
-            raise UserError(f"channels_last must be true or false, got {self.channels_last!r}.")
-        _one_of("engine", self.engine, ["auto", *ENGINES])
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise UserError(f"seed must be a whole number from 0, got {self.seed!r}.")
-
-
-def whole(what: str, value: object) -> None:
-    """Refuse what is not a whole number from 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"{what} must be a whole number from 1, got {value!r}.")
-
-
-def _one_of(what: str, value: object, known: Collection[str]) -> None:
-    if value not in known:
-        raise UserError(f"{what}={value} is unknown: {nearest(str(value), known)}")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What follows from a run without reading any data: batches, steps, noise, and the ledger."""
-
-    method: Method
-    units: Units
-    sampler: Sampler
-    steps: int
-    noise_multiplier: float
-    schedule: Schedules
-    ledger: Ledger  # of the run, if it goes as planned
-
-    @property
-    def step(self) -> Step:
-        """The first step."""
-        return self.at(self.noise_multiplier * self.schedule.noise_at(0.0))
-
-    def at(self, noise_multiplier: float) -> Step:
-        """A step with so much noise."""
-        return Step(self.sampler.law, self.method.releases(noise_multiplier))
-
-
-def plan(run: Run) -> Plan:
-    """Settle everything that can be settled before data is read; UserError for what cannot be."""
-    optimizer, size = _check_parts(run)
-    method = run.method.on(run.dataset, run.users).for_size(size)
-    units = units_of(run.dataset, run.users)
-    sampler = SAMPLERS[run.sampler](units.number, run.batch_size, units.name)
-    steps = run.epochs * sampler.steps_per_epoch
-    if method.private:
-        run.privacy.warn_if_weak(units)
-    schedule = run.schedule or UNCHANGED
-    schedule.check(steps)
-    if schedule.bound != 1:
-        method.clip.scaled(2)  # which refuses where no schedule can move its bound
-    if method.tie:
-        schedule = method.tie.schedule(schedule, steps)
-        follows = method.tie.multiplier(method.clip, optimizer, sampler.expected_batch_size, units)
-        multiplier = run.privacy.agreed(follows, method, sampler.law, steps, schedule)
-    else:
-        multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule)
-    ledger = planned_ledger(method, sampler.law, steps, multiplier, schedule)
-    if method.whole_batches and run.physical_batch_size not in (None, "auto"):
-        raise UserError(
-            f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
-        )
-    planned = Plan(method, units, sampler, steps, multiplier, schedule, ledger)
-    # What no accountant can tell is refused now, and not after the training.
-    statement(planned.ledger, method, run.privacy.delta, multiplier)
-    return planned
-
-
-def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int]:
-    """The optimiser as configured, of one parameter, and how many parameters are trained.
-
-    Takes no memory and no random numbers. UserError for parts that do not fit or cannot be made.
-    """
-    if run.users and (run.augmentation or run.diagnostics):
-        raise UserError(
-            "augmentation and diagnostics are of single examples, and users have several: set "
-            "augmentation=none diagnostics=none, or users=none."
-        )
-    if run.augmentation:
-        run.augmentation.check(run.dataset)
-    _check_texts(run)
-    try:
-        with torch.device("meta"):
-            model = run.model.build(run.dataset.shape, run.dataset.classes)
-            parameters = Parameters(model)
-        layers = parameters.layers
-        run.method.clip.check_layers([layer.name for layer in layers])
-        alone = nn.Parameter(torch.zeros(1))
-        alone.grad = torch.zeros(1)
-        optimizer = run.optimizer([alone])
-        optimizer.step()
-        return optimizer, len(parameters)
-    except (TypeError, ValueError, RuntimeError) as error:
-        why = str(error).splitlines()[0]
-        raise UserError(f"model or optimizer cannot be made: {why}") from error
-
-
-def _check_texts(run: Run) -> None:
-    """Refuse texts for a model that takes none, or knows fewer tokens."""
-    tokens, known = vocabulary_of(run.dataset), getattr(run.model, "vocabulary", None)
-    if tokens is not None and (known is None or known < tokens):
-        knows = "takes no texts" if known is None else f"knows {known} tokens"
-        raise UserError(
-            f"{run.dataset.name} has texts of {tokens} tokens and this model {knows}: use "
-            "model=bert_base or bert_tiny."
-        )
 
 
 @full_products()
@@ -197,7 +36,7 @@ def fit(
     data_dir: Path,
     quiet: bool = False,
     checkpoints: Checkpoints | None = None,
-    tracking: "Tracking | None" = None,
+    tracking: Tracking | None = None,
 ) -> Record:
     """Train and test one run, and say what it measured and what it spent.
 
@@ -313,7 +152,7 @@ def _carry_out(
     training: Training,
     quiet: bool,
     checkpoints: Checkpoints | None,
-    tracking: "Tracking | None",
+    tracking: Tracking | None,
 ) -> None:
     """Make all steps that are left after the last checkpoint, if there is one that agrees."""
     agreed = _agreed(run, training.step)

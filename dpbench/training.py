@@ -8,7 +8,6 @@ draws: they are the same releases, and the ledger counts them once.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -20,12 +19,10 @@ from dpbench.data.dataset import Batch, Split
 from dpbench.data.users import Population
 from dpbench.diagnostics import Observer
 from dpbench.ledger import Ledger
+from dpbench.plan import Plan
 from dpbench.provenance import Effort
 from dpbench.sampling import Sampler
 from dpbench.step import PrivateStep, StepReport
-
-if TYPE_CHECKING:
-    from dpbench.train import Plan
 
 
 class Batches:
@@ -82,7 +79,7 @@ class Training:
 
     def __init__(
         self,
-        plan: "Plan",
+        plan: Plan,
         step: PrivateStep,
         batches: Batches,
         observer: Observer | None,

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from dpbench import train
+from dpbench import plan, train
 from dpbench.runs import once, settle
 from dpbench.training import Training
 
@@ -28,7 +28,7 @@ def started(overrides: list[str], log: str, prepare: Callable[[], None] = lambda
         return pid
     try:
         # Epsilons follow from the ledger, and take longer than these runs.
-        train.statement = lambda ledger, *_: {"ledger": repr(ledger)}
+        train.statement = plan.statement = lambda ledger, *_: {"ledger": repr(ledger)}
         _notes_steps(log)
         prepare()
         once(overrides, quiet=True)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from dpbench.accountants import pld, rdp, separated
+from dpbench.accounting.accountants import pld, rdp, separated
 from dpbench.data.users import Units
 from dpbench.errors import UserError
 from dpbench.ledger import Ledger, Poisson, Shuffled, Step

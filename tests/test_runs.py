@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench import provenance, runs, train
+from dpbench import plan, provenance, runs, train
 from dpbench.errors import UserError
 from dpbench.runs import once
 from dpbench.training import Training
@@ -22,7 +22,8 @@ class Interrupted(Exception):
 @pytest.fixture(autouse=True)
 def few_words(monkeypatch):
     """Epsilons follow from the ledger, and take longer than these runs."""
-    monkeypatch.setattr(train, "statement", lambda ledger, *_: {"ledger": repr(ledger)})
+    for module in (plan, train):
+        monkeypatch.setattr(module, "statement", lambda ledger, *_: {"ledger": repr(ledger)})
 
 
 @pytest.fixture

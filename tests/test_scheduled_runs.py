@@ -8,7 +8,7 @@ import torch
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from dpbench.accountants import pld, rdp
+from dpbench.accounting.accountants import pld, rdp
 from dpbench.clipping import Abadi
 from dpbench.config import build, compose
 from dpbench.errors import UserError

@@ -12,8 +12,9 @@ from dpbench.errors import UserError
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.models.bert import Bert
 from dpbench.models.mlp import Mlp
+from dpbench.plan import Run, plan
 from dpbench.privacy import Privacy
-from dpbench.train import Run, fit, plan
+from dpbench.train import fit
 
 NOWHERE = Path("/nowhere")
 

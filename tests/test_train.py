@@ -10,7 +10,7 @@ import torch
 from absl import logging as absl_logging
 
 from dpbench import memory, progress, train
-from dpbench.accountants import rdp
+from dpbench.accounting.accountants import rdp
 from dpbench.averaging import MovingAverage
 from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Data, Split
@@ -25,9 +25,10 @@ from dpbench.methods.fairlens import fairlens
 from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.mlp import Mlp
+from dpbench.plan import Run, plan
 from dpbench.prediction import predict
 from dpbench.privacy import Privacy
-from dpbench.train import Run, fit, pick_device, plan, private_step
+from dpbench.train import fit, pick_device, private_step
 
 NOWHERE = Path("/nowhere")  # digits need no folder
 METHODS = {

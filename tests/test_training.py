@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpbench import train
+from dpbench import plan, train
 from dpbench.checkpoints import Checkpoints
 from dpbench.config import build, compose, options
 from dpbench.data.augmentation import ShiftsFlips
@@ -22,9 +22,10 @@ from dpbench.data.dataset import Data, Split
 from dpbench.diagnostics.bias import BiasDiagnostics
 from dpbench.diagnostics.curves import CurveDiagnostics
 from dpbench.diagnostics.misalignment import MisalignmentDiagnostics
+from dpbench.plan import Run
 from dpbench.sampling import SAMPLERS
 from dpbench.schedules import Linear, Pieces, Schedules
-from dpbench.train import Run, fit
+from dpbench.train import fit
 from dpbench.training import Training
 
 NOWHERE = Path("/nowhere")
@@ -87,7 +88,8 @@ class Kept:
 def no_accountants():
     """Epsilons follow from the ledger, and take longer than these runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "statement", lambda ledger, *_: {"ledger": repr(ledger)})
+        for module in (plan, train):
+            patch.setattr(module, "statement", lambda ledger, *_: {"ledger": repr(ledger)})
         yield
 
 

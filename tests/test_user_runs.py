@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpbench.accountants import rdp
+from dpbench.accounting.accountants import rdp
 from dpbench.config import build, compose
 from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.digits import Digits
@@ -22,9 +22,10 @@ from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.fairlens import fairlens
 from dpbench.models.mlp import Mlp
+from dpbench.plan import Run, plan
 from dpbench.privacy import Privacy
 from dpbench.results import digest
-from dpbench.train import Run, fit, plan
+from dpbench.train import fit
 
 NOWHERE = Path("/nowhere")  # digits need no folder
 FED = dp_fedsgd(0.5, None)

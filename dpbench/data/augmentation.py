@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dpbench.data.dataset import Batch, Dataset
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError, nearest, whole
 
 PADDINGS = ("reflect", "zero")
 FLIPS = ("horizontal", "none", "vertical")
@@ -34,8 +34,8 @@ class ShiftsFlips:
     probability: float
 
     def __post_init__(self) -> None:
-        _whole("views", self.views, least=1)
-        _whole("shift", self.shift, least=0)
+        whole("augmentation.views", self.views)
+        whole("augmentation.shift", self.shift, least=0)
         _one_of("padding", self.padding, PADDINGS)
         _one_of("flip", self.flip, FLIPS)
         p = self.probability
@@ -112,11 +112,6 @@ def _reflected(places: Tensor, size: int) -> Tensor:
     """Places mirrored at the first and the last pixel, once: shifts are smaller than images."""
     last = size - 1
     return last - (last - places.abs()).abs()
-
-
-def _whole(what: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UserError(f"augmentation.{what} must be a whole number from {least}, got {value!r}.")
 
 
 def _one_of(what: str, value: object, known: Collection[str]) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dpbench.data.dataset import Batch, Dataset, Split
 from dpbench.data.draws import generator
-from dpbench.errors import UserError, positive
+from dpbench.errors import UserError, positive, whole
 
 Deal = Callable[[np.ndarray, list[int], np.random.Generator], np.ndarray]
 """Labels [n], sizes that add up to n, and draws, to an order [n]: the first user gets the first
@@ -37,7 +37,7 @@ class Users:
     by_label: bool
 
     def __post_init__(self) -> None:
-        _whole("number", self.number)
+        whole("users.number", self.number)
         if isinstance(self.spread, bool) or not isinstance(self.spread, int | float):
             raise UserError(f"users.spread must be a number from 0, got {self.spread!r}.")
         if not 0 <= self.spread < 10:
@@ -96,7 +96,7 @@ def shards(number: int, each: int) -> Users:
 
     McMahan et al. 2017, with two pieces of 300 for each of 100 users of MNIST.
     """
-    _whole("each", each)
+    whole("users.each", each)
     return Users(number, 0.0, partial(_pieces, each), True)
 
 
@@ -181,8 +181,3 @@ def units_of(dataset: Dataset, users: Users | None) -> Units:
         return Units("example", dataset.train_size, ())
     users.check(dataset)
     return Units("user", users.number, users.sizes(dataset.train_size))
-
-
-def _whole(what: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"users.{what} must be a whole number from 1, got {value!r}.")

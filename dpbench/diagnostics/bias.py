@@ -15,8 +15,8 @@ from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import unaltered
 from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
-from dpbench.diagnostics.settings import chosen_groups, whole
-from dpbench.errors import UserError, nearest
+from dpbench.diagnostics.settings import chosen_groups
+from dpbench.errors import UserError, nearest, whole
 from dpbench.step import PrivateStep
 
 EXAMPLES = ("batch", "probe", "all")
@@ -47,9 +47,9 @@ class BiasDiagnostics:
 
     def __post_init__(self) -> None:
         for name in ("every", "probe_size", "chunk", "repeats"):
-            whole(name, getattr(self, name), 1)
+            whole(f"diagnostics.{name}", getattr(self, name))
         for size in self.sizes:
-            whole("sizes", size, 1)
+            whole("diagnostics.sizes", size)
         if self.examples not in EXAMPLES:
             known = nearest(str(self.examples), EXAMPLES)
             raise UserError(f"diagnostics.examples={self.examples} is unknown: {known}")

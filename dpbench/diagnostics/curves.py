@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import undisturbed
-from dpbench.diagnostics.settings import whole
-from dpbench.errors import UserError
+from dpbench.errors import UserError, whole
 from dpbench.metrics import calibration, classification
 from dpbench.prediction import predict
 from dpbench.step import PrivateStep
@@ -36,7 +35,7 @@ class CurveDiagnostics:
             )
         for name in ("steps", "epochs"):
             if getattr(self, name) is not None:
-                whole(name, getattr(self, name), 1)
+                whole(f"diagnostics.{name}", getattr(self, name))
 
     def observer(self, step: PrivateStep, train: Split, test: Split) -> "CurveObserver":
         """Watches `step` on the split that the run is tested on."""

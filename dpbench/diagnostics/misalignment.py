@@ -15,8 +15,9 @@ from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics import excess_risk, lower_bounds
 from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, undisturbed
 from dpbench.diagnostics.curvature import MeanLoss
-from dpbench.diagnostics.settings import chosen_groups, whole
+from dpbench.diagnostics.settings import chosen_groups
 from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
+from dpbench.errors import whole
 from dpbench.step import PrivateStep
 
 TERMS = {
@@ -50,9 +51,9 @@ class MisalignmentDiagnostics:
 
     def __post_init__(self) -> None:
         if self.every is not None:
-            whole("every", self.every, 1)
-        whole("hutchinson", self.hutchinson, 0)
-        whole("chunk", self.chunk, 1)
+            whole("diagnostics.every", self.every)
+        whole("diagnostics.hutchinson", self.hutchinson, 0)
+        whole("diagnostics.chunk", self.chunk)
 
     def observer(
         self, step: PrivateStep, train: Split, test: Split | None = None

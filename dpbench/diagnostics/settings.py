@@ -4,12 +4,6 @@ from dpbench.data.dataset import Split
 from dpbench.errors import UserError
 
 
-def whole(name: str, value: object, lowest: int) -> None:
-    """Refuse a setting that is not a whole number from `lowest`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-        raise UserError(f"diagnostics.{name} must be a whole number from {lowest}, got {value!r}.")
-
-
 def chosen_groups(groups: list[int] | None, train: Split) -> list[int]:
     """The groups to look at, None for all; UserError for groups no training example can be in."""
     count = int(train.groups.max()) + 1

@@ -14,8 +14,9 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from queue import SimpleQueue
 
-from dpbench.attempts import Attempts, Failure, Outcome, attempt
+from dpbench.attempts import attempt
 from dpbench.errors import say_warnings_in_one_line
+from dpbench.launchers import Attempts, Failure, Outcome
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpbench.attempts import Attempts, Failure, Outcome, attempt
-from dpbench.errors import UserError, nearest, say_warnings_in_one_line
-from dpbench.train import whole
+from dpbench.attempts import attempt
+from dpbench.errors import UserError, nearest, say_warnings_in_one_line, whole
+from dpbench.launchers import Attempts, Failure, Outcome
 
 CLUSTERS = ("slurm", "local")
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from dpbench.clipping import Clip, chosen
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError, positive
+from dpbench.errors import positive, whole
 from dpbench.gradients import Engine, Own, Parameters
 from dpbench.gradients.engine import Stacked, empty
 from dpbench.gradients.vmap import Vmap
@@ -33,17 +33,12 @@ def dp_fedavg(
     local_batch_size: None for all of a user's examples. bound is that of the update; cap, clip and
     style as for `dp_fedsgd`.
     """
-    _whole("local_epochs", local_epochs)
+    whole("method.local_epochs", local_epochs)
     if local_batch_size is not None:
-        _whole("local_batch_size", local_batch_size)
+        whole("method.local_batch_size", local_batch_size)
     positive("method.local_lr", local_lr)
     seam = Trained(local_epochs, local_batch_size, local_lr)
     return of_users("dp_fedavg", seam, cap, chosen(clip, style, bound))
-
-
-def _whole(what: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"method.{what} must be a whole number from 1, got {value!r}.")
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ import torch
 from dpbench import seeds
 from dpbench.clipping import Clip, chosen
 from dpbench.data.dataset import Batch, Split
-from dpbench.diagnostics.settings import whole
-from dpbench.errors import UserError, nearest, positive
+from dpbench.errors import UserError, nearest, positive, whole
 from dpbench.models.architecture import LOSSES
 from dpbench.ntk.flow import Flow, Steps, follow
 from dpbench.ntk.kernel import Network
-from dpbench.train import Run
+from dpbench.plan import Run
 
 MOST_NUMBERS = 10**8
 """Of a Jacobian in float64: 0.8 GB."""
@@ -45,7 +44,7 @@ class Setup:
 
     def __post_init__(self) -> None:
         for name in ("examples", "steps", "every", "noise_steps"):
-            whole(name, getattr(self, name), 1)
+            whole(f"table.ntk.{name}", getattr(self, name))
         for name in ("lr", "zero", "noise"):
             positive(f"table.ntk.{name}", getattr(self, name))
 

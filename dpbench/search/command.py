@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dpbench.attempts import Attempts, Failure, Outcome, all_of
+from dpbench.attempts import all_of
+from dpbench.launchers import Attempts, Failure, Outcome
 from dpbench.progress import counting
 from dpbench.results import Record, check_writable, load, write_whole
 from dpbench.search.report import render

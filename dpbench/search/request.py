@@ -7,13 +7,12 @@ import shlex
 from dataclasses import dataclass
 
 from dpbench import config as configuration
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError, nearest, whole
 from dpbench.results import digest
 from dpbench.runs import check_how, is_scientific
 from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
 from dpbench.search.space import Choices, Range, Space
-from dpbench.train import whole
 
 OWN = {"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""}
 """The settings of a search itself, and their defaults."""

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from dpbench.accountants import rdp
+from dpbench.accounting.accountants import rdp
 from dpbench.clipping import Abadi, CountQuery, Quantile, chosen
 from dpbench.errors import UserError
 from dpbench.ledger import Ledger, Poisson, Step

@@ -10,7 +10,8 @@ from dpbench.data.draws import generator
 from dpbench.data.unbalanced import Unbalanced
 from dpbench.data.validation import Validated, validated
 from dpbench.errors import UserError
-from dpbench.train import fit, plan
+from dpbench.plan import plan
+from dpbench.train import fit
 
 DIGITS = Digits(test_share=0.2)
 

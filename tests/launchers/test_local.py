@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dpbench.attempts import Failure
+from dpbench.launchers import Failure
 from dpbench.launchers.local import Local, workers
 from dpbench.results import load
 

@@ -14,9 +14,10 @@ from dpbench.errors import UserError
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgld import Langevin, dpsgld
 from dpbench.models.mlp import Mlp
+from dpbench.plan import Run, plan
 from dpbench.privacy import Privacy
 from dpbench.schedules import Pieces, Schedules
-from dpbench.train import Run, fit, plan, private_step
+from dpbench.train import fit, private_step
 
 N, B = 50, 8.0
 UNITS = Units("example", N, ())

@@ -4,7 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from dpbench.errors import UserError
-from dpbench.heat_figures import draw_heat, heat_points
+from dpbench.figures.heat import draw_heat, heat_points
 from dpbench.results import Record
 
 PANELS = {"accuracy": "test/accuracy", "ECE": "test/ece"}

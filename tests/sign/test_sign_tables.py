@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpbench.reproduce import reproduce
-from dpbench.sign_errors import error_rates
+from dpbench.sign.errors import error_rates
 
 FEW = ["table.sign_errors.dimensions=[1,50]", "table.sign_errors.points=7"]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dpbench.coordinates import log_moments, removed
+from dpbench.accounting.coordinates import log_moments, removed
+from dpbench.accounting.profiles import Profile, middle_place, profile, signs
 from dpbench.ledger import CoordinateMechanism
-from dpbench.profiles import Profile, middle_place, profile, signs
 
 Entry = tuple[float, CoordinateMechanism, int]
 

@@ -1,6 +1,6 @@
 """What runs with signs of logistic noise spend: by the note, at most, and at least."""
 
-from dpbench.accountants import at_least, note, pld, rdp
+from dpbench.accounting.accountants import at_least, note, pld, rdp
 from dpbench.runs import settle
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines

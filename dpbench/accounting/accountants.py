@@ -1,7 +1,7 @@
 """Accountants: from a ledger and a delta to an epsilon, or a refusal.
 
 RDP and PLD are upper bounds that hold (through dp_accounting; for noise on each coordinate through
-dpbench.coordinate_accounts). GDP is the central-limit
+dpbench.accounting.coordinate_accounts). GDP is the central-limit
 approximation of Bu et al. 2020 (through Opacus): it can understate, and is shown as a comparison.
 All are for adding or removing one example.
 """
@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpbench import coordinate_accounts
+from dpbench.accounting import coordinate_accounts
+from dpbench.accounting.sign_note import note_epsilon
 from dpbench.errors import UserError
 from dpbench.ledger import (
     CoordinateMechanism,
@@ -24,7 +25,6 @@ from dpbench.ledger import (
     Release,
     Step,
 )
-from dpbench.sign_note import note_epsilon
 
 
 class Unaccountable(UserError):

@@ -5,15 +5,15 @@ import pytest
 import torch
 
 from dpbench.errors import UserError
-from dpbench.metrics.calibration import expected_calibration_error
-from dpbench.metrics.reliability import CELLS, reliability
-from dpbench.reliability_figures import (
+from dpbench.figures.reliability import (
     HISTOGRAMS,
     draw_histograms,
     draw_reliability,
     histogram_points,
     reliability_points,
 )
+from dpbench.metrics.calibration import expected_calibration_error
+from dpbench.metrics.reliability import CELLS, reliability
 from dpbench.results import Record
 
 PNG = b"\x89PNG\r\n"

@@ -4,7 +4,7 @@ import struct
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.figures import FigureSpec, Panel, draw, points
+from dpbench.figures.lines import FigureSpec, Panel, draw, points
 from dpbench.results import Record
 
 SPEC = FigureSpec(

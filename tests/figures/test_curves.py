@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from dpbench.curve_figures import CurveFigure, curve_points, draw_curves, panel_of
 from dpbench.errors import UserError
+from dpbench.figures.curves import CurveFigure, curve_points, draw_curves, panel_of
 from dpbench.results import Record
 
 LOSS = {"title": "loss", "x": "step", "lines": {"loss": "tested/loss"}}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from scipy.special import log_expit
 
-from dpbench.coordinates import log_moments, removed
+from dpbench.accounting.coordinates import log_moments, removed
 from dpbench.ledger import CoordinateMechanism
 
 ORDERS = np.array([1.5, 2.0, 3.0, 8.0, 33.0])

@@ -8,7 +8,7 @@ from dp_accounting import LaplaceDpEvent, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from scipy.special import expit
 
-from dpbench.accountants import (
+from dpbench.accounting.accountants import (
     ACCOUNTANTS,
     Unaccountable,
     at_least,

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from dpbench.curve_figures import CurveFigure, curve_points, draw_curves, panel_of
 from dpbench.errors import UserError, nearest
-from dpbench.figures import FigureSpec, Panel, draw, points
-from dpbench.heat_figures import draw_heat, heat_points
-from dpbench.reliability_figures import (
+from dpbench.figures.curves import CurveFigure, curve_points, draw_curves, panel_of
+from dpbench.figures.heat import draw_heat, heat_points
+from dpbench.figures.lines import FigureSpec, Panel, draw, points
+from dpbench.figures.reliability import (
     HISTOGRAMS,
     draw_histograms,
     draw_reliability,

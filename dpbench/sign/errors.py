@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpbench.accountants import calibrate
+from dpbench.accounting.accountants import calibrate
 from dpbench.ledger import (
     CoordinateMechanism,
     GaussianMechanism,

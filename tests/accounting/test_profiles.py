@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import expit, logsumexp
 
+from dpbench.accounting.profiles import middle_place, profile, signs
 from dpbench.ledger import CoordinateMechanism
-from dpbench.profiles import middle_place, profile, signs
 
 cheap = settings(derandomize=True, deadline=None, max_examples=25)
 

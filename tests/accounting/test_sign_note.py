@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from dpbench.accounting.sign_note import note_epsilon
 from dpbench.ledger import CoordinateMechanism
-from dpbench.sign_note import note_epsilon
 
 LAMBDAS = (1, 2, 5, 20)
 
