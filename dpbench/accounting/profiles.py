@@ -28,6 +28,9 @@ variance of its loss is then 0.005% too large. Of few coordinates there are more
 FAR = 9.0
 """How many times its scale a loss is followed; beyond, at probability 3e-18, it is infinite."""
 
+LOOKED_AT = 33
+"""Counts at which the supremum over places is taken besides the best one that was found."""
+
 ROUNDED_UP = 1 + 1e-9
 """What a profile is multiplied by, for what float64 loses of a difference of two probabilities."""
 
@@ -186,7 +189,8 @@ def best_place(dimension: int, shift: float, epsilons: np.ndarray) -> np.ndarray
     """The supremum over places: for each count, the best t is (epsilon + (count + 1) Delta)/(d + 1)
     (Dong, Durfee and Rogers 2020, Theorem 3.2).
 
-    The best count is found by ternary search, as the supremum has one peak.
+    The best count is found by ternary search, as the supremum has one peak. Nobody proved that it
+    has, so counts all over are looked at as well.
     """
 
     def at(zeros: np.ndarray) -> np.ndarray:
@@ -199,7 +203,9 @@ def best_place(dimension: int, shift: float, epsilons: np.ndarray) -> np.ndarray
         left, right = low + third, high - third
         better = at(left) >= at(right)
         low, high = np.where(better, low, left), np.where(better, right, high)
-    return np.max([at(np.minimum(low + i, dimension - 1)) for i in range(3)], axis=0)
+    peak = [np.minimum(low + i, dimension - 1) for i in range(3)]
+    spread = np.unique(np.linspace(0, dimension - 1, LOOKED_AT).round())
+    return np.max([at(zeros) for zeros in (*peak, *spread)], axis=0)
 
 
 def middle_place(dimension: int, shift: float, epsilons: np.ndarray) -> np.ndarray:

@@ -4,22 +4,25 @@ from collections.abc import Iterator, Sequence
 
 from dpbench.results import NOTHING, SCIENTIFIC, UNNAMED_OF_METHODS, digest
 
-NOT_SAID = ("seed", "privacy")
+NOT_SAID = ("seed", "privacy", "diagnostics")
 MOST = 3
 
 
 def group_of(config: dict) -> str:
-    """One name for all runs that differ in nothing but their seed."""
-    return digest({**config, "seed": None})
+    """One name for all runs that differ in nothing but their seed, observed or not."""
+    return digest({**config, "seed": None, "diagnostics": None})
 
 
 def series_of(config: dict) -> str:
     """One name for all runs that differ in nothing but their seed and their budget."""
-    return digest({**config, "seed": None, "privacy": None})
+    return digest({**config, "seed": None, "privacy": None, "diagnostics": None})
 
 
 def flat(config: dict) -> dict[str, object]:
-    """The scientific settings by dotted key, without seed and budget and what says nothing."""
+    """The scientific settings by dotted key, without seed and budget and what says nothing.
+
+    Nor with diagnostics, which look at a run and leave what it measures alone.
+    """
     parts = {key: config.get(key) for key in SCIENTIFIC if key not in NOT_SAID}
     leaves = {key: value for key, value in _leaves(parts) if value not in NOTHING}
     usual = {f"method.{key}": value for key, value in UNNAMED_OF_METHODS.items()}

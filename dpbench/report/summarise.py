@@ -86,6 +86,7 @@ def _cost(record: Record, steps: float | None) -> dict:
         "physical batches of {}": ran.get("physical_batch_size"),
         "{}": ran.get("precision", "float32"),
         "{} thread(s)": ran.get("threads"),
+        "diagnostics: {}": record.config["choices"].get("diagnostics", "none"),
     }
     return {
         "ms": 1000 * float(seconds or 0) / steps if timed and steps else None,

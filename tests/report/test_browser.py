@@ -87,6 +87,16 @@ def test_seeds_that_are_filtered_out_leave_mean_and_interval(path, opened, recor
     assert window.inner_text("#shown") == f"{len(records)} of {len(records)} runs shown"
 
 
+def test_a_run_that_was_made_again_to_be_observed_counts_once(record_of, page_of, opened):
+    made = [record_of(seed=seed, accuracy=0.6 + seed / 10) for seed in (0, 1, 1)]
+    made[2].config["diagnostics"] = {"every": 10}
+    made[2].config["choices"]["diagnostics"] = "bias"
+    assert made[1].digest != made[2].digest
+    window = opened(page_of(made))
+    assert window.inner_text("#shown") == "3 of 3 runs shown"
+    assert [line[4][:6] + line[4][-4:] for line in numbers(window)] == ["65.0 % (2)"]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "kept"),
     [("dataset", "adult", 12), ("model", "mlp", 30), ("method", "dpsgd", 12), ("seed", "1", 10)],

@@ -28,6 +28,13 @@ def test_seeds_share_a_group_and_budgets_share_a_series(composed):
     assert config == composed("dataset=digits")
 
 
+def test_a_run_that_was_observed_belongs_to_those_that_were_not(composed):
+    config, observed = composed("dataset=digits"), composed("dataset=digits", "diagnostics=bias")
+    assert group_of(observed) == group_of(config)
+    assert series_of(observed) == series_of(config)
+    assert differences([config, observed]) == ["", ""]
+
+
 def test_settings_that_differ_are_said_and_no_others(composed):
     config = composed("dataset=digits")
     others = [with_changes(config, optimizer__lr=lr, seed=s) for lr, s in ((0.25, 1), (2.0, 2))]

@@ -13,9 +13,13 @@ const epsilonText = (row, accountant) => {
   return Number.isFinite(found) ? `ε = ${figures(found)}` : found;
 };
 
+/** One run of each seed: a run that was made again to be observed counts once. Rather one that measured what is asked. */
+const ofEachSeed = (runs, value) => [...grouped(runs, (run) => run.seed).values()].map((same) => same.find((run) => value(run) != null) ?? same[0]);
+
 /** The groups of runs that differ in nothing but the seed, and what they found. */
 function groupsOf(rows, value, page) {
-  return [...grouped(rows, (row) => row.group).values()].map((runs) => {
+  return [...grouped(rows, (row) => row.group).values()].map((all) => {
+    const runs = ofEachSeed(all, value);
     const found = summary(runs, value, page.data.t);
     return { runs, first: runs[0], at: budget(runs[0], page.state.accountant), ...found };
   });
@@ -169,7 +173,7 @@ function ticks(values) {
 
 /** A reliability diagram for each group whose records hold one. */
 function reliability(rows, page) {
-  const groups = groupsOf(rows, () => 0, page).filter((group) => pooled(group.runs));
+  const groups = groupsOf(rows, (row) => (row.bins ? 0 : null), page).filter((group) => pooled(group.runs));
   if (!groups.length) return [empty("No run that is shown holds a reliability diagram: it has no classes, diverged, or is older than that.")];
   return limited(groups.map((group) => diagram(group, page)), 8);
 }
