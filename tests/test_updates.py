@@ -7,17 +7,18 @@ from dpbench.ledger import CoordinateMechanism, Exact, GaussianMechanism
 from dpbench.updates import Plain, Sign
 
 NOISY = torch.tensor([-2.5, -1e-30, 0.0, -0.0, 3.0], dtype=torch.float64)
+THETA = torch.ones(5, dtype=torch.float64)
 LOGISTIC, LAPLACE = (CoordinateMechanism(law, 0.7, 9) for law in ("logistic", "laplace"))
 
 
 def test_plain_changes_nothing():
-    assert Plain()(NOISY) is NOISY
+    assert Plain()(NOISY, THETA) is NOISY
     assert Plain().releases(LOGISTIC) == LOGISTIC
 
 
 @pytest.mark.parametrize("zero", [1, 0])
 def test_a_sign_is_one_of_two_answers_and_zero_is_what_was_said(zero):
-    found = Sign(zero)(NOISY)
+    found = Sign(zero)(NOISY, THETA)
     assert found.tolist() == [-1, -1, zero, zero, 1]
     assert found.dtype == NOISY.dtype
 
