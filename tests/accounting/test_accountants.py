@@ -315,3 +315,53 @@ def test_calibration_never_tries_noise_far_below_the_answer(epsilon):
     asked: list[float] = []
     sigma = calibrate(lambda s: asked.append(s) or ledger(s), epsilon, DELTA, "gdp")
     assert min(asked) >= min(0.4, sigma / 2)
+
+
+def halved(spent, epsilon: float) -> float:
+    """What `calibrate` finds, by nothing but doubling and halving."""
+    low, high = 0.4, 0.8
+    while low > 0.05 and spent(low) <= epsilon:
+        low, high = low / 2, low
+    while spent(high) > epsilon:
+        low, high = high, high * 2
+    while high / low > 1.001:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if spent(middle) <= epsilon else (middle, high)
+    return high
+
+
+def exact_below_one(multiplier: float) -> float:
+    return math.inf if multiplier < 1 else 9 / multiplier
+
+
+def failing_below_one(multiplier: float) -> float:
+    if 0.81 < multiplier < 1:
+        raise Unaccountable("made up")
+    return 9 / multiplier if multiplier >= 1 else 1e9
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 8.99, 40.0])
+@pytest.mark.parametrize(
+    "spent",
+    [lambda m: 3 / m, lambda m: 1 / m + 2 / m**2, lambda m: 5 / m**4, exact_below_one],
+    ids=["line", "sum", "steep", "exact"],
+)
+def test_a_noise_multiplier_is_that_of_halving_alone_with_fewer_questions(
+    spent, epsilon, monkeypatch
+):
+    asked = set()
+
+    def accountant(multiplier, delta):
+        asked.add(multiplier)
+        return spent(multiplier)
+
+    monkeypatch.setitem(ACCOUNTANTS, "rdp", accountant)
+    found = calibrate(lambda multiplier: multiplier, epsilon, 1e-5, "rdp")
+    ours, asked_by_halving = len(asked), set()
+    assert found == halved(lambda m: asked_by_halving.add(m) or spent(m), epsilon)
+    assert ours <= len(asked_by_halving)
+
+
+def test_a_multiplier_that_has_no_account_on_the_way_costs_only_time(monkeypatch):
+    monkeypatch.setitem(ACCOUNTANTS, "rdp", lambda multiplier, _: failing_below_one(multiplier))
+    assert calibrate(lambda m: m, 3.0, 1e-5, "rdp") == halved(failing_below_one, 3.0)
