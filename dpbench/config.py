@@ -8,6 +8,7 @@ A table whose rows differ by more than their method names each an arm, to which 
 `+table=NAME table.arm=ARM` is that row.
 """
 
+import functools
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -180,10 +181,10 @@ def check(overrides: list[str]) -> list[Override]:
     for override in chosen:
         _check_option(override)
     options = [str(override.input_line) for override in chosen]
-    config, choices = _composed(options)
+    config, choices = _of_options(conf_folder(), *options)
     _check_arm(config)
     if by_table := _chosen_by_table(config, choices):
-        config, _ = _composed([*by_table, *options])
+        config, _ = _of_options(conf_folder(), *by_table, *options)
     known = set(_keys(config))
     for override in parsed:
         key = override.key_or_group
@@ -238,6 +239,12 @@ def _chosen_by_table(config: DictConfig, choices: dict) -> list[str]:
     rules = _rules(config, choices)
     wanted = {group: name for rule in rules for group, name in rule.get("choose", {}).items()}
     return [f"{group}={name}" for group, name in wanted.items()]
+
+
+@functools.lru_cache(maxsize=256)
+def _of_options(folder: Path, *options: str) -> tuple[DictConfig, dict[str, str]]:
+    """What options alone compose to, to look at: runs of a sweep have them in common."""
+    return _composed(list(options))
 
 
 def _composed(overrides: list[str]) -> tuple[DictConfig, dict[str, str]]:
