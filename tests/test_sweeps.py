@@ -232,7 +232,14 @@ def until(condition, seconds=120):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_sweep_goes_on_where_it_was(how, tmp_path):
     """In two processes; nobody trains on when the first process is gone."""
-    main = "from dpbench.cli import main\nif __name__ == '__main__':\n    main()"
+    main = """
+import signal
+from dpbench.cli import main
+if __name__ == "__main__":
+    # A shell without job control has its children ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    main()
+"""
     words = ["run", "-m", *SMALL, "epochs=60", f"results_dir={tmp_path}", "seed=range(6)", "jobs=2"]
     killed = start(main, words)
     until(lambda: len(list(tmp_path.glob("runs/*.json"))) >= 2)
