@@ -1,5 +1,6 @@
 """Noise laws: what is added to a sum of stated sensitivity, and what the ledger is told of it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -81,6 +82,27 @@ def uniforms(part: Tensor, generator: torch.Generator) -> Tensor:
     return draw.clamp_(min=2**-54)
 
 
+def _added(
+    total: Tensor,
+    scale: float | Tensor,
+    generator: torch.Generator,
+    quantile: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """The sum [D], in place, with scale times an independent draw of a law for each coordinate."""
+    for part in total.split(PIECE) if total.is_cpu else (total,):
+        part.add_(quantile(uniforms(part, generator)).mul_(scale).to(part.dtype))
+    return total
+
+
+def _logistic(u: Tensor) -> Tensor:
+    return u.log() - (-u).log1p()
+
+
+def _laplace(u: Tensor) -> Tensor:
+    v = 2 * u - 1
+    return v.sign() * (-v.abs()).log1p().neg_()
+
+
 def _drawn(size: int | None) -> int:
     if size is None:
         raise UserError("noise per coordinate does not know how many there are: call for_size.")
@@ -107,11 +129,7 @@ class Logistic:
         multiplier: float,
         generator: torch.Generator,
     ) -> Tensor:
-        scale = multiplier * sensitivity
-        for part in total.split(PIECE) if total.is_cpu else (total,):
-            u = uniforms(part, generator)
-            part.add_((u.log() - (-u).log1p()).mul_(scale).to(part.dtype))
-        return total
+        return _added(total, multiplier * sensitivity, generator, _logistic)
 
     def mechanism(self, multiplier: float) -> Mechanism:
         return CoordinateMechanism("logistic", multiplier, _drawn(self.size))
@@ -138,11 +156,7 @@ class Laplace:
         multiplier: float,
         generator: torch.Generator,
     ) -> Tensor:
-        scale = multiplier * sensitivity
-        for part in total.split(PIECE) if total.is_cpu else (total,):
-            v = 2 * uniforms(part, generator) - 1
-            part.sub_((v.sign() * (-v.abs()).log1p()).mul_(scale).to(part.dtype))
-        return total
+        return _added(total, multiplier * sensitivity, generator, _laplace)
 
     def mechanism(self, multiplier: float) -> Mechanism:
         return CoordinateMechanism("laplace", multiplier, _drawn(self.size))
