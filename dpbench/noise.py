@@ -82,18 +82,6 @@ def uniforms(part: Tensor, generator: torch.Generator) -> Tensor:
     return draw.clamp_(min=2**-54)
 
 
-def _added(
-    total: Tensor,
-    scale: float | Tensor,
-    generator: torch.Generator,
-    quantile: Callable[[Tensor], Tensor],
-) -> Tensor:
-    """The sum [D], in place, with scale times an independent draw of a law for each coordinate."""
-    for part in total.split(PIECE) if total.is_cpu else (total,):
-        part.add_(quantile(uniforms(part, generator)).mul_(scale).to(part.dtype))
-    return total
-
-
 def _logistic(u: Tensor) -> Tensor:
     return u.log() - (-u).log1p()
 
@@ -103,21 +91,20 @@ def _laplace(u: Tensor) -> Tensor:
     return v.sign() * (-v.abs()).log1p().neg_()
 
 
-def _drawn(size: int | None) -> int:
-    if size is None:
-        raise UserError("noise per coordinate does not know how many there are: call for_size.")
-    return size
+QUANTILES: dict[str, Callable[[Tensor], Tensor]] = {"logistic": _logistic, "laplace": _laplace}
+"""By law: where a share u of it is below. Standard deviations are pi/sqrt(3) and sqrt(2)."""
 
 
 @dataclass(frozen=True)
-class Logistic:
-    """Independent Logistic(0, multiplier * sensitivity) per coordinate, by inverse transform.
+class PerCoordinate:
+    """Independent draws of a law for each coordinate, times multiplier * sensitivity.
 
-    Its standard deviation is pi/sqrt(3) times that scale. Its sign is the exponential mechanism
+    By inverse transform. law: of QUANTILES; the sign of logistic noise is the exponential mechanism
     over signs r with utility r_i g_i (the note, section 1). size: coordinates of the sum, each of
     which one example moves by at most sensitivity/sqrt(size).
     """
 
+    law: str
     size: int | None = None
     private: bool = True
     per_coordinate = True
@@ -129,39 +116,17 @@ class Logistic:
         multiplier: float,
         generator: torch.Generator,
     ) -> Tensor:
-        return _added(total, multiplier * sensitivity, generator, _logistic)
+        scale, quantile = multiplier * sensitivity, QUANTILES[self.law]
+        for part in total.split(PIECE) if total.is_cpu else (total,):
+            part.add_(quantile(uniforms(part, generator)).mul_(scale).to(part.dtype))
+        return total
 
     def mechanism(self, multiplier: float) -> Mechanism:
-        return CoordinateMechanism("logistic", multiplier, _drawn(self.size))
+        if self.size is None:
+            raise UserError("noise per coordinate does not know how many there are: call for_size.")
+        return CoordinateMechanism(self.law, multiplier, self.size)
 
-    def for_size(self, size: int) -> "Logistic":
-        return replace(self, size=size)
-
-
-@dataclass(frozen=True)
-class Laplace:
-    """Independent Laplace(0, multiplier * sensitivity) per coordinate, by inverse transform.
-
-    Its standard deviation is sqrt(2) times that scale. size: as for Logistic.
-    """
-
-    size: int | None = None
-    private: bool = True
-    per_coordinate = True
-
-    def add(
-        self,
-        total: Tensor,
-        sensitivity: float | Tensor,
-        multiplier: float,
-        generator: torch.Generator,
-    ) -> Tensor:
-        return _added(total, multiplier * sensitivity, generator, _laplace)
-
-    def mechanism(self, multiplier: float) -> Mechanism:
-        return CoordinateMechanism("laplace", multiplier, _drawn(self.size))
-
-    def for_size(self, size: int) -> "Laplace":
+    def for_size(self, size: int) -> "PerCoordinate":
         return replace(self, size=size)
 
 

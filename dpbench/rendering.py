@@ -96,21 +96,22 @@ def _figure(
     planned: Mapping[str, Statement],
 ) -> dict[str, bytes]:
     table = wanted.table
-    data, drawn = picture(wanted, records, impossible)
+    drawn = picture(wanted, records, impossible)
     text = "\n\n".join(
         [
             f"# {wanted.title}",
             f"{table['paper']}. Scale: {wanted.scale}. Seeds: {table['seeds']}.",
             f"![{wanted.title}]({wanted.stem}.png)",
             "Drawn from private data outside the account; nothing of it is released privately.",
+            *(f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in drawn.grids),
             *_reasons(wanted, impossible),
             *diverged(wanted, records),
             *_privacy(wanted, records, planned),
             *table["notes"],
         ]
     )
-    csv = data.to_csv(index=False, lineterminator="\n")
-    return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": drawn}
+    csv = drawn.numbers.to_csv(index=False, lineterminator="\n")
+    return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": drawn.png}
 
 
 def _reasons(wanted: Target, impossible: Mapping[str, str]) -> list[str]:

@@ -267,9 +267,10 @@ def test_a_figure_is_a_picture_its_points_and_a_page(checkout, tmp_path):
     name = "tiny_fig-changed"
     assert set(made) == {f"{name}.{s}" for s in ("md", "csv", "png", "records.jsonl")}
     assert made[f"{name}.png"].startswith(b"\x89PNG")
-    assert made[f"{name}.csv"].startswith(b"panel,method,seed,line,x,y\n")
+    assert made[f"{name}.csv"].startswith(b"panel,method,line,x,mean,deviation,low,high,runs\n")
     assert made[f"{name}.md"].decode() == text
     assert f"({name}.png)" in text
+    assert "## Numbers" in text
     assert "private data outside the account" in text
 
 

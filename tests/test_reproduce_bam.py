@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import shutil
+import statistics
 from pathlib import Path
 
 import pytest
@@ -230,8 +231,8 @@ def test_bias_over_training_has_a_line_per_method(checkout, tmp_path):
     points = lines(tmp_path, "toy_bam_fig2")
     assert {p["method"] for p in points} == {"dpsgd", "dpsat", "bam"}
     assert {p["x"] for p in points} == {"0", "5", "10", "15", "20"}
-    assert all(float(p["y"]) >= 0 for p in points)
-    at_first = {p["method"]: p["y"] for p in points if (p["x"], p["seed"]) == ("0", "0")}
+    assert all(float(p["low"]) >= 0 for p in points)
+    at_first = {p["method"]: p["mean"] for p in points if p["x"] == "0"}
     # The first step of dpsat has no gradient to shift by; the one of bam has.
     assert at_first["dpsat"] == at_first["dpsgd"] != at_first["bam"]
 
@@ -240,24 +241,22 @@ def test_bias_over_batch_sizes_is_each_run_s_mean(checkout, tmp_path):
     reproduce("toy_bam_fig5", [f"results_dir={tmp_path}"])
     every_point = lines(tmp_path, "toy_bam_fig5")
     points = [p for p in every_point if p["panel"] == "bias"]
-    assert sorted((p["x"], p["seed"]) for p in points) == [
-        (size, seed) for size in ("256", "64") for seed in ("0", "1")
-    ]
+    assert [(p["x"], p["runs"]) for p in points] == [("64", "2"), ("256", "2")]
+    means = {64: [], 256: []}
     for record in records(tmp_path, "toy_bam_fig5"):
-        config, bias = record.config, record.diagnostics["step/bias"]
-        (point,) = (
-            p
-            for p in points
-            if (int(p["x"]), int(p["seed"])) == (config["batch_size"], config["seed"])
-        )
-        assert float(point["y"]) == pytest.approx(sum(bias) / len(bias))
+        bias = record.diagnostics["step/bias"]
         assert len(bias) > 1
+        means[record.config["batch_size"]].append(statistics.mean(bias))
+    for point, of_runs in zip(points, means.values(), strict=True):
+        assert float(point["mean"]) == pytest.approx(statistics.mean(of_runs))
+        assert float(point["deviation"]) == pytest.approx(statistics.stdev(of_runs))
     # At fixed parameters the bias of a batch is that of all plus what the draw adds to it.
-    at_end = {size: [] for size in ("16", "128", "1400")}
-    for p in (p for p in every_point if p["panel"] == "end"):
-        at_end[p["x"]].append(float(p["y"]))
-    small, middle, large = (sum(y) / len(y) for y in at_end.values())
-    assert {len(y) for y in at_end.values()} == {4 * 3}  # runs, repeats
+    at_end = [p for p in every_point if p["panel"] == "end"]
+    assert [(p["x"], p["runs"]) for p in at_end] == [
+        (size, f"{4 * 3}")
+        for size in ("16", "128", "1400")  # runs, repeats
+    ]
+    small, middle, large = (float(p["mean"]) for p in at_end)
     assert small > middle > large > 0
 
 

@@ -127,23 +127,33 @@ def test_runs_that_differ_by_their_seed_alone_are_planned_once(sweep, monkeypatc
         sweep(seeds=[0, -1])
 
 
+def at_another(one, folder):
+    """Where another process is about to write a record, that record, and what ends its run."""
+    sweeps.carry_out(one)
+    (theirs,) = (folder / "runs").iterdir()
+    content = theirs.read_bytes()
+    theirs.unlink()
+    lock = exclusive(folder / "checkpoints" / theirs.stem / "lock")
+    lock.__enter__()
+
+    def end():
+        theirs.write_bytes(content)
+        lock.__exit__(None, None, None)
+
+    return theirs, content, end
+
+
 def test_a_run_that_another_process_carries_out_comes_last(sweep, failing, tmp_path, monkeypatch):
     """Seed 0 is another's until seed 2 is done; it is then left as the other made it."""
     trained = failing({})
-    sweeps.carry_out(sweep(seeds=[0]))
-    (theirs,) = (tmp_path / "runs").iterdir()
-    content = theirs.read_bytes()
-    theirs.unlink()
-    others = exclusive(tmp_path / "checkpoints" / theirs.stem / "lock")
-    others.__enter__()
+    theirs, content, end = at_another(sweep(seeds=[0]), tmp_path)
 
     told = []
 
     def heard(path):
         told.append(path)
         if load(path).config["seed"] == 2:
-            theirs.write_bytes(content)
-            others.__exit__(None, None, None)
+            end()
 
     trained.clear()
     assert sweeps.carry_out(sweep(), heard) == ""
@@ -263,17 +273,11 @@ if __name__ == "__main__":
 def test_a_run_that_was_waited_for_is_not_made_again(sweep, failing, tmp_path, monkeypatch):
     """The other process ends just when this one begins to wait."""
     trained = failing({})
-    sweeps.carry_out(sweep(seeds=[0]))
-    (theirs,) = (tmp_path / "runs").iterdir()
-    content = theirs.read_bytes()
-    theirs.unlink()
-    others = exclusive(tmp_path / "checkpoints" / theirs.stem / "lock")
-    others.__enter__()
+    theirs, _, end = at_another(sweep(seeds=[0]), tmp_path)
 
     def ended(message, **_):
         assert "waiting for it to end" in message
-        theirs.write_bytes(content)
-        others.__exit__(None, None, None)
+        end()
 
     monkeypatch.setattr("dpbench.lock.warnings.warn", ended)
     (run,) = sweep(seeds=[0]).runs.values()

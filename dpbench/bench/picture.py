@@ -1,9 +1,9 @@
 """The measurements as a picture."""
 
-import io
-
 import pandas as pd
 from matplotlib.figure import Figure
+
+from dpbench.figures.png import png
 
 
 def draw(data: pd.DataFrame) -> bytes:
@@ -16,7 +16,7 @@ def draw(data: pd.DataFrame) -> bytes:
     for axis, (name, rows) in zip(axes[:, 0], panels, strict=True):
         _bars(axis, f"{name}, batch {rows['batch_size'].iloc[0]}", rows)
     axes[-1, 0].set_xlabel("time of a step over that of a plain step")
-    return _png(figure)
+    return png(figure)
 
 
 def _bars(axis, title: str, rows: pd.DataFrame) -> None:
@@ -43,11 +43,4 @@ def draw_depth(data: pd.DataFrame) -> bytes:
     axis.set_ylabel("ms per step")
     axis.legend()
     axis.grid(alpha=0.3)
-    return _png(figure)
-
-
-def _png(figure: Figure) -> bytes:
-    file = io.BytesIO()
-    # No software version in the file: the same numbers give the same bytes.
-    figure.savefig(file, dpi=120, metadata={"Software": None})
-    return file.getvalue()
+    return png(figure)

@@ -1,13 +1,12 @@
 """Curves of the rows of a table in one picture: what runs measured as they went on."""
 
-import io
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
 from dpbench.errors import UserError
+from dpbench.figures.png import png
 from dpbench.results import Record
 from dpbench.tables import setting
 
@@ -103,7 +102,7 @@ def _setting(record: Record, key: str) -> float:
 
 
 def draw_curves(spec: CurveFigure, data: pd.DataFrame) -> bytes:
-    """The figure as a PNG, from `curve_points`.
+    """The figure as a PNG, from the `bands` of `curve_points`.
 
     Under one condition the panels stand side by side; else there is a column for each condition
     and a row for each panel. Lines are means over the seeds.
@@ -119,13 +118,7 @@ def draw_curves(spec: CurveFigure, data: pd.DataFrame) -> bytes:
         shown = data[(data["panel"] == panel.title) & (data["condition"] == column)]
         _panel(axis, spec, panel, shown)
         axis.set_title(panel.title if one else f"{column}: {panel.title}", fontsize=10)
-    # About twelve letters fit into an inch.
-    title = textwrap.fill(spec.title, int(12 * figure.get_figwidth()))
-    figure.suptitle(title, fontsize=11)
-    picture = io.BytesIO()
-    # No software version in the file: the same numbers give the same bytes.
-    figure.savefig(picture, dpi=120, metadata={"Software": None})
-    return picture.getvalue()
+    return png(figure, spec.title)
 
 
 STYLES = ("-", "--", ":", "-.")
@@ -161,19 +154,19 @@ def _over_setting(axis, spec: CurveFigure, panel: CurvePanel, data: pd.DataFrame
         moved = mine[mine["x"].notna()]
         if len(moved):
             _banded(axis, moved, spec.band, f"C{number}", "-o", label)
-        for arm, level in mine[mine["x"].isna()].groupby("arm", sort=False)["y"]:
-            name = f"{label}, {spec.arms[arm]}"
-            axis.axhline(level.mean(skipna=False), color=f"C{number}", linestyle=":", label=name)
+        for level in mine[mine["x"].isna()].itertuples():
+            name = f"{label}, {spec.arms[level.arm]}"
+            axis.axhline(level.mean, color=f"C{number}", linestyle=":", label=name)
 
 
 def _banded(axis, data: pd.DataFrame, band: str, color: str, style: str, label: str) -> None:
-    """The mean over runs, and their spread; NaN where one of them has it."""
-    by_x = data.groupby("x")["y"]
-    mean = by_x.agg(lambda y: y.mean(skipna=False))
-    axis.plot(mean.index, mean, style, color=color, label=label, linewidth=1.4, markersize=4)
+    """The mean over runs, and their spread."""
+    data = data.sort_values("x")  # of different arms, where x is a setting
+    x, mean = data["x"], data["mean"]
+    axis.plot(x, mean, style, color=color, label=label, linewidth=1.4, markersize=4)
     if band == RANGE:
-        low, high = by_x.min(), by_x.max()
+        low, high = data["low"], data["high"]
     else:
-        spread = by_x.std().fillna(0)  # a single run has none
+        spread = data["deviation"].fillna(0)  # a single run has none
         low, high = mean - spread, mean + spread
-    axis.fill_between(mean.index, low, high, color=color, alpha=0.2)
+    axis.fill_between(x, low, high, color=color, alpha=0.2)

@@ -1,14 +1,14 @@
 """Heat maps: what runs ended with, over two of their settings."""
 
-import io
-import textwrap
 from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
 from dpbench.errors import UserError
+from dpbench.figures.png import png
 from dpbench.results import Record
 from dpbench.tables import setting
+from dpbench.tables.grid import Grid, number
 
 
 def heat_points(
@@ -41,17 +41,28 @@ def draw_heat(data: pd.DataFrame, title: str, x: str, y: str, panels: Iterable[s
     figure = Figure(figsize=(0.8 + 4.0 * len(panels), 4.4), layout="constrained")
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axis, panel in zip(axes, panels, strict=True):
-        cells = data[data["panel"] == panel].groupby(["y", "x"])["value"]
-        _cells(axis, 100 * cells.agg(lambda v: v.mean(skipna=False)).unstack("x"))
+        _cells(axis, _means(data, panel))
         axis.set_title(f"{panel} (%)", fontsize=10)
         axis.set_xlabel(x)
     axes[0].set_ylabel(y)
-    # About twelve letters fit into an inch.
-    figure.suptitle(textwrap.fill(title, int(12 * figure.get_figwidth())), fontsize=11)
-    picture = io.BytesIO()
-    # No software version in the file: the same numbers give the same bytes.
-    figure.savefig(picture, dpi=120, metadata={"Software": None})
-    return picture.getvalue()
+    return png(figure, title)
+
+
+def heat_grids(data: pd.DataFrame, x: str, y: str, panels: Iterable[str]) -> tuple[Grid, ...]:
+    """The numbers of every map, in percent, from `heat_points`: the smallest settings first."""
+    return tuple(_grid(_means(data, panel), f"{panel} (%)", f"{y}, and {x}") for panel in panels)
+
+
+def _grid(means: pd.DataFrame, heading: str, corner: str) -> Grid:
+    head = (corner, *(f"{value:g}" for value in means.columns))
+    rows = tuple((f"{at:g}", *(number(v, 1) for v in row)) for at, row in means.iterrows())
+    return Grid(heading, head, rows)
+
+
+def _means(data: pd.DataFrame, panel: str) -> pd.DataFrame:
+    """Means over the seeds in percent, y down and x to the right; NaN where a run has it."""
+    cells = data[data["panel"] == panel].groupby(["y", "x"])["value"]
+    return 100 * cells.agg(lambda v: v.mean(skipna=False)).unstack("x")
 
 
 def _cells(axis, grid: pd.DataFrame) -> None:

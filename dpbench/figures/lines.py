@@ -1,14 +1,13 @@
 """Figures of papers: what runs measured along the way, as a picture and as the numbers in it."""
 
-import io
 import statistics
-import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pandas as pd
 
 from dpbench.errors import UserError
+from dpbench.figures.png import png
 from dpbench.results import Record
 from dpbench.tables import setting
 
@@ -83,7 +82,10 @@ def _line_of(x: str, record: Record, values: list[float]) -> Iterable[tuple]:
 
 
 def draw(spec: FigureSpec, data: pd.DataFrame) -> bytes:
-    """The figure as a PNG: one column per method, one row per panel; a band spans the runs."""
+    """The figure as a PNG: one column per method, one row per panel; a band spans the runs.
+
+    data: the `bands` of `points`.
+    """
     from matplotlib.figure import Figure
 
     rows, columns = len(spec.panels), len(spec.methods)
@@ -102,13 +104,7 @@ def draw(spec: FigureSpec, data: pd.DataFrame) -> bytes:
     for row in axes:
         row[0].legend(fontsize=8)
     smaller = "" if spec.scale == "paper" else f" (not the paper's runs: {spec.scale})"
-    # About twelve letters fit into an inch.
-    title = textwrap.fill(spec.title + smaller, int(12 * figure.get_figwidth()))
-    figure.suptitle(title, fontsize=11)
-    picture = io.BytesIO()
-    # No software version in the file: the same numbers give the same bytes.
-    figure.savefig(picture, dpi=120, metadata={"Software": None})
-    return picture.getvalue()
+    return png(figure, spec.title + smaller)
 
 
 STYLES = ("-", "--", "-.", ":")
@@ -116,9 +112,8 @@ STYLES = ("-", "--", "-.", ":")
 
 def _lines(axis, labels: list[str], data: pd.DataFrame) -> None:
     for label, style in zip(labels, STYLES * len(labels), strict=False):
-        by_x = data[data["line"] == label].groupby("x")["y"]
-        mean = by_x.mean()
-        marker = "o" if len(mean) < 10 else ""
-        axis.plot(mean.index, mean, style, label=label, linewidth=1.4, marker=marker)
-        axis.fill_between(mean.index, by_x.min(), by_x.max(), alpha=0.2)
+        line = data[data["line"] == label]
+        marker = "o" if len(line) < 10 else ""
+        axis.plot(line["x"], line["mean"], style, label=label, linewidth=1.4, marker=marker)
+        axis.fill_between(line["x"], line["low"], line["high"], alpha=0.2)
     axis.grid(alpha=0.3)

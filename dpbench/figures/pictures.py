@@ -1,12 +1,14 @@
 """The picture of a figure to be rerun, by its kind, and the numbers in it."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import pandas as pd
 
 from dpbench.errors import UserError, nearest
+from dpbench.figures.bands import band_grid, bands
 from dpbench.figures.curves import CurveFigure, curve_points, draw_curves, panel_of
-from dpbench.figures.heat import draw_heat, heat_points
+from dpbench.figures.heat import draw_heat, heat_grids, heat_points
 from dpbench.figures.lines import FigureSpec, Panel, draw, points
 from dpbench.figures.reliability import (
     HISTOGRAMS,
@@ -17,13 +19,21 @@ from dpbench.figures.reliability import (
 )
 from dpbench.results import Record
 from dpbench.tables import row_name
+from dpbench.tables.grid import Grid
 from dpbench.targets import Target
 
 
-def picture(
-    wanted: Target, records: list[Record], impossible: Mapping[str, str]
-) -> tuple[pd.DataFrame, bytes]:
-    """Every point of a figure and the figure as a PNG; impossible: why rows are not there, by name.
+@dataclass(frozen=True)
+class Picture:
+    """A figure as a PNG, everything that is drawn in it, and what of that is worth a table."""
+
+    png: bytes
+    numbers: pd.DataFrame
+    grids: tuple[Grid, ...] = ()
+
+
+def picture(wanted: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
+    """The figure of a target; impossible: why rows are not there, by name.
 
     Which of KINDS it is, its specification says: without a word, `series`.
     """
@@ -46,7 +56,7 @@ def diverged(wanted: Target, records: Iterable[Record]) -> list[str]:
     ]
 
 
-def _series(wanted: Target, records: list[Record], impossible: Mapping[str, str]):
+def _series(wanted: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
     table, rows = wanted.table, wanted.table["figure"]["rows"]
     labels = [condition.label for condition in wanted.conditions]
     possible = [
@@ -64,11 +74,12 @@ def _series(wanted: Target, records: list[Record], impossible: Mapping[str, str]
         methods=tuple(possible),
         groups=dict(zip(table["groups"], table["group_numbers"], strict=True)),
     )
-    data = points(spec, records)
-    return data, draw(spec, data)
+    # A group without an example in a batch has no number there.
+    data = bands(points(spec, records), skip_nan=True)
+    return Picture(draw(spec, data), data, (band_grid(data, spec.x),))
 
 
-def _curves(wanted: Target, records: list[Record], impossible: Mapping[str, str]):
+def _curves(wanted: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
     figure = wanted.table["figure"]
     spec = CurveFigure(
         name=wanted.name,
@@ -82,22 +93,27 @@ def _curves(wanted: Target, records: list[Record], impossible: Mapping[str, str]
         (wanted.condition_of(record.config), wanted.method_of(record.config), record)
         for record in records
     ]
-    data = curve_points(spec, named)
-    return data, draw_curves(spec, data)
+    data = bands(curve_points(spec, named), skip_nan=False)
+    return Picture(draw_curves(spec, data), data, (band_grid(data, _x_of(spec)),))
 
 
-def _heat(wanted: Target, records: list[Record], impossible: Mapping[str, str]):
+def _x_of(spec: CurveFigure) -> str:
+    return " or ".join(dict.fromkeys(panel.x for panel in spec.panels))
+
+
+def _heat(wanted: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
     figure = wanted.table["figure"]
     data = heat_points(records, figure["x"], figure["y"], figure["panels"])
-    return data, draw_heat(data, _title(wanted), figure["x"], figure["y"], figure["panels"])
+    drawn = draw_heat(data, _title(wanted), figure["x"], figure["y"], figure["panels"])
+    return Picture(drawn, data, heat_grids(data, figure["x"], figure["y"], figure["panels"]))
 
 
-def _reliability(wanted: Target, records: list[Record], impossible: Mapping[str, str]):
+def _reliability(wanted: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
     data = reliability_points(_runs(wanted, records))
-    return data, draw_reliability(data, _title(wanted))
+    return Picture(draw_reliability(data, _title(wanted)), data)
 
 
-def _histogram(wanted: Target, records: list[Record], impossible: Mapping[str, str]):
+def _histogram(wanted: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
     """One panel for each condition, in which runs are missing or not."""
     what, parts = wanted.table["figure"]["what"], []
     labels = [condition.label for condition in wanted.conditions]
@@ -106,7 +122,7 @@ def _histogram(wanted: Target, records: list[Record], impossible: Mapping[str, s
         parts.append(histogram_points(runs, what).assign(panel=label))
     # An empty part has no types, and would take those of the others away.
     data = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
-    return data, draw_histograms(data, _title(wanted), HISTOGRAMS[what], labels)
+    return Picture(draw_histograms(data, _title(wanted), HISTOGRAMS[what], labels), data)
 
 
 def _runs(wanted: Target, records: list[Record]) -> dict[str, list[Record]]:

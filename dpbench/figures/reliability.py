@@ -1,12 +1,12 @@
 """Pictures of calibration: reliability diagrams and histograms, and the numbers in them."""
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from dpbench.errors import UserError
+from dpbench.figures.png import png
 from dpbench.results import Record
 
 Runs = Mapping[str, Sequence[Record]]
@@ -82,7 +82,7 @@ def draw_reliability(data: pd.DataFrame, title: str) -> bytes:
     axes[0][0].set_ylabel("accuracy")
     axes[1][0].set_ylabel("share")
     axes[0][0].legend(fontsize=8)
-    return _png(figure, title)
+    return png(figure, title)
 
 
 def _pooled(data: pd.DataFrame) -> pd.DataFrame:
@@ -131,7 +131,7 @@ def draw_histograms(
         axis.set_title(name, fontsize=10)
         axis.set_xlabel(x)
     axes[0].set_ylabel("share")
-    return _png(figure, title)
+    return png(figure, title)
 
 
 def _histograms(axis, data: pd.DataFrame, colors: Mapping[str, str]) -> None:
@@ -152,11 +152,3 @@ def _figure(columns: int, rows: int):
     from matplotlib.figure import Figure
 
     return Figure(figsize=(1.2 + 2.7 * columns, 1.4 + 2.0 * rows), layout="constrained")
-
-
-def _png(figure, title: str) -> bytes:
-    figure.suptitle(title, fontsize=11, wrap=True)
-    picture = io.BytesIO()
-    # No software version in the file: the same numbers give the same bytes.
-    figure.savefig(picture, dpi=120, metadata={"Software": None})
-    return picture.getvalue()

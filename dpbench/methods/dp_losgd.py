@@ -5,7 +5,7 @@ Gradients are accumulated as in `dpbench.methods.signsgd`.
 
 from dpbench.clipping import Coordinates
 from dpbench.methods.method import Guarantee, Method, plain
-from dpbench.noise import Logistic
+from dpbench.noise import PerCoordinate
 from dpbench.updates import Plain, Sign, Update
 
 SUM = Guarantee(
@@ -35,5 +35,5 @@ def dp_signlosgd(bound: float) -> Method:
 
 
 def _logistic(name: str, bound: float, guarantee: Guarantee, update: Update) -> Method:
-    clip = Coordinates(bound)
-    return Method(name, "corrected", plain, clip, Logistic(), guarantee, update=update)
+    clip, noise = Coordinates(bound), PerCoordinate("logistic")
+    return Method(name, "corrected", plain, clip, noise, guarantee, update=update)

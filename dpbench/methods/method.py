@@ -151,7 +151,7 @@ class Method:
         """
         if self.noise.per_coordinate and not self.clip.per_coordinate:
             raise UserError(
-                f"{type(self.noise).__name__} noise needs a bound of each coordinate, and "
+                f"the noise of {self.name} needs a bound of each coordinate, and "
                 f"{type(self.clip).__name__} has none: use dpbench.clipping.Coordinates."
             )
         return replace(self, clip=self.clip.for_size(size), noise=self.noise.for_size(size))

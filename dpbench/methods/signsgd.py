@@ -14,7 +14,7 @@ from dpbench.methods.method import (
     as_far_as,
     plain,
 )
-from dpbench.noise import Gaussian, Laplace, NoNoise
+from dpbench.noise import Gaussian, NoNoise, PerCoordinate
 from dpbench.updates import Sign
 
 AFTER_GAUSSIAN = Guarantee("proven", f"{PROVEN.why} The sign is post-processing.")
@@ -52,7 +52,7 @@ def dp_signsgd_laplace(bound: float) -> Method:
         "corrected",
         plain,
         Coordinates(bound),
-        Laplace(),
+        PerCoordinate("laplace"),
         AFTER_LAPLACE,
         update=Sign(),
     )

@@ -4,12 +4,12 @@ Loss curves of runs that differ in noise and step size alone, over the time lr *
 share: as the step size falls, those of all noise multipliers become one.
 """
 
-import io
 from collections.abc import Iterable
 
 import pandas as pd
 
 from dpbench.errors import UserError
+from dpbench.figures.png import png
 from dpbench.ntk.scale import own_scale
 from dpbench.results import Record
 from dpbench.tables import setting
@@ -57,7 +57,7 @@ def _span(losses: pd.Series) -> float:
 
 
 def files(wanted: Target, records: list[Record]) -> dict[str, bytes]:
-    """The figure by suffix: Markdown with its numbers, every point as CSV, and the picture."""
+    """The figure by suffix: Markdown with its numbers, the curves as CSV, and the picture."""
     data = curves(records)
     apart = distances(data)
     text = "\n\n".join(
@@ -70,9 +70,15 @@ def files(wanted: Target, records: list[Record]) -> dict[str, bytes]:
             *wanted.table["notes"],
         ]
     )
-    csv = data.to_csv(index=False, lineterminator="\n", float_format="%.9g")
+    csv = _at_common_times(data).to_csv(index=False, lineterminator="\n", float_format="%.9g")
     png = draw(wanted.title, data, apart)
     return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": png}
+
+
+def _at_common_times(data: pd.DataFrame) -> pd.DataFrame:
+    """The curves at the times of the largest step: those of the smallest are thousands."""
+    times = data["time"].round(9)
+    return data[times.isin(times[data["lr"] == data["lr"].max()])]
 
 
 def _grid(apart: pd.DataFrame) -> Grid:
@@ -99,11 +105,7 @@ def draw(title: str, data: pd.DataFrame, apart: pd.DataFrame) -> bytes:
     axes[0].set_ylabel("train loss")
     axes[0].legend(fontsize=8)
     _against_lr(last, apart)
-    figure.suptitle(title, fontsize=11, wrap=True)
-    picture = io.BytesIO()
-    # No software version in the file: the same numbers give the same bytes.
-    figure.savefig(picture, dpi=120, metadata={"Software": None})
-    return picture.getvalue()
+    return png(figure, title)
 
 
 def _curves_of(axis, data: pd.DataFrame) -> None:

@@ -1,6 +1,5 @@
 """How often a private sign is wrong: noise laws at the same epsilon and delta, in d dimensions."""
 
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import pandas as pd
 from scipy import stats
 
 from dpbench.accounting.accountants import calibrate
+from dpbench.figures.png import png
 from dpbench.ledger import (
     CoordinateMechanism,
     GaussianMechanism,
@@ -112,8 +112,4 @@ def _draw(title: str, data: pd.DataFrame) -> bytes:
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("error rate of the sign")
     axes[0].legend(fontsize=7)
-    figure.suptitle(title, fontsize=10)
-    file = io.BytesIO()
-    # No software version in the file: the same numbers give the same bytes.
-    figure.savefig(file, dpi=120, metadata={"Software": None})
-    return file.getvalue()
+    return png(figure, title)

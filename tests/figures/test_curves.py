@@ -5,6 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from dpbench.errors import UserError
+from dpbench.figures.bands import bands
 from dpbench.figures.curves import CurveFigure, curve_points, draw_curves, panel_of
 from dpbench.results import Record
 
@@ -38,7 +39,9 @@ def drawn(monkeypatch):
         monkeypatch.setattr(
             Figure, "savefig", lambda f, *a, **k: (made.append(f), save(f, *a, **k))
         )
-        assert draw_curves(spec, curve_points(spec, runs)).startswith(b"\x89PNG\r\n")
+        assert draw_curves(spec, bands(curve_points(spec, runs), skip_nan=False)).startswith(
+            b"\x89PNG\r\n"
+        )
         return made[0].axes
 
     return make

@@ -4,7 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from dpbench.errors import UserError
-from dpbench.figures.heat import draw_heat, heat_points
+from dpbench.figures.heat import draw_heat, heat_grids, heat_points
 from dpbench.results import Record
 
 PANELS = {"accuracy": "test/accuracy", "ECE": "test/ece"}
@@ -43,3 +43,11 @@ def test_the_order_of_the_records_changes_nothing():
 def test_a_metric_that_is_missing_is_named():
     with pytest.raises(UserError, match="has no test/nll for the panel NLL"):
         heat_points(RUNS, "optimizer.lr", "method.bound", {"NLL": "test/nll"})
+
+
+def test_the_numbers_of_the_maps_are_tables_too():
+    accuracy, ece = heat_grids(points(), "optimizer.lr", "method.bound", PANELS)
+    assert accuracy.heading == "accuracy (%)"
+    assert accuracy.head == ("method.bound, and optimizer.lr", "0.1", "1")
+    assert accuracy.rows == (("1", "60.0", "NaN"), ("9", "25.0", "NaN"))
+    assert ece.rows[0] == ("1", "40.0", "NaN")

@@ -15,7 +15,7 @@ from dpbench.methods.dp_losgd import dp_losgd, dp_signlosgd
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.sgd import sgd
 from dpbench.methods.signsgd import dp_signsgd, dp_signsgd_laplace, signsgd
-from dpbench.noise import Logistic
+from dpbench.noise import PerCoordinate
 
 SIZE = 579  # parameters of the model of step_of
 BOUND, MULTIPLIER = 0.01, 0.02
@@ -95,7 +95,7 @@ def test_the_ledger_hears_of_every_coordinate_and_of_signs():
 
 def test_logistic_noise_needs_a_bound_of_each_coordinate():
     mixed = dataclasses.replace(dp_losgd(BOUND), clip=Abadi(1.0))
-    with pytest.raises(UserError, match="Logistic noise needs a bound of each coordinate"):
+    with pytest.raises(UserError, match="the noise of dp_losgd needs a bound of each coordinate"):
         mixed.for_size(SIZE)
 
 
@@ -108,5 +108,5 @@ def test_an_account_for_another_size_is_refused(step_of):
 
 def test_the_noise_is_for_all_coordinates_at_once():
     method = dp_losgd(BOUND).for_size(SIZE)
-    assert method.noise == Logistic(SIZE)
+    assert method.noise == PerCoordinate("logistic", SIZE)
     assert method.clip.sensitivity == pytest.approx(BOUND * SIZE**0.5)
