@@ -26,6 +26,9 @@ class Exact:
     """A query answered without noise: no epsilon is finite."""
 
 
+CoordinateLaw = Literal["logistic", "laplace"]
+
+
 @dataclass(frozen=True)
 class CoordinateMechanism:
     """Independent noise of one scale on each of `dimension` coordinates of bounded sensitivity.
@@ -35,7 +38,7 @@ class CoordinateMechanism:
     are released.
     """
 
-    noise: Literal["logistic", "laplace"]
+    noise: CoordinateLaw
     noise_multiplier: float
     dimension: int
     signed: bool = False

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dpbench.errors import UserError
-from dpbench.ledger import CoordinateMechanism, Exact, GaussianMechanism, Mechanism
+from dpbench.ledger import CoordinateLaw, CoordinateMechanism, Exact, GaussianMechanism, Mechanism
 
 PIECE = 2**16
 """Numbers that a CPU draws at once: what fits its cache saves the half of the time that fresh
@@ -91,7 +91,10 @@ def _laplace(u: Tensor) -> Tensor:
     return v.sign() * (-v.abs()).log1p().neg_()
 
 
-QUANTILES: dict[str, Callable[[Tensor], Tensor]] = {"logistic": _logistic, "laplace": _laplace}
+QUANTILES: dict[CoordinateLaw, Callable[[Tensor], Tensor]] = {
+    "logistic": _logistic,
+    "laplace": _laplace,
+}
 """By law: where a share u of it is below. Standard deviations are pi/sqrt(3) and sqrt(2)."""
 
 
@@ -104,7 +107,7 @@ class PerCoordinate:
     which one example moves by at most sensitivity/sqrt(size).
     """
 
-    law: str
+    law: CoordinateLaw
     size: int | None = None
     private: bool = True
     per_coordinate = True

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import nn
 
 from dpbench.averaging import proper_decay
 from dpbench.data.augmentation import ShiftsFlips
-from dpbench.data.dataset import Dataset, vocabulary_of
+from dpbench.data.dataset import Data, Dataset, vocabulary_of
+from dpbench.data.normalization import Normalization
 from dpbench.data.users import Units, Users, units_of
 from dpbench.diagnostics import Diagnostics
 from dpbench.errors import UserError, nearest, whole
@@ -45,6 +47,7 @@ class Run:
     channels_last: bool = False
     device: str = "auto"
     diagnostics: Diagnostics | None = None
+    normalization: Normalization | None = None
     augmentation: ShiftsFlips | None = None
     ema_decay: float | None = None
     schedule: Schedules | None = None
@@ -67,6 +70,11 @@ class Run:
         _one_of("engine", self.engine, ["auto", *ENGINES])
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise UserError(f"seed must be a whole number from 0, got {self.seed!r}.")
+
+    def load(self, folder: Path) -> Data:
+        """What is trained and tested on, read below `folder`, or downloaded to it."""
+        data = self.dataset.load(folder, self.seed)
+        return self.normalization.of(data) if self.normalization else data
 
 
 def _one_of(what: str, value: object, known: Collection[str]) -> None:
@@ -136,8 +144,9 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int]:
             "augmentation and diagnostics are of single examples, and users have several: set "
             "augmentation=none diagnostics=none, or users=none."
         )
-    if run.augmentation:
-        run.augmentation.check(run.dataset)
+    for change in (run.normalization, run.augmentation):
+        if change:
+            change.check(run.dataset)
     _check_texts(run)
     try:
         with torch.device("meta"):

@@ -34,11 +34,15 @@ SCIENTIFIC = (
     "schedule",
     "precision",
     "users",
+    "normalization",
 )
 """The parts of a configuration that make a run what it is; all else is how it was carried out."""
 
 NOTHING: tuple[object, ...] = (None, {}, "float32")
-UNNAMED = ("augmentation", "ema_decay", "validation", "schedule", "precision", "users")
+UNNAMED = (
+    *("augmentation", "ema_decay", "validation", "schedule", "precision", "users"),
+    "normalization",
+)
 """Parts that came after the first records: where they are nothing the digest leaves them out."""
 
 UNNAMED_OF_METHODS = {"clip": "abadi", "style": "flat"}

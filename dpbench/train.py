@@ -51,7 +51,7 @@ def fit(
     if run.physical_batch_size == "auto":
         check_measurable(device)
     effort = Effort(device)
-    data = run.dataset.load(data_dir, run.seed)
+    data = run.load(data_dir)
     examples, test = data.train.to(device), data.test.to(device)
     step = private_step(run, planned, device)
     training = _training(run, planned, step, examples, test, effort)

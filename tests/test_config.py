@@ -29,6 +29,7 @@ NEEDS = dict.fromkeys(
     "dataset=dutch",
 ) | {
     ("dataset", "imagenet32"): "privacy.delta=1e-7",
+    ("normalization", "cifar10"): "dataset=cifar10",
     ("dataset", "snli"): "model=bert_tiny",
     ("method", "dpsgld"): "privacy=follows",
     ("privacy", "follows"): "method=dpsgld",
@@ -328,6 +329,7 @@ def test_without_a_table_the_defaults_hold():
         "method": "dpsgd",
         "privacy": "noise1",
         "optimizer": "sgd",
+        "normalization": "none",
         "augmentation": "none",
         "engine": "auto",
         "diagnostics": "none",

@@ -23,8 +23,9 @@ class ShiftsFlips:
     """Random shifts and flips, each made with `probability` on its own in each of K = `views`.
 
     A shift moves an image by whole numbers of pixels from -shift to shift, uniform on each axis and
-    0 among them, and fills what becomes free by `padding`: "zero" or "reflect" (which does not
-    repeat the edge). flip: "horizontal" (left and right change places), "vertical" or "none".
+    0 among them, and fills what becomes free by `padding`: "zero" (black, or the mean of what is
+    normalised) or "reflect" (which does not repeat the edge). flip: "horizontal" (left and right
+    change places), "vertical" or "none".
     """
 
     views: int

@@ -60,11 +60,13 @@ class Split:
 
     Images may be kept as uint8 [n, channels, height, width]; batches of them are scaled to [0, 1].
     Texts may be kept as int32 [n, 2, T], since 32 bits are enough; batches of them are int64.
+    normalize: what is done to the inputs of every batch then.
     """
 
     inputs: Tensor
     targets: Tensor
     groups: Tensor
+    normalize: Callable[[Tensor], Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -74,7 +76,11 @@ class Split:
         return self.targets.device
 
     def to(self, device: torch.device) -> "Split":
-        return Split(*(t.to(device) for t in (self.inputs, self.targets, self.groups)))
+        return self._each(lambda t: t.to(device))
+
+    def take(self, indices: Tensor) -> "Split":
+        """The examples at `indices` [m] int64, as a split of their own."""
+        return self._each(lambda t: t[indices])
 
     def at(self, indices: Tensor) -> Batch:
         """The examples at `indices` [B] int64."""
@@ -83,11 +89,17 @@ class Split:
             inputs = inputs.float() / 255
         elif inputs.dtype == torch.int32:
             inputs = inputs.long()
+        if self.normalize is not None:
+            inputs = self.normalize(inputs)
         return Batch(inputs, self.targets[indices], self.groups[indices])
 
     def batches(self, size: int) -> list[Tensor]:
         """Indices of all examples in order, `size` at a time."""
         return list(torch.arange(len(self), device=self.targets.device).split(size))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Split":
+        changed = change(self.inputs), change(self.targets), change(self.groups)
+        return Split(*changed, self.normalize)
 
 
 @dataclass(frozen=True)

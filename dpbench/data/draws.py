@@ -28,13 +28,13 @@ def shuffle_and_split(examples: Split, test_share: float, seed: int) -> Data:
 def shuffle_and_count(examples: Split, count: int, seed: int) -> Data:
     """Shuffle; the first `count` examples are the test set."""
     order = torch.from_numpy(generator(seed, "split").permutation(len(examples)))
-    return Data(train=take(examples, order[count:]), test=take(examples, order[:count]))
+    return Data(train=examples.take(order[count:]), test=examples.take(order[:count]))
 
 
 def thin(examples: Split, marked: Tensor, keep: float, seed: int) -> Split:
     """Keep each example that is `marked` [n] bool with probability `keep`, and all others."""
     kept = torch.from_numpy(generator(seed, "thin").random(len(examples)) < keep)
-    return take(examples, torch.nonzero(kept | ~marked).flatten())
+    return examples.take(torch.nonzero(kept | ~marked).flatten())
 
 
 def proper_share(what: str, value: float) -> float:
@@ -48,8 +48,3 @@ def proper_count(what: str, value: object, rows: int) -> None:
     """UserError unless the value is a whole number of rows that leaves some, from 1 to rows - 1."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < rows:
         raise UserError(f"{what} must be a whole number from 1 to {rows - 1}, got {value!r}.")
-
-
-def take(examples: Split, indices: Tensor) -> Split:
-    """The examples at `indices` [m] int64, as a split of their own."""
-    return Split(examples.inputs[indices], examples.targets[indices], examples.groups[indices])

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from dpbench.data.dataset import Data, Dataset, vocabulary_of
-from dpbench.data.draws import generator, held_out, proper_share, take
+from dpbench.data.draws import generator, held_out, proper_share
 from dpbench.errors import UserError
 
 
@@ -70,7 +70,7 @@ class Validated:
         whole = self.base.load(folder, seed).train
         order = torch.from_numpy(generator(seed, "validation").permutation(len(whole)))
         count = held_out(len(whole), self.share)
-        return Data(take(whole, order[count:]), take(whole, order[:count]), tested_on="validation")
+        return Data(whole.take(order[count:]), whole.take(order[:count]), tested_on="validation")
 
 
 def validated(base: Dataset, share: float | None) -> Dataset:

@@ -1,7 +1,7 @@
 """What Table 1 of Bu et al. (calibration) says of six clippings, measured on a small network."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ def examine(run: Run, setup: Setup, label: str, folder: Path, seed: int) -> Find
 
     Raises UserError for a network or data that are too large or have no derivatives.
     """
-    train = run.dataset.load(folder, seed).train
+    train = replace(run, seed=seed).load(folder).train
     batch, clip = _in_float64(train, setup.examples), setup.clips[label]
 
     def along(how: Steps) -> Flow:

@@ -1,0 +1,60 @@
+"""Pixels less a mean, over a standard deviation, of each channel."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from dpbench.data.dataset import Data, Dataset
+from dpbench.errors import UserError
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """What is taken from pixels in [0, 1], and what they are then divided by: public constants.
+
+    mean, std: one for each channel, or one for all. An example's gradient still depends on nobody
+    else, so the account is the same; constants taken from private images are outside of it.
+    """
+
+    mean: Sequence[float]
+    std: Sequence[float]
+
+    def __post_init__(self) -> None:
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if not isinstance(values, Sequence) or not all(map(_finite, values)):
+                raise UserError(f"normalization.{name} must be a list of numbers, got {values!r}.")
+        if any(value <= 0 for value in self.std):
+            raise UserError(f"normalization.std must be above 0, got {list(self.std)!r}.")
+
+    def check(self, dataset: Dataset) -> None:
+        """UserError for data that are no images, or have another number of channels."""
+        shape = dataset.shape
+        if len(shape) != 3:
+            raise UserError(
+                f"normalization is of images, and the inputs of {dataset.name} are {shape}; use "
+                "normalization=none."
+            )
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) not in (1, shape[0]):
+                raise UserError(
+                    f"normalization.{name} has {len(values)} numbers, and the images of "
+                    f"{dataset.name} have channels: {shape[0]}."
+                )
+
+    def of(self, data: Data) -> Data:
+        """The same data, whose batches are normalised as they are made."""
+        parts = (replace(split, normalize=self) for split in (data.train, data.test))
+        return Data(*parts, tested_on=data.tested_on)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The images [B, C, H, W], normalised."""
+        from torchvision.transforms.v2.functional import normalize
+
+        return normalize(images, list(self.mean), list(self.std))
+
+
+def _finite(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value)  # type: ignore[arg-type]  # a number
