@@ -71,6 +71,11 @@ class Run:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise UserError(f"seed must be a whole number from 0, got {self.seed!r}.")
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know of the data, as what of it no epsilon covers."""
+        return (*self.dataset.notes, *([self.normalization.note] if self.normalization else []))
+
     def load(self, folder: Path) -> Data:
         """What is trained and tested on, read below `folder`, or downloaded to it."""
         data = self.dataset.load(folder, self.seed)

@@ -68,13 +68,14 @@ def _table(
     planned: Mapping[str, Statement],
 ) -> dict[str, bytes]:
     spec = spec_of(wanted)
+    caveats = (CAVEAT,) * any(c.metric == "test/ece_temperature" for c in spec.columns)
     table = build_table(
         spec,
         _runs(wanted, records),
         _printed_numbers(wanted, spec),
         epsilon=_printed_epsilons(wanted),
         impossible=impossible,
-        notes=(CAVEAT,) * any(c.metric == "test/ece_temperature" for c in spec.columns),
+        notes=(*wanted.notes, *caveats),
         planned=planned,
     )
     texts = {"md": to_markdown(table), "csv": to_csv(table), "tex": to_latex(table)}
@@ -108,6 +109,7 @@ def _figure(
             *diverged(wanted, records),
             *_privacy(wanted, records, planned),
             *table["notes"],
+            *wanted.notes,
         ]
     )
     csv = drawn.numbers.to_csv(index=False, lineterminator="\n")

@@ -72,6 +72,14 @@ class Target:
     def _is_part(self) -> bool:
         return any(_narrows(o) or _key(o) in self.conditions[0].keys for o in self.overrides)
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know of the data of the runs, as what of it no epsilon covers."""
+        first = [next(self.cells_of(c, self.table["methods"][0])) for c in self.conditions]
+        runs = [configuration.build(configuration.compose(overrides)) for overrides in first]
+        told = (f"{run.dataset.name}: {note}" for run in runs for note in run.notes)
+        return list(dict.fromkeys(told))
+
     def cells(self) -> Iterator[list[str]]:
         """The overrides of every run of the table."""
         for condition in self.conditions:

@@ -66,6 +66,7 @@ dpsgd,acc,50.0,0.5
 fairlens,acc,60.0,0.5
 dpsgd_f,pi_ab,1.0,0.5
 """
+NOTE = "digits: The publishers' split is not used: the test images are drawn by seed."
 RUNS = 2 + 2 + 2 * 2  # sgd, dpsgd, dpsgd_f in both variants; fairlens cannot be
 
 
@@ -153,6 +154,7 @@ def test_a_table_is_printed_and_written_with_its_records(finished):
     assert finished.text.startswith("# Digits: a toy (Table 1)\n")
     assert "Scale: paper" in finished.text
     assert "1.23" in finished.text, "the printed epsilon"
+    assert finished.text.count(f"- {NOTE}\n") == 1
     kept = {record.digest for record in records(finished.folder, "tiny")}
     made = {path.stem for path in (finished.folder / "runs").iterdir()}
     assert kept == made
@@ -271,6 +273,7 @@ def test_a_figure_is_a_picture_its_points_and_a_page(checkout, tmp_path):
     assert made[f"{name}.md"].decode() == text
     assert f"({name}.png)" in text
     assert "## Numbers" in text
+    assert f"\n\n{NOTE}" in text
     assert "private data outside the account" in text
 
 

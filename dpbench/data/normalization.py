@@ -43,6 +43,14 @@ class Normalization:
                     f"{dataset.name} have channels: {shape[0]}."
                 )
 
+    @property
+    def note(self) -> str:
+        """What a reader must know of it."""
+        return (
+            f"Pixels are less {list(self.mean)} and over {list(self.std)}; where these are "
+            "statistics of the training images, no epsilon pays for them."
+        )
+
     def of(self, data: Data) -> Data:
         """The same data, whose batches are normalised as they are made."""
         parts = (replace(split, normalize=self) for split in (data.train, data.test))
