@@ -25,10 +25,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from dpbench.data.validation import validated
 from dpbench.errors import UserError, nearest
-from dpbench.plan import Run
 from dpbench.resources import conf_folder
 from dpbench.results import SCIENTIFIC
 from dpbench.search.space import Choices, Interval, Range
+from dpbench.training.plan import Run
 
 if TYPE_CHECKING:
     from dpbench.launchers import Launcher

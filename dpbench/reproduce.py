@@ -7,7 +7,6 @@ from pathlib import Path
 from dpbench import config as configuration
 from dpbench.errors import Unavailable, UserError
 from dpbench.ntk.command import measured
-from dpbench.plan import Run, plan
 from dpbench.privacy import statement
 from dpbench.rendering import render, spec_of
 from dpbench.results import check_writable, load, write_whole
@@ -17,7 +16,8 @@ from dpbench.sign.errors import sign_errors
 from dpbench.sweeps import Sweep, make, planned, report
 from dpbench.tables import Statement, row_name
 from dpbench.targets import Target, target
-from dpbench.tracking import keep_table
+from dpbench.training.plan import Run, plan
+from dpbench.training.tracking import keep_table
 
 COMPUTED = {"sign_errors": sign_errors, "sign_epsilons": sign_epsilons, "ntk": measured}
 """Targets without private training, by the key of their YAML that says what is in them."""

@@ -5,9 +5,7 @@ from pathlib import Path
 import torch
 
 from dpbench import config as configuration
-from dpbench.checkpoints import Checkpoints, claimed
 from dpbench.errors import UserError, positive, whole
-from dpbench.plan import Plan, Run, plan
 from dpbench.results import (
     SCIENTIFIC,
     check_writable,
@@ -17,8 +15,10 @@ from dpbench.results import (
     remove_parts,
 )
 from dpbench.trackers import About
-from dpbench.tracking import Tracking
-from dpbench.train import fit
+from dpbench.training.checkpoints import Checkpoints, claimed
+from dpbench.training.plan import Plan, Run, plan
+from dpbench.training.tracking import Tracking
+from dpbench.training.trainer import fit
 
 
 def settle(overrides: list[str]) -> tuple[dict, Run, Plan]:

@@ -13,10 +13,10 @@ from dpbench.attempts import all_of
 from dpbench.errors import UserError
 from dpbench.launchers import Attempts, Failure
 from dpbench.methods.method import Inapplicable
-from dpbench.plan import Run, plan
 from dpbench.progress import counting
 from dpbench.results import check_writable, load, record_path, write_whole
 from dpbench.runs import check_how
+from dpbench.training.plan import Run, plan
 
 
 @dataclass(frozen=True)

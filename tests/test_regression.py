@@ -15,10 +15,10 @@ from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.fairlens import fairlens
 from dpbench.methods.sgd import sgd
 from dpbench.models.mlp import Mlp
-from dpbench.plan import Run
 from dpbench.privacy import Privacy
 from dpbench.search.selection import RULES, Trial, ranked
-from dpbench.train import fit
+from dpbench.training.plan import Run
+from dpbench.training.trainer import fit
 
 NOWHERE = Path("/nowhere")
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dpbench import plan, provenance, runs, train
+from dpbench import runs
 from dpbench.errors import UserError
 from dpbench.runs import once
-from dpbench.training import Training
+from dpbench.training import plan, provenance, trainer
+from dpbench.training.loop import Training
 
 USUAL = ["batch_size=360", "epochs=2", "model.widths=[8]"]  # 8 steps on digits
 
@@ -22,7 +23,7 @@ class Interrupted(Exception):
 @pytest.fixture(autouse=True)
 def few_words(monkeypatch):
     """Epsilons follow from the ledger, and take longer than these runs."""
-    for module in (plan, train):
+    for module in (plan, trainer):
         monkeypatch.setattr(module, "statement", lambda ledger, *_: {"ledger": repr(ledger)})
 
 
@@ -81,7 +82,7 @@ def test_the_same_command_goes_on_where_the_last_one_ended(asked, steps, tmp_pat
 
 def test_a_run_that_ended_after_its_last_step_only_has_to_be_tested(asked, steps, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(train, "predict", lambda *_: 1 / 0)
+        patch.setattr(trainer, "predict", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             once(asked, quiet=True)
     once(asked, quiet=True)
@@ -178,7 +179,7 @@ def test_a_full_disk_ends_no_run(asked, steps, monkeypatch, tmp_path):
     def refused(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("dpbench.checkpoints.replace_file", refused)
+    monkeypatch.setattr("dpbench.training.checkpoints.replace_file", refused)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("default")
         path = once(asked, quiet=True)

@@ -12,9 +12,9 @@ from dpbench.errors import UserError
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.models.bert import Bert
 from dpbench.models.mlp import Mlp
-from dpbench.plan import Run, plan
 from dpbench.privacy import Privacy
-from dpbench.train import fit
+from dpbench.training.plan import Run, plan
+from dpbench.training.trainer import fit
 
 NOWHERE = Path("/nowhere")
 
@@ -68,7 +68,7 @@ def test_a_small_bert_learns_and_is_trained_by_book_keeping():
 
 
 def test_physical_batches_are_found_by_trying_on_made_up_texts(monkeypatch):
-    monkeypatch.setattr("dpbench.train.check_measurable", lambda _: None)
+    monkeypatch.setattr("dpbench.training.trainer.check_measurable", lambda _: None)
     monkeypatch.setattr("dpbench.memory.check_measurable", lambda _: None)
     monkeypatch.setattr("dpbench.memory.free", lambda _: 2**40)
     record = fit(replace(USUAL, epochs=1, physical_batch_size="auto", device="cpu"), NOWHERE)

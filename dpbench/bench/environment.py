@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from dpbench.provenance import commit
+from dpbench.training.provenance import commit
 
 PACKAGES = ("torch", "opacus", "jax", "jax_privacy")
 

@@ -14,7 +14,7 @@ from dpbench.errors import UserError, nearest, positive, whole
 from dpbench.models.architecture import LOSSES
 from dpbench.ntk.flow import Flow, Steps, follow
 from dpbench.ntk.kernel import Network
-from dpbench.plan import Run
+from dpbench.training.plan import Run
 
 MOST_NUMBERS = 10**8
 """Of a Jacobian in float64: 0.8 GB."""

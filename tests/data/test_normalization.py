@@ -9,9 +9,9 @@ from dpbench.data.dataset import Data
 from dpbench.data.digits import Digits
 from dpbench.data.normalization import Normalization
 from dpbench.errors import UserError
-from dpbench.plan import plan
 from dpbench.results import digest
-from dpbench.train import fit
+from dpbench.training.plan import plan
+from dpbench.training.trainer import fit
 
 DIGITS = Digits(test_share=0.2)
 SMALL = ["epochs=1", "model=logistic", "seed=2"]

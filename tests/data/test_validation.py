@@ -10,8 +10,8 @@ from dpbench.data.draws import generator
 from dpbench.data.unbalanced import Unbalanced
 from dpbench.data.validation import Validated, validated
 from dpbench.errors import UserError
-from dpbench.plan import plan
-from dpbench.train import fit
+from dpbench.training.plan import plan
+from dpbench.training.trainer import fit
 
 DIGITS = Digits(test_share=0.2)
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpbench.config import build, compose
 from dpbench.results import SCIENTIFIC, Record
-from dpbench.train import fit
+from dpbench.training.trainer import fit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "records.md").read_text()
 

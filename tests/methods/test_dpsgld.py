@@ -14,10 +14,10 @@ from dpbench.errors import UserError
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgld import Langevin, dpsgld
 from dpbench.models.mlp import Mlp
-from dpbench.plan import Run, plan
 from dpbench.privacy import Privacy
 from dpbench.schedules import Pieces, Schedules
-from dpbench.train import fit, private_step
+from dpbench.training.plan import Run, plan
+from dpbench.training.trainer import fit, private_step
 
 N, B = 50, 8.0
 UNITS = Units("example", N, ())

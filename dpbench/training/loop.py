@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 
 from dpbench import seeds
-from dpbench.averaging import MovingAverage
 from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Batch, Split
 from dpbench.data.users import Population
 from dpbench.diagnostics import Observer
 from dpbench.ledger import Ledger
-from dpbench.plan import Plan
-from dpbench.provenance import Effort
 from dpbench.sampling import Sampler
 from dpbench.step import PrivateStep, StepReport
+from dpbench.training.averaging import MovingAverage
+from dpbench.training.plan import Plan
+from dpbench.training.provenance import Effort
 
 
 class Batches:

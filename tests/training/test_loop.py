@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpbench import plan, train
-from dpbench.checkpoints import Checkpoints
 from dpbench.config import build, compose, options
 from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Data, Split
 from dpbench.diagnostics.bias import BiasDiagnostics
 from dpbench.diagnostics.curves import CurveDiagnostics
 from dpbench.diagnostics.misalignment import MisalignmentDiagnostics
-from dpbench.plan import Run
 from dpbench.sampling import SAMPLERS
 from dpbench.schedules import Linear, Pieces, Schedules
-from dpbench.train import fit
-from dpbench.training import Training
+from dpbench.training import plan, trainer
+from dpbench.training.checkpoints import Checkpoints
+from dpbench.training.loop import Training
+from dpbench.training.plan import Run
+from dpbench.training.trainer import fit
 
 NOWHERE = Path("/nowhere")
 STEPS = 12  # 3 epochs of 4
@@ -88,7 +88,7 @@ class Kept:
 def no_accountants():
     """Epsilons follow from the ledger, and take longer than these runs."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (plan, train):
+        for module in (plan, trainer):
             patch.setattr(module, "statement", lambda ledger, *_: {"ledger": repr(ledger)})
         yield
 

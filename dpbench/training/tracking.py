@@ -10,9 +10,9 @@ from pathlib import Path
 from dpbench.accounting.accountants import Unaccountable, rdp
 from dpbench.figures.reliability import draw_reliability, reliability_points
 from dpbench.ledger import Ledger
-from dpbench.plan import Run
 from dpbench.results import Record
 from dpbench.trackers import About, Log, Tracker
+from dpbench.training.plan import Run
 
 
 class Tracking:

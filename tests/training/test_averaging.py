@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.averaging import MovingAverage
 from dpbench.errors import UserError
+from dpbench.training.averaging import MovingAverage
 
 
 def walk(steps, size=5):

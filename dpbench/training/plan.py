@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from dpbench.averaging import proper_decay
 from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Data, Dataset, vocabulary_of
 from dpbench.data.normalization import Normalization
@@ -22,6 +21,7 @@ from dpbench.precision import PRECISIONS
 from dpbench.privacy import Privacy, planned_ledger, statement
 from dpbench.sampling import SAMPLERS, Sampler
 from dpbench.schedules import UNCHANGED, Schedules
+from dpbench.training.averaging import proper_decay
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,6 @@ import torch
 from torch import nn
 
 from dpbench import seeds
-from dpbench.averaging import MovingAverage
-from dpbench.checkpoints import Checkpoints
 from dpbench.data.dataset import Batch, Split
 from dpbench.data.probe import probe, probe_users
 from dpbench.errors import UserError
@@ -18,16 +16,18 @@ from dpbench.memory import check_measurable
 from dpbench.metrics import METRICS
 from dpbench.metrics.reliability import reliability
 from dpbench.models.architecture import LOSSES
-from dpbench.plan import Plan, Run, plan
 from dpbench.precision import Precision, full_products
 from dpbench.prediction import predict
 from dpbench.privacy import statement
 from dpbench.progress import Progress
-from dpbench.provenance import Effort, conditions, provenance
 from dpbench.results import Record
 from dpbench.step import PrivateStep
-from dpbench.tracking import Tracking
-from dpbench.training import Batches, Training
+from dpbench.training.averaging import MovingAverage
+from dpbench.training.checkpoints import Checkpoints
+from dpbench.training.loop import Batches, Training
+from dpbench.training.plan import Plan, Run, plan
+from dpbench.training.provenance import Effort, conditions, provenance
+from dpbench.training.tracking import Tracking
 
 
 @full_products()

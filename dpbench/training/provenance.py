@@ -8,11 +8,11 @@ import subprocess
 import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import torch
 
 import dpbench
+from dpbench.resources import PACKAGE
 from dpbench.step import PrivateStep
 
 PACKAGES = ("torch", "numpy", "dp-accounting", "opacus")
@@ -87,25 +87,26 @@ def _of_cpu() -> dict:
 @functools.cache
 def _code() -> str:
     """Twelve hex digits of the library's source: one commit may have many."""
-    here, digest = Path(__file__).parent, hashlib.sha256()
-    for path in sorted(here.rglob("*.py")):
-        digest.update(f"{path.relative_to(here)}\0".encode() + path.read_bytes())
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 
 
 @functools.cache
 def commit() -> str | None:
     """The commit of the checkout that this code runs from, with a + if it was changed since."""
-    here = Path(__file__).parent
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True)
+        done = subprocess.run(["git", *arguments], cwd=PACKAGE, capture_output=True, text=True)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     try:
         head = git("rev-parse", "--short=12", "HEAD")
         tracked = head and git("ls-files", "--error-unmatch", __file__)
-        changed = tracked and git("status", "--porcelain", "--untracked-files=no", "--", str(here))
+        changed = tracked and git(
+            "status", "--porcelain", "--untracked-files=no", "--", str(PACKAGE)
+        )
     except FileNotFoundError:
         return None
     return f"{head}{'+' if changed else ''}" if tracked else None

@@ -19,7 +19,7 @@ from dpbench.methods.dpsgd_global import dpsgd_global_adapt
 from dpbench.runs import settle
 from dpbench.schedules import UNCHANGED, Cosine, Linear, Pieces, Schedules
 from dpbench.step import PrivateStep
-from dpbench.train import fit
+from dpbench.training.trainer import fit
 
 PIECE = "{_target_:dpbench.schedules.Pieces,values:[%s],until:[%s]}"
 TWO_SIGMAS = ["schedule=custom", "schedule.noise=" + PIECE % ("1,2", "0.5")]

@@ -9,9 +9,8 @@ import pytest
 import torch
 from absl import logging as absl_logging
 
-from dpbench import memory, progress, train
+from dpbench import memory, progress
 from dpbench.accounting.accountants import rdp
-from dpbench.averaging import MovingAverage
 from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Data, Split
 from dpbench.data.digits import Digits
@@ -25,10 +24,12 @@ from dpbench.methods.fairlens import fairlens
 from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.mlp import Mlp
-from dpbench.plan import Run, plan
 from dpbench.prediction import predict
 from dpbench.privacy import Privacy
-from dpbench.train import fit, pick_device, private_step
+from dpbench.training import trainer
+from dpbench.training.averaging import MovingAverage
+from dpbench.training.plan import Run, plan
+from dpbench.training.trainer import fit, pick_device, private_step
 
 NOWHERE = Path("/nowhere")  # digits need no folder
 METHODS = {
@@ -152,7 +153,7 @@ def test_physical_batches_measure_the_same_up_to_rounding(size):
 def test_a_physical_size_that_is_found_measures_the_same_up_to_rounding(monkeypatch, room, size):
     """120 and 6 standard deviations where there is room; one at a time where there is none."""
     monkeypatch.setattr(memory, "free", lambda _: room)
-    for module in (memory, train):
+    for module in (memory, trainer):
         monkeypatch.setattr(module, "check_measurable", lambda _: None)
     usual = run_of("dpsgd_f", epochs=1, device="cpu")
     found = fit(replace(usual, physical_batch_size="auto"), NOWHERE)
@@ -333,7 +334,7 @@ def test_one_output_that_is_not_finite_is_divergence_too(monkeypatch):
         outputs[0, 0] = math.inf
         return outputs, losses
 
-    monkeypatch.setattr(train, "predict", spoilt)
+    monkeypatch.setattr(trainer, "predict", spoilt)
     record = fit(run_of(epochs=1), NOWHERE)
     assert record.status == "diverged"
     assert all(math.isnan(value) for value in record.metrics.values())

@@ -17,9 +17,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from dpbench import plan, train
 from dpbench.runs import once, settle
-from dpbench.training import Training
+from dpbench.training import plan, trainer
+from dpbench.training.loop import Training
 
 
 def started(overrides: list[str], log: str, prepare: Callable[[], None] = lambda: None) -> int:
@@ -28,7 +28,7 @@ def started(overrides: list[str], log: str, prepare: Callable[[], None] = lambda
         return pid
     try:
         # Epsilons follow from the ledger, and take longer than these runs.
-        train.statement = plan.statement = lambda ledger, *_: {"ledger": repr(ledger)}
+        trainer.statement = plan.statement = lambda ledger, *_: {"ledger": repr(ledger)}
         _notes_steps(log)
         prepare()
         once(overrides, quiet=True)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from dpbench import provenance
-from dpbench.provenance import Effort, conditions
+from dpbench.training import provenance
+from dpbench.training.provenance import Effort, conditions
 
 CPU = torch.device("cpu")
 
@@ -51,7 +51,7 @@ def test_the_source_matters_to_the_letter(monkeypatch, tmp_path):
         for name in names:
             (tmp_path / name).write_text("changed" if name == changed else "as it was")
         with monkeypatch.context() as patch:
-            patch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
+            patch.setattr(provenance, "PACKAGE", tmp_path)
             hashes.append(provenance._code.__wrapped__())
     usual, own, other, notes = hashes
     assert len({usual, own, other}) == 3

@@ -13,9 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench import checkpoints, results
-from dpbench.checkpoints import FORMAT, Checkpoints, claimed
+from dpbench import results
 from dpbench.errors import UserError
+from dpbench.training import checkpoints
+from dpbench.training.checkpoints import FORMAT, Checkpoints, claimed
 
 STATE = {
     "tensors": {"theta": torch.linspace(0, 1, 7), "generator": torch.Generator().get_state()},

@@ -11,7 +11,7 @@ from dpbench.ledger import Ledger
 from dpbench.results import digest, load
 from dpbench.runs import once, settle
 from dpbench.trackers import About
-from dpbench.tracking import Tracking, keep_table
+from dpbench.training.tracking import Tracking, keep_table
 
 SMALL = ["epochs=3", "model=logistic", "batch_size=512"]
 

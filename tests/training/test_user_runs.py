@@ -22,10 +22,10 @@ from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.fairlens import fairlens
 from dpbench.models.mlp import Mlp
-from dpbench.plan import Run, plan
 from dpbench.privacy import Privacy
 from dpbench.results import digest
-from dpbench.train import fit
+from dpbench.training.plan import Run, plan
+from dpbench.training.trainer import fit
 
 NOWHERE = Path("/nowhere")  # digits need no folder
 FED = dp_fedsgd(0.5, None)
