@@ -101,6 +101,7 @@ def test_an_unknown_arm_is_refused_with_the_nearest():
 )
 def test_curves_have_a_panel_for_each_quantity_and_a_line_for_each_arm(small, number):
     text, files, axes = small(f"calibration_fig{number}", *CURVES)
+    assert "## Numbers" in text
     figure = compose([f"+table=calibration_fig{number}"])["table"]["figure"]
     assert len(axes) == len(figure["panels"])
     for axis, panel in zip(axes, figure["panels"], strict=True):
@@ -111,8 +112,8 @@ def test_curves_have_a_panel_for_each_quantity_and_a_line_for_each_arm(small, nu
         assert len(axis.lines) == expected
         assert len(axis.collections) == expected - (not over_time), "the bands"
     rows = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
-    ends = {(r["arm"], r["seed"]): float(r["y"]) for r in rows if r["panel"] == "test accuracy"}
-    assert len(set(ends.values())) == len({arm for arm, _ in ends}) > 1, "two arms are the same"
+    ends = {r["arm"]: float(r["mean"]) for r in rows if r["panel"] == "test accuracy"}
+    assert len(set(ends.values())) == len(ends) > 1, "two arms are the same"
     assert "## Privacy" in text
 
 
@@ -120,10 +121,10 @@ def test_curves_have_a_panel_for_each_quantity_and_a_line_for_each_arm(small, nu
 def test_accuracy_against_r_is_what_the_runs_ended_with(small):
     _, files, axes = small("calibration_fig6", *CURVES)
     rows = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
-    last = {(r["arm"], r["seed"]): r["y"] for r in rows if r["panel"] == "test accuracy"}
-    against = {(r["arm"], r["seed"]): r for r in rows if r["panel"] == "accuracy against R"}
-    for run, y in last.items():
-        assert float(against[run]["y"]) == pytest.approx(float(y))
+    last = {r["arm"]: r["mean"] for r in rows if r["panel"] == "test accuracy"}
+    against = {r["arm"]: r for r in rows if r["panel"] == "accuracy against R"}
+    for arm, mean in last.items():
+        assert float(against[arm]["mean"]) == pytest.approx(float(mean))
     assert {r["x"] for r in against.values()} == {"", "1.0", "5.0", "20.0", "60.0", "200.0"}
     assert list(axes[2].lines[0].get_xdata()) == [1, 5, 20, 60, 200]
 
