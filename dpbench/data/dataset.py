@@ -162,3 +162,33 @@ def vocabulary_of(dataset: Dataset) -> int | None:
     that each token belongs to.
     """
     return getattr(dataset, "vocabulary", None)
+
+
+class Derived:
+    """A data set made from another: all that it does not say itself is that of its `base`."""
+
+    base: Dataset
+
+    @property
+    def name(self) -> str:
+        return self.base.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.base.shape
+
+    @property
+    def task(self) -> str:
+        return self.base.task
+
+    @property
+    def vocabulary(self) -> int | None:
+        return vocabulary_of(self.base)
+
+    @property
+    def classes(self) -> int:
+        return self.base.classes
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return self.base.groups

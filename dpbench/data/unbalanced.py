@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dpbench.data.dataset import Data, Dataset
+from dpbench.data.dataset import Data, Dataset, Derived
 from dpbench.data.draws import proper_share, thin
 from dpbench.errors import UserError
 
@@ -19,7 +19,7 @@ class Countable(Dataset, Protocol):
 
 
 @dataclass(frozen=True)
-class Unbalanced:
+class Unbalanced(Derived):
     """`base` with training examples of class `label` kept with probability `keep`.
 
     The test set stays as it is. Protocol: Esipova et al., ICLR 2023, for class 8 of MNIST.
@@ -42,22 +42,6 @@ class Unbalanced:
     @property
     def name(self) -> str:
         return f"{self.base.name}_unbalanced"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.base.shape
-
-    @property
-    def task(self) -> str:
-        return self.base.task
-
-    @property
-    def classes(self) -> int:
-        return self.base.classes
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        return self.base.groups
 
     @property
     def train_size(self) -> int:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import torch
 
-from dpbench.data.dataset import Data, Dataset, vocabulary_of
+from dpbench.data.dataset import Data, Dataset, Derived
 from dpbench.data.draws import generator, held_out, proper_share
 from dpbench.errors import UserError
 
 
 @dataclass(frozen=True)
-class Validated:
+class Validated(Derived):
     """`base` with a share of its training examples held out, and tested on instead of its test set.
 
     The seed draws them, after its draws of the data set itself. What is left is the training set:
@@ -28,30 +28,6 @@ class Validated:
                 f"validation={self.share} holds out none of the {self.base.train_size} training "
                 "examples; choose a larger share."
             )
-
-    @property
-    def name(self) -> str:
-        return self.base.name
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.base.shape
-
-    @property
-    def task(self) -> str:
-        return self.base.task
-
-    @property
-    def vocabulary(self) -> int | None:
-        return vocabulary_of(self.base)
-
-    @property
-    def classes(self) -> int:
-        return self.base.classes
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        return self.base.groups
 
     @property
     def train_size(self) -> int:
