@@ -136,9 +136,9 @@ def target(name: str, asked: list[str]) -> Target:
     conditions = conditions_of(config["table"].get("conditions", []))
     if size.overrides:
         alone = configuration.compose([f"+table={name}", *size.overrides])
-        declared = conditions_of(alone["table"].get("conditions", []))
-        conditions, _ = _pinned(declared, size.overrides, alone)
         config = configuration.compose([f"+table={name}", *size.overrides, *overrides])
+        declared = conditions_of(config["table"].get("conditions", []))
+        conditions, _ = _pinned(declared, size.overrides, alone)
     for choice in ("methods", "seeds"):
         if not isinstance(config["table"][choice], list):
             raise UserError(f"table.{choice} must be a list: write table.{choice}=[...].")

@@ -38,6 +38,16 @@ def test_a_scale_can_be_moved_to_another_data_set_and_says_so():
     )
 
 
+@pytest.mark.parametrize("scale", [[], ["scale=cpu_hour"]])
+def test_other_conditions_of_the_user_s_are_those_at_every_scale(scale):
+    few = "table.conditions=[{optimizer.lr:[0.02,0.1],method.bound:[5.0]}]"
+    wanted = target("calibration_fig3", [*scale, few])
+    assert [dict(condition.values) for condition in wanted.conditions] == [
+        {"optimizer.lr": lr, "method.bound": 5.0} for lr in (0.02, 0.1)
+    ]
+    assert wanted.stem.endswith("-changed")
+
+
 def test_the_paper_s_scale_is_the_default():
     assert target("bam_table1", ["scale=paper"]) == target("bam_table1", [])
     assert target("bam_table1", []).stem == "bam_table1"
