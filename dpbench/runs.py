@@ -23,10 +23,15 @@ from dpbench.training.trainer import fit
 
 def settle(overrides: list[str]) -> tuple[dict, Run, Plan]:
     """The configuration, the run and its plan; UserError for all that can be refused by now."""
+    config, run = described(overrides)
+    return config, run, plan(run)
+
+
+def described(overrides: list[str]) -> tuple[dict, Run]:
+    """The configuration and the run, but no plan: accountants may take seconds to make one."""
     config = configuration.compose(overrides)
     check_how(config)
-    run = configuration.build(config)
-    return config, run, plan(run)
+    return config, configuration.build(config)
 
 
 def check_how(config: dict) -> None:
@@ -49,11 +54,12 @@ def once(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
     A run that was interrupted goes on from its last checkpoint, or with again=true from the start.
     One that another process is carrying out is waited for, or Busy raised where wait is false.
     """
-    config, run, _ = settle(overrides)
+    config, run = described(overrides)
     folder = Path(config["results_dir"])
     path = record_path(folder, config)
     own = folder / "checkpoints" / path.stem
     if config["again"] or own.exists() or load(path) is None:
+        plan(run)  # which refuses before any work; the accountants remember it for `fit`
         check_writable(path.parent)
         with claimed(own, config["checkpoint_minutes"], wait) as kept:
             remove_parts(path.parent, path.name)

@@ -15,7 +15,7 @@ from dpbench.launchers import Attempts, Failure
 from dpbench.methods.method import Inapplicable
 from dpbench.progress import counting
 from dpbench.results import check_writable, load, record_path, write_whole
-from dpbench.runs import check_how
+from dpbench.runs import described
 from dpbench.training.plan import Run, plan
 
 
@@ -50,7 +50,8 @@ class Sweep:
 def planned(name: str, runs: Iterable[list[str]]) -> Sweep:
     """The sweep over runs; UserError, before any work, for one that nobody could mean.
 
-    Raises the reason where none of them is possible.
+    A run that has a record was possible, so only the others are planned. Raises the reason where
+    none of them is possible.
     """
     paths: dict[Path, list[str]] = {}
     built: dict[Path, Run] = {}
@@ -58,17 +59,15 @@ def planned(name: str, runs: Iterable[list[str]]) -> Sweep:
     reasons: dict[str, Inapplicable | None] = {}
     config: dict = {}
     for overrides in runs:
-        config = configuration.compose(overrides)
-        check_how(config)
-        run = configuration.build(config)
+        config, run = described(overrides)
+        path = record_path(Path(config["results_dir"]), config)
         # Runs that differ by their seed alone are planned alike, and planning may take seconds.
         kind = json.dumps({**config, "seed": None}, sort_keys=True)
-        if kind not in reasons:
+        if kind not in reasons and (config["again"] or load(path) is None):
             reasons[kind] = _why_not(run)
-        if reason := reasons[kind]:
+        if reason := reasons.get(kind):
             impossible.append((overrides, reason))
         else:
-            path = record_path(Path(config["results_dir"]), config)
             paths[path], built[path] = overrides, run
     configuration.launcher(config)  # which refuses what no place can have
     if not paths:

@@ -105,6 +105,14 @@ def test_null_writes_none_and_yet_goes_on_from_what_there_is(asked, steps, tmp_p
     assert steps == [*range(3), *range(8)]
 
 
+def test_a_finished_run_is_looked_up_before_any_accountant_is_asked(asked, monkeypatch):
+    path = once(asked, quiet=True)
+    monkeypatch.setattr(runs, "plan", lambda run: pytest.fail("it was planned"))
+    assert once(asked, quiet=True) == path
+    with pytest.raises(pytest.fail.Exception, match="it was planned"):
+        once([*asked, "seed=1"], quiet=True)
+
+
 def test_short_runs_write_none(asked, steps, monkeypatch):
     monkeypatch.setattr(runs.Checkpoints, "save", lambda *_: pytest.fail("it was put away"))
     once([*asked, "checkpoint_minutes=10"], quiet=True)

@@ -127,6 +127,19 @@ def test_runs_that_differ_by_their_seed_alone_are_planned_once(sweep, monkeypatc
         sweep(seeds=[0, -1])
 
 
+def test_runs_that_are_finished_are_not_planned(sweep, failing, monkeypatch):
+    seen = []
+    failing({})
+    sweeps.carry_out(sweep(seeds=[0]))
+    monkeypatch.setattr(sweeps, "plan", lambda run: seen.append(run.seed))
+    sweep(seeds=[0])
+    assert seen == []
+    sweep(seeds=[0, 1])
+    assert seen == [1]
+    sweep("again=true", seeds=[0])
+    assert seen == [1, 0]
+
+
 def at_another(one, folder):
     """Where another process is about to write a record, that record, and what ends its run."""
     sweeps.carry_out(one)
