@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from dpbench.errors import UserError
-from dpbench.results import unwritable
+from dpbench.files import unwritable
 
 
 class Busy(UserError):

@@ -3,17 +3,14 @@
 import hashlib
 import json
 import os
-import secrets
-import tempfile
 import warnings
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
-from dpbench.errors import UserError
+from dpbench.files import write_whole
 
 SCHEMA = 1
 
@@ -119,58 +116,6 @@ def _plain(value):
 
 def record_path(folder: Path, config: dict) -> Path:
     return folder / "runs" / f"{digest(config)}.json"
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is either complete or not there; UserError where it cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content)
-    except OSError as error:
-        raise unwritable(path, error) from error
-
-
-def replace_file(path: Path, *contents: bytes | memoryview) -> None:
-    """Write contents one after the other as one file, at once or not at all; or OSError.
-
-    A process that is killed leaves a part behind, which `remove_parts` removes.
-    """
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with part.open("xb") as file:
-            for content in contents:
-                file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        with suppress(OSError):
-            part.unlink()
-
-
-def remove_parts(folder: Path, name: str = "*") -> None:
-    """Remove what killed processes were about to write as files of that name, and nobody is now."""
-    for part in folder.glob(f".{name}.*"):
-        part.unlink()
-
-
-def check_writable(folder: Path) -> None:
-    """UserError if no file can be made in a folder, before hours are spent on what goes there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(2**16))  # on a full disk an empty file can be made
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise unwritable(folder, error) from error
-
-
-def unwritable(path: Path, error: OSError) -> UserError:
-    """What to tell the user of a file or folder that cannot be written."""
-    return UserError(
-        f"{path} cannot be written ({error.strerror}); set results_dir to a folder that can be."
-    )
 
 
 def load(path: Path) -> Record | None:

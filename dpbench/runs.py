@@ -6,14 +6,8 @@ import torch
 
 from dpbench import config as configuration
 from dpbench.errors import UserError, positive, whole
-from dpbench.results import (
-    SCIENTIFIC,
-    check_writable,
-    load,
-    make_way,
-    record_path,
-    remove_parts,
-)
+from dpbench.files import check_writable, remove_parts
+from dpbench.results import SCIENTIFIC, load, make_way, record_path
 from dpbench.trackers import About
 from dpbench.training.checkpoints import Checkpoints, claimed
 from dpbench.training.plan import Plan, Run, plan

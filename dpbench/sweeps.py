@@ -11,10 +11,11 @@ from pathlib import Path
 from dpbench import config as configuration
 from dpbench.attempts import all_of
 from dpbench.errors import UserError
+from dpbench.files import check_writable, write_whole
 from dpbench.launchers import Attempts, Failure
 from dpbench.methods.method import Inapplicable
 from dpbench.progress import counting
-from dpbench.results import check_writable, load, record_path, write_whole
+from dpbench.results import load, record_path
 from dpbench.runs import described
 from dpbench.training.plan import Run, plan
 

@@ -1,24 +1,10 @@
 import json
 import math
-import os
-import stat
 
 import pytest
 
 from dpbench import config as configuration
-from dpbench.errors import UserError
-from dpbench.results import (
-    SCHEMA,
-    SCIENTIFIC,
-    UNNAMED,
-    Record,
-    check_writable,
-    digest,
-    frame,
-    load,
-    record_path,
-    write_whole,
-)
+from dpbench.results import SCHEMA, SCIENTIFIC, UNNAMED, Record, digest, frame, load, record_path
 from dpbench.runs import is_scientific
 
 CARRIED_OUT = {
@@ -191,59 +177,6 @@ def test_what_is_no_record_of_this_schema_counts_as_missing(content, tmp_path):
 def test_a_missing_file_and_a_folder_are_no_records(tmp_path):
     assert load(tmp_path / "absent.json") is None
     assert load(tmp_path) is None
-
-
-@pytest.mark.parametrize("call", ["replace", "fsync"])
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_write_that_fails_leaves_what_was_there(call, error, tmp_path, monkeypatch):
-    path = tmp_path / "record.json"
-    write_whole(path, b"first")
-
-    def fail(*_):
-        raise error
-
-    monkeypatch.setattr(os, call, fail)
-    with pytest.raises((UserError, KeyboardInterrupt)):
-        write_whole(path, b"second")
-    assert path.read_bytes() == b"first"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_nothing_stands_under_the_name_before_all_is_written(tmp_path, monkeypatch):
-    path, seen = tmp_path / "record.json", []
-    replace = os.replace
-
-    def look(source, target):
-        seen.append((path.exists(), source.read_bytes(), source.name.startswith(".")))
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", look)
-    write_whole(path, b"all of it")
-    assert seen == [(False, b"all of it", True)]
-
-
-def test_others_may_read_what_is_written(tmp_path):
-    path = tmp_path / "table.md"
-    before = os.umask(0o022)
-    try:
-        write_whole(path, b"")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
-
-
-@pytest.mark.parametrize("write", [lambda path: write_whole(path, b""), check_writable])
-def test_a_folder_that_cannot_be_written_is_one_sentence(write, tmp_path):
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(UserError, match=r"file.*cannot be written \(.+\); set results_dir") as told:
-        write(file / "runs" / "record.json")
-    assert "\n" not in str(told.value)
-
-
-def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path):
-    check_writable(tmp_path / "new" / "runs")
-    assert list((tmp_path / "new" / "runs").iterdir()) == []
 
 
 def test_a_frame_has_a_row_per_record_and_a_column_per_number():

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpbench.errors import UserError, nearest
+from dpbench.files import write_whole
 from dpbench.report.collect import Collected, collect
 from dpbench.report.commands import commands
 from dpbench.report.page import page
 from dpbench.report.summarise import summarise, written
 from dpbench.report.tables import tables
-from dpbench.results import write_whole
 
 
 @dataclass(frozen=True)

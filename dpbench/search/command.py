@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dpbench.attempts import all_of
+from dpbench.files import check_writable, write_whole
 from dpbench.launchers import Attempts, Failure, Outcome
 from dpbench.progress import counting
-from dpbench.results import Record, check_writable, load, write_whole
+from dpbench.results import Record, load
 from dpbench.search.report import render
 from dpbench.search.request import Request, parse
 from dpbench.search.samplers import SAMPLERS

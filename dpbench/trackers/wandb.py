@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpbench.results import Record, write_whole
+from dpbench.files import write_whole
+from dpbench.results import Record
 from dpbench.trackers import About
 
 AXIS = "step"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
+from dpbench.files import remove_parts, replace_file
 from dpbench.lock import exclusive
-from dpbench.results import remove_parts, replace_file
 
 FORMAT = 1
 

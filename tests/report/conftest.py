@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from dpbench import config as configuration
+from dpbench.files import write_whole
 from dpbench.report.command import report
-from dpbench.results import Record, write_whole
+from dpbench.results import Record
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((path for path in map(shutil.which, NAMES) if path), None)

@@ -13,7 +13,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench import results
 from dpbench.errors import UserError
 from dpbench.training import checkpoints
 from dpbench.training.checkpoints import FORMAT, Checkpoints, claimed
@@ -203,7 +202,7 @@ def full_disk(call):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(results.os, call, fails)
+        patch.setattr(os, call, fails)
         yield
 
 

@@ -1,0 +1,127 @@
+"""Files that are complete or not there, and what killed processes leave behind."""
+
+import multiprocessing
+import os
+import signal
+import stat
+
+import pytest
+
+from dpbench.errors import UserError
+from dpbench.files import check_writable, remove_parts, replace_file, write_whole
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_write_that_fails_leaves_what_was_there(call, error, tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    write_whole(path, b"first")
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises((UserError, KeyboardInterrupt)):
+        write_whole(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nothing_stands_under_the_name_before_all_is_written(tmp_path, monkeypatch):
+    path, seen = tmp_path / "record.json", []
+    replace = os.replace
+
+    def look(source, target):
+        seen.append((path.exists(), source.read_bytes(), source.name.startswith(".")))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", look)
+    write_whole(path, b"all of it")
+    assert seen == [(False, b"all of it", True)]
+
+
+def test_others_may_read_what_is_written(tmp_path):
+    path = tmp_path / "table.md"
+    before = os.umask(0o022)
+    try:
+        write_whole(path, b"")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize("write", [lambda path: write_whole(path, b""), check_writable])
+def test_a_folder_that_cannot_be_written_is_one_sentence(write, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(UserError, match=r"file.*cannot be written \(.+\); set results_dir") as told:
+        write(file / "runs" / "record.json")
+    assert "\n" not in str(told.value)
+
+
+def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path):
+    check_writable(tmp_path / "new" / "runs")
+    assert list((tmp_path / "new" / "runs").iterdir()) == []
+
+
+def test_nobody_else_may_read_what_is_written_for_its_owner_alone(tmp_path):
+    replace_file(tmp_path / "000001.ckpt", b"", mode=0o600)
+    assert stat.S_IMODE((tmp_path / "000001.ckpt").stat().st_mode) == 0o600
+
+
+def write_and_die(path):
+    os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    write_whole(path, b"never there")
+
+
+def write_slowly(path, begun, go_on):
+    def slow(part, target, replace=os.replace):
+        begun.set()
+        assert go_on.wait(60)
+        replace(part, target)
+
+    os.replace = slow
+    write_whole(path, b"slow")
+
+
+def process(target, *arguments):
+    started = multiprocessing.get_context("fork").Process(target=target, args=arguments)
+    started.start()
+    return started
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_next_one_who_writes_a_file_removes_what_a_killed_process_left_of_it(tmp_path):
+    for name in ("table.md", "other.md"):
+        process(write_and_die, tmp_path / name).join()
+    assert len(names(tmp_path)) == 2
+    write_whole(tmp_path / "table.md", b"whole")
+    (part, table) = names(tmp_path)
+    assert part.startswith(".other.md.")
+    assert table == "table.md"
+
+
+def test_what_somebody_is_writing_is_left_to_them(tmp_path):
+    path, context = tmp_path / "table.md", multiprocessing.get_context("fork")
+    begun, go_on = context.Event(), context.Event()
+    writer = process(write_slowly, path, begun, go_on)
+    assert begun.wait(60)
+    write_whole(path, b"quick")
+    remove_parts(tmp_path)
+    go_on.set()
+    writer.join()
+    assert writer.exitcode == 0
+    assert (names(tmp_path), path.read_bytes()) == (["table.md"], b"slow")
+
+
+def test_hidden_files_of_others_are_left(tmp_path):
+    theirs = [".table.md.swp", ".table.md.0123456789abcdef.orig", ".tablexmd.0123456789abcdef"]
+    for name in theirs:
+        (tmp_path / name).touch()
+    (tmp_path / ".table.md.0123456789abcdef").touch()
+    os.mkfifo(tmp_path / ".table.md.fedcba9876543210")
+    write_whole(tmp_path / "table.md", b"")
+    assert names(tmp_path) == sorted(["table.md", ".table.md.fedcba9876543210", *theirs])
