@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dpbench.errors import UserError, positive
+from dpbench.validate import integer, positive
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class CoordinateMechanism:
 
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
-        if self.dimension < 1:
-            raise UserError(f"noise per coordinate needs a coordinate, got {self.dimension!r}.")
+        integer("the number of coordinates", self.dimension)
 
     @property
     def shift(self) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpbench.errors import UserError, nearest
+from dpbench.validate import one_of
 
 PRECISIONS = ("float32", "tf32", "bf16")
 
@@ -25,10 +25,7 @@ class Precision:
     name: str
 
     def __post_init__(self) -> None:
-        if self.name not in PRECISIONS:
-            raise UserError(
-                f"precision={self.name} is unknown: {nearest(str(self.name), PRECISIONS)}"
-            )
+        one_of("precision", self.name, PRECISIONS)
 
     def model(self, device: torch.device) -> AbstractContextManager:
         """Around a model's forward and backward pass alone, inside `full_products`."""

@@ -17,10 +17,11 @@ from dpbench.accounting.accountants import (
     separated,
 )
 from dpbench.data.users import Units
-from dpbench.errors import UserError, nearest, positive
+from dpbench.errors import UserError, nearest
 from dpbench.ledger import Ledger, Poisson, Sampling, Shuffled, Step
 from dpbench.methods.method import Guarantee, Method, Past
 from dpbench.schedules import UNCHANGED, Schedules
+from dpbench.validate import fraction, positive
 
 MOST_ENTRIES = 100
 """Stretches of one noise multiplier: an accountant takes about a second for each."""
@@ -54,13 +55,10 @@ class Privacy:
                 "privacy takes either noise_multiplier or epsilon: set one, leave the other null."
             )
         if self.noise_multiplier not in (None, FOLLOWS):
-            positive("privacy.noise_multiplier", self.noise_multiplier)  # type: ignore[arg-type]
+            positive("privacy.noise_multiplier", self.noise_multiplier)
         if self.epsilon is not None:
             positive("privacy.epsilon", self.epsilon)
-        if isinstance(self.delta, bool) or not isinstance(self.delta, int | float):
-            raise UserError(f"privacy.delta must be a number, got {self.delta!r}.")
-        if not 0 < self.delta < 1:
-            raise UserError(f"privacy.delta must lie between 0 and 1, got {self.delta!r}.")
+        fraction("privacy.delta", self.delta)
         sound = [name for name in ACCOUNTANTS if name != "gdp"]
         if self.accountant not in sound:
             raise UserError(

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from dpbench import config as configuration
-from dpbench.errors import UserError, positive, whole
+from dpbench.errors import UserError
 from dpbench.files import check_writable, remove_parts
 from dpbench.results import SCIENTIFIC, load, make_way, record_path
 from dpbench.trackers import About
@@ -13,6 +13,7 @@ from dpbench.training.checkpoints import Checkpoints, claimed
 from dpbench.training.plan import Plan, Run, plan
 from dpbench.training.tracking import Tracking
 from dpbench.training.trainer import fit
+from dpbench.validate import boolean, integer, positive
 
 
 def settle(overrides: list[str]) -> tuple[dict, Run, Plan]:
@@ -32,11 +33,10 @@ def check_how(config: dict) -> None:
     """Refuse values that say in no sensible way how to carry out a run."""
     for name in ("threads", "jobs"):
         if config[name] is not None:
-            whole(name, config[name])
+            integer(name, config[name])
     if config["checkpoint_minutes"] is not None:
         positive("checkpoint_minutes", config["checkpoint_minutes"])
-    if not isinstance(config["again"], bool):
-        raise UserError(f"again must be true or false, got {config['again']!r}.")
+    boolean("again", config["again"])
     for name, kinds in (("data_dir", str | None), ("results_dir", str)):
         if not isinstance(config[name], kinds):
             raise UserError(f"{name} must be the name of a folder, got {config[name]!r}.")

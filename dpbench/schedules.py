@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpbench.errors import UserError
+from dpbench.validate import integer, is_number, quoted
 
 Schedule = Callable[[float], float]
 
@@ -68,8 +69,8 @@ def schedule(what: str, value: float | Schedule) -> Schedule:
     """The schedule itself, or a constant one of a number; UserError for anything else."""
     if callable(value):
         return value
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise UserError(f"{what} must be a number or a schedule, got {value!r}.")
+    if not is_number(value):
+        raise UserError(f"{what} must be a number or a schedule, got {quoted(value)}.")
     return Constant(value)
 
 
@@ -84,8 +85,7 @@ class Stairs:
     number: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.number, bool) or not isinstance(self.number, int) or self.number < 1:
-            raise UserError(f"stairs need a whole number from 1, got {self.number!r}.")
+        integer("the number of stairs", self.number)
 
     def __call__(self, progress: float) -> float:
         made = math.floor(progress * self.number + 1e-9)  # 0.29 * 100 is below 29

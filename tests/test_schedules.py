@@ -71,7 +71,7 @@ def test_stairs_hold_a_schedule_at_where_each_part_begins():
 
 @pytest.mark.parametrize("number", [0, 1.5, True])
 def test_stairs_need_a_number_of_steps(number):
-    with pytest.raises(UserError, match="stairs need a whole number"):
+    with pytest.raises(UserError, match="the number of stairs must be a whole number"):
         Stairs(Linear(0, 1), number)
 
 

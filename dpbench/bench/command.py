@@ -12,8 +12,10 @@ from dpbench.bench.contenders import BASELINE, CONTENDERS, Contender
 from dpbench.bench.environment import environment
 from dpbench.bench.timing import measure
 from dpbench.errors import UserError, nearest
+from dpbench.validate import integer, one_of, spelled_integer
 
 SUITES = ("step", "depth")
+MOST_REPEATS = 10_000
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def parse(arguments: list[str]) -> Request:
 
 
 def _suite(value: str) -> str:
-    return _known("suite", value, {suite: suite for suite in SUITES})
+    return one_of("suite", value, SUITES)
 
 
 def _names(value: str) -> tuple[str, ...]:
@@ -78,9 +80,7 @@ def _names(value: str) -> tuple[str, ...]:
 
 
 def _repeats(value: str) -> int:
-    if not value.isdecimal():
-        raise UserError(f"repeats must be a whole number, got {value!r}.")
-    return int(value)
+    return integer("repeats", spelled_integer(value), least=0, most=MOST_REPEATS)
 
 
 def _device(value: str) -> str:

@@ -7,7 +7,7 @@ asks a noisy count of the batch and moves only by the answer, to a new value.
 """
 
 from dpbench.clipping.batch import BatchClip
-from dpbench.clipping.choice import CLIPS, STYLES, chosen, one_of, only
+from dpbench.clipping.choice import CLIPS, STYLES, chosen, only
 from dpbench.clipping.clip import Bound, Clip, CountQuery, Fixed, Weighted
 from dpbench.clipping.coordinates import Coordinates
 from dpbench.clipping.functions import Abadi, Automatic, ByNorm, Global, Normalise, Unclipped
@@ -39,7 +39,6 @@ __all__ = [
     "Weighted",
     "chosen",
     "moved_to",
-    "one_of",
     "only",
     "state_of",
 ]

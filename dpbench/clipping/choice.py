@@ -1,13 +1,14 @@
 """The clips that a configuration names, and what cannot be combined."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 
 from dpbench.clipping.batch import BatchClip
 from dpbench.clipping.clip import Clip
 from dpbench.clipping.functions import Abadi, Automatic, ByNorm, Global, Normalise, Unclipped
 from dpbench.clipping.layerwise import Layerwise, share_out
-from dpbench.errors import UserError, nearest, positive
+from dpbench.errors import UserError
+from dpbench.validate import one_of, positive
 
 BY_NORM: dict[str, Callable[[float], ByNorm]] = {
     "abadi": Abadi,
@@ -68,9 +69,3 @@ def _whole(bound: Bounds) -> float:
             "method.bound has one number per layer, which needs method.style=layerwise."
         )
     return bound
-
-
-def one_of(what: str, value: object, known: Collection[str]) -> None:
-    """Refuse a name that is not among the known ones."""
-    if value not in known:
-        raise UserError(f"{what}={value} is unknown: {nearest(str(value), known)}")

@@ -6,8 +6,9 @@ from typing import ClassVar, Protocol, Self
 
 from torch import Tensor
 
-from dpbench.errors import UserError, positive
+from dpbench.errors import UserError
 from dpbench.gradients import Gradients
+from dpbench.validate import positive
 
 Bound = float | Tensor
 

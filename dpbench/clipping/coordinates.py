@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping.clip import Bound, Fixed
-from dpbench.errors import UserError, positive
+from dpbench.errors import UserError
 from dpbench.gradients import Gradients
+from dpbench.validate import positive
 
 
 @dataclass(frozen=True)

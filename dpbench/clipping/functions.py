@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping.clip import Bound, Fixed
-from dpbench.errors import positive
+from dpbench.validate import positive
 
 
 @dataclass(frozen=True)

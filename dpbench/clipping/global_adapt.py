@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping.clip import Bound, CountQuery, Weighted
-from dpbench.errors import positive
+from dpbench.validate import positive
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping.clip import Bound, CountQuery, Weighted
-from dpbench.errors import UserError, positive
+from dpbench.validate import one_of, positive
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,8 @@ class Groupwise(Weighted):
 
     def __post_init__(self) -> None:
         positive("the clipping bound", self.bound)
-        for name, known in (
-            ("reference", ("batch", "groups")),
-            ("sensitivity_from", ("largest", "base")),
-        ):
-            if getattr(self, name) not in known:
-                raise UserError(f"{name} must be one of {known}, got {getattr(self, name)!r}.")
+        one_of("reference", self.reference, ("batch", "groups"))
+        one_of("sensitivity_from", self.sensitivity_from, ("largest", "base"))
 
     @property
     def sensitivity(self) -> Bound:

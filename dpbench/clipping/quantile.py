@@ -9,8 +9,9 @@ from torch import Tensor
 from dpbench.clipping.clip import Bound, CountQuery, Weighted
 from dpbench.clipping.functions import ByNorm
 from dpbench.clipping.layerwise import Layerwise
-from dpbench.errors import UserError, positive
+from dpbench.errors import UserError
 from dpbench.gradients import Gradients
+from dpbench.validate import fraction, positive
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,7 @@ class Quantile(Weighted):
 
     def __post_init__(self) -> None:
         positive("the learning rate of the bound", self.learning_rate)
-        if isinstance(self.quantile, bool) or not 0 <= self.quantile <= 1:
-            raise UserError(f"the clipping quantile must be from 0 to 1, got {self.quantile!r}.")
+        fraction("the clipping quantile", self.quantile, zero=True, one=True)
 
     @property
     def composition(self) -> str | None:  # type: ignore[override]

@@ -9,7 +9,8 @@ import torch
 
 from dpbench.data.dataset import Data, Split
 from dpbench.data.download import Source, fetch
-from dpbench.data.draws import held_out, proper_share, shuffle_and_split, thin
+from dpbench.data.draws import held_out, shuffle_and_split, thin
+from dpbench.validate import fraction
 
 WOMEN, MEN = 14_695, 30_527  # among the 45,222 published rows without a missing value
 
@@ -58,7 +59,7 @@ class Adult:
     groups = ("male", "female")
 
     def __post_init__(self) -> None:
-        proper_share("test_share", self.test_share)
+        fraction("test_share", self.test_share)
 
     @property
     def train_size(self) -> int:

@@ -5,14 +5,14 @@ private image classification through scale"): each example still has one clipped
 account is the same.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from dpbench.data.dataset import Batch, Dataset
-from dpbench.errors import UserError, nearest, whole
+from dpbench.errors import UserError
+from dpbench.validate import fraction, integer, one_of
 
 PADDINGS = ("reflect", "zero")
 FLIPS = ("horizontal", "none", "vertical")
@@ -35,13 +35,11 @@ class ShiftsFlips:
     probability: float
 
     def __post_init__(self) -> None:
-        whole("augmentation.views", self.views)
-        whole("augmentation.shift", self.shift, least=0)
-        _one_of("padding", self.padding, PADDINGS)
-        _one_of("flip", self.flip, FLIPS)
-        p = self.probability
-        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
-            raise UserError(f"augmentation.probability must be a number from 0 to 1, got {p!r}.")
+        integer("augmentation.views", self.views)
+        integer("augmentation.shift", self.shift, least=0)
+        one_of("augmentation.padding", self.padding, PADDINGS)
+        one_of("augmentation.flip", self.flip, FLIPS)
+        fraction("augmentation.probability", self.probability, zero=True, one=True)
 
     def check(self, dataset: Dataset) -> None:
         """UserError for data that are no images, or images smaller than the shift."""
@@ -113,8 +111,3 @@ def _reflected(places: Tensor, size: int) -> Tensor:
     """Places mirrored at the first and the last pixel, once: shifts are smaller than images."""
     last = size - 1
     return last - (last - places.abs()).abs()
-
-
-def _one_of(what: str, value: object, known: Collection[str]) -> None:
-    if value not in known:
-        raise UserError(f"augmentation.{what}={value} is unknown: {nearest(str(value), known)}")

@@ -10,8 +10,9 @@ import torch
 from dpbench.data.cifar import take_out
 from dpbench.data.dataset import Data, Split
 from dpbench.data.download import Source, fetch
-from dpbench.data.draws import proper_count, shuffle_and_count
+from dpbench.data.draws import shuffle_and_count
 from dpbench.data.numeric import z_scores
+from dpbench.validate import integer
 
 ROWS = 20_640
 
@@ -54,7 +55,7 @@ class California:
     )
 
     def __post_init__(self) -> None:
-        proper_count("test_size", self.test_size, ROWS)
+        integer("test_size", self.test_size, most=ROWS - 1)
 
     @property
     def train_size(self) -> int:

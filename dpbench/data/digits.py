@@ -7,7 +7,8 @@ import torch
 from sklearn.datasets import load_digits
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.draws import held_out, proper_share, shuffle_and_split
+from dpbench.data.draws import held_out, shuffle_and_split
+from dpbench.validate import fraction
 
 CLASS_SIZES = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
 ROWS = sum(CLASS_SIZES)
@@ -30,7 +31,7 @@ class Digits:
     notes = ("The publishers' split is not used: the test images are drawn by seed.",)
 
     def __post_init__(self) -> None:
-        proper_share("test_share", self.test_share)
+        fraction("test_share", self.test_share)
 
     @property
     def train_size(self) -> int:

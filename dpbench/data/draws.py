@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from dpbench.data.dataset import Data, Split
-from dpbench.errors import UserError
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
@@ -35,16 +34,3 @@ def thin(examples: Split, marked: Tensor, keep: float, seed: int) -> Split:
     """Keep each example that is `marked` [n] bool with probability `keep`, and all others."""
     kept = torch.from_numpy(generator(seed, "thin").random(len(examples)) < keep)
     return examples.take(torch.nonzero(kept | ~marked).flatten())
-
-
-def proper_share(what: str, value: float) -> float:
-    """The value itself, if it lies strictly between 0 and 1; otherwise a UserError names it."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise UserError(f"{what} must be a number between 0 and 1, got {value!r}.")
-    return value
-
-
-def proper_count(what: str, value: object, rows: int) -> None:
-    """UserError unless the value is a whole number of rows that leaves some, from 1 to rows - 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < rows:
-        raise UserError(f"{what} must be a whole number from 1 to {rows - 1}, got {value!r}.")

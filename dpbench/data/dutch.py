@@ -8,7 +8,8 @@ import torch
 
 from dpbench.data.dataset import Data, Split
 from dpbench.data.download import Source, fetch
-from dpbench.data.draws import held_out, proper_share, shuffle_and_split
+from dpbench.data.draws import held_out, shuffle_and_split
+from dpbench.validate import fraction
 
 ROWS = 60_420
 
@@ -44,7 +45,7 @@ class Dutch:
     )
 
     def __post_init__(self) -> None:
-        proper_share("test_share", self.test_share)
+        fraction("test_share", self.test_share)
 
     @property
     def train_size(self) -> int:

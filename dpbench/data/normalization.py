@@ -1,6 +1,5 @@
 """Pixels less a mean, over a standard deviation, of each channel."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -8,6 +7,7 @@ from torch import Tensor
 
 from dpbench.data.dataset import Data, Dataset
 from dpbench.errors import UserError
+from dpbench.validate import is_number, positive, quoted
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,12 @@ class Normalization:
 
     def __post_init__(self) -> None:
         for name, values in (("mean", self.mean), ("std", self.std)):
-            if not isinstance(values, Sequence) or not all(map(_finite, values)):
-                raise UserError(f"normalization.{name} must be a list of numbers, got {values!r}.")
-        if any(value <= 0 for value in self.std):
-            raise UserError(f"normalization.std must be above 0, got {list(self.std)!r}.")
+            if not isinstance(values, list | tuple) or not all(map(is_number, values)):
+                raise UserError(
+                    f"normalization.{name} must be a list of numbers, got {quoted(values)}."
+                )
+        for value in self.std:
+            positive("each of normalization.std", value)
 
     def check(self, dataset: Dataset) -> None:
         """UserError for data that are no images, or have another number of channels."""
@@ -61,8 +63,3 @@ class Normalization:
         from torchvision.transforms.v2.functional import normalize
 
         return normalize(images, list(self.mean), list(self.std))
-
-
-def _finite(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value)  # type: ignore[arg-type]  # a number

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Protocol
 
 from dpbench.data.dataset import Data, Dataset, Derived
-from dpbench.data.draws import proper_share, thin
+from dpbench.data.draws import thin
 from dpbench.errors import UserError
+from dpbench.validate import fraction, integer
 
 
 class Countable(Dataset, Protocol):
@@ -30,14 +31,10 @@ class Unbalanced(Derived):
     keep: float
 
     def __post_init__(self) -> None:
-        proper_share("keep", self.keep)
+        fraction("keep", self.keep)
         if self.base.task != "classification":
             raise UserError(f"{self.base.name} has numbers to predict, and no class to make rare.")
-        if self.label not in range(self.base.classes):
-            raise UserError(
-                f"label must be a class of {self.base.name}, "
-                f"0 to {self.base.classes - 1}, got {self.label!r}."
-            )
+        integer(f"label, a class of {self.base.name},", self.label, 0, self.base.classes - 1)
 
     @property
     def name(self) -> str:

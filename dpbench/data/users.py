@@ -17,7 +17,8 @@ from torch import Tensor
 
 from dpbench.data.dataset import Batch, Dataset, Split
 from dpbench.data.draws import generator
-from dpbench.errors import UserError, positive, whole
+from dpbench.errors import UserError
+from dpbench.validate import integer, number, positive
 
 Deal = Callable[[np.ndarray, list[int], np.random.Generator], np.ndarray]
 """Labels [n], sizes that add up to n, and draws, to an order [n]: the first user gets the first
@@ -37,11 +38,8 @@ class Users:
     by_label: bool
 
     def __post_init__(self) -> None:
-        whole("users.number", self.number)
-        if isinstance(self.spread, bool) or not isinstance(self.spread, int | float):
-            raise UserError(f"users.spread must be a number from 0, got {self.spread!r}.")
-        if not 0 <= self.spread < 10:
-            raise UserError(f"users.spread must be from 0 to 10, got {self.spread!r}.")
+        integer("users.number", self.number)
+        number("users.spread", self.spread, 0, 10)
 
     def sizes(self, examples: int) -> list[int]:
         """How many of the examples each user has, at least one: quantiles of a log-normal law."""
@@ -96,7 +94,7 @@ def shards(number: int, each: int) -> Users:
 
     McMahan et al. 2017, with two pieces of 300 for each of 100 users of MNIST.
     """
-    whole("users.each", each)
+    integer("users.each", each)
     return Users(number, 0.0, partial(_pieces, each), True)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import torch
 
 from dpbench.data.dataset import Data, Dataset, Derived
-from dpbench.data.draws import generator, held_out, proper_share
+from dpbench.data.draws import generator, held_out
 from dpbench.errors import UserError
+from dpbench.validate import fraction
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Validated(Derived):
     share: float
 
     def __post_init__(self) -> None:
-        proper_share("validation", self.share)
+        fraction("validation", self.share)
         if held_out(self.base.train_size, self.share) == 0:
             raise UserError(
                 f"validation={self.share} holds out none of the {self.base.train_size} training "

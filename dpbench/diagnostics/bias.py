@@ -16,8 +16,9 @@ from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import unaltered
 from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
 from dpbench.diagnostics.settings import chosen_groups
-from dpbench.errors import UserError, nearest, whole
+from dpbench.errors import UserError
 from dpbench.step import PrivateStep
+from dpbench.validate import fraction, integer, one_of
 
 EXAMPLES = ("batch", "probe", "all")
 
@@ -47,16 +48,12 @@ class BiasDiagnostics:
 
     def __post_init__(self) -> None:
         for name in ("every", "probe_size", "chunk", "repeats"):
-            whole(f"diagnostics.{name}", getattr(self, name))
+            integer(f"diagnostics.{name}", getattr(self, name))
         for size in self.sizes:
-            whole("diagnostics.sizes", size)
-        if self.examples not in EXAMPLES:
-            known = nearest(str(self.examples), EXAMPLES)
-            raise UserError(f"diagnostics.examples={self.examples} is unknown: {known}")
-        if not all(isinstance(q, int | float) and 0 <= q <= 1 for q in self.quantiles):
-            raise UserError(
-                f"diagnostics.quantiles must be numbers from 0 to 1, got {self.quantiles}."
-            )
+            integer("diagnostics.sizes", size)
+        one_of("diagnostics.examples", self.examples, EXAMPLES)
+        for quantile in self.quantiles:
+            fraction("each of diagnostics.quantiles", quantile, zero=True, one=True)
 
     def observer(
         self, step: PrivateStep, train: Split, test: Split | None = None

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import undisturbed
-from dpbench.errors import UserError, whole
+from dpbench.errors import UserError
 from dpbench.metrics import calibration, classification
 from dpbench.prediction import predict
 from dpbench.step import PrivateStep
+from dpbench.validate import integer
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class CurveDiagnostics:
             )
         for name in ("steps", "epochs"):
             if getattr(self, name) is not None:
-                whole(f"diagnostics.{name}", getattr(self, name))
+                integer(f"diagnostics.{name}", getattr(self, name))
 
     def observer(self, step: PrivateStep, train: Split, test: Split) -> "CurveObserver":
         """Watches `step` on the split that the run is tested on."""

@@ -17,8 +17,8 @@ from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, un
 from dpbench.diagnostics.curvature import MeanLoss
 from dpbench.diagnostics.settings import chosen_groups
 from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
-from dpbench.errors import whole
 from dpbench.step import PrivateStep
+from dpbench.validate import integer
 
 TERMS = {
     "R_mag": excess_risk.magnitude_risk,
@@ -51,9 +51,9 @@ class MisalignmentDiagnostics:
 
     def __post_init__(self) -> None:
         if self.every is not None:
-            whole("diagnostics.every", self.every)
-        whole("diagnostics.hutchinson", self.hutchinson, 0)
-        whole("diagnostics.chunk", self.chunk)
+            integer("diagnostics.every", self.every)
+        integer("diagnostics.hutchinson", self.hutchinson, 0)
+        integer("diagnostics.chunk", self.chunk)
 
     def observer(
         self, step: PrivateStep, train: Split, test: Split | None = None

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError
 from dpbench.gradients.engine import Engine, Gradients, Loss, Own, Shift
 from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.how import How
@@ -16,6 +16,7 @@ from dpbench.gradients.parameters import Layer, Parameters
 from dpbench.gradients.shown import shown
 from dpbench.gradients.units import Unsupported
 from dpbench.gradients.vmap import Vmap
+from dpbench.validate import one_of
 
 __all__ = [
     "Engine",
@@ -73,8 +74,7 @@ def make_engine(
 
 def _made(name: str, model: nn.Module, loss: Loss, probe: Batch, views: int) -> Ghost | Loop | Vmap:
     """The engine, checked; see `make_engine`."""
-    if name not in [*ENGINES, "auto"]:
-        raise UserError(f"engine={name} is unknown: {nearest(name, [*ENGINES, 'auto'])}")
+    one_of("engine", name, [*ENGINES, "auto"])
     _refuse_mixing(model)
     parameters = Parameters(model)
     if name in ("auto", "ghost"):

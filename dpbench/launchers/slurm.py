@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.attempts import attempt
-from dpbench.errors import UserError, nearest, say_warnings_in_one_line, whole
+from dpbench.errors import UserError, say_warnings_in_one_line
 from dpbench.launchers import Attempts, Failure, Outcome
+from dpbench.validate import integer, one_of
 
 CLUSTERS = ("slurm", "local")
 
@@ -31,11 +32,9 @@ class Slurm:
     requeues: int
 
     def __post_init__(self) -> None:
-        if self.cluster not in CLUSTERS:
-            known = nearest(str(self.cluster), CLUSTERS)
-            raise UserError(f"launcher.cluster={self.cluster} is unknown: {known}")
+        one_of("launcher.cluster", self.cluster, CLUSTERS)
         for name in ("minutes", "cpus", "at_once"):
-            whole(f"launcher.{name}", getattr(self, name))
+            integer(f"launcher.{name}", getattr(self, name))
 
     @contextmanager
     def start(self, jobs: int, folder: Path) -> Iterator[Attempts]:

@@ -9,12 +9,12 @@ from torch import Tensor
 from dpbench.clipping import Clip, chosen
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
-from dpbench.errors import positive, whole
 from dpbench.gradients import Engine, Own, Parameters
 from dpbench.gradients.engine import Stacked, empty
 from dpbench.gradients.vmap import Vmap
 from dpbench.methods.dp_fedsgd import of_users
 from dpbench.methods.method import Method, Past
+from dpbench.validate import integer, positive
 
 
 def dp_fedavg(
@@ -33,9 +33,9 @@ def dp_fedavg(
     local_batch_size: None for all of a user's examples. bound is that of the update; cap, clip and
     style as for `dp_fedsgd`.
     """
-    whole("method.local_epochs", local_epochs)
+    integer("method.local_epochs", local_epochs)
     if local_batch_size is not None:
-        whole("method.local_batch_size", local_batch_size)
+        integer("method.local_batch_size", local_batch_size)
     positive("method.local_lr", local_lr)
     seam = Trained(local_epochs, local_batch_size, local_lr)
     return of_users("dp_fedavg", seam, cap, chosen(clip, style, bound))

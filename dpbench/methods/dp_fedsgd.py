@@ -9,11 +9,11 @@ from dpbench.clipping import Clip, chosen
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.data.users import Units
-from dpbench.errors import positive
 from dpbench.gradients import Engine, Gradients
 from dpbench.ledger import Mechanism
 from dpbench.methods.method import Gradient, Guarantee, Method, Past, as_far_as, plain
 from dpbench.noise import Gaussian
+from dpbench.validate import positive
 
 USERS = Guarantee(
     "proven",

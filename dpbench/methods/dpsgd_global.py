@@ -1,9 +1,10 @@
 """Global scaling: every gradient by one factor, with a fixed bound Z or one that adapts."""
 
-from dpbench.clipping import STYLES, CountQuery, Global, GlobalAdapt, Layerwise, one_of, only
+from dpbench.clipping import STYLES, CountQuery, Global, GlobalAdapt, Layerwise, only
 from dpbench.methods.dpsgd import fixed_clip
 from dpbench.methods.method import JOINT, PRIVATE_DIVISOR, Method, as_published, plain
 from dpbench.noise import Gaussian
+from dpbench.validate import one_of
 
 
 def dpsgd_global(bound: float, strict_bound: float, variant: str, style: str = "flat") -> Method:

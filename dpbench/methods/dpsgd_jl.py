@@ -9,10 +9,10 @@ from dpbench import seeds
 from dpbench.clipping import Clip
 from dpbench.clipping.choice import Bounds, chosen
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients, Layer
 from dpbench.methods.method import Guarantee, Method, Past, as_far_as, as_published
 from dpbench.noise import Gaussian
+from dpbench.validate import fraction, integer
 
 ESTIMATED = Guarantee(
     "none",
@@ -58,10 +58,8 @@ def slack(projections: int, failure: float) -> float:
     """
     from scipy import stats
 
-    if isinstance(projections, bool) or not isinstance(projections, int) or projections < 1:
-        raise UserError(f"method.projections must be a whole number from 1, got {projections!r}.")
-    if not 0 < failure < 1:
-        raise UserError(f"method.failure must lie between 0 and 1, got {failure!r}.")
+    integer("method.projections", projections)
+    fraction("method.failure", failure)
     return float((projections / stats.chi2.ppf(failure, projections)) ** 0.5)
 
 

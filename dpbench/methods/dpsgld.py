@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Clip, chosen, one_of
+from dpbench.clipping import Clip, chosen
 from dpbench.clipping.choice import Bounds
 from dpbench.data.users import Units
 from dpbench.errors import UserError
@@ -14,6 +14,7 @@ from dpbench.ledger import Mechanism
 from dpbench.methods.method import PROVEN, Method, as_far_as, plain
 from dpbench.noise import Gaussian
 from dpbench.schedules import Schedules
+from dpbench.validate import number, one_of
 
 LAWS = ("lr", "posterior")
 PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
@@ -36,9 +37,7 @@ def dpsgld(
     ledger would take for the sensitivity, and moves nothing.
     """
     one_of("method.law", law, LAWS)
-    number = isinstance(prior_precision, int | float) and not isinstance(prior_precision, bool)
-    if not number or not 0 <= prior_precision < math.inf:
-        raise UserError(f"method.prior_precision must be a number from 0, got {prior_precision!r}.")
+    number("method.prior_precision", prior_precision, least=0)
     clipped = chosen(clip, style, bound)
     return Method(
         "dpsgld",

@@ -10,12 +10,13 @@ from torch import Tensor
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch, Dataset
 from dpbench.data.users import Units, Users, units_of
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
 from dpbench.ledger import CoordinateMechanism, GaussianMechanism, Release
 from dpbench.noise import Noise
 from dpbench.schedules import Schedules
 from dpbench.updates import Plain, Update
+from dpbench.validate import one_of
 
 
 class Past(NamedTuple):
@@ -186,7 +187,4 @@ def as_far_as(clip: Clip, guarantee: Guarantee) -> Guarantee:
 
 def as_published(variant: str) -> bool:
     """Whether a variant is "paper" rather than "corrected"; UserError if it is neither."""
-    known = ("corrected", "paper")
-    if variant not in known:
-        raise UserError(f"variant={variant} is unknown: {nearest(str(variant), known)}")
-    return variant == "paper"
+    return one_of("method.variant", variant, ("corrected", "paper")) == "paper"

@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError
 from dpbench.models.pretrained import attention, library, planning, train_only, weights_of
+from dpbench.validate import one_of
 
 TRAIN = ("all", "last_layer_and_head")
 PADDING = 0
@@ -39,8 +40,7 @@ class Bert:
     train: str
 
     def __post_init__(self) -> None:
-        if self.train not in TRAIN:
-            raise UserError(f"train={self.train} is unknown: {nearest(self.train, TRAIN)}")
+        one_of("model.train", self.train, TRAIN)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         if len(shape) != 2 or shape[0] != 2 or shape[1] > self.length:

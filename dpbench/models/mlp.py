@@ -6,7 +6,7 @@ from math import prod
 
 from torch import nn
 
-from dpbench.errors import UserError, nearest
+from dpbench.validate import one_of
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
 
@@ -19,10 +19,7 @@ class Mlp:
     activation: str
 
     def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            raise UserError(
-                f"activation={self.activation} is unknown: {nearest(self.activation, ACTIVATIONS)}"
-            )
+        one_of("model.activation", self.activation, ACTIVATIONS)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]

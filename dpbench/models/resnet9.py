@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from dpbench.errors import UserError, nearest
 from dpbench.models.images import image_shape
 from dpbench.models.standardised import convolution
+from dpbench.validate import one_of
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "mish": nn.Mish,
@@ -41,10 +41,7 @@ class ResNet9:
     weight_standardisation: bool
 
     def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            raise UserError(
-                f"activation={self.activation} is unknown: {nearest(self.activation, ACTIVATIONS)}"
-            )
+        one_of("model.activation", self.activation, ACTIVATIONS)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, _, _ = image_shape("resnet9", shape, least=8)

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError
 from dpbench.models.images import image_shape
 from dpbench.models.pretrained import attention, library, planning, train_only, weights_of
+from dpbench.validate import one_of
 
 TRAIN = ("all", "last_block_and_head")
 
@@ -33,8 +34,7 @@ class Vit:
     train: str
 
     def __post_init__(self) -> None:
-        if self.train not in TRAIN:
-            raise UserError(f"train={self.train} is unknown: {nearest(self.train, TRAIN)}")
+        one_of("model.train", self.train, TRAIN)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, _, _ = image_shape("vit", shape, least=1)
@@ -49,8 +49,7 @@ class Vit:
     def _transformer(self, classes: int) -> Any:
         timm = library("timm")
         known = timm.list_models(module="vision_transformer")
-        if self.name.partition(".")[0] not in known:
-            raise UserError(f"name={self.name} is unknown: {nearest(self.name, known)}")
+        one_of("model.name", self.name.partition(".")[0], known)
         make = partial(
             timm.create_model,
             self.name,

@@ -10,11 +10,12 @@ import torch
 from dpbench import seeds
 from dpbench.clipping import Clip, chosen
 from dpbench.data.dataset import Batch, Split
-from dpbench.errors import UserError, nearest, positive, whole
+from dpbench.errors import UserError, nearest
 from dpbench.models.architecture import LOSSES
 from dpbench.ntk.flow import Flow, Steps, follow
 from dpbench.ntk.kernel import Network
 from dpbench.training.plan import Run
+from dpbench.validate import integer, positive
 
 MOST_NUMBERS = 10**8
 """Of a Jacobian in float64: 0.8 GB."""
@@ -44,7 +45,7 @@ class Setup:
 
     def __post_init__(self) -> None:
         for name in ("examples", "steps", "every", "noise_steps"):
-            whole(f"table.ntk.{name}", getattr(self, name))
+            integer(f"table.ntk.{name}", getattr(self, name))
         for name in ("lr", "zero", "noise"):
             positive(f"table.ntk.{name}", getattr(self, name))
 

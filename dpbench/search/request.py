@@ -7,15 +7,19 @@ import shlex
 from dataclasses import dataclass
 
 from dpbench import config as configuration
-from dpbench.errors import UserError, nearest, whole
+from dpbench.errors import UserError, nearest
 from dpbench.results import digest
 from dpbench.runs import check_how, is_scientific
 from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
 from dpbench.search.space import Choices, Range, Space
+from dpbench.validate import integer, one_of, quoted, spelled_integer
 
 OWN = {"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""}
 """The settings of a search itself, and their defaults."""
+
+MOST_TRIALS = 100_000
+"""Beyond any budget; a search keeps all of its trials in memory."""
 
 SHARE = "validation=0.2"
 """Held out of the training examples unless the user says how many."""
@@ -102,14 +106,14 @@ def _short(parts: list[str]) -> str:
 
 
 def _check_own(own: dict[str, str]) -> None:
-    whole("N", int(own["N"]) if own["N"].isdecimal() else own["N"])
-    if not own["draw"].isdecimal():
-        raise UserError(f"draw must be a whole number from 0, got {own['draw']!r}.")
-    for key, known in (("by", SAMPLERS), ("rule", RULES)):
-        if own[key] not in known:
-            raise UserError(f"{key}={own[key]} is unknown: {nearest(own[key], known)}")
-    if own["name"] and not re.fullmatch(r"\w[\w.-]*", own["name"]):
-        raise UserError(f"name must be letters, digits, '.', '_' and '-', got {own['name']!r}.")
+    integer("N", spelled_integer(own["N"]), most=MOST_TRIALS)
+    integer("draw", spelled_integer(own["draw"]), least=0)
+    one_of("by", own["by"], SAMPLERS)
+    one_of("rule", own["rule"], RULES)
+    if own["name"] and not re.fullmatch(r"\w[\w.-]{,99}", own["name"]):
+        raise UserError(
+            f"name must be up to 100 letters, digits, '.', '_' and '-', got {quoted(own['name'])}."
+        )
     check_installed(own["by"])
 
 

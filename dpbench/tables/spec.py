@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from dpbench.errors import UserError, nearest, positive
+from dpbench.errors import UserError, nearest
 from dpbench.metrics.paired import is_paired
 from dpbench.metrics.significance import Better
+from dpbench.validate import integer, one_of, positive
 
 STANDARD_ERROR = "standard error"
 STANDARD_DEVIATION = "standard deviation"
@@ -29,10 +30,9 @@ class Column:
     better: Better
 
     def __post_init__(self) -> None:
-        _one_of(f"better in column {self.name}", self.better, ("higher", "lower"))
+        one_of(f"better in column {self.name}", self.better, ("higher", "lower"))
         positive(f"factor in column {self.name}", self.factor)
-        if not isinstance(self.digits, int) or self.digits < 0:
-            raise UserError(f"digits in column {self.name} must be 0, 1, 2, ...: {self.digits!r}.")
+        integer(f"digits in column {self.name}", self.digits, least=0)
         if self.tolerance:
             positive(f"tolerance in column {self.name}", self.tolerance)
 
@@ -66,21 +66,21 @@ class TableSpec:
     notes: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        _one_of("spread", self.spread, (STANDARD_ERROR, STANDARD_DEVIATION))
-        positive("published_runs", self.published_runs)
+        one_of("spread", self.spread, (STANDARD_ERROR, STANDARD_DEVIATION))
+        integer("published_runs", self.published_runs)
         _distinct("methods", self.methods)
         _distinct("seeds", self.seeds)
         _distinct("conditions", self.conditions)
         _distinct("columns", [column.name for column in self.columns])
         if self.reference is not None:
-            _one_of("reference", self.reference, self.methods)
+            one_of("reference", self.reference, self.methods)
         if len(self.groups) not in (0, 2):
             raise UserError(f"groups must name two groups or none, not {list(self.groups)}.")
         if any(is_paired(column.metric) for column in self.columns):
             self._check_pairing()
 
     def _check_pairing(self) -> None:
-        _one_of("baseline", self.baseline, self.methods)
+        one_of("baseline", self.baseline, self.methods)
         if not self.groups:
             raise UserError(f"groups must name the two groups whose privacy cost {self.name} has.")
 
@@ -109,11 +109,6 @@ def _known_keys(what: str, given: Mapping[str, Any], known: set[str]) -> None:
             raise UserError(f"There is no {key!r} in {what}: {nearest(key, known)}")
     for key in sorted(known - given.keys()):
         raise UserError(f"{what[0].upper()}{what[1:]} does not say what its {key} is.")
-
-
-def _one_of(what: str, value: str, allowed: Iterable[str]) -> None:
-    if value not in allowed:
-        raise UserError(f"{what} must be one of {', '.join(allowed)}, not {value!r}.")
 
 
 def _distinct(what: str, values: Iterable[Any]) -> None:

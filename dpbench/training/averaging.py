@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from dpbench.errors import UserError
+from dpbench.validate import fraction
 
 
 class MovingAverage:
@@ -18,7 +18,7 @@ class MovingAverage:
     """
 
     def __init__(self, decay: float, theta: nn.Parameter):
-        self.decay = proper_decay(decay)
+        self.decay = fraction("ema_decay", decay, zero=True)
         self.theta = theta
         self.average = theta.detach().clone()
         self._steps = 0
@@ -45,10 +45,3 @@ class MovingAverage:
             yield
         finally:
             self.theta.data.copy_(last)
-
-
-def proper_decay(value: float) -> float:
-    """The value itself, if it is a number from 0 to below 1; otherwise a UserError names it."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise UserError(f"ema_decay must be a number from 0 to below 1, or null, got {value!r}.")
-    return value

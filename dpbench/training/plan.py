@@ -1,6 +1,6 @@
 """What a run is, and what follows from it before any data is read."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from dpbench.data.dataset import Data, Dataset, vocabulary_of
 from dpbench.data.normalization import Normalization
 from dpbench.data.users import Units, Users, units_of
 from dpbench.diagnostics import Diagnostics
-from dpbench.errors import UserError, nearest, whole
+from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, Parameters
 from dpbench.ledger import Ledger, Step
 from dpbench.methods.method import Method
@@ -21,7 +21,7 @@ from dpbench.precision import PRECISIONS
 from dpbench.privacy import Privacy, planned_ledger, statement
 from dpbench.sampling import SAMPLERS, Sampler
 from dpbench.schedules import UNCHANGED, Schedules
-from dpbench.training.averaging import proper_decay
+from dpbench.validate import boolean, fraction, integer, one_of
 
 
 @dataclass(frozen=True)
@@ -55,21 +55,19 @@ class Run:
     config: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        whole("epochs", self.epochs)
-        whole("batch_size", self.batch_size)
+        integer("epochs", self.epochs)
+        integer("batch_size", self.batch_size)
         if isinstance(self.physical_batch_size, str):
-            _one_of("physical_batch_size", self.physical_batch_size, ["auto"])
+            one_of("physical_batch_size", self.physical_batch_size, ["auto"])
         elif self.physical_batch_size is not None:
-            whole("physical_batch_size", self.physical_batch_size)
+            integer("physical_batch_size", self.physical_batch_size)
         if self.ema_decay is not None:
-            proper_decay(self.ema_decay)
-        _one_of("sampler", self.sampler, SAMPLERS)
-        _one_of("precision", self.precision, PRECISIONS)
-        if not isinstance(self.channels_last, bool):
-            raise UserError(f"channels_last must be true or false, got {self.channels_last!r}.")
-        _one_of("engine", self.engine, ["auto", *ENGINES])
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise UserError(f"seed must be a whole number from 0, got {self.seed!r}.")
+            fraction("ema_decay", self.ema_decay, zero=True)
+        one_of("sampler", self.sampler, SAMPLERS)
+        one_of("precision", self.precision, PRECISIONS)
+        boolean("channels_last", self.channels_last)
+        one_of("engine", self.engine, ["auto", *ENGINES])
+        integer("seed", self.seed, least=0)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -80,11 +78,6 @@ class Run:
         """What is trained and tested on, read below `folder`, or downloaded to it."""
         data = self.dataset.load(folder, self.seed)
         return self.normalization.of(data) if self.normalization else data
-
-
-def _one_of(what: str, value: object, known: Collection[str]) -> None:
-    if value not in known:
-        raise UserError(f"{what}={value} is unknown: {nearest(str(value), known)}")
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def test_the_constants_are_those_of_the_training_images(name, request):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (["std=[0]"], r"normalization.std must be above 0, got \[0\]"),
+        (["std=[0]"], "each of normalization.std must be a positive number, got 0"),
         (["mean=[much]"], r"normalization.mean must be a list of numbers, got \['much'\]"),
         (["mean=0.5"], "normalization.mean must be a list of numbers, got 0.5"),
     ],

@@ -126,7 +126,7 @@ def test_the_users_of_one_class_are_drawn_around_the_frequencies():
     [
         (lambda: iid(0, 0.0), "users.number must be a whole number from 1"),
         (lambda: iid(2.0, 0.0), "users.number must be a whole number"),
-        (lambda: iid(2, -1.0), "users.spread must be from 0 to 10"),
+        (lambda: iid(2, -1.0), "users.spread must be a number from 0 to 10"),
         (lambda: iid(2, "1"), "users.spread must be a number"),
         (lambda: dirichlet(2, 0.0, 0), "users.concentration must be a positive"),
         (lambda: shards(2, 0), "users.each must be a whole number from 1"),

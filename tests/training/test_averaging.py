@@ -59,5 +59,5 @@ def test_it_stands_in_for_the_parameters_and_leaves_them_as_they_were():
 
 @pytest.mark.parametrize("decay", [1.0, -0.1, True, "0.9", float("nan")])
 def test_what_is_no_decay_is_refused(decay):
-    with pytest.raises(UserError, match="ema_decay must be a number from 0 to below 1, or null"):
+    with pytest.raises(UserError, match="ema_decay must be a number from 0 to below 1, got"):
         MovingAverage(decay, walk(0)[0])

@@ -1,0 +1,196 @@
+"""What a value must be: each check refuses anything else in one sentence that names the setting.
+
+Booleans are no numbers here, and neither are NaN and infinity.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from inspect import Parameter, getattr_static
+from types import NoneType, UnionType
+from typing import Any, Literal, Protocol, TypeGuard, Union, get_args, get_origin
+
+from dpbench.errors import UserError, nearest
+
+SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
+"""The normal numbers of float32: where settings are used, less is 0 and more is infinite."""
+
+MOST = 2**63 - 1
+"""The largest integer that a tensor can hold."""
+
+WIDTH = 60
+"""Characters of a value that a sentence quotes."""
+
+
+def quoted(value: object) -> str:
+    """The value as a sentence quotes it, cut where it is long."""
+    try:
+        return _cut(repr(value))
+    except ValueError:  # Python writes no integer of that size
+        return "an integer of more than 4,300 digits"
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a finite number that float32 can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -LARGEST <= value <= LARGEST
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer, and no boolean."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def number(what: str, value: object, least: float = -math.inf, most: float = math.inf) -> float:
+    """The value itself, if it is a finite number from `least` to `most`; otherwise a UserError."""
+    if is_number(value) and least <= value <= most:
+        return value
+    bounds = f" to {most:g}" if math.isfinite(most) else ""
+    wanted = f"a number from {least:g}{bounds}" if math.isfinite(least) else "a number"
+    raise _refusal(what, wanted + _of_float32(value), value)
+
+
+def positive(what: str, value: object) -> float:
+    """The value itself, if it is a positive number; otherwise a UserError."""
+    if is_number(value) and value >= SMALLEST:
+        return value
+    raise _refusal(what, "a positive number" + _of_float32(value), value)
+
+
+def integer(what: str, value: object, least: int = 1, most: int = MOST) -> int:
+    """The value itself, if it is an integer from `least` to `most`; otherwise a UserError."""
+    if is_integer(value) and least <= value <= most:
+        return value
+    told = most < MOST or (is_integer(value) and value > most)
+    raise _refusal(what, f"a whole number from {least}{f' to {most}' if told else ''}", value)
+
+
+def fraction(what: str, value: object, *, zero: bool = False, one: bool = False) -> float:
+    """The value itself, if it lies between 0 and 1; otherwise a UserError.
+
+    zero, one: whether these count too.
+    """
+    if is_number(value) and (0 < value < 1 or (zero and value == 0) or (one and value == 1)):
+        return value
+    ends = {
+        (False, False): "between 0 and 1",
+        (True, False): "from 0 to below 1",
+        (False, True): "above 0 and up to 1",
+        (True, True): "from 0 to 1",
+    }
+    raise _refusal(what, f"a number {ends[zero, one]}", value)
+
+
+def spelled_integer(text: str) -> int | str:
+    """The integer that a text spells in decimal digits, or else the text, for `integer` to refuse.
+
+    Python itself reads no more than 4,300 digits.
+    """
+    return int(text) if text.isdecimal() and len(text) <= WIDTH else text
+
+
+def boolean(what: str, value: object) -> bool:
+    """The value itself, if it is true or false; otherwise a UserError."""
+    if isinstance(value, bool):
+        return value
+    raise _refusal(what, "true or false", value)
+
+
+def one_of(what: str, value: object, known: Collection[str]) -> str:
+    """The value itself, if it is a known name; otherwise a UserError with the nearest ones."""
+    if isinstance(value, str) and value in known:
+        return value
+    raise UserError(f"{what}={_cut(str(value))} is unknown: {nearest(str(value), known)}")
+
+
+def typed(what: str, value: object, hint: Any) -> None:
+    """UserError unless a value from a configuration is of an annotated type.
+
+    A list does for a tuple, and an object for a protocol whose members it has.
+    """
+    if not fits(value, hint):
+        raise _refusal(what, _words(hint) + _of_float32(value), value)
+
+
+def fits(value: object, hint: Any) -> bool:
+    """Whether a value is of an annotated type, by the rules of `typed`."""
+    origin, options = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(fits(value, option) for option in options)
+    if origin is Literal:
+        return any(value == option and type(value) is type(option) for option in options)
+    if origin in (list, tuple, Sequence):
+        return isinstance(value, list | tuple) and _all_fit(value, options)
+    if origin in (dict, Mapping):
+        return isinstance(value, dict) and all(fits(v, options[1]) for v in value.values())
+    if origin is Callable or hint is Callable:
+        return callable(value)
+    if Protocol in getattr(hint, "__bases__", ()):
+        return all(_has(value, name) for name in dir(hint) if not name.startswith("_"))
+    return SCALARS[hint](value) if hint in SCALARS else isinstance(value, hint)
+
+
+def _all_fit(values: Sequence, hints: tuple) -> bool:
+    """Whether each value is of the one type that all have, or of its own."""
+    if len(hints) == 1 or hints[1:] == (...,):
+        return all(fits(value, hints[0]) for value in values)
+    return len(values) == len(hints) and all(map(fits, values, hints))
+
+
+def _has(value: object, name: str) -> bool:
+    missing = object()
+    return getattr_static(value, name, missing) is not missing
+
+
+SCALARS: dict[Any, Callable[[object], bool]] = {
+    Any: lambda value: True,
+    Parameter.empty: lambda value: True,
+    None: lambda value: value is None,
+    NoneType: lambda value: value is None,
+    bool: lambda value: isinstance(value, bool),
+    int: lambda value: is_integer(value) and -MOST <= value <= MOST,
+    float: is_number,
+    str: lambda value: isinstance(value, str),
+}
+"""What is of a type, where Python's own answer is another: true is no number."""
+
+WORDS = {
+    NoneType: ("null", "nulls"),
+    bool: ("true or false", "true or false"),
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    str: ("text", "texts"),
+}
+
+
+def _words(hint: Any, several: bool = False) -> str:
+    """A type as a sentence calls it."""
+    origin, options = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_words(option, several) for option in options))
+    if origin is Literal:
+        return " or ".join(map(str, options))
+    if origin in (list, tuple, Sequence):
+        return f"{'lists' if several else 'a list'} of {_words(options[0], several=True)}"
+    if origin in (dict, Mapping):
+        return "a mapping"
+    if hint in WORDS:
+        return WORDS[hint][several]
+    return f"a part with a _target_ ({getattr(hint, '__name__', 'callable')})"
+
+
+def _refusal(what: str, wanted: str, value: object) -> UserError:
+    return UserError(f"{what} must be {wanted}, got {quoted(value)}.")
+
+
+def _of_float32(value: object) -> str:
+    """What to add to the words for a number where a value is one, but of another size."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    size = abs(value)
+    unheld = LARGEST < size != math.inf or 0 < size < SMALLEST
+    return " that float32 can hold" * unheld
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."

@@ -1,0 +1,95 @@
+"""Every check takes what it should, and refuses all else in one sentence that names it."""
+
+import math
+
+import pytest
+
+from dpbench.errors import UserError
+from dpbench.validate import (
+    LARGEST,
+    MOST,
+    SMALLEST,
+    boolean,
+    fraction,
+    integer,
+    number,
+    one_of,
+    positive,
+    quoted,
+    spelled_integer,
+)
+
+NO_NUMBERS = [True, False, None, "1", "", [1], {}, math.nan, math.inf, -math.inf, 1e308, 10**5000]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: quoted(value)[:12])
+@pytest.mark.parametrize("check", [number, positive, fraction, integer])
+def test_what_is_no_number_is_refused_by_every_check_of_numbers(check, value):
+    with pytest.raises(UserError, match=r"^the setting must be .*, got .*\.$") as told:
+        check("the setting", value)
+    assert len(str(told.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("check", "values"),
+    [
+        (number, [0, -1.5, LARGEST, -LARGEST, 1e-300]),
+        (positive, [1, 0.5, LARGEST, SMALLEST]),
+        (fraction, [0.5, 1e-300, 1 - 1e-16]),
+        (integer, [1, 2, MOST]),
+    ],
+)
+def test_what_is_one_is_given_back_as_it_is(check, values):
+    for value in values:
+        assert check("the setting", value) is value
+
+
+@pytest.mark.parametrize(
+    ("check", "value"),
+    [
+        (lambda w, v: number(w, v, least=0), -1e-9),
+        (lambda w, v: number(w, v, 0, 10), 10.1),
+        (positive, 0),
+        (positive, -1),
+        (positive, SMALLEST / 2),
+        (fraction, 0),
+        (fraction, 1),
+        (lambda w, v: fraction(w, v, zero=True), 1.0),
+        (lambda w, v: fraction(w, v, one=True), 0.0),
+        (integer, 0),
+        (integer, 1.0),
+        (integer, MOST + 1),
+        (lambda w, v: integer(w, v, 0, 9), 10),
+    ],
+)
+def test_bounds_are_kept(check, value):
+    with pytest.raises(UserError, match=r"^the setting must be a"):
+        check("the setting", value)
+
+
+def test_ends_that_count_do():
+    assert fraction("x", 0, zero=True) == 0
+    assert fraction("x", 1, one=True) == 1
+    assert integer("x", 0, least=0) == 0
+
+
+def test_truth_is_neither_a_number_nor_a_word():
+    assert boolean("x", False) is False
+    for value in (0, 1, "true", None):
+        with pytest.raises(UserError, match="x must be true or false"):
+            boolean("x", value)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    assert one_of("x", "dpsgd", ["dpsgd", "sgd"]) == "dpsgd"
+    for value in ("dpgsd", None, ["dpsgd"], "d" * 10**6):
+        with pytest.raises(UserError, match=r"^x=.* is unknown: ") as told:
+            one_of("x", value, ["dpsgd", "sgd"])
+        assert len(str(told.value)) < 200
+
+
+def test_digits_are_an_integer_and_too_many_are_refused():
+    assert spelled_integer("007") == 7
+    for text in ("-1", "1.0", "", "9" * 5000, "²"):
+        with pytest.raises(UserError, match="x must be a whole number"):
+            integer("x", spelled_integer(text))
