@@ -5,6 +5,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from typing import Any
 
 from dpbench.accounting.accountants import (
     ACCOUNTANTS,
@@ -12,7 +13,6 @@ from dpbench.accounting.accountants import (
     calibrate,
     gdp,
     note,
-    pld,
     rdp,
     separated,
 )
@@ -142,7 +142,8 @@ def statement(ledger: Ledger, method: Method, delta: float, noise_multiplier: fl
     """What can be said of a ledger's epsilon, as a plain dictionary for records and users.
 
     `rdp` and `pld` are upper bounds and `gdp` an approximation; all are None where the method has
-    no guarantee, and infinite where it is not private. `claimed` is what the usual reasoning gives
+    no guarantee, and infinite where it is not private. One of the bounds is None where its
+    accountant has none, and `refused` then says why. `claimed` is what the usual reasoning gives
     (RDP, each release on a batch of its own), whether or not it holds. For signs of logistic noise,
     `note` is the epsilon of the note on DP-SignSGD, which does not hold.
     """
@@ -151,13 +152,14 @@ def statement(ledger: Ledger, method: Method, delta: float, noise_multiplier: fl
     if method.private and isinstance(sampling, Shuffled):
         guarantee = Guarantee("none", "Batches are shuffled, and no accountant knows their law.")
     unit = sampling.unit if sampling else "example"
-    said: dict[str, float | None] = dict.fromkeys(("rdp", "pld", "gdp", "claimed"))
+    said: dict[str, Any] = dict.fromkeys(("rdp", "pld", "gdp", "claimed"))
     if not method.private:
         said = dict.fromkeys(said, math.inf)
     elif not isinstance(sampling, Shuffled):
-        said["claimed"] = rdp(separated(ledger), delta)
+        with suppress(Unaccountable):
+            said["claimed"] = rdp(separated(ledger), delta)
         if guarantee.level != "none":
-            said |= {"rdp": rdp(ledger, delta), "pld": pld(ledger, delta)}
+            said |= _bounds(ledger, delta)
             # An approximation may fail where the bounds do not.
             with suppress(Unaccountable):
                 said["gdp"] = gdp(ledger, delta)
@@ -183,6 +185,23 @@ def statement(ledger: Ledger, method: Method, delta: float, noise_multiplier: fl
             for entry, times in ledger.entries
         ],
     }
+
+
+def _bounds(ledger: Ledger, delta: float) -> dict:
+    """The upper bounds by accountant; under `refused`, why there is none by one of them.
+
+    Raises Unaccountable where there is none at all.
+    """
+    refused: dict[str, str] = {}
+    bounds: dict[str, float | None] = {}
+    for name in ("rdp", "pld"):
+        try:
+            bounds[name] = ACCOUNTANTS[name](ledger, delta)
+        except Unaccountable as error:
+            bounds[name], refused[name] = None, str(error)
+    if len(refused) == len(bounds):
+        raise Unaccountable(" ".join(refused.values()))
+    return bounds | ({"refused": refused} if refused else {})
 
 
 def _named(value) -> dict:

@@ -4,9 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import numpy as np
-
-from dpbench.accounting.accountants import rdp
+from dpbench.accounting.accountants import Unaccountable, rdp
 
 
 class Progress:
@@ -45,11 +43,17 @@ class Progress:
 
     def _draw(self, bar) -> None:
         self._drawn_at = time.monotonic() + 0.5
-        epsilon = np.inf
-        if self._plan.method.private and self._plan.method.guarantee.level != "none":
-            epsilon = rdp(self._plan.ledger.first(self._done), self._delta)
-        text = f"loss {self._loss:.3f}  epsilon {epsilon:.2f}"
+        text = f"loss {self._loss:.3f}  epsilon {self._epsilon()}"
         bar.update(self._task, completed=self._done, description=text, visible=True)
+
+    def _epsilon(self) -> str:
+        method = self._plan.method
+        if not method.private or method.guarantee.level == "none":
+            return "inf"
+        try:
+            return f"{rdp(self._plan.ledger.first(self._done), self._delta):.2f}"
+        except Unaccountable:
+            return "not computed"
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from dpbench.accounting.accountants import pld, rdp, separated
+from dpbench.accounting.accountants import ACCOUNTANTS, Unaccountable, pld, rdp, separated
 from dpbench.data.users import Units
 from dpbench.errors import UserError
 from dpbench.ledger import Ledger, Poisson, Shuffled, Step
@@ -107,6 +107,7 @@ def test_shuffled_batches_say_no_epsilon_at_all():
     assert says["guarantee"] == "none"
     assert "shuffled" in says["why"]
     assert [says[name] for name in NUMBERS] == [None] * 4
+    assert "refused" not in says
     assert says["sample_rate"] is None
 
 
@@ -136,6 +137,32 @@ def test_a_statement_says_what_it_is_about():
         }
     ]
     json.dumps(says)
+
+
+@pytest.mark.parametrize("name", ["rdp", "pld"])
+def test_an_accountant_without_a_bound_is_none_with_its_reason_and_the_other_stands(
+    name, monkeypatch
+):
+    def fail(*_):
+        raise Unaccountable("nothing found.")
+
+    monkeypatch.setitem(ACCOUNTANTS, name, fail)
+    says = said(dpsgd(1.0, "corrected"))
+    (other,) = {"rdp", "pld"} - {name}
+    assert says[name] is None
+    assert says["refused"] == {name: "nothing found."}
+    assert says[other] > 0
+    json.dumps(says)
+
+
+def test_without_any_bound_there_is_no_statement(monkeypatch):
+    def fail(*_):
+        raise Unaccountable("nothing found.")
+
+    for name in ("rdp", "pld"):
+        monkeypatch.setitem(ACCOUNTANTS, name, fail)
+    with pytest.raises(Unaccountable, match=r"nothing found\. nothing found"):
+        said(dpsgd(1.0, "corrected"))
 
 
 def test_a_run_of_no_steps_spent_nothing():

@@ -1,9 +1,10 @@
 """Accountants: from a ledger and a delta to an epsilon, or a refusal.
 
-RDP and PLD are upper bounds that hold (through dp_accounting; for noise on each coordinate through
-dpbench.accounting.coordinate_accounts). GDP is the central-limit
-approximation of Bu et al. 2020 (through Opacus): it can understate, and is shown as a comparison.
-All are for adding or removing one example.
+RDP and PLD are upper bounds that hold. RDP is by dp_accounting, and PLD by ours, because that of
+dp_accounting is no upper bound where delta is tiny (dpbench.accounting.composition); noise on each
+coordinate is in dpbench.accounting.coordinate_accounts. GDP is the central-limit approximation of
+Bu et al. 2020 (through Opacus): it can understate, and is shown as a comparison. All are for
+adding or removing one example.
 """
 
 import functools
@@ -15,7 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dpbench.accounting import coordinate_accounts
+from dpbench.accounting.gaussian import GaussianProfile, exact_epsilon
 from dpbench.accounting.sign_note import note_epsilon
+from dpbench.accounting.tight import Steps, tight_epsilon
 from dpbench.errors import UserError
 from dpbench.ledger import (
     CoordinateMechanism,
@@ -121,10 +124,11 @@ def _accountant(function: Callable[[Ledger, float], float]) -> Callable[[Ledger,
             epsilon, reason = math.nan, str(error)
         else:
             reason = f"epsilon = {epsilon}"
-        if not epsilon >= 0:
+        # Infinity is of exact releases alone: here it is an accountant that found no bound.
+        if not 0 <= epsilon < math.inf:
             raise Unaccountable(
-                f"the {function.__name__} accountant fails for this budget ({reason}); "
-                "choose a larger noise multiplier."
+                f"the {function.__name__} accountant has no bound at delta={delta:g} for this "
+                f"budget ({reason}); choose a larger delta or a larger noise multiplier."
             )
         return epsilon
 
@@ -165,7 +169,7 @@ def rdp(ledger: Ledger, delta: float) -> float:
     if order in edges and epsilon > 0.01:
         raise Unaccountable(
             f"the best Renyi order, {order}, is at the edge of the orders tried, so "
-            f"epsilon = {epsilon:.3g} is not tight; use the pld accountant."
+            f"epsilon = {epsilon:.3g} is not tight; set privacy.accountant=pld."
         )
     return epsilon
 
@@ -173,11 +177,18 @@ def rdp(ledger: Ledger, delta: float) -> float:
 @_accountant
 def pld(ledger: Ledger, delta: float) -> float:
     """Epsilon by privacy loss distributions (Koskela et al. 2020), a tight upper bound."""
-    from dp_accounting.pld import PLDAccountant
-
     if entries := _by_coordinate(ledger):
         return coordinate_accounts.composed_epsilon(entries, delta)
-    return _fill(PLDAccountant(), ledger).get_epsilon(delta)
+    # Steps that take all examples are one Gaussian mechanism (Dong et al. 2022).
+    mu = math.hypot(*(times**0.5 / sigma for q, sigma, times in _gaussians(ledger) if q == 1))
+    steps = [
+        Steps(GaussianProfile(1 / sigma), rate, times)
+        for rate, sigma, times in _gaussians(ledger)
+        if rate < 1
+    ]
+    if not steps:
+        return exact_epsilon(mu, delta)
+    return tight_epsilon([*steps, *([Steps(GaussianProfile(mu), 1.0, 1)] if mu else [])], delta)
 
 
 @_accountant

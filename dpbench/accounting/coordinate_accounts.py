@@ -3,19 +3,16 @@
 An entry is (rate, mechanism, times), as in the ledger.
 """
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dpbench.accounting.coordinates import log_moments, removed
 from dpbench.accounting.profiles import Profile, middle_place, profile, signs
+from dpbench.accounting.tight import Steps, tight_epsilon
 from dpbench.ledger import CoordinateMechanism
 
 Entry = tuple[float, CoordinateMechanism, int]
-
-FINEST, MOST_POINTS = 1e-4, 100_000
-"""The grid of losses that steps are composed on: its interval, and how many points it may have."""
 
 
 def renyi(entries: Sequence[Entry], orders: np.ndarray) -> np.ndarray:
@@ -48,7 +45,7 @@ def equivalent_sigma(mechanism: CoordinateMechanism) -> float:
 
 
 def composed_epsilon(entries: Sequence[Entry], delta: float) -> float:
-    """Epsilon by composing the profile of every step on a grid of losses, rounded up throughout."""
+    """Epsilon by composing the profile of every step: an upper bound."""
     return _composed(entries, delta, profile)
 
 
@@ -63,29 +60,5 @@ def symmetric_epsilon(entries: Sequence[Entry], delta: float) -> float:
 def _composed(
     entries: Sequence[Entry], delta: float, profile_of: Callable[[CoordinateMechanism], Profile]
 ) -> float:
-    from dp_accounting.pld.privacy_loss_distribution import identity
-
-    each = [(profile_of(mechanism), rate, times) for rate, mechanism, times in entries]
-    widest = max(_reach(one, rate) for one, rate, _ in each)
-    interval = max(FINEST, 2 * widest / MOST_POINTS)
-    total = identity(interval)
-    for one, rate, times in each:
-        total = total.compose(_distribution(one, rate, interval).self_compose(times))
-    return total.get_epsilon_for_delta(delta)
-
-
-def _reach(one: Profile, rate: float) -> float:
-    """The largest loss of a step that is not infinite."""
-    return math.log1p(rate * math.expm1(one.epsilons[-1]))
-
-
-def _distribution(one: Profile, rate: float, interval: float):
-    """The losses of a step, removing and adding: lines between points of the sampled profile."""
-    from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots as connected
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
-    reach = math.ceil(_reach(one, rate) / interval) + 1
-    points = np.arange(-reach, reach + 1)
-    parts = [side(rate, points * interval) for side in (one.removed, one.added)]
-    both = [connected(interval, points, np.clip(deltas, 0, 1)) for deltas in parts]
-    return PrivacyLossDistribution(*both)
+    steps = [Steps(profile_of(mechanism), rate, times) for rate, mechanism, times in entries]
+    return tight_epsilon(steps, delta)

@@ -1,11 +1,8 @@
-"""Privacy profiles of noise on each of d coordinates, and of its sign, with Poisson sampling.
+"""Privacy profiles of noise on each of d coordinates, and of its sign.
 
-A profile is delta(epsilon) = sup E_Q[(r - e^epsilon)_+] over all neighbours, r = P/Q. All here are
-the same for adding and removing, so that negative epsilons follow from positive ones:
-delta(-e) = 1 - exp(-e) + exp(-e) delta(e). A profile is convex in exp(epsilon): the straight line
-between two of its points is above it, and that is how it is kept. A step's profile dominates the
-step whatever was released before it, so profiles compose (Zhu, Dong and Wang 2022, Theorems 10
-and 11).
+A profile (dpbench.accounting.sampling) is convex in exp(epsilon): the straight line between two of
+its points is above it, and that is how it is kept. A step's profile dominates the step whatever was
+released before it, so profiles compose (Zhu, Dong and Wang 2022, Theorems 10 and 11).
 """
 
 import functools
@@ -16,23 +13,28 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import bdtr
 
+from dpbench.accounting.composition import Sum, connected
 from dpbench.ledger import CoordinateMechanism
 
-NODES = 1500
+NODES = 2400
 """Points of a profile: the lines between them are 0.03% above it where delta is 1e-12."""
 
 CELLS = 100
 """Points of one of many coordinates' location family between a loss of 0 and its largest one: the
-variance of its loss is then 0.005% too large. Of few coordinates there are more."""
+variance of its loss is then 0.005% too large. Of few coordinates there are more, and of more than
+100,000 fewer, but at least a fifth: 0.1%."""
 
-FAR = 9.0
-"""How many times its scale a loss is followed; beyond, at probability 3e-18, it is infinite."""
+GROUPS = 16
+"""Pieces that the points of d coordinates are computed in, each with a tilt of its own."""
+
+FAR = 14.0
+"""How many times its scale a loss is followed; beyond, at probability 1e-44, it is infinite."""
 
 LOOKED_AT = 33
 """Counts at which the supremum over places is taken besides the best one that was found."""
 
-ROUNDED_UP = 1 + 1e-9
-"""What a profile is multiplied by, for what float64 loses of a difference of two probabilities."""
+ROUNDING = 1e-9
+"""What float64 may lose of a difference of two probabilities, relatively."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,36 +46,19 @@ class Profile:
 
     epsilons: np.ndarray
     deltas: np.ndarray
+    rounding: float = ROUNDING
+
+    @property
+    def largest(self) -> float:
+        return float(self.epsilons[-1])
 
     def at(self, epsilons: np.ndarray) -> np.ndarray:
-        """Deltas at any epsilons, upper bounds."""
-        size = np.abs(epsilons)
-        i = np.clip(np.searchsorted(self.epsilons, size, "right"), 1, len(self.epsilons) - 1)
+        """Deltas at epsilons of at least 0, upper bounds."""
+        i = np.clip(np.searchsorted(self.epsilons, epsilons, "right"), 1, len(self.epsilons) - 1)
         left, right = self.epsilons[i - 1], self.epsilons[i]
-        over = np.minimum(size, right)
+        over = np.minimum(epsilons, right)
         share = np.expm1(over - left) / np.expm1(right - left)
-        above = self.deltas[i - 1] + share * (self.deltas[i] - self.deltas[i - 1])
-        below = -np.expm1(-size) + np.exp(-size) * above
-        return np.where(epsilons < 0, below, above)
-
-    def removed(self, rate: float, epsilons: np.ndarray) -> np.ndarray:
-        """The deltas of (1 - q) Q + q P against Q."""
-        if rate == 1:
-            return self.at(epsilons)
-        inner = np.expm1(epsilons) / rate  # exp of the epsilon that the mechanism is asked for, - 1
-        reached = inner > -1
-        asked = np.log1p(np.where(reached, inner, 0.0))
-        return np.where(reached, rate * self.at(asked), -np.expm1(epsilons))
-
-    def added(self, rate: float, epsilons: np.ndarray) -> np.ndarray:
-        """The deltas of Q against (1 - q) Q + q P."""
-        if rate == 1:
-            return self.at(epsilons)
-        left = 1 - np.exp(epsilons) * (1 - rate)
-        reached = left > 0
-        asked = np.log(np.where(reached, left, 1.0)) - epsilons - math.log(rate)
-        # E_Q[(c - r)_+] = c delta(-log c), by symmetry
-        return np.where(reached, left * self.at(-asked), 0.0)
+        return self.deltas[i - 1] + share * (self.deltas[i] - self.deltas[i - 1])
 
     def added_moments(self, rate: float, orders: np.ndarray) -> np.ndarray:
         """log E_Q[(1 - q + q r)^(1 - a)], at most, for orders a [K]: of Q against (1 - q) Q + q P.
@@ -121,38 +106,33 @@ ONE: dict[str, Callable[[float, np.ndarray], np.ndarray]] = {
 def location(
     dimension: int, shift: float, one: Callable[[float, np.ndarray], np.ndarray]
 ) -> Profile:
-    """d coordinates of a location family, each at its full shift.
-
-    One coordinate's profile at points, and the lines between them; the law of the loss that this is
-    the profile of, composed d times by Fourier transform (Doroshenko et al. 2022). Losses beyond
-    the reach of the transform, with probability below 1e-17, are infinite.
-    """
-    from dp_accounting.pld.common import self_convolve
-
-    cells = CELLS + math.ceil(5000 / dimension)
-    points = np.arange(-cells, cells + 1)
+    """d coordinates of a location family, each at its full shift: d steps without sampling."""
+    cells = math.ceil(CELLS * max(min(1.0, math.sqrt(1e5 / dimension)), 0.2) + 5000 / dimension)
     step = shift / cells
-    single = _masses(points * step, one(shift, points * step))
-    start, probabilities = self_convolve(single, dimension, 1e-17)
-    probabilities = np.maximum(probabilities, 0)
-    losses = (start - dimension * cells + np.arange(len(probabilities))) * step
+
+    def deltas(epsilons: np.ndarray) -> np.ndarray:
+        return one(shift, np.minimum(epsilons, shift))
+
+    single = connected(deltas, deltas, step, cells, cells, 1e-15)
     nodes = _nodes(dimension * shift, dimension * shift**2 / 2 + FAR * math.sqrt(dimension) * shift)
-    return Profile(nodes, _rounded(_deltas(losses, probabilities, nodes) + 1e-17))
+    if dimension == 1:
+        return Profile(nodes, deltas(nodes))
+    found = _falling(_in_groups(Sum([(single, dimension)], step), nodes))
+    if nodes[-1] >= dimension * shift:
+        found[-1] = 0.0  # no loss is larger
+    return Profile(nodes, found, rounding=1e-12)
 
 
-def _masses(losses: np.ndarray, deltas: np.ndarray) -> np.ndarray:
-    """P-masses at losses of the law whose profile has these deltas there, and lines between."""
-    gamma = np.exp(losses)
-    slopes = np.concatenate([[-1.0], np.diff(deltas) / np.diff(gamma), [0.0]])
-    return np.maximum(np.diff(slopes) * gamma, 0)
-
-
-def _deltas(losses: np.ndarray, probabilities: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
-    """E[(1 - exp(epsilon - loss))_+] for rising losses."""
-    above = np.append(np.cumsum(probabilities[::-1])[::-1], 0)
-    scaled = np.append(np.cumsum((probabilities * np.exp(-losses))[::-1])[::-1], 0)
-    first = np.searchsorted(losses, epsilons, "right")
-    return above[first] - np.exp(epsilons) * scaled[first]
+def _in_groups(total: Sum, epsilons: np.ndarray) -> np.ndarray:
+    """Deltas whose error is small at each of the epsilons, which span many magnitudes of delta."""
+    found = []
+    for group in np.array_split(epsilons, GROUPS):
+        steepest = (
+            300 * total.interval / (group[-1] - group[0])
+        )  # or exp overflows within the group
+        tilt = min(total.tilt_to(group[-1]), steepest)
+        found.append(total.deltas(group, total.tilted(tilt)))
+    return np.concatenate(found)
 
 
 def signs(
@@ -161,15 +141,15 @@ def signs(
     """d signs of logistic noise; their losses have a variance of at most Delta^2/4 each."""
     spread = math.sqrt(dimension) * shift / 2
     nodes = _nodes(dimension * shift, spread**2 / 2 + FAR * spread)
-    return Profile(nodes, _rounded(deltas(dimension, shift, nodes)))
+    return Profile(nodes, _falling(deltas(dimension, shift, nodes)))
 
 
 def _nodes(largest: float, far: float) -> np.ndarray:
-    return np.linspace(0, min(largest, far), NODES)
+    return np.linspace(0, min(largest * (1 + 1e-12), far), NODES)
 
 
-def _rounded(deltas: np.ndarray) -> np.ndarray:
-    return np.minimum(np.minimum.accumulate(np.maximum(deltas, 0)) * ROUNDED_UP + 1e-18, 1)
+def _falling(deltas: np.ndarray) -> np.ndarray:
+    return np.minimum(np.minimum.accumulate(np.maximum(deltas, 0)), 1)
 
 
 def at_count(

@@ -48,9 +48,15 @@ class Trial:
 
     @property
     def epsilon(self) -> float | None:
-        """The RDP epsilon of one of its runs, the largest; None where none is proven."""
-        spent = [record.privacy["rdp"] for record in self.records]
-        return max(spent) if spent and None not in spent else None
+        """The RDP epsilon of one of its runs, or PLD's where RDP has none, the largest; None where
+        none is proven."""
+        spent = [_bound(record.privacy) for record in self.records]
+        known = [one for one in spent if one is not None]
+        return max(known) if known and len(known) == len(spent) else None
+
+
+def _bound(privacy: dict) -> float | None:
+    return privacy["rdp"] if privacy["rdp"] is not None else privacy.get("pld")
 
 
 def _failure(outcome: Record | str) -> str | None:

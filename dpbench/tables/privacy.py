@@ -27,6 +27,7 @@ HEAD = (
 )
 STRENGTH = ("none", "approximate", "proven")
 NO_PROOF = "no proof"
+NOT_COMPUTED = "not computed"
 
 Statement = Mapping[str, Any]
 """What `dpbench.privacy` says of a run."""
@@ -82,7 +83,7 @@ def _epsilon(epsilon: float, guarantee: str, claimed: float) -> str:
     # A method that claims no privacy has none to prove: its epsilon is infinite, and that is true.
     if guarantee == "none" and (math.isfinite(claimed) or not math.isinf(epsilon)):
         return NO_PROOF
-    return number(epsilon, 2)
+    return NOT_COMPUTED if math.isnan(epsilon) else number(epsilon, 2)
 
 
 def _largest(row: Row, name: str) -> float:

@@ -14,3 +14,10 @@ def test_a_row_that_lacks_what_it_needs_shows_its_plan_and_says_so():
     assert line[:6] == ("snli, dpsgd", "1.25", "6.50", "6.50", "5.13", "1.25")
     assert line[-1] == "Gaussian. Not run: as planned."
     assert privacy_grid(rows, {}, "sgd").rows == ()
+
+
+def test_a_bound_that_is_not_there_is_said_to_be_and_never_infinite():
+    plan = {**PLAN, "pld": None}
+    (line,) = privacy_grid([Row("a", "dpsgd", "corrected", pd.DataFrame())], {}, "sgd",
+                           {"a, dpsgd": plan}).rows  # fmt: skip
+    assert line[3:6] == ("6.50", "not computed", "1.25")

@@ -1,0 +1,221 @@
+"""Sums of privacy losses: upper bounds of delta for many steps, however small delta is.
+
+A step is a measure on a grid of losses, which dominates its privacy profile. Sums of losses are
+convolutions, by Fourier transform in float64: round-off moves each of the sum's masses by about
+1e-16 times the number of steps, whatever the mass, and would so swamp a small delta. Therefore
+masses are tilted before, to m_j exp(t x_j)/M(t), with the t at which Chernoff's bound is best, so
+that the losses that make delta are in the middle; what is left of round-off is bounded and added.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import fft
+from scipy.optimize import minimize_scalar
+
+UNIT = 2.0**-53
+"""How far float64 is from a number, relatively."""
+
+OUTSIDE = 1e-15
+"""The share of a tilted sum that may lie outside the grid; it is added to delta."""
+
+PER_STAGE = 16
+"""Units of error of one stage of a transform of length 2^n, which has n at most: of a sum of as
+many products as the radix, at most 8, and of their factors (Higham 2002, Section 24.1)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """Masses under P at the losses (start + i) * interval, and the mass of an infinite loss."""
+
+    start: int
+    masses: np.ndarray
+    infinite: float
+
+    @cached_property
+    def logs(self) -> np.ndarray:
+        return np.log(np.maximum(self.masses, 1e-320))
+
+    @cached_property
+    def indices(self) -> np.ndarray:
+        return self.start + np.arange(len(self.masses))
+
+    def tilted(self, tilt: float) -> tuple[float, np.ndarray]:
+        """log M, and the masses times exp(tilt * index)/M, which add up to 1."""
+        exponents = self.logs + tilt * self.indices
+        most = exponents.max()
+        weights = np.exp(exponents - most)
+        total = weights.sum()
+        return float(most + math.log(total)), weights / total
+
+
+def connected(
+    deltas: Callable[[np.ndarray], np.ndarray],
+    others: Callable[[np.ndarray], np.ndarray],
+    interval: float,
+    low: int,
+    high: int,
+    rounding: float,
+) -> Losses:
+    """The losses of straight lines in e^epsilon between points of a profile: never below it.
+
+    Doroshenko et al. 2022, Algorithm 1, at epsilon = -low, ..., high intervals. deltas: the profile
+    at epsilons of at least 0; others: that of the other direction, which gives
+    E_Q[(e^epsilon - r)_+] below 0, and with it masses whose error is relative on both sides.
+    """
+    at = np.arange(-low, high + 1)
+    sizes = np.abs(at) * interval
+    values = np.empty(len(sizes))
+    values[:low] = np.exp(-sizes[:low]) * others(sizes[:low])
+    values[low:] = deltas(sizes[low:])
+    # A mass is a difference of differences over the interval: the sum over all of them is as exact.
+    values *= 1 + rounding + 8 * UNIT * min(len(at), 1 / interval)
+    falls = np.concatenate([[0.0], values[:-1] - values[1:], [0.0]])
+    masses = (math.exp(interval) * falls[:-1] - falls[1:]) / math.expm1(interval)
+    masses[low] += 1
+    return Losses(-low, np.maximum(masses, 0), float(values[-1]))
+
+
+class Sum:
+    """The sum of the losses of all steps: so many times each of several losses, on one grid."""
+
+    def __init__(self, parts: Sequence[tuple[Losses, int]], interval: float):
+        self.parts, self.interval = parts, interval
+        self.times = sum(times for _, times in parts)
+        # An infinite loss in any step.
+        self.infinite = -math.expm1(
+            sum(times * math.log1p(-min(losses.infinite, 1 - UNIT)) for losses, times in parts)
+        )
+
+    def log_moment(self, tilt: float) -> float:
+        """log E_P[exp(tilt * index)] of the sum."""
+        return sum(times * losses.tilted(tilt)[0] for losses, times in self.parts)
+
+    def best_tilt(self, delta: float) -> float:
+        """The tilt, for each index, of the smallest Chernoff bound of epsilon."""
+        return self._tilt(lambda tilt: (self.log_moment(tilt) - math.log(delta)) / tilt)
+
+    def _tilt(self, bound: Callable[[float], float]) -> float:
+        """The one of the smallest bound."""
+        ends = math.log(1e-6 * self.interval), math.log(min(1e5 * self.interval, 50.0))
+        found = minimize_scalar(
+            lambda log: bound(math.exp(log)), bounds=ends, method="bounded", options={"xatol": 1e-2}
+        )
+        return math.exp(found.x)
+
+    def tilt_to(self, epsilon: float) -> float:
+        """The tilt, for each index, of the smallest Chernoff bound of delta at an epsilon."""
+        at = epsilon / self.interval
+        return self._tilt(lambda tilt: self.log_moment(tilt) - tilt * at)
+
+    def spread(self, tilt: float) -> float:
+        """The standard deviation of the tilted sum, in intervals."""
+        variance = 0.0
+        for losses, times in self.parts:
+            _, weights = losses.tilted(tilt)
+            mean = weights @ losses.indices
+            variance += times * (weights @ (losses.indices - mean) ** 2)
+        return math.sqrt(variance)
+
+    def ends(self, tilt: float) -> tuple[int, int]:
+        """Indices beyond which there is at most OUTSIDE of the tilted sum, by Chernoff's bound."""
+        usual = math.sqrt(2 * math.log(2 / OUTSIDE)) / max(self.spread(tilt), 8.0)
+        start = self.log_moment(tilt)
+
+        def end(side: int) -> float:
+            tried = usual * np.array([0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0, 1.5])
+            logs = np.array([self.log_moment(tilt + side * u) for u in tried])
+            return float(((logs - start + math.log(2 / OUTSIDE)) / tried).min())
+
+        return math.floor(-end(-1)), math.ceil(end(1))
+
+    def tilted(self, tilt: float) -> "Tilted":
+        """The masses of the tilted sum."""
+        low, high = self.ends(tilt)
+        longest = max(len(losses.masses) for losses, _ in self.parts)
+        size = 1 << (max(high - low + 1, longest) - 1).bit_length()
+        log_moment, start, logs = 0.0, 0, np.zeros(size // 2 + 1, complex)
+        for losses, times in self.parts:
+            log, weights = losses.tilted(tilt)
+            log_moment, start = log_moment + times * log, start + times * losses.start
+            transform = fft.rfft(weights, size)
+            logs += times * np.log(np.where(transform == 0, 1e-300, transform))
+        powers = np.exp(logs)
+        # The transform is as long as the sum is wide: what is outside comes back on the other side.
+        masses = np.roll(fft.irfft(powers, size), -((low - start) % size))[: high - low + 1]
+        mean = (2 * np.abs(powers).sum() - abs(powers[0]) - abs(powers[-1])) / size
+        error = (self.times + 1) * UNIT * (PER_STAGE * math.log2(size) + 16) * float(mean)
+        return Tilted(tilt, log_moment, low, masses, error)
+
+    def deltas(self, epsilons: np.ndarray, tilted: "Tilted") -> np.ndarray:
+        """Upper bounds of delta at epsilons of at least 0."""
+        rounding = UNIT * (32 * self.times + 4 * len(tilted.masses))
+        return self.infinite + (1 + rounding) * tilted.deltas(
+            epsilons / self.interval, self.interval
+        )
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest epsilon that is found at which delta is enough; infinity where none is."""
+        tilted = self.tilted(self.best_tilt(delta))
+        last = tilted.chernoff(delta) * self.interval
+        width = 60 / (tilted.tilt / self.interval + 1)
+        points = np.linspace(max(0.0, last - width), max(0.0, last * (1 + 1e-9)), 2001)
+        enough = self.deltas(points, tilted) <= delta
+        if not enough.any():
+            return math.inf
+        found = int(np.argmax(enough))
+        return self._between(points[max(found - 1, 0)], points[found], delta, tilted)
+
+    def _between(self, low: float, high: float, delta: float, tilted: "Tilted") -> float:
+        while high - low > 1e-9 * high:
+            middle = (low + high) / 2
+            enough = self.deltas(np.array([middle]), tilted)[0] <= delta
+            low, high = (low, middle) if enough else (middle, high)
+        return float(high)
+
+
+@dataclass(frozen=True, eq=False)
+class Tilted:
+    """A sum's masses m_j exp(tilt * j)/M at indices j from `start`, each wrong by up to `error`."""
+
+    tilt: float
+    log_moment: float
+    start: int
+    masses: np.ndarray
+    error: float
+
+    def chernoff(self, delta: float) -> float:
+        """An index that no more than delta of the sum is above."""
+        return (self.log_moment - math.log(delta)) / self.tilt
+
+    def deltas(self, at: np.ndarray, interval: float) -> np.ndarray:
+        """E[(1 - exp(epsilon - loss))_+] at epsilon = at * interval, and what errors may add."""
+        origin, indices = float(at.max()), self.start + np.arange(len(self.masses))
+        near = -600 / (self.tilt + interval)  # exp overflows below
+        past = indices[indices - origin > near] - origin
+        upper = self.masses[len(self.masses) - len(past) :] * np.exp(-self.tilt * past)
+        above, scaled = (_from_the_end(part) for part in (upper, upper * np.exp(-interval * past)))
+        first = np.searchsorted(past, at - origin, "right")
+        inside = above[first] - np.exp((at - origin) * interval) * scaled[first]
+        added_up = 8 * UNIT * len(past) * np.abs(above[first])
+        lost = self.error * min(_weights(self.tilt, interval), len(past)) + OUTSIDE
+        found = _exp(self.log_moment - self.tilt * origin) * (np.maximum(inside, 0) + added_up)
+        found += lost * _exp(self.log_moment - self.tilt * at)
+        return np.where(at - origin > near, np.minimum(found, 1), 1.0)
+
+
+def _from_the_end(values: np.ndarray) -> np.ndarray:
+    return np.append(np.cumsum(values[::-1])[::-1], 0)
+
+
+def _weights(tilt: float, interval: float) -> float:
+    """At most the sum of exp(-tilt y)(1 - exp(-interval y)) over all y > 0 that lie 1 apart: where
+    they are whole numbers, and the largest of them."""
+    return 1 / math.expm1(tilt) - 1 / math.expm1(tilt + interval) + interval / (tilt + interval)
+
+
+def _exp(exponent):
+    return np.exp(np.minimum(exponent, 700))
