@@ -7,6 +7,7 @@ from textwrap import dedent
 
 from dpbench import config as configuration
 from dpbench.errors import UserError, nearest, say_warnings_in_one_line
+from dpbench.overrides import expand
 from dpbench.runs import once, settle
 
 USAGE = """dpbench COMMAND [KEY=VALUE ...]
@@ -36,7 +37,7 @@ def run(arguments: list[str]) -> None:
     if not flags & set(arguments):
         print(once(overrides))
         return
-    sweep = sweeps.planned(sweeps.name_of(overrides), configuration.expand(overrides))
+    sweep = sweeps.planned(sweeps.name_of(overrides), expand(overrides))
     if failures := sweeps.carry_out(sweep, tell=print):
         _tell(failures)
         sys.exit(1)

@@ -4,8 +4,9 @@ import difflib
 import sys
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 
-LONGEST, MOST_NAMES = 200, 60
+LONGEST, MOST_NAMES = 200, 40
 """Characters of a name that are compared with others, and names that a sentence lists."""
 
 
@@ -27,10 +28,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"there are {', '.join(names[:MOST_NAMES])}{more}."
 
 
+def tell(what: object) -> None:
+    """Say something to the user, beside what a command prints for programs."""
+    with suppress(OSError, ValueError):  # nobody listens, and that stops no run
+        if sys.stderr:
+            print(f"dpbench: {what}", file=sys.stderr, flush=True)
+
+
 def say_warnings_in_one_line() -> None:
     """Write warnings of this process as a user reads them: a sentence, and no line of code."""
 
     def show(message, category, *_) -> None:
-        print(f"dpbench: {message}", file=sys.stderr)
+        tell(message)
 
     warnings.showwarning = show  # type: ignore[assignment]

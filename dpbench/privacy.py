@@ -5,7 +5,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 from dpbench.accounting.accountants import (
     ACCOUNTANTS,
@@ -44,7 +44,7 @@ class Privacy:
     that an epsilon is met by. noise_multiplier "follows" asks for none, where a method has its own.
     """
 
-    noise_multiplier: float | str | None
+    noise_multiplier: float | Literal["follows"] | None
     epsilon: float | None
     delta: float
     accountant: str

@@ -26,6 +26,8 @@ def described(overrides: list[str]) -> tuple[dict, Run]:
     """The configuration and the run, but no plan: accountants may take seconds to make one."""
     config = configuration.compose(overrides)
     check_how(config)
+    configuration.launcher(config)
+    configuration.trackers(config)
     return config, configuration.build(config)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from dpbench import config as configuration
 from dpbench.errors import UserError, nearest
 from dpbench.results import digest
+from dpbench.rules import ARM
 from dpbench.runs import is_scientific
 from dpbench.tables import Condition, conditions_of, narrowed, setting
 
@@ -89,7 +90,7 @@ class Target:
     def cells_of(self, condition: Condition, method: str) -> Iterator[list[str]]:
         """The overrides of every run of one method, or arm, under one of its conditions."""
         said = [*self.size.overrides, *self.overrides, *condition.overrides()]
-        row = f"{configuration.ARM}={method}" if self._has_arms else f"method={method}"
+        row = f"{ARM}={method}" if self._has_arms else f"method={method}"
         variants = self.table.get("variants", {}).get(method, [None])
         for seed, variant in itertools.product(self.table["seeds"], variants):
             chosen = [f"+table={self.name}", row, f"seed={seed}"]
@@ -128,7 +129,7 @@ def target(name: str, asked: list[str]) -> Target:
     if name not in known:
         raise UserError(f"table {name} is unknown: {nearest(name, known)}")
     overrides = tuple(o for o in asked if _key(o) != "scale")
-    fixed = [o for o in overrides if _key(o) in ("method", "seed", "table", configuration.ARM)]
+    fixed = [o for o in overrides if _key(o) in ("method", "seed", "table", ARM)]
     if fixed:
         raise UserError(f"{fixed[0]} is for the table to choose; use table.methods or table.seeds.")
     config = configuration.compose([f"+table={name}", *overrides])

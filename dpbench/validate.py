@@ -155,11 +155,15 @@ SCALARS: dict[Any, Callable[[object], bool]] = {
 """What is of a type, where Python's own answer is another: true is no number."""
 
 WORDS = {
-    NoneType: ("null", "nulls"),
+    NoneType: ("null", "null"),
     bool: ("true or false", "true or false"),
     int: ("a whole number", "whole numbers"),
     float: ("a number", "numbers"),
     str: ("text", "texts"),
+    dict: ("a mapping", "mappings"),
+    list: ("a list", "lists"),
+    tuple: ("a list", "lists"),
+    Sequence: ("a list", "lists"),
 }
 
 
@@ -167,16 +171,15 @@ def _words(hint: Any, several: bool = False) -> str:
     """A type as a sentence calls it."""
     origin, options = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_words(option, several) for option in options))
+        named = [o for o in options if not getattr(o, "__module__", "").startswith("torch")]
+        return " or ".join(dict.fromkeys(_words(option, several) for option in named))
     if origin is Literal:
         return " or ".join(map(str, options))
     if origin in (list, tuple, Sequence):
-        return f"{'lists' if several else 'a list'} of {_words(options[0], several=True)}"
-    if origin in (dict, Mapping):
-        return "a mapping"
-    if hint in WORDS:
-        return WORDS[hint][several]
-    return f"a part with a _target_ ({getattr(hint, '__name__', 'callable')})"
+        return f"{WORDS[origin][several]} of {_words(options[0], several=True)}"
+    if (kind := origin or hint) in WORDS:
+        return WORDS[kind][several]
+    return "a part with a _target_ of another kind"
 
 
 def _refusal(what: str, wanted: str, value: object) -> UserError:

@@ -10,6 +10,7 @@ import pytest
 
 from dpbench import config as configuration
 from dpbench import sweeps
+from dpbench.overrides import expand
 from dpbench.results import load
 
 PAGE = (Path(__file__).parents[1] / "docs" / "clusters.md").read_text()
@@ -19,7 +20,7 @@ COMMANDS = re.findall(r"^dpbench run -m (.+)$", PAGE, re.MULTILINE)
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_its_commands_are_sweeps(command):
-    runs = configuration.expand(shlex.split(command))
+    runs = expand(shlex.split(command))
     assert len(runs) > 1
     for run in runs:
         config = configuration.compose(run)
@@ -31,7 +32,7 @@ def test_its_commands_are_sweeps(command):
 def test_the_example_without_a_cluster_works(tmp_path):
     pytest.importorskip("submitit", reason="the cluster extra brings it")
     (command,) = [c for c in COMMANDS if "launcher.cluster=local" in c]
-    runs = configuration.expand([*shlex.split(command), f"results_dir={tmp_path}"])
+    runs = expand([*shlex.split(command), f"results_dir={tmp_path}"])
     heard = []
     assert sweeps.carry_out(sweeps.planned("page", runs), heard.append) == ""
     assert sorted(load(path).config["seed"] for path in heard) == [0, 1]

@@ -1,13 +1,13 @@
 """What is timed: models and batches, as data."""
 
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import torch
 import yaml
 from torch import nn
 
+from dpbench.buildable import build
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.models.architecture import Architecture
@@ -71,11 +71,9 @@ def from_conf(group: str, name: str, changes: dict[str, Any]) -> Any:
     path = conf_folder() / group / f"{name}.yaml"
     if not path.exists():
         raise UnavailableError(f"{group}={name} is not available yet")
-    settings = yaml.safe_load(path.read_text()) | changes
-    module, _, made = settings.pop("_target_").rpartition(".")
     try:
-        return getattr(import_module(module), made)(**settings)
-    except (ImportError, TypeError, UserError) as error:
+        return build(group, yaml.safe_load(path.read_text()) | changes)
+    except UserError as error:
         raise UnavailableError(f"{group}={name} cannot be made: {error}") from error
 
 

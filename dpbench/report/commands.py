@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 
+from dpbench import buildable
 from dpbench import config as configuration
 from dpbench.errors import UserError
 from dpbench.results import NOTHING, SCIENTIFIC, UNNAMED_OF_METHODS, digest
@@ -14,24 +15,31 @@ PLAIN = re.compile(r"[A-Za-z_][\w./:-]*")
 WORDS = ("null", "true", "false", "inf", "nan")
 
 
-def commands() -> Callable[[dict], str | None]:
-    """command(config): `dpbench run ...` for a record's configuration, or None if none gives it.
+GONE = "a setting has gone or changed since, and no command of this version gives this record."
 
-    None where today's settings cannot say what the record says: an option has gone or changed.
+
+def commands() -> Callable[[dict], str]:
+    """command(config): `dpbench run ...` for a record's configuration.
+
+    Raises UserError, with the reason, for a record that asks for more than settings of parts that
+    conf/ declares, since somebody who shares it may want it to be run, and where today's settings
+    cannot say what the record says.
     """
-    usual = configuration.compose([])
+    usual, groups = configuration.compose([]), {*SCIENTIFIC} & {*configuration.groups()}
     # Groups do not speak of each other in conf/, so an option is composed once, and not with every
     # other; where that were to change, the digest would not come out and no command be shown.
     parts: dict[str, dict | None] = {}
 
-    def command(config: dict) -> str | None:
+    def command(config: dict) -> str:
+        for group in groups:
+            buildable.check(group, config.get(group))
         options = tuple(_options(config["choices"], usual["choices"]))
         for option in options:
             if option not in parts:
                 parts[option] = _part(option)
         found = [part for option in options if (part := parts[option]) is not None]
         if len(found) < len(options):
-            return None
+            raise UserError(GONE)
         base = {**usual, **{key: node for part in found for key, node in part.items()}}
         chosen = dict(option.split("=") for option in options)
         return _command(config, base | {"choices": usual["choices"] | chosen}, options)
@@ -59,17 +67,17 @@ def _part(option: str) -> dict | None:
         return None
 
 
-def _command(config: dict, base: dict, options: tuple[str, ...]) -> str | None:
+def _command(config: dict, base: dict, options: tuple[str, ...]) -> str:
     made = copy.deepcopy(base)
     said = []
     for key in SCIENTIFIC:
         for place, value in _changes((key,), base.get(key), config.get(key)):
             text = spelled(value)
             if text is None:
-                return None
+                raise UserError(GONE)
             said.append(f"{'' if _put(made, place, value) else '+'}{'.'.join(place)}={text}")
     if digest(made) != digest(config):
-        return None
+        raise UserError(GONE)
     return shlex.join(["dpbench", "run", *options, *said])
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import dpbench
+from dpbench.errors import UserError
 from dpbench.report import metrics, privacy
 from dpbench.report.collect import BIN_COLUMNS, Collected, Found
 from dpbench.report.settings import differences, group_of, series_of
@@ -14,9 +15,7 @@ from dpbench.results import Record
 LEVEL = 0.95
 
 
-def summarise(
-    collected: Collected, tables: list[dict], command: Callable[[dict], str | None]
-) -> dict:
+def summarise(collected: Collected, tables: list[dict], command: Callable[[dict], str]) -> dict:
     """Everything the page shows but the records' own text, as plain JSON without NaN."""
     rows = [_row(found, command) for found in collected.found]
     _tell_apart(rows, [found.record for found in collected.found])
@@ -44,7 +43,7 @@ def _place(row: dict) -> tuple:
     return *names, budget, row["group"], int(row["seed"])
 
 
-def _row(found: Found, command: Callable[[dict], str | None]) -> dict:
+def _row(found: Found, command: Callable[[dict], str]) -> dict:
     record, config = found.record, found.record.config
     choices, said = config["choices"], privacy.statement(record.privacy)
     return {
@@ -59,9 +58,17 @@ def _row(found: Found, command: Callable[[dict], str | None]) -> dict:
         **said,
         **_cost(record, said["steps"]),
         "bins": _bins(record.calibration),
-        "command": command(config),
+        **_command(config, command),
         "source": found.source,
     }
+
+
+def _command(config: dict, command: Callable[[dict], str]) -> dict[str, str | None]:
+    """The command that makes a record again, or why none is shown."""
+    try:
+        return {"command": command(config), "no_command": None}
+    except UserError as reason:
+        return {"command": None, "no_command": str(reason)}
 
 
 def _label(config: dict) -> str:

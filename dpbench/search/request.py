@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dpbench import config as configuration
 from dpbench.errors import UserError, nearest
+from dpbench.overrides import split_ranges
 from dpbench.results import digest
 from dpbench.runs import check_how, is_scientific
 from dpbench.search.samplers import SAMPLERS, check_installed
@@ -66,7 +67,7 @@ class Request:
 def parse(arguments: list[str]) -> Request:
     """The request of a command line; UserError for what can be refused before any run."""
     own = OWN | dict(_pair(a) for a in arguments if _key(a) in OWN)
-    ranges, fixed = configuration.ranges([a for a in arguments if _key(a) not in OWN])
+    ranges, fixed = split_ranges([a for a in arguments if _key(a) not in OWN])
     _check_own(own)
     searched = tuple(one for one in ranges if one.key != "seed")
     _check_ranges(searched)

@@ -3,6 +3,7 @@ import shlex
 import pytest
 
 from dpbench import config as configuration
+from dpbench.errors import UserError
 from dpbench.report.commands import commands, spelled
 from dpbench.results import Record, digest
 
@@ -60,7 +61,32 @@ def test_it_says_what_is_unusual_and_nothing_else(command):
 def test_no_command_where_none_gives_the_record(command, spoil):
     config = configuration.compose([])
     spoil(config)
-    assert command(config) is None
+    with pytest.raises(UserError, match="gone or changed"):
+        command(config)
+
+
+CALL = {"_target_": "dpbench.results.pd.read_pickle", "filepath_or_buffer": "F"}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda c: c.update(schedule={"bound": 1.0, "lr": CALL, "noise": 1.0}),
+        lambda c: c["optimizer"].update(lr=CALL),
+        lambda c: c["optimizer"].update(betas=[[CALL]]),
+        lambda c: c["method"].update(_target_="shutil.copyfile"),
+        lambda c: c["method"].update(_target_="dpbench.data.digits.Digits"),
+        lambda c: c["model"].update(_args_=["F"]),
+        lambda c: c["model"].update(_recursive_=False),
+        lambda c: c["dataset"].update(_partial_=True),
+        lambda c: c.update(diagnostics=CALL),
+    ],
+)
+def test_no_command_and_the_reason_where_a_record_asks_for_more_than_settings(command, spoil):
+    config = configuration.compose([])
+    spoil(config)
+    with pytest.raises(UserError, match=r" is refused|is not for changing"):
+        command(config)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import math
 import pytest
 from scipy import stats
 
+from dpbench.errors import UserError
 from dpbench.report.collect import Collected, Found
 from dpbench.report.summarise import summarise, written
 
@@ -23,6 +24,17 @@ def test_it_is_json_without_nan(summary, record_of):
     nan = record_of(accuracy=math.nan, status="diverged", bins=False)
     text = json.dumps(summary(nan, record_of(seed=1)), allow_nan=False)
     assert '"nan"' in text
+
+
+def test_the_reason_stands_where_no_command_is_shown(record_of):
+    def refuse(config):
+        raise UserError("<b>it is refused</b>")
+
+    found = Found(record_of(), "runs/x.json")
+    (row,) = summarise(Collected((found,), ()), [], refuse)["rows"]
+    assert (row["command"], row["no_command"]) == (None, "<b>it is refused</b>")
+    (row,) = summarise(Collected((found,), ()), [], lambda config: "dpbench run")["rows"]
+    assert (row["command"], row["no_command"]) == ("dpbench run", None)
 
 
 def test_a_metric_that_was_not_measured_is_null_and_not_zero(summary, record_of):

@@ -46,7 +46,7 @@ function detail(row, page) {
     make("header", {}, make("h2", { id: "detail-title" }, nameOf(row)), button("Close", () => page.open(""), { className: "close" })),
     make("p", { className: "sub" }, `${row.facet}, seed ${row.seed}`),
     alike.length > 1 ? make("p", { className: "seeds" }, "Seeds: ", alike.sort((a, b) => byNumber(a.seed, b.seed)).map((other) => button(other.seed, () => page.open(other.id), { "aria-pressed": String(other === row) }))) : null,
-    row.command ? commandLine(row.command) : empty("No command of this version gives this record: a setting has gone or changed since."),
+    row.command ? commandLine(row.command) : empty(`No command: ${row.no_command}`),
     make("dl", {}, facts.flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)])),
     make("h3", {}, "Record"), record,
   ].filter((node) => node);
