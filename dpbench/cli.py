@@ -6,7 +6,8 @@ import sys
 from textwrap import dedent
 
 from dpbench import config as configuration
-from dpbench.errors import UserError, nearest, say_warnings_in_one_line
+from dpbench.bugs import check_words, reported
+from dpbench.errors import UserError, nearest, say_warnings_in_one_line, tell
 from dpbench.overrides import expand
 from dpbench.runs import once, settle
 
@@ -25,7 +26,10 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   report [results_dir=] [out=]     one HTML page that compares all records; opens without a network
   list [GROUP]                     what there is to choose from
 
-A run takes +table=NAME to use that table's settings for the chosen data set and method."""
+A run takes +table=NAME to use that table's settings for the chosen data set and method.
+
+Exit code: 0 if all is done, 1 if runs failed or something went wrong that nobody foresaw, 2 if the
+request was refused before any work, 130 after Ctrl-C, 141 if nobody read the output."""
 
 
 def run(arguments: list[str]) -> None:
@@ -39,7 +43,7 @@ def run(arguments: list[str]) -> None:
         return
     sweep = sweeps.planned(sweeps.name_of(overrides), expand(overrides))
     if failures := sweeps.carry_out(sweep, tell=print):
-        _tell(failures)
+        tell(failures)
         sys.exit(1)
 
 
@@ -120,12 +124,18 @@ COMMANDS = {
 
 def main() -> None:
     """Run a command; exit code 2, and one sentence, for what cannot be done."""
+    with reported():
+        _main()
+
+
+def _main() -> None:
     command, *arguments = sys.argv[1:] or ["--help"]
     if command in HELP:
         print(USAGE)
         return
     say_warnings_in_one_line()
     try:
+        check_words(sys.argv[1:])
         if command not in COMMANDS:
             raise UserError(f"{command} is not a command: {nearest(command, COMMANDS)}")
         if HELP & {*arguments}:
@@ -133,10 +143,10 @@ def main() -> None:
         else:
             COMMANDS[command](arguments)
     except UserError as error:
-        _tell(error)
+        tell(error)
         sys.exit(2)
     except KeyboardInterrupt:
-        _tell("interrupted; the same command goes on where it was.")
+        tell("interrupted; the same command goes on where it was.")
         sys.exit(130)
 
 
@@ -145,7 +155,3 @@ def usage_of(command: str) -> str:
     said = re.search(rf"^  {command} .*\n(?:   +.*\n)*", USAGE, re.MULTILINE)
     assert said
     return f"dpbench {dedent(said[0]).strip()}\n\n`dpbench list` names what there is to set."
-
-
-def _tell(what: object) -> None:
-    print(f"dpbench: {what}", file=sys.stderr)

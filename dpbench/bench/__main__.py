@@ -3,11 +3,14 @@
 import sys
 
 from dpbench.bench.command import bench
-from dpbench.errors import UserError
+from dpbench.bugs import check_words, reported
+from dpbench.errors import UserError, tell
 
 if __name__ == "__main__":
-    try:
-        bench(sys.argv[1:])
-    except UserError as error:
-        print(f"dpbench: {error}", file=sys.stderr)
-        sys.exit(2)
+    with reported():
+        try:
+            check_words(sys.argv[1:])
+            bench(sys.argv[1:])
+        except UserError as error:
+            tell(error)
+            sys.exit(2)
