@@ -18,25 +18,27 @@ class Busy(UserError):
 
 
 @contextmanager
-def exclusive(path: Path, wait: bool = True) -> Iterator[None]:
+def exclusive(path: Path, wait: bool = True) -> Iterator[bool]:
     """Hold the lock file at a path in a folder of its own, named by what it locks.
 
-    While another process does: wait, and say so, or raise Busy where wait is false. Whoever leaves
-    removes the file, its folder, and the one above it if nothing else is in them. UserError where
-    no lock can be had there.
+    Yields whether the last holder was killed, and so left its work undone. While another process
+    holds it: wait, and say so, or raise Busy where wait is false. Whoever leaves removes the file,
+    its folder, and the one above it if nothing else is in them. UserError where no lock can be had
+    there.
     """
     try:
-        file = _locked(path, wait)
+        file, abandoned = _locked(path, wait)
     except OSError as error:
         raise unwritable(path.parent, error) from error
     try:
-        yield
+        yield abandoned
     finally:
-        _remove(path)
+        _remove(file, path)
         file.close()
 
 
-def _locked(path: Path, wait: bool) -> IO[str]:
+def _locked(path: Path, wait: bool) -> tuple[IO[str], bool]:
+    """The open file, and whether a holder that was killed has left its name in it."""
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,10 +50,12 @@ def _locked(path: Path, wait: bool) -> IO[str]:
         _acquire(file, path, wait)
         # The holder before us may have removed the file that we were waiting for.
         if _is_at(file, path):
+            file.seek(0)
+            abandoned = bool(file.read())
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
             file.flush()
-            return file
+            return file, abandoned
         file.close()
 
 
@@ -75,8 +79,10 @@ def _is_at(file: IO[str], path: Path) -> bool:
     return False
 
 
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    with suppress(OSError):  # checkpoints are left in it, or others have come
+def _remove(file: IO[str], path: Path) -> None:
+    """Remove what is left of the lock; what cannot be removed harms nobody."""
+    with suppress(OSError):  # checkpoints are left in the folder, or others have come
+        if _is_at(file, path):
+            path.unlink()
         path.parent.rmdir()
         path.parent.parent.rmdir()

@@ -7,7 +7,7 @@ import torch
 from dpbench import config as configuration
 from dpbench.errors import UserError
 from dpbench.files import check_writable, remove_parts
-from dpbench.results import SCIENTIFIC, load, make_way, record_path
+from dpbench.results import SCIENTIFIC, Record, load, make_way, record_path
 from dpbench.trackers import About
 from dpbench.training.checkpoints import Checkpoints, claimed
 from dpbench.training.plan import Plan, Run, plan
@@ -51,31 +51,52 @@ def once(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
     One that another process is carrying out is waited for, or Busy raised where wait is false.
     """
     config, run = described(overrides)
-    folder = Path(config["results_dir"])
-    path = record_path(folder, config)
-    own = folder / "checkpoints" / path.stem
-    if config["again"] or own.exists() or load(path) is None:
+    path = record_path(Path(config["results_dir"]), config)
+    own = checkpoint_folder(path)
+    missing = config["again"] or load(path) is None
+    if missing:
         plan(run)  # which refuses before any work; the accountants remember it for `fit`
+    if missing or own.exists():
         check_writable(path.parent)
         with claimed(own, config["checkpoint_minutes"], wait) as kept:
             remove_parts(path.parent, path.name)
-            # The process that was waited for may have made it.
-            if config["again"] or load(path) is None:
-                _make(config, run, path, kept, quiet, _table(overrides))
+            tracking = _tracking(config, run, path, _table(overrides))
+            _complete(config, run, path, kept, tracking, quiet)
             kept.clear()
     return path
 
 
-def _make(config: dict, run: Run, path: Path, kept: Checkpoints, quiet: bool, table: str) -> None:
+def checkpoint_folder(record: Path) -> Path:
+    """Where the checkpoints of the run with that record are; it is gone when the run is over."""
+    return record.parents[1] / "checkpoints" / record.stem
+
+
+def _complete(
+    config: dict, run: Run, path: Path, kept: Checkpoints, tracking: Tracking, quiet: bool
+) -> None:
+    """Make the record, or only tell the trackers of one whose process was killed before it could.
+
+    Where another process was waited for, there may be nothing left to do.
+    """
+    record = None if config["again"] else load(path)
+    if record is None:
+        record = _made(config, run, path, kept, tracking, quiet)
+    elif not kept.abandoned:
+        return
+    tracking.finish(record)
+
+
+def _made(
+    config: dict, run: Run, path: Path, kept: Checkpoints, tracking: Tracking, quiet: bool
+) -> Record:
     if config["again"]:
         kept.clear()
     if config["threads"]:
         torch.set_num_threads(config["threads"])
     make_way(path)
-    tracking = _tracking(config, run, path, table)
     record = fit(run, configuration.data_folder(config), quiet, kept, tracking)
     record.save(path.parents[1])
-    tracking.finish(record)
+    return record
 
 
 def _tracking(config: dict, run: Run, path: Path, table: str) -> Tracking:

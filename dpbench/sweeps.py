@@ -11,12 +11,12 @@ from pathlib import Path
 from dpbench import config as configuration
 from dpbench.attempts import all_of
 from dpbench.errors import UserError
-from dpbench.files import check_writable, write_whole
+from dpbench.files import check_writable, remove_parts, write_whole
 from dpbench.launchers import Attempts, Failure
 from dpbench.methods.method import Inapplicable
 from dpbench.progress import counting
 from dpbench.results import load, record_path
-from dpbench.runs import described
+from dpbench.runs import checkpoint_folder, described
 from dpbench.training.plan import Run, plan
 
 
@@ -46,6 +46,15 @@ class Sweep:
         """The runs that have no record, or with again=true all of them."""
         again = self.config["again"]
         return {path: run for path, run in self.runs.items() if again or load(path) is None}
+
+    def unfinished(self) -> dict[Path, list[str]]:
+        """The missing runs, and those whose process was killed when only their record was there."""
+        missing = self.missing()
+        return {
+            path: run
+            for path, run in self.runs.items()
+            if path in missing or checkpoint_folder(path).exists()
+        }
 
 
 def planned(name: str, runs: Iterable[list[str]]) -> Sweep:
@@ -99,16 +108,16 @@ def carry_out(sweep: Sweep, tell: Callable[[Path], None] = lambda path: None) ->
 
 def make(sweep: Sweep, tell: Callable[[Path], None] = lambda path: None) -> dict[Path, Failure]:
     """Make the missing runs; why those that failed did, by the path of the record."""
-    missing = sweep.missing()
+    unfinished = sweep.unfinished()
     for path in sweep.runs:
-        if path not in missing:
+        if path not in unfinished:
             tell(path)
     check_writable(sweep.folder / "runs")
-    if not missing:
+    if not unfinished:
         return {}
-    paths, failed = list(missing), {}
-    with started(sweep.config) as attempts, counting("runs", len(missing)) as count:
-        for number, outcome in all_of(attempts, list(missing.values())):
+    paths, failed = list(unfinished), {}
+    with started(sweep.config) as attempts, counting("runs", len(unfinished)) as count:
+        for number, outcome in all_of(attempts, list(unfinished.values())):
             if isinstance(outcome, Failure):
                 failed[paths[number]] = outcome
             else:
@@ -147,8 +156,9 @@ def _write(sweep: Sweep, failures: list[tuple[list[str], Failure]]) -> str:
     """List what failed in a file, and say where, if it can be written."""
     path = sweep.list_of_failures
     if not failures:
-        path.unlink(missing_ok=True)
-        with suppress(OSError):  # other sweeps have theirs in it, or there is none
+        remove_parts(path.parent, path.name)
+        with suppress(OSError):  # other sweeps have theirs in the folder, or there is none
+            path.unlink(missing_ok=True)
             path.parent.rmdir()
         return ""
     entries = [

@@ -1,6 +1,9 @@
 """A lock that one process has at a time, and that ends with it."""
 
+import errno
 import multiprocessing
+import os
+import shutil
 import threading
 import time
 
@@ -65,6 +68,29 @@ def test_a_killed_process_holds_nothing(lock):
         exclusive(lock, wait=False).__enter__()
     holder.kill()
     holder.join()
+    with exclusive(lock, wait=False) as abandoned:
+        assert abandoned
+    with exclusive(lock, wait=False) as abandoned:
+        assert not abandoned, "the one before ended as it should"
+
+
+def test_a_lock_that_somebody_removed_and_another_has_taken_is_left_to_them(lock):
+    with exclusive(lock):
+        shutil.rmtree(lock.parent)
+        other = exclusive(lock)
+        other.__enter__()
+    assert lock.exists()
+    with pytest.raises(Busy):
+        exclusive(lock, wait=False).__enter__()
+    other.__exit__(None, None, None)
+
+
+def test_a_lock_that_cannot_be_removed_ends_nothing(lock, monkeypatch):
+    def refused(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, exclusive(lock):
+        patch.setattr(os, "unlink", refused)
     with exclusive(lock, wait=False):
         pass
 

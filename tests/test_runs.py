@@ -1,16 +1,20 @@
 """From overrides to a record, through whatever comes between."""
 
 import errno
+import io
 import json
+import os
 import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
 from dpbench import runs
 from dpbench.errors import UserError
 from dpbench.runs import once
 from dpbench.training import plan, provenance, trainer
+from dpbench.training.checkpoints import _packed
 from dpbench.training.loop import Training
 
 USUAL = ["batch_size=360", "epochs=2", "model.widths=[8]"]  # 8 steps on digits
@@ -143,6 +147,48 @@ def test_other_code_starts_anew(asked, steps, monkeypatch):
     assert steps == [*range(3), *range(8)]
 
 
+def forge(folder, change):
+    """Change the state in the last checkpoint, with a checksum as if the run had written it."""
+    last = max(folder.glob("checkpoints/*/*.ckpt"))
+    first_line, content = last.read_bytes().split(b"\n", 1)
+    state = torch.load(io.BytesIO(content), weights_only=True)
+    change(state)
+    last.write_bytes(b"".join(_packed(state, json.loads(first_line)["conditions"])))
+
+
+FORGERIES = {
+    "more steps than there are": lambda s: s["parts"]["step"].update(made=10**9),
+    "fewer steps": lambda s: s["parts"]["step"].update(made=1),
+    "an epoch that never ends": lambda s: s["parts"]["batches"].update(drawn=10**12),
+    "another place in the epoch": lambda s: s["parts"]["batches"].update(drawn=0),
+    "a ledger of more noise": lambda s: s["spent"].__setitem__(0, [100.0, 3]),
+    "a ledger of fewer steps": lambda s: s["spent"].__setitem__(0, [1.0, 1]),
+    "epochs that never were": lambda s: s["history"]["train/loss"].append(0.0),
+    "no parts": lambda s: s.pop("parts"),
+    "no noise": lambda s: s["parts"]["step"].pop("noise"),
+    "another model": lambda s: s["parts"]["step"].update(model={"0.weight": torch.zeros(3)}),
+    "another bound": lambda s: s["parts"]["step"]["clip"].update(bound=torch.tensor(9.0)),
+    "a gradient of another model": lambda s: s["parts"]["step"].update(gradient=torch.zeros(3)),
+    "moments of another model": lambda s: s["parts"]["step"]["optimizer"]["state"].update(
+        {0: {"momentum_buffer": torch.zeros(3)}}
+    ),
+    "a list": lambda s: s.update(parts=[]),
+    "seconds that are none": lambda s: s["parts"]["effort"].update(seconds="many"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_checkpoint_is_passed_over(asked, steps, tmp_path, name):
+    whole = once([*USUAL, f"results_dir={tmp_path / 'whole'}"], quiet=True)
+    steps.clear()
+    interrupted(asked, steps, before=3)
+    forge(tmp_path, FORGERIES[name])
+    with pytest.warns(UserWarning, match="000003.ckpt is none of this run .*: it is left out"):
+        path = once(asked, quiet=True)
+    assert steps == [*range(3), *range(2, 8)]
+    assert measured(path) == measured(whole)
+
+
 def test_another_seed_is_another_run(asked, steps):
     interrupted(asked, steps, before=3)
     once([*asked, "seed=1"], quiet=True)
@@ -181,10 +227,39 @@ def test_a_file_in_the_place_of_the_checkpoints_is_refused_before_any_work(asked
     assert steps == []
 
 
+def test_what_a_killed_process_left_beside_its_record_is_removed(asked, steps, tmp_path):
+    """It was killed after it had saved the record."""
+    path = once(asked, quiet=True)
+    left = tmp_path / "checkpoints" / path.stem
+    left.mkdir(parents=True)
+    (left / "lock").write_text("process 1 on nowhere")
+    (left / "000001.ckpt").write_bytes(b"")
+    assert once(asked, quiet=True) == path
+    assert steps == list(range(8))
+    assert files(tmp_path) == [f"runs/{path.name}"]
+
+
+def test_a_checkpoint_that_cannot_be_removed_is_a_warning_and_the_record_is_there(
+    asked, steps, monkeypatch, tmp_path
+):
+    interrupted(asked, steps, before=3)
+    unlink = os.unlink
+
+    def refused(path, *rest, **named):
+        if str(path).endswith(".ckpt"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        unlink(path, *rest, **named)
+
+    monkeypatch.setattr(os, "unlink", refused)
+    with pytest.warns(UserWarning, match=r"cannot be removed \(No space left on device\)"):
+        path = once([*asked, "checkpoint_minutes=null"], quiet=True)
+    assert path.exists()
+
+
 def test_a_full_disk_ends_no_run(asked, steps, monkeypatch, tmp_path):
     """Records are small, and so are these checkpoints: only these are refused here."""
 
-    def refused(*_):
+    def refused(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("dpbench.training.checkpoints.replace_file", refused)

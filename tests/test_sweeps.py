@@ -96,6 +96,21 @@ def test_a_finished_sweep_trains_nothing(sweep, failing):
     assert trained == [0, 1, 2]
 
 
+def test_what_killed_processes_left_is_swept_away_though_all_is_finished(sweep, tmp_path):
+    one = sweep()
+    sweeps.carry_out(one)
+    digest = next(iter(one.runs)).stem
+    left = tmp_path / "checkpoints" / digest / "lock"
+    left.parent.mkdir(parents=True)
+    left.write_text("process 1 on nowhere")
+    (tmp_path / "failures").mkdir()
+    (tmp_path / "failures" / ".some.txt.0123456789abcdef").touch()
+    heard = []
+    assert sweeps.carry_out(sweep(), heard.append) == ""
+    assert sorted(heard) == sorted(one.runs)
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
 def test_one_reason_for_all_is_a_refusal(sweep, failing):
     failing(dict.fromkeys(range(3), UserError("No such thing.")))
     with pytest.raises(UserError, match=r"^No such thing\.$"):

@@ -29,7 +29,8 @@ class CsvLog:
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         self.rows.setdefault(step, {}).update(numbers)
-        names = dict.fromkeys(name for row in self.rows.values() for name in row)
+        # Sorted, because a run that another process ended must leave the same file.
+        names = sorted({name for row in self.rows.values() for name in row})
         text = io.StringIO()
         table = csv.DictWriter(text, ["step", *names], lineterminator="\n")
         table.writeheader()

@@ -1,7 +1,8 @@
 """Checkpoints: a run put away while it goes on, to be taken up again where it was.
 
 A file is one line of JSON, then what torch.save wrote. The line says the format, what a run must
-agree in to go on from here, and a checksum of everything. Nothing in a file is ever executed.
+agree in to go on from here, and a checksum of everything. Nothing in a file is ever executed, and
+nobody but its owner may read it: it holds the state of generators and losses of single examples.
 """
 
 import hashlib
@@ -9,7 +10,7 @@ import io
 import json
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import torch
 
 from dpbench.files import remove_parts, replace_file
 from dpbench.lock import exclusive
+from dpbench.memory import ran_out
 
 FORMAT = 1
 
@@ -35,9 +37,9 @@ def claimed(folder: Path, minutes: float | None, wait: bool = True) -> Iterator[
     folder: of this run alone, named by its digest. minutes: of training between checkpoints, None
     to write none. UserError for a folder that cannot be written.
     """
-    with exclusive(folder / "lock", wait):
+    with exclusive(folder / "lock", wait) as abandoned:
         remove_parts(folder)
-        yield Checkpoints(folder, minutes)
+        yield Checkpoints(folder, minutes, abandoned)
 
 
 class Checkpoints:
@@ -45,10 +47,12 @@ class Checkpoints:
 
     conditions: plain values by name that a run must agree in for its steps to be those of the run
     that wrote the checkpoint. state: nested dictionaries and lists of tensors and plain values.
+    abandoned: whether an earlier process was killed while the run was its own.
     """
 
-    def __init__(self, folder: Path, minutes: float | None):
+    def __init__(self, folder: Path, minutes: float | None, abandoned: bool = False):
         self._folder, self._minutes, self._run = folder, minutes, {"run": folder.name}
+        self.abandoned = abandoned
         self._saved_at = time.monotonic()
 
     def due(self) -> bool:
@@ -65,9 +69,10 @@ class Checkpoints:
         number = int(earlier[-1].stem) + 1 if earlier else 1
         path = self._folder / f"{number:06}.ckpt"
         try:
-            replace_file(path, *_packed(state, conditions | self._run))
+            self._folder.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
+            replace_file(path, *_packed(state, conditions | self._run), mode=0o600)
             for old in earlier[: -(KEPT - 1)]:
-                old.unlink()
+                old.unlink(missing_ok=True)
         except OSError as error:
             warnings.warn(
                 f"a checkpoint cannot be written to {self._folder} ({error.strerror}): the run "
@@ -76,33 +81,56 @@ class Checkpoints:
             )
         self._saved_at = time.monotonic()
 
-    def last(self, conditions: dict) -> dict | None:
-        """The state of the last checkpoint that is whole and agrees in the conditions, on the CPU.
+    def take_up(self, conditions: dict, load: Callable[[dict], None]) -> bool:
+        """Load the state of the last checkpoint that is whole, agrees in the conditions and can be
+        loaded: whether there is one.
 
-        A warning says why one is passed over; None where there is no other.
+        load: raises for a state that is none of this run, whatever that state has done by then. A
+        warning says why a checkpoint is passed over.
         """
         for path in reversed(self._paths()):
             try:
-                return _unpacked(path.read_bytes(), conditions | self._run)
+                state = _unpacked(_content(path), conditions | self._run)
+                try:
+                    load(state)
+                except Exception as error:  # whatever a forged one may lead to
+                    if ran_out(error):
+                        raise
+                    raise Unusable(f"is none of this run ({type(error).__name__})") from error
+                return True
             except (Unusable, OSError) as reason:
                 warnings.warn(
                     f"the checkpoint {path} {_said(reason)}: it is left out, and the run goes on "
                     "from an earlier one or starts anew.",
                     stacklevel=2,
                 )
-        return None
+        return False
 
     def clear(self) -> None:
-        """Remove all of them."""
+        """Remove all of them, as far as the system lets us: the record is what counts."""
         for path in self._paths():
-            path.unlink()
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                warnings.warn(
+                    f"{path} cannot be removed ({error.strerror}), and is of no more use.",
+                    stacklevel=2,
+                )
 
     def _paths(self) -> list[Path]:
-        return sorted(self._folder.glob("[0-9]*.ckpt"))
+        found = (path for path in self._folder.glob("*.ckpt") if path.stem.isdecimal())
+        return sorted(found, key=lambda path: int(path.stem))
 
 
 def _said(reason: Unusable | OSError) -> str:
     return f"cannot be read ({reason.strerror})" if isinstance(reason, OSError) else str(reason)
+
+
+def _content(path: Path) -> bytes:
+    """What is in a file; of a pipe, which would never end, nothing is read."""
+    if not path.is_file():
+        raise Unusable("is no file")
+    return path.read_bytes()
 
 
 def _packed(state: dict, conditions: dict) -> tuple[bytes, memoryview]:
@@ -115,21 +143,25 @@ def _packed(state: dict, conditions: dict) -> tuple[bytes, memoryview]:
 
 
 def _unpacked(packed: bytes, conditions: dict) -> dict:
-    """The state; Unusable for another format, other conditions, or a byte that is not its own."""
+    """The state; Unusable for another format, other conditions, a byte that is not its own, or what
+    is more than tensors and plain values."""
     end = packed.find(b"\n")
     try:
         said = json.loads(packed[:end])
         version, made, checksum = said["format"], said.get("conditions"), said.get("sha256")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Unusable("is damaged") from error
     if version != FORMAT:
-        raise Unusable(f"is of format {version} and not {FORMAT}")
+        raise Unusable(f"is of format {version!r:.20} and not {FORMAT}")
     content = memoryview(packed)[end + 1 :]
-    if checksum != _checksum(made, content):
+    if not isinstance(made, dict) or checksum != _checksum(made, content):
         raise Unusable("is damaged")
     if made != conditions:
         raise Unusable(f"was made with {_differences(made, conditions)}")
-    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    try:
+        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch says of no type that it is all there are
+        raise Unusable(f"holds what no run puts away ({type(error).__name__})") from error
 
 
 def _checksum(conditions: dict, content: memoryview) -> str:
@@ -141,4 +173,5 @@ def _checksum(conditions: dict, content: memoryview) -> str:
 def _differences(made: dict, wanted: dict) -> str:
     names = sorted({*made, *wanted})
     apart = [name for name in names if made.get(name) != wanted.get(name)]
-    return " and ".join(f"{n}={made.get(n)} instead of {n}={wanted.get(n)}" for n in apart)
+    pairs = (f"{n:.40}={made.get(n)!s:.80} instead of {n:.40}={wanted.get(n)}" for n in apart)
+    return " and ".join(pairs)

@@ -21,6 +21,7 @@ from dpbench.ledger import Ledger
 from dpbench.sampling import Sampler
 from dpbench.step import PrivateStep, StepReport
 from dpbench.training.averaging import MovingAverage
+from dpbench.training.form import check_form, tensors
 from dpbench.training.plan import Plan
 from dpbench.training.provenance import Effort
 
@@ -46,26 +47,28 @@ class Batches:
         self._begin_epoch()
 
     def __next__(self) -> Batch:
-        if self._drawn == self._sampler.steps_per_epoch:
+        if self.drawn == self._sampler.steps_per_epoch:
             self._begin_epoch()
         batch = self._train.at(self._draw())
         return self._augmentation.of(batch, self._views) if self._augmentation else batch
 
     def _begin_epoch(self) -> None:
-        self._began, self._drawn = self._sampling.get_state(), 0
+        self._began, self.drawn = self._sampling.get_state(), 0
         self._indices = self._sampler.batches(len(self._train), self._sampling)
 
     def _draw(self) -> Tensor:
-        self._drawn += 1
+        self.drawn += 1
         return next(self._indices)
 
     def state_dict(self) -> dict:
-        return {"began": self._began, "drawn": self._drawn, "views": self._views.get_state()}
+        return {"began": self._began, "drawn": self.drawn, "views": self._views.get_state()}
 
     def load_state_dict(self, state: dict) -> None:
+        if not 0 <= state["drawn"] <= self._sampler.steps_per_epoch:
+            raise ValueError("an epoch has not so many batches")
         self._sampling.set_state(state["began"])
         self._begin_epoch()
-        while self._drawn < state["drawn"]:
+        while self.drawn < state["drawn"]:
             self._draw()
         self._views.set_state(state["views"])
 
@@ -176,6 +179,9 @@ class Training:
         }
 
     def load_state_dict(self, state: dict) -> None:
+        """Go on from there. ValueError for a state that this run never had, but for the values of
+        its tensors, and whatever else a forged one leads to; some parts may then have moved."""
+        self._check_form(state)
         for name, part in self._parts.items():
             part.load_state_dict(state["parts"][name])
         self.history, self._spent = state["history"], state["spent"]
@@ -185,6 +191,28 @@ class Training:
         torch.set_rng_state(state["torch"])
         if state["cuda"] is not None:
             torch.cuda.set_rng_state(state["cuda"], self._device)
+        self._check_steps()
+
+    def _check_form(self, state: dict) -> None:
+        check_form(state, self.state_dict())
+        step, shape = state["parts"]["step"], self.step.engine.parameters.theta.shape
+        along = [step["gradient"], step["optimizer"]["state"]]
+        if any(tensor.shape not in ((), (1,), shape) for tensor in tensors(along)):
+            raise ValueError("a checkpoint holds parameters of another model")
+
+    def _check_steps(self) -> None:
+        """ValueError where steps, batches, epochs and ledger are not those of one planned run.
+
+        The ledger of a forged checkpoint is not to be believed, and its last step may never come.
+        """
+        per_epoch = self.plan.sampler.steps_per_epoch
+        epochs = {len(column) for column in self.history.values()}
+        if not (
+            self.ledger == self.plan.ledger.first(self.made)
+            and epochs == {self.made // per_epoch}
+            and self._batches.drawn % per_epoch == self.made % per_epoch
+        ):
+            raise ValueError("a checkpoint says of its steps what cannot be")
 
     @property
     def _device(self) -> torch.device:

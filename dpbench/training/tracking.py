@@ -12,7 +12,7 @@ from dpbench.figures.reliability import draw_reliability, reliability_points
 from dpbench.ledger import Ledger
 from dpbench.results import Record
 from dpbench.trackers import About, Log, Tracker
-from dpbench.training.plan import Run
+from dpbench.training.plan import Run, plan
 
 
 class Tracking:
@@ -26,31 +26,37 @@ class Tracking:
         self._logs: dict[str, Log] = {}
         self._told = 0  # epochs
 
-    def end_of_epoch(self, history: Mapping[str, list], ledger: Ledger) -> None:
+    def end_of_epoch(self, history: Mapping[str, list]) -> None:
         """Tell of every epoch that was not told of yet, those of an earlier process among them.
 
-        history: one entry per epoch; ledger: of the steps so far.
+        history: one entry per epoch.
         """
         if self._waiting or self._logs:
-            guarded("all", lambda: self._epochs(history, ledger))
+            guarded("all", lambda: self._epochs(history))
 
     def finish(self, record: Record) -> None:
-        """Tell of the diagnostics, draw what there is to draw, and end."""
+        """Tell of what was not told yet, draw what there is to draw, and end.
+
+        All epochs are told by now, unless an earlier process made the last step.
+        """
         if self._waiting or self._logs:
             guarded("all", lambda: self._end(record))
 
-    def _epochs(self, history: Mapping[str, list], ledger: Ledger) -> None:
-        epochs = len(history["train/loss"])
-        steps = ledger.steps // epochs
+    def _epochs(self, history: Mapping[str, list]) -> None:
+        planned, epochs = plan(self._run), len(history["train/loss"])
+        steps = planned.sampler.steps_per_epoch
         self._start(steps * (epochs - 1))
         for epoch in range(self._told, epochs):
             made = steps * (epoch + 1)
             numbers = {name: values[epoch] for name, values in history.items()}
-            self._tell(made, {"epoch": epoch + 1} | numbers | self._epsilon(ledger.first(made)))
+            spent = self._epsilon(planned.ledger.first(made))
+            self._tell(made, {"epoch": epoch + 1} | numbers | spent)
         self._told = epochs
 
     def _end(self, record: Record) -> None:
         self._start(record.privacy["steps"])
+        if record.history:
+            self._epochs(record.history)
         for step, numbers in _by_step(record.diagnostics):
             self._tell(step, numbers)
         if record.calibration:

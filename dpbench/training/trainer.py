@@ -1,7 +1,9 @@
 """The trainer: from a run to its record."""
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
+from copy import copy
 from pathlib import Path
 
 import torch
@@ -53,11 +55,12 @@ def fit(
     effort = Effort(device)
     data = run.load(data_dir)
     examples, test = data.train.to(device), data.test.to(device)
-    step = private_step(run, planned, device)
-    training = _training(run, planned, step, examples, test, effort)
+    training = _taken_up(
+        run, lambda: _training(run, planned, device, examples, test, copy(effort)), checkpoints
+    )
     _carry_out(run, training, quiet, checkpoints, tracking)
     with training.average.in_place() if training.average else nullcontext():
-        outputs, losses = predict(step.engine, test)
+        outputs, losses = predict(training.step.engine, test)
     sound = training.sound and bool(outputs.isfinite().all())
     measure, classes = METRICS[run.dataset.task], run.dataset.task == "classification"
     metrics = measure(outputs, losses, test.targets, test.groups, run.dataset.groups)
@@ -68,7 +71,7 @@ def fit(
         privacy=statement(
             training.ledger, planned.method, run.privacy.delta, planned.noise_multiplier
         ),
-        provenance=provenance(step, device, run.precision, effort),
+        provenance=provenance(training.step, device, run.precision, training.effort),
         status="complete" if sound else "diverged",
         history=training.history,
         diagnostics=training.observer.series() if training.observer else {},
@@ -126,8 +129,10 @@ def _model(run: Run, device: torch.device) -> nn.Module:
 
 
 def _training(
-    run: Run, planned: Plan, step: PrivateStep, examples: Split, test: Split, effort: Effort
+    run: Run, planned: Plan, device: torch.device, examples: Split, test: Split, effort: Effort
 ) -> Training:
+    """The training of a run from its start."""
+    step = private_step(run, planned, device)
     theta = step.engine.parameters.theta
     observer = run.diagnostics.observer(step, examples, test) if run.diagnostics else None
     train = run.users.of(examples, run.seed) if run.users else examples
@@ -147,6 +152,24 @@ def _agreed(run: Run, step: PrivateStep) -> dict:
     return conditions(step.engine.name, step.engine.parameters.theta.device) | asked
 
 
+def _taken_up(run: Run, make: Callable[[], Training], checkpoints: Checkpoints | None) -> Training:
+    """The training after the last checkpoint that agrees and fits, or else from the start."""
+    training: Training | None = make()
+    assert training
+    if checkpoints is None:
+        return training
+
+    def load(state: dict) -> None:
+        nonlocal training
+        # One that cannot be loaded may be loaded in part: nobody is to go on from there.
+        begun, training = training or make(), None
+        begun.load_state_dict(state)
+        training = begun
+
+    checkpoints.take_up(_agreed(run, training.step), load)
+    return training or make()
+
+
 def _carry_out(
     run: Run,
     training: Training,
@@ -154,16 +177,14 @@ def _carry_out(
     checkpoints: Checkpoints | None,
     tracking: Tracking | None,
 ) -> None:
-    """Make all steps that are left after the last checkpoint, if there is one that agrees."""
+    """Make all steps that are left."""
     agreed = _agreed(run, training.step)
-    if checkpoints and (state := checkpoints.last(agreed)):
-        training.load_state_dict(state)
     with Progress(training.plan, run.privacy.delta, quiet, training.made) as progress:
         for _ in training:
             progress.advance()
             if training.between_epochs:
                 progress.show_loss(training.history["train/loss"][-1])
                 if tracking:
-                    tracking.end_of_epoch(training.history, training.ledger)
+                    tracking.end_of_epoch(training.history)
             if checkpoints and checkpoints.due():
                 checkpoints.save(training.state_dict(), agreed)

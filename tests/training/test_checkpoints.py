@@ -4,8 +4,9 @@ import errno
 import json
 import math
 import os
-import pickle
 import resource
+import shutil
+import stat
 from contextlib import contextmanager
 
 import pytest
@@ -29,6 +30,13 @@ def kept(tmp_path):
     return Checkpoints(tmp_path, None)
 
 
+def taken_up(kept, conditions):
+    """The state that a run would go on from, or None."""
+    states = []
+    assert kept.take_up(conditions, states.append) == bool(states)
+    return states[0] if states else None
+
+
 def numbers(folder):
     return [int(path.stem) for path in sorted(folder.iterdir())]
 
@@ -48,21 +56,21 @@ def saved(kept, *states, conditions=CONDITIONS):
 
 def test_what_was_put_away_comes_back(kept):
     saved(kept, STATE)
-    back = kept.last(CONDITIONS)
+    back = taken_up(kept, CONDITIONS)
     assert same(back, STATE)
     for name, tensor in STATE["tensors"].items():
         assert torch.equal(back["tensors"][name], tensor)
 
 
 def test_where_nothing_was_put_away_there_is_nothing(kept):
-    assert kept.last(CONDITIONS) is None
+    assert taken_up(kept, CONDITIONS) is None
 
 
 def test_the_last_two_stay_and_the_last_one_counts(kept, tmp_path):
     for number in range(1, 13):  # 10 comes after 9
         saved(kept, numbered(number))
         assert numbers(tmp_path) == [number - 1, number][-number:]
-        assert kept.last(CONDITIONS) == numbered(number)
+        assert taken_up(kept, CONDITIONS) == numbered(number)
 
 
 def test_another_process_counts_on(kept, tmp_path):
@@ -113,7 +121,7 @@ def test_a_damaged_one_is_passed_over_with_a_sentence_for_the_one_before(kept, t
     last = tmp_path / "000002.ckpt"
     last.write_bytes(DAMAGES[damage](last.read_bytes()))
     with pytest.warns(UserWarning, match=r"000002.ckpt is damaged: it is left out") as said:
-        assert kept.last(CONDITIONS) == numbered(1)
+        assert taken_up(kept, CONDITIONS) == numbered(1)
     assert len(said) == 1
 
 
@@ -130,7 +138,7 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, data):
     packed[at] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(packed)
     with pytest.warns(UserWarning, match="it is left out"):
-        assert kept.last(CONDITIONS) is None
+        assert taken_up(kept, CONDITIONS) is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +152,7 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, data):
 def test_one_made_otherwise_is_passed_over_and_says_how(kept, asked, differs):
     saved(kept, STATE)
     with pytest.warns(UserWarning, match=differs):
-        assert kept.last(CONDITIONS | asked) is None
+        assert taken_up(kept, CONDITIONS | asked) is None
 
 
 def test_that_of_another_run_is_not_mistaken_for_ones_own(tmp_path):
@@ -154,7 +162,7 @@ def test_that_of_another_run_is_not_mistaken_for_ones_own(tmp_path):
     saved(Checkpoints(mine, None), STATE)
     (mine / "000001.ckpt").rename(other / "000001.ckpt")
     with pytest.warns(UserWarning, match="run=mine instead of run=other"):
-        assert Checkpoints(other, None).last(CONDITIONS) is None
+        assert taken_up(Checkpoints(other, None), CONDITIONS) is None
 
 
 @pytest.mark.parametrize("version", [FORMAT - 1, FORMAT + 1])
@@ -162,7 +170,7 @@ def test_one_of_another_format_is_passed_over(kept, tmp_path, version):
     older = {"format": version, "whatever": "it said then"}
     (tmp_path / "000001.ckpt").write_bytes(json.dumps(older).encode() + b"\nwhatever it held")
     with pytest.warns(UserWarning, match=f"is of format {version} and not {FORMAT}"):
-        assert kept.last(CONDITIONS) is None
+        assert taken_up(kept, CONDITIONS) is None
 
 
 class Trap:
@@ -175,12 +183,94 @@ class Trap:
         return os.mkdir, (str(self._folder),)
 
 
-def test_nothing_in_one_is_ever_executed(kept, tmp_path):
+def test_nothing_in_one_is_ever_executed_and_the_one_before_counts(kept, tmp_path):
     made = tmp_path / "made by the trap"
-    saved(kept, {"trap": Trap(made)})
-    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
-        kept.last(CONDITIONS)
+    saved(kept, numbered(1), {"trap": Trap(made)})
+    with pytest.warns(UserWarning, match=r"holds what no run puts away \(UnpicklingError\)"):
+        assert taken_up(kept, CONDITIONS) == numbered(1)
     assert not made.exists()
+
+
+FORGED = {
+    "brackets": b"[" * 200_000 + b"\n",
+    "conditions": json.dumps({"format": FORMAT, "conditions": [], "sha256": ""}).encode() + b"\n",
+    "a format of a million digits": b'{"format": ' + b"1" * 10**6 + b"}\n",
+    "a format that is a list": b'{"format": [' + b"1, " * 10**5 + b"1]}\n",
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_first_line_is_one_short_sentence(kept, tmp_path, name):
+    saved(kept, numbered(1))
+    (tmp_path / "000002.ckpt").write_bytes(FORGED[name])
+    with pytest.warns(UserWarning, match="it is left out") as said:
+        assert taken_up(kept, CONDITIONS) == numbered(1)
+    assert [len(str(one.message)) < 400 for one in said] == [True]
+
+
+def test_a_pipe_in_the_place_of_one_is_not_read(kept, tmp_path):
+    saved(kept, numbered(1))
+    os.mkfifo(tmp_path / "000002.ckpt")
+    (tmp_path / "notes.ckpt").touch()
+    with pytest.warns(UserWarning, match="is no file: it is left out"):
+        assert taken_up(kept, CONDITIONS) == numbered(1)
+
+
+def test_one_that_cannot_be_loaded_is_passed_over(kept):
+    saved(kept, numbered(1), numbered(2))
+    tried = []
+
+    def load(state):
+        tried.append(state["number"])
+        if state["number"] == 2:
+            raise KeyError("parts")
+
+    with pytest.warns(UserWarning, match=r"is none of this run \(KeyError\): it is left out"):
+        assert kept.take_up(CONDITIONS, load)
+    assert tried == [2, 1]
+
+
+def test_where_memory_runs_out_nothing_is_passed_over(kept):
+    saved(kept, numbered(1), numbered(2))
+
+    def load(state):
+        raise torch.OutOfMemoryError("no room")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        kept.take_up(CONDITIONS, load)
+
+
+def test_only_its_owner_may_read_one(kept, tmp_path):
+    before = os.umask(0)
+    try:
+        saved(kept, STATE)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "000001.ckpt").stat().st_mode) == 0o600
+
+
+def test_a_folder_that_somebody_removed_is_made_again(tmp_path):
+    with claimed(tmp_path / "checkpoints" / "run", None) as kept:
+        saved(kept, numbered(1))
+        shutil.rmtree(tmp_path / "checkpoints")
+        assert taken_up(kept, CONDITIONS) is None
+        saved(kept, numbered(2))
+        assert taken_up(kept, CONDITIONS) == numbered(2)
+        shutil.rmtree(tmp_path / "checkpoints")
+        kept.clear()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_those_that_cannot_be_removed_are_a_warning(kept, tmp_path, monkeypatch):
+    saved(kept, numbered(1))
+
+    def refused(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "unlink", refused)
+    with pytest.warns(UserWarning, match=r"cannot be removed \(No space left on device\)"):
+        kept.clear()
+    assert numbers(tmp_path) == [1]
 
 
 @contextmanager
@@ -222,7 +312,7 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(kept, tmp_path, where):
         saved(kept, STATE)
     assert len(said) == 1
     assert numbers(tmp_path) == [1, 2]
-    assert kept.last(CONDITIONS) == numbered(2)
+    assert taken_up(kept, CONDITIONS) == numbered(2)
     saved(kept, numbered(3))  # where there is room again
     assert numbers(tmp_path) == [2, 3]
 
@@ -230,10 +320,11 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(kept, tmp_path, where):
 def test_one_that_cannot_be_written_is_tried_again_only_when_the_next_is_due(monkeypatch, tmp_path):
     now = [0.0]
     monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now[0])
-    kept = Checkpoints(tmp_path / "missing", 1)
+    (tmp_path / "file").touch()
+    kept = Checkpoints(tmp_path / "file" / "run", 1)
     now[0] = 61
     assert kept.due()
-    with pytest.warns(UserWarning, match="No such file"):
+    with pytest.warns(UserWarning, match="Not a directory"):
         saved(kept, STATE)
     assert not kept.due()
 
@@ -245,7 +336,7 @@ def test_what_a_killed_process_was_about_to_write_is_swept_away(tmp_path):
         (folder / ".000002.ckpt.0123456789abcdef").write_bytes(b"half")
     with claimed(folder, None) as kept:
         assert sorted(path.name for path in folder.iterdir()) == ["000001.ckpt", "lock"]
-        assert kept.last(CONDITIONS) == numbered(1)
+        assert taken_up(kept, CONDITIONS) == numbered(1)
 
 
 def test_a_run_without_checkpoints_leaves_no_folder(tmp_path):

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from dpbench import config as configuration
-from dpbench import runs
-from dpbench.ledger import Ledger
+from dpbench import lock, runs
 from dpbench.results import digest, load
 from dpbench.runs import once, settle
 from dpbench.trackers import About
+from dpbench.training import trainer
 from dpbench.training.tracking import Tracking, keep_table
 
 SMALL = ["epochs=3", "model=logistic", "batch_size=512"]
@@ -133,9 +133,9 @@ def test_a_tracker_that_is_not_installed_says_what_to_install(monkeypatch, tmp_p
 
 
 def test_a_run_that_goes_on_is_told_from_its_beginning():
-    """As after a checkpoint: two epochs of ten steps each are in the history already."""
-    _, run, planned = settle([*SMALL, "method=sgd"])
-    notes, made = Notes(), []
+    """As after a checkpoint: two epochs are in the history already."""
+    _, run, planned = settle([*SMALL, "method=sgd", "epochs=4"])
+    notes, made, steps = Notes(), [], planned.sampler.steps_per_epoch
 
     def about(steps):
         made.append(steps)
@@ -143,13 +143,54 @@ def test_a_run_that_goes_on_is_told_from_its_beginning():
 
     tracking = Tracking({"notes": notes}, run, about)
     history = {"train/loss": [3.0, 2.0, 1.0]}
-    tracking.end_of_epoch(history, Ledger().after(planned.step, 30))
+    tracking.end_of_epoch(history)
     history["train/loss"].append(0.5)
-    tracking.end_of_epoch(history, Ledger().after(planned.step, 40))
+    tracking.end_of_epoch(history)
     told = [(step, n["epoch"], n["train/loss"]) for duty, step, *rest in notes.calls
             if duty == "log" for n in rest]  # fmt: skip
-    assert made == [20]
-    assert told == [(10, 1, 3.0), (20, 2, 2.0), (30, 3, 1.0), (40, 4, 0.5)]
+    assert made == [2 * steps]
+    losses = enumerate([3.0, 2.0, 1.0, 0.5], 1)
+    assert told == [(steps * epoch, epoch, loss) for epoch, loss in losses]
+
+
+def table_of(folder):
+    (path,) = folder.glob("tracking/csv/*.csv")
+    return path.read_text()
+
+
+@pytest.fixture
+def tracked(tmp_path):
+    """A run that is put away after each step, and the table that it leaves when nothing ends it."""
+    small = [*SMALL, "method=sgd", "checkpoint_minutes=1e-9", "tracker=csv"]
+    once([*small, f"results_dir={tmp_path / 'whole'}"])
+    return [*small, f"results_dir={tmp_path / 'ended'}"], table_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("where", ["predict", "statement"])
+def test_a_run_that_ends_after_its_last_step_loses_no_row(where, tracked, tmp_path, monkeypatch):
+    overrides, whole = tracked
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer, where, lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            once(overrides)
+    once(overrides)
+    assert table_of(tmp_path / "ended") == whole
+
+
+def test_one_that_ends_between_its_record_and_its_trackers_is_told_of(
+    tracked, tmp_path, monkeypatch
+):
+    overrides, whole = tracked
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracking, "finish", lambda *_: 1 / 0)
+        # As a process that is killed, which removes no lock.
+        patch.setattr(lock, "_remove", lambda *_: None)
+        with pytest.raises(ZeroDivisionError):
+            once(overrides)
+    assert table_of(tmp_path / "ended") != whole
+    once(overrides)
+    assert table_of(tmp_path / "ended") == whole
+    assert not (tmp_path / "ended" / "checkpoints").exists()
 
 
 def test_a_table_is_kept_by_whoever_can(tmp_path):
