@@ -7,6 +7,7 @@ from textwrap import dedent
 
 from dpbench import config as configuration
 from dpbench.bugs import check_words, reported
+from dpbench.divergence import remarks
 from dpbench.errors import UserError, nearest, say_warnings_in_one_line, tell
 from dpbench.overrides import expand
 from dpbench.runs import once, settle
@@ -39,11 +40,16 @@ def run(arguments: list[str]) -> None:
     flags = {"-m", "--multirun"}
     overrides = [a for a in arguments if a not in flags]
     if not flags & set(arguments):
-        print(once(overrides))
+        path = once(overrides)
+        print(path)
+        for remark in remarks(path):
+            tell(remark)
         return
     sweep = sweeps.planned(sweeps.name_of(overrides), expand(overrides))
-    if failures := sweeps.carry_out(sweep, tell=print):
-        tell(failures)
+    failures = sweeps.carry_out(sweep, tell=print)
+    for said in filter(None, (sweeps.summary(sweep), failures)):
+        tell(said)
+    if failures:
         sys.exit(1)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from dpbench.figures.pictures import diverged, picture
+from dpbench.divergence import dropped
+from dpbench.figures.pictures import picture, remarks
 from dpbench.metrics.temperature import CAVEAT
 from dpbench.ntk import coincidence
 from dpbench.resources import benchmarks_folder
@@ -87,6 +88,7 @@ def _runs(wanted: Target, records: list[Record]) -> pd.DataFrame:
     return frame(records).assign(
         condition=[wanted.condition_of(record.config) for record in records],
         method=[wanted.method_of(record.config) for record in records],
+        dropped=[dropped(record) for record in records],
     )
 
 
@@ -106,7 +108,7 @@ def _figure(
             "Drawn from private data outside the account; nothing of it is released privately.",
             *(f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in drawn.grids),
             *_reasons(wanted, impossible),
-            *diverged(wanted, records),
+            *remarks(wanted, records),
             *_privacy(wanted, records, planned),
             *table["notes"],
             *wanted.notes,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench import config as configuration
+from dpbench import divergence
 from dpbench.attempts import all_of
 from dpbench.errors import UserError
 from dpbench.files import check_writable, remove_parts, write_whole
@@ -150,6 +151,12 @@ def report(sweep: Sweep, failed: Mapping[Path, Failure]) -> str:
     total = len(sweep.runs) + len(sweep.impossible)
     lines = [f"{len(failures)} of {total} runs failed{where}; the same command tries them again:"]
     return "\n".join([*lines, *(f"  {shlex.join(run)}: {why.reason}" for run, why in failures)])
+
+
+def summary(sweep: Sweep) -> str:
+    """Which of the finished runs diverged or left gradients out, as lines to print, or nothing."""
+    finished = ((run, load(path)) for path, run in sweep.runs.items())
+    return divergence.summary([(shlex.join(run), one) for run, one in finished if one is not None])
 
 
 def _write(sweep: Sweep, failures: list[tuple[list[str], Failure]]) -> str:

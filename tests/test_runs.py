@@ -168,6 +168,7 @@ FORGERIES = {
     "no noise": lambda s: s["parts"]["step"].pop("noise"),
     "another model": lambda s: s["parts"]["step"].update(model={"0.weight": torch.zeros(3)}),
     "another bound": lambda s: s["parts"]["step"]["clip"].update(bound=torch.tensor(9.0)),
+    "a query that never was": lambda s: s["parts"]["step"]["clip"].update(query={}),
     "a gradient of another model": lambda s: s["parts"]["step"].update(gradient=torch.zeros(3)),
     "moments of another model": lambda s: s["parts"]["step"]["optimizer"]["state"].update(
         {0: {"momentum_buffer": torch.zeros(3)}}

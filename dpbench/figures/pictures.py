@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from dpbench.divergence import DIVERGED, dropped, note
 from dpbench.errors import UserError, nearest
 from dpbench.figures.bands import band_grid, bands
 from dpbench.figures.curves import CurveFigure, curve_points, draw_curves, panel_of
@@ -43,16 +44,22 @@ def picture(wanted: Target, records: list[Record], impossible: Mapping[str, str]
     return KINDS[kind](wanted, records, impossible)
 
 
-def diverged(wanted: Target, records: Iterable[Record]) -> list[str]:
-    """Sentences on the runs that diverged: curves end there, and diagrams leave them out."""
-    seeds: dict[str, list[int]] = {}
+def remarks(wanted: Target, records: Iterable[Record]) -> list[str]:
+    """Sentences on the runs that diverged, where curves end and diagrams leave them out, and on
+    gradients that counted as zero."""
+    ended: dict[str, list[int]] = {}
+    counts: dict[str, list[tuple[int, int]]] = {}
     for record in records:
-        if record.status == "diverged":
-            row = row_name(wanted.condition_of(record.config), wanted.method_of(record.config))
-            seeds.setdefault(row, []).append(record.config["seed"])
+        row = row_name(wanted.condition_of(record.config), wanted.method_of(record.config))
+        counts.setdefault(row, []).append((record.config["seed"], dropped(record)))
+        if record.status == DIVERGED:
+            ended.setdefault(row, []).append(record.config["seed"])
     return [
-        f"{row} diverged with seed {', '.join(map(str, sorted(of)))}."
-        for row, of in sorted(seeds.items())
+        *(
+            f"{row} diverged with seed {', '.join(map(str, sorted(of)))}."
+            for row, of in sorted(ended.items())
+        ),
+        *filter(None, (note(row, of) for row, of in sorted(counts.items()))),
     ]
 
 
@@ -129,7 +136,7 @@ def _runs(wanted: Target, records: list[Record]) -> dict[str, list[Record]]:
     """The runs that ended well by the label of their arm, in the order of the table."""
     runs: dict[str, list[Record]] = {_label(wanted, arm): [] for arm in wanted.table["methods"]}
     for record in sorted(records, key=lambda record: record.config["seed"]):
-        if record.status != "diverged":
+        if record.status != DIVERGED:
             runs[_label(wanted, wanted.method_of(record.config))].append(record)
     return {label: of for label, of in runs.items() if of}
 

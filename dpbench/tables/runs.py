@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dpbench.divergence import DIVERGED
 from dpbench.errors import UserError
 from dpbench.metrics.paired import is_paired, pair_with_baseline
 from dpbench.tables.conditions import row_name
@@ -38,7 +39,14 @@ class Row:
     @property
     def diverged(self) -> list[int]:
         """Seeds of the runs that diverged."""
-        return self.runs.loc[self.runs["status"] == "diverged", "seed"].tolist()
+        return self.runs.loc[self.runs["status"] == DIVERGED, "seed"].tolist()
+
+    @property
+    def dropped(self) -> list[tuple[int, int]]:
+        """By seed, how many gradients were not finite; nothing where nobody counted."""
+        if "dropped" not in self.runs.columns:
+            return []
+        return list(zip(self.runs["seed"].tolist(), self.runs["dropped"].tolist(), strict=True))
 
     def values(self, metric: str) -> dict[int, float]:
         """A metric by seed; NaN for a diverged run."""
@@ -93,7 +101,7 @@ def _chosen(spec: TableSpec, runs: pd.DataFrame) -> pd.DataFrame:
 def _without_diverged_metrics(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with NaN for every metric of a diverged one: its last numbers mean nothing."""
     measured = [name for name in runs.columns if name.startswith("test/")]
-    metrics = runs[measured].astype(float).mask(runs["status"] == "diverged", np.nan)
+    metrics = runs[measured].astype(float).mask(runs["status"] == DIVERGED, np.nan)
     return runs.assign(**{name: metrics[name] for name in measured})
 
 

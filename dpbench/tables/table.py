@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from dpbench.divergence import note
 from dpbench.metrics.paired import PER_GROUP, is_paired
 from dpbench.metrics.significance import signed_rank
 from dpbench.tables import grid
@@ -46,7 +47,8 @@ def build_table(
 
     runs: columns dataset, model, method, variant, seed, status (`complete` or `diverged`),
     `privacy/rdp|pld|gdp|guarantee|why|claimed|delta` and metrics `test/...`, in the units of the
-    records, and `condition` where the table has conditions. epsilon: by condition, as printed for
+    records, `condition` where the table has conditions, and `dropped` where gradients were counted
+    that were not finite. epsilon: by condition, as printed for
     the private methods; impossible: name of a row to the reason why it has no runs on this data;
     notes: sentences to print below those of the specification; planned: name of a row without runs
     to what would hold of its epsilon.
@@ -173,6 +175,8 @@ def _notes_on_runs(
         seeds = set(row.runs["seed"])
         if row.diverged:
             yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
+        if said := note(row.label, row.dropped):
+            yield said
         if row.name not in impossible and (absent := set(spec.seeds) - seeds):
             yield f"{row.label} has no run with seed {_list(absent)}."
         alone = {seed for seed in seeds if (row.condition, seed) not in seeds_of_baseline}

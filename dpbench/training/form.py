@@ -4,8 +4,13 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-ANY = ("/parts/observer", "/parts/step/optimizer/state", "/parts/step/optimizer/param_groups")
-"""What grows as the run goes on, and is checked by whoever loads it."""
+ANY = (
+    "/parts/observer",
+    "/parts/step/clip",
+    "/parts/step/optimizer/state",
+    "/parts/step/optimizer/param_groups",
+)
+"""What grows as the run goes on."""
 
 
 def check_form(state: object, like: object, where: str = "") -> None:

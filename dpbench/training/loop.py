@@ -77,7 +77,8 @@ class Training:
     """All steps of a run, one at a time: iterating makes those that are left.
 
     history: one entry per epoch. It ends early after an epoch that leaves parameters that are not
-    finite. torch's own generators, which dropout draws from, are seeded here and part of the state.
+    finite, or that had no finite gradient. torch's own generators, which dropout draws from, are
+    seeded here and part of the state.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Training:
         self.history: dict[str, list] = {"train/loss": [], "train/not_finite": []}
         self._reports: list[StepReport] = []  # of the present epoch
         self._spent: list[list] = []  # noise multipliers, and for how many steps in a row
+        self._learns = True  # whether any gradient of the last epoch was finite
         step.engine.model.train()
         torch.manual_seed(seeds.derived(step.seed, "dropout"))
 
@@ -112,8 +114,11 @@ class Training:
 
     @property
     def sound(self) -> bool:
-        """Whether all parameters are finite."""
-        return bool(torch.isfinite(self.step.engine.parameters.theta).all())
+        """Whether all parameters are finite, and some gradient of the last epoch was.
+
+        A run whose gradients all count as zero keeps finite parameters, and learns nothing.
+        """
+        return self._learns and bool(torch.isfinite(self.step.engine.parameters.theta).all())
 
     @property
     def between_epochs(self) -> bool:
@@ -149,6 +154,7 @@ class Training:
         losses, finite = self._seen()
         self.history["train/loss"].append(losses[losses.isfinite()].mean().item())
         self.history["train/not_finite"].append((~finite).sum().item())
+        self._learns = bool(finite.any()) or not len(finite)
         self._reports = []
         if self.observer:
             self.observer.end_of_epoch()
@@ -174,6 +180,7 @@ class Training:
             "history": self.history,
             "reports": [tuple(self._seen())] if self._reports else [],
             "spent": self._spent,
+            "learns": self._learns,
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else None,
         }
@@ -185,6 +192,7 @@ class Training:
         for name, part in self._parts.items():
             part.load_state_dict(state["parts"][name])
         self.history, self._spent = state["history"], state["spent"]
+        self._learns = state["learns"]
         self._reports = [
             StepReport(*(seen.to(self._device) for seen in report)) for report in state["reports"]
         ]
@@ -199,6 +207,9 @@ class Training:
         along = [step["gradient"], step["optimizer"]["state"]]
         if any(tensor.shape not in ((), (1,), shape) for tensor in tensors(along)):
             raise ValueError("a checkpoint holds parameters of another model")
+        # Answers move bounds, never the noise of the next answer; without a query nothing moves.
+        if "query" in step["clip"] or (step["clip"] and self.step.clip.query is None):
+            raise ValueError("a checkpoint holds a clip that no answers lead to")
 
     def _check_steps(self) -> None:
         """ValueError where steps, batches, epochs and ledger are not those of one planned run.

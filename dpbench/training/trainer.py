@@ -12,6 +12,7 @@ from torch import nn
 from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
 from dpbench.data.probe import probe, probe_users
+from dpbench.divergence import DIVERGED
 from dpbench.errors import UserError
 from dpbench.gradients import How, make_engine
 from dpbench.memory import check_measurable
@@ -42,11 +43,11 @@ def fit(
 ) -> Record:
     """Train and test one run, and say what it measured and what it spent.
 
-    A run whose parameters stop being finite ends there. Its status, and that of a run whose outputs
-    are not finite, is "diverged"; its metrics are NaN, and its ledger holds the steps that were
-    made. quiet: no progress bar, terminal or not. checkpoints: where to go on from and put the run
-    away in the meantime, if anywhere; the record says the same whether it was interrupted or not.
-    tracking: hears of every epoch.
+    A run whose parameters or gradients are no longer finite ends there. Its status, and that of a
+    run whose outputs or losses are not finite, is "diverged"; its metrics are NaN, and its ledger
+    holds the steps that were made. quiet: no progress bar, terminal or not. checkpoints: where to
+    go on from and put the run away in the meantime, if anywhere; the record says the same whether
+    it was interrupted or not. tracking: hears of every epoch.
     """
     planned = plan(run)
     device = pick_device(run.device)
@@ -61,7 +62,7 @@ def fit(
     _carry_out(run, training, quiet, checkpoints, tracking)
     with training.average.in_place() if training.average else nullcontext():
         outputs, losses = predict(training.step.engine, test)
-    sound = training.sound and bool(outputs.isfinite().all())
+    sound = training.sound and bool(outputs.isfinite().all() and losses.isfinite().all())
     measure, classes = METRICS[run.dataset.task], run.dataset.task == "classification"
     metrics = measure(outputs, losses, test.targets, test.groups, run.dataset.groups)
     named = {f"{data.tested_on}/{k}": v if sound else math.nan for k, v in metrics.items()}
@@ -72,7 +73,7 @@ def fit(
             training.ledger, planned.method, run.privacy.delta, planned.noise_multiplier
         ),
         provenance=provenance(training.step, device, run.precision, training.effort),
-        status="complete" if sound else "diverged",
+        status="complete" if sound else DIVERGED,
         history=training.history,
         diagnostics=training.observer.series() if training.observer else {},
         calibration=reliability(outputs, test.targets) if sound and classes else {},

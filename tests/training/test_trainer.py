@@ -353,6 +353,27 @@ class OneBroken(Digits):
         return Data(Split(inputs, data.train.targets, data.train.groups), data.test)
 
 
+@dataclass(frozen=True)
+class AllBroken(Digits):
+    """Digits whose training examples are none."""
+
+    def load(self, folder, seed):
+        data = Digits.load(self, folder, seed)
+        inputs = torch.full_like(data.train.inputs, math.nan)
+        return Data(Split(inputs, data.train.targets, data.train.groups), data.test)
+
+
+@pytest.mark.parametrize("method", ["sgd", "dpsgd"])
+def test_where_no_gradient_is_finite_a_run_has_diverged(method):
+    """Its parameters stay finite: of all those gradients only the noise is left."""
+    run = run_of(method, dataset=AllBroken(0.2), epochs=3)
+    record = fit(run, NOWHERE)
+    assert record.status == "diverged"
+    assert all(math.isnan(value) for value in record.metrics.values())
+    assert len(record.history["train/loss"]) == 1
+    assert record.privacy["steps"] == plan(run).sampler.steps_per_epoch
+
+
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("method", METHODS)
 def test_an_example_that_is_not_finite_is_counted_and_poisons_nothing(method, broken):
