@@ -17,6 +17,7 @@ from dpbench.tables import (
     Statement,
     TableSpec,
     build_table,
+    claims_csv,
     conditions_of,
     grid_lines,
     privacy_grid,
@@ -59,7 +60,7 @@ def spec_of(wanted: Target) -> TableSpec:
     plain = {k: v for k, v in wanted.table.items() if k not in OWN_KEYS}
     said = {"name": wanted.name, "title": wanted.title, "scale": wanted.scale}
     labels = [condition.label for condition in wanted.conditions]
-    return table_spec(plain | said | {"conditions": labels})
+    return table_spec(plain | said | {"conditions": labels, "claims": wanted.claims})
 
 
 def _table(
@@ -73,22 +74,25 @@ def _table(
     table = build_table(
         spec,
         _runs(wanted, records),
-        _printed_numbers(wanted, spec),
+        printed_numbers(wanted, spec),
         epsilon=_printed_epsilons(wanted),
         impossible=impossible,
         notes=(*wanted.notes, *caveats),
         planned=planned,
     )
     texts = {"md": to_markdown(table), "csv": to_csv(table), "tex": to_latex(table)}
+    if table.claims:
+        texts["claims.csv"] = claims_csv(table.claims)
     return {suffix: text.encode() for suffix, text in texts.items()}
 
 
 def _runs(wanted: Target, records: list[Record]) -> pd.DataFrame:
-    """A row for each record, with the condition and the method, or arm, that it is of."""
+    """A row for each record, with the condition, the method or arm, and the variant it is of."""
     return frame(records).assign(
         condition=[wanted.condition_of(record.config) for record in records],
         method=[wanted.method_of(record.config) for record in records],
         dropped=[dropped(record) for record in records],
+        variant=[wanted.variant_of(record.config) for record in records],
     )
 
 
@@ -142,7 +146,7 @@ def _privacy(wanted: Target, records: list[Record], planned: Mapping[str, Statem
     return ["## Privacy", grid_lines(grid)]
 
 
-def _printed_numbers(wanted: Target, spec: TableSpec) -> PublishedTable:
+def printed_numbers(wanted: Target, spec: TableSpec) -> PublishedTable:
     """What the paper printed of the methods and conditions that the table was narrowed to."""
     if spec.published is None:
         return {}

@@ -11,7 +11,8 @@ from dpbench.errors import UserError, nearest
 from dpbench.results import digest
 from dpbench.rules import ARM
 from dpbench.runs import is_scientific
-from dpbench.tables import Condition, conditions_of, narrowed, setting
+from dpbench.tables import CORRECTED, Condition, conditions_of, narrowed, setting
+from dpbench.validate import one_of, typed
 
 PAPER = "paper"
 
@@ -81,6 +82,28 @@ class Target:
         told = (f"{run.dataset.name}: {note}" for run in runs for note in run.notes)
         return list(dict.fromkeys(told))
 
+    @property
+    def claims(self) -> dict[str, dict]:
+        """The table's claims; of one about some conditions only, `under` has their labels."""
+        typed("table.claims", self.table["claims"], dict[str, dict])
+        return {
+            name: {**claim, "under": self._labels(name, claim["under"])}
+            if "under" in claim
+            else claim
+            for name, claim in self.table["claims"].items()
+        }
+
+    def _labels(self, claim: str, values: Mapping[str, list]) -> list[str]:
+        """Of the conditions whose settings are among the values, by key."""
+        typed(f"under in claim {claim}", values, dict[str, list])
+        for key in values:
+            one_of(f"a condition in claim {claim}", key, self.conditions[0].keys)
+        return [
+            c.label
+            for c in self.conditions
+            if all(dict(c.values)[key] in of for key, of in values.items())
+        ]
+
     def cells(self) -> Iterator[list[str]]:
         """The overrides of every run of the table."""
         for condition in self.conditions:
@@ -91,10 +114,22 @@ class Target:
         """The overrides of every run of one method, or arm, under one of its conditions."""
         said = [*self.size.overrides, *self.overrides, *condition.overrides()]
         row = f"{ARM}={method}" if self._has_arms else f"method={method}"
-        variants = self.table.get("variants", {}).get(method, [None])
-        for seed, variant in itertools.product(self.table["seeds"], variants):
+        for seed, variant in itertools.product(self.table["seeds"], self._variants(method)):
             chosen = [f"+table={self.name}", row, f"seed={seed}"]
-            yield [*chosen, *said, *([f"method.variant={variant}"] * bool(variant))]
+            yield [*chosen, *said, *variant.overrides()]
+
+    def variant_of(self, config: Mapping[str, Any]) -> str:
+        """What sets a run apart from others of its method: its variant, or settings of its own."""
+        declared = reversed(self._variants(self.method_of(config)))
+        label = next((v.label for v in declared if v.holds_in(config)), "")
+        names = dict.fromkeys([label, config["method"].get("variant", CORRECTED)])
+        return ", ".join(name for name in names if name not in ("", CORRECTED)) or CORRECTED
+
+    def _variants(self, method: str) -> list[Condition]:
+        """Of a method, each by the settings that it adds; the first is the one that is meant."""
+        declared = self.table.get("variants", {}).get(method, [{}])
+        named = [{"method.variant": v} if isinstance(v, str) else v for v in declared]
+        return [Condition(tuple(values.items())) for values in named]
 
     def condition_of(self, config: Mapping[str, Any]) -> str:
         """The label of the condition that a run was made under."""

@@ -41,9 +41,15 @@ table:
   published_runs: 2
   epsilon: tiny/epsilon.csv
   baseline: sgd
-  reference: dpsgd
   methods: [sgd, dpsgd, fairlens, dpsgd_f]
-  variants: {dpsgd_f: [corrected, paper]}
+  variants: {dpsgd_f: [corrected, paper], dpsgd: [corrected, {optimizer.lr: 0.1}]}
+  claims:
+    cost:
+      says: "Privacy costs accuracy."
+      source: page 1
+      better: [sgd]
+      than: [dpsgd]
+      in: [acc]
   seeds: [0, 1]
   groups: ["3", "8"]
   spread: standard error
@@ -56,8 +62,8 @@ table:
 """
 COLUMNS = """\
 # Two columns.
-acc: {metric: test/accuracy, factor: 100, digits: 1, tolerance: 100, better: higher}
-pi_ab: {metric: privacy_cost_gap, factor: 100, digits: 1, tolerance: 100, better: lower}
+acc: {metric: test/accuracy, factor: 100, digits: 1, better: higher}
+pi_ab: {metric: privacy_cost_gap, factor: 100, digits: 1, better: lower}
 """
 PUBLISHED = """\
 method,column,value,spread
@@ -67,7 +73,7 @@ fairlens,acc,60.0,0.5
 dpsgd_f,pi_ab,1.0,0.5
 """
 NOTE = "digits: The publishers' split is not used: the test images are drawn by seed."
-RUNS = 2 + 2 + 2 * 2  # sgd, dpsgd, dpsgd_f in both variants; fairlens cannot be
+RUNS = 2 + 2 * 2 + 2 * 2  # sgd; dpsgd and dpsgd_f in both variants; fairlens cannot be
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +125,8 @@ def start(checkout, *arguments):
 
 def tables(folder, name="tiny"):
     """The table's files for readers, byte for byte."""
-    return {s: (folder / "tables" / f"{name}.{s}").read_bytes() for s in ("md", "csv", "tex")}
+    suffixes = ("md", "csv", "claims.csv", "tex")
+    return {s: (folder / "tables" / f"{name}.{s}").read_bytes() for s in suffixes}
 
 
 def measured(folder):
@@ -145,6 +152,7 @@ def verdicts(folder, name):
 def test_a_table_is_printed_and_written_with_its_records(finished):
     tables = finished.folder / "tables"
     assert sorted(path.name for path in tables.iterdir()) == [
+        "tiny.claims.csv",
         "tiny.csv",
         "tiny.md",
         "tiny.records.jsonl",
@@ -154,6 +162,7 @@ def test_a_table_is_printed_and_written_with_its_records(finished):
     assert finished.text.startswith("# Digits: a toy (Table 1)\n")
     assert "Scale: paper" in finished.text
     assert "1.23" in finished.text, "the printed epsilon"
+    assert finished.text.index("- Claims of 1: ") < finished.text.index("## Claims\n")
     assert finished.text.count(f"- {NOTE}\n") == 1
     kept = {record.digest for record in records(finished.folder, "tiny")}
     made = {path.stem for path in (finished.folder / "runs").iterdir()}
@@ -163,7 +172,7 @@ def test_a_table_is_printed_and_written_with_its_records(finished):
 
 def test_every_variant_has_its_row(finished):
     rows = [line.split(" | ")[0] for line in finished.text.splitlines() if line.startswith("| ")]
-    assert {"| sgd", "| dpsgd", "| dpsgd_f", "| dpsgd_f (paper)"} <= set(rows)
+    assert {"| sgd", "| dpsgd", "| dpsgd (lr 0.1)", "| dpsgd_f", "| dpsgd_f (paper)"} <= set(rows)
 
 
 def test_an_impossible_method_is_a_row_with_its_reason(finished):
@@ -195,7 +204,7 @@ def test_again_runs_everything(results):
     before = {path: path.stat().st_mtime_ns for path in (results / "runs").iterdir()}
     reproduce("tiny", [f"results_dir={results}", "again=true", "table.methods=[sgd,dpsgd]"])
     changed = [path for path, time in before.items() if path.stat().st_mtime_ns > time]
-    assert len(changed) == 4
+    assert len(changed) == 6
 
 
 def test_a_table_can_be_narrowed_to_methods_and_seeds(results, no_training):
@@ -226,8 +235,7 @@ def test_changed_runs_never_take_the_paper_s_place(change, finished, results):
     assert text.startswith("# Digits: a toy (Table 1) (not at the paper's scale)\n")
     assert f"Scale: {change}." in text
     assert verdicts(results, "tiny-changed") == {"other scale", "-"}
-    # At the paper's scale a tolerance of 100 calls everything close at least.
-    assert verdicts(finished.folder, "tiny") & {"close", "reproduced"}
+    assert "differs" in verdicts(finished.folder, "tiny")
 
 
 def test_a_run_that_fails_is_reported_and_makes_no_table(checkout, tmp_path, monkeypatch):
@@ -328,7 +336,7 @@ def test_a_failure_in_another_process_is_one_sentence(checkout, tmp_path):
 @pytest.mark.parametrize("name", ["misalignment_table4", "misalignment_table5"])
 def test_a_committed_table_follows_from_its_committed_records(name):
     committed = {path.name.removeprefix(f"{name}."): path for path in TABLES.glob(f"{name}.*")}
-    assert set(committed) == {"md", "csv", "tex", "records.jsonl"}
+    assert set(committed) == {"md", "csv", "claims.csv", "tex", "records.jsonl"}
     lines = committed["records.jsonl"].read_text().splitlines()
     wanted = target(name, [])
     files = render(wanted, [Record(**json.loads(line)) for line in lines], {})

@@ -50,8 +50,15 @@ table:
   published: toy_bam/table1.csv
   published_runs: 3
   epsilon: null
-  reference: dpsgd
   methods: [dpsgd, dpsat, bam]
+  claims:
+    first:
+      says: "bam is more accurate than dpsgd on digits."
+      source: page 1
+      better: [bam]
+      than: [dpsgd]
+      in: [accuracy]
+      under: {{dataset: [digits]}}
   seeds: [0, 1]
   spread: standard deviation
   conditions:
@@ -177,22 +184,22 @@ def test_the_printed_epsilon_is_the_budget_of_the_condition():
     assert _printed_epsilons(target("bam_table1", ["privacy.epsilon=3"])) == {}
 
 
-def test_only_a_smaller_scale_has_gaps_and_they_are_paired_by_seed(finished):
-    assert "Gaps to" not in text(finished, "toy_bam")
-    gaps = text(finished, "toy_bam-second").split("## Gaps to dpsgd")[1].split("##")[0]
-    found = {x.split("|")[1].strip(): x.split("|")[3:6] for x in gaps.splitlines()[4:] if x}
-    assert set(found) == {"digits, noise_multiplier 2, dpsat", "digits, noise_multiplier 2, bam"}
+@pytest.mark.parametrize("scale", ["", "-second"])
+def test_a_claim_is_judged_at_every_scale_by_gaps_paired_by_seed(finished, scale):
+    (row,) = csv.DictReader(
+        io.StringIO((finished / "tables" / f"toy_bam{scale}.claims.csv").read_text())
+    )
+    assert (row["condition"], row["row"]) == ("digits, noise_multiplier 2", "bam")
     by_seed = {
         (r.config["choices"]["method"], r.config["seed"]): 100 * r.metrics["test/accuracy"]
-        for r in records(finished, "toy_bam-second")
+        for r in records(finished, f"toy_bam{scale}")
+        if r.config["choices"]["dataset"] == "digits"
     }
-    d = [by_seed["bam", seed] - by_seed["dpsgd", seed] for seed in (0, 1)]
-    ours, printed, _ = (cell.strip() for cell in found["digits, noise_multiplier 2, bam"])
-    mean, spread, n = ours.replace("±", " ").replace("(", " ").split()
-    assert float(mean) == pytest.approx(sum(d) / 2, abs=0.006)
-    assert float(spread) == pytest.approx(abs(d[0] - d[1]) / 2**0.5, abs=0.006)
-    assert (n, printed) == ("2)", "+0.50 ± 0.50")
-    assert found["digits, noise_multiplier 2, dpsat"][2].strip() == "tie in print"
+    gaps = [by_seed["bam", seed] - by_seed["dpsgd", seed] for seed in (0, 1)]
+    assert float(row["gap"]) == pytest.approx(sum(gaps) / 2, abs=1e-4)
+    half = 12.706 * abs(gaps[0] - gaps[1]) / 2  # Student's t with one degree of freedom
+    assert float(row["high"]) - float(row["low"]) == pytest.approx(2 * half, rel=1e-3, abs=1e-4)
+    assert (row["n"], float(row["printed_gap"])) == ("2", pytest.approx(0.5))
 
 
 def test_a_smaller_scale_says_what_it_shrinks_and_reproduces_nothing(finished):

@@ -74,3 +74,35 @@ def test_a_run_is_told_by_its_arm_whatever_its_seed():
     for overrides in wanted.cells():
         arm = next(o for o in overrides if o.startswith("table.arm=")).partition("=")[2]
         assert wanted.method_of(compose(overrides)) == arm
+
+
+def test_a_claim_about_some_conditions_names_those_that_are_there():
+    labels = target("calibration_table2", []).claims["ece"]["under"]
+    assert labels == ["cifar10", "mnist"]
+    assert target("calibration_table2", ["dataset=mnist"]).claims["ece"]["under"] == ["mnist"]
+    assert target("calibration_table2", ["dataset=digits"]).claims["ece"]["under"] == []
+
+
+@pytest.mark.parametrize(
+    ("under", "sentence"),
+    [
+        (
+            "+table.claims.ece.under.datset=[mnist]",
+            "a condition in claim ece=datset is unknown: did you mean dataset",
+        ),
+        ("table.claims.ece.under=mnist", "under in claim ece must be a mapping"),
+    ],
+)
+def test_a_condition_that_a_table_does_not_vary_is_refused_in_a_claim(under, sentence):
+    with pytest.raises(UserError, match=sentence):
+        _ = target("calibration_table2", [under]).claims
+
+
+def test_a_variant_may_be_of_other_settings_and_is_told_by_them():
+    wanted = target("misalignment_table5", ["+table.variants.sgd=[{},{optimizer.lr:0.3}]"])
+    usual, other, *_ = wanted.cells_of(wanted.conditions[0], "sgd")
+    assert other == [*usual, "optimizer.lr=0.3"]
+    assert wanted.variant_of(compose(usual)) == "corrected"
+    assert wanted.variant_of(compose(other)) == "lr 0.3"
+    assert wanted.variant_of(compose([*other, "method=dpsgd_f"])) == "corrected"
+    assert wanted.variant_of(compose([*other, "method=dpsgd_f", "method.variant=paper"])) == "paper"

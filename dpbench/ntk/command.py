@@ -4,7 +4,7 @@ import torch
 
 from dpbench import config as configuration
 from dpbench.ntk.laboratory import Setup, examine, setup_of
-from dpbench.ntk.report import RULE, claims, grids, to_csv
+from dpbench.ntk.report import RULE, claims, grids, summary, to_csv
 from dpbench.ntk.scale import own_scale
 from dpbench.progress import counting
 from dpbench.resources import benchmarks_folder
@@ -30,7 +30,8 @@ def measured(wanted: Target) -> dict[str, bytes]:
         title=wanted.title,
         introduction=(_introduction(wanted, setup),),
         grids=tuple(grids(found, findings)),
-        rule=RULE,
+        summary=(summary(found),),
+        rules=(RULE,),
         notes=tuple(wanted.table["notes"]),
         cells=(),
     )

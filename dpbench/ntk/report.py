@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ MONOTONE, ZERO = "monotone loss", "zero loss"
 PROPERTIES = (SYMMETRIC, QUADRATIC, EIGENVALUES, MONOTONE, ZERO)
 
 HOLDS, FAILS, SHOWN, NOT_SEEN, OPEN = "holds", "fails", "shown", "not seen", "open"
+VERDICTS = (HOLDS, SHOWN, FAILS, NOT_SEEN, OPEN)
 
 RULE = (
     'Verdict: a "yes" of the paper (guaranteed) holds where nothing against it was seen and fails '
@@ -158,6 +160,15 @@ def _line(finding: Finding) -> tuple[str, ...]:
         f"{max(kernel.imaginary for kernel in flow.kernels):.1g}",
         *(f"{apart:.2g}" for apart in finding.noise),
     )
+
+
+def summary(found: Sequence[Claim]) -> str:
+    """How many of the paper's words have which verdict, and where one fails."""
+    counts = Counter(claim.verdict for claim in found)
+    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    failed = [f"{claim.label}: {claim.name}" for claim in found if claim.verdict == FAILS]
+    where = f" ({', '.join(failed)})" if failed else ""
+    return f"Claims of {len(found)}: {told}{where}."
 
 
 def to_csv(found: Sequence[Claim]) -> str:

@@ -43,7 +43,18 @@ def _ours(path: Path) -> dict | Unreadable | None:
     if any(None in line or None in line.values() for line in lines):
         return Unreadable(source, "is not whole: a line has more or fewer fields than the head")
     cells = [_cell(line) for line in lines]
-    return _table(path.stem, _title(path), cells)
+    return _table(path.stem, _title(path), cells, _claims(path.with_suffix(".claims.csv")))
+
+
+def _claims(path: Path) -> list[dict]:
+    """The claims that a table was held against, each with its verdict; none where it names none."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            lines = list(csv.DictReader(file))
+        found = {line["claim"]: (line["says"], line["claim_verdict"]) for line in lines}
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError):
+        return []
+    return [{"says": says, "verdict": verdict} for says, verdict in found.values()]
 
 
 def _cell(line: dict[str, str]) -> dict:
@@ -63,11 +74,12 @@ def _title(path: Path) -> str:
     return first.removeprefix("# ")
 
 
-def _table(name: str, title: str, cells: list[dict]) -> dict:
+def _table(name: str, title: str, cells: list[dict], claims: list[dict]) -> dict:
     return {
         "name": name,
         "title": title,
         "command": _command(name),
+        "claims": claims,
         "rows": list(dict.fromkeys(cell["row"] for cell in cells)),
         "columns": list(dict.fromkeys(cell["column"] for cell in cells)),
         "cells": cells,
@@ -88,7 +100,7 @@ def _published() -> Iterator[dict]:
         name = f"{path.parent.name}_{path.stem}"
         if (conf_folder() / "table" / f"{name}.yaml").is_file():
             try:
-                yield _table(name, _described(path), _printed(path))
+                yield _table(name, _described(path), _printed(path), [])
             except UserError:
                 # A file of another form says nothing about anybody's runs.
                 continue

@@ -5,12 +5,13 @@ from dpbench.tables.latex import to_latex
 from dpbench.tables.markdown import grid_lines, to_markdown
 from dpbench.tables.privacy import NO_PLANS, Statement, privacy_grid
 from dpbench.tables.published import Published, PublishedTable, read_epsilon, read_published
-from dpbench.tables.runs import Row
+from dpbench.tables.runs import CORRECTED, Row
 from dpbench.tables.spec import Column, TableSpec, table_spec
 from dpbench.tables.table import Table, build_table
-from dpbench.tables.tidy import to_csv
+from dpbench.tables.tidy import claims_csv, to_csv
 
 __all__ = [
+    "CORRECTED",
     "NO_PLANS",
     "Column",
     "Condition",
@@ -21,6 +22,7 @@ __all__ = [
     "Table",
     "TableSpec",
     "build_table",
+    "claims_csv",
     "conditions_of",
     "grid_lines",
     "narrowed",

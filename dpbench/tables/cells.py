@@ -9,7 +9,7 @@ from dpbench.metrics.paired import is_paired
 from dpbench.tables.published import Published, PublishedTable
 from dpbench.tables.runs import Row
 from dpbench.tables.spec import STANDARD_ERROR, Column, TableSpec
-from dpbench.tables.verdict import IMPOSSIBLE, MISSING, verdict
+from dpbench.tables.verdict import IMPOSSIBLE, MISSING, tolerance, verdict
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def cells_of(
 ) -> list[Cell]:
     """All cells, row by row; the baseline has none in columns that compare with itself."""
     return [
-        _cell(spec, row, column, published.get((row.name, column.name)), impossible)
+        _cell(spec, row, column, published, impossible)
         for row in rows
         for column in spec.columns
         if not (row.method == spec.baseline and is_paired(column.metric))
@@ -48,8 +48,9 @@ def cells_of(
 
 
 def _cell(
-    spec: TableSpec, row: Row, column: Column, printed: Published | None, none: Collection[str]
+    spec: TableSpec, row: Row, column: Column, published: PublishedTable, none: Collection[str]
 ) -> Cell:
+    printed = published.get((row.name, column.printed))
     values = [column.factor * value for value in row.values(column.metric).values()]
     if not values:
         why = IMPOSSIBLE if row.name in none else MISSING
@@ -57,7 +58,8 @@ def _cell(
     mean = statistics.fmean(values)
     error = standard_error(values)
     spread = error if spec.spread == STANDARD_ERROR else standard_deviation(values)
-    judged = verdict(spec, column, mean, error, printed)
+    close = tolerance(spec, published, row.condition, column)
+    judged = verdict(spec, close, mean, error, len(values), printed)
     return Cell(row.condition, row.label, column, mean, spread, len(values), printed, judged)
 
 

@@ -20,12 +20,21 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
 
 
-def number(value: float, digits: int) -> str:
-    """A number with so many decimals, never `-0.0`; NaN and infinity stay what they are."""
+def number(value: float, digits: int | None) -> str:
+    """A number with so many decimals, never `-0.0`; NaN and infinity stay what they are.
+
+    digits: None for three significant digits.
+    """
     if math.isnan(value):
         return "NaN"
-    text = f"{value:.{digits}f}"
+    text = f"{value:.3g}" if digits is None else f"{value:.{digits}f}"
     return text.removeprefix("-") if math.isfinite(value) and not float(text) else text
+
+
+def signed(value: float, digits: int | None) -> str:
+    """A difference, with its sign unless it is written as 0."""
+    text = number(value, digits)
+    return f"+{text}" if value > 0 and float(text) else text
 
 
 def mean_and_spread(cell: Cell) -> str:
@@ -48,5 +57,4 @@ def difference(cell: Cell) -> str:
     """Ours - published with its sign, or a dash if one of them is not there."""
     if cell.published is None or cell.n == 0:
         return NOTHING
-    text = number(cell.difference, cell.column.digits)
-    return f"+{text}" if cell.difference > 0 and float(text) else text
+    return signed(cell.difference, cell.column.digits)

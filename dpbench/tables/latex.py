@@ -28,9 +28,10 @@ SPECIAL = re.compile("|".join(map(re.escape, ESCAPES)))
 
 
 def to_latex(table: Table) -> str:
-    """Every block as a table environment, then rule and notes: the same runs, the same text."""
+    """Summary, blocks as table environments, rules and notes: the same runs, the same text."""
     blocks = [_block(table, grid) for grid in table.grids]
-    return "\n\n".join([*blocks, *map(escape, [table.rule, *table.notes])]) + "\n"
+    before, after = map(escape, table.summary), map(escape, [*table.rules, *table.notes])
+    return "\n\n".join([*before, *blocks, *after]) + "\n"
 
 
 def escape(text: str) -> str:

@@ -8,13 +8,16 @@ from dpbench.tables.table import Table
 
 def to_markdown(table: Table) -> str:
     """The whole table as Markdown: the same runs always give the same text."""
-    parts = [f"# {table.title}", *table.introduction]
+    parts = [f"# {table.title}", *table.introduction, *_items(table.summary)]
     parts += [f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in table.grids]
-    if table.rule or table.notes:
-        parts += ["## Rule and notes", *filter(None, [table.rule])]
-    if table.notes:
-        parts.append("\n".join(f"- {note}" for note in table.notes))
+    if table.rules or table.notes:
+        parts += ["## Rules and notes", *table.rules, *_items(table.notes)]
     return "\n\n".join(parts) + "\n"
+
+
+def _items(sentences: Sequence[str]) -> list[str]:
+    """A list, or nothing where there is none."""
+    return ["\n".join(f"- {sentence}" for sentence in sentences)] if sentences else []
 
 
 def grid_lines(grid: Grid) -> str:

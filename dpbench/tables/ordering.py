@@ -1,21 +1,55 @@
-"""Whether the methods stand in the published order, whatever the numbers are."""
+"""Whether the rows stand in the published order, where print and our runs can tell them apart."""
 
 import itertools
-import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterator
 
-from dpbench.tables.cells import Cell
+from dpbench.metrics.paired import is_paired
+from dpbench.tables.comparisons import FAILS, HOLDS, Evidence, verdict_of
+from dpbench.tables.grid import Grid
+from dpbench.tables.quantities import PrintedNumber, Quantity, quantity
+from dpbench.tables.spec import Column
+
+HEAD = ("column", "pairs apart in print", "as printed", "reversed", "undecided")
+RULE = (
+    "Order: pairs of rows under one condition whose printed numbers are more than twice their "
+    "standard errors and rounding apart; as printed or reversed where the 95% interval of our gap, "
+    "paired by seed, lies on one side of 0."
+)
 
 
-def same_order(cells: Iterable[Cell]) -> tuple[int, int]:
-    """Of the pairs of cells of one column, how many stand as published, and how many could.
+def order_of(evidence: Evidence) -> dict[str, Counter]:
+    """By column, how many pairs of rows that print tells apart have which verdict."""
+    counts = {column.name: Counter(_verdicts(evidence, column)) for column in evidence.spec.columns}
+    return {column: count for column, count in counts.items() if count.total()}
 
-    Pairs that tie in print, and cells without our number or a published one, are left out.
-    """
-    pairs = [
-        (first.ours - second.ours, float(first.published.value) - float(second.published.value))
-        for first, second in itertools.combinations(cells, 2)
-        if first.published and second.published
+
+def order_grid(counts: dict[str, Counter]) -> Grid:
+    """One line for each column."""
+    lines = [
+        (column, *map(str, (n.total(), n[HOLDS], n[FAILS], n.total() - n[HOLDS] - n[FAILS])))
+        for column, n in counts.items()
     ]
-    compared = [(ours, theirs) for ours, theirs in pairs if not math.isnan(ours) and theirs]
-    return sum(ours * theirs > 0 for ours, theirs in compared), len(compared)
+    return Grid("Order of the rows", HEAD, tuple(lines))
+
+
+def _verdicts(evidence: Evidence, column: Column) -> Iterator[str]:
+    measured = quantity(column.name, [column])
+    paired = is_paired(column.metric)
+    methods = [m for m in evidence.spec.methods if not (paired and m == evidence.spec.baseline)]
+    for condition in evidence.spec.conditions:
+        for row, other in itertools.combinations(methods, 2):
+            printed = evidence.printed_gap(condition, row, other, measured)
+            if printed and _apart(printed):
+                yield _verdict(evidence, condition, row, other, measured, printed.value)
+
+
+def _apart(gap: PrintedNumber) -> bool:
+    return abs(gap.value) > 2 * gap.error + 2 * gap.rounding
+
+
+def _verdict(
+    evidence: Evidence, condition: str, row: str, other: str, measured: Quantity, printed: float
+) -> str:
+    gaps = evidence.gaps(condition, row, other, measured)
+    return verdict_of([gap if printed > 0 else -gap for gap in gaps])

@@ -56,7 +56,7 @@ def read_epsilon(path: Path, dataset: str) -> str:
 
 def check_covered(spec: TableSpec, published: PublishedTable) -> None:
     """Raise UserError if the paper printed a row or a column that the table leaves out."""
-    columns = {column.name for column in spec.columns}
+    columns = {column.printed for column in spec.columns}
     rows = {row_name(condition, method) for condition in spec.conditions for method in spec.methods}
     for row, column in published:
         if row not in rows or column not in columns:

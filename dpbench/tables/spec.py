@@ -7,6 +7,7 @@ from typing import Any, Literal
 from dpbench.errors import UserError, nearest
 from dpbench.metrics.paired import is_paired
 from dpbench.metrics.significance import Better
+from dpbench.tables.claims import Claim, claims_of
 from dpbench.validate import integer, one_of, positive
 
 STANDARD_ERROR = "standard error"
@@ -18,23 +19,23 @@ PAPER_SCALE = "paper"
 class Column:
     """One column: a metric of the records, in the paper's unit and with the paper's digits.
 
-    factor turns the metric into the column's unit (100 for percent); tolerance, in that unit, is
-    how far off a number may be and still be called close.
+    factor turns the metric into the column's unit (100 for percent); digits is None for three
+    significant ones; printed is the column of the published numbers that it is held against, in
+    YAML its own name unless another is said.
     """
 
     name: str
     metric: str
     factor: float
-    digits: int
-    tolerance: float
+    digits: int | None
     better: Better
+    printed: str
 
     def __post_init__(self) -> None:
         one_of(f"better in column {self.name}", self.better, ("higher", "lower"))
         positive(f"factor in column {self.name}", self.factor)
-        integer(f"digits in column {self.name}", self.digits, least=0)
-        if self.tolerance:
-            positive(f"tolerance in column {self.name}", self.tolerance)
+        if self.digits is not None:
+            integer(f"digits in column {self.name}", self.digits, least=0)
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,9 @@ class TableSpec:
 
     published: its numbers, a path under benchmarks/, or None; published_runs: how many runs the
     paper averaged; spread: what the paper's ± means, and so what ours means; baseline: the
-    non-private method that privacy costs are measured from; reference: the method that the others
-    are tested against, or None; groups: the two groups a and b, or none; conditions: the labels of
-    what else is varied, of which "" varies nothing; scale: `paper`, or in a few words what was made
-    smaller.
+    non-private method that privacy costs are measured from; groups: the two groups a and b, or
+    none; conditions: the labels of what else is varied, of which "" varies nothing; scale: `paper`,
+    or in a few words what was made smaller; claims: what the paper says of the rows.
     """
 
     name: str
@@ -55,7 +55,6 @@ class TableSpec:
     published: str | None
     published_runs: int
     baseline: str
-    reference: str | None
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
     groups: tuple[str, ...]
@@ -63,6 +62,7 @@ class TableSpec:
     spread: Literal["standard error", "standard deviation"]
     scale: str
     columns: tuple[Column, ...]
+    claims: tuple[Claim, ...]
     notes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -72,8 +72,6 @@ class TableSpec:
         _distinct("seeds", self.seeds)
         _distinct("conditions", self.conditions)
         _distinct("columns", [column.name for column in self.columns])
-        if self.reference is not None:
-            one_of("reference", self.reference, self.methods)
         if len(self.groups) not in (0, 2):
             raise UserError(f"groups must name two groups or none, not {list(self.groups)}.")
         if any(is_paired(column.metric) for column in self.columns):
@@ -88,19 +86,23 @@ class TableSpec:
 def table_spec(plain: Mapping[str, Any]) -> TableSpec:
     """The table that a plain mapping (from YAML) describes.
 
-    `columns` maps each column's name to its metric, factor, digits, tolerance and better.
+    `columns` maps each column's name to its metric, factor, digits and better, and `printed` where
+    that is another name; `claims` is what `claims_of` reads.
     Raises UserError for keys that are missing, unknown or of a value that makes no sense.
     """
     _known_keys("the table", plain, {field.name for field in fields(TableSpec)})
     lists = {key: tuple(plain[key]) for key in ("methods", "seeds", "conditions", "notes")}
     groups = tuple(str(group) for group in plain["groups"])
     columns = tuple(_column(name, values) for name, values in plain["columns"].items())
-    return TableSpec(**{**plain, **lists, "groups": groups, "columns": columns})
+    claims = claims_of(plain["claims"])
+    made = {**lists, "groups": groups, "columns": columns, "claims": claims}
+    return TableSpec(**{**plain, **made})
 
 
 def _column(name: str, values: Mapping[str, Any]) -> Column:
-    _known_keys(f"column {name}", values, {field.name for field in fields(Column)} - {"name"})
-    return Column(name=name, **values)
+    said = {"printed": name, **values}
+    _known_keys(f"column {name}", said, {field.name for field in fields(Column)} - {"name"})
+    return Column(name=name, **said)
 
 
 def _known_keys(what: str, given: Mapping[str, Any], known: set[str]) -> None:

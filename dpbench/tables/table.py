@@ -6,31 +6,36 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dpbench.divergence import note
-from dpbench.metrics.paired import PER_GROUP, is_paired
-from dpbench.metrics.significance import signed_rank
-from dpbench.tables import grid
+from dpbench.metrics.paired import is_paired
+from dpbench.tables import constants, grid, ordering, rulings
 from dpbench.tables.cells import Cell, cells_of
-from dpbench.tables.gaps import gaps_grid
-from dpbench.tables.grid import NOTHING, Grid, mean_and_spread, number
-from dpbench.tables.ordering import same_order
+from dpbench.tables.comparisons import Evidence, Judged, evidence
+from dpbench.tables.grid import NOTHING, Grid, mean_and_spread
 from dpbench.tables.privacy import NO_PLANS, TIGHT, Statement, privacy_grid
 from dpbench.tables.published import PublishedTable, check_covered
+from dpbench.tables.quantities import quantity
 from dpbench.tables.runs import Row, rows_of
-from dpbench.tables.spec import PAPER_SCALE, Column, TableSpec
-from dpbench.tables.verdict import compares_gaps, rule
+from dpbench.tables.spec import PAPER_SCALE, TableSpec
+from dpbench.tables.summary import cells_line, claims_line, order_line
+from dpbench.tables.verdict import rule
 
 
 @dataclass(frozen=True)
 class Table:
-    """What every renderer writes down: title, introduction, blocks of cells and notes."""
+    """What every renderer writes down: title, introduction, blocks of cells and notes.
+
+    summary: what the verdicts come to; claims: each with its verdict.
+    """
 
     name: str
     title: str
     introduction: tuple[str, ...]
+    summary: tuple[str, ...]
     grids: tuple[Grid, ...]
-    rule: str
+    rules: tuple[str, ...]
     notes: tuple[str, ...]
     cells: tuple[Cell, ...]
+    claims: tuple[Judged, ...] = ()
 
 
 def build_table(
@@ -58,22 +63,47 @@ def build_table(
     rows = rows_of(spec, runs)
     cells = cells_of(spec, rows, published, impossible)
     privacy = privacy_grid(rows, epsilon, spec.baseline, planned)
+    known = evidence(spec, rows, published)
+    judged = judge(known)
+    order, passed = ordering.order_of(known), constants.constants(spec, published)
     blocks = [
+        rulings.claims_grid(judged),
         _main(spec, rows, cells, impossible, privacy),
-        *([_comparison(cells), _ordering(spec, cells)] if published else []),
-        *([gaps_grid(spec, rows, published)] if compares_gaps(spec) else []),
+        *([_comparison(cells)] if published else []),
+        ordering.order_grid(order),
+        constants.constants_grid(passed if spec.scale == PAPER_SCALE else []),
+        rulings.comparisons_grid(judged),
         privacy,
-        _significance(spec, rows),
     ]
     return Table(
         spec.name,
         spec.title if spec.scale == PAPER_SCALE else f"{spec.title} (not at the paper's scale)",
         tuple(_introduction(spec)),
+        tuple(filter(None, (claims_line(judged), cells_line(cells, passed), order_line(order)))),
         tuple(block for block in blocks if block.rows),
-        rule(spec) if published else "",
+        tuple(_rules(spec, bool(published))),
         (*spec.notes, *notes, *_notes_on_runs(spec, rows, impossible)),
         tuple(cells),
+        tuple(judged),
     )
+
+
+def judge(known: Evidence) -> list[Judged]:
+    """Every claim of a table, in its order."""
+    return [
+        known.judge(claim, [quantity(name, known.spec.columns) for name in claim.quantities])
+        for claim in known.spec.claims
+    ]
+
+
+def _rules(spec: TableSpec, published: bool) -> Iterable[str]:
+    if spec.claims:
+        yield rulings.RULE
+    if published:
+        yield rule(spec)
+        yield ordering.RULE
+        if spec.scale == PAPER_SCALE:
+            yield constants.RULE
 
 
 def _introduction(spec: TableSpec) -> Iterable[str]:
@@ -120,44 +150,6 @@ def _comparison(cells: Sequence[Cell]) -> Grid:
         for cell in cells
     ]
     return Grid("Ours and published", head, tuple(lines))
-
-
-def _ordering(spec: TableSpec, cells: Sequence[Cell]) -> Grid:
-    """Pairs under one condition, added up over all of them."""
-    lines = []
-    for column in spec.columns:
-        of_column = [cell for cell in cells if cell.column == column]
-        counts = [
-            same_order(cell for cell in of_column if cell.condition == condition)
-            for condition in spec.conditions
-        ]
-        same, pairs = map(sum, zip(*counts, strict=True))
-        if pairs:
-            lines.append((column.name, f"{same} of {pairs}"))
-    return Grid("Order of the methods", ("column", "pairs in the published order"), tuple(lines))
-
-
-def _significance(spec: TableSpec, rows: Sequence[Row]) -> Grid:
-    """Against the reference; a group's privacy cost moves with its accuracy, so has no test."""
-    references = {row.condition: row for row in reversed(rows) if row.method == spec.reference}
-    columns = [column for column in spec.columns if not column.metric.startswith(PER_GROUP)]
-    head = ("method", *(f"{column.name} {column.better}" for column in columns))
-    heading = f"Better than {spec.reference}: p of the one-sided Wilcoxon signed-rank test (seeds)"
-    lines = [
-        (row.label, *(_p_value(spec, row, references[row.condition], column) for column in columns))
-        for row in rows
-        if len(row.runs) and (reference := references.get(row.condition))
-        if row is not reference and len(reference.runs)
-    ]
-    return Grid(heading, head, tuple(lines))
-
-
-def _p_value(spec: TableSpec, row: Row, reference: Row, column: Column) -> str:
-    if row.method == spec.baseline and is_paired(column.metric):
-        return NOTHING
-    ours, theirs = row.values(column.metric), reference.values(column.metric)
-    p, n = signed_rank(ours, theirs, column.better)
-    return f"{number(p, 3)} ({n})" if n else NOTHING
 
 
 def _notes_on_runs(

@@ -2,8 +2,12 @@
 
 import csv
 import io
+import math
+import statistics
+from collections.abc import Sequence
 
 from dpbench.tables.cells import Cell
+from dpbench.tables.comparisons import Comparison, Judged, interval
 from dpbench.tables.table import Table
 
 HEAD = (
@@ -30,6 +34,38 @@ def to_csv(table: Table) -> str:
     writer.writerow(("condition",) * varied + HEAD)
     writer.writerows((cell.condition,) * varied + _line(cell) for cell in table.cells)
     return text.getvalue()
+
+
+CLAIMS_HEAD = (
+    *("claim", "says", "source", "claim_verdict", "condition", "row", "than", "in", "gap", "low"),
+    *("high", "n", "printed_gap", "p", "verdict"),
+)
+
+
+def claims_csv(judged: Sequence[Judged]) -> str:
+    """One line for each comparison of each claim; a claim that nothing was run for has one too."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CLAIMS_HEAD)
+    for one in judged:
+        about = (one.claim.name, one.claim.says, one.claim.source, one.verdict)
+        writer.writerows((*about, *_numbers(c)) for c in one.comparisons)
+        if not one.comparisons:
+            writer.writerow((*about, *[""] * 10, one.verdict))
+    return text.getvalue()
+
+
+def _numbers(c: Comparison) -> tuple[str, ...]:
+    low, high = interval(c.gaps)
+    mean = statistics.fmean(c.gaps) if c.gaps else math.nan
+    return (
+        *(c.condition, c.row, str(c.than), c.quantity.name),
+        *(_text(value) for value in (mean, low, high)),
+        str(len(c.gaps)),
+        _text(c.printed.value) if c.printed else "",
+        _text(c.p),
+        c.verdict,
+    )
 
 
 def _line(cell: Cell) -> tuple[str, ...]:

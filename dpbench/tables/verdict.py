@@ -1,10 +1,17 @@
 """The one rule that says whether a published number was reproduced."""
 
 import math
+from collections.abc import Iterator
 
-from dpbench.tables.published import Published
+from dpbench.tables.claims import Claim
+from dpbench.tables.conditions import row_name
+from dpbench.tables.published import Published, PublishedTable
 from dpbench.tables.spec import PAPER_SCALE, STANDARD_DEVIATION, Column, TableSpec
 
+REPRODUCED = "reproduced"
+CLOSE = "close"
+DIFFERS = "differs"
+UNDECIDED = "undecided"
 NOTHING_PUBLISHED = "-"
 MISSING = "missing"
 IMPOSSIBLE = "not possible"
@@ -13,14 +20,20 @@ OTHER_SCALE = "other scale"
 
 
 def verdict(
-    spec: TableSpec, column: Column, ours: float, standard_error: float, printed: Published | None
+    spec: TableSpec,
+    tolerance: float,
+    ours: float,
+    standard_error: float,
+    n: int,
+    printed: Published | None,
 ) -> str:
-    """Our mean and its standard error, in the column's unit, held against the printed number.
+    """Our mean of n runs and its standard error, in the column's unit, against the printed number.
 
-    With r half a unit of the last printed digit, `reproduced` if
-    |ours - printed| <= 2 sqrt(se_ours^2 + se_printed^2 + r^2), else `close` if within the column's
-    tolerance, else `differs`. At another scale than the paper's it is always `other scale`.
-    An unknown standard error of ours (one run) reproduces nothing; one that was not printed is 0.
+    With r half a unit of the last printed digit, it is within its error if
+    |ours - printed| <= 2 sqrt(se_ours^2 + se_printed^2 + r^2): `reproduced`, if n is at least the
+    paper's number of runs. Else `close` if within the tolerance, `undecided` if within an error
+    that fewer runs have made large or that one run does not have, and `differs` otherwise. A
+    standard error that was not printed is 0. At another scale it is always `other scale`.
     """
     if printed is None:
         return NOTHING_PUBLISHED
@@ -30,9 +43,12 @@ def verdict(
         return OTHER_SCALE
     errors = (standard_error, published_standard_error(spec, printed), printed.rounding)
     distance = abs(ours - float(printed.value))
-    if _at_most(distance, 2 * math.hypot(*errors)):
-        return "reproduced"
-    return "close" if _at_most(distance, column.tolerance) else "differs"
+    within = n > 1 and _at_most(distance, 2 * math.hypot(*errors))
+    if within and n >= spec.published_runs:
+        return REPRODUCED
+    if _at_most(distance, tolerance):
+        return CLOSE
+    return UNDECIDED if within or n == 1 else DIFFERS
 
 
 def published_standard_error(spec: TableSpec, printed: Published) -> float:
@@ -43,35 +59,48 @@ def published_standard_error(spec: TableSpec, printed: Published) -> float:
     return spread
 
 
+def tolerance(spec: TableSpec, published: PublishedTable, condition: str, column: Column) -> float:
+    """How far off a number may be and still be called close; 0 where no claim gives a measure.
+
+    A third of the smallest gap that the paper printed, in that column and under that condition,
+    between two rows that a claim compares: no constant is close to both.
+    """
+    gaps = [
+        abs(float(first.value) - float(second.value))
+        for claim in spec.claims
+        for names in _pairs(claim, condition)
+        for first, second in [[published.get((name, column.printed)) for name in names]]
+        if first and second
+    ]
+    return min((gap / 3 for gap in gaps if gap > 0), default=0.0)
+
+
+def _pairs(claim: Claim, condition: str) -> Iterator[tuple[str, str]]:
+    """The names of the rows that a claim compares under a condition."""
+    if claim.under is None or condition in claim.under:
+        for row in claim.rows:
+            for than in claim.than:
+                if isinstance(than, str):
+                    yield row_name(condition, row), row_name(condition, than)
+
+
 def rule(spec: TableSpec) -> str:
     """The rule in words, to be printed under the table."""
     if spec.scale != PAPER_SCALE:
         return (
-            f"Verdict: these runs are not of the scale of the paper ({spec.scale}), so "
-            f'"{OTHER_SCALE}" stands where a number was published, and only the order of the '
-            f"methods{_gaps(spec)} compared."
+            f"Cells: these runs are not of the scale of the paper ({spec.scale}), so "
+            f'"{OTHER_SCALE}" stands where a number was published, and only claims and the order '
+            "of the rows are judged."
         )
     return (
-        "Verdict: reproduced if |ours - published| <= 2 sqrt(se_ours^2 + se_published^2 + r^2), "
+        "Cells: reproduced if |ours - published| <= 2 sqrt(se_ours^2 + se_published^2 + r^2), "
         f"with se the standard error over runs{_conversion(spec)} (0 where the paper printed no "
-        "spread) and r half a unit of the last printed digit; otherwise close if within "
-        f"{_tolerances(spec)}; otherwise differs. A single run of ours has no standard error and "
-        f'is never reproduced. "{NOTHING_PUBLISHED}" means that nothing was published.'
-    )
-
-
-def compares_gaps(spec: TableSpec) -> bool:
-    """Whether gaps to the reference are held against print: where the numbers cannot be."""
-    return spec.scale != PAPER_SCALE and spec.reference is not None
-
-
-def _gaps(spec: TableSpec) -> str:
-    if not compares_gaps(spec):
-        return " is"
-    return (
-        f" and the gaps to {spec.reference} are (unclear: one seed, or 0 is within the 95% "
-        "confidence interval, by Student's t over the seeds;"
-        " the ± of a printed gap takes the runs as independent)"
+        "spread) and r half a unit of the last printed digit, over at least as many runs as the "
+        f"paper's ({spec.published_runs}); close if within a third of the smallest gap that the "
+        "paper printed, in that column and under that condition, between two rows that a claim "
+        "compares; undecided if only few runs make it agree, or a single run does not; otherwise "
+        "differs. "
+        f'"{NOTHING_PUBLISHED}" means that nothing was published.'
     )
 
 
@@ -79,14 +108,6 @@ def _conversion(spec: TableSpec) -> str:
     if spec.spread != STANDARD_DEVIATION:
         return ""
     return f", a printed standard deviation being divided by sqrt({spec.published_runs})"
-
-
-def _tolerances(spec: TableSpec) -> str:
-    """Columns gathered by tolerance: `1 (acc_a, acc_b), 0.03 (loss_a)`."""
-    names: dict[float, list[str]] = {}
-    for column in spec.columns:
-        names.setdefault(column.tolerance, []).append(column.name)
-    return ", ".join(f"{tolerance:g} ({', '.join(group)})" for tolerance, group in names.items())
 
 
 def _at_most(value: float, bound: float) -> bool:

@@ -11,7 +11,7 @@ COMMITTED = Path(__file__).parents[2] / "results/tables"
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "tables").mkdir()
-    for suffix in ("csv", "md"):
+    for suffix in ("csv", "claims.csv", "md"):
         name = f"misalignment_table5.{suffix}"
         shutil.copy(COMMITTED / name, tmp_path / "tables" / name)
     return tmp_path
@@ -31,6 +31,15 @@ def test_a_table_has_ours_beside_the_published_numbers(folder):
     assert (found["published"], found["verdict"], found["n"]) == ("79.9", "reproduced", "5")
     assert found["ours"].startswith("80.14")
     assert sum(table["verdicts"].values()) == len(table["cells"])
+
+
+def test_a_table_has_the_paper_s_claims_with_their_verdicts(folder):
+    table = tables(folder)[0][0]
+    found = {claim["says"]: claim["verdict"] for claim in table["claims"]}
+    assert found["fairlens has a smaller privacy cost gap than dpsgd."] == "holds"
+    assert len(found) == 10
+    (folder / "tables/misalignment_table5.claims.csv").write_text("claim,says\n")
+    assert tables(folder)[0][0]["claims"] == []
 
 
 def test_published_tables_that_were_not_run_say_so(folder):

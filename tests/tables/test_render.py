@@ -1,6 +1,6 @@
 """What the renderers write, byte for byte."""
 
-from dpbench.tables import Published, to_csv, to_latex, to_markdown
+from dpbench.tables import Published, claims_csv, to_csv, to_latex, to_markdown
 from dpbench.tables.grid import Grid, number
 from dpbench.tables.latex import escape
 from dpbench.tables.markdown import grid_lines
@@ -17,6 +17,17 @@ Doe 2020, Table 1. Cells: mean ± standard error (number of runs). Scale: paper.
 
 Groups: a = m, b = f.
 
+- Claims of 1: 1 not run.
+- Cells: reproduced 2. Of 2 printed numbers a table of zeros would pass 0, one of each column's \
+mean 0.
+- Order: of 1 pairs that print tells apart 0 as printed, 0 reversed, 1 undecided.
+
+## Claims
+
+| claim | source | in print | ours | verdict |
+| --- | ---: | ---: | ---: | ---: |
+| fair is more accurate than dpsgd. | section 5 | - | - | not run |
+
 ## Ours
 
 | method | acc_a | pi_ab | epsilon (PLD) |
@@ -32,11 +43,17 @@ Groups: a = m, b = f.
 | dpsgd | acc_a | 72.0 ± 2.0 (2) | 72.0 ± 0.1 | 0.0 | reproduced |
 | dpsgd | pi_ab | 9.0 ± 1.0 (2) | - | - | - |
 
-## Order of the methods
+## Order of the rows
 
-| column | pairs in the published order |
-| --- | ---: |
-| acc_a | 1 of 1 |
+| column | pairs apart in print | as printed | reversed | undecided |
+| --- | ---: | ---: | ---: | ---: |
+| acc_a | 1 | 0 | 0 | 1 |
+
+## What a constant would pass
+
+| column | close within | printed | zeros that pass | means that pass |
+| --- | ---: | ---: | ---: | ---: |
+| acc_a | 0 | 2 | 0 | 0 |
 """
 
 CSV = """\
@@ -58,24 +75,40 @@ dpsgd & 72.0 $\pm$ 2.0 (2) & 9.0 $\pm$ 1.0 (2) & 3.10 \\
 
 
 def table(build):
-    return build(published=PRINTED, methods=["sgd", "dpsgd"], notes=["One note."])
+    methods = ["sgd", "dpsgd"]
+    return build(published=PRINTED, published_runs=2, methods=methods, notes=["One note."])
 
 
 def test_markdown(build):
     text = to_markdown(table(build))
     assert text.startswith(MARKDOWN)
     assert text.endswith("- The test set is also the validation set.\n- One note.\n")
-    assert "Verdict: reproduced if |ours - published| <= 2 sqrt(" in text
+    assert "Cells: reproduced if |ours - published| <= 2 sqrt(" in text
 
 
 def test_csv(build):
     assert to_csv(table(build)) == CSV
 
 
+CLAIMS = """\
+claim,says,source,claim_verdict,condition,row,than,in,gap,low,high,n,printed_gap,p,verdict
+fair,fair is more accurate than dpsgd.,section 5,holds,,fair,dpsgd,acc_a,5,5,5,2,,0.25,holds
+away,Elsewhere.,section 6,not run,,,,,,,,,,,not run
+"""
+
+
+def test_the_csv_of_claims_has_a_line_for_each_comparison(build, run, runs, plain):
+    more = [*runs, run("fair", 0, 0.75), run("fair", 1, 0.79)]
+    fair = plain["claims"]["fair"]
+    away = {**fair, "says": "Elsewhere.", "source": "section 6", "under": []}
+    assert claims_csv(build(more, claims={"fair": fair, "away": away}).claims) == CLAIMS
+
+
 def test_csv_has_no_dust_of_floating_point(build, run):
     printed = {("sgd", "acc_a"): Published("81.0", None)}
     runs = [run("sgd", 0, 0.81 - 1e-16), run("sgd", 1, 0.81 - 1e-16)]
-    assert "sgd,acc_a,81,0,2,81.0,,0,reproduced\n" in to_csv(build(runs, published=printed))
+    table = build(runs, published=printed, published_runs=2)
+    assert "sgd,acc_a,81,0,2,81.0,,0,reproduced\n" in to_csv(table)
 
 
 def test_latex(build):

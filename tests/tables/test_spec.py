@@ -9,9 +9,9 @@ COLUMN = {
     "metric": "test/loss",
     "factor": 1,
     "digits": 2,
-    "tolerance": 0.1,
     "better": "lower",
 }
+CLAIM = {"says": "So.", "source": "page 1", "better": ["fair"], "than": ["sgd"], "in": ["acc_a"]}
 
 
 def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
@@ -29,7 +29,6 @@ def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
         ({"conditions": []}, "conditions must name at least one"),
         ({"groups": ["m"]}, "two groups or none"),
         ({"groups": []}, "whose privacy cost toy_table1 has"),
-        ({"reference": "adam"}, "reference=adam is unknown: there are"),
         ({"baseline": "adam"}, "baseline=adam is unknown: there are"),
         ({"published_runs": 0}, "published_runs must be a whole number from 1"),
         ({"spreed": "sd"}, "no 'spreed' in the table: did you mean spread"),
@@ -37,7 +36,17 @@ def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
         ({"columns": {"x": {**COLUMN, "better": "more"}}}, "better in column x"),
         ({"columns": {"x": {**COLUMN, "factor": "100"}}}, "factor in column x"),
         ({"columns": {"x": {**COLUMN, "digits": -1}}}, "digits in column x"),
-        ({"columns": {"x": {**COLUMN, "tolerance": -1}}}, "tolerance in column x"),
+        ({"claims": {"x": {**CLAIM, "bettr": ["fair"]}}}, "no 'bettr' in claim x: did you mean"),
+        ({"claims": {"x": {**CLAIM, "larger": ["fair"]}}}, "x must have one of better, larger, sm"),
+        (
+            {"claims": {"x": {**CLAIM, "than": "sgd"}}},
+            "than in claim x must be a list of",
+        ),
+        ({"claims": {"x": {**CLAIM, "over": "sum"}}}, "over in claim x=sum is unknown"),
+        ({"claims": {"x": {**CLAIM, "than": []}}}, "than in claim x must name at least one"),
+        ({"claims": {"x": {**CLAIM, "by": "2"}}}, "by in claim x must be a number"),
+        ({"claims": {"x": ["better"]}}, "claim x must be a mapping"),
+        ({"claims": {"x": {"better": ["fair"]}}}, "Claim x does not say what its says is"),
         ({"columns": {"x": {"metric": "test/loss"}}}, "Column x does not say what its better is"),
     ],
 )

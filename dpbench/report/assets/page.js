@@ -57,7 +57,7 @@ const PARTS = [
   },
   {
     id: "tables", title: "Tables of papers", fixed: true,
-    how: () => "Ours ± spread (n), the published value in brackets, and the verdict: reproduced is within two standard errors and the rounding, close within the table's tolerance. Filters do not apply here.",
+    how: () => "Ours ± spread (n), the published value in brackets, and the verdict: reproduced is within two standard errors and the rounding over as many runs as the paper's, close within a third of the smallest printed gap that a claim is about. Above them the paper's claims, judged by gaps paired by seed. Filters do not apply here.",
     build: () => tableCards(data.tables, page),
   },
   { id: "runs", title: "Runs", how: () => "Each record is one run; select it for all that it says and the command that makes it again.", build: (rows) => runList(rows, find(page.state.metric) ?? { label: "metric" }, page) },

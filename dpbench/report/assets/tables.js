@@ -1,6 +1,9 @@
 // The papers' tables beside ours, the list of runs, and the files that were left out.
 
-const VERDICTS = { reproduced: ["good", "✓"], close: ["near", "≈"], differs: ["bad", "✗"] };
+const VERDICTS = {
+  reproduced: ["good", "✓"], close: ["near", "≈"], differs: ["bad", "✗"],
+  holds: ["good", "✓"], "does not hold": ["bad", "✗"], undecided: ["near", "?"],
+};
 const mark = (verdict) => VERDICTS[verdict] ?? ["none", "·"];
 
 /** One card for each table that was run; the others wait in a list. */
@@ -18,10 +21,19 @@ function tableCard(table, page) {
   const cells = new Map(table.cells.map((cell) => [`${cell.row}\n${cell.column}`, cell]));
   const line = (row) => make("tr", {}, make("th", { scope: "row" }, row), table.columns.map((column) => tableCell(cells.get(`${row}\n${column}`))));
   return make("article", { className: "card wide" },
-    make("h3", {}, table.title), tally(table),
+    make("h3", {}, table.title), claims(table), tally(table),
     table.command ? commandLine(table.command) : make("p", { className: "sub" }, "Of other settings, or of a part: its name does not say which command made it."),
     make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": table.title },
       make("table", { className: "published" }, make("thead", {}, make("tr", {}, make("td", {}), table.columns.map((c) => make("th", { scope: "col" }, c)))), make("tbody", {}, table.rows.map(line)))));
+}
+
+/** What the paper claims of the rows, each with its verdict. */
+function claims(table) {
+  const item = (claim) => {
+    const [kind, sign] = mark(claim.verdict);
+    return make("li", {}, make("span", { className: `verdict ${kind}` }, `${sign} ${claim.verdict}`), ` ${claim.says}`);
+  };
+  return table.claims.length ? make("ul", { className: "claims" }, table.claims.map(item)) : null;
 }
 
 /** How many cells have which verdict, as a bar and in words. */

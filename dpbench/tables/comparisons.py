@@ -1,0 +1,171 @@
+"""Claims held against runs: gaps between rows, paired by seed, with their intervals."""
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dpbench.metrics.significance import signed_rank
+from dpbench.tables.cells import standard_error
+from dpbench.tables.claims import Claim
+from dpbench.tables.conditions import row_name
+from dpbench.tables.published import PublishedTable
+from dpbench.tables.quantities import PrintedNumber, Quantity
+from dpbench.tables.runs import Row
+from dpbench.tables.spec import PAPER_SCALE, TableSpec
+
+CONFIDENCE = 0.95
+HOLDS = "holds"
+FAILS = "does not hold"
+UNDECIDED = "undecided"
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One row against another (or a number), in one quantity and under one condition.
+
+    gaps: the row's value - the other's for each seed that both have, in the quantity's unit;
+    printed: the same of the printed numbers. favour: 1 where the claim wants gaps above `by`, -1
+    where below -by. p: of the one-sided Wilcoxon signed-rank test, NaN without a seed.
+    """
+
+    condition: str
+    row: str
+    than: str | float
+    quantity: Quantity
+    gaps: tuple[float, ...]
+    printed: PrintedNumber | None
+    favour: int
+    by: float
+    p: float
+    verdict: str
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the printed numbers say what the claim does; None where there are none."""
+        return None if self.printed is None else self.favour * self.printed.value > self.by
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim and its comparisons."""
+
+    claim: Claim
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The claim holds if every comparison does, and does not if one of them does not."""
+        verdicts = {comparison.verdict for comparison in self.comparisons}
+        if not verdicts - {NOT_RUN}:
+            return NOT_RUN
+        if FAILS in verdicts:
+            return FAILS
+        return HOLDS if verdicts == {HOLDS} else UNDECIDED
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What claims are held against: the rows of our runs and the printed numbers."""
+
+    spec: TableSpec
+    rows: Mapping[tuple[str, str], Row]
+    published: PublishedTable
+
+    def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> Judged:
+        """The claim and the verdict on each of its comparisons; quantities: those it is about."""
+        return Judged(claim, tuple(self._comparisons(claim, quantities)))
+
+    def gaps(
+        self, condition: str, row: str, than: str | float, quantity: Quantity
+    ) -> tuple[float, ...]:
+        """The row's value - the other's for each seed that both have."""
+        ours = self._values(condition, row, quantity)
+        theirs = self._others(condition, than, quantity, ours)
+        # What floating point leaves of a difference of equals is 0.
+        return tuple(round(ours[s] - theirs[s], 12) for s in sorted(ours.keys() & theirs.keys()))
+
+    def printed_gap(
+        self, condition: str, row: str, than: str | float, quantity: Quantity
+    ) -> PrintedNumber | None:
+        """The same of the printed numbers; None where one of them was not printed."""
+        ours = quantity.printed(self.spec, self.published, row_name(condition, row))
+        if not isinstance(than, str):
+            return ours and ours - PrintedNumber(float(than), 0.0, 0.0)
+        theirs = quantity.printed(self.spec, self.published, row_name(condition, than))
+        return ours - theirs if ours and theirs else None
+
+    def _comparisons(self, claim: Claim, quantities: Sequence[Quantity]) -> Iterator[Comparison]:
+        for condition in self.spec.conditions:
+            if claim.under is not None and condition not in claim.under:
+                continue
+            for row in claim.rows:
+                for than in claim.than:
+                    for quantity in quantities:
+                        yield self._compare(claim, condition, row, than, quantity)
+
+    def _compare(
+        self, claim: Claim, condition: str, row: str, than: str | float, quantity: Quantity
+    ) -> Comparison:
+        gaps = self.gaps(condition, row, than, quantity)
+        printed = self.printed_gap(condition, row, than, quantity)
+        favour = {"better": quantity.sign, "larger": 1, "smaller": -1}[claim.relation]
+        in_favour = [favour * gap - claim.by for gap in gaps]
+        least = -math.inf
+        if printed and self.spec.scale == PAPER_SCALE and not claim.by:
+            least = favour * printed.value / 2
+        verdict = verdict_of(in_favour, least)
+        zero = dict.fromkeys(range(len(gaps)), 0.0)
+        p = signed_rank(dict(enumerate(in_favour)), zero, "higher").p
+        return Comparison(
+            condition, row, than, quantity, gaps, printed, favour, claim.by, p, verdict
+        )
+
+    def _values(self, condition: str, name: str, quantity: Quantity) -> dict[int, float]:
+        row = self.rows.get((condition, name))
+        return quantity.values(row) if row and len(row.runs) else {}
+
+    def _others(
+        self, condition: str, than: str | float, quantity: Quantity, ours: Mapping[int, float]
+    ) -> dict[int, float]:
+        if isinstance(than, str):
+            return self._values(condition, than, quantity)
+        return dict.fromkeys(ours, float(than))
+
+
+def evidence(spec: TableSpec, rows: Sequence[Row], published: PublishedTable) -> Evidence:
+    """Of a table's rows; of several variants of a method, the first speaks for it."""
+    of: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        of.setdefault((row.condition, row.method), row)
+    return Evidence(spec, of, published)
+
+
+def verdict_of(gaps: Sequence[float], least: float = -math.inf) -> str:
+    """The verdict on gaps, in a claim's favour where they are above 0.
+
+    least: half of the printed gap: where the interval lies below, the paper's effect is not there.
+    """
+    if not gaps:
+        return NOT_RUN
+    low, high = interval(gaps)
+    if low > 0:
+        return HOLDS
+    return FAILS if high <= 0 or high < least else UNDECIDED
+
+
+def interval(gaps: Sequence[float]) -> tuple[float, float]:
+    """The 95% confidence interval of the mean gap by Student's t.
+
+    NaN of gaps that are not all finite; of a single one it is the whole line.
+    """
+    from scipy import stats
+
+    if not all(map(math.isfinite, gaps)):
+        return math.nan, math.nan
+    if len(gaps) < 2:
+        return -math.inf, math.inf
+    t = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(gaps) - 1))
+    mean, half = statistics.fmean(gaps), t * standard_error(gaps)
+    return mean - half, mean + half

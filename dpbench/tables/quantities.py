@@ -1,0 +1,79 @@
+"""What a claim compares: a column, or the difference of two, in our runs and in print."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dpbench.errors import UserError, nearest
+from dpbench.tables.published import PublishedTable
+from dpbench.tables.runs import Row
+from dpbench.tables.spec import Column, TableSpec
+from dpbench.tables.verdict import published_standard_error
+
+MINUS = " - "
+
+
+@dataclass(frozen=True)
+class PrintedNumber:
+    """A printed number, its standard error and its rounding, in the column's unit."""
+
+    value: float
+    error: float
+    rounding: float
+
+    def __sub__(self, other: "PrintedNumber") -> "PrintedNumber":
+        """As if the two were independent."""
+        return PrintedNumber(
+            self.value - other.value,
+            math.hypot(self.error, other.error),
+            math.hypot(self.rounding, other.rounding),
+        )
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A column, or the first of two less the second; better is what is better in the first."""
+
+    name: str
+    columns: tuple[Column, ...]
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, else -1."""
+        return 1 if self.columns[0].better == "higher" else -1
+
+    @property
+    def digits(self) -> int | None:
+        return self.columns[0].digits
+
+    def values(self, row: Row) -> dict[int, float]:
+        """By seed, of the runs of a row, in the column's unit."""
+        first, *rest = [
+            {seed: column.factor * value for seed, value in row.values(column.metric).items()}
+            for column in self.columns
+        ]
+        return {seed: value - sum(other[seed] for other in rest) for seed, value in first.items()}
+
+    def printed(self, spec: TableSpec, published: PublishedTable, row: str) -> PrintedNumber | None:
+        """What the paper printed of a row, by its name; None where it did not."""
+        found = [published.get((row, column.printed)) for column in self.columns]
+        numbers = [
+            PrintedNumber(float(one.value), published_standard_error(spec, one), one.rounding)
+            for one in found
+            if one
+        ]
+        if len(numbers) < len(self.columns):
+            return None
+        return numbers[0] - numbers[1] if numbers[1:] else numbers[0]
+
+
+def quantity(name: str, columns: Iterable[Column]) -> Quantity:
+    """The quantity of that name, `acc_b` or `acc_b - acc_a`; UserError for an unknown column."""
+    known = {column.name: column for column in columns}
+    parts = name.split(MINUS)
+    for part in parts:
+        if part not in known:
+            raise UserError(f"A claim is about {part}: {nearest(part, known)}")
+    if len(parts) > 2:
+        raise UserError(f"A claim compares a column or the difference of two, and not {name}.")
+    return Quantity(name, tuple(known[part] for part in parts))

@@ -1,0 +1,104 @@
+"""The claims of a table or figure as its page shows them: first what holds, then every gap."""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+from dpbench.tables.comparisons import (
+    FAILS,
+    HOLDS,
+    NOT_RUN,
+    UNDECIDED,
+    Comparison,
+    Judged,
+    interval,
+)
+from dpbench.tables.conditions import row_name
+from dpbench.tables.grid import NOTHING, Grid, number, signed
+
+RULE = (
+    "Claims: a gap is the row's value less the other's, paired by seed, with its 95% interval by "
+    "Student's t. A comparison holds where the interval lies beyond 0 on the claimed side; it does "
+    "not hold where it lies on the other or, at the paper's scale, where all of it is less than "
+    "half of the printed gap; otherwise too few runs leave it undecided. A claim holds if all of "
+    "its comparisons do, and does not hold if one of them does not. p is that of the one-sided "
+    "Wilcoxon signed-rank test: 2^-n at least with n seeds."
+)
+
+
+def claims_grid(judged: Sequence[Judged]) -> Grid:
+    """The paper's claims: what its own numbers say of each, ours, and the verdict."""
+    head = ("claim", "source", "in print", "ours", "verdict")
+    lines = [
+        (one.claim.says, one.claim.source, _in_print(one), _ours(one), one.verdict)
+        for one in judged
+    ]
+    return Grid("Claims", head, tuple(lines))
+
+
+def comparisons_grid(judged: Sequence[Judged]) -> Grid:
+    """Every comparison that a claim is made of."""
+    head = ("claim", "row", "than", "in", "our gap [95% interval] (seeds)", "printed gap", "p")
+    lines = [
+        (
+            one.claim.name,
+            row_name(c.condition, c.row),
+            str(c.than),
+            c.quantity.name,
+            gap_text(c),
+            _printed_text(c),
+            NOTHING if math.isnan(c.p) else number(c.p, 3),
+            c.verdict,
+        )
+        for one in judged
+        for c in one.comparisons
+        if c.verdict != NOT_RUN
+    ]
+    return Grid("Every comparison of a claim", (*head, "verdict"), tuple(lines))
+
+
+def counted(verdicts: Iterable[str]) -> str:
+    """How many of several verdicts are which: `5 hold, 1 does not hold`."""
+    given = list(verdicts)
+    counts = [(given.count(verdict), verdict) for verdict in (HOLDS, FAILS, UNDECIDED, NOT_RUN)]
+    return ", ".join(_count(n, verdict) for n, verdict in counts if n)
+
+
+def gap_text(c: Comparison) -> str:
+    """`+2.9 [+2.1, +3.7] (5)`."""
+    if not c.gaps:
+        return NOTHING
+    digits, (low, high) = c.quantity.digits, interval(c.gaps)
+    mean = signed(statistics.fmean(c.gaps), digits)
+    if len(c.gaps) < 2:
+        return f"{mean} (1)"
+    return f"{mean} [{signed(low, digits)}, {signed(high, digits)}] ({len(c.gaps)})"
+
+
+def _count(n: int, verdict: str) -> str:
+    words = {HOLDS: ("holds", "hold"), FAILS: ("does not hold", "do not hold")}
+    return f"{n} {words.get(verdict, (verdict, verdict))[n > 1]}"
+
+
+def _in_print(one: Judged) -> str:
+    """What the paper's own numbers say of a claim."""
+    told = [c for c in one.comparisons if c.agrees is not None]
+    against = [c for c in told if not c.agrees]
+    if not told:
+        return NOTHING
+    return f"against it in {len(against)} of {len(told)}" if against else "agrees"
+
+
+def _ours(one: Judged) -> str:
+    """The gap of a single comparison, or how many of several have which verdict."""
+    if len(one.comparisons) == 1:
+        return gap_text(one.comparisons[0])
+    return counted(c.verdict for c in one.comparisons) or NOTHING
+
+
+def _printed_text(c: Comparison) -> str:
+    if c.printed is None:
+        return NOTHING
+    digits = c.quantity.digits
+    gap = signed(c.printed.value, digits)
+    return f"{gap} ± {number(c.printed.error, digits)}" if c.printed.error else gap

@@ -1,0 +1,152 @@
+"""Every table of a paper, fed its own print, its claims reversed, and nothing but constants."""
+
+import functools
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from dpbench.config import compose, options
+from dpbench.metrics.paired import is_paired
+from dpbench.rendering import printed_numbers, spec_of
+from dpbench.tables import build_table, row_name
+from dpbench.tables.comparisons import FAILS, HOLDS
+from dpbench.tables.constants import constants
+from dpbench.targets import target
+
+TABLES = [name for name in options("table") if "columns" in compose([f"+table={name}"])["table"]]
+PRIVACY = {
+    **{f"privacy/{name}": 1.0 for name in ("rdp", "pld", "gdp", "claimed", "delta")},
+    **{"privacy/guarantee": "proven", "privacy/why": "Made up."},
+}
+
+
+@functools.cache
+def known(name):
+    """The specification of a table, and what the paper printed of it."""
+    wanted = target(name, [])
+    spec = spec_of(wanted)
+    return spec, printed_numbers(wanted, spec)
+
+
+def made_up(spec, value):
+    """The table of runs in which every seed has value(condition, method, column), in its unit."""
+    base = [column for column in spec.columns if not is_paired(column.metric)]
+    return pd.DataFrame(
+        [
+            {
+                **{"dataset": "any", "model": "any", "method": method, "variant": "corrected"},
+                **{"seed": seed, "status": "complete", "condition": condition, **PRIVACY},
+                **{c.metric: value(condition, method, c) / c.factor for c in base},
+            }
+            for condition in spec.conditions
+            for method in {*spec.methods, spec.baseline}
+            for seed in range(max(2, spec.published_runs))
+        ]
+    )
+
+
+def judged(name, value, *claims):
+    """The table of made-up values, with all of its claims or with those named."""
+    spec, printed = known(name)
+    spec = replace(spec, claims=claims or spec.claims)
+    nothing = {"epsilon": {}, "impossible": {}, "notes": ()}
+    return build_table(spec, made_up(spec, value), printed, **nothing)
+
+
+def as_printed(name, condition, method, column):
+    """The printed number; one for all rows where there is none."""
+    number = known(name)[1].get((row_name(condition, method), column.printed))
+    return float(number.value) if number else 50.0
+
+
+def pairs(claim):
+    return [(row, than) for row in claim.rows for than in claim.than]
+
+
+CLAIMS = [(name, claim.name) for name in TABLES for claim in known(name)[0].claims]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_claims_something_of_rows_that_it_has(name):
+    spec, _ = known(name)
+    assert spec.claims
+    for claim in spec.claims:
+        assert {*claim.rows, *claim.than} <= set(spec.methods)
+        assert claim.under != (), f"{claim.name} is about no condition"
+        assert claim.says.endswith(".")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_fed_its_print_holds_where_print_does(name):
+    table = judged(name, functools.partial(as_printed, name))
+    for one in table.claims:
+        for comparison in one.comparisons:
+            if comparison.agrees is not None:
+                assert (comparison.verdict == HOLDS) == comparison.agrees
+    assert {cell.verdict for cell in table.cells if cell.published} <= {"reproduced", "close"}
+
+
+@pytest.mark.parametrize(("name", "claim"), CLAIMS)
+def test_a_claim_reversed_does_not_hold(name, claim):
+    """Each pair of its rows with each other's numbers, or as far on the other side of `by`."""
+    said = next(one for one in known(name)[0].claims if one.name == claim)
+    tried = 0
+    for row, than in pairs(said):
+        (one,) = judged(name, reversed_in(name, said, row, than), said).claims
+        told = [c for c in one.comparisons if (c.row, c.than) == (row, than)]
+        # What the paper's own numbers are against holds where they are reversed.
+        for comparison in told:
+            assert comparison.verdict == (HOLDS if comparison.agrees is False else FAILS)
+        if any(c.agrees is not False for c in told):
+            assert one.verdict == FAILS
+            tried += 1
+    assert tried
+
+
+def reversed_in(name, claim, row, than):
+    """The printed numbers but of two rows; where nothing is printed the first is the worse."""
+    columns = {part for quantity in claim.quantities for part in quantity.split(" - ")}
+
+    def value(condition, method, column):
+        printed = functools.partial(as_printed, name, condition)
+        if method not in (row, than) or (column.name not in columns and claim.by):
+            return printed(method, column)
+        gap = printed(row, column) - printed(than, column)
+        if claim.by and method == row:
+            return printed(than, column) + 2 * claim.by - gap
+        if claim.by or (gap == 0 and method == than):
+            return printed(than, column)
+        worse = -1 if column.better == "higher" else 1
+        return printed(row if method == than else than, column) + worse * (gap == 0)
+
+    return value
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("constant", ["zeros", "means"])
+def test_a_table_of_constants_makes_no_claim_hold(name, constant):
+    spec, printed = known(name)
+
+    def value(condition, _, column):
+        numbers = [printed.get((row_name(condition, m), column.printed)) for m in spec.methods]
+        given = [float(number.value) for number in numbers if number]
+        return sum(given) / len(given) if given and constant == "means" else 0.0
+
+    table = judged(name, value)
+    for one in table.claims:
+        # A row that may fall behind by so much does not where all are the same.
+        assert one.verdict == (FAILS if one.claim.by >= 0 else HOLDS)
+    failed = sum(one.verdict == FAILS for one in table.claims)
+    assert table.summary[0].startswith(f"Claims of {len(table.claims)}: ")
+    assert f"{failed} do{'es' * (failed == 1)} not hold" in table.summary[0]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_constant_passes_a_column(name):
+    """Under some condition print may tell no row from another; never under all of them."""
+    found = constants(*known(name))
+    for column in {passed.column for passed in found}:
+        of = [passed for passed in found if passed.column == column]
+        printed, zeros, means = (sum(x) for x in zip(*(p[3:] for p in of), strict=True))
+        assert max(zeros, means) < printed, column.name
