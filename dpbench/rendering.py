@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from dpbench.divergence import dropped
+from dpbench.figures.claims import claims_blocks, judged_figure
 from dpbench.figures.pictures import picture, remarks
 from dpbench.metrics.temperature import CAVEAT
 from dpbench.ntk import coincidence
@@ -104,22 +105,29 @@ def _figure(
 ) -> dict[str, bytes]:
     table = wanted.table
     drawn = picture(wanted, records, impossible)
+    judged = judged_figure(wanted, _runs(wanted, records), records)
+    before, after = claims_blocks(judged)
     text = "\n\n".join(
         [
             f"# {wanted.title}",
             f"{table['paper']}. Scale: {wanted.scale}. Seeds: {table['seeds']}.",
+            *before,
             f"![{wanted.title}]({wanted.stem}.png)",
             "Drawn from private data outside the account; nothing of it is released privately.",
             *(f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in drawn.grids),
             *_reasons(wanted, impossible),
             *remarks(wanted, records),
             *_privacy(wanted, records, planned),
+            *after,
             *table["notes"],
             *wanted.notes,
         ]
     )
     csv = drawn.numbers.to_csv(index=False, lineterminator="\n")
-    return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": drawn.png}
+    files = {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": drawn.png}
+    if judged:
+        files["claims.csv"] = claims_csv(judged).encode()
+    return files
 
 
 def _reasons(wanted: Target, impossible: Mapping[str, str]) -> list[str]:

@@ -50,11 +50,16 @@ class Target:
 
     @property
     def title(self) -> str:
-        """The table's title, and what a smaller scale shrinks and the user changed of it."""
+        """The table's title, and what a smaller scale shrinks and the user changed of it.
+
+        A figure of a single seed says so: its curves have no spread.
+        """
+        one = "figure" in self.table and len(self.table["seeds"]) == 1
+        title = f"{self.table['title']}{', one seed' * one}"
         if self.size.name == PAPER:
-            return self.table["title"]
+            return title
         changed = "".join(f", then {change}" for change in self.changes)
-        return f"{self.table['title']}, at scale {self.size.name}: {self.size.shrinks}{changed}"
+        return f"{title}, at scale {self.size.name}: {self.size.shrinks}{changed}"
 
     @property
     def scale(self) -> str:
@@ -85,12 +90,11 @@ class Target:
     @property
     def claims(self) -> dict[str, dict]:
         """The table's claims; of one about some conditions only, `under` has their labels."""
-        typed("table.claims", self.table["claims"], dict[str, dict])
         return {
             name: {**claim, "under": self._labels(name, claim["under"])}
             if "under" in claim
             else claim
-            for name, claim in self.table["claims"].items()
+            for name, claim in self.table.get("claims", {}).items()
         }
 
     def _labels(self, claim: str, values: Mapping[str, list]) -> list[str]:

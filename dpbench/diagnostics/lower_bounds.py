@@ -24,6 +24,17 @@ def direction_gap_bound(x: Expansion) -> Tensor:
     return x.learning_rate * (turned[0] - turned[1] - x.norm_clipped**2)
 
 
+def direction_gap_bound_starred(x: Expansion) -> Tensor:
+    """At most R_a^dir* - R_b^dir* of the other decomposition: Proposition 3* (A.2); a scalar.
+
+    lr (|g_a| |g| (cos(g_a, g) - cos(g_a, c)) - |g_b| |g| (cos(g_b, g) - cos(g_b, c)) - |g|^2), by
+    the proof of Proposition 3 with |g| for |c|. Its last term is a square, as there: equation 18
+    prints E[|g|].
+    """
+    turned = x.dot_plain - x.dot_clipped / x.ratio
+    return x.learning_rate * (turned[0] - turned[1] - x.norm_plain**2)
+
+
 def clipping_gap_bound(x: Expansion, shares: Sequence[float], rest: Tensor | float) -> Tensor:
     """At most R_a^clip - R_b^clip, from gradient norms alone (after Tran et al. 2021); a scalar.
 

@@ -69,9 +69,9 @@ class MisalignmentObserver:
     were made before), `step/R_mag/k`, `step/R_dir/k`, `step/R_clip/k`, `step/R_noise/k`, the
     starred terms, `step/trace/k`, `step/eigenvalue/k`, `step/cos_plain/k`, `step/cos_clipped/k`,
     `step/norm_group/k`, `step/norm_plain`, `step/norm_clipped`, `step/clipped_fraction`,
-    `step/inverse_learning_rate`, and of two groups `step/gap_dir`, `step/bound_prop3`,
-    `step/gap_clip`, `step/bound_tran`. One entry per epoch: `epoch` (from 0), `epoch/loss/k` (mean
-    over the examples of its batches, each at the parameters of its step) and
+    `step/inverse_learning_rate`, and of two groups `step/gap_dir`, `step/bound_prop3`, the two
+    starred, `step/gap_clip`, `step/bound_tran`. One entry per epoch: `epoch` (from 0),
+    `epoch/loss/k` (mean over the examples of its batches, each at the parameters of its step) and
     `epoch/gradient_norm/k` (mean over the batches that have the group). What is not defined is NaN:
     a group without examples, an angle with a zero gradient.
     """
@@ -166,6 +166,9 @@ class MisalignmentObserver:
         direction, clipping = excess_risk.direction_risk(x), excess_risk.clipping_risk(x)
         self._scalar("step/gap_dir", direction[0] - direction[1])
         self._scalar("step/bound_prop3", lower_bounds.direction_gap_bound(x))
+        starred = excess_risk.direction_risk_starred(x)
+        self._scalar("step/gap_dir*", starred[0] - starred[1])
+        self._scalar("step/bound_prop3*", lower_bounds.direction_gap_bound_starred(x))
         self._scalar("step/gap_clip", clipping[0] - clipping[1])
         self._scalar("step/bound_tran", lower_bounds.clipping_gap_bound(x, shares, rest))
 

@@ -9,10 +9,8 @@ from dpbench.metrics.significance import signed_rank
 from dpbench.tables.cells import standard_error
 from dpbench.tables.claims import Claim
 from dpbench.tables.conditions import row_name
-from dpbench.tables.published import PublishedTable
-from dpbench.tables.quantities import PrintedNumber, Quantity
+from dpbench.tables.quantities import PrintedNumber, PrintedTable, Quantity
 from dpbench.tables.runs import Row
-from dpbench.tables.spec import PAPER_SCALE, TableSpec
 
 CONFIDENCE = 0.95
 HOLDS = "holds"
@@ -67,11 +65,15 @@ class Judged:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What claims are held against: the rows of our runs and the printed numbers."""
+    """What claims are held against: rows by condition and method, and the printed numbers.
 
-    spec: TableSpec
+    conditions: their labels; at_scale: whether the runs are of the paper's scale.
+    """
+
+    conditions: Sequence[str]
+    at_scale: bool
     rows: Mapping[tuple[str, str], Row]
-    published: PublishedTable
+    published: PrintedTable
 
     def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> Judged:
         """The claim and the verdict on each of its comparisons; quantities: those it is about."""
@@ -90,14 +92,14 @@ class Evidence:
         self, condition: str, row: str, than: str | float, quantity: Quantity
     ) -> PrintedNumber | None:
         """The same of the printed numbers; None where one of them was not printed."""
-        ours = quantity.printed(self.spec, self.published, row_name(condition, row))
+        ours = quantity.printed(self.published, row_name(condition, row))
         if not isinstance(than, str):
             return ours and ours - PrintedNumber(float(than), 0.0, 0.0)
-        theirs = quantity.printed(self.spec, self.published, row_name(condition, than))
+        theirs = quantity.printed(self.published, row_name(condition, than))
         return ours - theirs if ours and theirs else None
 
     def _comparisons(self, claim: Claim, quantities: Sequence[Quantity]) -> Iterator[Comparison]:
-        for condition in self.spec.conditions:
+        for condition in self.conditions:
             if claim.under is not None and condition not in claim.under:
                 continue
             for row in claim.rows:
@@ -113,7 +115,7 @@ class Evidence:
         favour = {"better": quantity.sign, "larger": 1, "smaller": -1}[claim.relation]
         in_favour = [favour * gap - claim.by for gap in gaps]
         least = -math.inf
-        if printed and self.spec.scale == PAPER_SCALE and not claim.by:
+        if printed and self.at_scale and not claim.by:
             least = favour * printed.value / 2
         verdict = verdict_of(in_favour, least)
         zero = dict.fromkeys(range(len(gaps)), 0.0)
@@ -134,12 +136,14 @@ class Evidence:
         return dict.fromkeys(ours, float(than))
 
 
-def evidence(spec: TableSpec, rows: Sequence[Row], published: PublishedTable) -> Evidence:
-    """Of a table's rows; of several variants of a method, the first speaks for it."""
+def evidence(
+    conditions: Sequence[str], at_scale: bool, rows: Sequence[Row], published: PrintedTable
+) -> Evidence:
+    """Of rows in their order; of several variants of a method, the first speaks for it."""
     of: dict[tuple[str, str], Row] = {}
     for row in rows:
         of.setdefault((row.condition, row.method), row)
-    return Evidence(spec, of, published)
+    return Evidence(conditions, at_scale, of, published)
 
 
 def verdict_of(gaps: Sequence[float], least: float = -math.inf) -> str:

@@ -8,7 +8,7 @@ from dpbench.metrics.paired import is_paired
 from dpbench.tables.comparisons import FAILS, HOLDS, Evidence, verdict_of
 from dpbench.tables.grid import Grid
 from dpbench.tables.quantities import PrintedNumber, Quantity, quantity
-from dpbench.tables.spec import Column
+from dpbench.tables.spec import Column, TableSpec
 
 HEAD = ("column", "pairs apart in print", "as printed", "reversed", "undecided")
 RULE = (
@@ -18,9 +18,9 @@ RULE = (
 )
 
 
-def order_of(evidence: Evidence) -> dict[str, Counter]:
+def order_of(spec: TableSpec, evidence: Evidence) -> dict[str, Counter]:
     """By column, how many pairs of rows that print tells apart have which verdict."""
-    counts = {column.name: Counter(_verdicts(evidence, column)) for column in evidence.spec.columns}
+    counts = {column.name: Counter(_verdicts(spec, evidence, column)) for column in spec.columns}
     return {column: count for column, count in counts.items() if count.total()}
 
 
@@ -33,11 +33,11 @@ def order_grid(counts: dict[str, Counter]) -> Grid:
     return Grid("Order of the rows", HEAD, tuple(lines))
 
 
-def _verdicts(evidence: Evidence, column: Column) -> Iterator[str]:
+def _verdicts(spec: TableSpec, evidence: Evidence, column: Column) -> Iterator[str]:
     measured = quantity(column.name, [column])
     paired = is_paired(column.metric)
-    methods = [m for m in evidence.spec.methods if not (paired and m == evidence.spec.baseline)]
-    for condition in evidence.spec.conditions:
+    methods = [method for method in spec.methods if not (paired and method == spec.baseline)]
+    for condition in evidence.conditions:
         for row, other in itertools.combinations(methods, 2):
             printed = evidence.printed_gap(condition, row, other, measured)
             if printed and _apart(printed):

@@ -1,7 +1,9 @@
 """What a claim compares: a column, or the difference of two, in our runs and in print."""
 
+import functools
 import math
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dpbench.errors import UserError, nearest
@@ -54,17 +56,25 @@ class Quantity:
         ]
         return {seed: value - sum(other[seed] for other in rest) for seed, value in first.items()}
 
-    def printed(self, spec: TableSpec, published: PublishedTable, row: str) -> PrintedNumber | None:
+    def printed(self, numbers: "PrintedTable", row: str) -> PrintedNumber | None:
         """What the paper printed of a row, by its name; None where it did not."""
-        found = [published.get((row, column.printed)) for column in self.columns]
-        numbers = [
-            PrintedNumber(float(one.value), published_standard_error(spec, one), one.rounding)
-            for one in found
-            if one
-        ]
-        if len(numbers) < len(self.columns):
+        found = [numbers.get((row, column.printed)) for column in self.columns]
+        first, *rest = found
+        if first is None or None in rest:
             return None
-        return numbers[0] - numbers[1] if numbers[1:] else numbers[0]
+        return functools.reduce(operator.sub, filter(None, rest), first)
+
+
+PrintedTable = Mapping[tuple[str, str], PrintedNumber]
+"""By the name of a row and a column's name in print."""
+
+
+def printed_table(spec: TableSpec, published: PublishedTable) -> PrintedTable:
+    """The printed numbers with the standard errors that follow from their spreads."""
+    return {
+        cell: PrintedNumber(float(one.value), published_standard_error(spec, one), one.rounding)
+        for cell, one in published.items()
+    }
 
 
 def quantity(name: str, columns: Iterable[Column]) -> Quantity:

@@ -33,7 +33,7 @@ def claims_grid(judged: Sequence[Judged]) -> Grid:
         (one.claim.says, one.claim.source, _in_print(one), _ours(one), one.verdict)
         for one in judged
     ]
-    return Grid("Claims", head, tuple(lines))
+    return _without_print(Grid("Claims", head, tuple(lines)), head.index("in print"))
 
 
 def comparisons_grid(judged: Sequence[Judged]) -> Grid:
@@ -54,7 +54,16 @@ def comparisons_grid(judged: Sequence[Judged]) -> Grid:
         for c in one.comparisons
         if c.verdict != NOT_RUN
     ]
-    return Grid("Every comparison of a claim", (*head, "verdict"), tuple(lines))
+    grid = Grid("Every comparison of a claim", (*head, "verdict"), tuple(lines))
+    return _without_print(grid, head.index("printed gap"))
+
+
+def _without_print(grid: Grid, column: int) -> Grid:
+    """Without a column that says nothing, where the paper printed no number of any row."""
+    if any(row[column] != NOTHING for row in grid.rows):
+        return grid
+    head, *rows = (line[:column] + line[column + 1 :] for line in (grid.head, *grid.rows))
+    return Grid(grid.heading, head, tuple(rows))
 
 
 def counted(verdicts: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from dpbench.tables.comparisons import Evidence, Judged, evidence
 from dpbench.tables.grid import NOTHING, Grid, mean_and_spread
 from dpbench.tables.privacy import NO_PLANS, TIGHT, Statement, privacy_grid
 from dpbench.tables.published import PublishedTable, check_covered
-from dpbench.tables.quantities import quantity
+from dpbench.tables.quantities import printed_table, quantity
 from dpbench.tables.runs import Row, rows_of
 from dpbench.tables.spec import PAPER_SCALE, TableSpec
 from dpbench.tables.summary import cells_line, claims_line, order_line
@@ -63,21 +63,22 @@ def build_table(
     rows = rows_of(spec, runs)
     cells = cells_of(spec, rows, published, impossible)
     privacy = privacy_grid(rows, epsilon, spec.baseline, planned)
-    known = evidence(spec, rows, published)
-    judged = judge(known)
-    order, passed = ordering.order_of(known), constants.constants(spec, published)
+    at_scale = spec.scale == PAPER_SCALE
+    known = evidence(spec.conditions, at_scale, rows, printed_table(spec, published))
+    judged = judge(spec, known)
+    order, passed = ordering.order_of(spec, known), constants.constants(spec, published)
     blocks = [
         rulings.claims_grid(judged),
         _main(spec, rows, cells, impossible, privacy),
         *([_comparison(cells)] if published else []),
         ordering.order_grid(order),
-        constants.constants_grid(passed if spec.scale == PAPER_SCALE else []),
+        constants.constants_grid(passed if at_scale else []),
         rulings.comparisons_grid(judged),
         privacy,
     ]
     return Table(
         spec.name,
-        spec.title if spec.scale == PAPER_SCALE else f"{spec.title} (not at the paper's scale)",
+        spec.title if at_scale else f"{spec.title} (not at the paper's scale)",
         tuple(_introduction(spec)),
         tuple(filter(None, (claims_line(judged), cells_line(cells, passed), order_line(order)))),
         tuple(block for block in blocks if block.rows),
@@ -88,11 +89,11 @@ def build_table(
     )
 
 
-def judge(known: Evidence) -> list[Judged]:
+def judge(spec: TableSpec, known: Evidence) -> list[Judged]:
     """Every claim of a table, in its order."""
     return [
-        known.judge(claim, [quantity(name, known.spec.columns) for name in claim.quantities])
-        for claim in known.spec.claims
+        known.judge(claim, [quantity(name, spec.columns) for name in claim.quantities])
+        for claim in spec.claims
     ]
 
 

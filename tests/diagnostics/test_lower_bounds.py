@@ -27,6 +27,34 @@ def test_direction_bound_is_below_the_gap(quadratic, seed):
 
 
 @settings(deadline=None, max_examples=200)
+@given(seeds)
+def test_starred_direction_bound_is_below_the_gap(quadratic, seed):
+    x = quadratic(seed, convex=True).expansion
+    bound = lower_bounds.direction_gap_bound_starred(x)
+    assert bound <= gap(excess_risk.direction_risk_starred, x) + SLACK * (1 + abs(bound))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.floats(0.01, 1), st.floats(0.1, 3))
+def test_starred_direction_bound_needs_the_square_that_equation_18_leaves_out(lr, length):
+    """Curvatures as where Proposition 3 is attained, with |g| = length and c along its own axis."""
+    x = Expansion(
+        learning_rate=lr,
+        norm_plain=torch.tensor(length),
+        norm_clipped=torch.tensor(1.0),
+        norm_group=torch.ones(2),
+        dot_plain=torch.tensor([length, 0.0]),
+        dot_clipped=torch.tensor([0.0, 1.0]),
+        curvature_plain=torch.tensor([length**2 / lr, 0.0]),
+        curvature_clipped=torch.tensor([0.0, 1 / lr]),
+    )
+    attained = gap(excess_risk.direction_risk_starred, x)
+    torch.testing.assert_close(attained, lower_bounds.direction_gap_bound_starred(x))
+    as_printed = lower_bounds.direction_gap_bound_starred(x) + lr * (length**2 - length)
+    assert (as_printed > attained + 1e-6) == (lr * length * (length - 1) > 1e-6)
+
+
+@settings(deadline=None, max_examples=200)
 @given(st.floats(0.01, 1), st.floats(0.1, 3))
 def test_direction_bound_is_attained_up_to_its_learning_rate_and_not_beyond(lr, length):
     """Group a curves along the plain gradient alone, group b along the clipped one alone."""

@@ -44,7 +44,7 @@ def test_columns_are_lists_of_one_length_per_kind(small):
     per_group = ["R_mag", "R_dir", "R_mag*", "R_dir*", "R_clip", "R_noise", "trace", "eigenvalue"]
     per_group += ["cos_plain", "cos_clipped", "norm_group"]
     scalars = ["norm_plain", "norm_clipped", "clipped_fraction", "inverse_learning_rate"]
-    scalars += ["gap_dir", "bound_prop3", "gap_clip", "bound_tran"]
+    scalars += ["gap_dir", "bound_prop3", "gap_dir*", "bound_prop3*", "gap_clip", "bound_tran"]
     expected = {f"step/{n}/{k}" for n in per_group for k in (0, 1)} | {f"step/{n}" for n in scalars}
     expected |= {f"epoch/{n}/{k}" for n in ("loss", "gradient_norm") for k in (0, 1)}
     assert set(series) == expected | {"step", "epoch"}

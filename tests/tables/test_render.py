@@ -24,9 +24,9 @@ mean 0.
 
 ## Claims
 
-| claim | source | in print | ours | verdict |
-| --- | ---: | ---: | ---: | ---: |
-| fair is more accurate than dpsgd. | section 5 | - | - | not run |
+| claim | source | ours | verdict |
+| --- | ---: | ---: | ---: |
+| fair is more accurate than dpsgd. | section 5 | - | not run |
 
 ## Ours
 
