@@ -25,6 +25,7 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   bench [KEY=VALUE ...]            time and memory of a step, beside other libraries' steps, by
                                    suite=step|depth, case, contender, repeats, device, out
   report [results_dir=] [out=]     one HTML page that compares all records; opens without a network
+  publish [results_dir=] [out=]    the records without what no epsilon covers, and without seeds
   list [GROUP]                     what there is to choose from
 
 A run takes +table=NAME to use that table's settings for the chosen data set and method.
@@ -59,7 +60,11 @@ def epsilon(arguments: list[str]) -> None:
 
     _, prepared, planned = settle(arguments)
     said = statement(
-        planned.ledger, planned.method, prepared.privacy.delta, planned.noise_multiplier
+        planned.ledger,
+        planned.method,
+        prepared.privacy.delta,
+        planned.noise_multiplier,
+        prepared.noise,
     )
     print(json.dumps(said))
 
@@ -114,6 +119,13 @@ def report(arguments: list[str]) -> None:
     print(write(arguments))
 
 
+def publish(arguments: list[str]) -> None:
+    """Records to give away; prints where they are."""
+    from dpbench.publish import publish as write
+
+    print(write(arguments))
+
+
 HELP = {"-h", "--help", "help"}
 
 COMMANDS = {
@@ -124,6 +136,7 @@ COMMANDS = {
     "data": data,
     "bench": bench,
     "report": report,
+    "publish": publish,
     "list": listing,
 }
 

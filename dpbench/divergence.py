@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from dpbench.results import Record, load
+from dpbench.reading import load
+from dpbench.results import Record
 
 DIVERGED = "diverged"
 

@@ -138,13 +138,27 @@ def planned_ledger(
     return ledger
 
 
-def statement(ledger: Ledger, method: Method, delta: float, noise_multiplier: float) -> dict:
+ARITHMETIC = {"seeded": "float", "secure": "secure"}
+"""For which numbers an epsilon holds, by where the noise comes from. Records from before it was
+said have noise of float32 uniforms, and theirs holds for "real" numbers only.
+
+- "real": for real numbers; floats may say more of an example.
+- "float": for the floats that are computed with, to whoever does not know the seed: noise is drawn
+  and added in float64 and rounded to a grid.
+- "secure": the same, and the noise is of a key that was not kept.
+"""
+
+
+def statement(
+    ledger: Ledger, method: Method, delta: float, noise_multiplier: float, noise: str = "seeded"
+) -> dict:
     """What can be said of a ledger's epsilon, as a plain dictionary for records and users.
 
     `rdp` and `pld` are upper bounds and `gdp` an approximation; all are None where the method has
     no guarantee, and infinite where it is not private. One of the bounds is None where its
     accountant has none, and `refused` then says why. `claimed` is what the usual reasoning gives
-    (RDP, each release on a batch of its own), whether or not it holds. For signs of logistic noise,
+    (RDP, each release on a batch of its own), whether or not it holds. `arithmetic` is of
+    ARITHMETIC, for the noise of that name. For signs of logistic noise,
     `note` is the epsilon of the note on DP-SignSGD, which does not hold.
     """
     sampling = ledger.entries[0][0].sampling if ledger.entries else None
@@ -167,6 +181,7 @@ def statement(ledger: Ledger, method: Method, delta: float, noise_multiplier: fl
                 said["note"] = note(ledger, delta)
     return said | {
         "delta": delta,
+        "arithmetic": ARITHMETIC[noise] if method.private else None,
         "noise_multiplier": noise_multiplier,
         "sample_rate": sampling.rate if isinstance(sampling, Poisson) else None,
         "steps": ledger.steps,

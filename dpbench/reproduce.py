@@ -9,8 +9,8 @@ from dpbench.errors import Unavailable, UserError
 from dpbench.files import check_writable, write_whole
 from dpbench.ntk.command import measured
 from dpbench.privacy import statement
+from dpbench.reading import load
 from dpbench.rendering import render, spec_of
-from dpbench.results import load
 from dpbench.runs import tracking_folder
 from dpbench.sign.epsilons import sign_epsilons
 from dpbench.sign.errors import sign_errors

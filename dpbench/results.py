@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,18 +30,29 @@ SCIENTIFIC = (
     "precision",
     "users",
     "normalization",
+    "noise",
 )
 """The parts of a configuration that make a run what it is; all else is how it was carried out."""
 
-NOTHING: tuple[object, ...] = (None, {}, "float32")
+NOTHING: tuple[object, ...] = (None, {}, "float32", "seeded")
 UNNAMED = (
     *("augmentation", "ema_decay", "validation", "schedule", "precision", "users"),
     "normalization",
+    "noise",
 )
 """Parts that came after the first records: where they are nothing the digest leaves them out."""
 
 UNNAMED_OF_METHODS = {"clip": "abadi", "style": "flat"}
 """Settings of methods that came after the first records, and what they had been until then."""
+
+
+COVERED = {
+    "privacy": True,
+    **dict.fromkeys(("metrics", "history", "diagnostics", "calibration"), False),
+    **dict.fromkeys(("provenance.seconds", "provenance.peak_memory_mib"), False),
+}
+"""What of a record the epsilon in it covers. Metrics are exact numbers about examples, of the test
+set or of the training set; seconds and memory depend on the sizes of batches."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,8 @@ class Record:
     holds one entry per epoch, diagnostics one per measured step; both read private data outside the
     account. calibration holds the counts behind reliability diagrams and histograms, intervals and
     a temperature (`dpbench.metrics.reliability`); it is empty for older and for diverged runs.
-    status is "complete" or "diverged".
+    status is "complete" or "diverged". covered: of its parts, whether the epsilon covers them.
+    signed: whether it has a checksum, which the first records have not.
     """
 
     config: dict
@@ -67,7 +77,9 @@ class Record:
     history: dict[str, list] = field(default_factory=dict)
     diagnostics: dict[str, list] = field(default_factory=dict)
     calibration: dict = field(default_factory=dict)
+    covered: dict[str, bool] = field(default_factory=dict)
     schema: int = SCHEMA
+    signed: bool = True
 
     def __post_init__(self) -> None:
         kept = {k: v for k, v in self.config.items() if k in (*SCIENTIFIC, "choices")}
@@ -80,11 +92,15 @@ class Record:
     def json(self) -> str:
         """The record as one JSON object; NaN and Infinity as Python's json writes them.
 
-        Records from before calibration was kept are written as they were.
+        What older records do not have is left out, so that they are written as they were.
         """
         fields = asdict(self)
-        if not self.calibration:
-            del fields["calibration"]
+        del fields["signed"]
+        for name in ("calibration", "covered"):
+            if not fields[name]:
+                del fields[name]
+        if self.signed:
+            fields["checksum"] = checksum(fields)
         return json.dumps(fields, sort_keys=True)
 
     def save(self, folder: Path) -> Path:
@@ -92,6 +108,11 @@ class Record:
         path = record_path(folder, self.config)
         write_whole(path, self.json().encode())
         return path
+
+
+def checksum(fields: dict) -> str:
+    """SHA-256 of a record's fields but for the checksum itself, as 64 hex digits."""
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def digest(config: dict) -> str:
@@ -118,44 +139,6 @@ def record_path(folder: Path, config: dict) -> Path:
     return folder / "runs" / f"{digest(config)}.json"
 
 
-def load(path: Path) -> Record | None:
-    """The record at a path, or None if there is none that is whole and of this schema."""
-    try:
-        fields = json.loads(path.read_text())
-        return Record(**fields) if fields["schema"] == SCHEMA else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def make_way(path: Path) -> None:
-    """Say of what stands in a record's place that it is none, and put another version's aside.
-
-    What was cut off is left to be replaced; a record of another version may be all that is left of
-    a long run, and keeps its content under the name `DIGEST.json.schemaN`.
-    """
-    if not path.exists() or load(path) is not None:
-        return
-    schema = _schema(path)
-    if schema in (None, SCHEMA):
-        warnings.warn(f"the record {path} is damaged: its run is made again.", stacklevel=2)
-        return
-    aside = path.with_name(f"{path.name}.schema{schema}")
-    os.replace(path, aside)
-    warnings.warn(
-        f"the record {path} is of schema {schema} and not {SCHEMA}: it is kept as {aside.name} and "
-        "its run is made again.",
-        stacklevel=2,
-    )
-
-
-def _schema(path: Path) -> int | None:
-    try:
-        schema = json.loads(path.read_text())["schema"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return schema if isinstance(schema, int) else None
-
-
 def frame(records: Iterable[Record]) -> pd.DataFrame:
     """One row per record: dataset, model, method, variant and seed, and all that it measured."""
     return pd.DataFrame([row(record) for record in records])
@@ -170,5 +153,6 @@ def row(record: Record) -> dict:
         "seed": config["seed"],
         "status": record.status,
         **record.metrics,
+        "privacy/arithmetic": "real",  # of records from before it was said
         **{f"privacy/{k}": v for k, v in record.privacy.items() if k != "ledger"},
     }

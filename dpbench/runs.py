@@ -7,7 +7,8 @@ import torch
 from dpbench import config as configuration
 from dpbench.errors import UserError
 from dpbench.files import check_writable, remove_parts
-from dpbench.results import SCIENTIFIC, Record, load, make_way, record_path
+from dpbench.reading import load, set_aside_invalid
+from dpbench.results import SCIENTIFIC, Record, record_path
 from dpbench.trackers import About
 from dpbench.training.checkpoints import Checkpoints, claimed
 from dpbench.training.plan import Plan, Run, plan
@@ -93,7 +94,7 @@ def _made(
         kept.clear()
     if config["threads"]:
         torch.set_num_threads(config["threads"])
-    make_way(path)
+    set_aside_invalid(path)
     record = fit(run, configuration.data_folder(config), quiet, kept, tracking)
     record.save(path.parents[1])
     return record

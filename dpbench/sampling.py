@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dpbench.errors import UserError
 from dpbench.ledger import Poisson, Sampling, Shuffled
+from dpbench.streams import Stream, permutation, uniforms
 
 
 def poisson_rate(train_size: int, batch_size: int, unit: str = "example") -> float:
@@ -34,10 +35,10 @@ class Sampler(Protocol):
     expected_batch_size: float
     steps_per_epoch: int
 
-    def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    def batches(self, size: int, stream: Stream) -> Iterator[Tensor]:
         """Index tensors [B] int64 into `size` examples, without end.
 
-        An epoch depends on nothing but the generator as it is when its first batch is drawn.
+        An epoch depends on nothing but the stream as it is when its first batch is drawn.
         """
         ...
 
@@ -56,24 +57,23 @@ class PoissonSampler:
         self.expected_batch_size = train_size * rate
         self.steps_per_epoch = round(1 / rate)
 
-    def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    def batches(self, size: int, stream: Stream) -> Iterator[Tensor]:
         while True:
-            yield poisson_indices(size, self.rate, generator)
+            yield poisson_indices(size, self.rate, stream)
 
 
-def poisson_indices(size: int, rate: float, generator: torch.Generator) -> Tensor:
+def poisson_indices(size: int, rate: float, stream: Stream) -> Tensor:
     """The numbers [B] int64 below `size` that a coin of that rate picks, each on its own.
 
-    The gaps between picks are geometric, so only about size * rate draws are made, not `size`. They
-    are made in float64: in float32 the rate itself would be off.
+    The gaps between picks are geometric, by inverse transform of float64 uniforms, so only about
+    size * rate draws are made, not `size`.
     """
     if rate == 1:
-        return torch.arange(size, device=generator.device)
+        return torch.arange(size)
     likely = int(size * rate + 6 * math.sqrt(size * rate) + 6)
-    picks = torch.full((1,), -1.0, dtype=torch.float64, device=generator.device)
+    picks = torch.full((1,), -1.0, dtype=torch.float64)
     while picks[-1] < size:
-        gaps = torch.empty(likely, dtype=torch.float64, device=generator.device)
-        gaps.geometric_(rate, generator=generator)
+        gaps = uniforms(stream, likely).log_().div_(math.log1p(-rate)).ceil_()
         picks = torch.cat([picks, picks[-1] + gaps.cumsum(0)])
     return picks[(picks >= 0) & (picks < size)].long()
 
@@ -87,10 +87,9 @@ class ShuffledSampler:
         self.expected_batch_size = train_size * rate
         self.steps_per_epoch = round(1 / rate)
 
-    def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    def batches(self, size: int, stream: Stream) -> Iterator[Tensor]:
         while True:
-            order = torch.randperm(size, device=generator.device, generator=generator)
-            yield from order.tensor_split(self.steps_per_epoch)
+            yield from permutation(stream, size).tensor_split(self.steps_per_epoch)
 
 
 SAMPLERS: dict[str, Callable[[int, int, str], Sampler]] = {

@@ -20,7 +20,9 @@ from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
 from dpbench.memory import halving, largest, ran_out
 from dpbench.methods.method import Method, Past
+from dpbench.noise import Gaussian
 from dpbench.schedules import UNCHANGED, Schedules
+from dpbench.streams import Stream
 
 Added = TypeVar("Added")  # what physical batches can be added up as
 
@@ -62,7 +64,7 @@ class PrivateStep:
 
     The update divides by the public expected batch size, whatever the batch's real one
     (`divide_by="actual"` exists for variants that rerun a paper, and voids their guarantee).
-    noise and counts are the generators of the gradient's noise and of the side queries'.
+    noise and counts are the streams of the gradient's noise and of the side queries'.
     adapts: whether the physical batches get smaller where memory runs out, or the step fails.
     """
 
@@ -72,8 +74,8 @@ class PrivateStep:
     noise_multiplier: float
     expected_batch_size: float
     physical_batch_size: int | None
-    noise: torch.Generator
-    counts: torch.Generator
+    noise: Stream
+    counts: Stream
     adapts: bool = False
     steps: int = 1  # planned, which only schedules ask for
     schedule: Schedules = UNCHANGED
@@ -193,8 +195,8 @@ class PrivateStep:
             "model": dict(self.engine.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
             "clip": state_of(self._clip),
-            "noise": self.noise.get_state(),
-            "counts": self.counts.get_state(),
+            "noise": self.noise.state_dict(),
+            "counts": self.counts.state_dict(),
             "physical_batch_size": self.physical_batch_size,
         }
 
@@ -203,8 +205,8 @@ class PrivateStep:
         self.engine.model.load_state_dict(state["model"])  # in place, and with it theta
         self.optimizer.load_state_dict(state["optimizer"])
         self._clip = moved_to(self.method.clip, state["clip"], theta.device)
-        self.noise.set_state(state["noise"])
-        self.counts.set_state(state["counts"])
+        self.noise.load_state_dict(state["noise"])
+        self.counts.load_state_dict(state["counts"])
         self.physical_batch_size = state["physical_batch_size"]
         last = None if gradient is None else gradient.to(theta)
         self.past = Past(state["made"], self.steps, last, self.seed)
@@ -239,11 +241,8 @@ class PrivateStep:
 
     def _answer(self, query: CountQuery, counts: Tensor, divisor: float) -> None:
         """Release the clip's counts with noise, and let the clip move by what was released."""
-        exact = counts.double()
-        draw = torch.randn(
-            exact.shape, dtype=exact.dtype, device=exact.device, generator=self.counts
-        )
-        noisy = exact + query.multiplier(self.noise_multiplier) * draw
+        multiplier = query.multiplier(self.noise_multiplier)
+        noisy = Gaussian().add(counts.double(), 1.0, multiplier, self.counts)
         # Not the scheduled view of it, or one step's factor would be in the next one's bound.
         self._clip = self._clip.updated(noisy.to(self.engine.parameters.theta), divisor)
 

@@ -16,7 +16,8 @@ from dpbench.files import check_writable, remove_parts, write_whole
 from dpbench.launchers import Attempts, Failure
 from dpbench.methods.method import Inapplicable
 from dpbench.progress import counting
-from dpbench.results import load, record_path
+from dpbench.reading import load
+from dpbench.results import record_path
 from dpbench.runs import checkpoint_folder, described
 from dpbench.training.plan import Run, plan
 

@@ -1,15 +1,17 @@
 """What the tests of every room share: the original data files, and a small private step."""
 
+import math
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from scipy import stats
+from scipy import special, stats
 from torch import nn
 
 from dpbench.data import adult, california, cifar, dutch, mnist, snli, wine
@@ -19,6 +21,7 @@ from dpbench.gradients import make_engine
 from dpbench.methods.method import Method
 from dpbench.models.architecture import cross_entropy
 from dpbench.step import PrivateStep
+from dpbench.streams import Stream, seeded
 
 UNPACK = Path(__file__).parents[2] / "shared" / "data" / "unpack"
 NEEDED = (*adult.SOURCES, dutch.SOURCE, *mnist.TRAIN, *mnist.TEST)
@@ -93,7 +96,42 @@ def users_of(batch_of):
 
 
 @pytest.fixture(scope="session")
-def step_of(batch_of):
+def brief_statement():
+    """In the place of `statement`: what a record needs, without asking any accountant."""
+
+    def statement(ledger, *_) -> dict:
+        return {
+            **dict.fromkeys(("rdp", "pld", "gdp", "claimed")),
+            **{"guarantee": "none", "why": "not asked", "delta": 1e-6, "noise_multiplier": 1.0},
+            **{"steps": ledger.steps, "ledger": [{"entries": repr(ledger)}]},
+        }
+
+    return statement
+
+
+@pytest.fixture(scope="session")
+def stream_of():
+    """stream_of(seed): a random stream that is the same for the same seed."""
+    return lambda seed=0: seeded("tests", seed, "", torch.device("cpu"))
+
+
+@pytest.fixture(scope="session")
+def released():
+    """released(total, scale, stream): total [D] with Gaussian noise, by hand, in numpy."""
+
+    def add(total: np.ndarray, scale: float, stream: Stream) -> np.ndarray:
+        bits = [int(drawn) for drawn in stream.bits(len(total))]
+        outside = np.array([abs(number + 0.5) / 2**64 for number in bits])
+        signs = np.array([1 if number >= 0 else -1 for number in bits])
+        noisy = total + scale * signs * -special.ndtri(outside)
+        step = 2.0 ** (math.floor(math.log2(scale)) - 20)
+        return np.round(noisy / step) * step
+
+    return add
+
+
+@pytest.fixture(scope="session")
+def step_of(batch_of, stream_of):
     """step_of(method): its private step on a small perceptron of 579 parameters in float64."""
 
     def make(
@@ -119,8 +157,8 @@ def step_of(batch_of):
             noise_multiplier=multiplier,
             expected_batch_size=expected,
             physical_batch_size=physical,
-            noise=torch.Generator().manual_seed(noise_seed),
-            counts=torch.Generator().manual_seed(count_seed),
+            noise=stream_of(noise_seed),
+            counts=stream_of(count_seed),
         )
 
     return make

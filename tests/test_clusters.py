@@ -11,7 +11,7 @@ import pytest
 from dpbench import config as configuration
 from dpbench import sweeps
 from dpbench.overrides import expand
-from dpbench.results import load
+from dpbench.reading import load
 
 PAGE = (Path(__file__).parents[1] / "docs" / "clusters.md").read_text()
 COMMANDS = re.findall(r"^dpbench run -m (.+)$", PAGE, re.MULTILINE)

@@ -67,7 +67,8 @@ USUAL = Run(
 def test_a_line_is_found_and_nothing_is_said_of_classes():
     record = fit(USUAL, NOWHERE)
     assert set(record.metrics) == {
-        f"test/{name}" for name in ("loss", "mse", "rmse", "mae", "r2", "loss/all")
+        *(f"test/{name}" for name in ("loss", "mse", "rmse", "mae", "r2", "loss/all")),
+        *(f"train_set/{name}" for name in ("loss", "loss/all")),
     }
     assert record.metrics["test/r2"] > 0.999
     assert record.metrics["test/mse"] == pytest.approx(record.metrics["test/loss"], rel=1e-5)

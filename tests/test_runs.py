@@ -25,10 +25,10 @@ class Interrupted(Exception):
 
 
 @pytest.fixture(autouse=True)
-def few_words(monkeypatch):
+def few_words(monkeypatch, brief_statement):
     """Epsilons follow from the ledger, and take longer than these runs."""
     for module in (plan, trainer):
-        monkeypatch.setattr(module, "statement", lambda ledger, *_: {"ledger": repr(ledger)})
+        monkeypatch.setattr(module, "statement", brief_statement)
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_one_carried_out_otherwise_is_not_mixed_with_it(asked, steps, tmp_path, 
 
 def test_other_code_starts_anew(asked, steps, monkeypatch):
     interrupted(asked, steps, before=3)
-    monkeypatch.setattr(provenance, "_code", lambda: "other")
+    monkeypatch.setattr(provenance, "code", lambda: "other")
     with pytest.warns(UserWarning, match="instead of code=other"):
         once(asked, quiet=True)
     assert steps == [*range(3), *range(8)]

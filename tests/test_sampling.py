@@ -6,18 +6,22 @@ import pytest
 import torch
 from scipy import stats
 
-from dpbench import seeds
 from dpbench.errors import UserError
 from dpbench.ledger import Poisson, Shuffled
 from dpbench.sampling import SAMPLERS, PoissonSampler, ShuffledSampler, poisson_rate
+from dpbench.streams import Stream, seeded
 
 SIZE, BATCH, STEPS = 40, 10, 4000
+
+
+def stream(seed: int) -> Stream:
+    return seeded("batches", seed, "", torch.device("cpu"))
 
 
 def inclusion(sampler, steps: int = STEPS, size: int = SIZE, seed: int = 0) -> torch.Tensor:
     """Whether each example was in each batch: [steps, size]."""
     rows = torch.zeros(steps, size, dtype=torch.bool)
-    draws = sampler.batches(size, torch.Generator().manual_seed(seed))
+    draws = sampler.batches(size, stream(seed))
     for row, indices in zip(rows, islice(draws, steps), strict=True):
         row[indices] = True
     return rows
@@ -110,23 +114,6 @@ def test_the_seed_makes_the_batches(name):
     assert not torch.equal(one, other)
 
 
-def test_the_noise_stream_does_not_touch_the_batches():
-    device = torch.device("cpu")
-    noise = seeds.generator(3, "noise", device)
-    draws = []
-    for used in (0, 1000):
-        torch.randn(used, generator=noise)
-        batches = PoissonSampler(SIZE, BATCH).batches(SIZE, seeds.generator(3, "sampling", device))
-        draws.append(torch.cat(list(islice(batches, 20))))
-    assert torch.equal(*draws)
-
-
-def test_streams_of_a_run_differ_by_purpose_and_by_seed():
-    numbers = {seeds.derived(seed, purpose) for seed in (0, 1) for purpose in ("noise", "counts")}
-    assert len(numbers) == 4
-    assert seeds.derived(0, "noise") == 4105054413590445668  # on every platform, for good
-
-
 def test_shuffled_batches_share_out_each_epoch_and_say_so():
     sampler = ShuffledSampler(SIZE, BATCH)
     assert sampler.law == Shuffled(BATCH)
@@ -139,7 +126,7 @@ def test_shuffled_batches_share_out_each_epoch_and_say_so():
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_an_epoch_depends_on_nothing_but_the_generator_at_its_start(name):
     """Which is how a run that was put away within an epoch finds its place again."""
-    sampler, draw = SAMPLERS[name](SIZE, BATCH), torch.Generator().manual_seed(5)
+    sampler, draw = SAMPLERS[name](SIZE, BATCH), stream(5)
     each_epoch_anew = torch.cat(
         [
             indices
@@ -147,6 +134,6 @@ def test_an_epoch_depends_on_nothing_but_the_generator_at_its_start(name):
             for indices in islice(sampler.batches(SIZE, draw), sampler.steps_per_epoch)
         ]
     )
-    without_end = sampler.batches(SIZE, torch.Generator().manual_seed(5))
+    without_end = sampler.batches(SIZE, stream(5))
     whole = torch.cat(list(islice(without_end, 3 * sampler.steps_per_epoch)))
     assert torch.equal(each_epoch_anew, whole)

@@ -23,6 +23,7 @@ from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
 from dpbench.noise import NoNoise
 from dpbench.step import PrivateStep
+from dpbench.streams import Stream, seeded
 
 ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")
 
@@ -56,69 +57,69 @@ def reference_gradients(w: np.ndarray, b: np.ndarray, batch: Batch):
         yield np.concatenate([np.outer(p, x).ravel(), p])
 
 
+def stream(seed: int) -> Stream:
+    return seeded("tests", seed, "", torch.device("cpu"))
+
+
 def logistic_step(method, batch: Batch, **settings) -> PrivateStep:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         engine = make_engine("auto", nn.Linear(5, 3).double(), cross_entropy, batch)
     optimizer = torch.optim.SGD([engine.parameters.theta], lr=0.3)
-    generators = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
-    return PrivateStep(engine, method, optimizer, 0.7, 8.0, None, *generators)
+    return PrivateStep(engine, method, optimizer, 0.7, 8.0, None, *map(stream, (1, 2)))
 
 
-def test_dpsgd_is_the_algorithm_written_by_hand(batch_of):
+def test_dpsgd_is_the_algorithm_written_by_hand(batch_of, released):
     bound, batches = 0.5, [batch_of(n, seed=n) for n in (6, 9, 0, 1)]
     step = logistic_step(dpsgd(bound, "corrected"), batch_of(2))
-    by_hand, draw = theta(step).numpy(), torch.Generator().manual_seed(1)
+    by_hand, draw = theta(step).numpy(), stream(1)
     for batch in batches:
         total = np.zeros(18)
         for g in reference_gradients(by_hand[:15].reshape(3, 5), by_hand[15:], batch):
             total += g / max(1, np.linalg.norm(g) / bound)
-        noise = torch.randn(18, dtype=torch.float64, generator=draw).numpy()
-        by_hand = by_hand - 0.3 * (total + 0.7 * bound * noise) / 8
+        by_hand = by_hand - 0.3 * released(total, 0.7 * bound, draw) / 8
         step(batch)
         np.testing.assert_allclose(theta(step).numpy(), by_hand, rtol=1e-10, atol=1e-12)
 
 
-def test_dpsgd_global_adapt_is_the_algorithm_written_by_hand(batch_of):
+def test_dpsgd_global_adapt_is_the_algorithm_written_by_hand(batch_of, released):
     bound, z, tau, eta, sigma2 = 0.5, 3.0, 0.8, 0.1, 2.0
     step = logistic_step(ADAPT, batch_of(2))
     by_hand = theta(step).numpy()
-    draw, answer = (torch.Generator().manual_seed(seed) for seed in (1, 2))
+    draw, answer = map(stream, (1, 2))
     for batch in [batch_of(n, seed=n) for n in (6, 9, 0, 1)]:
         total, above = np.zeros(18), 0
         for g in reference_gradients(by_hand[:15].reshape(3, 5), by_hand[15:], batch):
             norm = np.linalg.norm(g)
             total += g * (bound / z if norm <= z else bound / norm)
             above += norm > tau * z
-        noise = torch.randn(18, dtype=torch.float64, generator=draw).numpy()
-        by_hand = by_hand - 0.3 * (total + 0.7 * bound * noise) / 8
-        count = above + sigma2 * float(torch.randn(1, dtype=torch.float64, generator=answer))
+        by_hand = by_hand - 0.3 * released(total, 0.7 * bound, draw) / 8
+        (count,) = released(np.array([float(above)]), sigma2, answer)
         z *= math.exp(-eta + count / 8)
         step(batch)
         np.testing.assert_allclose(theta(step).numpy(), by_hand, rtol=1e-10, atol=1e-12)
         assert float(step.clip.strict_bound) == pytest.approx(z, rel=1e-12)
 
 
-def test_dpsgd_f_is_the_algorithm_written_by_hand(batch_of):
+def test_dpsgd_f_is_the_algorithm_written_by_hand(batch_of, released):
     bound, sigma = 0.5, 0.7
     step = logistic_step(dpsgd_f(bound, 2.0, "corrected"), batch_of(2))
     step.clip = step.clip.for_groups(3)
     by_hand = theta(step).numpy()
-    draw, answer = (torch.Generator().manual_seed(seed) for seed in (1, 2))
+    draw, answer = map(stream, (1, 2))
     for batch in [batch_of(n, seed=n) for n in (6, 30, 0, 1)]:
         rows = [*reference_gradients(by_hand[:15].reshape(3, 5), by_hand[15:], batch)]
         counts = np.zeros((3, 2))
         for g, k in zip(rows, batch.groups, strict=True):
             counts[k, int(np.linalg.norm(g) > bound)] += 1
-        answers = torch.randn(6, dtype=torch.float64, generator=answer).numpy().reshape(3, 2)
-        o, m = np.maximum(np.floor(counts + 2.0 * sigma * answers), 0).T
+        answers = released(counts.ravel(), 2.0 * sigma, answer).reshape(3, 2)
+        o, m = np.maximum(np.floor(answers), 0).T
         r = np.array([a / (a + b) if a + b else 1.0 for a, b in zip(m, o, strict=True)])
         bounds = bound * (1 + r / max(r.mean(), 1e-8))
         total = np.zeros(18)
         for g, k in zip(rows, batch.groups, strict=True):
             total += g / max(1, np.linalg.norm(g) / bounds[k])
-        noise = torch.randn(18, dtype=torch.float64, generator=draw).numpy()
-        by_hand = by_hand - 0.3 * (total + sigma * bounds.max() * noise) / 8
+        by_hand = by_hand - 0.3 * released(total, sigma * bounds.max(), draw) / 8
         step(batch)
         np.testing.assert_allclose(theta(step).numpy(), by_hand, rtol=1e-10, atol=1e-12)
 
@@ -283,11 +284,11 @@ def test_only_published_variants_divide_by_the_real_batch_size(step_of, batch_of
 # Batches at the edge.
 
 
-def test_an_empty_batch_is_a_step_of_noise_only(step_of, batch_of):
+def test_an_empty_batch_is_a_step_of_noise_only(step_of, batch_of, released):
     step = step_of(dpsgd(0.5, "corrected"), multiplier=1.3, expected=8.0)
-    start, draw = theta(step), torch.Generator().manual_seed(1)
+    start = theta(step)
     report = step(batch_of(0))
-    noise = 1.3 * 0.5 * torch.randn(len(start), dtype=torch.float64, generator=draw)
+    noise = torch.from_numpy(released(np.zeros(len(start)), 1.3 * 0.5, stream(1)))
     assert torch.allclose(theta(step), start - 0.1 * noise / 8, rtol=1e-12)
     assert [len(seen) for seen in report] == [0, 0]
 
@@ -412,7 +413,11 @@ def everything(step: PrivateStep, batches: list[Batch]) -> list[torch.Tensor]:
     """What some steps left behind: reports, parameters, the clip's state, and the generators'."""
     reports = [torch.stack(tuple(step(batch))) for batch in batches]
     state = getattr(step.clip, "bounds", getattr(step.clip, "strict_bound", 0.0))
-    draws = [step.noise.get_state(), step.counts.get_state(), torch.get_rng_state()]
+    draws = [
+        torch.tensor(step.noise.state_dict()["drawn"]),
+        torch.tensor(step.counts.state_dict()["drawn"]),
+        torch.get_rng_state(),
+    ]
     return [*reports, theta(step), torch.as_tensor(state), *draws]
 
 
@@ -442,9 +447,8 @@ def test_an_example_draws_the_same_in_a_repetition(batch_of):
         model = nn.Sequential(nn.Linear(5, 64), nn.Dropout(), nn.Linear(64, 3)).double()
         engine = make_engine("ghost", model, cross_entropy, batch_of(2))
         optimizer = torch.optim.SGD([engine.parameters.theta], lr=0.1)
-        draws = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
         method = METHODS["dpsgd_f"]
-        return PrivateStep(engine, method, optimizer, 1.0, 8.0, 3, *draws)
+        return PrivateStep(engine, method, optimizer, 1.0, 8.0, 3, *map(stream, (1, 2)))
 
     batches = [batch_of(n, seed=n) for n in (7, 5)]
     untroubled = everything(step(), batches)

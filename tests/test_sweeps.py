@@ -14,7 +14,7 @@ import pytest
 from dpbench import runs, sweeps
 from dpbench.errors import UserError
 from dpbench.lock import exclusive
-from dpbench.results import load
+from dpbench.reading import load
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "method=sgd"]

@@ -13,6 +13,7 @@ from dpbench.gradients import Engine, make_engine
 from dpbench.methods.method import Method
 from dpbench.models.architecture import cross_entropy
 from dpbench.step import PrivateStep
+from dpbench.streams import seeded
 
 
 class Ours(TorchStepper):
@@ -36,8 +37,8 @@ class Ours(TorchStepper):
             noise_multiplier=NOISE_MULTIPLIER,
             expected_batch_size=len(batch),
             physical_batch_size=physical_batch_size,
-            noise=torch.Generator(device).manual_seed(0),
-            counts=torch.Generator(device).manual_seed(1),
+            noise=seeded("noise", 0, "bench", device),
+            counts=seeded("counts", 0, "bench", device),
         )
         self._call = torch.compile(self.step) if compiled else self.step
 

@@ -40,13 +40,14 @@ def expected_calibration_error(outputs: Tensor, targets: Tensor) -> float:
     return expected(equal_width(ranked(outputs, targets)))
 
 
-def maximum_calibration_error(outputs: Tensor, targets: Tensor) -> float:
-    """The largest |accuracy - mean confidence| of any bin that has examples, in [0, 1].
+def maximum_calibration_error(outputs: Tensor, targets: Tensor, least: int = 1) -> float:
+    """The largest |accuracy - mean confidence| of any bin of at least so many examples, in [0, 1].
 
-    The same bins and the same NaN as the expected error (Guo et al. 2017, eq. 4). It is not
-    weighted, so a bin of one example can decide it.
+    The same bins as the expected error (Guo et al. 2017, eq. 4). It is not weighted, so with
+    `least` 1, as the formula has it, a bin of one example can decide it. NaN where no bin has so
+    many examples or an output is not finite.
     """
-    return maximum(equal_width(ranked(outputs, targets)))
+    return maximum(equal_width(ranked(outputs, targets)), least)
 
 
 def adaptive_calibration_error(outputs: Tensor, targets: Tensor) -> float:
@@ -98,11 +99,12 @@ def expected(bins: Bins) -> float:
     return float(np.abs(bins.gaps).sum() / count) if count else math.nan
 
 
-def maximum(bins: Bins) -> float:
-    """The largest gap per example of its bin; NaN without examples."""
-    if not bins.counts.any():
+def maximum(bins: Bins, least: int = 1) -> float:
+    """The largest gap per example of its bin, over bins of so many; NaN without any."""
+    enough = bins.counts >= least
+    if not enough.any():
         return math.nan
-    return float((np.abs(bins.gaps) / bins.counts.clip(min=1)).max())
+    return float((np.abs(bins.gaps)[enough] / bins.counts[enough]).max())
 
 
 def probability_of_truth(outputs: Tensor, targets: Tensor) -> Tensor:

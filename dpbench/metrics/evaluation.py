@@ -15,8 +15,9 @@ def evaluate(
     outputs: logits [n, K]; losses: the training loss of each example [n], which need not be the
     negative log-likelihood of the outputs; targets [n] and groups [n]: int64.
 
-    Returns `accuracy`, `loss`, `nll`, `brier`, `ece`, `mce`, `adaptive_ece`, `ece_temperature` (of
-    every other example, after a temperature fitted on the rest), `accuracy/<group>`,
+    Returns `accuracy`, `loss`, `nll`, `brier`, `ece`, `mce`, `mce_min20` (over bins of 20 examples
+    and more), `adaptive_ece`, `ece_temperature` (of every other example, after a temperature fitted
+    on the rest), `accuracy/<group>`,
     `loss/<group>`, `accuracy_gap` between the best and the worst group, and for two classes
     `demographic_parity_difference` and `equalized_odds_difference`. Accuracies are fractions,
     losses nats. An empty group or a diverged model gives NaN.
@@ -36,12 +37,34 @@ def evaluate(
         "brier": classification.mean(calibration.brier(outputs, targets)),
         "ece": calibration.expected_calibration_error(outputs, targets),
         "mce": calibration.maximum_calibration_error(outputs, targets),
+        "mce_min20": calibration.maximum_calibration_error(outputs, targets, least=20),
         "adaptive_ece": calibration.adaptive_calibration_error(outputs, targets),
         "ece_temperature": temperature.scaled(outputs, targets).ece,
         **{f"accuracy/{name}": value for name, value in accuracies.items()},
         **{f"loss/{name}": value for name, value in group_losses.items()},
         "accuracy_gap": classification.spread(accuracies.values()),
         **fairness.group_fairness(outputs, targets, groups, len(group_names)),
+    }
+
+
+def fit(
+    outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
+) -> dict[str, float]:
+    """How well a model fits what it was trained on: accuracy and loss, over all and per group.
+
+    As `evaluate`, without the metrics that ask for examples that were not trained on.
+    """
+    outputs, losses, targets, groups = (
+        t.detach().cpu() for t in (outputs, losses, targets, groups)
+    )
+    values = {"accuracy": classification.correct(outputs, targets), "loss": losses}
+    return {
+        **{name: classification.mean(of_all) for name, of_all in values.items()},
+        **{
+            f"{name}/{group}": value
+            for name, of_all in values.items()
+            for group, value in classification.mean_per_group(of_all, groups, group_names).items()
+        },
     }
 
 

@@ -39,6 +39,15 @@ def evaluate_regression(
     }
 
 
+def fit_regression(
+    outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
+) -> dict[str, float]:
+    """How well a model fits what it was trained on: `loss` and `loss/<group>`."""
+    losses, groups = losses.detach().cpu(), groups.cpu()
+    by_group = mean_per_group(losses, groups, group_names).items()
+    return {"loss": mean(losses), **{f"loss/{name}": value for name, value in by_group}}
+
+
 def _explained(squares: Tensor, targets: Tensor) -> float:
     """1 - (sum of squared errors) / (sum of squared distances from the mean of the targets)."""
     spread = (targets - targets.mean()).square().sum()

@@ -34,6 +34,7 @@ def statement(privacy: dict) -> dict:
         "guarantee": privacy["guarantee"],
         "why": str(privacy.get("why", "")),
         "adjacency": str(privacy.get("adjacency", ADJACENCY)),
+        "arithmetic": str(privacy.get("arithmetic", "real")),
         "delta": _number(privacy.get("delta")),
         "steps": _number(privacy.get("steps")),
         "audit": audited(privacy),

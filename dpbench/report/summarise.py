@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import dpbench
 from dpbench.errors import UserError
 from dpbench.report import metrics, privacy
-from dpbench.report.collect import BIN_COLUMNS, Collected, Found
+from dpbench.report.collect import Collected, Found
 from dpbench.report.settings import differences, group_of, series_of
 from dpbench.results import Record
 
@@ -106,7 +106,7 @@ def _bins(calibration: dict) -> list[list[float]] | None:
     """Per bin: examples, sum of confidences, sum of right answers, so that runs can be added."""
     if not calibration:
         return None
-    columns = (calibration["bins"][name] for name in BIN_COLUMNS)
+    columns = (calibration["bins"][name] for name in ("count", "confidence", "accuracy"))
     return [
         [count, count * confidence, count * accuracy] if count else [0, 0, 0]
         for count, confidence, accuracy in zip(*columns, strict=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpbench.errors import UserError
-from dpbench.report.collect import Unreadable
+from dpbench.reading import Unreadable
 from dpbench.resources import benchmarks_folder, conf_folder
 from dpbench.tables import read_published, row_name
 from dpbench.tables.tidy import HEAD

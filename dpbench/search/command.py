@@ -7,7 +7,8 @@ from dpbench.attempts import all_of
 from dpbench.files import check_writable, write_whole
 from dpbench.launchers import Attempts, Failure, Outcome
 from dpbench.progress import counting
-from dpbench.results import Record, load
+from dpbench.reading import load
+from dpbench.results import Record
 from dpbench.search.report import render
 from dpbench.search.request import Request, parse
 from dpbench.search.samplers import SAMPLERS

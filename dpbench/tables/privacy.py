@@ -22,6 +22,7 @@ HEAD = (
     TIGHT,
     "GDP (approximation)",
     "delta",
+    "arithmetic",
     "guarantee",
     "why",
 )
@@ -74,6 +75,7 @@ def _line(row: Row, printed: str | None) -> tuple[str, ...]:
         number(claimed, 2) if math.isfinite(claimed) else NOTHING,
         *(_epsilon(_largest(row, name), guarantee, claimed) for name in ("rdp", "pld", "gdp")),
         NOTHING if math.isnan(delta) else f"{delta:g}",
+        " and ".join(sorted(set(row.runs["privacy/arithmetic"].fillna(NOTHING)))),
         guarantee,
         " ".join(sorted(set(row.runs["privacy/why"]))),
     )

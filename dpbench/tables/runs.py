@@ -12,7 +12,7 @@ from dpbench.tables.conditions import row_name
 from dpbench.tables.spec import TableSpec
 
 IDENTITY = ["dataset", "model", "method", "variant", "seed"]
-PRIVACY = ["rdp", "pld", "gdp", "guarantee", "why", "claimed", "delta"]
+PRIVACY = ["rdp", "pld", "gdp", "guarantee", "why", "claimed", "delta", "arithmetic"]
 NEEDED = [*IDENTITY, "status", *(f"privacy/{name}" for name in PRIVACY)]
 CORRECTED = "corrected"
 

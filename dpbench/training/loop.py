@@ -20,6 +20,7 @@ from dpbench.diagnostics import Observer
 from dpbench.ledger import Ledger
 from dpbench.sampling import Sampler
 from dpbench.step import PrivateStep, StepReport
+from dpbench.streams import Stream
 from dpbench.training.averaging import MovingAverage
 from dpbench.training.form import check_form, tensors
 from dpbench.training.plan import Plan
@@ -29,8 +30,8 @@ from dpbench.training.provenance import Effort
 class Batches:
     """The batches of a run without end, each example in as many views as the engine takes.
 
-    A sampler begins an epoch with nothing but its generator. Where it stands is thus that generator
-    as it was then, and how many batches were drawn since.
+    A sampler begins an epoch with nothing but its stream. Where it stands is thus that stream as it
+    was then, and how many batches were drawn since. sampling: of the batches; views: of the views.
     """
 
     def __init__(
@@ -38,12 +39,11 @@ class Batches:
         sampler: Sampler,
         train: Split | Population,
         augmentation: ShiftsFlips | None,
-        seed: int,
+        sampling: Stream,
+        views: torch.Generator,
     ):
-        device = train.device
         self._sampler, self._train, self._augmentation = sampler, train, augmentation
-        self._sampling = seeds.generator(seed, "sampling", device)
-        self._views = seeds.generator(seed, "augmentation", device)
+        self._sampling, self._views = sampling, views
         self._begin_epoch()
 
     def __next__(self) -> Batch:
@@ -53,12 +53,12 @@ class Batches:
         return self._augmentation.of(batch, self._views) if self._augmentation else batch
 
     def _begin_epoch(self) -> None:
-        self._began, self.drawn = self._sampling.get_state(), 0
+        self._began, self.drawn = self._sampling.state_dict(), 0
         self._indices = self._sampler.batches(len(self._train), self._sampling)
 
     def _draw(self) -> Tensor:
         self.drawn += 1
-        return next(self._indices)
+        return next(self._indices).to(self._train.device)
 
     def state_dict(self) -> dict:
         return {"began": self._began, "drawn": self.drawn, "views": self._views.get_state()}
@@ -66,7 +66,7 @@ class Batches:
     def load_state_dict(self, state: dict) -> None:
         if not 0 <= state["drawn"] <= self._sampler.steps_per_epoch:
             raise ValueError("an epoch has not so many batches")
-        self._sampling.set_state(state["began"])
+        self._sampling.load_state_dict(state["began"])
         self._begin_epoch()
         while self.drawn < state["drawn"]:
             self._draw()

@@ -18,7 +18,7 @@ from dpbench.ledger import Ledger, Step
 from dpbench.methods.method import Method
 from dpbench.models.architecture import Architecture
 from dpbench.precision import PRECISIONS
-from dpbench.privacy import Privacy, planned_ledger, statement
+from dpbench.privacy import ARITHMETIC, Privacy, planned_ledger, statement
 from dpbench.sampling import SAMPLERS, Sampler
 from dpbench.schedules import UNCHANGED, Schedules
 from dpbench.validate import boolean, fraction, integer, one_of
@@ -28,7 +28,8 @@ from dpbench.validate import boolean, fraction, integer, one_of
 class Run:
     """All that makes a run: values that were checked, and nothing read yet.
 
-    optimizer maps a list of parameters to a torch optimiser. config is the plain configuration that
+    optimizer maps a list of parameters to a torch optimiser. noise: "seeded", so that the same run
+    draws the same again, or "secure". config is the plain configuration that
     the record keeps.
     """
 
@@ -52,6 +53,7 @@ class Run:
     ema_decay: float | None = None
     schedule: Schedules | None = None
     users: Users | None = None
+    noise: str = "seeded"
     config: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,6 +67,7 @@ class Run:
             fraction("ema_decay", self.ema_decay, zero=True)
         one_of("sampler", self.sampler, SAMPLERS)
         one_of("precision", self.precision, PRECISIONS)
+        one_of("noise", self.noise, ARITHMETIC)
         boolean("channels_last", self.channels_last)
         one_of("engine", self.engine, ["auto", *ENGINES])
         integer("seed", self.seed, least=0)

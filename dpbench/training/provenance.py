@@ -52,6 +52,7 @@ def provenance(step: PrivateStep, device: torch.device, precision: str, effort: 
     """
     return {
         "commit": commit(),
+        "code": code(),
         "dpbench": dpbench.__version__,
         "python": platform.python_version(),
         **{name: _version(name) for name in PACKAGES},
@@ -70,7 +71,7 @@ def conditions(engine: str, device: torch.device) -> dict:
     """What steps depend on to the last bit, beside what a run is: all plain."""
     return {
         "dpbench": dpbench.__version__,
-        "code": _code(),
+        "code": code(),
         **{name: _version(name) for name in ("torch", "numpy")},
         "engine": engine,
         "device": device.type,
@@ -85,7 +86,7 @@ def _of_cpu() -> dict:
 
 
 @functools.cache
-def _code() -> str:
+def code() -> str:
     """Twelve hex digits of the library's source: one commit may have many."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -104,9 +105,7 @@ def commit() -> str | None:
     try:
         head = git("rev-parse", "--short=12", "HEAD")
         tracked = head and git("ls-files", "--error-unmatch", __file__)
-        changed = tracked and git(
-            "status", "--porcelain", "--untracked-files=no", "--", str(PACKAGE)
-        )
+        changed = tracked and git("status", "--porcelain", "--", str(PACKAGE))
     except FileNotFoundError:
         return None
     return f"{head}{'+' if changed else ''}" if tracked else None

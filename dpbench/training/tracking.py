@@ -125,4 +125,5 @@ def _by_step(diagnostics: Mapping[str, list]) -> Iterator[tuple[int, dict[str, f
 
 
 def _split(record: Record) -> str:
-    return next(iter(record.metrics)).split("/")[0]
+    held_out = any(name.startswith("validation/") for name in record.metrics)
+    return "validation" if held_out else "test"

@@ -7,24 +7,25 @@ from copy import copy
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
 from dpbench.data.probe import probe, probe_users
 from dpbench.divergence import DIVERGED
 from dpbench.errors import UserError
-from dpbench.gradients import How, make_engine
+from dpbench.gradients import Engine, How, make_engine
 from dpbench.memory import check_measurable
-from dpbench.metrics import METRICS
+from dpbench.metrics import FIT, METRICS
 from dpbench.metrics.reliability import reliability
 from dpbench.models.architecture import LOSSES
 from dpbench.precision import Precision, full_products
 from dpbench.prediction import predict
 from dpbench.privacy import statement
 from dpbench.progress import Progress
-from dpbench.results import Record
+from dpbench.results import COVERED, Record, digest
 from dpbench.step import PrivateStep
+from dpbench.streams import Stream, secure, seeded
 from dpbench.training.averaging import MovingAverage
 from dpbench.training.checkpoints import Checkpoints
 from dpbench.training.loop import Batches, Training
@@ -61,23 +62,34 @@ def fit(
     )
     _carry_out(run, training, quiet, checkpoints, tracking)
     with training.average.in_place() if training.average else nullcontext():
-        outputs, losses = predict(training.step.engine, test)
-    sound = training.sound and bool(outputs.isfinite().all() and losses.isfinite().all())
-    measure, classes = METRICS[run.dataset.task], run.dataset.task == "classification"
-    metrics = measure(outputs, losses, test.targets, test.groups, run.dataset.groups)
-    named = {f"{data.tested_on}/{k}": v if sound else math.nan for k, v in metrics.items()}
+        outputs, metrics = _measured(run, training.step.engine, examples, test, data.tested_on)
+    finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
+    sound = training.sound and finite
+    classes = run.dataset.task == "classification"
+    said = (planned.method, run.privacy.delta, planned.noise_multiplier, run.noise)
     return Record(
         config=run.config,
-        metrics=named,
-        privacy=statement(
-            training.ledger, planned.method, run.privacy.delta, planned.noise_multiplier
-        ),
+        metrics=metrics if sound else dict.fromkeys(metrics, math.nan),
+        privacy=statement(training.ledger, *said),
         provenance=provenance(training.step, device, run.precision, training.effort),
         status="complete" if sound else DIVERGED,
         history=training.history,
         diagnostics=training.observer.series() if training.observer else {},
         calibration=reliability(outputs, test.targets) if sound and classes else {},
+        covered=COVERED,
     )
+
+
+def _measured(
+    run: Run, engine: Engine, examples: Split, test: Split, tested_on: str
+) -> tuple[Tensor, dict[str, float]]:
+    """Outputs [n, K] for the test set, and the metrics of both sets."""
+    task, names = run.dataset.task, run.dataset.groups
+    outputs, losses = predict(engine, test)
+    tested = METRICS[task](outputs, losses, test.targets, test.groups, names)
+    fitted = FIT[task](*predict(engine, examples), examples.targets, examples.groups, names)
+    on_test = {f"{tested_on}/{name}": value for name, value in tested.items()}
+    return outputs, on_test | {f"train_set/{name}": value for name, value in fitted.items()}
 
 
 def pick_device(name: str) -> torch.device:
@@ -109,12 +121,19 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
         steps=planned.steps,
         schedule=planned.schedule,
         seed=run.seed,
-        noise=seeds.generator(run.seed, "noise", device),
-        counts=seeds.generator(run.seed, "counts", device),
+        noise=stream(run, "noise", device),
+        counts=stream(run, "counts", device),
     )
     if physical == "auto" and not planned.method.whole_batches:
         step.adapt(made_up)
     return step
+
+
+def stream(run: Run, purpose: str, device: torch.device) -> Stream:
+    """The run's random stream for one purpose, which no other run has."""
+    if run.noise == "secure":
+        return secure()
+    return seeded(purpose, run.seed, digest(run.config) if run.config else "", device)
 
 
 def _made_up(run: Run, planned: Plan, views: int) -> Batch:
@@ -140,7 +159,13 @@ def _training(
     return Training(
         plan=planned,
         step=step,
-        batches=Batches(planned.sampler, train, run.augmentation, run.seed),
+        batches=Batches(
+            planned.sampler,
+            train,
+            run.augmentation,
+            stream(run, "batches", torch.device("cpu")),
+            seeds.generator(run.seed, "augmentation", examples.device),
+        ),
         observer=observer,
         average=None if run.ema_decay is None else MovingAverage(run.ema_decay, theta),
         effort=effort,

@@ -22,6 +22,7 @@ from dpbench.methods.method import Method
 from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
 from dpbench.step import PrivateStep
+from dpbench.streams import seeded
 
 FEATURES, CLASSES = 4, 2
 GROUPS = [0, 1] * 12 + [0] * 6
@@ -101,8 +102,8 @@ class Small:
             noise_multiplier=1.0,
             expected_batch_size=8.0,
             physical_batch_size=physical,
-            noise=torch.Generator().manual_seed(2),
-            counts=torch.Generator().manual_seed(3),
+            noise=seeded("tests", 2, "", torch.device("cpu")),
+            counts=seeded("tests", 3, "", torch.device("cpu")),
         )
 
     @staticmethod
@@ -161,8 +162,8 @@ def _state(step: PrivateStep) -> list[Tensor]:
         theta.detach().clone(),
         torch.zeros(0) if theta.grad is None else theta.grad.clone(),
         *(b.clone() for b in bounds if isinstance(b, Tensor)),
-        step.noise.get_state(),
-        step.counts.get_state(),
+        torch.tensor(step.noise.state_dict()["drawn"]),
+        torch.tensor(step.counts.state_dict()["drawn"]),
         torch.get_rng_state(),
         torch.tensor([m.training for m in step.engine.model.modules()]),
     ]

@@ -179,8 +179,8 @@ def test_an_empty_batch_is_measured_as_unknown_and_the_next_as_ever(small):
         ({"chunk": True}, "diagnostics.chunk must be a whole number"),
         ({"probe_size": 2.5}, "diagnostics.probe_size must be a whole number"),
         ({"examples": "sample"}, "diagnostics.examples=sample is unknown"),
-        ({"quantiles": [0.5, 1.5]}, "diagnostics.quantiles must be numbers from 0 to 1"),
-        ({"quantiles": ["half"]}, "diagnostics.quantiles must be numbers from 0 to 1"),
+        ({"quantiles": [0.5, 1.5]}, "diagnostics.quantiles must be a number from 0 to 1"),
+        ({"quantiles": ["half"]}, "diagnostics.quantiles must be a number from 0 to 1"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(changes, sentence):

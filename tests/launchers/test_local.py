@@ -8,7 +8,7 @@ import pytest
 
 from dpbench.launchers import Failure
 from dpbench.launchers.local import Local, workers
-from dpbench.results import load
+from dpbench.reading import load
 
 SMALL = ["model=logistic", "batch_size=512", "method=sgd"]
 

@@ -8,7 +8,7 @@ from dpbench import config as configuration
 from dpbench import sweeps
 from dpbench.errors import UserError
 from dpbench.launchers.slurm import Slurm, Task
-from dpbench.results import load
+from dpbench.reading import load
 
 pytest.importorskip("submitit", reason="the cluster extra brings it")
 

@@ -56,37 +56,43 @@ def run_of(method, privacy=FOLLOWS, lr=0.2, **changes):
 @pytest.mark.parametrize("clip", ["abadi", "automatic"])
 @pytest.mark.parametrize("style", ["flat", "layerwise"])
 @pytest.mark.parametrize(("precision", "law"), [(0.0, "lr"), (30.0, "lr"), (30.0, "posterior")])
-def test_a_step_is_algorithm_3_written_by_hand(step_of, batch_of, clip, style, precision, law):
+def test_a_step_is_algorithm_3_written_by_hand(
+    step_of, batch_of, released, stream_of, clip, style, precision, law
+):
     lr, batch = 0.04, batch_of(9)
     step = langevin(step_of, dpsgld(0.5, precision, law, clip, style), lr)
     start, gradients = theta(step), step.engine(batch)
     total = gradients.weighted_sum(step.clip.factors(step.clip.lengths(gradients), batch.groups))
-    draw = torch.randn(579, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     step(batch)
     slope_of_log_p = -precision * start  # p = N(0, I/precision)
     variance = lr if law == "lr" else 2 * lr / N
     # The step takes what it draws away, and Algorithm 3 adds it: the law is the same.
-    by_hand = start - lr * (total / B - slope_of_log_p / N) - math.sqrt(variance) * draw
+    # Noise of that variance in the parameters is so much in the sum.
+    noisy = torch.from_numpy(released(total.numpy(), math.sqrt(variance) * B / lr, stream_of(1)))
+    by_hand = start - lr * (noisy / B - slope_of_log_p / N)
     assert torch.allclose(theta(step), by_hand, rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.parametrize("bound", [1e9, 0.5])
-def test_section_4_5_is_dpsgd_and_dpsgld_under_its_mapping(step_of, batch_of, bound):
+def test_section_4_5_is_dpsgd_and_dpsgld_under_its_mapping(
+    step_of, batch_of, released, stream_of, bound
+):
     eta, batches = 0.004, [batch_of(n, seed=n) for n in (6, 0, 9)]
     lr = eta * N / 2
     sigma = 2 * B / (N * bound * math.sqrt(eta))  # sigma R n/(2B) = 1/sqrt(eta)
     ours = langevin(step_of, dpsgld(bound, 0.0, "posterior"), lr)
     private = step_of(dpsgd(bound, "corrected"), multiplier=sigma, expected=B, lr=lr)
     assert ours.noise_multiplier == pytest.approx(sigma, rel=1e-12)
-    draw = torch.Generator().manual_seed(1)
+    draw = stream_of(1)
     by_hand = theta(ours)
     for batch in batches:
         if bound == 1e9:  # then nothing is clipped, and it is plain SGLD
             place = step_of(dpsgd(bound, "corrected"))
             place.engine.parameters.theta.data.copy_(by_hand)
             total = place.engine(batch).stack().sum(0)
-            noise = torch.randn(579, dtype=torch.float64, generator=draw)
-            by_hand = by_hand - eta * N / (2 * B) * total - math.sqrt(eta) * noise
+            scale = 2 * B / (N * math.sqrt(eta))  # which makes it sqrt(eta) in the parameters
+            noisy = torch.from_numpy(released(total.numpy(), scale, draw))
+            by_hand = by_hand - eta * N / (2 * B) * noisy
         ours(batch)
         private(batch)
     assert torch.allclose(theta(ours), theta(private), rtol=1e-12, atol=1e-14)

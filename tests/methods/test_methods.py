@@ -105,9 +105,9 @@ class Heard:
     def __init__(self, noise):
         self.noise, self.private, self.calls = noise, noise.private, []
 
-    def add(self, total, sensitivity, multiplier, generator):
+    def add(self, total, sensitivity, multiplier, stream):
         before = total.clone()
-        noisy = self.noise.add(total, sensitivity, multiplier, generator)
+        noisy = self.noise.add(total, sensitivity, multiplier, stream)
         self.calls.append((before, float(sensitivity), noisy.clone()))
         return noisy
 
@@ -293,8 +293,9 @@ def test_one_example_moves_the_counts_by_at_most_one(
     held = Held(method.clip, answers)
     step = step_of(dataclasses.replace(method, clip=held), multiplier=MULTIPLIER, lr=0.0)
     batch = batch_of(n, groups=method.groups or 3, seed=seed)
+    start = step.counts.state_dict()
     for one in (batch, *(neighbours(batch, i) for i in range(n))):
-        step.counts.manual_seed(0)
+        step.counts.load_state_dict(start)
         step(one)
     assert len(held.answers) == (n + 1 if held.query else 0)
     for other in held.answers[1:]:

@@ -28,10 +28,10 @@ def exponential_mechanism(gradient: np.ndarray, sigma: float) -> np.ndarray:
     return (weights * (answers == 1)).sum(1) / weights.sum()
 
 
-def test_dp_signlosgd_is_the_exponential_mechanism():
+def test_dp_signlosgd_is_the_exponential_mechanism(stream_of):
     total, sensitivity, multiplier = np.array([-1.5, -0.2, 0.0, 0.1, 2.0]), 1.1, 0.7
     expected = exponential_mechanism(total, 1 / (2 * multiplier * sensitivity))
-    method, draw = dp_signlosgd(BOUND), torch.Generator().manual_seed(0)
+    method, draw = dp_signlosgd(BOUND), stream_of(0)
     times = 20_000
     sums = torch.tensor(total).repeat(times)
     noisy = method.noise.add(sums, sensitivity, multiplier, draw)
@@ -73,12 +73,14 @@ def test_dp_signsgd_is_the_sign_of_dpsgd(step_of, batch_of):
 
 
 @pytest.mark.parametrize("make", [dp_losgd, dp_signlosgd, dp_signsgd_laplace])
-def test_accumulation_adds_clipped_sums_before_one_draw_and_one_sign(step_of, batch_of, make):
+def test_accumulation_adds_clipped_sums_before_one_draw_and_one_sign(
+    step_of, batch_of, stream_of, make
+):
     method, batch = make(BOUND).for_size(SIZE), batch_of(9)
     step = step_of(method, physical=2, multiplier=MULTIPLIER, lr=1.0, expected=8.0)
     gradients = step_of(method, engine="loop").engine(batch).stack()
     total = gradients.clamp(-BOUND, BOUND).sum(0)
-    scale, draw = MULTIPLIER * BOUND * SIZE**0.5, torch.Generator().manual_seed(1)
+    scale, draw = MULTIPLIER * BOUND * SIZE**0.5, stream_of(1)
     noisy = method.noise.add(total, scale, 1.0, draw) / 8
     start = theta(step)
     step(batch)

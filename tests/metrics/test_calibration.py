@@ -61,6 +61,17 @@ def test_both_errors_agree_with_bins_made_by_hand(n, classes, scale, seed):
     assert maximum_calibration_error(outputs, targets) == pytest.approx(maximum, abs=1e-6)
 
 
+def test_bins_of_few_examples_can_be_left_out():
+    logits, targets = made(300)
+    gaps, shares = gaps_by_hand(logits.numpy(), targets.numpy())
+    enough = [gap for gap, share in zip(gaps, shares, strict=True) if share * 300 >= 20]
+    assert 0 < len(enough) < len(gaps)
+    least_20 = maximum_calibration_error(logits, targets, least=20)
+    assert least_20 == pytest.approx(max(enough))
+    assert least_20 < maximum_calibration_error(logits, targets)
+    assert math.isnan(maximum_calibration_error(logits[:19], targets[:19], least=20))
+
+
 def test_certain_examples_share_the_last_bin_with_nearly_certain_ones():
     outputs = torch.tensor([[800.0, 0.0], [4.0, 0.0]], dtype=torch.float64)
     nearly = 1 / (1 + math.exp(-4))

@@ -3,11 +3,12 @@ import math
 import pytest
 import torch
 
-from dpbench.metrics import evaluate
+from dpbench.metrics import evaluate, fit
 
 NAMES = ("male", "female")
 BINARY = {
-    *("accuracy", "loss", "nll", "brier", "ece", "mce", "adaptive_ece", "ece_temperature"),
+    *("accuracy", "loss", "nll", "brier", "ece", "mce", "mce_min20"),
+    *("adaptive_ece", "ece_temperature"),
     *("accuracy/male", "accuracy/female", "loss/male", "loss/female"),
     "accuracy_gap",
     *("demographic_parity_difference", "equalized_odds_difference"),
@@ -24,6 +25,8 @@ def example(n=12, classes=2):
 def test_two_classes_have_every_metric_as_a_plain_float():
     metrics = evaluate(*example(), NAMES)
     assert metrics.keys() == BINARY
+    # Twelve examples fill no bin with twenty.
+    assert math.isnan(metrics.pop("mce_min20"))
     assert all(type(value) is float and math.isfinite(value) for value in metrics.values())
 
 
@@ -60,7 +63,7 @@ def test_the_order_of_the_examples_does_not_matter_but_for_the_temperature():
     shuffled, usual = (evaluate(*them, NAMES) for them in ([part[order] for part in parts], parts))
     # A temperature is fitted on the examples at even places.
     assert shuffled.pop("ece_temperature") != usual.pop("ece_temperature")
-    assert shuffled == pytest.approx(usual)
+    assert shuffled == pytest.approx(usual, nan_ok=True)
 
 
 def test_a_diverged_model_has_nan_everywhere():
@@ -74,6 +77,16 @@ def test_no_examples_at_all_have_nan_everywhere():
     nothing = torch.empty(0, dtype=torch.int64)
     metrics = evaluate(torch.empty(0, 2), torch.empty(0), nothing, nothing, NAMES)
     assert all(map(math.isnan, metrics.values()))
+
+
+def test_the_fit_has_accuracy_and_loss_as_all_metrics_have_them():
+    fitted, metrics = (of(*example(), NAMES) for of in (fit, evaluate))
+    assert fitted == {
+        name: value
+        for name, value in metrics.items()
+        if name.partition("/")[0] in ("accuracy", "loss")
+    }
+    assert len(fitted) == 6
 
 
 def test_shapes_that_disagree_are_refused():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn import metrics as theirs
 
-from dpbench.metrics import evaluate_regression
+from dpbench.metrics import evaluate_regression, fit_regression
 from dpbench.models.architecture import squared_error
 
 NAMES = ("low", "high")
@@ -67,3 +67,10 @@ def test_shapes_that_disagree_and_groups_without_names_are_refused():
         evaluate_regression(outputs.expand(20, 2), losses, targets, groups, NAMES)
     with pytest.raises(ValueError, match="beyond the 1"):
         evaluate_regression(outputs, losses, targets, groups, NAMES[:1])
+
+
+def test_the_fit_has_the_losses_as_all_metrics_have_them():
+    metrics = evaluate_regression(*example(), NAMES)
+    losses = {name: value for name, value in metrics.items() if name.startswith("loss")}
+    assert fit_regression(*example(), NAMES) == losses
+    assert len(losses) == 3

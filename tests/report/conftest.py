@@ -58,10 +58,14 @@ def record_of(composed):
         privacy = {
             "adjacency": "add or remove one example", "delta": 1e-5, "guarantee": guarantee,
             "why": "made up", "pld": epsilon, "rdp": 1.1 * epsilon, "gdp": 0.9 * epsilon,
-            "steps": 100, "ledger": [], **({"audit": audit} if audit else {}),
+            "claimed": 1.1 * epsilon, "noise_multiplier": 10 / max(epsilon, 0.1), "steps": 100,
+            "ledger": [], **({"audit": audit} if audit else {}),
         }  # fmt: skip
         calibration = {"bins": {"count": [0, 40, 60], "confidence": [float("nan"), 0.6, 0.9],
-                                "accuracy": [float("nan"), 0.5, 0.8]}}  # fmt: skip
+                                "accuracy": [float("nan"), 0.5, 0.8]},
+                       "histogram": {"confidence": [40, 60], "true_class": [50, 50]},
+                       "interval": {"level": 0.95, "ece": [0.01, 0.09]},
+                       "temperature": {"temperature": 1.2, "note": "made up"}}  # fmt: skip
         return Record(
             config=config,
             metrics={"test/accuracy": accuracy, "test/loss": 1 - accuracy, "test/ece": ece,

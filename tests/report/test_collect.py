@@ -1,9 +1,7 @@
-import json
-
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.report.collect import collect, parse
+from dpbench.report.collect import collect
 
 
 def test_each_run_is_taken_once_and_the_rest_is_named(spoiled, record_of):
@@ -42,49 +40,3 @@ def test_a_folder_in_the_place_of_a_record_is_named(folder_of, record_of):
     folder = folder_of([record_of()])
     (folder / "runs/x.json").mkdir()
     assert [one.source for one in collect(folder).unreadable] == ["runs/x.json"]
-
-
-def spoil(record, path, value):
-    """The record's JSON with one part taken out (value None) or put in another's place."""
-    plain = json.loads(record.json())
-    *way, last = path
-    node = plain
-    for key in way:
-        node = node[key]
-    node[last] = value
-    return json.dumps(plain)
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "why"),
-    [
-        (["schema"], 99, "schema 99"),
-        (["schema"], None, "schema None"),
-        (["config"], [], "config are no object"),
-        (["config", "choices"], None, "no choices"),
-        (["config", "choices", "model"], 3, "names no model"),
-        (["config", "method"], "x", "no method"),
-        (["config", "seed"], "0", "no seed"),
-        (["config", "seed"], True, "no seed"),
-        (["metrics", "test/loss"], "low", "metric is no number"),
-        (["privacy", "guarantee"], None, "no guarantee"),
-        (["status"], 1, "status"),
-        (["more"], 1, "another version"),
-        (["calibration"], {"bins": {"count": [1]}}, "calibration is broken"),
-        (["calibration", "bins", "count"], [1], "calibration is broken"),
-        (["calibration", "bins", "count"], ["a", 1, 2], "calibration is broken"),
-    ],
-)
-def test_a_record_of_another_shape_is_left_out_with_the_reason(record_of, path, value, why):
-    assert why in parse(spoil(record_of(), path, value), "x").why
-
-
-@pytest.mark.parametrize("text", ["", "null", "[]", "{", "[" * 100_000, '{"schema": 1}', "1e999"])
-def test_no_text_crashes_it(text):
-    assert parse(text, "x").why
-
-
-def test_every_prefix_of_a_record_is_refused(record_of):
-    text = record_of().json()
-    assert all(parse(text[:end], "x").why for end in range(0, len(text), 37))
-    assert parse(text, "x").record == parse(text, "y").record or "NaN" in text

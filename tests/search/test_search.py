@@ -9,7 +9,7 @@ from dpbench import attempts, runs
 from dpbench import config as configuration
 from dpbench.errors import UserError
 from dpbench.overrides import expand
-from dpbench.results import load
+from dpbench.reading import load
 from dpbench.runs import once
 from dpbench.search.command import search
 from dpbench.search.request import parse
@@ -61,7 +61,8 @@ def test_a_trial_is_a_plain_run_with_a_validation_split(folder, tmp_path):
     assert plain.name == name
     of_search, of_run = (load(path / "runs" / name) for path in (tmp_path, elsewhere))
     assert (of_search.metrics, of_search.history) == (of_run.metrics, of_run.history)
-    assert all(metric.startswith("validation/") for metric in of_search.metrics)
+    splits = {metric.partition("/")[0] for metric in of_search.metrics}
+    assert splits == {"validation", "train_set"}
 
 
 def test_a_search_that_was_killed_goes_on_where_it_was(folder, tmp_path, monkeypatch):

@@ -59,6 +59,7 @@ def toy_run(method, seed, accuracy, **changes):
         **{"privacy/guarantee": "proven" if private else "none"},
         **{"privacy/why": "Gaussian." if private else "No noise."},
         **{"privacy/claimed": 3.41 if private else float("inf"), "privacy/delta": 1e-6},
+        **{"privacy/arithmetic": "float" if private else None},
     }
     return {**row, **changes}
 

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from dpbench.results import Record, load
+from dpbench.reading import load
+from dpbench.results import Record
 from dpbench.runs import once
 from dpbench.trackers import About
 

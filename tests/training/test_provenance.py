@@ -52,7 +52,7 @@ def test_the_source_matters_to_the_letter(monkeypatch, tmp_path):
             (tmp_path / name).write_text("changed" if name == changed else "as it was")
         with monkeypatch.context() as patch:
             patch.setattr(provenance, "PACKAGE", tmp_path)
-            hashes.append(provenance._code.__wrapped__())
+            hashes.append(provenance.code.__wrapped__())
     usual, own, other, notes = hashes
     assert len({usual, own, other}) == 3
     assert notes == usual

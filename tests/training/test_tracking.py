@@ -7,7 +7,8 @@ import pytest
 
 from dpbench import config as configuration
 from dpbench import lock, runs
-from dpbench.results import digest, load
+from dpbench.reading import load
+from dpbench.results import digest
 from dpbench.runs import once, settle
 from dpbench.trackers import About
 from dpbench.training import trainer

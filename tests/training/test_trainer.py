@@ -26,6 +26,7 @@ from dpbench.models.architecture import cross_entropy
 from dpbench.models.mlp import Mlp
 from dpbench.prediction import predict
 from dpbench.privacy import Privacy
+from dpbench.streams import seeded
 from dpbench.training import trainer
 from dpbench.training.averaging import MovingAverage
 from dpbench.training.plan import Run, plan
@@ -109,6 +110,76 @@ def test_a_record_keeps_what_its_calibration_was_computed_from():
     low, high = record.calibration["interval"]["accuracy"]
     assert low < said["test/accuracy"] < high
     assert record.calibration["temperature"]["ece"] == said["test/ece_temperature"]
+
+
+@pytest.fixture
+def streams(monkeypatch):
+    """The private streams that runs make from then on, in order."""
+    made = []
+
+    def noted(*arguments):
+        made.append(seeded(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(trainer, "seeded", noted)
+    return made
+
+
+def named(seed: int, bound: float) -> dict:
+    """A configuration, as far as it names a run."""
+    choices = {"dataset": "digits", "model": "mlp", "method": "dpsgd_global_adapt"}
+    return {"seed": seed, "choices": choices, "method": {"bound": bound}}
+
+
+def test_no_stream_of_a_run_is_another_s_nor_another_run_s(streams):
+    """Noise, counts and batches: of two seeds, and of two runs that share their seed."""
+    for seed in (0, 1):
+        for bound in (0.5, 0.6):
+            run = run_of("dpsgd_global_adapt", seed=seed, epochs=1, config=named(seed, bound))
+            fit(run, NOWHERE)
+    assert len(streams) == 12
+    assert len({stream.state_dict()["key"] for stream in streams}) == 12
+    made, size = 12, 64 * 16 + 16 + 16 * 10 + 10
+    for noise, counts, batches in zip(*[iter(streams)] * 3, strict=True):
+        assert noise.state_dict()["drawn"] == made * size
+        assert counts.state_dict()["drawn"] == made
+        assert batches.state_dict()["drawn"] > 1000
+
+
+def test_runs_of_one_seed_start_from_the_same_weights_and_have_noise_of_their_own():
+    def step(bound):
+        run = run_of(config=named(0, bound))
+        return private_step(run, plan(run), torch.device("cpu"))
+
+    one, other = step(0.5), step(0.6)
+    assert torch.equal(*(of.engine.parameters.theta for of in (one, other)))
+    assert not torch.isclose(*(of.noise.bits(100).double() for of in (one, other))).any()
+
+
+def test_secure_noise_is_another_one_each_time_and_no_seed_makes_it(streams):
+    records = [fit(run_of(noise="secure", config=named(0, 0.5)), NOWHERE) for _ in range(2)]
+    assert not streams
+    assert records[0].metrics != records[1].metrics
+    assert {record.privacy["arithmetic"] for record in records} == {"secure"}
+    assert fit(run_of(), NOWHERE).privacy["arithmetic"] == "float"
+    assert fit(run_of("sgd"), NOWHERE).privacy["arithmetic"] is None
+    with pytest.raises(UserError, match="noise=safe is unknown: there are secure, seeded"):
+        run_of(noise="safe")
+
+
+def test_the_fit_to_the_training_examples_is_measured_at_the_end():
+    record = fit(run_of(epochs=8), NOWHERE)
+    assert set(named_train := {n for n in record.metrics if n.startswith("train_set/")}) == {
+        f"train_set/{metric}{group}"
+        for metric in ("accuracy", "loss")
+        for group in ("", *(f"/{name}" for name in Digits(0.2).groups))
+    }
+    assert len(named_train) == 22
+    # The mean over the last epoch's batches, taken while the model still moved, is close to it.
+    assert record.metrics["train_set/loss"] == pytest.approx(
+        record.history["train/loss"][-1], rel=0.2
+    )
+    assert record.covered["metrics"] is False
 
 
 def test_another_seed_measures_something_else():
@@ -206,7 +277,7 @@ def test_private_methods_draw_the_same_noise_from_the_same_seed_whatever_they_co
     plain, counting = (
         witnessed(method=method, epochs=1)[0] for method in ("dpsgd", "dpsgd_global_adapt")
     )
-    draws = [torch.rand(4, generator=w.step.noise) for w in (plain, counting)]
+    draws = [witness.step.noise.bits(4) for witness in (plain, counting)]
     assert torch.equal(*draws)
 
 
@@ -264,7 +335,7 @@ def test_augmented_runs_are_paired_with_plain_ones_and_views_are_drawn_anew():
     assert [len(batch) for batch in ours.batches] == [len(batch) for batch in plain.batches]
     assert {batch.shape[1:] for batch in ours.batches} == {(2, 1, 8, 8)}
     assert not torch.equal(ours.batches[0][:, 0], ours.batches[0][:, 1])
-    draws = [torch.rand(4, generator=w.step.noise) for w in (plain, ours)]
+    draws = [witness.step.noise.bits(4) for witness in (plain, ours)]
     assert torch.equal(*draws)
     assert record.privacy == fit(run_of(), NOWHERE).privacy
     again = fit(run_of(augmentation=VIEWS), NOWHERE)
@@ -380,7 +451,8 @@ def test_an_example_that_is_not_finite_is_counted_and_poisons_nothing(method, br
     run = run_of(method, dataset=OneBroken(0.2, broken), epochs=1, batch_size=719)
     record = fit(run, NOWHERE)
     assert record.status == "complete"
-    assert all(map(math.isfinite, record.metrics.values()))
+    assert all(math.isfinite(v) for name, v in record.metrics.items() if name.startswith("test/"))
+    assert math.isnan(record.metrics["train_set/loss"])  # one of whose examples has none
     assert all(map(math.isfinite, record.history["train/loss"]))
     witness, _ = witnessed(method=method, dataset=run.dataset, epochs=1, batch_size=719)
     seen = sum(int((~batch.isfinite()).flatten(1).any(1).sum()) for batch in witness.batches)

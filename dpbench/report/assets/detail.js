@@ -37,6 +37,7 @@ function detail(row, page) {
     ["guarantee", row.why ? `${row.guarantee}. ${row.why}` : row.guarantee],
     ["δ", row.delta === null ? "–" : figures(row.delta)],
     ["adjacency", row.adjacency],
+    ["holds in arithmetic", row.arithmetic],
     ["status", row.status],
     ["time", row.ms === null ? "–" : `${figures(row.ms)} ms per step of ${figures(row.steps ?? "–", 6)} steps; ${[row.machine, ...row.how].join(", ")}`],
     ["audit", row.audit ? `at least ${figures(row.audit.epsilon)}${row.audit.confidence === null ? "" : `, confidence ${figures(row.audit.confidence)}`}` : "none"],

@@ -1,0 +1,126 @@
+"""Random streams of what hides an example: its noise, the noise of counts, and the batches.
+
+They are apart from the streams of `dpbench.seeds`, which are public and the same for all runs of a
+seed. Each run has its own here, one for each purpose, and none that another run has: what two runs
+release together costs what composition says only if their noise and their batches are independent.
+"""
+
+import hashlib
+import secrets
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
+
+BLOCK = 16
+"""Bytes of a block of AES."""
+
+WORD = 8
+"""Bytes of one draw."""
+
+
+class Stream(Protocol):
+    """A source of random bits that can be put away and taken up again."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its bits are."""
+        ...
+
+    def bits(self, size: int) -> Tensor:
+        """Independent draws [size] int64, uniform over all 2^64 values."""
+        ...
+
+    def state_dict(self) -> dict:
+        """Its key and position, which are as secret as what it hides."""
+        ...
+
+    def load_state_dict(self, state: dict) -> None: ...
+
+
+class CipherStream:
+    """The key stream of AES-256 in counter mode, on the CPU: a cryptographic generator.
+
+    key: 32 bytes; who does not know it cannot tell the stream from random bits. By OpenSSL, through
+    pyca/cryptography.
+    """
+
+    device = torch.device("cpu")
+
+    def __init__(self, key: bytes):
+        self._key, self._drawn = key, 0
+
+    def bits(self, size: int) -> Tensor:
+        # The room for a block more is asked for by the library.
+        out = torch.empty(size + BLOCK // WORD, dtype=torch.int64)
+        self._cipher.update_into(bytes(WORD * size), out.numpy().view("uint8").data)
+        self._drawn += size
+        return out[:size]
+
+    @cached_property
+    def _cipher(self) -> "CipherContext":
+        """The cipher, after what was drawn already."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        block, skipped = divmod(WORD * self._drawn, BLOCK)
+        counter = modes.CTR(block.to_bytes(BLOCK, "big"))
+        cipher = Cipher(algorithms.AES256(self._key), counter).encryptor()
+        cipher.update(bytes(skipped))
+        return cipher
+
+    def state_dict(self) -> dict:
+        return {"key": self._key.hex(), "drawn": self._drawn}
+
+    def load_state_dict(self, state: dict) -> None:
+        self._key, self._drawn = bytes.fromhex(state["key"]), state["drawn"]
+        self.__dict__.pop("_cipher", None)
+
+
+class GpuStream:
+    """torch's own generator on a GPU: Philox with a key of 64 bits, fast and not cryptographic."""
+
+    def __init__(self, key: bytes, device: torch.device):
+        self._generator = torch.Generator(device).manual_seed(int.from_bytes(key[:WORD], "big"))
+
+    @property
+    def device(self) -> torch.device:
+        return self._generator.device
+
+    def bits(self, size: int) -> Tensor:
+        out = torch.empty(size, dtype=torch.int64, device=self.device)
+        return out.random_(torch.iinfo(torch.int64).min, None, generator=self._generator)
+
+    def state_dict(self) -> dict:
+        return {"generator": self._generator.get_state()}
+
+    def load_state_dict(self, state: dict) -> None:
+        self._generator.set_state(state["generator"])
+
+
+def seeded(purpose: str, seed: int, run: str, device: torch.device) -> Stream:
+    """The stream for one purpose of one run, the same whenever the run is made again.
+
+    run: what names the run, so that no other run draws the same. On a GPU it is drawn there.
+    """
+    key = hashlib.sha256(f"{purpose}/{seed}/{run}".encode()).digest()
+    return GpuStream(key, device) if device.type == "cuda" else CipherStream(key)
+
+
+def secure() -> Stream:
+    """A stream that nobody can make again: its key is the operating system's, and kept nowhere but
+    in the checkpoints of an unfinished run."""
+    return CipherStream(secrets.token_bytes(32))
+
+
+def uniforms(stream: Stream, size: int) -> Tensor:
+    """Draws [size] float64 between 0 and 1 and never either, from 52 bits each."""
+    return (stream.bits(size).bitwise_and_(2**52 - 1).double() + 0.5) * 2.0**-52
+
+
+def permutation(stream: Stream, size: int) -> Tensor:
+    """The numbers [size] int64 below `size` in an order that is uniform up to 2^-64 size^2."""
+    return stream.bits(size).argsort()
