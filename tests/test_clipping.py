@@ -310,6 +310,16 @@ def test_relative_count_noise_is_a_multiple_of_the_gradients():
         lambda: chosen("none", "flat", 0.0),
         lambda: chosen("abadi", "layerwise", -1.0),
         lambda: chosen("abadi", "layerwise", [1.0, 0.0]),
+        lambda: Abadi(1e-13),
+        lambda: Abadi(math.inf),
+        lambda: Normalise(1.0).scaled(1e-13),
+        lambda: Global(1.0, 1e-24),
+        lambda: GlobalAdapt(1.0, 1e-24, 1.0, 0.1, ASK),
+        lambda: Groupwise(1e13, ASK, "batch", "largest"),
+        lambda: Coordinates(1e-13),
+        lambda: BatchClip(math.inf),
+        lambda: chosen("none", "flat", 1e13),
+        lambda: chosen("abadi", "layerwise", [1.0, 1e-13]),
     ],
 )
 def test_values_that_no_clip_can_have_are_refused(make):

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Fixed
-from dpbench.validate import positive
+from dpbench.clipping.clip import Bound, Fixed, checked_bound
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class BatchClip(Fixed):
     )
 
     def __post_init__(self) -> None:
-        positive("the clipping bound", self.bound)
+        checked_bound("the clipping bound", self.bound)
 
     @property
     def sensitivity(self) -> Bound:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from functools import partial
 
 from dpbench.clipping.batch import BatchClip
-from dpbench.clipping.clip import Clip
+from dpbench.clipping.clip import Clip, checked_bound
 from dpbench.clipping.functions import Abadi, Automatic, ByNorm, Global, Normalise, Unclipped
 from dpbench.clipping.layerwise import Layerwise, share_out
 from dpbench.errors import UserError
-from dpbench.validate import one_of, positive
+from dpbench.validate import one_of
 
 BY_NORM: dict[str, Callable[[float], ByNorm]] = {
     "abadi": Abadi,
@@ -39,7 +39,7 @@ def chosen(clip: str, style: str, bound: Bounds) -> Clip:
     one_of("method.style", style, STYLES)
     if clip == "batch":
         only("flat", style, "method.clip=batch", "it has one factor for all of a batch")
-    return WITHOUT_PROOF[clip](positive("the clipping bound", _whole(bound)))
+    return WITHOUT_PROOF[clip](checked_bound("the clipping bound", _whole(bound)))
 
 
 def by_norm(clip: str, style: str, bound: Bounds) -> ByNorm | Layerwise:
@@ -52,7 +52,7 @@ def by_norm(clip: str, style: str, bound: Bounds) -> ByNorm | Layerwise:
         return BY_NORM[clip](_whole(bound))
     if not isinstance(bound, list | tuple):
         return Layerwise(BY_NORM[clip](bound))
-    whole, shares = share_out([positive("each of method.bound", one) for one in bound])
+    whole, shares = share_out([checked_bound("each of method.bound", one) for one in bound])
     return Layerwise(BY_NORM[clip](whole), shares)
 
 

@@ -8,9 +8,28 @@ from torch import Tensor
 
 from dpbench.errors import UserError
 from dpbench.gradients import Gradients
-from dpbench.validate import positive
+from dpbench.validate import number, positive
 
 Bound = float | Tensor
+
+LEAST_BOUND, LARGEST_BOUND = 1e-12, 1e12
+"""Between which bounds lie: float32 knows much smaller and larger numbers, but not their squares,
+and next to less than that a number which underflows would no longer be too small to matter."""
+
+LEAST_FACTOR, LARGEST_FACTOR = 2.0**-100, 2.0**60
+"""Between which factors lie, or float32 could neither tell them nor what they make of a gradient.
+One that would need more to reach a bound of 1 is shorter than 1e-18, and mostly rounding."""
+
+
+def checked_bound(what: str, value: float) -> float:
+    """The value itself, if it can be a bound; otherwise a UserError that names it."""
+    return number(what, value, LEAST_BOUND, LARGEST_BOUND)
+
+
+def ratio(bound: Bound, norms: Tensor) -> Tensor:
+    """bound/norm; at most `LARGEST_FACTOR`, and 0 below `LEAST_FACTOR`."""
+    factors = (bound / norms).clamp(max=LARGEST_FACTOR)
+    return factors.where(factors >= LEAST_FACTOR, 0)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Fixed
+from dpbench.clipping.clip import Bound, Fixed, checked_bound
 from dpbench.errors import UserError
 from dpbench.gradients import Gradients
-from dpbench.validate import positive
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Coordinates(Fixed):
     per_coordinate = True
 
     def __post_init__(self) -> None:
-        positive("the clipping bound", self.bound)
+        checked_bound("the clipping bound", self.bound)
 
     @property
     def sensitivity(self) -> Bound:

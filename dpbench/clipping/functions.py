@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Fixed
+from dpbench.clipping.clip import LARGEST_FACTOR, Bound, Fixed, checked_bound, ratio
 from dpbench.validate import positive
 
 
@@ -22,7 +22,7 @@ class ByNorm(Fixed):
 
     def __post_init__(self) -> None:
         if not isinstance(self.bound, Tensor):
-            positive("the clipping bound", self.bound)
+            checked_bound("the clipping bound", self.bound)
 
     @property
     def sensitivity(self) -> Bound:
@@ -48,7 +48,7 @@ class Abadi(ByNorm):
     """min(1, R/norm): longer gradients are shortened to the bound R (Abadi et al. 2016)."""
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        return (self.bound / norms).clamp(max=1)
+        return ratio(self.bound, norms).clamp(max=1)
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,18 @@ class Automatic(ByNorm):
         positive("the constant of automatic clipping", self.constant)
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        return self.bound / (norms + self.constant)
+        return ratio(self.bound, norms + self.constant)
 
 
 @dataclass(frozen=True)
 class Normalise(ByNorm):
-    """R/norm: all gradients have length R, but those of zero (Bu et al. 2022, AUTO-V)."""
+    """R/norm: all gradients have length R, but those of zero (Bu et al. 2022, AUTO-V).
+
+    Those that would have to grow by more than `LARGEST_FACTOR` stay shorter.
+    """
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        # Where R/norm overflows, the gradient is as good as zero and has no direction to keep.
-        return (self.bound / norms).nan_to_num(nan=0, posinf=0)
+        return ratio(self.bound, norms).where(norms > 0, 0)
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,14 @@ class Global(ByNorm):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.strict_bound, Tensor):
-            positive("the strict clipping bound Z", self.strict_bound)
+            checked_bound("the strict clipping bound Z", self.strict_bound)
 
     def at(self, bound: Bound) -> Self:
         return replace(self, bound=bound, strict_bound=self.strict_bound * (bound / self.bound))
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        return (norms <= self.strict_bound).to(norms) * (self.bound / self.strict_bound)
+        scaled = (norms <= self.strict_bound).to(norms) * (self.bound / self.strict_bound)
+        return scaled.clamp(max=LARGEST_FACTOR)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, CountQuery, Weighted
+from dpbench.clipping.clip import (
+    LARGEST_BOUND,
+    LEAST_BOUND,
+    Bound,
+    CountQuery,
+    Weighted,
+    checked_bound,
+    ratio,
+)
 from dpbench.validate import positive
 
 
@@ -24,26 +32,27 @@ class GlobalAdapt(Weighted):
     query: CountQuery
 
     def __post_init__(self) -> None:
-        positive("the clipping bound", self.bound)
+        checked_bound("the clipping bound", self.bound)
         positive("the count threshold tau", self.threshold)
         positive("the learning rate of Z", self.learning_rate)
         if not isinstance(self.strict_bound, Tensor):
-            positive("the strict clipping bound Z", self.strict_bound)
+            checked_bound("the strict clipping bound Z", self.strict_bound)
 
     @property
     def sensitivity(self) -> Bound:
         return self.bound
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        return self.bound / norms.clamp(min=self.strict_bound)
+        return ratio(self.bound, norms.clamp(min=self.strict_bound))
 
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         return (norms > self.threshold * self.strict_bound).sum().view(1)
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> "GlobalAdapt":
         growth = torch.exp(counts[0] / expected_batch_size - self.learning_rate)
-        # Kept within what a float can square: Z is a released number, so this reveals nothing.
-        return replace(self, strict_bound=(self.strict_bound * growth).clamp(1e-12, 1e12))
+        # Kept within what floats can guarantee: Z is a released number, so this reveals nothing.
+        moved = (self.strict_bound * growth).clamp(LEAST_BOUND, LARGEST_BOUND)
+        return replace(self, strict_bound=moved)
 
     def scaled(self, by: float) -> "GlobalAdapt":
         return replace(self, bound=self.bound * by)

@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, CountQuery, Weighted
-from dpbench.validate import one_of, positive
+from dpbench.clipping.clip import Bound, CountQuery, Weighted, checked_bound, ratio
+from dpbench.validate import one_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Groupwise(Weighted):
     by_group: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        positive("the clipping bound", self.bound)
+        checked_bound("the clipping bound", self.bound)
         one_of("reference", self.reference, ("batch", "groups"))
         one_of("sensitivity_from", self.sensitivity_from, ("largest", "base"))
 
@@ -44,7 +44,7 @@ class Groupwise(Weighted):
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         bounds = norms.new_full((), self.bound) if self.bounds is None else self.bounds[groups]
-        return (bounds / norms).clamp(max=1)
+        return ratio(bounds, norms).clamp(max=1)
 
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         cell = 2 * groups + (norms > self.bound)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, CountQuery, Weighted
+from dpbench.clipping.clip import LARGEST_BOUND, LEAST_BOUND, Bound, CountQuery, Weighted
 from dpbench.clipping.functions import ByNorm
 from dpbench.clipping.layerwise import Layerwise
 from dpbench.errors import UserError
@@ -57,8 +57,8 @@ class Quantile(Weighted):
     def updated(self, counts: Tensor, expected_batch_size: float) -> "Quantile":
         below = (counts * len(counts) ** 0.5 / expected_batch_size + 1) / 2
         growth = torch.exp(self.learning_rate * (self.quantile - below))
-        # Kept within what a float can square: R is a released number, so this reveals nothing.
-        bounds = (self.clip.bounds_of(growth) * growth).clamp(1e-12, 1e12)
+        # Kept within what floats can guarantee: R is a released number, so this reveals nothing.
+        bounds = (self.clip.bounds_of(growth) * growth).clamp(LEAST_BOUND, LARGEST_BOUND)
         return replace(self, clip=self.clip.at(bounds.squeeze()))
 
     def scaled(self, by: float) -> "Quantile":

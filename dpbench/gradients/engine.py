@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
 from dpbench.gradients.how import How
+from dpbench.gradients.norms import squared_norms
 from dpbench.gradients.parameters import Layer, Parameters
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -98,11 +99,14 @@ class Stacked:
 
     @cached_property
     def norms(self) -> Tensor:
-        return _lengths(self._stack)
+        return self._norms(self._stack)
 
     @property
     def layer_norms(self) -> Tensor:
-        return torch.stack([_lengths(self._stack[:, layer.at]) for layer in self._layers], 1)
+        return torch.stack([self._norms(self._stack[:, layer.at]) for layer in self._layers], 1)
+
+    def _norms(self, rows: Tensor) -> Tensor:
+        return squared_norms(rows).sqrt().to(rows)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         if spoils(self.norms):
@@ -120,15 +124,6 @@ class Stacked:
 
     def stack(self) -> Tensor:
         return self._stack
-
-
-def _lengths(rows: Tensor) -> Tensor:
-    """L2 norms [B] of rows [B, d], added up in float64.
-
-    On a CPU torch adds float32 squares one after the other, and loses 4e-4 of ten million of them:
-    a norm that is too small clips too little.
-    """
-    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).to(rows)
 
 
 def empty(parameters: Parameters) -> Stacked:

@@ -169,11 +169,11 @@ class GhostGradients:
 
     @cached_property
     def norms(self) -> Tensor:
-        return sum(self._squared[1:], self._squared[0]).sqrt()
+        return torch.stack(self._squared).sum(0).sqrt().to(self.losses)
 
     @property
     def layer_norms(self) -> Tensor:
-        return torch.stack(self._squared, 1).sqrt()
+        return torch.stack(self._squared, 1).sqrt().to(self.losses)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         rules = self._rules

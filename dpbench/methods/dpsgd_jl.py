@@ -108,8 +108,9 @@ class Estimated:
         return self._estimated([part(vector) for vector in self._vectors])
 
     def _estimated(self, vectors: list[Tensor]) -> Tensor:
-        squares = torch.stack([self._gradients.dot(vector).square() for vector in vectors])
-        return squares.mean(0).sqrt() * self._slack
+        dots = torch.stack([self._gradients.dot(vector) for vector in vectors])
+        # In float64, as squares of small numbers would underflow.
+        return (dots.double().square().mean(0).sqrt() * self._slack).to(dots)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         return self._gradients.weighted_sum(factors)

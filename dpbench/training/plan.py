@@ -117,7 +117,9 @@ def plan(run: Run) -> Plan:
     schedule = run.schedule or UNCHANGED
     schedule.check(steps)
     if schedule.bound != 1:
-        method.clip.scaled(2)  # which refuses where no schedule can move its bound
+        factors = [schedule.bound_at(made / steps) for made in range(steps)]
+        for factor in (min(factors), max(factors)):
+            method.clip.scaled(factor)  # which refuses where no schedule can move its bound so far
     if method.tie:
         schedule = method.tie.schedule(schedule, steps)
         follows = method.tie.multiplier(method.clip, optimizer, sampler.expected_batch_size, units)

@@ -510,5 +510,6 @@ def test_the_norm_of_a_long_gradient_is_not_too_small():
     rows = torch.rand(2, 5_000_000, generator=torch.Generator().manual_seed(0))
     stacked = Stacked(torch.zeros(2), rows, (Layer("", slice(0, 5_000_000)),))
     right = rows.double().square().sum(1).sqrt()
-    assert torch.allclose(stacked.norms.double(), right, rtol=1e-6)
-    assert torch.allclose(stacked.layer_norms[:, 0].double(), right, rtol=1e-6)
+    for norms in (stacked.norms, stacked.layer_norms[:, 0]):
+        assert (norms >= right * (1 - 1e-7)).all()  # rounded once, to float32
+        assert torch.allclose(norms.double(), right, rtol=1e-5)

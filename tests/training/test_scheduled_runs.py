@@ -83,6 +83,13 @@ def test_a_scheduled_bound_costs_nothing():
     assert said[1].schedule.bound_at(0.95) == 200
 
 
+@pytest.mark.parametrize("end", [1e-14, 1e14])
+def test_a_schedule_that_takes_a_bound_beyond_its_limits_is_refused_beforehand(end):
+    moved = "schedule.bound=" + PIECE % (f"1,{end}", "0.9")
+    with pytest.raises(UserError, match=r"clipping bound must be a number from 1e-12 to 1e\+12"):
+        settle(["schedule=custom", moved])
+
+
 def test_a_schedule_that_stays_at_one_is_none(step_of, batch_of):
     ends = []
     for schedule in (UNCHANGED, Schedules(Linear(1, 1), Cosine(1, 1), Pieces((1, 1), (0.5,)))):

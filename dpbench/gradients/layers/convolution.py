@@ -1,12 +1,19 @@
 """Convolutions, plain and with a kernel that is computed from the weight."""
 
+import math
+from functools import cached_property
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight
 
 from dpbench.gradients.engine import without
-from dpbench.gradients.layers.layer import Seen, gram_squared_norms
+from dpbench.gradients.layers.layer import Seen
+from dpbench.gradients.norms import added_again, squared_norms, squared_norms_of_outer
+
+FAST = 64
+"""Roundings more that the fast algorithms of a convolution (Winograd's, Fourier's) count for."""
 
 FEW_CHANNELS = 16
 """Up to which the adjoint of a convolution with the examples as groups is slower than that of
@@ -49,15 +56,23 @@ class Convolution:
 
     def bias_squared_norms(self) -> Tensor | float:
         """[B], or 0 without a bias."""
-        return self._bias_rows().square().sum(1) if self._biased else 0.0
+        return squared_norms(self._bias_rows) if self._biased else 0.0
 
     def _weight_squared_norms(self) -> Tensor:
         if self.by_positions:
-            return gram_squared_norms(self._patches(self.a), self._positions(self.b.flatten(2)))
-        rows = self._made_weight_rows() if self._large else self.weight_rows()
-        rows = rows.unflatten(1, (len(self.module.weight), -1))
-        # In two stages, each short: nothing is allocated, and no digits are lost in a long sum.
-        return torch.linalg.vector_norm(rows, dim=2).square().sum(1)
+            patches = self._patches(self.a), self._positions(self.b.flatten(2))
+            return squared_norms_of_outer(*patches)
+        if not self._large:
+            return squared_norms(self.weight_rows())
+        positions = self.b[0, 0].numel() * self.views
+        squared = squared_norms(self._made_weight_rows())
+        return added_again(squared, self._size, positions + FAST, self.b)
+
+    @property
+    def _size(self) -> Tensor:
+        """What the kernel's gradient could be if no two positions cancelled [B]: |patches| |b|."""
+        a, b = (squared_norms(x.reshape(self._examples, -1)) for x in (self.a, self.b))
+        return (a * b).sqrt() * math.prod(self.module.kernel_size) ** 0.5
 
     @property
     def by_positions(self) -> bool:
@@ -73,7 +88,7 @@ class Convolution:
         positions = self._positions(self.b.flatten(2)) * each
         out = (self._patches(x) @ self._patches(self.a).mT) @ positions
         if self._biased:
-            out = out + self._bias_rows().unsqueeze(1) * each
+            out = out + self._bias_rows.unsqueeze(1) * each
         # [B, K T, O] to [B K, O, *image]
         return out.unflatten(1, (self.views, -1)).flatten(0, 1).mT.reshape(self.b.shape)
 
@@ -113,9 +128,11 @@ class Convolution:
 
     def added_to_bias(self, bias: Tensor, scales: Tensor) -> Tensor:
         """[B, O]"""
-        return torch.addcmul(bias, self._bias_rows(), scales.unsqueeze(1))
+        return torch.addcmul(bias, self._bias_rows, scales.unsqueeze(1))
 
+    @cached_property
     def _bias_rows(self) -> Tensor:
+        """For norm and sum: positions that cancel do so alike in both."""
         return self.b.unflatten(0, (-1, self.views)).flatten(3).sum((1, 3))
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
@@ -129,23 +146,26 @@ class Convolution:
                 self.a, shape, self.b * each, m.stride, self.padding, m.dilation, m.groups
             ).flatten()
         if self._biased:
-            torch.mv(self._bias_rows().T, factors, out=out[size:])
+            torch.mv(self._bias_rows.T, factors, out=out[size:])
 
     def dot(self, vector: Tensor) -> Tensor:
         m = self.module
         kernel = vector[: m.weight.numel()].view_as(m.weight)
         through = self._forward(self.a, kernel, None, m.stride, self.padding, m.dilation, m.groups)
         total = (through * self.b).reshape(self._examples, -1).sum(1)
-        return total + self._bias_rows() @ vector[m.weight.numel() :] if self._biased else total
+        return total + self._bias_rows @ vector[m.weight.numel() :] if self._biased else total
 
     def stack(self) -> Tensor:
         weight = self.weight_rows()
-        return torch.cat([weight, self._bias_rows()], 1) if self._biased else weight
+        return torch.cat([weight, self._bias_rows], 1) if self._biased else weight
 
     def cleaned(self, factors: Tensor) -> "Convolution":
         each = factors.repeat_interleave(self.views)
         a, b = without(self.a, each), without(self.b, each)
-        return Convolution(self.module, a, b, self.views, self.padding)
+        cleaned = Convolution(self.module, a, b, self.views, self.padding)
+        if self._weight is not None:
+            cleaned._weight = without(self._weight, factors)
+        return cleaned
 
 
 def convolution(seen: Seen) -> list[Convolution]:

@@ -41,7 +41,7 @@ class LayerGradient(Protocol):
     """The per-example gradients of one module's parameters, d numbers each."""
 
     def squared_norms(self) -> Tensor:
-        """[B], rounded up where terms may cancel."""
+        """[B] in float64, and never below what `write_sum` adds (see `dpbench.gradients.norms`)."""
         ...
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
@@ -74,23 +74,3 @@ def moved_values(
             moved[name] = values[name] + own.view(-1, *parameter.shape)
             start += parameter.numel()
     return moved
-
-
-def gram_squared_norms(a: Tensor, b: Tensor) -> Tensor:
-    """|sum_t b_t a_t^T|^2 = sum_ts <a_t, a_s> <b_t, b_s> [B], rounded up; a [B, T, I], b alike."""
-    total = (a @ a.mT).mul_(b @ b.mT).sum((1, 2))
-    lengths = (torch.linalg.vector_norm(x, dim=2) for x in (a, b))
-    largest = torch.einsum("bt,bt->b", *lengths).square()
-    return rounded_up(total, largest, (a.shape[1], a.shape[2] + b.shape[2]))
-
-
-def rounded_up(total: Tensor, largest: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A sum of terms that may cancel, plus what rounding can have taken from it; [B].
-
-    largest: what the terms add up to without their signs; shape: of the sums, T positions and
-    vectors of length n. A norm that came out too small would clip too little, so the error bound
-    2 sqrt(T^2 + n) eps (Higham and Mary 2019, probabilistic rounding errors) is added.
-    """
-    positions, length = shape
-    slack = 2 * (positions**2 + length) ** 0.5 * torch.finfo(total.dtype).eps
-    return total.clamp(min=0) + slack * largest

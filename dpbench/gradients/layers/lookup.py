@@ -1,11 +1,11 @@
 """Embeddings: rows of a table that were looked up."""
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from dpbench.gradients.engine import without
-from dpbench.gradients.layers.layer import Seen, rounded_up
+from dpbench.gradients.layers.layer import Seen
+from dpbench.gradients.norms import squared_norms_of_table
 
 
 class Lookup:
@@ -18,10 +18,7 @@ class Lookup:
         self.indices, self.b, self.rows = indices, b, rows
 
     def squared_norms(self) -> Tensor:
-        same = self.indices.unsqueeze(2) == self.indices.unsqueeze(1)
-        norms = torch.linalg.vector_norm(self.b, dim=2)
-        largest = (norms.unsqueeze(2) * norms.unsqueeze(1) * same).sum((1, 2))
-        return rounded_up(((self.b @ self.b.mT) * same).sum((1, 2)), largest, self.b.shape[1:])
+        return squared_norms_of_table(self.indices, self.b)
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         scaled = (self.b * factors.view(-1, 1, 1)).flatten(0, 1)

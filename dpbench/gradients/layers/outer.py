@@ -1,11 +1,14 @@
 """Linear layers: outer products, and sums of them over positions."""
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from dpbench.gradients.engine import without
-from dpbench.gradients.layers.layer import Seen, gram_squared_norms
+from dpbench.gradients.layers.layer import Seen
+from dpbench.gradients.norms import squared_norms, squared_norms_of_outer
 
 
 class Dyad:
@@ -18,8 +21,8 @@ class Dyad:
         self.a, self.b, self.bias = a, b, bias
 
     def squared_norms(self) -> Tensor:
-        seen = (self.a * self.a).sum(1)
-        return (seen + 1 if self.bias else seen) * (self.b * self.b).sum(1)
+        inputs = squared_norms(self.a)
+        return (inputs + 1 if self.bias else inputs) * squared_norms(self.b)
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         scaled = self.b * factors.unsqueeze(1)
@@ -60,13 +63,12 @@ class Outer:
 
     def squared_norms(self) -> Tensor:
         total = self._weight_squared_norms()
-        return total + self._bias_rows().square().sum(1) if self.bias else total
+        return total + squared_norms(self._bias_rows) if self.bias else total
 
     def _weight_squared_norms(self) -> Tensor:
         if self._gram:
-            return gram_squared_norms(self.a, self.b)
-        # In two stages, each short: nothing is allocated, and no digits are lost in a long sum.
-        return torch.linalg.vector_norm(self._weight_rows(), dim=2).square().sum(1)
+            return squared_norms_of_outer(self.a, self.b)
+        return squared_norms(self._weight_rows())
 
     @property
     def _gram(self) -> bool:
@@ -80,7 +82,9 @@ class Outer:
             self._weight = self.b.mT @ self.a  # [B, O, I]
         return self._weight
 
+    @cached_property
     def _bias_rows(self) -> Tensor:
+        """For norm and sum: positions that cancel do so alike in both."""
         return self.b.sum(1)
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
@@ -91,26 +95,28 @@ class Outer:
             scaled = (self.b * factors.view(-1, 1, 1)).flatten(0, 1)
             torch.mm(scaled.T, self.a.flatten(0, 1), out=out[: o * i].view(o, i))
         if self.bias:
-            # The rows that the norm was taken of: positions that cancel must do so here as there.
-            torch.mv(self._bias_rows().T, factors, out=out[o * i :])
+            torch.mv(self._bias_rows.T, factors, out=out[o * i :])
 
     def dot(self, vector: Tensor) -> Tensor:
         o, i = self.b.shape[2], self.a.shape[2]
         total = ((self.a @ vector[: o * i].view(o, i).T) * self.b).sum((1, 2))
-        return total + self._bias_rows() @ vector[o * i :] if self.bias else total
+        return total + self._bias_rows @ vector[o * i :] if self.bias else total
 
     def through(self, x: Tensor, scales: Tensor) -> Tensor:
         """scales_i (x_i G_i^T + h_i) [B, T, O] for x [B, T, I], with G and h of weight and bias."""
         each = scales.view(-1, 1, 1)
         weight = x @ self.a.mT @ self.b if self._gram else x @ self._weight_rows().mT
-        return (weight + self._bias_rows().unsqueeze(1) if self.bias else weight) * each
+        return (weight + self._bias_rows.unsqueeze(1) if self.bias else weight) * each
 
     def stack(self) -> Tensor:
         weight = self._weight_rows().flatten(1)
-        return torch.cat([weight, self._bias_rows()], 1) if self.bias else weight
+        return torch.cat([weight, self._bias_rows], 1) if self.bias else weight
 
     def cleaned(self, factors: Tensor) -> "Outer":
-        return Outer(without(self.a, factors), without(self.b, factors), self.bias)
+        cleaned = Outer(without(self.a, factors), without(self.b, factors), self.bias)
+        if self._weight is not None:
+            cleaned._weight = without(self._weight, factors)
+        return cleaned
 
 
 def linear(seen: Seen) -> list[Dyad | Outer]:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from dpbench.gradients.engine import without
 from dpbench.gradients.layers.layer import LayerGradient, Seen, moved_values
+from dpbench.gradients.norms import squared_norms
 
 Normalisation = nn.GroupNorm | nn.LayerNorm | nn.RMSNorm | nn.InstanceNorm1d | nn.InstanceNorm2d
 
@@ -22,7 +23,7 @@ class Rows:
         self.rows = rows
 
     def squared_norms(self) -> Tensor:
-        return self.rows.square().sum(1)
+        return squared_norms(self.rows)
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         torch.mv(self.rows.T, factors, out=out)

@@ -9,6 +9,7 @@ from torch import Tensor
 from dpbench.gradients.layers.convolution import Convolution, convolved_each, of_kernel
 from dpbench.gradients.layers.layer import LayerGradient, Seen, moved_values
 from dpbench.gradients.layers.rows import Rows
+from dpbench.gradients.norms import roundoff, squared_norms
 from dpbench.models.standardised import standardised_kernel
 
 
@@ -34,17 +35,21 @@ class Standardisation:
 
     def gain(self, g: Tensor) -> Tensor:
         """<g, u> [..., O]."""
-        return torch.einsum("...oi,...oi->...o", g, self.unit)
+        return torch.einsum("...oi,...oi->...o", g, self.unit.to(g))
 
     def squared_norms(self, g: Tensor) -> Tensor:
-        """Of weight and gain together [B] for g [B, O, I], rounded up, in three passes over g."""
-        length = torch.linalg.vector_norm(g, dim=-1).square()
-        along = torch.einsum("boi,oi->bo", g, self.moved).square()
-        kept = length - g.sum(-1).square() / g.shape[-1] - along
-        # The three may cancel; what rounding can have taken is given back.
-        slack = 2 * g.shape[-1] ** 0.5 * torch.finfo(g.dtype).eps * length
-        weight = self.rate.squeeze(1).square() * (kept.clamp(min=0) + slack)
-        return (weight + self.gain(g).square()).sum(1)
+        """Of weight and gain together [B] for g [B, O, I], in few passes over g, never too small.
+
+        |P g|^2 = (gain/s)^2 (|g|^2 - I (mean g)^2 - <u, g>^2), where the three may cancel.
+        """
+        size = g.shape[-1]
+        length = squared_norms(g.flatten(0, 1)).sqrt().view(g.shape[:-1])
+        lost = (size + 8) * roundoff(g) * length  # at most, by each of the sums over I
+        along = torch.einsum("boi,oi->bo", g, self.moved).double().abs()
+        mean = g.sum(-1).double().abs() / size**0.5
+        kept = length.square() - sum((x - lost).clamp(min=0).square() for x in (along, mean))
+        weight = self.rate.squeeze(1).double().square() * kept.clamp(min=0)
+        return (weight + (self.gain(g).abs() + lost).square()).sum(1)
 
 
 class Standardised:
@@ -62,7 +67,8 @@ class Standardised:
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         kernel = out.new_empty(len(out) - self._shape[0])  # all but the gain, and as large
         self._kernel.write_sum(factors, kernel)
-        out.copy_(self._joined(kernel))
+        # In float64, as what P takes away may be nearly all there is.
+        out.copy_(self._joined(kernel.double()))
 
     def stack(self) -> Tensor:
         return self._joined(self._kernel.stack())

@@ -1,0 +1,104 @@
+"""L2 norms that float arithmetic never makes too small.
+
+A clip divides by them: a norm that lost something to rounding, to underflow or to terms that cancel
+would let an example move the sum by more than its bound. So every squared norm here is an upper
+bound, in float64 [B]: what the arithmetic can have lost in the worst case is added (Higham 2002,
+"Accuracy and Stability of Numerical Algorithms", chapters 3 and 4: n roundings cost at most n u of
+the sum of sizes, u the unit roundoff), and a square that underflows counts as the smallest normal
+number. Long sums are cut into short ones, so that the bound is close. What is beyond the range of
+squares comes out as infinite or NaN, and such an example is left out.
+"""
+
+import torch
+from torch import Tensor
+
+PIECE = 64
+"""Squares that are added up in the rows' own precision."""
+
+NARROW = 256
+"""Columns up to which rows are simply added up in float64: beyond that it is slower."""
+
+BLOCK = 384
+"""Features that are multiplied and added up at once."""
+
+
+def squared_norms(rows: Tensor) -> Tensor:
+    """|x_i|^2 of rows [B, ...], too large by 1e-5 of it at most (and 1e-35 for each number)."""
+    flat = rows.flatten(1)
+    if flat.shape[1] <= NARROW:
+        squared = torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).square()
+        return squared.where(squared <= torch.finfo(rows.dtype).max, torch.inf)
+    pieces, rest = divmod(flat.shape[1], PIECE)
+    head = flat[:, : pieces * PIECE].unflatten(1, (pieces, PIECE))
+    parts = (
+        torch.linalg.vector_norm(head, dim=2),
+        torch.linalg.vector_norm(flat[:, flat.shape[1] - rest :], dim=1, keepdim=True),
+    )
+    first, last = (part.double().square().sum(1) for part in parts)
+    return (first + last) * (1 + (PIECE + 4) * roundoff(rows)) + flat.shape[1] * _tiny(rows)
+
+
+def squared_norms_of_outer(a: Tensor, b: Tensor) -> Tensor:
+    """|G|^2 for G = sum_t b_t a_t^T, from Gram matrices over positions; a [B, T, I], b [B, T, O].
+
+    |G|^2 = sum_ts <a_t, a_s> <b_t, b_s>. Of G as `added_again` has it.
+    """
+    positions = a.shape[1]
+    total = _gram(a).mul_(_gram(b)).sum((1, 2), dtype=torch.float64) + positions**2 * _tiny(a)
+    size = (_lengths(a) * _lengths(b)).sum(1)
+    lost = (_roundings(a) + _roundings(b) + 4) * roundoff(a) * size.square()
+    return added_again(total.clamp(min=0) + lost, size, positions, a)
+
+
+def squared_norms_of_table(indices: Tensor, b: Tensor) -> Tensor:
+    """|G|^2 for the table G in which b_t is added to row indices_t; indices [B, T], b [B, T, O].
+
+    |G|^2 = sum_ts <b_t, b_s> over positions of the same row. Of G as `added_again` has it.
+    """
+    same = indices.unsqueeze(2) == indices.unsqueeze(1)
+    total = (_gram(b) * same).sum((1, 2), dtype=torch.float64)
+    lengths = _lengths(b)
+    squared_size = torch.einsum("bt,bts,bs->b", lengths, same.to(lengths), lengths)
+    lost = (_roundings(b) + 2) * roundoff(b) * squared_size
+    return added_again(total.clamp(min=0) + lost, squared_size.sqrt(), b.shape[1], b)
+
+
+def added_again(squared: Tensor, size: Tensor, terms: int, like: Tensor) -> Tensor:
+    """Squared norms of sums that will be made once more, and rounded in another way than here.
+
+    squared: of the exact sums. size: what the terms add up to without their signs. like: in the
+    precision of the terms.
+    """
+    return (squared.sqrt() + (terms + 4) * roundoff(like) * size).square()
+
+
+def roundoff(x: Tensor) -> float:
+    """u, by how much of its size a number of this precision is rounded at most."""
+    return torch.finfo(x.dtype).eps / 2
+
+
+def _tiny(x: Tensor) -> float:
+    """How much a number of this precision loses at most where it underflows."""
+    return torch.finfo(x.dtype).smallest_normal
+
+
+def _gram(x: Tensor) -> Tensor:
+    """<x_t, x_s> [B, T, T] of x [B, T, n]."""
+    first, *others = x.split(BLOCK, 2)
+    products = first @ first.mT
+    for block in others:
+        products.baddbmm_(block, block.mT)
+    return products
+
+
+def _roundings(x: Tensor) -> int:
+    """How often a product in `_gram` is rounded."""
+    features = x.shape[2]
+    return min(features, BLOCK) + features // BLOCK + 2
+
+
+def _lengths(x: Tensor) -> Tensor:
+    """|x_t| [B, T] in float64, and so large that what `_gram` loses to underflow is u of them."""
+    features, u = x.shape[2], roundoff(x)
+    squared = torch.linalg.vector_norm(x, dim=2).double().square()
+    return (squared * (1 + (features + 4) * u) + features * _tiny(x) / u).sqrt()
