@@ -125,8 +125,9 @@ class PrivateStep:
         if query and not query.before:
             self._answer(query, whole.counts, divisor)
         theta.grad = self.method.update(noisy.div_(divisor), theta.detach())
+        released = theta.grad.clone()  # some optimisers write over what they are given
         self.optimizer.step()
-        self.past = Past(self.past.made + 1, self.steps, theta.grad, self.seed)
+        self.past = Past(self.past.made + 1, self.steps, released, self.seed)
         self._settle()
         return whole.report
 

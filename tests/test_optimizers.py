@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from dpbench.config import build, compose, options
+from dpbench.methods.dpsat import dpsat
 from dpbench.methods.dpsgd import dpsgd
 
 PARTS = {
@@ -42,6 +43,30 @@ def test_it_takes_private_steps_as_it_does_on_separate_parameters(optimizer, ste
         theirs.step()
     ours = parameters.theta.detach()
     assert torch.allclose(ours, parameters.flatten(apart).detach(), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("foreach", [True, False])
+def test_what_a_method_keeps_of_a_step_is_what_was_released(optimizer, foreach, step_of, batch_of):
+    # torch's foreach, the default on a GPU, writes Nesterov's step over the gradient.
+    _, make = optimizer
+    step = step_of(dpsat(0.5, 0.1))
+    theta = step.engine.parameters.theta
+    step.optimizer, released = make([theta], foreach=foreach), []
+    step.optimizer.register_step_pre_hook(lambda *_: released.append(theta.grad.clone()))
+    for size in (12, 0, 7):
+        step(batch_of(size))
+        assert torch.equal(step.past.gradient, released[-1])
+
+
+def test_foreach_makes_the_same_steps(optimizer, step_of, batch_of):
+    _, make = optimizer
+    steps = [step_of(dpsat(0.5, 0.1)) for _ in range(2)]
+    for step, foreach in zip(steps, (True, False), strict=True):
+        step.optimizer = make([step.engine.parameters.theta], foreach=foreach)
+        for size in (12, 0, 7):
+            step(batch_of(size))
+    ends = [step.engine.parameters.theta.detach() for step in steps]
+    assert torch.allclose(*ends, rtol=1e-9, atol=1e-12)
 
 
 def test_it_is_what_its_name_says_and_otherwise_the_library_s_own(optimizer):
