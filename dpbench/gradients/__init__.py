@@ -1,21 +1,22 @@
 """Per-example gradients: three engines that agree, and the choice between them."""
 
 import warnings
-from typing import TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
+from dpbench.gradients.agreement import TOLERANCE, disagreement
+from dpbench.gradients.coupling import refuse_coupling
 from dpbench.gradients.engine import Engine, Gradients, Loss, Own, Shift
 from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.how import How
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Layer, Parameters
-from dpbench.gradients.shown import shown
 from dpbench.gradients.units import Unsupported
 from dpbench.gradients.vmap import Vmap
+from dpbench.memory import ran_out
 from dpbench.validate import one_of
 
 __all__ = [
@@ -29,8 +30,6 @@ __all__ = [
     "Shift",
     "make_engine",
 ]
-
-E = TypeVar("E", bound=Engine)
 
 ENGINES: dict[str, type[Ghost | Loop | Vmap]] = {"ghost": Ghost, "loop": Loop, "vmap": Vmap}
 
@@ -53,8 +52,9 @@ def make_engine(
     reference disagree, in float32. views: augmented copies per example (inputs [B, K, ...]). how:
     passes are carried out from then on.
 
-    Raises UserError for an unknown name, for models whose layers mix the examples of a batch, and
-    where passes cannot be carried out like that.
+    Raises UserError for an unknown name, for models that mix examples or remember them (see
+    `dpbench.gradients.coupling`), for parameters that are not float32 or float64, and where passes
+    cannot be carried out like that.
     """
     engine = _made(name, model, loss, probe, views)
     if how == AS_USUAL:
@@ -67,27 +67,69 @@ def make_engine(
         with torch.random.fork_rng():
             engine(probe)
     except RuntimeError as error:
-        why = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"{asked} fails with engine={engine.name} and this model: {why}") from error
+        raise UserError(
+            f"{asked} fails with engine={engine.name} and this model: {_said(error)}"
+        ) from error
     return engine
 
 
 def _made(name: str, model: nn.Module, loss: Loss, probe: Batch, views: int) -> Ghost | Loop | Vmap:
     """The engine, checked; see `make_engine`."""
     one_of("engine", name, [*ENGINES, "auto"])
+    _refuse_parameters(model)
     _refuse_mixing(model)
     parameters = Parameters(model)
+    reference = Loop(model, loss, parameters, views)
+    refuse_coupling(reference, probe)
+    if name == "loop":
+        return reference
     if name in ("auto", "ghost"):
         try:
-            engine = _checked(Ghost(model, loss, parameters, views), probe)
+            engine = _ghost(reference, probe)
             if name == "ghost" and engine.fallbacks:
                 _say(f"there is no rule for {', '.join(engine.fallbacks)}; materialising those.")
             return engine
-        except Unsupported as reason:
+        except Unsupported as error:
             if name == "ghost":
-                _say(f"it cannot be used here, because {reason}; using vmap.")
-            name = "vmap"
-    return _checked(ENGINES[name](model, loss, parameters, views), probe)
+                _say(f"it cannot be used here, because {error.reason}; using vmap.")
+    return _vmap(reference, probe)
+
+
+def _ghost(reference: Loop, probe: Batch) -> Ghost:
+    """Raises Unsupported where it cannot be used."""
+    engine = Ghost(reference.model, reference.loss, reference.parameters, reference.views)
+    try:
+        error = disagreement(engine, reference, probe)
+    except RuntimeError as failure:
+        raise Unsupported(_said(failure)) from failure
+    if error > TOLERANCE:
+        raise Unsupported(f"it disagrees with the reference by {error:.1e} of the gradient's norm")
+    return engine
+
+
+def _vmap(reference: Loop, probe: Batch) -> Vmap:
+    """Raises UserError where it cannot be used."""
+    engine = Vmap(reference.model, reference.loss, reference.parameters, reference.views)
+    try:
+        error = disagreement(engine, reference, probe)
+    except RuntimeError as failure:
+        raise UserError(
+            "engine=vmap cannot be used with this model, because torch cannot vectorise it "
+            f"({_said(failure)}); use engine=loop, which is slow, or another layer (LSTM for GRU)."
+        ) from failure
+    if error > TOLERANCE:
+        raise UserError(
+            f"engine=vmap cannot be used with this model: it disagrees with the reference by "
+            f"{error:.1e} of the gradient's norm; use engine=loop."
+        )
+    return engine
+
+
+def _said(failure: RuntimeError) -> str:
+    """The first line of what torch says; but where memory ran out, the failure itself goes on."""
+    if ran_out(failure):
+        raise failure
+    return (str(failure).strip() or type(failure).__name__).splitlines()[0]
 
 
 def _say(what: str) -> None:
@@ -104,39 +146,12 @@ def _refuse_mixing(model: nn.Module) -> None:
             )
 
 
-def _checked(engine: E, probe: Batch) -> E:
-    """The engine, if it agrees with the reference on the probe example by example."""
-    training = engine.model.training
-    engine.model.eval()  # so that dropout cannot make two right engines differ
-    try:
-        alone = Loop(engine.model, engine.loss, engine.parameters, engine.views)(probe)
-        _refuse_coupled(engine, probe, alone.losses)
-        ours, reference = engine(probe).stack().double(), alone.stack()
-    finally:
-        engine.model.train(training)
-    scale = torch.linalg.vector_norm(reference, dim=1) + 1e-6
-    error = (torch.linalg.vector_norm(ours - reference, dim=1) / scale).max()
-    if error > 1e-3:
-        reason = f"it disagrees with the reference by {error:.1e} of the gradient's norm"
-        if engine.name == "ghost":
-            raise Unsupported(reason)
-        raise UserError(f"engine={engine.name} cannot be used with this model: {reason}.")
-    return engine
-
-
-def _refuse_coupled(engine: Engine, probe: Batch, alone: Tensor) -> None:
-    """Refuse a loss [B] that is another one when the example comes in company."""
-    seen = shown(probe, engine.views, engine.parameters.theta.detach())
-    inputs = seen.rows.inputs.detach().clone()
-    inputs.requires_grad_(inputs.is_floating_point())
-    losses = seen.losses(engine.loss(engine.model(inputs), seen.rows.targets))
-    coupled = not torch.allclose(losses.double(), alone, rtol=1e-4, atol=1e-5, equal_nan=True)
-    if inputs.requires_grad:
-        # However small the coupling, the first loss must not feel the other examples' inputs.
-        felt = torch.autograd.grad(losses[0], inputs, allow_unused=True, materialize_grads=True)[0]
-        coupled |= bool((felt[seen.each :] != 0).any())
-    if coupled:
-        raise UserError(
-            "the loss of one example depends on the others of its batch, so its gradient is not "
-            "its own; make each loss depend on its own example."
-        )
+def _refuse_parameters(model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and parameter.dtype not in (torch.float32, torch.float64):
+            kind = str(parameter.dtype).removeprefix("torch.")
+            raise UserError(
+                f"{name} is {kind}, and gradients are clipped and noised as float32 or float64; "
+                "keep a complex parameter as its real and imaginary part (torch.view_as_real), and "
+                "a short one in float32 (precision=bf16 is for the passes)."
+            )

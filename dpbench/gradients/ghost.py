@@ -22,7 +22,7 @@ from dpbench.gradients.layers.rows import Rows
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.places import Common, Each
 from dpbench.gradients.shown import shown
-from dpbench.gradients.units import Kept, Unit, Unsupported, units
+from dpbench.gradients.units import Kept, Part, Unit, Unsupported, units
 from dpbench.precision import full
 
 
@@ -59,16 +59,21 @@ class Ghost:
         for module in self._modules:
             module.register_forward_hook(self._note)
 
-    def _note(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def _note(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
         if self._calls is None:
-            return
+            return None
         if module in self._calls:
             raise Unsupported("a module is used more than once in a forward pass")
         if not inputs:
             raise Unsupported("a module is called with keyword arguments")
         if len(inputs) != 1 or not isinstance(output, Tensor):
             raise Unsupported("a module has other than one input and one output")
+        if not output.requires_grad:
+            raise Unsupported("a module's output is cut off from its parameters")
+        if output.is_leaf or output._is_view():
+            output = output.clone()  # or it would move in the graph when it is changed in place
         self._calls[module] = Call(inputs[0].detach(), output.shape, get_gradient_edge(output))
+        return output
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> "GhostGradients | Stacked":
         if not len(batch):
@@ -85,34 +90,48 @@ class Ghost:
         with self.how.precision.model(rows.targets.device):
             with place.taken():
                 losses, calls = self._forward(rows, {**substitutes, **copies})
-            wanted = [
-                *(call.output for call in calls.values()),
-                *map(get_gradient_edge, copies.values()),
-            ]
-            shares = seen.shares.flatten()
-            adjoints = torch.autograd.grad(losses, wanted, shares, allow_unused=True)
-        with torch.no_grad():
-            shapes = [*(call.shape for call in calls.values()), *(c.shape for c in copies.values())]
-            b = {
-                part: losses.new_zeros(shape) if adjoint is None else adjoint
-                for part, adjoint, shape in zip([*calls, *copies], adjoints, shapes, strict=True)
+            made: dict[Part, tuple[GradientEdge, torch.Size]] = {
+                **{module: (call.output, call.shape) for module, call in calls.items()},
+                **{name: (get_gradient_edge(copy), copy.shape) for name, copy in copies.items()},
             }
-            kept = {unit: self._kept(unit, calls, b, place, seen.each) for unit in self._units}
+            edges, shares = [edge for edge, _ in made.values()], seen.shares.flatten()
+            adjoints = torch.autograd.grad(losses, edges, shares, allow_unused=True)
+        with torch.no_grad():
+            found: dict[Part, Tensor | None] = dict(zip(made, adjoints, strict=True))
+            unused = self._unused(found, place, losses)
+            b = {p: losses.new_zeros(made[p][1]) if x is None else x for p, x in found.items()}
+            kept = {
+                unit: self._kept(unit, calls, b, place, seen.each)._replace(used=unit not in unused)
+                for unit in self._units
+            }
         return GhostGradients(seen.losses(losses.detach()), kept, self.parameters)
+
+    def _unused(
+        self, adjoints: dict[Part, Tensor | None], place: Common | Each, losses: Tensor
+    ) -> set[Unit]:
+        """The units that the losses do not depend on, which is why they have no adjoint.
+
+        Raises Unsupported if one has none for another reason.
+        """
+        unused = {unit for unit in self._units if any(adjoints[p] is None for p in unit.parts)}
+        if unused and (lost := place.used(losses) & unused):
+            name = min(unit.name for unit in lost) or "the model"
+            raise Unsupported(f"the losses depend on {name}, and its gradient is lost")
+        return unused
 
     def _substitutes(self, shift: Shift | None) -> dict[str, Tensor]:
         """The parameters at theta + a common shift [D], if there is one."""
         if not isinstance(shift, Tensor):
             return {}
-        theta = (self.parameters.theta.detach() + shift).requires_grad_()
-        return self.parameters.unflatten(theta)
+        moved = self.parameters.unflatten(self.parameters.theta.detach() + shift)
+        return {name: value.requires_grad_() for name, value in moved.items()}
 
     def _place(self, shift: Shift | None, substitutes: dict[str, Tensor]) -> Common | Each:
         if isinstance(shift, Own):
             if not isinstance(shift.gradients, GhostGradients):
                 raise TypeError("a shift of each example's own needs gradients of this engine")
             return Each(self.parameters.named, shift.gradients.kept, shift.scales)
-        return Common({**self.parameters.named, **substitutes})
+        return Common({**self.parameters.named, **substitutes}, self._units)
 
     def _forward(
         self, batch: Batch, values: dict[str, Tensor]

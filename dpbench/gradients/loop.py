@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
 from dpbench.gradients.engine import Loss, Shift, Stacked, empty, moves
 from dpbench.gradients.how import How
 from dpbench.gradients.parameters import Parameters
@@ -13,20 +14,23 @@ from dpbench.gradients.shown import shown
 
 
 class Loop:
-    """Per-example gradients [B, D] in float64, by one backward pass per example."""
+    """Per-example gradients [B, D] in float64, by one backward pass per example.
+
+    model64 and parameters64: the copy that it computes with.
+    """
 
     name = "loop"
 
     def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
         self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
         self.how = How()  # the reference knows no other
-        self._double = copy.deepcopy(model).double()
-        self._double_parameters = Parameters(self._double)
+        self.model64 = copy.deepcopy(model).double()
+        self.parameters64 = Parameters(self.model64)
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> Stacked:
-        self._double.train(self.model.training)
+        self.model64.train(self.model.training)
         if not len(batch):
-            return empty(self._double_parameters)
+            return empty(self.parameters64)
         theta = self.parameters.theta.detach().double()
         places = theta.expand(len(batch), -1) if shift is None else theta + moves(shift)
         pairs = zip(batch.split(1), places.expand(len(batch), -1), strict=True)
@@ -34,9 +38,25 @@ class Loop:
         return Stacked(torch.stack(losses), torch.stack(rows), self.parameters.layers)
 
     def _example(self, example: Batch, place: Tensor) -> tuple[Tensor, Tensor]:
-        self._double_parameters.theta.data.copy_(place)
-        seen = shown(example, self.views, place)
-        rows = seen.rows
-        inputs = rows.inputs.double() if rows.inputs.is_floating_point() else rows.inputs
-        loss = seen.losses(self.loss(self._double(inputs), rows.targets)).squeeze(0)
-        return loss.detach(), self._double_parameters.gradient(loss)
+        self.parameters64.theta.data.copy_(place)
+        _, losses = self.unit_losses(example)
+        return losses[0].detach(), self.parameters64.gradient(losses[0])
+
+    def unit_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The inputs [B K, ...] of one pass of the copy, as it is set up, and the losses [B].
+
+        Raises UserError for a model that writes over its inputs.
+        """
+        seen = shown(batch, self.views, self.parameters64.theta.detach())
+        inputs = seen.rows.inputs.detach()
+        if inputs.is_floating_point():
+            inputs = inputs.double().requires_grad_()
+        given = inputs.clone()
+        version = given._version
+        losses = self.loss(self.model64(given), seen.rows.targets)
+        if given._version != version:
+            raise UserError(
+                "the model changes its inputs in place, so that a second pass of a batch would get "
+                "others; let its first operation be one that is not in place."
+            )
+        return inputs, seen.losses(losses)

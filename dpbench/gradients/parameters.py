@@ -50,13 +50,14 @@ class Parameters:
         """A vector [D] as tensors named and shaped like the parameters; [B, D] as B of each."""
         rows = vector.shape[:-1]
         return {
-            n: vector[..., at].reshape(*rows, *self.named[n].shape) for n, at in self.places.items()
+            n: vector[..., at].reshape((*rows, *self.named[n].shape))
+            for n, at in self.places.items()
         }
 
     def flatten(self, tensors: dict[str, Tensor], batched: bool = False) -> Tensor:
         """The inverse of `unflatten`: [D], or [B, D] from tensors with a leading batch axis."""
-        parts = [tensors[n].flatten(1 if batched else 0) for n in self.places]
-        return torch.cat(parts, dim=-1)
+        rows = next(iter(tensors.values())).shape[:1] if batched else ()
+        return torch.cat([tensors[n].reshape(*rows, -1) for n in self.places], dim=-1)
 
     def gradient(self, value: Tensor, differentiable: bool = False) -> Tensor:
         """The gradient [D] of a scalar made by the model; zero where it does not depend on it."""

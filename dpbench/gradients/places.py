@@ -3,7 +3,7 @@
 The model's own parameters never move: it computes with substitutes, or its modules are made to.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -20,8 +20,17 @@ class Common:
 
     own = False
 
-    def __init__(self, named: Mapping[str, Tensor]):
-        self._named = named
+    def __init__(self, named: Mapping[str, Tensor], units: Sequence[Unit]):
+        self._named, self._units = named, units
+
+    def used(self, losses: Tensor) -> set[Unit]:
+        """The units that losses were computed from, by the graph that leads to their parameters."""
+        found = {id(leaf) for leaf in _leaves(losses)}
+        return {
+            unit
+            for unit in self._units
+            if any(id(self._named[name]) in found for name in unit.trained)
+        }
 
     def bare(self, unit: Unit) -> dict[str, Tensor]:
         """A unit's bare parameters [1, ...]."""
@@ -47,6 +56,10 @@ class Each:
     def __init__(self, named: Mapping[str, Tensor], kept: dict[Unit, Kept], scales: Tensor):
         self._named, self._kept, self._scales = named, kept, scales
 
+    def used(self, losses: Tensor) -> set[Unit]:
+        """The units that losses at theta were computed from, as those here are no less."""
+        return {unit for unit, kept in self._kept.items() if kept.used}
+
     def bare(self, unit: Unit) -> dict[str, Tensor]:
         """Bare parameters of each example's own [B, ...]."""
         if not unit.bare:
@@ -61,7 +74,7 @@ class Each:
 
     def values(self, unit: Unit) -> dict[str, Tensor]:
         """A module's parameters, by their names in it; of each example's own [B, ...]."""
-        gradients, seen = self._kept[unit]
+        gradients, seen, _ = self._kept[unit]
         assert seen
         return moved_values(seen, gradients, self._scales)
 
@@ -78,9 +91,22 @@ class Each:
                 vars(unit.module).pop("forward", None)
 
     def _outputs(self, unit: Unit, x: Tensor) -> Tensor:
-        gradients, seen = self._kept[unit]
+        gradients, seen, _ = self._kept[unit]
         assert seen
         # In float32, like those gradients: autocast does not know all that rules do.
         with torch.autocast(x.device.type, enabled=False):
             out = unit.rule.moved(seen, list(gradients), self._scales, full(x))
         return out if out.requires_grad else out.requires_grad_()
+
+
+def _leaves(value: Tensor) -> Iterator[Tensor]:
+    """The tensors that a value was computed from and that have a gradient of their own."""
+    met, ahead = set(), [value.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in met:
+            continue
+        met.add(node)
+        if hasattr(node, "variable"):
+            yield node.variable
+        ahead.extend(after for after, _ in node.next_functions)

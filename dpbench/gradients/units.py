@@ -7,11 +7,21 @@ from typing import NamedTuple
 
 from torch import nn
 
+from dpbench.errors import UserError
 from dpbench.gradients.layers import FALLBACK, RULES, LayerGradient, Rule, Seen
 
+Part = nn.Module | str
+"""What a pass leaves an adjoint of: a module's output, or copies of a bare parameter, by name."""
 
-class Unsupported(Exception):
-    """Why book-keeping cannot be done for a model."""
+
+class Unsupported(UserError):
+    """Why book-keeping cannot be done for a model: the reason, as part of a sentence."""
+
+    def __init__(self, reason: str):
+        super().__init__(
+            f"engine=ghost cannot be used with this model, because {reason}; use engine=vmap."
+        )
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,18 @@ class Unit:
     bare: tuple[str, ...] = ()
 
     @property
+    def parts(self) -> tuple[Part, ...]:
+        """What a pass leaves adjoints of."""
+        return self.bare or (self.module,)
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """The names of its trainable parameters in the model."""
+        prefix = f"{self.name}." if self.name else ""
+        named = self.module.named_parameters()
+        return self.bare or tuple(prefix + name for name, p in named if p.requires_grad)
+
+    @property
     def known(self) -> bool:
         """Whether there is a rule for it; bare parameters need none."""
         return bool(self.bare) or _known(self.module)
@@ -37,10 +59,14 @@ class Unit:
 
 
 class Kept(NamedTuple):
-    """What one pass leaves of a unit: its layers' gradients, and what a module saw."""
+    """What one pass leaves of a unit: its layers' gradients, and what a module saw.
+
+    used: whether the losses depended on all of it.
+    """
 
     gradients: Sequence[LayerGradient]
     seen: Seen | None  # None for bare parameters
+    used: bool = True
 
 
 def units(model: nn.Module) -> list[Unit]:

@@ -117,7 +117,7 @@ def anything(seen: Seen) -> list[Rows]:
     rows = vmap(one, axes, randomness="different")(named, seen.a, seen.b)
     layers: dict[str, list[Tensor]] = {}
     for name in named:
-        layers.setdefault(name.rpartition(".")[0], []).append(rows[name].flatten(1))
+        layers.setdefault(name.rpartition(".")[0], []).append(rows[name].reshape(len(seen.b), -1))
     return [Rows(seen.over_views(torch.cat(parts, 1))) for parts in layers.values()]
 
 

@@ -1,0 +1,148 @@
+"""Whether a model keeps examples apart: those of one batch, and those of one pass and the next.
+
+Looked at where training starts, and in training mode at a place nearby, where nothing is zero any
+more that only starts as zero, such as a gate. All passes are made by the copy of the reference.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
+from dpbench.gradients.loop import Loop
+from dpbench.gradients.parameters import Parameters
+
+COUPLED = (
+    "the loss of one example depends on the others of its batch%s, so its gradient is not its own; "
+    "make each loss depend on its own example."
+)
+CHANGING = (
+    "%s changes with every pass%s, and what it holds of the examples is covered by no epsilon; use "
+    "a layer without running statistics (GroupNorm, LayerNorm), or make it a constant."
+)
+REMEMBERED = (
+    "two passes of the same examples with the same random numbers have other losses%s, as if the "
+    "model remembered examples or drew numbers from a generator of its own; let its outputs depend "
+    "on inputs, parameters and torch's default generator alone."
+)
+
+
+def refuse_coupling(reference: Loop, probe: Batch) -> None:
+    """UserError if the loss of an example depends on others, or a pass leaves a trace in the model.
+
+    probe: two units or more, which differ.
+    """
+    parameters = reference.parameters64
+    start = reference.parameters.theta.detach().double()
+    with torch.random.fork_rng([start.device] if start.is_cuda else []):
+        parameters.theta.data.copy_(start)
+        before = _look(reference, probe, training=False)
+        parameters.theta.data.add_(perturbation(parameters))
+        _look(reference, probe, training=True)
+        parameters.theta.data.copy_(start)
+        reference.model64.eval()
+        if not _same(before.losses, _pass(reference, probe).losses, SAME_SHAPE):
+            raise UserError(REMEMBERED % "")
+
+
+def perturbation(parameters: Parameters) -> Tensor:
+    """A draw [D] of about a tenth of each tensor's size, and of 0.01 where that is 0."""
+    draw, theta = torch.Generator().manual_seed(0), parameters.theta.detach()
+    parts = []
+    for place in parameters.places.values():
+        scale = 0.1 * theta[place].square().mean().sqrt() + 0.01
+        parts.append(torch.randn(len(theta[place]), generator=draw).to(theta) * scale)
+    return torch.cat(parts)
+
+
+class Pass(NamedTuple):
+    """Inputs, the losses [B] of units, and torch's generator before and after."""
+
+    inputs: Tensor
+    losses: Tensor
+    fresh: Tensor
+    drawn: Tensor
+
+    @property
+    def random(self) -> bool:
+        return not torch.equal(self.fresh, self.drawn)
+
+
+SAME_SHAPE, OTHER_SHAPE = 1e-6, 1e-4
+"""How far two passes may differ by rounding, as models may compute in float32 inside; passes of one
+shape are rounded alike."""
+
+
+def _look(reference: Loop, probe: Batch, training: bool) -> Pass:
+    """The pass of the probe in that mode, and a UserError for what must not be."""
+    mode = " in training mode" if training else ""
+    model = reference.model64.train(training)
+    state = _state(model)
+    together = _pass(reference, probe)
+    for name, value in _state(model).items():
+        # What a first pass makes may be a constant; all that was there has to be one.
+        if name in state and not _same(value, state[name], 0):
+            raise UserError(CHANGING % (name, mode))
+    if not _same(together.losses, _pass(reference, probe).losses, SAME_SHAPE):
+        raise UserError(REMEMBERED % mode)
+    if _feels(together, len(probe)) or _depends(reference, probe, together):
+        raise UserError(COUPLED % mode)
+    return together
+
+
+def _pass(reference: Loop, batch: Batch) -> Pass:
+    """One pass of the reference's copy, which draws the same random numbers as any other."""
+    torch.manual_seed(0)
+    fresh = _generator(reference)
+    inputs, losses = reference.unit_losses(batch)
+    return Pass(inputs, losses, fresh, _generator(reference))
+
+
+def _generator(reference: Loop) -> Tensor:
+    device = reference.parameters64.theta.device
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _state(model: nn.Module) -> dict[str, Tensor]:
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {name: value.detach().clone() for name, value in named}
+
+
+def _feels(together: Pass, units: int) -> bool:
+    """Whether the first loss has a slope in the inputs of other units, however small.
+
+    Random numbers do not matter to it: it is the slope for those that were drawn.
+    """
+    if not together.inputs.requires_grad:
+        return False
+    (slope,) = torch.autograd.grad(
+        together.losses[0], together.inputs, allow_unused=True, materialize_grads=True
+    )
+    others = slope[len(slope) // units :]
+    return bool((others.nan_to_num(nan=0) != 0).any())
+
+
+def _depends(reference: Loop, probe: Batch, together: Pass) -> bool:
+    """Whether losses are others in other company, with the same random numbers.
+
+    This also sees what has no slope: whole numbers, and what was detached. Passes of one shape draw
+    the same numbers, unless how many depends on the examples, and then nothing can be said. Alone a
+    unit draws others than in company, so it is looked at alone where nothing is random.
+    """
+    copies = _pass(reference, probe.each(lambda t: t[:1].expand_as(t).contiguous()))
+    alike = torch.equal(copies.drawn, together.drawn)
+    if alike and not _same(copies.losses[:1], together.losses[:1], SAME_SHAPE):
+        return True
+    alone = [_pass(reference, part) for part in probe.split(1)]
+    if together.random or any(one.random for one in alone):
+        return False
+    return not _same(torch.cat([one.losses for one in alone]), together.losses, OTHER_SHAPE)
+
+
+def _same(x: Tensor, y: Tensor, tolerance: float) -> bool:
+    """Equal but for rounding; NaN is equal to itself."""
+    if x.shape != y.shape or not x.is_floating_point():
+        return torch.equal(x, y)
+    return torch.allclose(x, y, rtol=tolerance, atol=tolerance / 10, equal_nan=True)
