@@ -51,8 +51,7 @@ def check(group: str, node: Any) -> None:
         name = str(part.get(TARGET))
         if TARGET in part and name not in declared(group):
             raise UserError(
-                f"{place}.{TARGET}={quoted(name)} is refused, since conf/{group} builds no such "
-                f"part: {nearest(name, declared(group))}"
+                f"{place}.{TARGET}={quoted(name)} is refused: no file of conf/{group} builds it."
             )
         if (PARTIAL in part) != (place == OPTIMIZER) or part.get(PARTIAL, True) is not True:
             raise UserError(f"{place}.{PARTIAL} is not for changing: leave it as conf/ has it.")

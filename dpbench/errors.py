@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 
-LONGEST, MOST_NAMES = 200, 40
+LONGEST, MOST_NAMES = 200, 25
 """Characters of a name that are compared with others, and names that a sentence lists."""
 
 

@@ -4,7 +4,6 @@ import math
 import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from typing import Any, Literal
 
 from dpbench.accounting.accountants import (
@@ -17,11 +16,11 @@ from dpbench.accounting.accountants import (
     separated,
 )
 from dpbench.data.users import Units
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError
 from dpbench.ledger import Ledger, Poisson, Sampling, Shuffled, Step
-from dpbench.methods.method import Guarantee, Method, Past
-from dpbench.schedules import UNCHANGED, Schedules
-from dpbench.validate import fraction, positive
+from dpbench.methods.method import Guarantee, Method
+from dpbench.schedules import UNCHANGED, Schedules, stretches
+from dpbench.validate import fraction, one_of, positive
 
 MOST_ENTRIES = 100
 """Stretches of one noise multiplier: an accountant takes about a second for each."""
@@ -59,11 +58,10 @@ class Privacy:
         if self.epsilon is not None:
             positive("privacy.epsilon", self.epsilon)
         fraction("privacy.delta", self.delta)
-        sound = [name for name in ACCOUNTANTS if name != "gdp"]
-        if self.accountant not in sound:
+        one_of("privacy.accountant", self.accountant, ACCOUNTANTS)
+        if self.accountant == "gdp":
             raise UserError(
-                f"privacy.accountant={self.accountant} cannot be aimed at: "
-                f"{nearest(str(self.accountant), sound)}"
+                "privacy.accountant=gdp cannot be aimed at, as it only approximates: use pld."
             )
 
     def multiplier(
@@ -125,10 +123,8 @@ def planned_ledger(
     Raises UserError for more of those than an accountant can compose.
     """
     ledger = Ledger()
-    factors = (schedule.noise_at(Past(made, steps, None).progress) for made in range(steps))
-    for factor, stretch in groupby(factors):
-        step = Step(sampling, method.releases(multiplier * factor))
-        ledger = ledger.after(step, sum(1 for _ in stretch))
+    for factor, times in stretches(schedule.noise, steps):
+        ledger = ledger.after(Step(sampling, method.releases(multiplier * factor)), times)
         if len(ledger.entries) > MOST_ENTRIES:
             raise UserError(
                 f"schedule.noise takes more than {MOST_ENTRIES} values, and an accountant has to "

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dpbench import config as configuration
 from dpbench.errors import Unavailable, UserError
+from dpbench.figures.pictures import check_figure
 from dpbench.files import check_writable, write_whole
 from dpbench.ntk.command import measured
 from dpbench.privacy import statement
@@ -19,6 +20,7 @@ from dpbench.tables import Statement, row_name
 from dpbench.targets import Target, target
 from dpbench.training.plan import Run, plan
 from dpbench.training.tracking import keep_table
+from dpbench.validate import one_of
 
 COMPUTED = {"sign_errors": sign_errors, "sign_epsilons": sign_epsilons, "ntk": measured}
 """Targets without private training, by the key of their YAML that says what is in them."""
@@ -36,7 +38,9 @@ def reproduce(name: str, overrides: list[str]) -> str:
         return _time(wanted, folder)
     if computed := COMPUTED.keys() & wanted.table.keys():
         return _compute(wanted, folder, computed.pop())
-    if "figure" not in wanted.table:
+    if "figure" in wanted.table:
+        check_figure(wanted.table)
+    else:
         spec_of(wanted)
     cells = _cells(wanted)
     check_writable(folder / "tables")
@@ -71,6 +75,9 @@ def _cells(wanted: Target) -> Cells:
         for overrides in wanted.cells_of(condition, method)
     }
     sweep = planned(wanted.stem, map(list, rows))
+    for run in sweep.built.values():
+        for group in wanted.table.get("groups", ()):
+            one_of("table.groups", str(group), run.dataset.groups)
     return Cells(
         replace(sweep, config=wanted.config, impossible=()),
         {path: rows[tuple(overrides)] for path, overrides in sweep.runs.items()},

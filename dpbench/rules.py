@@ -49,14 +49,18 @@ def check_table(config: DictConfig) -> None:
     table = OmegaConf.to_container(config.table, resolve=True)
     typed("table", table, dict[str, Any])
     assert isinstance(table, dict)
-    figure = {f"figure.{key}": value for key, value in table.get("figure", {}).items()}
-    for key, value in {**table, **figure}.items():
-        typed(f"table.{key!s}", value, TYPES.get(str(key), Any))
+    _check_keys("", table)
+    _check_keys("figure.", table.get("figure", {}))
     for number, rule in enumerate(table.get("settings", [])):
         typed(f"table.settings[{number}].choose", rule.get("choose", {}), dict[str, str])
     arm, known = table.get("arm"), table.get("methods", [])
     if arm is not None and arm not in known:
         raise UserError(f"{ARM}={arm} is unknown: {nearest(str(arm), known)}")
+
+
+def _check_keys(prefix: str, part: dict) -> None:
+    for key, value in part.items():
+        typed(f"table.{prefix}{key}", value, TYPES.get(f"{prefix}{key}", Any))
 
 
 def rules(config: DictConfig, choices: dict) -> Iterator[DictConfig]:

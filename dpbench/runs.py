@@ -1,11 +1,11 @@
 """From overrides to a record: what is there already is not run again."""
 
+import os
 from pathlib import Path
 
 import torch
 
 from dpbench import config as configuration
-from dpbench.errors import UserError
 from dpbench.files import check_writable, remove_parts
 from dpbench.reading import load, set_aside_invalid
 from dpbench.results import SCIENTIFIC, Record, record_path
@@ -14,7 +14,10 @@ from dpbench.training.checkpoints import Checkpoints, claimed
 from dpbench.training.plan import Plan, Run, plan
 from dpbench.training.tracking import Tracking
 from dpbench.training.trainer import fit
-from dpbench.validate import boolean, integer, positive
+from dpbench.validate import boolean, integer, path_of, positive
+
+MOST_PER_CORE = 8
+"""Threads, and processes, of a command: more only wait for each other, and many end it."""
 
 
 def settle(overrides: list[str]) -> tuple[dict, Run, Plan]:
@@ -34,15 +37,16 @@ def described(overrides: list[str]) -> tuple[dict, Run]:
 
 def check_how(config: dict) -> None:
     """Refuse values that say in no sensible way how to carry out a run."""
-    for name in ("threads", "jobs"):
-        if config[name] is not None:
-            integer(name, config[name])
+    most = MOST_PER_CORE * (os.cpu_count() or 1)
+    integer("jobs", config["jobs"], most=most)
+    if config["threads"] is not None:
+        integer("threads", config["threads"], most=most)
     if config["checkpoint_minutes"] is not None:
         positive("checkpoint_minutes", config["checkpoint_minutes"])
     boolean("again", config["again"])
-    for name, kinds in (("data_dir", str | None), ("results_dir", str)):
-        if not isinstance(config[name], kinds):
-            raise UserError(f"{name} must be the name of a folder, got {config[name]!r}.")
+    path_of("results_dir", config["results_dir"])
+    if config["data_dir"] is not None:
+        path_of("data_dir", config["data_dir"])
 
 
 def once(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:

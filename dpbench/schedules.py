@@ -5,8 +5,9 @@ reads no data, so it costs no privacy.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from dpbench.errors import UserError
 from dpbench.validate import integer, is_number, quoted
@@ -58,7 +59,7 @@ class Pieces:
         if len(self.values) != len(self.until) + 1 or not rising:
             raise UserError(
                 f"a schedule in pieces needs rising `until` and one more of `values`, got "
-                f"values={list(self.values)} and until={list(self.until)}."
+                f"values={quoted(list(self.values))} and until={quoted(list(self.until))}."
             )
 
     def __call__(self, progress: float) -> float:
@@ -92,6 +93,23 @@ class Stairs:
         return self.of(min(made, self.number - 1) / self.number)
 
 
+def constant(value: float | Schedule) -> float | None:
+    """The one value that a number or a schedule has throughout; None where it has several."""
+    if isinstance(value, Constant):
+        return value.value
+    return None if callable(value) else value
+
+
+def stretches(value: float | Schedule, steps: int) -> Iterator[tuple[float, int]]:
+    """The values of so many steps, each with the number of steps in a row that have it."""
+    throughout = constant(value)
+    if throughout is not None:
+        yield throughout, steps
+    elif callable(value):
+        for found, alike in groupby(value(made / steps) for made in range(steps)):
+            yield found, sum(1 for _ in alike)
+
+
 @dataclass(frozen=True)
 class Schedules:
     """By what the settings of a run are multiplied as it goes on: each a number or a schedule.
@@ -120,8 +138,8 @@ class Schedules:
 
     def check(self, steps: int) -> None:
         """UserError if one of so many steps has a factor that is not positive."""
-        for name, at in (("bound", self.bound_at), ("lr", self.lr_at), ("noise", self.noise_at)):
-            lowest = min(at(made / steps) for made in range(steps))
+        for name in ("bound", "lr", "noise"):
+            lowest = min(value for value, _ in stretches(getattr(self, name), steps))
             if not (lowest > 0 or (name == "lr" and lowest == 0)):
                 raise UserError(f"schedule.{name} must stay positive, and gets to {lowest:g}.")
 

@@ -7,7 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from dpbench import config as configuration
+from dpbench.buildable import check_settings
 from dpbench.errors import UserError, nearest
+from dpbench.resources import benchmarks_folder
 from dpbench.results import digest
 from dpbench.rules import ARM
 from dpbench.runs import is_scientific
@@ -179,12 +181,23 @@ def target(name: str, asked: list[str]) -> Target:
         config = configuration.compose([f"+table={name}", *size.overrides, *overrides])
         declared = conditions_of(config["table"].get("conditions", []))
         conditions, _ = _pinned(declared, size.overrides, alone)
-    for choice in ("methods", "seeds"):
-        if not isinstance(config["table"][choice], list):
-            raise UserError(f"table.{choice} must be a list: write table.{choice}=[...].")
+    _check_names(config["table"])
     conditions, moved = _pinned(conditions, overrides, config)
     changes = tuple(o for o in overrides if _changes(o, conditions, moved))
     return Target(name, size, overrides, changes, config, tuple(conditions))
+
+
+def _check_names(table: dict) -> None:
+    """UserError for a baseline that is no method, and for printed numbers that are not there."""
+    if "baseline" in table:
+        arms = {rule.get("when", {}).get("arm") for rule in table.get("settings", ())}
+        known = {*table["methods"], *configuration.options("method"), *arms} - {None}
+        one_of("table.baseline", table["baseline"], known)
+    folder = benchmarks_folder()
+    files = {str(path.relative_to(folder)) for path in folder.glob("*/*.csv")}
+    for key in ("published", "epsilon"):
+        if table.get(key) is not None:
+            one_of(f"table.{key}", table[key], files)
 
 
 def _scale(name: str, table: dict, asked: list[str]) -> Scale:
@@ -196,7 +209,9 @@ def _scale(name: str, table: dict, asked: list[str]) -> Scale:
     if chosen not in declared:
         known = nearest(chosen, [PAPER, *declared])
         raise UserError(f"scale={chosen} is none of {name}: {known}")
-    return Scale(chosen, declared[chosen]["shrinks"], tuple(declared[chosen]["overrides"]))
+    said = {"name": chosen, **declared[chosen]}
+    check_settings(Scale, said, f"table.scales.{chosen}.")
+    return Scale(chosen, said["shrinks"], tuple(said["overrides"]))
 
 
 def _pinned(

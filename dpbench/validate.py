@@ -6,6 +6,7 @@ Booleans are no numbers here, and neither are NaN and infinity.
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import Parameter, getattr_static
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Protocol, TypeGuard, Union, get_args, get_origin
 
@@ -16,6 +17,9 @@ SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 
 MOST = 2**63 - 1
 """The largest integer that a tensor can hold."""
+
+LONGEST_NAME, LONGEST_PATH = 255, 3_000
+"""Of files: bytes that systems allow, and characters that leave room for what is put below them."""
 
 WIDTH = 60
 """Characters of a value that a sentence quotes."""
@@ -31,9 +35,9 @@ def quoted(value: object) -> str:
 
 def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a finite number that float32 can hold."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return -LARGEST <= value <= LARGEST
+    if is_integer(value):
+        return -MOST <= value <= MOST
+    return isinstance(value, float) and -LARGEST <= value <= LARGEST
 
 
 def is_integer(value: object) -> TypeGuard[int]:
@@ -47,14 +51,14 @@ def number(what: str, value: object, least: float = -math.inf, most: float = mat
         return value
     bounds = f" to {most:g}" if math.isfinite(most) else ""
     wanted = f"a number from {least:g}{bounds}" if math.isfinite(least) else "a number"
-    raise _refusal(what, wanted + _of_float32(value), value)
+    raise _refusal(what, wanted + _of_size(value), value)
 
 
 def positive(what: str, value: object) -> float:
     """The value itself, if it is a positive number; otherwise a UserError."""
     if is_number(value) and value >= SMALLEST:
         return value
-    raise _refusal(what, "a positive number" + _of_float32(value), value)
+    raise _refusal(what, "a positive number" + _of_size(value), value)
 
 
 def integer(what: str, value: object, least: int = 1, most: int = MOST) -> int:
@@ -96,11 +100,26 @@ def boolean(what: str, value: object) -> bool:
     raise _refusal(what, "true or false", value)
 
 
+def path_of(what: str, value: object, kind: str = "folder") -> Path:
+    """The path that a setting names; otherwise a UserError. kind: "folder" or "file"."""
+    wanted = f"the name of a {kind}"
+    if isinstance(value, str) and value and "\0" not in value:
+        try:
+            longest = max((len(part.encode()) for part in Path(value).parts), default=0)
+        except UnicodeEncodeError:
+            raise _refusal(what, f"{wanted} in UTF-8", value) from None
+        if longest <= LONGEST_NAME and len(value) <= LONGEST_PATH:
+            return Path(value)
+        wanted += f", of which no part has more than {LONGEST_NAME} bytes"
+    raise _refusal(what, wanted, value)
+
+
 def one_of(what: str, value: object, known: Collection[str]) -> str:
     """The value itself, if it is a known name; otherwise a UserError with the nearest ones."""
     if isinstance(value, str) and value in known:
         return value
-    raise UserError(f"{what}={_cut(str(value))} is unknown: {nearest(str(value), known)}")
+    text = str(value) if str(value).isprintable() else repr(value)
+    raise UserError(f"{what}={_cut(text)} is unknown: {nearest(text, known)}")
 
 
 def typed(what: str, value: object, hint: Any) -> None:
@@ -109,7 +128,7 @@ def typed(what: str, value: object, hint: Any) -> None:
     A list does for a tuple, and an object for a protocol whose members it has.
     """
     if not fits(value, hint):
-        raise _refusal(what, _words(hint) + _of_float32(value), value)
+        raise _refusal(what, _words(hint) + _of_size(value), value)
 
 
 def fits(value: object, hint: Any) -> bool:
@@ -186,13 +205,13 @@ def _refusal(what: str, wanted: str, value: object) -> UserError:
     return UserError(f"{what} must be {wanted}, got {quoted(value)}.")
 
 
-def _of_float32(value: object) -> str:
-    """What to add to the words for a number where a value is one, but of another size."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def _of_size(value: object) -> str:
+    """What to add to the words for a number where a value is one, but too large or too small."""
+    if is_integer(value):
+        return " (an integer of more than 63 bits is none)" * (abs(value) > MOST)
+    if not isinstance(value, float) or not math.isfinite(value):
         return ""
-    size = abs(value)
-    unheld = LARGEST < size != math.inf or 0 < size < SMALLEST
-    return " that float32 can hold" * unheld
+    return " that float32 can hold" * (abs(value) > LARGEST or 0 < abs(value) < SMALLEST)
 
 
 def _cut(text: str) -> str:

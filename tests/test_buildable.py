@@ -96,7 +96,7 @@ def test_nothing_is_called_wherever_a_configuration_names_it(place, bomb, tmp_pa
 @pytest.mark.parametrize("name", IMPORTABLE)
 @pytest.mark.parametrize("group", GROUPS)
 def test_what_can_only_be_imported_is_not_declared(group, name):
-    with pytest.raises(UserError, match="is refused, since conf/"):
+    with pytest.raises(UserError, match="is refused: no file of conf/"):
         buildable.build(group, {"_target_": name, "_partial_": group == "optimizer"})
 
 

@@ -79,7 +79,7 @@ REFUSED = [
     ("sampler=poison", "sampler=poison is unknown: did you mean poisson"),
     ("method.variant=papper", "variant=papper is unknown: did you mean paper"),
     ("model.activation=tahn", "activation=tahn is unknown: did you mean tanh"),
-    ("privacy.accountant=prv", "privacy.accountant=prv cannot be aimed at"),
+    ("privacy.accountant=prv", "privacy.accountant=prv is unknown: there are gdp, pld, rdp"),
     ("privacy.accountant=gdp", "privacy.accountant=gdp cannot be aimed at"),
     ("+bath_size=3", "bath_size is not a setting: did you mean batch_size"),
     ("+table=misalignment_table6", "did you mean misalignment_table5"),

@@ -15,7 +15,9 @@ from dpbench.schedules import (
     Pieces,
     Schedules,
     Stairs,
+    constant,
     schedule,
+    stretches,
 )
 
 SHARES = st.floats(0, 1)
@@ -100,3 +102,25 @@ def test_factors_stay_positive_but_a_learning_rate_may_rest(name):
     else:
         with pytest.raises(UserError, match="gets to 0"):
             falling(0).check(10)
+
+
+def test_stretches_are_the_values_of_all_steps_in_their_order():
+    falling = Stairs(Linear(1.0, 0.5), 4)
+    for value in (
+        2.0,
+        Constant(3.0),
+        Linear(1.0, 2.0),
+        Pieces((1.0, 2.0, 1.0), (0.3, 0.9)),
+        falling,
+    ):
+        found = [v for v, times in stretches(value, 30) for _ in range(times)]
+        at = value if callable(value) else Constant(value)
+        assert found == [at(made / 30) for made in range(30)]
+    assert [times for _, times in stretches(falling, 30)] == [8, 7, 8, 7]
+
+
+def test_what_never_changes_is_told_at_once_whatever_the_number_of_steps():
+    assert list(stretches(1.0, 10**18)) == [(1.0, 10**18)]
+    Schedules(1.0, Constant(2.0), 3.0).check(10**18)
+    assert constant(Constant(2.0)) == constant(2.0) == 2.0
+    assert constant(Linear(1.0, 1.0)) is None

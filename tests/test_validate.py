@@ -1,22 +1,31 @@
 """Every check takes what it should, and refuses all else in one sentence that names it."""
 
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from dpbench.data.dataset import Dataset
+from dpbench.data.digits import Digits
 from dpbench.errors import UserError
+from dpbench.schedules import Constant, Linear
 from dpbench.validate import (
     LARGEST,
     MOST,
     SMALLEST,
     boolean,
+    fits,
     fraction,
     integer,
     number,
     one_of,
+    path_of,
     positive,
     quoted,
     spelled_integer,
+    typed,
 )
 
 NO_NUMBERS = [True, False, None, "1", "", [1], {}, math.nan, math.inf, -math.inf, 1e308, 10**5000]
@@ -93,3 +102,37 @@ def test_digits_are_an_integer_and_too_many_are_refused():
     for text in ("-1", "1.0", "", "9" * 5000, "²"):
         with pytest.raises(UserError, match="x must be a whole number"):
             integer("x", spelled_integer(text))
+
+
+@pytest.mark.parametrize(
+    ("hint", "fitting", "others"),
+    [
+        (float, [0, 1.5, -1], [True, "1", None, math.nan, 1e300, 10**30, [1.0]]),
+        (int, [0, -3, MOST], [True, 1.0, "1", MOST + 1]),
+        (bool, [True, False], [0, 1, "true", None]),
+        (str, ["", "x"], [None, 1, ["x"]]),
+        (float | None, [None, 1.0], ["null", True]),
+        (Literal["a", 1], ["a", 1], ["b", True, 1.0]),
+        (list[int], [[], [1, 2]], [[True], [1.0], 3, "12", {"a": 1}]),
+        (tuple[float, float], [[1, 2.0]], [[1], [1, 2, 3], [1, "2"]]),
+        (tuple[int, ...], [[], [1], (1, 2)], [["1"], "1"]),
+        (dict[str, int], [{}, {"a": 1}], [{"a": "1"}, [], "a"]),
+        (Callable[[float], float], [abs, Constant(1.0)], [1.0, "abs"]),
+        (Dataset, [Digits(0.2)], [1, "digits", {}, Constant(1.0)]),
+        (Constant, [Constant(1.0)], [1.0, Linear(0.0, 1.0)]),
+    ],
+)
+def test_a_type_takes_what_a_reader_of_it_expects(hint, fitting, others):
+    assert all(fits(value, hint) for value in fitting)
+    assert not any(fits(value, hint) for value in others)
+    with pytest.raises(UserError, match=r"^x must be .*, got ") as told:
+        typed("x", others[0], hint)
+    assert "\n" not in str(told.value)
+
+
+def test_a_path_is_one_that_a_system_could_have():
+    assert path_of("out", "a/b c/é") == Path("a/b c/é")
+    assert path_of("out", ".") == Path()
+    for name in ("", None, 3, "a\0b", "a" * 256, "é" * 128, "b/" * 1501, "\ud800"):
+        with pytest.raises(UserError, match="out must be the name of a file"):
+            path_of("out", name, "file")

@@ -268,8 +268,8 @@ def calibrate(
         low, high = high, high * 2
         if high > 1e5:
             raise UserError(
-                f"no noise multiplier reaches epsilon={epsilon} at delta={delta}: what the method "
-                "releases beside the gradient costs more; raise epsilon or the noise of its counts."
+                f"no noise multiplier up to 1e5 reaches epsilon={epsilon} at delta={delta}: raise "
+                "epsilon, or the noise of what the method releases beside the gradient."
             )
     return _halved(low, high, *_narrowed(low, high, spent, epsilon), lambda m: spent(m) <= epsilon)
 

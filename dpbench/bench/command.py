@@ -1,8 +1,11 @@
 """`dpbench bench [KEY=VALUE ...]`: what to measure, and where the results go."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,7 +15,7 @@ from dpbench.bench.contenders import BASELINE, CONTENDERS, Contender
 from dpbench.bench.environment import environment
 from dpbench.bench.timing import measure
 from dpbench.errors import UserError, nearest
-from dpbench.validate import integer, one_of, spelled_integer
+from dpbench.validate import integer, one_of, path_of, spelled_integer
 
 SUITES = ("step", "depth")
 MOST_REPEATS = 10_000
@@ -93,13 +96,13 @@ def _device(value: str) -> str:
     return value
 
 
-READERS = {
+READERS: dict[str, Callable[[str], Any]] = {
     "suite": _suite,
     "case": _names,
     "contender": _names,
     "repeats": _repeats,
     "device": _device,
-    "out": Path,
+    "out": partial(path_of, "out"),
 }
 
 

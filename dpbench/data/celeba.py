@@ -1,5 +1,6 @@
 """CelebA: is the person on a photograph a man, with or without eyeglasses?"""
 
+import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from torch import Tensor
 from dpbench.data.dataset import Data, Split
 from dpbench.data.download import Source, altered, fetch, missing, writing
 from dpbench.errors import UserError, nearest
+from dpbench.validate import integer
 
 PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 ATTRIBUTES = Source(
@@ -28,6 +30,9 @@ PARTITION = Source(
     page=PAGE,
     urls=(),
 )
+MOST_PIXELS = 1_024
+"""Of a side; the published photographs have 178 x 218."""
+
 TRAIN, TEST = 0, 2  # the publishers' numbers of the parts; 1 is their validation part
 
 
@@ -42,6 +47,12 @@ class CelebA:
     size: int
     target: str
     group: str
+
+    def __post_init__(self) -> None:
+        integer("dataset.size", self.size, most=MOST_PIXELS)
+        for name in ("target", "group"):
+            if not re.fullmatch(r"\w+", getattr(self, name)):
+                raise UserError(f"dataset.{name} must be the name of an attribute, as Male.")
 
     name = "celeba"
     task = "classification"

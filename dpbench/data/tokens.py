@@ -10,7 +10,9 @@ from torch import Tensor
 from dpbench.errors import Unavailable, UserError
 from dpbench.models.bert import PADDING
 from dpbench.models.pretrained import library
+from dpbench.validate import integer
 
+MOST_TOKENS = 100_000  # of a pair: beyond any model
 CHUNK = 10_000  # pairs at a time: the tokenizer's lists take far more memory than the numbers
 
 
@@ -25,6 +27,10 @@ class Tokens:
     tokenizer: str
     vocabulary: int
     length: int
+
+    def __post_init__(self) -> None:
+        integer("dataset.tokens.vocabulary", self.vocabulary)
+        integer("dataset.tokens.length", self.length, most=MOST_TOKENS)
 
     def of(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:
         """Token numbers and types, int32 [n, 2, T]: [CLS] premise [SEP] hypothesis [SEP], padding.

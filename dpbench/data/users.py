@@ -20,6 +20,9 @@ from dpbench.data.draws import generator
 from dpbench.errors import UserError
 from dpbench.validate import integer, number, positive
 
+MOST_PIECES = 10_000
+"""For a user; with more than the examples, the others are empty."""
+
 Deal = Callable[[np.ndarray, list[int], np.random.Generator], np.ndarray]
 """Labels [n], sizes that add up to n, and draws, to an order [n]: the first user gets the first
 sizes[0] examples of it, and so on."""
@@ -94,7 +97,7 @@ def shards(number: int, each: int) -> Users:
 
     McMahan et al. 2017, with two pieces of 300 for each of 100 users of MNIST.
     """
-    integer("users.each", each)
+    integer("users.each", each, most=MOST_PIECES)
     return Users(number, 0.0, partial(_pieces, each), True)
 
 

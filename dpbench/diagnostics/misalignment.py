@@ -20,6 +20,8 @@ from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
 from dpbench.step import PrivateStep
 from dpbench.validate import integer
 
+MOST_VECTORS = 100_000
+
 TERMS = {
     "R_mag": excess_risk.magnitude_risk,
     "R_dir": excess_risk.direction_risk,
@@ -52,7 +54,7 @@ class MisalignmentDiagnostics:
     def __post_init__(self) -> None:
         if self.every is not None:
             integer("diagnostics.every", self.every)
-        integer("diagnostics.hutchinson", self.hutchinson, 0)
+        integer("diagnostics.hutchinson", self.hutchinson, 0, most=MOST_VECTORS)
         integer("diagnostics.chunk", self.chunk)
 
     def observer(

@@ -2,6 +2,7 @@
 
 from dpbench.data.dataset import Split
 from dpbench.errors import UserError
+from dpbench.validate import is_integer, quoted
 
 
 def chosen_groups(groups: list[int] | None, train: Split) -> list[int]:
@@ -9,6 +10,13 @@ def chosen_groups(groups: list[int] | None, train: Split) -> list[int]:
     count = int(train.groups.max()) + 1
     if groups is None:
         return list(range(count))
-    if not all(0 <= k < count for k in groups):
-        raise UserError(f"diagnostics.groups={groups}: the groups here are 0 to {count - 1}.")
+    check_groups(groups, count)
     return groups
+
+
+def check_groups(groups: list[int], count: int) -> None:
+    """UserError for a number that is none of so many groups."""
+    if not all(is_integer(k) and 0 <= k < count for k in groups):
+        raise UserError(
+            f"diagnostics.groups={quoted(groups)}: the groups here are 0 to {count - 1}."
+        )

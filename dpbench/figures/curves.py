@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -28,8 +29,8 @@ class CurvePanel:
     x: str
     lines: dict[str, str]
     arms: tuple[str, ...] | None
-    x_scale: str
-    y_scale: str
+    x_scale: Literal["linear", "log"]
+    y_scale: Literal["linear", "log"]
 
     @property
     def over_time(self) -> bool:
@@ -55,10 +56,12 @@ class CurveFigure:
             raise UserError(f"the band of {self.name} must be {DEVIATION} or {RANGE}.")
 
 
+USUAL: dict[str, Any] = {"arms": None, "x_scale": "linear", "y_scale": "linear"}
+
+
 def panel_of(plain: Mapping) -> CurvePanel:
     """The panel that a mapping from YAML describes; what it does not say is all, and linear."""
-    usual = {"arms": None, "x_scale": "linear", "y_scale": "linear"}
-    return CurvePanel(**{**usual, **plain})
+    return CurvePanel(**{**USUAL, **plain})
 
 
 Named = tuple[str, str, Record]

@@ -2,13 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import pandas as pd
 
+from dpbench.buildable import check_settings
 from dpbench.divergence import DIVERGED, dropped, note
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError
 from dpbench.figures.bands import band_grid, bands
-from dpbench.figures.curves import CurveFigure, curve_points, draw_curves, panel_of
+from dpbench.figures.curves import (
+    USUAL,
+    CurveFigure,
+    CurvePanel,
+    curve_points,
+    draw_curves,
+    panel_of,
+)
 from dpbench.figures.heat import draw_heat, heat_grids, heat_points
 from dpbench.figures.lines import FigureSpec, Panel, draw, points
 from dpbench.figures.reliability import (
@@ -22,6 +31,7 @@ from dpbench.results import Record
 from dpbench.tables import row_name
 from dpbench.tables.grid import Grid
 from dpbench.targets import Target
+from dpbench.validate import one_of, typed
 
 
 @dataclass(frozen=True)
@@ -38,10 +48,29 @@ def picture(wanted: Target, records: list[Record], impossible: Mapping[str, str]
 
     Which of KINDS it is, its specification says: without a word, `series`.
     """
-    kind = wanted.table["figure"].get("kind", "series")
-    if kind not in KINDS:
-        raise UserError(f"{wanted.name} is a figure of kind {kind}: {nearest(kind, KINDS)}")
+    kind = one_of("table.figure.kind", wanted.table["figure"].get("kind", "series"), KINDS)
     return KINDS[kind](wanted, records, impossible)
+
+
+def check_figure(table: Mapping[str, Any]) -> None:
+    """UserError, before any run is made, for a specification of a figure that nobody can draw."""
+    figure = table["figure"]
+    kind = one_of("table.figure.kind", figure.get("kind", "series"), NEEDS)
+    for key, hint in NEEDS[kind].items():
+        if key not in figure:
+            raise UserError(f"a figure of kind {kind} needs table.figure.{key}.")
+        typed(f"table.figure.{key}", figure[key], hint)
+        if not figure[key]:
+            raise UserError(f"table.figure.{key} is empty: there is nothing to draw.")
+    varied = {key for block in table.get("conditions", ()) for key in block}
+    for axis in ("x", "y") if kind == "heat" else ():
+        one_of(f"table.figure.{axis}", figure[axis], varied)
+    for number, row in enumerate(figure["rows"] if kind == "series" else ()):
+        check_settings(Panel, row, f"table.figure.rows[{number}].")
+    for number, row in enumerate(figure["panels"] if kind == "curves" else ()):
+        check_settings(CurvePanel, {**USUAL, **row}, f"table.figure.panels[{number}].")
+    if len(table.get("groups", ())) != len(table.get("group_numbers", ())):
+        raise UserError("table.groups and table.group_numbers must be as many.")
 
 
 def remarks(wanted: Target, records: Iterable[Record]) -> list[str]:
@@ -150,6 +179,16 @@ def _title(wanted: Target) -> str:
     smaller = "" if wanted.scale == "paper" else f" (not the paper's runs: {wanted.scale})"
     return wanted.title + smaller
 
+
+NEEDS: dict[str, dict[str, Any]] = {
+    "series": {"x": str, "rows": list[dict[str, Any]]},
+    "curves": {"band": Literal["standard deviation", "range"], "panels": list[dict[str, Any]]},
+    "heat": {"x": str, "y": str, "panels": dict[str, str]},
+    "reliability": {},
+    "histogram": {"what": Literal["confidence", "true_class"]},
+    "coincidence": {},
+}
+"""What a figure must say, by its kind."""
 
 KINDS = {
     "series": _series,

@@ -1,5 +1,6 @@
 """Runs on a cluster under Slurm, by submitit: array jobs whose tasks are safe to repeat."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from pathlib import Path
 from dpbench.attempts import attempt
 from dpbench.errors import UserError, say_warnings_in_one_line
 from dpbench.launchers import Attempts, Failure, Outcome
-from dpbench.validate import integer, one_of
+from dpbench.validate import integer, one_of, positive, quoted
 
 CLUSTERS = ("slurm", "local")
 
@@ -35,6 +36,11 @@ class Slurm:
         one_of("launcher.cluster", self.cluster, CLUSTERS)
         for name in ("minutes", "cpus", "at_once"):
             integer(f"launcher.{name}", getattr(self, name))
+        for name in ("gpus", "requeues"):
+            integer(f"launcher.{name}", getattr(self, name), least=0)
+        positive("launcher.memory_gb", self.memory_gb)
+        if self.partition is not None and not re.fullmatch(r"[\w.,-]+", self.partition):
+            raise UserError(f"launcher.partition={quoted(self.partition)} names no partition.")
 
     @contextmanager
     def start(self, jobs: int, folder: Path) -> Iterator[Attempts]:

@@ -16,6 +16,8 @@ from dpbench.methods.dp_fedsgd import of_users
 from dpbench.methods.method import Method, Past
 from dpbench.validate import integer, positive
 
+MOST_LOCAL_EPOCHS = 100_000
+
 
 def dp_fedavg(
     bound: Bounds,
@@ -33,7 +35,7 @@ def dp_fedavg(
     local_batch_size: None for all of a user's examples. bound is that of the update; cap, clip and
     style as for `dp_fedsgd`.
     """
-    integer("method.local_epochs", local_epochs)
+    integer("method.local_epochs", local_epochs, most=MOST_LOCAL_EPOCHS)
     if local_batch_size is not None:
         integer("method.local_batch_size", local_batch_size)
     positive("method.local_lr", local_lr)

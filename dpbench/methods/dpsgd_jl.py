@@ -14,6 +14,8 @@ from dpbench.methods.method import Guarantee, Method, Past, as_far_as, as_publis
 from dpbench.noise import Gaussian
 from dpbench.validate import fraction, integer
 
+MOST_PROJECTIONS = 100_000
+
 ESTIMATED = Guarantee(
     "none",
     "As published: half of the estimated norms are below the true ones, so clipping by them does "
@@ -58,7 +60,7 @@ def slack(projections: int, failure: float) -> float:
     """
     from scipy import stats
 
-    integer("method.projections", projections)
+    integer("method.projections", projections, most=MOST_PROJECTIONS)
     fraction("method.failure", failure)
     return float((projections / stats.chi2.ppf(failure, projections)) ** 0.5)
 

@@ -13,7 +13,7 @@ from dpbench.errors import UserError
 from dpbench.ledger import Mechanism
 from dpbench.methods.method import PROVEN, Method, as_far_as, plain
 from dpbench.noise import Gaussian
-from dpbench.schedules import Schedules
+from dpbench.schedules import Schedules, constant, stretches
 from dpbench.validate import number, one_of
 
 LAWS = ("lr", "posterior")
@@ -86,11 +86,14 @@ class Langevin:
         """The noise multiplier over sqrt(lr) R of each step; UserError where it cannot be."""
         if schedule.noise != 1:
             raise UserError("the noise of dpsgld follows from lr and bound: set schedule.noise=1.")
-        if min(schedule.lr_at(made / steps) for made in range(steps)) <= 0:
+        if min(value for value, _ in stretches(schedule.lr, steps)) <= 0:
             raise UserError("dpsgld adds no noise where lr is 0: let schedule.lr stay positive.")
-        return replace(
-            schedule, noise=lambda at: schedule.lr_at(at) ** -0.5 / schedule.bound_at(at)
-        )
+
+        def noise(at: float) -> float:
+            return schedule.lr_at(at) ** -0.5 / schedule.bound_at(at)
+
+        unchanging = None not in (constant(schedule.lr), constant(schedule.bound))
+        return replace(schedule, noise=noise(0.0) if unchanging else noise)
 
 
 def _plain_rate(optimizer: torch.optim.Optimizer) -> float:

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.errors import UserError
+from dpbench.models.layers import MOST_LAYERS
 from dpbench.models.pretrained import attention, library, planning, train_only, weights_of
-from dpbench.validate import one_of
+from dpbench.validate import fraction, integer, one_of
 
 TRAIN = ("all", "last_layer_and_head")
 PADDING = 0
@@ -40,6 +41,10 @@ class Bert:
     train: str
 
     def __post_init__(self) -> None:
+        integer("model.layers", self.layers, most=MOST_LAYERS)
+        for name in ("hidden", "heads", "intermediate", "vocabulary", "length"):
+            integer(f"model.{name}", getattr(self, name))
+        fraction("model.dropout", self.dropout, zero=True)
         one_of("model.train", self.train, TRAIN)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from dpbench.errors import UserError
+from dpbench.models.images import image_shape
+from dpbench.models.layers import check_layers
 
 
 @dataclass(frozen=True)
@@ -17,10 +18,11 @@ class CnnTanh:
 
     channels: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        check_layers("model.channels", self.channels)
+
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        if len(shape) != 3:
-            raise UserError(f"model=cnn_tanh needs images, and these inputs are {shape}; use mlp.")
-        seen, height, width = shape
+        seen, height, width = image_shape("cnn_tanh", shape, least=2 * len(self.channels) + 1)
         layers: list[nn.Module] = []
         for channels in self.channels:
             layers += [nn.Conv2d(seen, channels, 3), nn.Tanh()]

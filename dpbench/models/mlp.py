@@ -6,6 +6,7 @@ from math import prod
 
 from torch import nn
 
+from dpbench.models.layers import check_layers
 from dpbench.validate import one_of
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
@@ -19,6 +20,7 @@ class Mlp:
     activation: str
 
     def __post_init__(self) -> None:
+        check_layers("model.widths", self.widths)
         one_of("model.activation", self.activation, ACTIVATIONS)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dpbench.models.images import image_shape
 from dpbench.models.standardised import convolution
-from dpbench.validate import one_of
+from dpbench.validate import integer, one_of
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "mish": nn.Mish,
@@ -41,6 +41,8 @@ class ResNet9:
     weight_standardisation: bool
 
     def __post_init__(self) -> None:
+        integer("model.width", self.width)
+        integer("model.groups", self.groups)
         one_of("model.activation", self.activation, ACTIVATIONS)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from dpbench.errors import UserError
 from dpbench.models.images import image_shape
 from dpbench.models.pretrained import attention, library, planning, train_only, weights_of
-from dpbench.validate import one_of
+from dpbench.validate import integer, one_of
 
 TRAIN = ("all", "last_block_and_head")
 
@@ -34,6 +34,7 @@ class Vit:
     train: str
 
     def __post_init__(self) -> None:
+        integer("model.image_size", self.image_size)
         one_of("model.train", self.train, TRAIN)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -6,7 +6,9 @@ from torch import Tensor, nn
 
 from dpbench.errors import UserError
 from dpbench.models.images import image_shape
+from dpbench.models.layers import MOST_LAYERS
 from dpbench.models.standardised import convolution
+from dpbench.validate import integer
 
 
 class Block(nn.Module):
@@ -37,7 +39,9 @@ class WideResNet:
     weight_standardisation: bool
 
     def __post_init__(self) -> None:
-        if self.depth < 10 or self.depth % 6 != 4:
+        integer("model.width", self.width)
+        integer("model.groups", self.groups)
+        if integer("model.depth", self.depth, 10, MOST_LAYERS) % 6 != 4:
             raise UserError(f"depth={self.depth} is none of 10, 16, 22, 28, ... (6 n + 4).")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

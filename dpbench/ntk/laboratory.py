@@ -1,21 +1,22 @@
 """What Table 1 of Bu et al. (calibration) says of six clippings, measured on a small network."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from dpbench import seeds
+from dpbench.buildable import check_settings
 from dpbench.clipping import Clip, chosen
 from dpbench.data.dataset import Batch, Split
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError
 from dpbench.models.architecture import LOSSES
 from dpbench.ntk.flow import Flow, Steps, follow
 from dpbench.ntk.kernel import Network
 from dpbench.training.plan import Run
-from dpbench.validate import integer, positive
+from dpbench.validate import integer, positive, typed
 
 MOST_NUMBERS = 10**8
 """Of a Jacobian in float64: 0.8 GB."""
@@ -52,14 +53,14 @@ class Setup:
 
 def setup_of(plain: Mapping[str, Any]) -> Setup:
     """The set-up that a mapping from YAML describes; UserError for keys missing or unknown."""
-    known = {field.name for field in fields(Setup)}
-    for key in plain.keys() ^ known:
-        raise UserError(f"table.ntk.{key} is missing or unknown: {nearest(key, known)}")
-    clips = {
-        label: chosen(one["clip"], one["style"], one["bound"])
-        for label, one in plain["clips"].items()
-    }
-    return Setup(**{**plain, "clips": clips})
+    named = plain.get("clips")
+    typed("table.ntk.clips", named, dict[str, dict[str, Any]])
+    assert isinstance(named, dict)
+    for label, one in named.items():
+        check_settings(chosen, one, f"table.ntk.clips.{label}.")
+    made = {**plain, "clips": {label: chosen(**one) for label, one in named.items()}}
+    check_settings(Setup, made, "table.ntk.")
+    return Setup(**made)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dpbench.report.commands import commands
 from dpbench.report.page import page
 from dpbench.report.summarise import summarise, written
 from dpbench.report.tables import tables
+from dpbench.validate import path_of
 
 
 @dataclass(frozen=True)
@@ -42,20 +43,14 @@ def parse(arguments: list[str]) -> Request:
     known = {"results_dir", "out"}
     given = {}
     for argument in arguments:
-        key, equals, value = argument.partition("=")
+        key, _, value = argument.partition("=")
         if key not in known:
             raise UserError(f"report takes no {key}: {nearest(key, known)}")
-        if not equals or not value:
-            raise UserError(f"{key} must be the name of a {_what(key)}: write {key}=NAME.")
-        given[key] = Path(value)
+        given[key] = path_of(key, value, "file" if key == "out" else "folder")
     request = Request(**given)
     if request.out.is_dir():
         raise UserError(f"out={request.out} is a folder: name a file in it, as report.html.")
     return request
-
-
-def _what(key: str) -> str:
-    return "file" if key == "out" else "folder"
 
 
 def _warn(collected: Collected) -> None:

@@ -124,6 +124,8 @@ def _check_ranges(ranges: tuple[Range, ...]) -> None:
             "search needs a range: batch_size=64,256 or optimizer.lr=tag(log,interval(1e-3,1))."
         )
     for one in ranges:
+        if sum(other.key == one.key for other in ranges) > 1:
+            raise UserError(f"{one.key} has two ranges: give one with all of its values.")
         if _key(one.key) == "validation":
             raise UserError("validation must be one share for all trials; give a single number.")
         if not is_scientific(one.key):

@@ -7,6 +7,7 @@ import numpy as np
 
 from dpbench.data.draws import generator
 from dpbench.errors import UserError, nearest
+from dpbench.validate import SMALLEST, number
 
 DIGITS = 4
 """Of a number drawn from an interval, the first being that of the width: people copy it."""
@@ -60,11 +61,11 @@ class Interval:
     def __post_init__(self) -> None:
         for tag in sorted(self.tags - {"log"}):
             raise UserError(f"{self.key}: tag {tag} is unknown: {nearest(tag, ['log'])}")
-        if not (math.isfinite(self.low) and math.isfinite(self.high)):
-            raise UserError(f"{self.key}: both bounds of {self.text} must be finite.")
+        for bound in (self.low, self.high):
+            number(f"{self.key}: each bound of {self.text}", bound)
         if not self.low < self.high:
             raise UserError(f"{self.key}: the first bound of {self.text} must be below the second.")
-        if self.log and self.low <= 0:
+        if self.log and self.low < SMALLEST:
             raise UserError(f"{self.key}: {self.text} needs bounds above 0.")
 
     @property
@@ -132,10 +133,10 @@ class Space:
         count nor another range changes.
         """
         drawn: dict[Configuration, None] = {}
-        for number in range(PATIENCE * count):
+        for turn in range(PATIENCE * count):
             if len(drawn) >= min(count, self.size):
                 break
-            sources = (generator(draw, f"search {one.key} {number}") for one in self.ranges)
+            sources = (generator(draw, f"search {one.key} {turn}") for one in self.ranges)
             pairs = zip(self.ranges, sources, strict=True)
             drawn[tuple(one.draw(source) for one, source in pairs)] = None
         return list(drawn)

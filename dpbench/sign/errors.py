@@ -1,6 +1,7 @@
 """How often a private sign is wrong: noise laws at the same epsilon and delta, in d dimensions."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from dpbench.accounting.accountants import calibrate
+from dpbench.buildable import check_settings
 from dpbench.figures.png import png
 from dpbench.ledger import (
     CoordinateMechanism,
@@ -21,6 +23,7 @@ from dpbench.ledger import (
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
 from dpbench.targets import Target
+from dpbench.validate import fraction, integer, number, positive
 
 LAWS: dict[str, tuple[Any, Callable[[float, int], Mechanism]]] = {
     "Gaussian": (stats.norm, lambda m, d: GaussianMechanism(m)),
@@ -35,6 +38,31 @@ LAWS: dict[str, tuple[Any, Callable[[float, int], Mechanism]]] = {
     ),
 }
 """By name: the law, and the mechanism of a noise multiplier in so many dimensions."""
+
+
+MOST_POINTS = 10_000
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the figure shows: `points` signals up to the largest, and a few of them in a table."""
+
+    epsilon: float
+    delta: float
+    dimensions: list[int]
+    largest_signal: float
+    points: int
+    table_signals: list[float]
+
+    def __post_init__(self) -> None:
+        positive("table.sign_errors.epsilon", self.epsilon)
+        fraction("table.sign_errors.delta", self.delta)
+        for dimension in self.dimensions:
+            integer("each of table.sign_errors.dimensions", dimension)
+        positive("table.sign_errors.largest_signal", self.largest_signal)
+        integer("table.sign_errors.points", self.points, 2, MOST_POINTS)
+        for signal in self.table_signals:
+            number("each of table.sign_errors.table_signals", signal, 0, self.largest_signal)
 
 
 def error_rates(
@@ -69,15 +97,17 @@ def _multiplier(
 
 def sign_errors(wanted: Target) -> dict[str, bytes]:
     """The files of the figure by suffix: page, numbers and picture."""
-    settings, paper = wanted.table["sign_errors"], wanted.table["paper"]
-    signals = np.linspace(0, settings["largest_signal"], settings["points"]).tolist()
-    data = error_rates(settings["epsilon"], settings["delta"], settings["dimensions"], signals)
+    plain, paper = wanted.table["sign_errors"], wanted.table["paper"]
+    check_settings(Setup, plain, "table.sign_errors.")
+    setup = Setup(**plain)
+    signals = np.linspace(0, setup.largest_signal, setup.points).tolist()
+    data = error_rates(setup.epsilon, setup.delta, setup.dimensions, signals)
     parts = [
         f"# {wanted.title}",
-        f"{paper}. Scale: {wanted.scale}. One release at epsilon {settings['epsilon']:g}, delta "
-        f"{settings['delta']:g}; each law's scale by the tightest account there is here.",
+        f"{paper}. Scale: {wanted.scale}. One release at epsilon {setup.epsilon:g}, delta "
+        f"{setup.delta:g}; each law's scale by the tightest account there is here.",
         f"![{wanted.title}]({wanted.stem}.png)",
-        grid_lines(_at_a_few(data, settings["table_signals"])),
+        grid_lines(_at_a_few(data, setup.table_signals)),
         *wanted.table["notes"],
     ]
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from dpbench.buildable import check_settings
 from dpbench.errors import UserError, nearest
 from dpbench.metrics.paired import is_paired
 from dpbench.metrics.significance import Better
@@ -102,6 +103,7 @@ def table_spec(plain: Mapping[str, Any]) -> TableSpec:
 def _column(name: str, values: Mapping[str, Any]) -> Column:
     said = {"printed": name, **values}
     _known_keys(f"column {name}", said, {field.name for field in fields(Column)} - {"name"})
+    check_settings(Column, {**said, "name": name}, f"table.columns.{name}.")
     return Column(name=name, **said)
 
 

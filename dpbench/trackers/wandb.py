@@ -3,14 +3,17 @@
 import io
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpbench.errors import UserError
 from dpbench.files import write_whole
 from dpbench.results import Record
 from dpbench.trackers import About
+from dpbench.validate import one_of, quoted
 
 AXIS = "step"
 """The axis of every curve: diagnostics of a step may come after the epoch that the step is in."""
@@ -25,6 +28,14 @@ class WandbTracker:
 
     project: str
     mode: str
+
+    def __post_init__(self) -> None:
+        one_of("tracker.wandb.mode", self.mode, ("offline", "online"))
+        if not re.fullmatch(r"[^/\\#?%:\s]{1,100}", self.project):
+            raise UserError(
+                f"tracker.wandb.project={quoted(self.project)} is no name of a project there: use "
+                "letters, digits, '.', '_' and '-'."
+            )
 
     def start(self, about: About) -> "WandbLog":
         memory = about.folder / "wandb" / f"{about.digest}.json"

@@ -12,6 +12,7 @@ from dpbench.data.dataset import Data, Dataset, vocabulary_of
 from dpbench.data.normalization import Normalization
 from dpbench.data.users import Units, Users, units_of
 from dpbench.diagnostics import Diagnostics
+from dpbench.diagnostics.settings import check_groups
 from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, Parameters
 from dpbench.ledger import Ledger, Step
@@ -21,7 +22,10 @@ from dpbench.precision import PRECISIONS
 from dpbench.privacy import ARITHMETIC, Privacy, planned_ledger, statement
 from dpbench.sampling import SAMPLERS, Sampler
 from dpbench.schedules import UNCHANGED, Schedules
-from dpbench.validate import boolean, fraction, integer, one_of
+from dpbench.validate import boolean, fraction, integer, one_of, quoted
+
+MOST_STEPS = 5_000_000
+"""Of a run: hours of the smallest model, and what a schedule is looked through for in seconds."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ class Run:
         boolean("channels_last", self.channels_last)
         one_of("engine", self.engine, ["auto", *ENGINES])
         integer("seed", self.seed, least=0)
+        if not isinstance(self.device, str):
+            raise UserError(f"device={quoted(self.device)} is no device: try auto, or cuda:0.")
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -111,7 +117,7 @@ def plan(run: Run) -> Plan:
     method = run.method.on(run.dataset, run.users).for_size(size)
     units = units_of(run.dataset, run.users)
     sampler = SAMPLERS[run.sampler](units.number, run.batch_size, units.name)
-    steps = run.epochs * sampler.steps_per_epoch
+    steps = _steps(run, sampler)
     if method.private:
         run.privacy.warn_if_weak(units)
     schedule = run.schedule or UNCHANGED
@@ -137,6 +143,17 @@ def plan(run: Run) -> Plan:
     return planned
 
 
+def _steps(run: Run, sampler: Sampler) -> int:
+    """How many steps a run makes; UserError for more than anybody waits for."""
+    steps = run.epochs * sampler.steps_per_epoch
+    if steps > MOST_STEPS:
+        raise UserError(
+            f"epochs={run.epochs} are {steps} steps of about {run.batch_size} {sampler.law.unit}s, "
+            f"and a run has at most {MOST_STEPS}: choose fewer epochs or a larger batch_size."
+        )
+    return steps
+
+
 def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int]:
     """The optimiser as configured, of one parameter, and how many parameters are trained.
 
@@ -151,6 +168,8 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int]:
         if change:
             change.check(run.dataset)
     _check_texts(run)
+    if (groups := getattr(run.diagnostics, "groups", None)) is not None:
+        check_groups(groups, len(run.dataset.groups))
     try:
         with torch.device("meta"):
             model = run.model.build(run.dataset.shape, run.dataset.classes)
@@ -162,8 +181,8 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int]:
         optimizer = run.optimizer([alone])
         optimizer.step()
         return optimizer, len(parameters)
-    except (TypeError, ValueError, RuntimeError) as error:
-        why = str(error).splitlines()[0]
+    except (TypeError, ValueError, RuntimeError, AssertionError, OverflowError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"model or optimizer cannot be made: {why}") from error
 
 

@@ -100,8 +100,8 @@ def pick_device(name: str) -> torch.device:
         probe = torch.zeros(1, device=name)
         probe.item()  # which `meta` and its like do not have
         return probe.device
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise UserError(f"device={name} is not to be had here; try device=auto.") from error
+    except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(f"device={name!s:.60} is not to be had here; try device=auto.") from error
 
 
 def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:

@@ -36,7 +36,7 @@ def test_clips_are_those_of_the_suite():
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"step": 1}, "table.ntk.step is missing or unknown: did you mean"),
+        ({"step": 1}, "table.ntk.step is not a setting: did you mean"),
         ({"steps": 0}, "steps must be a whole number from 1"),
         ({"lr": -1.0}, "table.ntk.lr"),
         ({"clips": {"a": {"clip": "abady", "style": "flat", "bound": 1.0}}}, "abadi"),
