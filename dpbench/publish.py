@@ -6,7 +6,8 @@ from pathlib import Path
 
 from dpbench.errors import UserError, nearest
 from dpbench.files import write_whole
-from dpbench.report.collect import collect
+from dpbench.reading import Unreadable
+from dpbench.report.collect import Found, collect, nothing
 from dpbench.results import Record
 
 UNCOVERED = ("seconds", "peak_memory_mib", "resumed")
@@ -22,7 +23,10 @@ def publish(arguments: list[str]) -> Path:
     """
     given = dict(_parsed(argument) for argument in arguments)
     asked = {name: Path(given.get(name, usual)) for name, usual in DEFAULTS.items()}
-    records = [found.record for found in collect(asked["results_dir"]).found]
+    read = list(collect(asked["results_dir"]))
+    records = [one.record for one in read if isinstance(one, Found)]
+    if not records:
+        raise nothing(asked["results_dir"], [one for one in read if isinstance(one, Unreadable)])
     _warn(records)
     # In no order that the seeds would give.
     lines = sorted(covered(record).json() for record in records)

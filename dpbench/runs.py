@@ -7,6 +7,7 @@ import torch
 
 from dpbench import config as configuration
 from dpbench.files import check_writable, remove_parts
+from dpbench.interrupts import orderly
 from dpbench.reading import load, set_aside_invalid
 from dpbench.results import SCIENTIFIC, Record, record_path
 from dpbench.trackers import About
@@ -63,7 +64,7 @@ def once(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
         plan(run)  # which refuses before any work; the accountants remember it for `fit`
     if missing or own.exists():
         check_writable(path.parent)
-        with claimed(own, config["checkpoint_minutes"], wait) as kept:
+        with orderly(), claimed(own, config["checkpoint_minutes"], wait) as kept:
             remove_parts(path.parent, path.name)
             tracking = _tracking(config, run, path, _table(overrides))
             _complete(config, run, path, kept, tracking, quiet)

@@ -3,8 +3,8 @@
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from dpbench import divergence
 from dpbench.attempts import all_of
 from dpbench.errors import UserError
 from dpbench.files import check_writable, remove_parts, write_whole
+from dpbench.interrupts import orderly
 from dpbench.launchers import Attempts, Failure
 from dpbench.methods.method import Inapplicable
 from dpbench.progress import counting
@@ -128,10 +129,12 @@ def make(sweep: Sweep, tell: Callable[[Path], None] = lambda path: None) -> dict
     return {path: failed[path] for path in paths if path in failed}
 
 
-def started(config: dict) -> AbstractContextManager[Attempts]:
-    """What carries out many runs of such a configuration."""
+@contextmanager
+def started(config: dict) -> Iterator[Attempts]:
+    """What carries out many runs of such a configuration, and ends in order if interrupted."""
     folder = Path(config["results_dir"]) / "launched"
-    return configuration.launcher(config).start(config["jobs"], folder)
+    with orderly(), configuration.launcher(config).start(config["jobs"], folder) as attempts:
+        yield attempts
 
 
 def report(sweep: Sweep, failed: Mapping[Path, Failure]) -> str:

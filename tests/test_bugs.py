@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpbench import bugs, cli
+from dpbench import bugs, cli, commands
 from dpbench.errors import UserError, tell
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,7 +22,7 @@ def ended(monkeypatch, capsys, tmp_path):
 
     def end(command, *words):
         monkeypatch.setattr(sys, "argv", ["dpbench", "list", *words])
-        monkeypatch.setitem(cli.COMMANDS, "list", command)
+        monkeypatch.setitem(commands.COMMANDS, "list", command)
         with pytest.raises(SystemExit) as code:
             cli.main()
         return code.value.code, *capsys.readouterr()

@@ -13,6 +13,7 @@ import torch
 from dpbench.bench.cases import Case, UnavailableError
 from dpbench.bench.check import Seen, observe
 from dpbench.bench.stepper import Stepper
+from dpbench.interrupts import deaf
 from dpbench.memory import forget_peak, resident
 
 Make = Callable[[Case, torch.device], Stepper]
@@ -34,7 +35,8 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, make, case, device))
-        self._process.start()
+        with deaf():  # Ctrl-C is for this process, which ends the other one
+            self._process.start()
         theirs.close()
 
     def ask(self, question: str) -> Any:

@@ -12,8 +12,9 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from dpbench.data.caches import cached
 from dpbench.data.dataset import Data, Split
-from dpbench.data.download import Source, altered, fetch, missing, writing
+from dpbench.data.download import Source, altered, fetch, missing
 from dpbench.errors import UserError, nearest
 from dpbench.validate import integer
 
@@ -106,10 +107,7 @@ def read_partition(path: Path) -> pd.Series:
 def pack(photographs: Iterable[Path], size: int, path: Path) -> Tensor:
     """The photographs as uint8 [n, 3, size, size], mapped from the file `path`, made if need be."""
     paths = list(photographs)
-    if not path.exists():
-        with writing(path):
-            if not path.exists():  # another process may have packed them while this one waited
-                _pack(paths, size, path)
+    cached([path], lambda parts: _pack(paths, size, parts[0]))
     packed = np.load(path, mmap_mode="c")
     if len(packed) != len(paths):
         raise UserError(
@@ -120,21 +118,16 @@ def pack(photographs: Iterable[Path], size: int, path: Path) -> Tensor:
 
 
 def _pack(photographs: list[Path], size: int, path: Path) -> None:
-    part = path.with_name(f"{path.name}.part")
     shape = (len(photographs), 3, size, size)
-    packed = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
+    packed = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
 
     def fill(row: int) -> None:
         packed[row] = read_photograph(photographs[row], size)
 
-    try:
-        with ThreadPoolExecutor() as pool:
-            for _ in pool.map(fill, range(len(photographs))):
-                pass  # asking for each result raises the first error
-        packed.flush()
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with ThreadPoolExecutor() as pool:
+        for _ in pool.map(fill, range(len(photographs))):
+            pass  # asking for each result raises the first error
+    packed.flush()
 
 
 def read_photograph(path: Path, size: int) -> np.ndarray:

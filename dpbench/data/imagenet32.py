@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from dpbench.data.caches import cached
 from dpbench.data.dataset import Data, Split
-from dpbench.data.download import Source, writing
+from dpbench.data.download import Source
 from dpbench.data.pickled import read_images
 from dpbench.errors import UserError
 
@@ -69,10 +70,7 @@ class ImageNet32:
 def mapped(sources: Sequence[Source], folder: Path, part: str, size: int) -> Split:
     """`size` photographs, mapped from a file that is made of the sources' pickles if need be."""
     images, labels = (folder / "imagenet32" / f"{part}_{of}.npy" for of in ("images", "labels"))
-    if not images.exists():
-        with writing(images):
-            if not images.exists():  # another process may have made it while this one waited
-                _convert(sources, folder, size, images, labels)
+    cached([images, labels], lambda parts: _convert(sources, folder, size, *parts))
     packed, targets = np.load(images, mmap_mode="c"), torch.from_numpy(np.load(labels))
     if not len(packed) == len(targets) == size:
         raise UserError(
@@ -85,18 +83,14 @@ def mapped(sources: Sequence[Source], folder: Path, part: str, size: int) -> Spl
 def _convert(
     sources: Sequence[Source], folder: Path, size: int, images: Path, labels: Path
 ) -> None:
-    """Write labels from 0, then photographs: where these are, all is whole."""
-    part = images.with_name(f"{images.name}.part")
+    """Write photographs, and labels from 0."""
     shape = (size, *ImageNet32.shape)
-    try:
-        packed = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
-        classes: list[int] = []
-        for source in sources:
-            pixels, numbers = read_images(source, folder, "labels")
-            packed[len(classes) : len(classes) + len(pixels)] = pixels
-            classes += (numbers - 1).tolist()
-        np.save(labels, classes)
-        packed.flush()
-        part.replace(images)
-    finally:
-        part.unlink(missing_ok=True)
+    packed = np.lib.format.open_memmap(images, mode="w+", dtype=np.uint8, shape=shape)
+    classes: list[int] = []
+    for source in sources:
+        pixels, numbers = read_images(source, folder, "labels")
+        packed[len(classes) : len(classes) + len(pixels)] = pixels
+        classes += (numbers - 1).tolist()
+    packed.flush()
+    with labels.open("wb") as file:
+        np.save(file, classes)

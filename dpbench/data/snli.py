@@ -10,6 +10,7 @@ from zipfile import ZipFile
 
 import torch
 
+from dpbench.data.caches import cached
 from dpbench.data.dataset import Data, Split
 from dpbench.data.download import Source, altered, fetch, writing
 from dpbench.data.tokens import Tokens
@@ -94,24 +95,30 @@ class Snli:
 
 
 def unpack(folder: Path) -> None:
-    """Take the training and test files that are not below `folder` from the publishers' archive."""
-    lacking = [path for path in (TRAIN, TEST.path) if not (folder / path).exists()]
-    if not lacking:
-        return
-    with ZipFile(fetch(ARCHIVE, folder)) as archive:
-        for path in lacking:
-            with writing(folder / path):
-                part = folder / f"{path}.part"
-                with archive.open(path) as packed, part.open("wb") as out:
-                    shutil.copyfileobj(packed, out)
-                part.replace(folder / path)
+    """Have the training and test files below `folder`, taken from the publishers' archive."""
+    cached([folder / TRAIN], lambda parts: _take_out(folder, TRAIN, parts[0]))
+    test = folder / TEST.path
+    if not test.exists():
+        with writing(test):
+            part = test.with_name(f"{test.name}.part")
+            _take_out(folder, TEST.path, part)
+            part.replace(test)
+
+
+def _take_out(folder: Path, member: str, path: Path) -> None:
+    with (
+        ZipFile(fetch(ARCHIVE, folder)) as archive,
+        archive.open(member) as packed,
+        path.open("wb") as out,
+    ):
+        shutil.copyfileobj(packed, out)
 
 
 def read(path: Path, rows: int | None = None) -> Pairs:
     """The pairs of a .jsonl file that have a gold label.
 
-    rows: how many pairs the file must have, labelled or not; there is no published checksum of the
-    training file alone. Raises UserError where it has another number.
+    rows: how many pairs the file must have, labelled or not. Raises UserError where it has another
+    number.
     """
     with path.open(encoding="utf-8") as lines:
         try:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -16,7 +16,11 @@ from queue import SimpleQueue
 
 from dpbench.attempts import attempt
 from dpbench.errors import say_warnings_in_one_line
+from dpbench.interrupts import deaf, listening
 from dpbench.launchers import Attempts, Failure, Outcome
+
+GRACE = 10.0
+"""Seconds in which interrupted processes may end their step and put their run away."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,7 @@ def workers(jobs: int) -> Iterator[Attempts]:
         finally:
             idle.put(worker)
 
-    # Ctrl-C reaches every process of a terminal; this one decides what becomes of the others.
-    with ThreadPoolExecutor(jobs, initializer=_deaf_to_interrupts) as threads:
+    with ThreadPoolExecutor(jobs) as threads:
 
         def attempts(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Outcome]]:
             numbers = {threads.submit(on_any, run, wait): n for n, run in enumerate(runs)}
@@ -67,11 +70,9 @@ def workers(jobs: int) -> Iterator[Attempts]:
             threads.shutdown(wait=False, cancel_futures=True)
             for worker in all_workers:
                 worker.stop()
-
-
-def _deaf_to_interrupts() -> None:
-    """Block SIGINT in this thread, and so in every process that it starts."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            end = time.monotonic() + GRACE
+            for worker in all_workers:
+                worker.wait_or_kill(end - time.monotonic())
 
 
 class Worker:
@@ -91,12 +92,18 @@ class Worker:
             return self._died()
 
     def stop(self) -> None:
-        """End the process, whatever it is doing, and begin no other."""
+        """Ask the process to end after its step, and begin no other."""
         with self._lock:
             self._stopped = True
             if self._process:
-                self._process.kill()
-                self._process.join()
+                self._process.terminate()
+
+    def wait_or_kill(self, seconds: float) -> None:
+        """Wait for the process that was stopped to end, and end it then, whatever it is doing."""
+        if process := self._process:
+            process.join(max(0.0, seconds))
+            process.kill()
+            process.join()
 
     def _start(self) -> bool:
         """Have a process, unless this worker was stopped."""
@@ -107,7 +114,8 @@ class Worker:
             context = get_context("spawn")
             self._pipe, theirs = context.Pipe()
             self._process = context.Process(target=_serve, args=(theirs, os.getpid()))
-            self._process.start()
+            with deaf():  # this process decides what becomes of the others
+                self._process.start()
             theirs.close()
             return True
 
@@ -127,12 +135,13 @@ def _serve(pipe: Connection, parent: int) -> None:
     """Attempt what is asked for until nobody asks any more."""
     _end_with(parent)
     say_warnings_in_one_line()
-    while True:
-        try:
+    with (
+        listening((signal.SIGTERM,), quiet=True),
+        suppress(EOFError, BrokenPipeError, KeyboardInterrupt),
+    ):
+        while True:
             overrides, wait = pipe.recv()
-        except EOFError:
-            return
-        pipe.send(attempt(overrides, wait))
+            pipe.send(attempt(overrides, wait))
 
 
 def _end_with(parent: int) -> None:

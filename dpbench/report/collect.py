@@ -1,7 +1,9 @@
 """The records of a results folder, and what lies there that is none."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from dpbench.errors import UserError
@@ -16,43 +18,36 @@ class Found:
     record: Record
     source: str
 
-
-@dataclass(frozen=True)
-class Collected:
-    """The records by digest, each once, and what could not be read."""
-
-    found: tuple[Found, ...]
-    unreadable: tuple[Unreadable, ...]
+    @cached_property
+    def digest(self) -> str:
+        return self.record.digest
 
 
-def collect(folder: Path) -> Collected:
-    """What `runs/*.json` and `tables/*.records.jsonl` hold; where both have a run, the former.
+def collect(folder: Path) -> Iterator[Found | Unreadable]:
+    """What `runs/*.json` and `tables/*.records.jsonl` hold, one after the other, each record once.
 
-    Raises UserError where there is no such folder, or no record in it.
+    Where both have a run, the former counts. Raises UserError where there is no such folder.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder: set results_dir to where the records are.")
-    read = [*_runs(folder), *_tables(folder)]
-    by_digest: dict[str, Found] = {}
-    for one in read:
-        if isinstance(one, Found):
-            by_digest.setdefault(one.record.digest, one)
-    unreadable = tuple(one for one in read if isinstance(one, Unreadable))
-    if not by_digest:
-        raise UserError(_nothing(folder, unreadable))
-    return Collected(tuple(by_digest[key] for key in sorted(by_digest)), unreadable)
+    there: set[str] = set()
+    for one in chain(_runs(folder), _tables(folder)):
+        if isinstance(one, Unreadable):
+            yield one
+        elif one.digest not in there:
+            there.add(one.digest)
+            yield one
 
 
-def _nothing(folder: Path, unreadable: tuple[Unreadable, ...]) -> str:
-    broken = f" but {_first(unreadable)}" if unreadable else ""
-    return (
+def nothing(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
+    """What to say of a folder without any record."""
+    broken = ""
+    if unreadable:
+        broken = f" but {len(unreadable)} that cannot be read, as {unreadable[0].source}"
+    return UserError(
         f"there is no record in {folder}{broken}: make one with dpbench run, or set results_dir "
         "to where the records are."
     )
-
-
-def _first(unreadable: tuple[Unreadable, ...]) -> str:
-    return f"{len(unreadable)} that cannot be read, as {unreadable[0].source}"
 
 
 def _runs(folder: Path) -> Iterator[Found | Unreadable]:

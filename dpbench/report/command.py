@@ -1,16 +1,18 @@
 """`dpbench report [results_dir=...] [out=report.html]`: the page, and a word on what is missing."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.errors import UserError, nearest
 from dpbench.files import write_whole
-from dpbench.report.collect import Collected, collect
+from dpbench.reading import Unreadable
+from dpbench.report.collect import collect, nothing
 from dpbench.report.commands import commands
 from dpbench.report.page import page
-from dpbench.report.summarise import summarise, written
+from dpbench.report.summarise import Summary
 from dpbench.report.tables import tables
+from dpbench.report.texts import Texts
 from dpbench.validate import path_of
 
 
@@ -28,13 +30,19 @@ def report(arguments: list[str]) -> Path:
     Raises UserError for an unknown argument, where there is no record, or nowhere to write.
     """
     asked = parse(arguments)
-    collected = collect(asked.results_dir)
+    summary, texts, unreadable = Summary(commands()), Texts(), []
+    for one in collect(asked.results_dir):
+        if isinstance(one, Unreadable):
+            unreadable.append(one)
+        else:
+            summary.add(one)
+            texts.add(one.digest, one.record)
+    if not len(summary):
+        raise nothing(asked.results_dir, unreadable)
     shown, broken = tables(asked.results_dir)
-    collected = replace(collected, unreadable=(*collected.unreadable, *broken))
-    _warn(collected)
-    data = summarise(collected, shown, commands())
-    texts = {found.record.digest: written(found.record) for found in collected.found}
-    write_whole(asked.out, page(data, texts).encode())
+    unreadable += broken
+    _warn(unreadable)
+    write_whole(asked.out, page(summary.data(shown, unreadable), texts.packed()).encode())
     return asked.out
 
 
@@ -53,9 +61,9 @@ def parse(arguments: list[str]) -> Request:
     return request
 
 
-def _warn(collected: Collected) -> None:
-    if not collected.unreadable:
+def _warn(unreadable: list[Unreadable]) -> None:
+    if not unreadable:
         return
-    first, *others = collected.unreadable
+    first, *others = unreadable
     more = f", and {len(others)} more, which the page lists" if others else ""
     warnings.warn(f"left out {first.source}, which {first.why}{more}.", stacklevel=3)

@@ -5,15 +5,14 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from importlib.resources import files
 
 SCRIPTS = ("stats.js", "state.js", "dom.js", "pictures.js", "panels.js", "tables.js", "detail.js",
            "page.js")  # fmt: skip
 
 
-def page(data: dict, records: Mapping[str, str]) -> str:
-    """The HTML. data: as of `summarise`; records: the text of every record by its digest.
+def page(data: dict, texts: str) -> str:
+    """The HTML. data: as of `Summary.data`; texts: of the records, as of `Texts.packed`.
 
     A policy in the page lets nothing run but the two scripts written here, and nothing be fetched,
     so what a record says cannot become code whatever it says.
@@ -24,23 +23,17 @@ def page(data: dict, records: Mapping[str, str]) -> str:
         "style": _asset("style.css"),
         "library": library,
         "script": own,
-        "data": inert(data),
-        "records": _packed(records),
+        "data": packed(data),
+        "records": texts,
     }
     # In one pass: what is put in is not looked through again.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
 
 
-def inert(data: object) -> str:
-    """JSON that cannot end the element it stands in."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _packed(records: Mapping[str, str]) -> str:
-    """Gzip in base 64: records repeat each other, and are only opened one at a time."""
-    packed = gzip.compress(json.dumps(dict(records)).encode(), mtime=0)
-    return base64.b64encode(packed).decode()
+def packed(data: object) -> str:
+    """JSON in gzip in base 64: rows repeat each other, and nothing in it can end an element."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()
 
 
 def _policy(*scripts: str) -> str:
@@ -64,7 +57,7 @@ def _plotly() -> str:
 
 def _own() -> str:
     bodies = "\n".join(_asset(name) for name in SCRIPTS)
-    return f'"use strict";\n(() => {{\n{bodies}\n}})();\n'
+    return f'"use strict";\n(async () => {{\n{bodies}\n}})();\n'
 
 
 def _asset(name: str) -> str:

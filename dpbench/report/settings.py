@@ -49,11 +49,13 @@ def differences(configs: Sequence[dict]) -> list[str]:
     groups = [key for key in _varied(options) if any(v.startswith(f"{key}.") for v in varied)]
     others = [key for key in varied if key.partition(".")[0] not in groups]
     said = [_of(o, groups) | _of(f, others) for o, f in zip(options, flats, strict=True)]
+    alike: dict[str, list[dict[str, object]]] = {}
+    for one, settings in zip(said, flats, strict=True):
+        alike.setdefault(repr(one), []).append(settings)
+    more = {name: _varied(of) for name, of in alike.items()}
     return [
-        _said(
-            one | _of(flats[i], _varied([f for f, s in zip(flats, said, strict=True) if s == one]))
-        )
-        for i, one in enumerate(said)
+        _said(one | _of(settings, more[repr(one)]))
+        for one, settings in zip(said, flats, strict=True)
     ]
 
 

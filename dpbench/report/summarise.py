@@ -5,34 +5,78 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 import dpbench
+from dpbench.divergence import dropped
 from dpbench.errors import UserError
+from dpbench.reading import Unreadable
 from dpbench.report import metrics, privacy
-from dpbench.report.collect import Collected, Found
+from dpbench.report.collect import Found
 from dpbench.report.settings import differences, group_of, series_of
 from dpbench.results import Record
 
 LEVEL = 0.95
 
 
-def summarise(collected: Collected, tables: list[dict], command: Callable[[dict], str]) -> dict:
-    """Everything the page shows but the records' own text, as plain JSON without NaN."""
-    rows = [_row(found, command) for found in collected.found]
-    _tell_apart(rows, [found.record for found in collected.found])
-    names = metrics.ordered({name for f in collected.found for name in f.record.metrics})
-    for row, found in zip(rows, collected.found, strict=True):
-        row["metrics"] = [_plain(found.record.metrics.get(name)) for name in names]
-    rows.sort(key=_place)
-    return {
-        "version": dpbench.__version__,
-        "level": LEVEL,
-        "t": _student(len(rows)),
-        "metrics": [metrics.described(name) for name in names],
-        "accountants": privacy.ACCOUNTANTS,
-        "rows": rows,
-        "tables": tables,
-        "unreadable": [[one.source, one.why] for one in collected.unreadable],
-    }
+class Summary:
+    """Everything the page shows but the records' own text.
+
+    It grows record by record, and keeps no record: there may be more of them than memory holds.
+    command: as of `commands`.
+    """
+
+    def __init__(self, command: Callable[[dict], str]):
+        self._command = command
+        self._rows: list[dict] = []
+        self._kinds: dict[str, dict[str, str]] = {}
+        # By what is drawn alike, one configuration of each series.
+        self._series: dict[tuple, dict[str, dict]] = defaultdict(dict)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, found: Found) -> None:
+        """One row more."""
+        record = found.record
+        row = _row(found) | self._kind(record.config) | _command(record.config, self._command)
+        self._series[row["facet"], row["method"]].setdefault(row["series"], record.config)
+        self._rows.append(row)
+
+    def _kind(self, config: dict) -> dict[str, str]:
+        """What runs that differ by their seed alone have in common."""
+        name = json.dumps({**config, "seed": None}, sort_keys=True)
+        if name not in self._kinds:
+            self._kinds[name] = {"group": group_of(config), "series": series_of(config)}
+        return self._kinds[name]
+
+    def data(self, tables: list[dict], unreadable: Sequence[Unreadable]) -> dict:
+        """Plain JSON without NaN. To be called once, when all records are there."""
+        self._tell_apart()
+        names = metrics.ordered({name for row in self._rows for name in row["metrics"]})
+        for row in self._rows:
+            row["metrics"] = [_plain(row["metrics"].get(name)) for name in names]
+        self._rows.sort(key=_place)
+        return {
+            "version": dpbench.__version__,
+            "level": LEVEL,
+            "t": _student(len(self._rows)),
+            "metrics": [metrics.described(name) for name in names],
+            "accountants": privacy.ACCOUNTANTS,
+            "rows": self._rows,
+            "tables": tables,
+            "unreadable": [[one.source, one.why] for one in unreadable],
+        }
+
+    def _tell_apart(self) -> None:
+        """Give each row the settings in which its series is unlike others of the same name."""
+        said = {
+            (*key, name): words
+            for key, series in self._series.items()
+            for name, words in zip(series, differences([*series.values()]), strict=True)
+        }
+        for row in self._rows:
+            row["settings"] = said[row["facet"], row["method"], row["series"]]
 
 
 def _place(row: dict) -> tuple:
@@ -43,22 +87,21 @@ def _place(row: dict) -> tuple:
     return *names, budget, row["group"], int(row["seed"])
 
 
-def _row(found: Found, command: Callable[[dict], str]) -> dict:
+def _row(found: Found) -> dict:
     record, config = found.record, found.record.config
     choices, said = config["choices"], privacy.statement(record.privacy)
     return {
-        "id": record.digest,
+        "id": found.digest,
         **{name: choices[name] for name in ("dataset", "model")},
         "method": _label(config),
         "seed": str(config["seed"]),
         "status": record.status,
+        "dropped": dropped(record),
         "facet": _facet(choices, said["adjacency"]),
-        "group": group_of(config),
-        "series": series_of(config),
         **said,
         **_cost(record, said["steps"]),
         "bins": _bins(record.calibration),
-        **_command(config, command),
+        "metrics": record.metrics,
         "source": found.source,
     }
 
@@ -108,38 +151,29 @@ def _bins(calibration: dict) -> list[list[float]] | None:
         return None
     columns = (calibration["bins"][name] for name in ("count", "confidence", "accuracy"))
     return [
-        [count, count * confidence, count * accuracy] if count else [0, 0, 0]
+        [count, _short(count * confidence), _short(count * accuracy)] if count else [0, 0, 0]
         for count, confidence, accuracy in zip(*columns, strict=True)
     ]
-
-
-def _tell_apart(rows: Sequence[dict], records: Sequence[Record]) -> None:
-    """Give each row the settings in which its series is unlike others of the same name."""
-    alike: dict[tuple, dict[str, dict]] = defaultdict(dict)
-    for row, record in zip(rows, records, strict=True):
-        alike[row["facet"], row["method"]].setdefault(row["series"], record.config)
-    said = {
-        (*key, name): words
-        for key, series in alike.items()
-        for name, words in zip(series, differences([*series.values()]), strict=True)
-    }
-    for row in rows:
-        row["settings"] = said[row["facet"], row["method"], row["series"]]
 
 
 def _student(most: int) -> list[float]:
     """The two-sided quantile of Student's t for 1, 2, ... degrees of freedom, as scipy has it."""
     from scipy import stats
 
-    freedom = range(1, max(2, most))
-    return [float(value) for value in stats.t.ppf((1 + LEVEL) / 2, freedom)]
+    freedom = np.arange(1, max(2, most))
+    return [_short(value) for value in stats.t.ppf((1 + LEVEL) / 2, freedom).tolist()]
 
 
 def _plain(value: float | None) -> float | str | None:
     """JSON has no NaN: what is not finite goes as a word, what was not measured as null."""
     if value is None or math.isfinite(value):
-        return value
+        return value if value is None else _short(value)
     return str(float(value))
+
+
+def _short(value: float) -> float:
+    """Seven digits, which is what float32 has, and more than a picture shows."""
+    return float(f"{value:.7g}")
 
 
 def written(record: Record) -> str:

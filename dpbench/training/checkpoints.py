@@ -60,6 +60,11 @@ class Checkpoints:
         minutes = self._minutes
         return minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
 
+    def put_away(self, state: dict, conditions: dict) -> None:
+        """Write one for a run that ends here, unless none is wanted at all."""
+        if self._minutes is not None:
+            self.save(state, conditions)
+
     def save(self, state: dict, conditions: dict) -> None:
         """Write one, at once or not at all, and drop all but the last two.
 

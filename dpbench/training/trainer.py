@@ -15,6 +15,7 @@ from dpbench.data.probe import probe, probe_users
 from dpbench.divergence import DIVERGED
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, How, make_engine
+from dpbench.interrupts import between_steps
 from dpbench.memory import check_measurable
 from dpbench.metrics import FIT, METRICS
 from dpbench.metrics.reliability import reliability
@@ -61,8 +62,7 @@ def fit(
         run, lambda: _training(run, planned, device, examples, test, copy(effort)), checkpoints
     )
     _carry_out(run, training, quiet, checkpoints, tracking)
-    with training.average.in_place() if training.average else nullcontext():
-        outputs, metrics = _measured(run, training.step.engine, examples, test, data.tested_on)
+    outputs, metrics = _tested(run, training, examples, test, data.tested_on, checkpoints)
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
     sound = training.sound and finite
     classes = run.dataset.task == "classification"
@@ -205,7 +205,8 @@ def _carry_out(
 ) -> None:
     """Make all steps that are left."""
     agreed = _agreed(run, training.step)
-    with Progress(training.plan, run.privacy.delta, quiet, training.made) as progress:
+    progress = Progress(training.plan, run.privacy.delta, quiet, training.made)
+    with between_steps() as interrupted, progress:
         for _ in training:
             progress.advance()
             if training.between_epochs:
@@ -214,3 +215,25 @@ def _carry_out(
                     tracking.end_of_epoch(training.history)
             if checkpoints and checkpoints.due():
                 checkpoints.save(training.state_dict(), agreed)
+            if interrupted():
+                break
+        if checkpoints and interrupted():
+            checkpoints.put_away(training.state_dict(), agreed)
+
+
+def _tested(
+    run: Run,
+    training: Training,
+    examples: Split,
+    test: Split,
+    tested_on: str,
+    checkpoints: Checkpoints | None,
+) -> tuple[Tensor, dict[str, float]]:
+    """As `_measured`; whoever is interrupted here need not train again."""
+    try:
+        with training.average.in_place() if training.average else nullcontext():
+            return _measured(run, training.step.engine, examples, test, tested_on)
+    except KeyboardInterrupt:
+        if checkpoints:
+            checkpoints.put_away(training.state_dict(), _agreed(run, training.step))
+        raise

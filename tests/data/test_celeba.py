@@ -3,7 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
-from dpbench.data.celeba import CelebA, read_photograph
+from dpbench.data.celeba import CelebA, pack, read_photograph
 from dpbench.errors import UserError
 
 SMALL = CelebA(size=16, target="Male", group="Eyeglasses")
@@ -40,7 +40,8 @@ def test_a_truncated_photograph_is_named(small_celeba):
 
 
 def test_a_pack_of_other_photographs_is_refused(small_celeba):
-    np.save(small_celeba / "celeba" / "train_16.npy", np.zeros((6, 3, 16, 16), np.uint8))
+    photographs = sorted((small_celeba / "celeba" / "img_align_celeba").iterdir())
+    pack(photographs[:6], 16, small_celeba / "celeba" / "train_16.npy")
     with pytest.raises(UserError, match="holds 6 photographs instead of 7"):
         SMALL.load(small_celeba, seed=0)
 

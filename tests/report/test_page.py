@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dpbench.report.page import inert, page
+from dpbench.report.page import packed, page
 
 NASTY = "</script><!--<script>\u2028 & {{library}} {{data}} \\1 \\g<0>"
 DATA = {"rows": [NASTY]}
@@ -14,17 +14,20 @@ DATA = {"rows": [NASTY]}
 
 @pytest.fixture(scope="module")
 def html():
-    return page(DATA, {"a": NASTY})
+    return page(DATA, packed({"a": NASTY}))
 
 
 def element(html, name):
     return re.search(rf'<script[^>]* id="{name}">(.*?)</script>', html, re.DOTALL)[1]
 
 
+def opened(text):
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
 def test_what_goes_in_is_what_is_in(html):
-    assert json.loads(element(html, "data")) == DATA
-    records = gzip.decompress(base64.b64decode(element(html, "records")))
-    assert json.loads(records) == {"a": NASTY}
+    assert opened(element(html, "data")) == DATA
+    assert opened(element(html, "records")) == {"a": NASTY}
 
 
 def test_only_the_two_scripts_of_ours_may_run(html):
@@ -38,19 +41,18 @@ def test_only_the_two_scripts_of_ours_may_run(html):
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "\u2028", "é", '"', "&lt;"])
-def test_inert_json_is_ascii_without_angle_brackets(text):
-    assert json.loads(inert([text])) == [text]
-    assert not set("<>&") & set(inert([text]))
-    assert inert([text]).isascii()
+def test_packed_json_can_end_no_element(text):
+    assert opened(packed([text])) == [text]
+    assert re.fullmatch(r"[\w+/=]+", packed([text]), re.ASCII)
 
 
 def test_json_without_a_number_is_refused():
     with pytest.raises(ValueError, match="JSON"):
-        inert([float("nan")])
+        packed([float("nan")])
 
 
 def test_the_same_records_give_the_same_bytes_below_eight_megabytes(html):
-    assert page(DATA, {"a": NASTY}) == html
+    assert page(DATA, packed({"a": NASTY})) == html
     assert len(html.encode()) < 8_000_000
 
 

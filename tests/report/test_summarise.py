@@ -5,8 +5,16 @@ import pytest
 from scipy import stats
 
 from dpbench.errors import UserError
-from dpbench.report.collect import Collected, Found
-from dpbench.report.summarise import summarise, written
+from dpbench.report.collect import Found
+from dpbench.report.summarise import Summary, written
+
+
+def summarised(records, command):
+    """What the page gets, with no tables."""
+    summary = Summary(command)
+    for record in records:
+        summary.add(Found(record, "runs/x.json"))
+    return summary.data([], [])
 
 
 @pytest.fixture
@@ -14,8 +22,7 @@ def summary():
     """summary(records): what the page gets, with no tables and no commands."""
 
     def make(*records):
-        found = tuple(Found(record, "runs/x.json") for record in records)
-        return summarise(Collected(found, ()), [], lambda config: None)
+        return summarised(records, lambda config: None)
 
     return make
 
@@ -30,10 +37,9 @@ def test_the_reason_stands_where_no_command_is_shown(record_of):
     def refuse(config):
         raise UserError("<b>it is refused</b>")
 
-    found = Found(record_of(), "runs/x.json")
-    (row,) = summarise(Collected((found,), ()), [], refuse)["rows"]
+    (row,) = summarised([record_of()], refuse)["rows"]
     assert (row["command"], row["no_command"]) == (None, "<b>it is refused</b>")
-    (row,) = summarise(Collected((found,), ()), [], lambda config: "dpbench run")["rows"]
+    (row,) = summarised([record_of()], lambda config: "dpbench run")["rows"]
     assert (row["command"], row["no_command"]) == ("dpbench run", None)
 
 

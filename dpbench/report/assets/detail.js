@@ -16,29 +16,25 @@ function commandLine(text) {
   return make("div", { className: "command" }, code, copy);
 }
 
-let unpacked = null;
+let texts = null;
 
-/** The text of a record; all of them lie packed in the page and are unpacked once. */
+/** The text of a record, if there was room for it; all of them are unpacked once. */
 async function recordText(id) {
-  unpacked ??= (async () => {
-    const bytes = Uint8Array.from(atob(document.getElementById("records").textContent), (c) => c.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return JSON.parse(await new Response(stream).text());
-  })();
-  return (await unpacked)[id];
+  texts ??= unpacked("records");
+  return (await texts)[id];
 }
 
 function detail(row, page) {
   const alike = page.data.rows.filter((other) => other.group === row.group);
   const record = make("pre", { tabIndex: 0, role: "region", "aria-label": "record" }, "…");
-  recordText(row.id).then((text) => (record.textContent = text), () => (record.textContent = `This browser cannot unpack it; the record is ${row.source}.`));
+  recordText(row.id).then((text) => (record.textContent = text ?? `There are too many records for this page to hold them all; this one is ${row.source}.`));
   const facts = [
     ["epsilon", Object.entries(page.data.accountants).map(([name, text]) => `${text}: ${epsilonText(row, name)}`).join("; ")],
     ["guarantee", row.why ? `${row.guarantee}. ${row.why}` : row.guarantee],
     ["δ", row.delta === null ? "–" : figures(row.delta)],
     ["adjacency", row.adjacency],
     ["holds in arithmetic", row.arithmetic],
-    ["status", row.status],
+    ["status", row.dropped ? `${row.status}; ${row.dropped} gradients were not finite and counted as zero` : row.status],
     ["time", row.ms === null ? "–" : `${figures(row.ms)} ms per step of ${figures(row.steps ?? "–", 6)} steps; ${[row.machine, ...row.how].join(", ")}`],
     ["audit", row.audit ? `at least ${figures(row.audit.epsilon)}${row.audit.confidence === null ? "" : `, confidence ${figures(row.audit.confidence)}`}` : "none"],
     ["file", row.source],

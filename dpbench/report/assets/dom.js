@@ -64,3 +64,10 @@ function withInterval(found, metric) {
   const half = found.half === null ? "" : ` ± ${shown(found.half, metric)}`;
   return `${shown(found.mean, metric)}${half} (${found.n})`;
 }
+
+/** What lies packed in an element of the page: JSON in gzip in base 64. */
+async function unpacked(id) {
+  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}

@@ -1,6 +1,6 @@
 // The page: its parts, its filters, and drawing both anew when something is chosen.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+const data = await unpacked("data");
 const options = offered(data.rows);
 const byKind = (kind) => data.metrics.filter((metric) => metric.kind === kind);
 const find = (name) => data.metrics.find((metric) => metric.name === name);

@@ -28,7 +28,7 @@ class Folder:
     def after(self, call: str, *arguments) -> list[int]:
         """The exit codes of the processes that a call of `killer.py` has started."""
         asked = json.dumps([self.overrides, str(self.log), *arguments])
-        killer = [sys.executable, ROOT / "tests" / "training" / "killer.py", call, asked]
+        killer = [sys.executable, Path(__file__).with_name("killer.py"), call, asked]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
             killer, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True

@@ -1,0 +1,116 @@
+"""What the commands do: each takes what stands after its name."""
+
+import json
+import sys
+from functools import partial
+
+from dpbench import config as configuration
+from dpbench.divergence import remarks
+from dpbench.errors import UserError, nearest, tell
+from dpbench.overrides import expand
+from dpbench.runs import once, settle
+
+
+def run(arguments: list[str]) -> None:
+    """One run, or with -m every combination of a sweep; exit code 1 if some of those failed."""
+    from dpbench import sweeps
+
+    flags = {"-m", "--multirun"}
+    overrides = [a for a in arguments if a not in flags]
+    if not flags & set(arguments):
+        path = once(overrides)
+        print(path)
+        for remark in remarks(path):
+            tell(remark)
+        return
+    sweep = sweeps.planned(sweeps.name_of(overrides), expand(overrides))
+    failures = sweeps.carry_out(sweep, tell=partial(print, flush=True))
+    for said in filter(None, (sweeps.summary(sweep), failures)):
+        tell(said)
+    if failures:
+        sys.exit(1)
+
+
+def epsilon(arguments: list[str]) -> None:
+    """The ledger without training: last line one JSON object."""
+    from dpbench.privacy import statement
+
+    _, prepared, planned = settle(arguments)
+    said = statement(
+        planned.ledger,
+        planned.method,
+        prepared.privacy.delta,
+        planned.noise_multiplier,
+        prepared.noise,
+    )
+    print(json.dumps(said))
+
+
+def reproduce(arguments: list[str]) -> None:
+    """A paper's table or figure: run what is missing, then write and print it."""
+    from dpbench.reproduce import reproduce as rerun
+
+    if not arguments:
+        raise UserError(f"reproduce needs a table: {', '.join(configuration.options('table'))}.")
+    print(rerun(arguments[0], arguments[1:]))
+
+
+def search(arguments: list[str]) -> None:
+    """Trials on a validation split: run what is missing, then write and print them, best first."""
+    from dpbench.search.command import search as run_trials
+
+    print(run_trials(arguments), end="")
+
+
+def data(arguments: list[str]) -> None:
+    """Download and check data sets: all that were named."""
+    known = configuration.options("dataset")
+    for name in arguments:
+        if name not in known:
+            raise UserError(f"data set {name} is unknown: {nearest(name, known)}")
+    for name in arguments or known:
+        config = configuration.compose([f"dataset={name}"])
+        loaded = configuration.build(config).dataset.load(configuration.data_folder(config), 0)
+        print(f"{name}: {len(loaded.train)} training and {len(loaded.test)} test examples")
+
+
+def listing(arguments: list[str]) -> None:
+    """Groups and their options."""
+    for group in arguments or configuration.groups():
+        if group not in configuration.groups():
+            raise UserError(f"{group} is unknown: {nearest(group, configuration.groups())}")
+        print(f"{group}: {', '.join(configuration.options(group))}")
+
+
+def bench(arguments: list[str]) -> None:
+    """The step-cost benchmark; `python -m dpbench.bench` is the same without Hydra."""
+    from dpbench.bench.command import bench as measure
+
+    measure(arguments)
+
+
+def report(arguments: list[str]) -> None:
+    """The page that compares the records of a results folder; prints where it is."""
+    from dpbench.report.command import report as write
+
+    print(write(arguments))
+
+
+def publish(arguments: list[str]) -> None:
+    """Records to give away; prints where they are."""
+    from dpbench.publish import publish as write
+
+    print(write(arguments))
+
+
+COMMANDS = {
+    "run": run,
+    "reproduce": reproduce,
+    "search": search,
+    "epsilon": epsilon,
+    "data": data,
+    "bench": bench,
+    "report": report,
+    "publish": publish,
+    "list": listing,
+}

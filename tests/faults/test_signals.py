@@ -1,0 +1,106 @@
+"""Ctrl-C at real commands: once, twice, early and late, at the whole group and at one process."""
+
+import json
+import signal
+import time
+
+import pytest
+
+from dpbench.interrupts import LATER
+from dpbench.reading import load
+
+pytestmark = pytest.mark.slow
+
+QUICK = 8.0
+"""Seconds, where two are promised: other tests want the processor too."""
+
+RUN = ["run", "model=logistic", "method=sgd", "batch_size=64"]
+LONG = [*RUN, "epochs=200"]
+ENDLESS = [*RUN, "epochs=20000"]
+SAID = f"dpbench: {LATER}"
+
+
+def at_work(folder, number=1):
+    """Whether so many runs are under way."""
+    return lambda: len(list(folder.glob("checkpoints/*/lock"))) >= number
+
+
+def measured(folder):
+    """What all records say, but how they were made, by name."""
+    records = {path.name: json.loads(path.read_text()) for path in folder.glob("runs/*.json")}
+    return {
+        name: {key: said[key] for key in ("config", "metrics", "privacy", "history", "status")}
+        for name, said in records.items()
+    }
+
+
+@pytest.mark.parametrize("seconds", [0, 0.05, 0.5, 2])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_while_it_starts_up_one_is_one_sentence(seconds, number, command, tmp_path):
+    one = command(*ENDLESS, f"results_dir={tmp_path}")
+    time.sleep(seconds)
+    one.press(number)
+    pressed = time.monotonic()
+    assert one.end() == (128 + number, [], [SAID])
+    assert time.monotonic() - pressed < QUICK
+    assert not one.alive()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_puts_a_run_away_and_the_same_command_goes_on(number, command, until, tmp_path):
+    there = f"results_dir={tmp_path / 'there'}"
+    one = command(*LONG, there)
+    until(at_work(tmp_path / "there"))
+    time.sleep(1)
+    one.press(number)
+    code, out, err = one.end()
+    assert (code, out, err[-1]) == (128 + number, [], SAID)
+    assert len(list(tmp_path.glob("there/checkpoints/*/*.ckpt"))) == 1
+    again = command(*LONG, there)
+    assert again.end()[0] == 0
+    (record,) = map(load, tmp_path.glob("there/runs/*.json"))
+    assert record.provenance["resumed"] == 1
+    assert command(*LONG, f"results_dir={tmp_path / 'whole'}").end()[0] == 0
+    assert measured(tmp_path / "there") == measured(tmp_path / "whole")
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["runs"]
+
+
+@pytest.mark.parametrize(
+    ("pause", "group"), [(0.3, True), (1.2, False)], ids=["group", "first process"]
+)
+def test_the_second_one_ends_a_sweep_and_all_its_processes(pause, group, command, until, tmp_path):
+    done = command(*RUN, "epochs=1", f"results_dir={tmp_path}")
+    assert done.end()[0] == 0
+    before = {path: path.read_bytes() for path in tmp_path.glob("runs/*")}
+    sweep = command(*ENDLESS, "-m", f"results_dir={tmp_path}", "seed=range(4)", "jobs=2")
+    until(at_work(tmp_path, 2))
+    sweep.press(group=group)
+    time.sleep(pause)
+    sweep.press(group=group)
+    pressed = time.monotonic()
+    code, out, err = sweep.end()
+    assert time.monotonic() - pressed < QUICK
+    assert (code, out, err[-1]) == (130, [], SAID)
+    assert not [line for line in err if not line.startswith("dpbench: ")]
+    until(lambda: not sweep.alive(), QUICK)
+    assert {path: path.read_bytes() for path in tmp_path.glob("runs/*")} == before
+
+
+def test_one_puts_all_runs_of_a_sweep_away(command, until, tmp_path):
+    sweep = [*LONG, "-m", f"results_dir={tmp_path}", "seed=range(3)", "jobs=2"]
+    one = command(*sweep)
+    until(at_work(tmp_path, 2))
+    time.sleep(1)
+    one.press(group=False)
+    code, _, err = one.end()
+    assert (code, err[-1]) == (130, SAID)
+    assert not one.alive()
+    before = {path: path.read_bytes() for path in tmp_path.glob("runs/*")}
+    away = {path.parent.name for path in tmp_path.glob("checkpoints/*/*.ckpt")}
+    assert away, "nothing was put away"
+    code, out, err = command(*sweep).end()
+    assert (code, len(out), err) == (0, 3, [])
+    after = {path: path.read_bytes() for path in tmp_path.glob("runs/*")}
+    assert before.items() <= after.items()
+    resumed = [load(path).provenance["resumed"] for path in after if path.stem in away]
+    assert resumed == [1] * len(away)
