@@ -201,7 +201,7 @@ METHODS = {
         "fairlens": (0.8, 0.1, {"clipping_weight": 1.0, "noise_weight": 1.0}, None),
         "dpsgd_global": (2.0, 0.1, {"strict_bound": 1.0}, None),
         "dpsgd_global_adapt": (
-            1.0, 0.1, {"strict_bound": 50.0, "threshold": 1.0, "clip_learning_rate": 0.1}, 10.0,
+            2.0, 0.1, {"strict_bound": 50.0, "threshold": 1.0, "clip_learning_rate": 0.1}, 10.0,
         ),
     },
     "misalignment_table2": {

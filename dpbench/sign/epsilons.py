@@ -1,5 +1,7 @@
 """What runs with signs of logistic noise spend: by the note, at most, and at least."""
 
+from collections.abc import Sequence
+
 from dpbench.accounting.accountants import at_least, note, pld, rdp
 from dpbench.runs import settle
 from dpbench.tables.grid import Grid
@@ -31,11 +33,22 @@ def sign_epsilons(wanted: Target) -> dict[str, bytes]:
     parts = [
         f"# {wanted.title}",
         f"{wanted.table['paper']}. Scale: {wanted.scale}. Epsilons of planned runs.",
+        f"- {claim([(line[6], line[9]) for line in lines])}",
         grid_lines(Grid("", HEAD, tuple(lines))),
         "\n".join(f"- {note}" for note in wanted.table["notes"]),
     ]
     csv = "".join(",".join(f'"{text}"' for text in line) + "\n" for line in (HEAD, *lines))
     return {"md": ("\n\n".join(parts) + "\n").encode(), "csv": csv.encode()}
+
+
+def claim(epsilons: Sequence[tuple[str, str]]) -> str:
+    """Whether the note's formula, first, is an upper bound of what is surely spent, second."""
+    below = sum(float(note) < float(least) for note, least in epsilons)
+    verdict = f"does not hold: in {below} of {len(epsilons)} runs it is below" if below else "holds"
+    return (
+        f"Claims of 1: the note's formula (section 2) is an upper bound of epsilon. It {verdict}"
+        f"{' what is surely spent' * bool(below)}."
+    )
 
 
 def _line(label: str, overrides: list[str]) -> tuple[str, ...]:

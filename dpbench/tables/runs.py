@@ -15,6 +15,8 @@ IDENTITY = ["dataset", "model", "method", "variant", "seed"]
 PRIVACY = ["rdp", "pld", "gdp", "guarantee", "why", "claimed", "delta", "arithmetic"]
 NEEDED = [*IDENTITY, "status", *(f"privacy/{name}" for name in PRIVACY)]
 CORRECTED = "corrected"
+TRAIN = "train_set/"
+"""Begins the metrics of the training set, which the first records do not have."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,9 @@ class Row:
         return list(zip(self.runs["seed"].tolist(), self.runs["dropped"].tolist(), strict=True))
 
     def values(self, metric: str) -> dict[int, float]:
-        """A metric by seed; NaN for a diverged run."""
+        """A metric by seed, NaN for a diverged run; nothing where no run has it."""
+        if metric not in self.runs.columns:
+            return {}
         return dict(zip(self.runs["seed"].tolist(), self.runs[metric].tolist(), strict=True))
 
 
@@ -80,7 +84,7 @@ def _rows_under(spec: TableSpec, condition: str, runs: pd.DataFrame) -> list[Row
     metrics = [column.metric for column in spec.columns]
     if chosen.empty:
         chosen = chosen.reindex(columns=[*NEEDED, *metrics])
-    _require(chosen, metrics)
+    _require(chosen, [name for name in metrics if not name.startswith(TRAIN)])
     return [row for method in spec.methods for row in _variants(condition, method, chosen)]
 
 
@@ -100,7 +104,7 @@ def _chosen(spec: TableSpec, runs: pd.DataFrame) -> pd.DataFrame:
 
 def _without_diverged_metrics(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with NaN for every metric of a diverged one: its last numbers mean nothing."""
-    measured = [name for name in runs.columns if name.startswith("test/")]
+    measured = [name for name in runs.columns if name.startswith(("test/", TRAIN))]
     metrics = runs[measured].astype(float).mask(runs["status"] == DIVERGED, np.nan)
     return runs.assign(**{name: metrics[name] for name in measured})
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpbench.reproduce import reproduce
+from dpbench.sign.epsilons import claim
 from dpbench.sign.errors import error_rates
 
 FEW = ["table.sign_errors.dimensions=[1,50]", "table.sign_errors.points=7"]
@@ -68,6 +69,14 @@ def test_the_table_of_epsilons_has_a_line_for_each_run_in_their_order(tmp_path):
     assert 0.99 * most < least <= most < renyi
     assert float(line["the note's formula"]) < 0.9 * least
     assert line["parameters"] == "91650"
+    said = (tmp_path / "tables" / path.name).with_suffix(".md").read_text()
+    assert "It does not hold: in 1 of 1 runs" in said
+
+
+def test_a_formula_below_what_is_surely_spent_is_no_upper_bound():
+    assert claim([("2.000", "1.000"), ("1.000", "1.000")]).endswith("It holds.")
+    said = claim([("2.000", "1.000"), ("0.999", "1.000")])
+    assert said.endswith("does not hold: in 1 of 2 runs it is below what is surely spent.")
 
 
 @pytest.mark.slow

@@ -152,6 +152,19 @@ def test_an_unpublished_column_is_held_against_the_published_one_it_names(build)
     assert cell(table, "dpsgd", "again").verdict == "reproduced"
 
 
+def test_a_training_metric_that_the_first_records_lack_is_missing(build, run, runs):
+    columns = {
+        "loss": {"metric": "train_set/loss/m", "factor": 1, "digits": 2, "better": "lower"},
+    }
+    table = build(columns=columns, claims={})
+    assert line(table, "Ours", "dpsgd")[1] == "missing"
+    measured = [{**row, "train_set/loss/m": 0.25} for row in runs]
+    diverged = run("fair", 0, 0.5, status="diverged", **{"train_set/loss/m": 0.1})
+    table = build([*measured, diverged], columns=columns, claims={})
+    assert line(table, "Ours", "dpsgd")[1] == "0.25 ± 0.00 (2)"
+    assert line(table, "Ours", "fair")[1] == "NaN (1)"
+
+
 def test_epsilon_is_shown_as_strongly_as_it_holds(build, run, runs):
     none = {"privacy/guarantee": "none", "privacy/why": "Examples are mixed."}
     table = build([*runs, run("fair", 0, 0.8, **none), run("fair", 1, 0.8, **none)])
