@@ -33,17 +33,10 @@ def run(arguments: list[str]) -> None:
 
 def epsilon(arguments: list[str]) -> None:
     """The ledger without training: last line one JSON object."""
-    from dpbench.privacy import statement
+    from dpbench.training.plan import said_of
 
     _, prepared, planned = settle(arguments)
-    said = statement(
-        planned.ledger,
-        planned.method,
-        prepared.privacy.delta,
-        planned.noise_multiplier,
-        prepared.noise,
-    )
-    print(json.dumps(said))
+    print(json.dumps(said_of(prepared, planned)))
 
 
 def reproduce(arguments: list[str]) -> None:

@@ -68,7 +68,8 @@ def build(config: dict) -> Run:
         typed(group, parts[group], _types_of_parts()[group])
     parts["engine"] = parts["engine"].get("name")
     parts["dataset"] = validated(parts["dataset"], parts.pop("validation"))
-    return Run(**parts, config=config)
+    claimed_by = config.get("table", {}).get("claimed_by", "rdp")
+    return Run(**parts, claimed_by=claimed_by, config=config)
 
 
 @functools.cache

@@ -5,17 +5,23 @@ release is what sampling amplifies, so a step is one sampled composition, not se
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
 
+from dpbench.errors import UserError
 from dpbench.validate import integer, positive
 
 
 @dataclass(frozen=True)
 class GaussianMechanism:
-    """A query plus Gaussian noise of standard deviation multiplier * sensitivity."""
+    """A query plus Gaussian noise of standard deviation multiplier * sensitivity.
+
+    failure: the probability, for one example in one step, that the sensitivity is no bound,
+    whatever the batch and whatever was released before.
+    """
 
     noise_multiplier: float
+    failure: float = 0.0
 
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
@@ -26,7 +32,7 @@ class Exact:
     """A query answered without noise: no epsilon is finite."""
 
 
-CoordinateLaw = Literal["logistic", "laplace"]
+CoordinateLaw = Literal["logistic", "laplace", "gaussian"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class CoordinateMechanism:
 
     One example moves every coordinate by at most G, all of them at once: by G sqrt(dimension) in
     L2, which is the sensitivity that the scale is noise_multiplier times. signed: only the signs
-    are released.
+    are released; Gaussian noise of sums is a GaussianMechanism.
     """
 
     noise: CoordinateLaw
@@ -46,6 +52,8 @@ class CoordinateMechanism:
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
         integer("the number of coordinates", self.dimension)
+        if self.noise == "gaussian" and not self.signed:
+            raise UserError("Gaussian noise on sums is a GaussianMechanism.")
 
     @property
     def shift(self) -> float:
@@ -58,10 +66,14 @@ Mechanism = GaussianMechanism | CoordinateMechanism | Exact
 
 @dataclass(frozen=True)
 class Release:
-    """One answer about a batch: what was asked, and by which mechanism it was answered."""
+    """One answer about a batch: what was asked, and by which mechanism it was answered.
+
+    claimed: the mechanism that the paper accounts for, where that is another one.
+    """
 
     what: str
     mechanism: Mechanism
+    claimed: Mechanism | None = None
 
 
 @dataclass(frozen=True)
@@ -122,3 +134,51 @@ class Ledger:
     @property
     def steps(self) -> int:
         return sum(times for _, times in self.entries)
+
+
+LAWS = {law.__name__: law for law in (*get_args(Mechanism), *get_args(Sampling))}
+
+
+def to_plain(ledger: Ledger) -> list[dict]:
+    """The ledger as records have it; `from_plain` reads it."""
+    return [
+        {
+            "times": times,
+            "sampling": _named(step.sampling),
+            "releases": [_plain_release(release) for release in step.releases],
+        }
+        for step, times in ledger.entries
+    ]
+
+
+def _plain_release(release: Release) -> dict:
+    plain = {"what": release.what, "mechanism": _named(release.mechanism)}
+    return plain | ({"claimed": _named(release.claimed)} if release.claimed else {})
+
+
+def _named(value: Mechanism | Sampling) -> dict:
+    """The value's fields by name; without a failure that cannot be."""
+    said = asdict(value)
+    if said.get("failure") == 0:
+        del said["failure"]
+    return {"law": type(value).__name__, **said}
+
+
+def from_plain(entries: list[dict]) -> Ledger:
+    """The ledger of a record."""
+    ledger = Ledger()
+    for entry in entries:
+        releases = tuple(
+            Release(
+                release["what"],
+                _made(release["mechanism"]),
+                _made(release["claimed"]) if "claimed" in release else None,
+            )
+            for release in entry["releases"]
+        )
+        ledger = ledger.after(Step(_made(entry["sampling"]), releases), entry["times"])
+    return ledger
+
+
+def _made(named: dict) -> Any:
+    return LAWS[named["law"]](**{key: value for key, value in named.items() if key != "law"})

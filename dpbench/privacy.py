@@ -3,21 +3,15 @@
 import math
 import warnings
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from dpbench.accounting.accountants import (
-    ACCOUNTANTS,
-    Unaccountable,
-    calibrate,
-    gdp,
-    note,
-    rdp,
-    separated,
-)
+from dpbench.accounting.accountants import ACCOUNTANTS, claimed, gdp
+from dpbench.accounting.calibration import calibrate
+from dpbench.accounting.entries import Unaccountable
 from dpbench.data.users import Units
 from dpbench.errors import UserError
-from dpbench.ledger import Ledger, Poisson, Sampling, Shuffled, Step
+from dpbench.ledger import Ledger, Poisson, Sampling, Shuffled, Step, to_plain
 from dpbench.methods.method import Guarantee, Method
 from dpbench.schedules import UNCHANGED, Schedules, stretches
 from dpbench.validate import fraction, one_of, positive
@@ -146,36 +140,40 @@ said have noise of float32 uniforms, and theirs holds for "real" numbers only.
 
 
 def statement(
-    ledger: Ledger, method: Method, delta: float, noise_multiplier: float, noise: str = "seeded"
+    ledger: Ledger,
+    method: Method,
+    delta: float,
+    noise_multiplier: float,
+    noise: str = "seeded",
+    claimed_by: str = "rdp",
 ) -> dict:
     """What can be said of a ledger's epsilon, as a plain dictionary for records and users.
 
     `rdp` and `pld` are upper bounds and `gdp` an approximation; all are None where the method has
     no guarantee, and infinite where it is not private. One of the bounds is None where its
-    accountant has none, and `refused` then says why. `claimed` is what the usual reasoning gives
-    (RDP, each release on a batch of its own), whether or not it holds. `arithmetic` is of
-    ARITHMETIC, for the noise of that name. For signs of logistic noise,
-    `note` is the epsilon of the note on DP-SignSGD, which does not hold.
+    accountant has none, and `refused` then says why. `claimed` is what the paper's own reasoning
+    gives, whether or not it holds: by `claimed_by` (or the method's own, where it has one), each
+    release on a batch of its own. `arithmetic` is of ARITHMETIC, for the noise of that name.
     """
     sampling = ledger.entries[0][0].sampling if ledger.entries else None
+    claimed_by = method.claimed_by or claimed_by
     guarantee = method.guarantee
     if method.private and isinstance(sampling, Shuffled):
         guarantee = Guarantee("none", "Batches are shuffled, and no accountant knows their law.")
     unit = sampling.unit if sampling else "example"
-    said: dict[str, Any] = dict.fromkeys(("rdp", "pld", "gdp", "claimed"))
+    numbers = ("rdp", "pld", "gdp", "claimed")
+    said: dict[str, Any] = dict.fromkeys(numbers) | {"refused": {}}
     if not method.private:
-        said = dict.fromkeys(said, math.inf)
+        said |= dict.fromkeys(numbers, math.inf)
     elif not isinstance(sampling, Shuffled):
-        with suppress(Unaccountable):
-            said["claimed"] = rdp(separated(ledger), delta)
+        said["claimed"] = claimed(ledger, delta, claimed_by)
         if guarantee.level != "none":
             said |= _bounds(ledger, delta)
             # An approximation may fail where the bounds do not.
             with suppress(Unaccountable):
                 said["gdp"] = gdp(ledger, delta)
-            with suppress(Unaccountable):
-                said["note"] = note(ledger, delta)
     return said | {
+        "claimed_by": claimed_by,
         "delta": delta,
         "arithmetic": ARITHMETIC[noise] if method.private else None,
         "noise_multiplier": noise_multiplier,
@@ -185,16 +183,7 @@ def statement(
         "why": guarantee.why if unit == "example" else f"{guarantee.why} {WHOLE_USERS}",
         "unit": unit,
         "adjacency": f"add or remove one {unit}",
-        "ledger": [
-            {
-                "times": times,
-                "sampling": _named(entry.sampling),
-                "releases": [
-                    {"what": r.what, "mechanism": _named(r.mechanism)} for r in entry.releases
-                ],
-            }
-            for entry, times in ledger.entries
-        ],
+        "ledger": to_plain(ledger),
     }
 
 
@@ -212,8 +201,4 @@ def _bounds(ledger: Ledger, delta: float) -> dict:
             bounds[name], refused[name] = None, str(error)
     if len(refused) == len(bounds):
         raise Unaccountable(" ".join(refused.values()))
-    return bounds | ({"refused": refused} if refused else {})
-
-
-def _named(value) -> dict:
-    return {"law": type(value).__name__, **asdict(value)}
+    return bounds | {"refused": refused}

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from dpbench.accounting.accountants import Unaccountable, rdp
+from dpbench.accounting.accountants import rdp
+from dpbench.accounting.entries import Unaccountable
 
 
 class Progress:

@@ -1,12 +1,15 @@
 """From the records of a target to its files: table or picture, numbers, records."""
 
+import math
 from collections.abc import Mapping
 
 import pandas as pd
 
+from dpbench.accounting.accountants import claimed
 from dpbench.divergence import dropped
 from dpbench.figures.claims import claims_blocks, judged_figure
 from dpbench.figures.pictures import picture, remarks
+from dpbench.ledger import from_plain
 from dpbench.metrics.temperature import CAVEAT
 from dpbench.ntk import coincidence
 from dpbench.resources import benchmarks_folder
@@ -32,7 +35,10 @@ from dpbench.tables import (
 )
 from dpbench.targets import Target
 
-OWN_KEYS = ("settings", "arm", "variants", "scales", "epsilon", "loss_digits", "group_numbers")
+OWN_KEYS = (
+    *("settings", "arm", "variants", "scales", "epsilon", "claimed_by", "loss_digits"),
+    "group_numbers",
+)
 """What a table's YAML says of its runs; the rest is the specification of the table itself."""
 
 
@@ -80,6 +86,7 @@ def _table(
         impossible=impossible,
         notes=(*wanted.notes, *caveats),
         planned=planned,
+        claimed_by=_accountant(wanted),
     )
     texts = {"md": to_markdown(table), "csv": to_csv(table), "tex": to_latex(table)}
     if table.claims:
@@ -89,12 +96,29 @@ def _table(
 
 def _runs(wanted: Target, records: list[Record]) -> pd.DataFrame:
     """A row for each record, with the condition, the method or arm, and the variant it is of."""
+    by = _accountant(wanted)
     return frame(records).assign(
         condition=[wanted.condition_of(record.config) for record in records],
         method=[wanted.method_of(record.config) for record in records],
         dropped=[dropped(record) for record in records],
         variant=[wanted.variant_of(record.config) for record in records],
+        **{"privacy/claimed": [_claimed(record.privacy, by) for record in records]},
     )
+
+
+def _accountant(wanted: Target) -> str:
+    """What the table's paper accounts by."""
+    return wanted.table.get("claimed_by", "rdp")
+
+
+def _claimed(privacy: dict, by: str) -> float | None:
+    """What the paper claims of a record's ledger, which another table's run may have made."""
+    said, recorded = privacy["claimed"], privacy.get("claimed_by", "rdp")
+    finite = said is not None and math.isfinite(said)
+    # A method that has an accountant of its own keeps it in every table.
+    if by == recorded or (said is not None and not finite) or (recorded == "note" and finite):
+        return said
+    return claimed(from_plain(privacy["ledger"]), privacy["delta"], by)
 
 
 def _figure(
@@ -150,7 +174,8 @@ def _privacy(wanted: Target, records: list[Record], planned: Mapping[str, Statem
         for label in [condition.label for condition in wanted.conditions]
         for arm in wanted.table["methods"]
     ]
-    grid = privacy_grid(rows, _printed_epsilons(wanted), wanted.table["baseline"], planned)
+    printed, baseline = _printed_epsilons(wanted), wanted.table["baseline"]
+    grid = privacy_grid(rows, printed, baseline, planned, _accountant(wanted))
     return ["## Privacy", grid_lines(grid)]
 
 
@@ -164,14 +189,16 @@ def printed_numbers(wanted: Target, spec: TableSpec) -> PublishedTable:
 
 
 def _printed_epsilons(wanted: Target) -> dict[str, str]:
-    """By condition: the budget, where that is what the table varies, or what the paper printed."""
+    """By condition, what the paper printed: the numbers of a file, what each condition asks for
+    where the table's `epsilon` is "budget", or nothing."""
     source, printed = wanted.table["epsilon"], {}
     declared = conditions_of(wanted.table.get("conditions", []))
     others = any(change.startswith("dataset=") for change in wanted.changes)
     for condition in wanted.conditions:
         values = {"dataset": wanted.config["choices"]["dataset"], **dict(condition.values)}
-        if "privacy.epsilon" in values and condition in declared:
-            printed[condition.label] = f"{values['privacy.epsilon']}"
+        if source == "budget":
+            if condition in declared:
+                printed[condition.label] = f"{values['privacy.epsilon']}"
         elif source and not others:
             printed[condition.label] = read_epsilon(benchmarks_folder() / source, values["dataset"])
     return printed

@@ -9,7 +9,6 @@ from dpbench.errors import Unavailable, UserError
 from dpbench.figures.pictures import check_figure
 from dpbench.files import check_writable, write_whole
 from dpbench.ntk.command import measured
-from dpbench.privacy import statement
 from dpbench.reading import load
 from dpbench.rendering import render, spec_of
 from dpbench.runs import tracking_folder
@@ -18,7 +17,7 @@ from dpbench.sign.errors import sign_errors
 from dpbench.sweeps import Sweep, make, planned, report
 from dpbench.tables import Statement, row_name
 from dpbench.targets import Target, target
-from dpbench.training.plan import Run, plan
+from dpbench.training.plan import Run, plan, said_of
 from dpbench.training.tracking import keep_table
 from dpbench.validate import one_of
 
@@ -135,8 +134,7 @@ def _planned_privacy(cells: Cells, lacking: Mapping[Path, str]) -> dict[str, Sta
 
 
 def _statement(run: Run) -> Statement:
-    planned = plan(run)
-    return statement(planned.ledger, planned.method, run.privacy.delta, planned.noise_multiplier)
+    return said_of(run, plan(run))
 
 
 def _time(wanted: Target, folder: Path) -> str:

@@ -120,8 +120,7 @@ class PrivateStep:
         # In the parameters' precision, so that every engine's sum meets the same noise.
         theta = self.engine.parameters.theta
         total = self.clip.finish(whole.total).to(theta)
-        sensitivity = self.clip.sensitivity
-        noisy = self.method.noise.add(total, sensitivity, self.noise_multiplier, self.noise)
+        noisy = self._noised(total)
         if query and not query.before:
             self._answer(query, whole.counts, divisor)
         theta.grad = self.method.update(noisy.div_(divisor), theta.detach())
@@ -130,6 +129,13 @@ class PrivateStep:
         self.past = Past(self.past.made + 1, self.steps, released, self.seed)
         self._settle()
         return whole.report
+
+    def _noised(self, total: Tensor) -> Tensor:
+        widths = self.clip.widths(self.engine.parameters.layers, total)
+        arguments = self.clip.sensitivity, self.noise_multiplier, self.noise
+        if widths is None:
+            return self.method.noise.add(total, *arguments)
+        return self.method.noise.add(total / widths, *arguments).mul_(widths)
 
     def in_parts(self, batch: Batch, work: Callable[[Batch], Added]) -> Added:
         """The work done on each physical batch, added up; all of it again on smaller ones if memory

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpbench.data.users import Units
-from dpbench.ledger import CoordinateMechanism, Mechanism
+from dpbench.ledger import CoordinateMechanism, GaussianMechanism, Mechanism
 
 
 class Update(Protocol):
@@ -20,12 +20,21 @@ class Update(Protocol):
         """
         ...
 
+    @property
+    def excess(self) -> float:
+        """How many times as far as the noise is scaled for one unit moves the sum; 1 but where a
+        paper's noise is too small."""
+        ...
+
     def on(self, units: Units) -> "Update":
         """The update for so many units."""
         ...
 
-    def releases(self, mechanism: Mechanism) -> Mechanism:
-        """The mechanism that ends here, given the one of the noise."""
+    def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:
+        """The mechanism that ends here, given the one of the noise.
+
+        coordinates: of the sum, where the clip bounds each of them.
+        """
         ...
 
 
@@ -33,13 +42,15 @@ class Update(Protocol):
 class Plain:
     """The noisy gradient as it is."""
 
+    excess = 1.0
+
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         return noisy
 
     def on(self, units: Units) -> "Plain":
         return self
 
-    def releases(self, mechanism: Mechanism) -> Mechanism:
+    def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:
         return mechanism
 
 
@@ -47,12 +58,14 @@ class Plain:
 class Sign:
     """-1 or 1 for each coordinate (Bernstein et al. 2018), and nothing between.
 
-    Post-processing of any mechanism; of logistic noise the ledger hears that only signs leave.
+    Post-processing of any mechanism; of logistic noise, and of Gaussian noise where each coordinate
+    is bounded, the ledger hears that only signs leave.
     zero: what a coordinate of exactly 0 becomes. Noise makes none but by rounding, where a third
     answer would be one that the account does not know.
     """
 
     zero: int = 1
+    excess = 1.0
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         return torch.where(noisy == 0, self.zero, noisy.sign()).to(noisy)
@@ -60,7 +73,10 @@ class Sign:
     def on(self, units: Units) -> "Sign":
         return self
 
-    def releases(self, mechanism: Mechanism) -> Mechanism:
+    def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:
         if isinstance(mechanism, CoordinateMechanism) and mechanism.noise == "logistic":
             return replace(mechanism, signed=True)
+        if isinstance(mechanism, GaussianMechanism) and coordinates:
+            multiplier = mechanism.noise_multiplier
+            return CoordinateMechanism("gaussian", multiplier, coordinates, signed=True)
         return mechanism

@@ -5,10 +5,12 @@ import math
 
 import pytest
 
-from dpbench.accounting.accountants import ACCOUNTANTS, Unaccountable, pld, rdp, separated
+from dpbench.accounting.accountants import ACCOUNTANTS, gdp, note, pld, rdp
+from dpbench.accounting.entries import Unaccountable, separated
 from dpbench.data.users import Units
 from dpbench.errors import UserError
-from dpbench.ledger import Ledger, Poisson, Shuffled, Step
+from dpbench.ledger import Ledger, Poisson, Shuffled, Step, from_plain
+from dpbench.methods.dp_losgd import dp_losgd, dp_signlosgd
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_global import dpsgd_global_adapt
 from dpbench.methods.method import Method
@@ -95,6 +97,24 @@ def test_a_proven_method_says_all_epsilons_of_its_own_ledger():
     assert 0 < says["gdp"] < math.inf
 
 
+def test_a_paper_s_epsilon_is_by_its_own_accountant():
+    book, method = ledger(ADAPT), ADAPT
+    apart = separated(book)
+    for by, accountant in (("rdp", rdp), ("gdp", gdp)):
+        says = statement(book, method, DELTA, 1.0, by)
+        assert (says["claimed"], says["claimed_by"]) == (accountant(apart, DELTA), by)
+    assert statement(book, method, DELTA, 1.0, "note")["claimed"] is None
+
+
+def test_a_method_of_the_note_is_claimed_by_its_formula_in_every_table():
+    method = dp_signlosgd(0.01).for_size(500)
+    says = statement(ledger(method), method, DELTA, 1.0, "gdp")
+    assert says["claimed_by"] == "note"
+    assert says["claimed"] == note(ledger(method), DELTA)
+    whole = dp_losgd(0.01).for_size(500)
+    assert statement(ledger(whole), whole, DELTA, 1.0)["claimed"] is None  # it has no formula
+
+
 def test_a_method_without_proof_says_only_what_is_claimed():
     says = said(dpsgd(1.0, "paper"))
     assert says["guarantee"] == "none"
@@ -107,7 +127,7 @@ def test_shuffled_batches_say_no_epsilon_at_all():
     assert says["guarantee"] == "none"
     assert "shuffled" in says["why"]
     assert [says[name] for name in NUMBERS] == [None] * 4
-    assert "refused" not in says
+    assert says["refused"] == {}
     assert says["sample_rate"] is None
 
 
@@ -136,7 +156,7 @@ def test_a_statement_says_what_it_is_about():
             ],
         }
     ]
-    json.dumps(says)
+    assert from_plain(json.loads(json.dumps(says))["ledger"]) == ledger(ADAPT)
 
 
 @pytest.mark.parametrize("name", ["rdp", "pld"])

@@ -2,6 +2,9 @@
 
 import csv
 import io
+import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
@@ -13,11 +16,14 @@ from dpbench.config import compose
 from dpbench.data import mnist
 from dpbench.errors import Unavailable, UserError
 from dpbench.metrics.temperature import CAVEAT
-from dpbench.privacy import statement
+from dpbench.rendering import render
 from dpbench.reproduce import reproduce
+from dpbench.results import Record
 from dpbench.runs import settle
 from dpbench.targets import target
+from dpbench.training.plan import said_of
 
+ROOT = Path(__file__).resolve().parent.parent
 SMALL = ["dataset=digits", "model=mlp", "epochs=2", "batch_size=128", "table.seeds=[0]"]
 CURVES = ["diagnostics.steps=null", "diagnostics.epochs=1"]
 PAPERS_OWN = ["calibration_fig4", "calibration_fig5", "calibration_fig8", "calibration_fig9",
@@ -245,7 +251,37 @@ def test_every_printed_epsilon_recounted(dataset):
     _, run, planned = settle(
         [f"+table=calibration_{name}", f"dataset={dataset}", "table.arm=large_r"]
     )
-    said = statement(planned.ledger, planned.method, run.privacy.delta, planned.noise_multiplier)
+    said = said_of(run, planned)
     assert [said["rdp"], said["pld"], said["gdp"]] == pytest.approx([rdp, pld, gdp], abs=2e-3)
     # The paper's accountant is GDP's, and all but one of its numbers are.
-    assert (said["gdp"] == pytest.approx(printed, abs=0.02)) == (dataset != "cifar10")
+    assert (said["claimed"], said["claimed_by"]) == (said["gdp"], "gdp")
+    assert (said["claimed"] == pytest.approx(printed, abs=0.02)) == (dataset != "cifar10")
+
+
+def committed(name):
+    path = ROOT / "results" / "tables" / f"{name}.records.jsonl"
+    return [Record(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def test_a_table_claims_by_its_paper_s_accountant_whatever_its_records_say():
+    records = committed("calibration_table2-part")
+    private = [r for r in records if r.privacy["guarantee"] == "proven"]
+    old = [r.privacy | {"claimed": 9.99, "claimed_by": "rdp"} for r in private]
+    records = [replace(r, privacy=p) for r, p in zip(private, old, strict=True)]
+    wanted = target("calibration_table2", ["dataset=mnist", "table.seeds=[0]"])
+    text = render(wanted, records, {})["md"].decode()
+    assert "reasoning (GDP)" in text
+    claims = {line[0]: line[2] for line in cells(text, "Privacy")}
+    assert claims == {f"mnist, {arm}": "2.32" for arm in ("small_r", "large_r", "mixup")}
+
+
+def test_the_sign_table_claims_what_the_note_s_formula_gives_and_prints_nothing():
+    records = committed("sign_table1-cpu_hour")
+    wanted = target("sign_table1", ["scale=cpu_hour"])
+    lines = cells(render(wanted, records, {})["md"].decode(), "Privacy")
+    assert {line[1] for line in lines} == {"-"}
+    claims = {line[0].rpartition(", ")[2]: set() for line in lines}
+    for line in lines:
+        claims[line[0].rpartition(", ")[2]].add(line[2])
+    assert len(claims.pop("dp_signlosgd")) == 4
+    assert set.union(*claims.values()) == {"-"}

@@ -3,8 +3,17 @@ import math
 import pytest
 
 from dpbench import config as configuration
+from dpbench.config import compose
 from dpbench.reading import load
-from dpbench.results import SCIENTIFIC, UNNAMED, Record, digest, frame, record_path
+from dpbench.results import (
+    LATER_VARIANTS,
+    SCIENTIFIC,
+    UNNAMED,
+    Record,
+    digest,
+    frame,
+    record_path,
+)
 from dpbench.runs import is_scientific
 
 CARRIED_OUT = {
@@ -113,6 +122,16 @@ def test_parts_that_older_records_do_not_have_leave_the_name_alone_where_they_ar
     assert older.keys() != default.keys()
     assert digest(older) == digest(default)
     assert digest({**older, "ema_decay": 0}) != digest(default)
+
+
+@pytest.mark.parametrize("name", LATER_VARIANTS)
+def test_a_variant_that_came_later_has_a_name_where_it_is_not_the_corrected_one(name):
+    config = compose([f"method={name}", "users=iid"])
+    before = {**config, "method": {k: v for k, v in config["method"].items() if k != "variant"}}
+    assert digest(config) == digest(before)
+    assert digest(compose([f"method={name}", "users=iid", "method.variant=paper"])) != digest(
+        config
+    )
 
 
 def test_a_number_has_one_name_however_it_is_written():

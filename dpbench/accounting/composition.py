@@ -95,8 +95,8 @@ class Sum:
         return sum(times * losses.tilted(tilt)[0] for losses, times in self.parts)
 
     def best_tilt(self, delta: float) -> float:
-        """The tilt, for each index, of the smallest Chernoff bound of epsilon."""
-        return self._tilt(lambda tilt: (self.log_moment(tilt) - math.log(delta)) / tilt)
+        """The tilt, for each index, of the smallest bound of epsilon by `bound`."""
+        return self._tilt(lambda tilt: self.bound(tilt, self.log_moment(tilt), delta))
 
     def _tilt(self, bound: Callable[[float], float]) -> float:
         """The one of the smallest bound."""
@@ -105,6 +105,13 @@ class Sum:
             lambda log: bound(math.exp(log)), bounds=ends, method="bounded", options={"xatol": 1e-2}
         )
         return math.exp(found.x)
+
+    def bound(self, tilt: float, log_moment: float, delta: float) -> float:
+        """An index that delta does at, as (1 - e^-y)_+ <= t^t/(1 + t)^(1 + t) exp(t y): Chernoff's
+        bound, with what a loss just above epsilon hardly counts (Canonne et al. 2020, Prop. 12)."""
+        t = tilt / self.interval
+        hardly = t * math.log(t) - (1 + t) * math.log1p(t)
+        return (log_moment - math.log(delta) + hardly) / tilt
 
     def tilt_to(self, epsilon: float) -> float:
         """The tilt, for each index, of the smallest Chernoff bound of delta at an epsilon."""
@@ -160,7 +167,7 @@ class Sum:
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon that is found at which delta is enough; infinity where none is."""
         tilted = self.tilted(self.best_tilt(delta))
-        last = tilted.chernoff(delta) * self.interval
+        last = self.bound(tilted.tilt, tilted.log_moment, delta) * self.interval
         width = 60 / (tilted.tilt / self.interval + 1)
         points = np.linspace(max(0.0, last - width), max(0.0, last * (1 + 1e-9)), 2001)
         enough = self.deltas(points, tilted) <= delta
@@ -186,10 +193,6 @@ class Tilted:
     start: int
     masses: np.ndarray
     error: float
-
-    def chernoff(self, delta: float) -> float:
-        """An index that no more than delta of the sum is above."""
-        return (self.log_moment - math.log(delta)) / self.tilt
 
     def deltas(self, at: np.ndarray, interval: float) -> np.ndarray:
         """E[(1 - exp(epsilon - loss))_+] at epsilon = at * interval, and what errors may add."""

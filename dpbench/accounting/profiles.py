@@ -127,10 +127,9 @@ def _in_groups(total: Sum, epsilons: np.ndarray) -> np.ndarray:
     """Deltas whose error is small at each of the epsilons, which span many magnitudes of delta."""
     found = []
     for group in np.array_split(epsilons, GROUPS):
-        steepest = (
-            300 * total.interval / (group[-1] - group[0])
-        )  # or exp overflows within the group
-        tilt = min(total.tilt_to(group[-1]), steepest)
+        # By the best tilt of one point, those above are bounded well, and those below too loosely.
+        steepest = 300 * total.interval / (group[-1] - group[0])  # where exp does not overflow
+        tilt = min(total.tilt_to(group[0]), steepest)
         found.append(total.deltas(group, total.tilted(tilt)))
     return np.concatenate(found)
 

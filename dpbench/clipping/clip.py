@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, Self
 from torch import Tensor
 
 from dpbench.errors import UserError
-from dpbench.gradients import Gradients
+from dpbench.gradients import Gradients, Layer
 from dpbench.validate import number, positive
 
 Bound = float | Tensor
@@ -72,8 +72,24 @@ class Clip(Protocol):
         ...
 
     @property
+    def excess(self) -> float:
+        """How many times as far as the noise is scaled for one example moves the sum; 1 but where a
+        paper's noise is too small."""
+        ...
+
+    @property
+    def parts(self) -> int:
+        """How many parts of a gradient it clips, each by a norm of its own."""
+        ...
+
+    @property
     def per_coordinate(self) -> bool:
         """Whether one example moves each coordinate by at most sensitivity/sqrt(D)."""
+        ...
+
+    @property
+    def coordinates(self) -> int | None:
+        """How many coordinates it bounds one by one, if it does and knows."""
         ...
 
     @property
@@ -102,6 +118,10 @@ class Clip(Protocol):
         """The sum [D] that noise is added to, from what was added up."""
         ...
 
+    def widths(self, layers: Sequence[Layer], total: Tensor) -> Tensor | None:
+        """What the noise of each coordinate is multiplied by [D], where a paper's differs."""
+        ...
+
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         """The exact counts [Q] of a physical batch, to be added up and noised."""
         ...
@@ -122,8 +142,8 @@ class Clip(Protocol):
         """The clip for gradients of so many coordinates."""
         ...
 
-    def check_layers(self, names: Sequence[str]) -> None:
-        """UserError if it has bounds of layers, and not one for each of these."""
+    def for_layers(self, names: Sequence[str]) -> "Clip":
+        """The clip for a model of these trained layers; UserError if it has other bounds."""
         ...
 
 
@@ -132,7 +152,10 @@ class Weighted:
 
     caveat: str | None = None
     composition: str | None = None
+    excess: float = 1.0
+    parts: ClassVar[int] = 1
     per_coordinate: bool = False
+    coordinates: int | None = None
     by_group: ClassVar[bool] = False
 
     def lengths(self, gradients: Gradients) -> Tensor:
@@ -144,6 +167,9 @@ class Weighted:
     def finish(self, total: Tensor) -> Tensor:
         return total
 
+    def widths(self, layers: Sequence[Layer], total: Tensor) -> Tensor | None:
+        return None
+
     def scaled(self, by: float) -> Self:
         raise UserError(f"{type(self).__name__} has no bound to schedule; leave schedule.bound 1.")
 
@@ -153,8 +179,8 @@ class Weighted:
     def for_size(self, size: int) -> Self:
         return self
 
-    def check_layers(self, names: Sequence[str]) -> None:
-        """It has none."""
+    def for_layers(self, names: Sequence[str]) -> Self:
+        return self
 
 
 class Fixed(Weighted):

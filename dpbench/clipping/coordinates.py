@@ -28,6 +28,10 @@ class Coordinates(Fixed):
         checked_bound("the clipping bound", self.bound)
 
     @property
+    def coordinates(self) -> int | None:  # type: ignore[override]
+        return self.size
+
+    @property
     def sensitivity(self) -> Bound:
         if self.size is None:
             raise UserError("a clip per coordinate has no L2 sensitivity before its for_size.")

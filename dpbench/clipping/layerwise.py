@@ -10,7 +10,7 @@ from torch import Tensor
 from dpbench.clipping.clip import Bound, Fixed
 from dpbench.clipping.functions import ByNorm
 from dpbench.errors import UserError
-from dpbench.gradients import Gradients
+from dpbench.gradients import Gradients, Layer
 
 
 @dataclass(frozen=True)
@@ -21,29 +21,52 @@ class Layerwise(Fixed):
     sqrt(sum_r R_r^2). That is the sensitivity, and one Gaussian of that scale is added to the whole
     vector: one release, whatever the number of layers.
 
-    shares: s_r, of which the squares add up to 1; None for 1/sqrt(L) each.
+    shares: s_r, of which the squares add up to 1; None for 1/sqrt(L) each. layers: L, where it is
+    known. apart: whether each layer's noise is scaled by its own R_r (Bu et al. 2023, Section 4.2):
+    in units of it one example moves each layer by 1, and all together by sqrt(L).
     """
 
     clip: ByNorm
     shares: tuple[float, ...] | Tensor | None = field(default=None, compare=False)
+    layers: int | None = None
+    apart: bool = False
 
-    composition = "All layers are one vector of sensitivity sqrt(sum R_r^2), noised as one."
+    @property
+    def composition(self) -> str | None:  # type: ignore[override]
+        if self.apart:
+            return "The layers are noised by sigma R_r each: one release with sigma/sqrt(L)."
+        return "All layers are one vector of sensitivity sqrt(sum R_r^2), noised as one."
+
+    @property
+    def excess(self) -> float:  # type: ignore[override]
+        return math.sqrt(self.parts) if self.apart else 1.0
 
     @property
     def sensitivity(self) -> Bound:
         return self.clip.sensitivity
+
+    @property
+    def parts(self) -> int:  # type: ignore[override]
+        if self.layers is None:
+            raise UserError("a clip of layers does not know how many there are: call for_layers.")
+        return self.layers
 
     def lengths(self, gradients: Gradients) -> Tensor:
         return gradients.layer_norms
 
     def bounds_of(self, norms: Tensor) -> Tensor:
         """R_r [L] of norms [..., L]."""
-        shares = self.shares
-        if shares is None:
-            shares = (norms.shape[-1] ** -0.5,) * norms.shape[-1]
-        if not isinstance(shares, Tensor):
-            shares = norms.new_tensor(shares)
-        return self.clip.bound * shares
+        return self.clip.bound * self._shares(norms.shape[-1], norms)
+
+    def _shares(self, number: int, like: Tensor) -> Tensor:
+        shares = (number**-0.5,) * number if self.shares is None else self.shares
+        return shares if isinstance(shares, Tensor) else like.new_tensor(shares)
+
+    def widths(self, layers: Sequence[Layer], total: Tensor) -> Tensor | None:
+        if not self.apart:
+            return None
+        sizes = total.new_tensor([layer.at.stop - layer.at.start for layer in layers]).long()
+        return self._shares(len(layers), total).repeat_interleave(sizes)
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return self.clip.at(self.bounds_of(norms)).factors(norms, groups)
@@ -52,17 +75,18 @@ class Layerwise(Fixed):
         """The same function with other R_r [L]."""
         bounds = bounds.reshape(-1)
         whole = torch.linalg.vector_norm(bounds)
-        return Layerwise(self.clip.at(whole), bounds / whole)
+        return replace(self, clip=self.clip.at(whole), shares=bounds / whole)
 
     def scaled(self, by: float) -> "Layerwise":
         return replace(self, clip=self.clip.scaled(by))
 
-    def check_layers(self, names: Sequence[str]) -> None:
+    def for_layers(self, names: Sequence[str]) -> "Layerwise":
         if self.shares is not None and len(self.shares) != len(names):
             raise UserError(
                 f"method.bound has {len(self.shares)} numbers and the model {len(names)} trained "
                 f"layers ({', '.join(names)}): give one for each, or one for all together."
             )
+        return replace(self, layers=len(names))
 
 
 def share_out(bounds: Sequence[float]) -> tuple[float, tuple[float, ...]]:

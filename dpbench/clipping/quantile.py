@@ -64,5 +64,9 @@ class Quantile(Weighted):
     def scaled(self, by: float) -> "Quantile":
         raise UserError("a bound that follows a quantile has no schedule; leave schedule.bound 1.")
 
-    def check_layers(self, names: Sequence[str]) -> None:
-        self.clip.check_layers(names)
+    @property
+    def parts(self) -> int:  # type: ignore[override]
+        return self.clip.parts
+
+    def for_layers(self, names: Sequence[str]) -> "Quantile":
+        return replace(self, clip=self.clip.for_layers(names))

@@ -27,20 +27,21 @@ def dp_fedavg(
     cap: float | None,
     clip: str = "abadi",
     style: str = "flat",
+    variant: str = "corrected",
 ) -> Method:
     """Each user's update after so many epochs of SGD (McMahan et al. 2018; Bu et al. 2023,
     Algorithm 4).
 
     The optimiser gets minus the mean update: SGD with lr 1 is federated averaging.
-    local_batch_size: None for all of a user's examples. bound is that of the update; cap, clip and
-    style as for `dp_fedsgd`.
+    local_batch_size: None for all of a user's examples. bound is that of the update; cap, clip,
+    style and variant as for `dp_fedsgd`.
     """
     integer("method.local_epochs", local_epochs, most=MOST_LOCAL_EPOCHS)
     if local_batch_size is not None:
         integer("method.local_batch_size", local_batch_size)
     positive("method.local_lr", local_lr)
     seam = Trained(local_epochs, local_batch_size, local_lr)
-    return of_users("dp_fedavg", seam, cap, chosen(clip, style, bound))
+    return of_users("dp_fedavg", seam, cap, chosen(clip, style, bound), variant)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,18 @@ from dpbench.clipping import Clip, chosen
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.data.users import Units
+from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
 from dpbench.ledger import Mechanism
-from dpbench.methods.method import Gradient, Guarantee, Method, Past, as_far_as, plain
+from dpbench.methods.method import (
+    Gradient,
+    Guarantee,
+    Method,
+    Past,
+    as_far_as,
+    as_published,
+    plain,
+)
 from dpbench.noise import Gaussian
 from dpbench.validate import positive
 
@@ -22,37 +31,65 @@ USERS = Guarantee(
 )
 
 
-def dp_fedsgd(bound: Bounds, cap: float | None, clip: str = "abadi", style: str = "flat") -> Method:
+AS_PUBLISHED = Guarantee(
+    "proven",
+    "As published: the noise is scaled by R though a user counts by its number of examples, so the "
+    "account has the noise multiplier over the largest number; how many users there are and how "
+    "many examples each has is taken as public.",
+)
+
+
+def dp_fedsgd(
+    bound: Bounds,
+    cap: float | None,
+    clip: str = "abadi",
+    style: str = "flat",
+    variant: str = "corrected",
+) -> Method:
     """The gradient of each user's mean loss (McMahan et al. 2018; Bu et al. 2023, Algorithm 4).
 
     cap: users count by min(examples/cap, 1); None for all alike. bound, clip and style as for
-    `dpsgd`.
+    `dpsgd`. variant: as published, users count by their number of examples, and no cap is known.
     """
-    return of_users("dp_fedsgd", plain, cap, chosen(clip, style, bound))
+    return of_users("dp_fedsgd", plain, cap, chosen(clip, style, bound), variant)
 
 
-def of_users(name: str, gradient: Gradient, cap: float | None, clip: Clip) -> Method:
-    """A method about users: their clipped gradients add up by weights of at most 1.
+def of_users(name: str, gradient: Gradient, cap: float | None, clip: Clip, variant: str) -> Method:
+    """A method about users: their clipped gradients add up by weights.
 
-    What the optimiser gets is sum_k w_k C_k g_k/(q W) with noise, W = sum_k w_k over all users.
+    What the optimiser gets is sum_k w_k C_k g_k/(q W) with noise of sigma R/(q W), W = sum_k w_k
+    over all users.
     """
+    published = as_published(variant)
     if cap is not None:
         positive("method.cap", cap)
+    if published and cap is not None:
+        raise UserError("Algorithm 4 as published knows no cap: leave method.cap null.")
+    weights = Weights(cap, published)
     return Method(
         name,
-        "corrected",
-        Weighing(gradient, cap),
+        variant,
+        Weighing(gradient, weights),
         clip,
         Gaussian(),
-        as_far_as(clip, USERS),
-        update=PerWeight(cap),
+        as_far_as(clip, AS_PUBLISHED if published else USERS),
+        update=PerWeight(weights),
         of_users=True,
     )
 
 
-def weights(sizes: Tensor, cap: float | None) -> Tensor:
-    """min(examples/cap, 1) for each user, or 1 (McMahan et al. 2018, Algorithm 1)."""
-    return torch.ones_like(sizes) if cap is None else (sizes / cap).clamp(max=1)
+@dataclass(frozen=True)
+class Weights:
+    """What users count by: 1, or min(examples/cap, 1) (McMahan et al. 2018, Algorithm 1), or as
+    published by Bu et al. 2023 the number of examples itself."""
+
+    cap: float | None
+    published: bool = False
+
+    def __call__(self, sizes: Tensor) -> Tensor:
+        if self.published:
+            return sizes
+        return torch.ones_like(sizes) if self.cap is None else (sizes / self.cap).clamp(max=1)
 
 
 @dataclass(frozen=True)
@@ -60,13 +97,13 @@ class Weighing:
     """A gradient seam whose gradients count by the weights of users once they are clipped."""
 
     gradient: Gradient
-    cap: float | None
+    weights: Weights
 
     def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
         gradients = self.gradient(engine, batch, clip, past)
-        if self.cap is None:
+        if self.weights == Weights(None):
             return gradients
-        return Weighed(gradients, weights(batch.sizes.to(gradients.losses), self.cap))
+        return Weighed(gradients, self.weights(batch.sizes.to(gradients.losses)))
 
 
 class Weighed:
@@ -97,17 +134,22 @@ class Weighed:
 
 @dataclass(frozen=True)
 class PerWeight:
-    """The sum over q W, from the one over the expected number of users; mean: W over all users."""
+    """The sum over q W, from the one over the expected number of users; mean: W over all users.
 
-    cap: float | None
+    excess: the largest weight, where noise is scaled as if it were 1.
+    """
+
+    weights: Weights
     mean: float = 1.0
+    excess: float = 1.0
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         return noisy.div_(self.mean)
 
     def on(self, units: Units) -> "PerWeight":
-        sizes = torch.tensor(units.sizes, dtype=torch.float64)
-        return PerWeight(self.cap, weights(sizes, self.cap).mean().item())
+        weights = self.weights(torch.tensor(units.sizes, dtype=torch.float64))
+        largest = weights.max().item() if self.weights.published else 1.0
+        return PerWeight(self.weights, weights.mean().item(), largest)
 
-    def releases(self, mechanism: Mechanism) -> Mechanism:
+    def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:
         return mechanism

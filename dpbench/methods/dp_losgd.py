@@ -36,4 +36,6 @@ def dp_signlosgd(bound: float) -> Method:
 
 def _logistic(name: str, bound: float, guarantee: Guarantee, update: Update) -> Method:
     clip, noise = Coordinates(bound), PerCoordinate("logistic")
-    return Method(name, "corrected", plain, clip, noise, guarantee, update=update)
+    return Method(
+        name, "corrected", plain, clip, noise, guarantee, update=update, claimed_by="note"
+    )

@@ -1,6 +1,8 @@
 """DP-SGD: one clip, Gaussian noise."""
 
-from dpbench.clipping import Clip, chosen
+from dataclasses import replace
+
+from dpbench.clipping import Clip, Layerwise, chosen
 from dpbench.clipping.choice import Bounds
 from dpbench.methods.method import (
     PRIVATE_DIVISOR,
@@ -17,9 +19,16 @@ def dpsgd(bound: Bounds, variant: str, clip: str = "abadi", style: str = "flat")
     """Gradients shortened to C0 (Abadi et al. 2016; Esipova et al. 2023, Algorithm 1).
 
     clip: another of `dpbench.clipping.CLIPS`. style: "layerwise" clips each layer's part by a bound
-    of its own; bound is then that of the whole, or a list.
+    of its own; bound is then that of the whole, or a list. variant: as published it divides by the
+    batch's real size; layerwise, the noise of each layer is scaled by its own bound (Bu et al.
+    2023, Section 4.2).
     """
-    return fixed_clip("dpsgd", chosen(clip, style, bound), variant)
+    clipped = chosen(clip, style, bound)
+    if as_published(variant) and isinstance(clipped, Layerwise):
+        apart = replace(clipped, apart=True)
+        guarantee = as_far_as(apart, PROVEN)
+        return Method("dpsgd", variant, plain, apart, Gaussian(), guarantee)
+    return fixed_clip("dpsgd", clipped, variant)
 
 
 def fixed_clip(name: str, clip: Clip, variant: str) -> Method:

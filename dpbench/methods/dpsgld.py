@@ -57,6 +57,7 @@ class Prior:
 
     precision: float
     number: int = 1
+    excess = 1.0
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         return noisy.add_(theta, alpha=self.precision / self.number)
@@ -64,7 +65,7 @@ class Prior:
     def on(self, units: Units) -> "Prior":
         return replace(self, number=units.number)
 
-    def releases(self, mechanism: Mechanism) -> Mechanism:
+    def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:
         return mechanism
 
 

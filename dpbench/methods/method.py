@@ -1,6 +1,6 @@
 """What a method is: a composition of values, and the guarantee that comes with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -12,7 +12,7 @@ from dpbench.data.dataset import Batch, Dataset
 from dpbench.data.users import Units, Users, units_of
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
-from dpbench.ledger import CoordinateMechanism, GaussianMechanism, Release
+from dpbench.ledger import GaussianMechanism, Mechanism, Release
 from dpbench.noise import Noise
 from dpbench.schedules import Schedules
 from dpbench.updates import Plain, Update
@@ -99,7 +99,9 @@ class Method:
     whole_batches: whether the gradient seam needs the logical batch in one piece. groups: how many
     groups the data must have, if that matters. update: what is done to the noisy mean. tie: what
     the noise multiplier follows from, where it is no choice. of_users: whether it is about users
-    alone; the others protect whichever unit there is.
+    alone; the others protect whichever unit there is. failure: the probability that an example's
+    clipped part is longer than its bound, for each part in each step. claimed_by: what its own
+    paper accounts by, of `dpbench.accounting.accountants.CLAIMS`, whichever table it is in.
     """
 
     name: str
@@ -114,6 +116,13 @@ class Method:
     update: Update = AS_IT_IS
     tie: Tie | None = None
     of_users: bool = False
+    failure: float = 0.0
+    claimed_by: str | None = None
+
+    @property
+    def excess(self) -> float:
+        """How many times as far as the noise is scaled for one unit moves the sum."""
+        return self.clip.excess * self.update.excess
 
     @property
     def private(self) -> bool:
@@ -157,24 +166,33 @@ class Method:
             )
         return replace(self, clip=self.clip.for_size(size), noise=self.noise.for_size(size))
 
+    def for_layers(self, names: Sequence[str]) -> "Method":
+        """The method for a model of these trained layers; UserError if it is for other ones."""
+        return replace(self, clip=self.clip.for_layers(names))
+
     def check_size(self, size: int) -> None:
         """UserError if the account is for a model of another size."""
-        mechanism = self.noise.mechanism(1.0)
-        if isinstance(mechanism, CoordinateMechanism) and mechanism.dimension != size:
+        if self.clip.per_coordinate and self.clip.coordinates != size:
             raise UserError(
-                f"{self.name} was made for {mechanism.dimension} parameters and the model trains "
+                f"{self.name} was made for {self.clip.coordinates} parameters and the model trains "
                 f"{size}: call for_size({size})."
             )
 
     def releases(self, noise_multiplier: float) -> tuple[Release, ...]:
         """All that one step releases from its batch, for the ledger."""
-        mechanism = self.update.releases(self.noise.mechanism(noise_multiplier))
-        gradient = Release("gradient sum", mechanism)
+        claimed = self._mechanism(noise_multiplier)
+        mechanism = self._mechanism(noise_multiplier / self.excess)
+        if self.failure and isinstance(mechanism, GaussianMechanism):
+            mechanism = replace(mechanism, failure=self.failure * self.clip.parts)
+        gradient = Release("gradient sum", mechanism, None if mechanism == claimed else claimed)
         query = self.clip.query
         if query is None:
             return (gradient,)
         counts = GaussianMechanism(query.multiplier(noise_multiplier))
         return (gradient, Release("counts for the clip", counts))
+
+    def _mechanism(self, noise_multiplier: float) -> Mechanism:
+        return self.update.releases(self.noise.mechanism(noise_multiplier), self.clip.coordinates)
 
 
 def as_far_as(clip: Clip, guarantee: Guarantee) -> Guarantee:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpbench.accounting.accountants import calibrate
+from dpbench.accounting.calibration import calibrate
 from dpbench.buildable import check_settings
 from dpbench.figures.png import png
 from dpbench.ledger import (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from dpbench.accounting.accountants import CLAIMS
 from dpbench.tables.grid import NOTHING, Grid, number
 from dpbench.tables.runs import PRIVACY, Row
 
@@ -17,7 +18,7 @@ TIGHT = "PLD"
 HEAD = (
     "method",
     "epsilon printed in the paper",
-    "epsilon claimed by the paper's reasoning",
+    "epsilon claimed by the paper's reasoning ({by})",
     "RDP",
     TIGHT,
     "GDP (approximation)",
@@ -41,9 +42,11 @@ def privacy_grid(
     printed: Mapping[str, str],
     baseline: str,
     planned: Mapping[str, Statement] = NO_PLANS,
+    claimed_by: str = "rdp",
 ) -> Grid:
     """One line per method that was run or planned; printed: the paper's epsilon for the private
-    methods, by condition; planned: what holds of rows that lack what they need to run, by name.
+    methods, by condition; planned: what holds of rows that lack what they need to run, by name;
+    claimed_by: what the paper accounts by, of CLAIMS.
 
     Where the guarantee is `none`, RDP, PLD and GDP say so and only the claim shows a number. Of
     several runs the largest epsilon, the weakest guarantee and all reasons are shown.
@@ -54,7 +57,8 @@ def privacy_grid(
         for row in known
         if len(row.runs)
     ]
-    return Grid("Privacy", HEAD, tuple(lines))
+    head = tuple(name.format(by=CLAIMS[claimed_by][0]) for name in HEAD)
+    return Grid("Privacy", head, tuple(lines))
 
 
 def _as_planned(row: Row, statement: Statement | None) -> Row:

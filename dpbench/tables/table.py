@@ -47,6 +47,7 @@ def build_table(
     impossible: Mapping[str, str],
     notes: Sequence[str],
     planned: Mapping[str, Statement] = NO_PLANS,
+    claimed_by: str = "rdp",
 ) -> Table:
     """The table of a specification from runs, one row each, and the paper's printed numbers.
 
@@ -56,13 +57,13 @@ def build_table(
     that were not finite. epsilon: by condition, as printed for
     the private methods; impossible: name of a row to the reason why it has no runs on this data;
     notes: sentences to print below those of the specification; planned: name of a row without runs
-    to what would hold of its epsilon.
+    to what would hold of its epsilon; claimed_by: what the paper accounts by.
     Raises UserError where runs, specification and published numbers do not fit together.
     """
     check_covered(spec, published)
     rows = rows_of(spec, runs)
     cells = cells_of(spec, rows, published, impossible)
-    privacy = privacy_grid(rows, epsilon, spec.baseline, planned)
+    privacy = privacy_grid(rows, epsilon, spec.baseline, planned, claimed_by)
     at_scale = spec.scale == PAPER_SCALE
     known = evidence(spec.conditions, at_scale, rows, printed_table(spec, published))
     judged = judge(spec, known)

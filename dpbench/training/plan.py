@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from dpbench.accounting.accountants import CLAIMS
 from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Data, Dataset, vocabulary_of
 from dpbench.data.normalization import Normalization
@@ -33,8 +34,8 @@ class Run:
     """All that makes a run: values that were checked, and nothing read yet.
 
     optimizer maps a list of parameters to a torch optimiser. noise: "seeded", so that the same run
-    draws the same again, or "secure". config is the plain configuration that
-    the record keeps.
+    draws the same again, or "secure". config is the plain configuration that the record keeps.
+    claimed_by: what the paper accounts by, if the run is of one.
     """
 
     dataset: Dataset
@@ -58,6 +59,7 @@ class Run:
     schedule: Schedules | None = None
     users: Users | None = None
     noise: str = "seeded"
+    claimed_by: str = "rdp"
     config: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,6 +72,7 @@ class Run:
         if self.ema_decay is not None:
             fraction("ema_decay", self.ema_decay, zero=True)
         one_of("sampler", self.sampler, SAMPLERS)
+        one_of("table.claimed_by", self.claimed_by, CLAIMS)
         one_of("precision", self.precision, PRECISIONS)
         one_of("noise", self.noise, ARITHMETIC)
         boolean("channels_last", self.channels_last)
@@ -113,8 +116,8 @@ class Plan:
 
 def plan(run: Run) -> Plan:
     """Settle everything that can be settled before data is read; UserError for what cannot be."""
-    optimizer, size = _check_parts(run)
-    method = run.method.on(run.dataset, run.users).for_size(size)
+    optimizer, size, layers = _check_parts(run)
+    method = run.method.on(run.dataset, run.users).for_size(size).for_layers(layers)
     units = units_of(run.dataset, run.users)
     sampler = SAMPLERS[run.sampler](units.number, run.batch_size, units.name)
     steps = _steps(run, sampler)
@@ -139,7 +142,7 @@ def plan(run: Run) -> Plan:
         )
     planned = Plan(method, units, sampler, steps, multiplier, schedule, ledger)
     # What no accountant can tell is refused now, and not after the training.
-    statement(planned.ledger, method, run.privacy.delta, multiplier)
+    said_of(run, planned)
     return planned
 
 
@@ -154,8 +157,21 @@ def _steps(run: Run, sampler: Sampler) -> int:
     return steps
 
 
-def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int]:
-    """The optimiser as configured, of one parameter, and how many parameters are trained.
+def said_of(run: Run, planned: Plan, ledger: Ledger | None = None) -> dict:
+    """What can be said of a run's epsilon, as planned or by the ledger of the steps it made."""
+    return statement(
+        planned.ledger if ledger is None else ledger,
+        planned.method,
+        run.privacy.delta,
+        planned.noise_multiplier,
+        run.noise,
+        run.claimed_by,
+    )
+
+
+def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int, list[str]]:
+    """The optimiser as configured, of one parameter; how many parameters are trained, and in which
+    layers.
 
     Takes no memory and no random numbers. UserError for parts that do not fit or cannot be made.
     """
@@ -174,13 +190,13 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int]:
         with torch.device("meta"):
             model = run.model.build(run.dataset.shape, run.dataset.classes)
             parameters = Parameters(model)
-        layers = parameters.layers
-        run.method.clip.check_layers([layer.name for layer in layers])
+        layers = [layer.name for layer in parameters.layers]
+        run.method.clip.for_layers(layers)  # which refuses bounds of other layers
         alone = nn.Parameter(torch.zeros(1))
         alone.grad = torch.zeros(1)
         optimizer = run.optimizer([alone])
         optimizer.step()
-        return optimizer, len(parameters)
+        return optimizer, len(parameters), layers
     except (TypeError, ValueError, RuntimeError, AssertionError, OverflowError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"model or optimizer cannot be made: {why}") from error

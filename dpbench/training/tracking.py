@@ -7,7 +7,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from dpbench.accounting.accountants import Unaccountable, rdp
+from dpbench.accounting.accountants import rdp
+from dpbench.accounting.entries import Unaccountable
 from dpbench.figures.reliability import draw_reliability, reliability_points
 from dpbench.ledger import Ledger
 from dpbench.results import Record

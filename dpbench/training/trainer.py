@@ -22,7 +22,6 @@ from dpbench.metrics.reliability import reliability
 from dpbench.models.architecture import LOSSES
 from dpbench.precision import Precision, full_products
 from dpbench.prediction import predict
-from dpbench.privacy import statement
 from dpbench.progress import Progress
 from dpbench.results import COVERED, Record, digest
 from dpbench.step import PrivateStep
@@ -30,7 +29,7 @@ from dpbench.streams import Stream, secure, seeded
 from dpbench.training.averaging import MovingAverage
 from dpbench.training.checkpoints import Checkpoints
 from dpbench.training.loop import Batches, Training
-from dpbench.training.plan import Plan, Run, plan
+from dpbench.training.plan import Plan, Run, plan, said_of
 from dpbench.training.provenance import Effort, conditions, provenance
 from dpbench.training.tracking import Tracking
 
@@ -66,11 +65,10 @@ def fit(
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
     sound = training.sound and finite
     classes = run.dataset.task == "classification"
-    said = (planned.method, run.privacy.delta, planned.noise_multiplier, run.noise)
     return Record(
         config=run.config,
         metrics=metrics if sound else dict.fromkeys(metrics, math.nan),
-        privacy=statement(training.ledger, *said),
+        privacy=said_of(run, planned, training.ledger),
         provenance=provenance(training.step, device, run.precision, training.effort),
         status="complete" if sound else DIVERGED,
         history=training.history,

@@ -12,16 +12,9 @@ from hypothesis import strategies as st
 from opacus.accountants import GaussianAccountant, RDPAccountant
 from scipy import stats
 
-from dpbench.accounting.accountants import (
-    ACCOUNTANTS,
-    Unaccountable,
-    calibrate,
-    gdp,
-    joint_multiplier,
-    pld,
-    rdp,
-    separated,
-)
+from dpbench.accounting.accountants import ACCOUNTANTS, gdp, pld, rdp
+from dpbench.accounting.calibration import calibrate
+from dpbench.accounting.entries import Unaccountable, joint_multiplier, separated
 from dpbench.accounting.gaussian import exact_epsilon
 from dpbench.errors import UserError
 from dpbench.ledger import Exact, GaussianMechanism, Ledger, Poisson, Release, Shuffled, Step

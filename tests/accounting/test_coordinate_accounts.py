@@ -8,15 +8,9 @@ from dp_accounting import LaplaceDpEvent, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from scipy.special import expit
 
-from dpbench.accounting.accountants import (
-    ACCOUNTANTS,
-    Unaccountable,
-    at_least,
-    calibrate,
-    note,
-    pld,
-    rdp,
-)
+from dpbench.accounting.accountants import ACCOUNTANTS, at_least, note, pld, rdp
+from dpbench.accounting.calibration import calibrate
+from dpbench.accounting.entries import Unaccountable
 from dpbench.ledger import CoordinateMechanism, GaussianMechanism, Ledger, Poisson, Release, Step
 
 DELTA = 1e-5

@@ -10,8 +10,9 @@ import pytest
 from dp_accounting.pld import PLDAccountant
 
 from dpbench.accounting.gaussian import GaussianProfile, exact_epsilon
-from dpbench.accounting.profiles import Profile
+from dpbench.accounting.profiles import Profile, profile
 from dpbench.accounting.tight import Steps, tight_epsilon
+from dpbench.ledger import CoordinateMechanism
 
 # Without sampling, any number of Gaussian steps is one whose epsilon is known.
 
@@ -75,6 +76,29 @@ def test_many_sampled_answers_are_never_below_their_binomial(truth, rate, times,
              for e in (epsilon, epsilon * 0.998)]  # fmt: skip
     assert spent[0] <= delta * (1 + 1e-12)
     assert spent[1] > delta
+
+
+@pytest.mark.parametrize("times", [1, 2, 5, 20])
+@pytest.mark.parametrize("rate", [0.3, 1.0])
+@pytest.mark.parametrize("delta", [1e-2, 1e-4])
+def test_few_answers_have_a_largest_loss_that_is_likely_and_are_not_bounded_by_it(
+    times, rate, delta
+):
+    epsilon = tight_epsilon([Steps(randomised_response(0.8), rate, times)], delta)
+    assert max(binomial_delta(0.8, rate, times, epsilon, way) for way in (True, False)) <= delta
+    if epsilon:
+        less = epsilon * (1 - 1e-3)
+        assert max(binomial_delta(0.8, rate, times, less, way) for way in (True, False)) > delta
+
+
+@pytest.mark.parametrize("law", ["laplace", "logistic"])
+@pytest.mark.parametrize("dimension", [2, 10])
+def test_one_release_of_bounded_losses_has_the_epsilon_of_its_profile(law, dimension):
+    found = profile(CoordinateMechanism(law, 1.5, dimension))
+    epsilons = np.linspace(0.3, 0.95, 5) * dimension**0.5 / 1.5
+    for epsilon, delta in zip(epsilons, found.at(epsilons), strict=True):
+        ours = tight_epsilon([Steps(found, 1.0, 1)], float(delta))
+        assert epsilon * (1 - 1e-9) <= ours <= epsilon * (1 + 1e-3)
 
 
 # Two sampled Gaussian steps: one integral over a closed form.

@@ -7,11 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpbench.accounting.accountants import pld, rdp
 from dpbench.clipping import Layerwise, chosen
 from dpbench.errors import UserError
 from dpbench.gradients import Layer
 from dpbench.gradients.engine import Stacked
+from dpbench.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.methods.dpsgd import dpsgd
+from dpbench.privacy import statement
 from dpbench.step import finite_factors
 
 SPLIT = (Layer("a", slice(0, 2)), Layer("b", slice(2, 3)), Layer("c", slice(3, 7)))
@@ -97,12 +100,75 @@ def test_bounds_for_other_layers_than_the_model_s_are_refused_by_name():
     with pytest.raises(
         UserError, match=r"has 2 numbers and the model 3 trained layers \(a, b, c\)"
     ):
-        chosen("abadi", "layerwise", [1.0, 2.0]).check_layers(["a", "b", "c"])
-    chosen("abadi", "layerwise", [1.0, 2.0]).check_layers(["a", "b"])
-    chosen("abadi", "layerwise", 1.0).check_layers(["a", "b", "c"])
+        chosen("abadi", "layerwise", [1.0, 2.0]).for_layers(["a", "b", "c"])
+    chosen("abadi", "layerwise", [1.0, 2.0]).for_layers(["a", "b"])
+    chosen("abadi", "layerwise", 1.0).for_layers(["a", "b", "c"])
 
 
 def test_a_clip_at_other_bounds_states_what_they_add_up_to():
     clip = Layerwise(chosen("abadi", "flat", 1.0)).at(torch.tensor([3.0, 4.0]))
     assert float(clip.sensitivity) == pytest.approx(5)
     assert clip.scaled(2).bounds_of(torch.zeros(2)).tolist() == pytest.approx([6.0, 8.0])
+
+
+# As published by Bu et al. 2023 (calibration, Section 4.2): sigma R_r on each layer.
+
+BOUNDS = [0.5, 1.5]
+
+
+def apart(bound=BOUNDS):
+    return dpsgd(bound, "paper", style="layerwise").for_layers(["0", "2"])
+
+
+@pytest.mark.parametrize("bound", [BOUNDS, 2.0])
+def test_as_published_each_layer_has_noise_of_its_own_bound(step_of, batch_of, variance_p, bound):
+    step, bare = step_of(apart(bound), multiplier=0.8), step_of(apart(bound), multiplier=1e-12)
+    each = bound if isinstance(bound, list) else [bound / 2**0.5] * 2
+    noise = []
+    for one in (step, bare):
+        one.expected_batch_size = 1.0
+    for seed in range(20):
+        batch = batch_of(4, seed=seed)
+        for one in (step, bare):
+            one.optimizer.param_groups[0]["lr"] = 0.0
+            one(batch)
+        noise.append(step.engine.parameters.theta.grad - bare.engine.parameters.theta.grad)
+    drawn = torch.stack(noise)
+    for layer, r in zip(step.engine.parameters.layers, each, strict=True):
+        assert variance_p(drawn[:, layer.at], 0.8 * r) > 1e-3
+        assert variance_p(drawn[:, layer.at], 0.8 * r * 2 / 3) < 1e-6
+        assert variance_p(drawn[:, layer.at], 0.8 * r * 3 / 2) < 1e-6
+
+
+def test_as_published_the_account_has_sigma_over_the_root_of_the_layers():
+    (release,) = apart().releases(1.2)
+    assert release.mechanism.noise_multiplier == pytest.approx(1.2 / 2**0.5)
+    assert release.claimed == GaussianMechanism(1.2)
+    book = Ledger().after(Step(Poisson(0.05), (release,)), 100)
+    says = statement(book, apart(), 1e-5, 1.2)
+    assert says["guarantee"] == "proven"
+    assert "sigma/sqrt(L)" in says["why"]
+    # What two releases from one batch cost, each of one layer.
+    two = tuple(Release(f"layer {r}", GaussianMechanism(1.2)) for r in range(2))
+    assert says["pld"] == pytest.approx(pld(Ledger().after(Step(Poisson(0.05), two), 100), 1e-5))
+    assert says["claimed"] == rdp(Ledger().after(Step(Poisson(0.05), two[:1]), 100), 1e-5)
+
+
+def test_as_published_a_long_example_moves_every_layer_by_its_bound(step_of, batch_of):
+    step, batch = step_of(apart(), multiplier=1e-12, lr=0.0, expected=1.0), batch_of(1)
+    batch.inputs.mul_(1e3)
+    step(batch)
+    moved = step.engine.parameters.theta.grad
+    lengths = [float(moved[layer.at].norm()) for layer in step.engine.parameters.layers]
+    assert lengths == pytest.approx(BOUNDS)
+
+
+def test_with_one_layer_the_published_account_is_the_corrected_one():
+    (ours,) = dpsgd([0.7], "paper", style="layerwise").for_layers(["it"]).releases(1.2)
+    (flat,) = dpsgd(0.7, "corrected").releases(1.2)
+    assert ours == flat
+
+
+def test_an_account_of_layers_needs_their_number():
+    with pytest.raises(UserError, match="call for_layers"):
+        dpsgd(BOUNDS, "paper", style="layerwise").releases(1.0)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dpbench.runs import once, settle
-from dpbench.training import plan, trainer
+from dpbench.training import plan
 from dpbench.training.loop import Training
 
 
@@ -28,7 +28,7 @@ def started(overrides: list[str], log: str, prepare: Callable[[], None] = lambda
         return pid
     try:
         # Epsilons follow from the ledger, and take longer than these runs.
-        trainer.statement = plan.statement = brief
+        plan.statement = brief
         _notes_steps(log)
         prepare()
         once(overrides, quiet=True)

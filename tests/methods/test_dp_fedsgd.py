@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -9,9 +10,12 @@ import torch
 from dpbench.data.dataset import Batch
 from dpbench.data.users import Units
 from dpbench.errors import UserError
-from dpbench.methods.dp_fedsgd import PerWeight, dp_fedsgd, weights
+from dpbench.ledger import GaussianMechanism, Ledger, Poisson, Step
+from dpbench.methods.dp_fedavg import dp_fedavg
+from dpbench.methods.dp_fedsgd import PerWeight, Weights, dp_fedsgd
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.noise import NoNoise
+from dpbench.privacy import statement
 
 FED = dp_fedsgd(0.5, None)
 SIZES = Units("user", 4, (1, 2, 3, 4))
@@ -118,9 +122,54 @@ def test_a_user_moves_the_sum_by_its_weight_and_never_by_more_than_the_bound(
 
 def test_weights_are_capped_at_one():
     sizes = torch.tensor([1.0, 4.0, 9.0])
-    assert weights(sizes, 4.0).tolist() == [0.25, 1, 1]
-    assert weights(sizes, None).tolist() == [1, 1, 1]
-    assert PerWeight(4.0).on(Units("user", 3, (1, 4, 9))).mean == pytest.approx(0.75)
+    assert Weights(4.0)(sizes).tolist() == [0.25, 1, 1]
+    assert Weights(None)(sizes).tolist() == [1, 1, 1]
+    capped = PerWeight(Weights(4.0)).on(Units("user", 3, (1, 4, 9)))
+    assert (capped.mean, capped.excess) == (pytest.approx(0.75), 1)
+
+
+# Algorithm 4 as published: users count by their examples, and the noise ignores it.
+
+
+@pytest.mark.parametrize("make", [dp_fedsgd, partial(dp_fedavg, local_epochs=1,
+                                  local_batch_size=None, local_lr=1.0)])  # fmt: skip
+def test_as_published_a_user_moves_the_sum_by_its_examples_times_the_bound(step_of, users_of, make):
+    method = make(bound=0.5, cap=None, clip="normalise", variant="paper")
+    method = dataclasses.replace(method, noise=NoNoise(), update=method.update.on(SIZES))
+    step, batch = step_of(method, expected=1.0, lr=1.0), users_of(6)
+    for k in range(6):
+        start = theta(step)
+        step(batch.each(lambda t, k=k: t[k : k + 1]))
+        moved = float((theta(step) - start).norm()) * method.update.mean
+        assert moved == pytest.approx(0.5 * int(batch.sizes[k]), rel=1e-9)
+
+
+def test_as_published_the_account_has_the_noise_over_the_largest_number_of_examples():
+    method = dp_fedsgd(0.5, None, variant="paper")
+    method = dataclasses.replace(method, update=method.update.on(SIZES))
+    (release,) = method.releases(3.0)
+    assert release.mechanism == GaussianMechanism(3.0 / max(SIZES.sizes))
+    assert release.claimed == GaussianMechanism(3.0)
+    book = Ledger().after(Step(Poisson(0.1, "user"), (release,)), 50)
+    says = statement(book, method, 1e-5, 3.0)
+    assert says["guarantee"] == "proven"
+    assert says["claimed"] < says["rdp"] / max(SIZES.sizes)
+
+
+def test_with_one_example_each_the_published_algorithm_is_the_corrected_one(step_of, users_of):
+    ones = Units("user", 4, (1, 1, 1, 1))
+    made = [dp_fedsgd(0.5, None, variant=variant) for variant in ("paper", "corrected")]
+    made = [dataclasses.replace(m, update=m.update.on(ones)) for m in made]
+    assert made[0].releases(2.0) == made[1].releases(2.0)
+    steps = [step_of(method) for method in made]
+    for step in steps:
+        step(users_of(4).each(lambda t: t[:, :1] if t.dim() > 1 else t))
+    assert torch.equal(*map(theta, steps))
+
+
+def test_as_published_there_is_no_cap():
+    with pytest.raises(UserError, match=r"leave method\.cap null"):
+        dp_fedsgd(1.0, 3.0, variant="paper")
 
 
 @pytest.mark.parametrize("cap", [0, -1, math.nan, "2"])

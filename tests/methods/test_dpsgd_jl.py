@@ -1,17 +1,23 @@
 """DP-SGD-JL: what the estimated norms are, how often they are too small, and what is said of it."""
 
 import dataclasses
+import re
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
 
+from dpbench.accounting.accountants import pld, rdp
+from dpbench.accounting.entries import Unaccountable
 from dpbench.errors import UserError
 from dpbench.gradients import Layer
 from dpbench.gradients.engine import Stacked
+from dpbench.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_jl import Estimated, Projected, dpsgd_jl, slack
 from dpbench.methods.method import Past
+from dpbench.privacy import statement
 
 LAYERS = (Layer("a", slice(0, 2)), Layer("b", slice(2, 6)))
 PAST = Past(0, 1, None)
@@ -116,9 +122,68 @@ def test_what_holds_is_said():
     paper, corrected = jl(variant="paper").guarantee, jl().guarantee
     assert paper.level == "none"
     assert "below the true ones" in paper.why
-    assert corrected.level == "approximate"
+    assert corrected.level == "proven"
     assert "1e-10" in corrected.why
     assert jl(clip="none").guarantee.level == "none"
+
+
+RATE, STEPS, DELTA = 0.02, 500, 1e-5
+
+
+def book(method, multiplier=1.0):
+    return Ledger().after(Step(Poisson(RATE), method.releases(multiplier)), STEPS)
+
+
+@pytest.mark.parametrize("spend", [rdp, pld])
+def test_what_fails_in_any_step_is_paid_from_delta(spend):
+    failure = 1e-8
+    ours = spend(book(jl(failure=failure)), DELTA)
+    plain = book(dpsgd(0.5, "corrected"))
+    assert ours == spend(plain, DELTA - RATE * STEPS * failure) > spend(plain, DELTA)
+
+
+def test_every_clipped_norm_may_fail():
+    layerwise = jl(style="layerwise", failure=1e-8).for_layers(["a", "b", "c"])
+    (release,) = layerwise.releases(1.0)
+    assert release.mechanism == GaussianMechanism(1.0, failure=3 * 1e-8)
+    assert release.claimed == GaussianMechanism(1.0)
+
+
+@pytest.mark.parametrize("failure", [0.5, 1e-5, 2e-7])
+def test_a_failure_that_is_not_small_against_delta_is_refused_with_one_that_is(failure):
+    with pytest.raises(Unaccountable, match="not small against delta=1e-05") as caught:
+        statement(book(jl(failure=failure)), jl(failure=failure), DELTA, 1.0)
+    times = float(re.search(r"method.failure (\S+) times smaller", str(caught.value))[1])
+    enough = jl(failure=failure / times / 1.01)
+    assert statement(book(enough), enough, DELTA, 1.0)["pld"] > 0
+
+
+def test_as_published_nothing_is_paid_and_nothing_said():
+    says = statement(book(jl(variant="paper")), jl(variant="paper"), DELTA, 1.0)
+    assert (says["rdp"], says["pld"]) == (None, None)
+    assert says["claimed"] == rdp(book(dpsgd(0.5, "corrected")), DELTA)
+
+
+def mixed_delta(failure, epsilon, removing):
+    """The delta of one sampled step of a Gaussian that, whatever it answers, tells with probability
+    `failure` whether the example is in the batch: by its definition, on a grid."""
+    x = np.linspace(-12, 13, 200_001)
+    without, inside = stats.norm.pdf(x), stats.norm.pdf(x - 1)
+    told = failure * RATE * np.array([1.0, 0.0])  # the example is in the batch, and is told
+    kept = failure * (1 - RATE * np.array([1.0, 0.0]))
+    good = (1 - failure) * np.array([(1 - RATE) * without + RATE * inside, without])
+    pairs = [(told[0], told[1]), (kept[0], kept[1])]
+    one, other = (0, 1) if removing else (1, 0)
+    total = np.clip(good[one] - np.exp(epsilon) * good[other], 0, None).sum() * (x[1] - x[0])
+    return total + sum(max(pair[one] - np.exp(epsilon) * pair[other], 0) for pair in pairs)
+
+
+@pytest.mark.parametrize("removing", [True, False])
+@pytest.mark.parametrize("failure", [1e-3, 0.3])
+def test_a_failure_moves_the_profile_of_a_step_by_at_most_its_share_of_the_rate(removing, failure):
+    for epsilon in (-1.0, -0.02, 0.0, 0.01, 0.5, 2.0):
+        moved = mixed_delta(failure, epsilon, removing) - mixed_delta(0.0, epsilon, removing)
+        assert moved <= RATE * failure * (1 + 1e-9) + 1e-12
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,11 @@ def test_a_row_that_lacks_what_it_needs_shows_its_plan_and_says_so():
     assert privacy_grid(rows, {}, "sgd").rows == ()
 
 
+def test_the_head_says_what_the_paper_accounts_by():
+    rows, plans = [Row("a", "dpsgd", "corrected", pd.DataFrame())], {"a, dpsgd": PLAN}
+    assert "reasoning (GDP)" in privacy_grid(rows, {}, "sgd", plans, "gdp").head[2]
+
+
 def test_a_bound_that_is_not_there_is_said_to_be_and_never_infinite():
     plan = {**PLAN, "pld": None}
     (line,) = privacy_grid([Row("a", "dpsgd", "corrected", pd.DataFrame())], {}, "sgd",

@@ -1,0 +1,71 @@
+"""The Gaussian mechanism on each coordinate of which only the signs leave: what is left of its mu.
+
+d coordinates have Gaussian noise, and one example moves each by up to G, Delta = G over the
+deviation of the noise: as sums they are one Gaussian mechanism with mu = sqrt(d) Delta. Of one
+coordinate alone a sign at the worst place tells as much as the sum, since the best test of the sum
+is a threshold. Of many, no places make all signs tell so much: mu tends to sqrt(2/pi) of the sum's.
+
+Proof. Let r = P/Q be the product of the coordinates' likelihood ratios, each of two values u > 1
+and l < 1 with mean 1 under Q. Exp(W_s - s/2) with a Brownian motion W, stopped once for each
+coordinate when it has moved by its u or l since the last stop, is r in law (Skorokhod's embedding);
+T is the time of the last stop. For any v, E_Q[(r - gamma)_+] is at most that of the motion at time
+v, which is the Gaussian mechanism's with mu^2 = v, plus P(T > v). Under P the motion's logarithm
+has drift 1/2, T is a sum of d independent exit times of intervals (log l, log u), and by Chernoff's
+bound P(T > v) is at most exp(d log M(lambda) - lambda v), with M the largest moment
+E_P[exp(lambda exit)] over all places.
+
+Places farther than X from 0 are left out of M: there one sign has probability at most Phi(-X), the
+loss of the other one is at most 2 Phi(-X), and each such coordinate adds at most that to delta.
+Moving a coordinate by less than G is a post-processing of moving it by G.
+"""
+
+import functools
+import math
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri
+
+FAR_SHARE = 1e-3
+"""The share of the failure probability that goes to far places."""
+
+PLACES, TRIED = 4001, 80
+"""Places that M is the maximum of, and lambdas that are tried."""
+
+MARGIN = 1e-6
+"""What is added to log M, relatively, for places in between."""
+
+
+@functools.lru_cache(maxsize=1024)
+def sign_mu(dimension: int, shift: float, failure: float) -> float:
+    """The mu of a Gaussian mechanism that dominates the signs but for a probability of `failure`.
+
+    shift: Delta. Never more than that of the sums, sqrt(dimension) * shift, which needs no failure.
+    """
+    far = -float(ndtri(FAR_SHARE * failure / (2 * dimension)))
+    down, up = _losses(shift, np.linspace(-far - shift, far, PLACES))
+    widest = (down + up).max()
+    # The moments are infinite from 2 lambda - 1/4 = (pi/width)^2 on.
+    most = ((math.pi / widest) ** 2 + 0.25) / 2
+    needed = -math.log((1 - FAR_SHARE) * failure)
+    squares = [
+        (dimension * _log_moment(lambda_, down, up) + needed) / lambda_
+        for lambda_ in most * np.geomspace(1e-4, 0.999, TRIED)
+        if lambda_ > 0.25
+    ]
+    return min([math.sqrt(dimension) * shift, *map(math.sqrt, squares)])
+
+
+def _losses(shift: float, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """-log l and log u at places of the sum without the example, in deviations of the noise."""
+    up = log_ndtr(places + shift) - log_ndtr(places)
+    return log_ndtr(-places) - log_ndtr(-places - shift), up
+
+
+def _log_moment(lambda_: float, down: np.ndarray, up: np.ndarray) -> float:
+    """log E[exp(lambda exit)] of Brownian motion with drift 1/2 from (-down, up), the largest.
+
+    For lambda above 1/8 and below where it is infinite (Borodin and Salminen 2002, 2.3.0.1).
+    """
+    theta = math.sqrt(2 * lambda_ - 0.25)
+    above, below = np.exp(up / 2) * np.sin(theta * down), np.exp(-down / 2) * np.sin(theta * up)
+    return (1 + MARGIN) * math.log(((above + below) / np.sin(theta * (down + up))).max())
