@@ -33,7 +33,7 @@ from dpbench.tables import (
     to_latex,
     to_markdown,
 )
-from dpbench.targets import Target
+from dpbench.targets import BUDGET, Target
 
 OWN_KEYS = (
     *("settings", "arm", "variants", "scales", "epsilon", "claimed_by", "loss_digits"),
@@ -196,7 +196,7 @@ def _printed_epsilons(wanted: Target) -> dict[str, str]:
     others = any(change.startswith("dataset=") for change in wanted.changes)
     for condition in wanted.conditions:
         values = {"dataset": wanted.config["choices"]["dataset"], **dict(condition.values)}
-        if source == "budget":
+        if source == BUDGET:
             if condition in declared:
                 printed[condition.label] = f"{values['privacy.epsilon']}"
         elif source and not others:

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from dpbench import config
+from dpbench.overrides import expand
 from dpbench.report.command import parse as parse_report
 from dpbench.runs import settle
 from dpbench.search.request import parse
@@ -36,7 +37,7 @@ def test_its_table_is_the_committed_one():
 def test_its_commands_are_ones_that_the_suite_takes(command):
     verb, *arguments = shlex.split(command)
     if verb in ("run", "epsilon"):
-        for overrides in config.expand([a for a in arguments if a != "-m"]):
+        for overrides in expand([a for a in arguments if a != "-m"]):
             settle(overrides)
     elif verb == "search":
         assert parse(arguments).space.ranges

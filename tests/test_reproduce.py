@@ -276,7 +276,8 @@ def test_a_figure_is_a_picture_its_points_and_a_page(checkout, tmp_path):
         .replace("methods: [sgd, dpsgd, dpsgd_f, fairlens, ", "methods: [dpsgd, ")
     )
     small = ["dataset=digits", "model=logistic", "epochs=1", "table.seeds=[0]"]
-    text = reproduce("tiny_fig", [f"results_dir={tmp_path}", *small, "diagnostics.groups=[0,1]"])
+    groups = ["table.groups=['0','1']", "diagnostics.groups=[0,1]"]
+    text = reproduce("tiny_fig", [f"results_dir={tmp_path}", *small, *groups])
     made = {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()}
     name = "tiny_fig-changed"
     suffixes = ("md", "csv", "claims.csv", "png", "records.jsonl")

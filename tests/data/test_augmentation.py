@@ -149,8 +149,8 @@ def test_an_example_is_clipped_once_whatever_its_views(name, stream_of):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"views": 0}, "augmentation.views must be a whole number from 1, got 0"),
-        ({"views": 2.0}, "augmentation.views must be a whole number from 1, got 2.0"),
+        ({"views": 0}, "augmentation.views must be a whole number from 1 to 10000, got 0"),
+        ({"views": 2.0}, "augmentation.views must be a whole number from 1 to 10000, got 2.0"),
         ({"shift": -1}, "augmentation.shift must be a whole number from 0, got -1"),
         ({"padding": "zeros"}, "augmentation.padding=zeros is unknown: did you mean zero"),
         ({"flip": "horizntal"}, "augmentation.flip=horizntal is unknown: did you mean horizontal"),

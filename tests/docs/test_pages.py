@@ -25,6 +25,7 @@ import pytest
 
 from dpbench import config
 from dpbench.cli import main
+from dpbench.overrides import expand
 from dpbench.runs import settle
 from dpbench.search.request import parse
 from dpbench.targets import target
@@ -160,7 +161,7 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
     program, verb, *arguments = command
     assert program == "dpbench"
     if verb in ("run", "epsilon"):
-        for overrides in config.expand([a for a in arguments if a != "-m"]):
+        for overrides in expand([a for a in arguments if a != "-m"]):
             settle(overrides)
     elif verb == "search":
         assert parse(arguments).space.ranges

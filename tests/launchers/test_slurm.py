@@ -99,7 +99,7 @@ def test_without_slurm_there_is_one_sentence(tmp_path, monkeypatch):
     [
         ("cluster=slrum", "launcher.cluster=slrum is unknown: did you mean slurm"),
         ("minutes=0", "launcher.minutes must be a whole number from 1, got 0."),
-        ("at_once=many", "launcher.at_once must be a whole number from 1, got 'many'."),
+        ("at_once=many", "launcher.at_once must be a whole number, got 'many'."),
     ],
 )
 def test_settings_that_cannot_be_are_refused(setting, sentence, tmp_path):

@@ -71,6 +71,6 @@ def test_on_digits_what_is_guaranteed_is_kept_and_small_clipping_breaks_symmetry
 
 
 def test_a_misspelt_setting_is_refused_before_any_flow(tmp_path):
-    with pytest.raises(UserError, match=r"table.ntk.step is missing or unknown"):
+    with pytest.raises(UserError, match=r"table.ntk.step is not a setting"):
         reproduce("calibration_table1", [f"results_dir={tmp_path}", "+table.ntk.step=3"])
     assert not list(tmp_path.glob("tables/*"))

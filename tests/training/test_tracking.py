@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from dpbench import config as configuration
-from dpbench import lock, runs
+from dpbench import lock
+from dpbench.errors import UserError
 from dpbench.reading import load
 from dpbench.results import digest
 from dpbench.runs import once, settle
@@ -167,7 +168,7 @@ def tracked(tmp_path):
     return [*small, f"results_dir={tmp_path / 'ended'}"], table_of(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("where", ["predict", "statement"])
+@pytest.mark.parametrize("where", ["predict", "said_of"])
 def test_a_run_that_ends_after_its_last_step_loses_no_row(where, tracked, tmp_path, monkeypatch):
     overrides, whole = tracked
     with monkeypatch.context() as patch:
@@ -208,5 +209,5 @@ def test_several_trackers_can_be_chosen_and_set():
     assert (chosen["wandb"].project, chosen["wandb"].mode) == ("mine", "offline")
     assert digest(config) == digest(configuration.compose([]))
     assert configuration.trackers(configuration.compose([])) == {}
-    with pytest.raises(runs.UserError, match="tracker=wand is unknown: did you mean wandb"):
+    with pytest.raises(UserError, match="tracker=wand is unknown: did you mean wandb"):
         configuration.compose(["tracker=[csv,wand]"])

@@ -479,7 +479,6 @@ def test_a_plan_reads_nothing():
     ("changes", "sentence"),
     [
         ({"batch_size": 1439}, "larger than the 1438 training examples"),
-        ({"model": Mlp((-1,), "tanh")}, "model or optimizer cannot be made"),
         ({"lr": -1.0}, "model or optimizer cannot be made: Invalid learning rate: -1.0"),
         ({"lr": 1e39}, "model or optimizer cannot be made"),
         ({"device": "nonsense"}, "device=nonsense is not to be had here"),
