@@ -12,10 +12,7 @@ from dpbench.figures.claims import claims_blocks, judged_figure
 from dpbench.tables.claims import claims_of
 from dpbench.targets import target
 
-FIGURES = [
-    name for name in options("table")
-    if (table := compose([f"+table={name}"])["table"]).get("claims") and "figure" in table
-]  # fmt: skip
+FIGURES = [name for name in options("table") if "_fig" in name]
 SEEDS = (0, 1, 2)
 
 

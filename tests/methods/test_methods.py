@@ -18,6 +18,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dpbench import buildable
 from dpbench.clipping import CLIPS, STYLES
 from dpbench.config import build, compose, options
 from dpbench.data.dataset import Batch
@@ -72,9 +73,9 @@ class Made:
 def method_of(name: str, variant: str | None) -> Method:
     """The method of a YAML file, on data with as many groups as it needs."""
     name, *others = name.split()
-    overrides = [f"method={name}", *([f"method.variant={variant}"] if variant else [])]
-    overrides += [f"method.{other}" for other in others]
-    method = build(compose(overrides)).method
+    chosen = dict(other.split("=") for other in others)
+    own = {"variant": variant} if variant else {}
+    method = buildable.build("method", {**settings_of(name), **own, **chosen})
     users = iid(20, 0.0) if method.of_users else None
     fitted = method.on(Made(tuple("abc"[: method.groups or 3])), users).for_size(SIZE)
     return fitted.for_layers(["0", "2"])
@@ -90,11 +91,14 @@ def proofs(cases: list) -> list:
 
 
 APART = pytest.param("dpsgd style=layerwise", "paper", id="dpsgd style=layerwise-paper")
-EVERY = [*cases(), APART, *other_clips("dpsgd", "dpsgd_quantile")]
+EVERY = [*cases(), APART, pytest.param("dpsgd clip=batch style=flat", None, id="dpsgd clip=batch")]
 every = pytest.mark.parametrize(("name", "variant"), EVERY)
 proven = pytest.mark.parametrize(("name", "variant"), proofs(EVERY))
 proven_anywhere = pytest.mark.parametrize(
     ("name", "variant"), proofs(cases() + other_clips(*options("method")))
+)
+with_counts = pytest.mark.parametrize(
+    ("name", "variant"), proofs([*EVERY, *other_clips("dpsgd_quantile")])
 )
 private = pytest.mark.parametrize(
     ("name", "variant"), [c for c in EVERY if method_of(*c.values).private]
@@ -268,7 +272,7 @@ sizes, seeds = st.integers(1, 8), st.integers(0, 10**6)
 @proven_anywhere
 @given(sizes, seeds, st.sampled_from([0.1, 1.0, 1e3]), answers)
 @example(8, 0, 1e3, [[9, 0, 9, 0, 0, 9]])  # the gradients of one group were long, and all are now
-@settings(derandomize=True, deadline=None, max_examples=10)
+@settings(derandomize=True, deadline=None, max_examples=5)
 def test_one_example_moves_the_sum_before_noise_by_at_most_what_the_noise_reads(
     step_of, examples_for, name, variant, n, seed, size, answers
 ):
@@ -287,9 +291,9 @@ def test_one_example_moves_the_sum_before_noise_by_at_most_what_the_noise_reads(
         assert (total - other).norm() <= method.excess * sensitivity * (1 + 1e-9)
 
 
-@proven
+@with_counts
 @given(sizes, seeds, answers)
-@settings(derandomize=True, deadline=None, max_examples=10)
+@settings(derandomize=True, deadline=None, max_examples=5)
 def test_one_example_moves_the_counts_by_at_most_one(
     step_of, batch_of, name, variant, n, seed, answers
 ):
@@ -303,7 +307,8 @@ def test_one_example_moves_the_counts_by_at_most_one(
         step(one)
     assert len(held.answers) == (n + 1 if held.query else 0)
     for other in held.answers[1:]:
-        assert (held.answers[0] - other).norm() <= 1 + 1e-9
+        # Noise is added before the sum is rounded to the grid of `dpbench.noise`.
+        assert (held.answers[0] - other).norm() <= 1 + 1e-4
 
 
 def test_the_paper_variant_of_dpsgd_f_fails_the_property_and_says_so(step_of, batch_of):

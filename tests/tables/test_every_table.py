@@ -6,15 +6,19 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from dpbench.config import compose, options
+from dpbench.config import options
 from dpbench.metrics.paired import is_paired
 from dpbench.rendering import printed_numbers, spec_of
+from dpbench.resources import conf_folder
 from dpbench.tables import build_table, row_name
 from dpbench.tables.comparisons import FAILS, HOLDS
 from dpbench.tables.constants import constants
 from dpbench.targets import target
 
-TABLES = [name for name in options("table") if "columns" in compose([f"+table={name}"])["table"]]
+TABLES = [
+    name for name in options("table")
+    if "columns" in (conf_folder() / "table" / f"{name}.yaml").read_text(encoding="utf-8")
+]  # fmt: skip
 PRIVACY = {
     **{f"privacy/{name}": 1.0 for name in ("rdp", "pld", "gdp", "claimed", "delta")},
     **{"privacy/guarantee": "proven", "privacy/why": "Made up.", "privacy/arithmetic": "float"},
@@ -64,9 +68,6 @@ def pairs(claim):
     return [(row, than) for row in claim.rows for than in claim.than]
 
 
-CLAIMS = [(name, claim.name) for name in TABLES for claim in known(name)[0].claims]
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_claims_something_of_rows_that_it_has(name):
     spec, _ = known(name)
@@ -87,21 +88,23 @@ def test_a_table_fed_its_print_holds_where_print_does(name):
     assert {cell.verdict for cell in table.cells if cell.published} <= {"reproduced", "close"}
 
 
-@pytest.mark.parametrize(("name", "claim"), CLAIMS)
-def test_a_claim_reversed_does_not_hold(name, claim):
+@pytest.mark.parametrize("name", TABLES)
+def test_a_claim_reversed_does_not_hold(name):
     """Each pair of its rows with each other's numbers, or as far on the other side of `by`."""
-    said = next(one for one in known(name)[0].claims if one.name == claim)
-    tried = 0
-    for row, than in pairs(said):
-        (one,) = judged(name, reversed_in(name, said, row, than), said).claims
-        told = [c for c in one.comparisons if (c.row, c.than) == (row, than)]
-        # What the paper's own numbers are against holds where they are reversed.
-        for comparison in told:
-            assert comparison.verdict == (HOLDS if comparison.agrees is False else FAILS)
-        if any(c.agrees is not False for c in told):
-            assert one.verdict == FAILS
-            tried += 1
-    assert tried
+    for said in known(name)[0].claims:
+        assert sum(fails_reversed(name, said, *pair) for pair in pairs(said)), said.name
+
+
+def fails_reversed(name, said, row, than):
+    """Whether the claim fails with two rows reversed, as it must unless print is against it."""
+    (one,) = judged(name, reversed_in(name, said, row, than), said).claims
+    told = [c for c in one.comparisons if (c.row, c.than) == (row, than)]
+    # What the paper's own numbers are against holds where they are reversed.
+    for comparison in told:
+        assert comparison.verdict == (HOLDS if comparison.agrees is False else FAILS), said.name
+    with_print = any(c.agrees is not False for c in told)
+    assert not with_print or one.verdict == FAILS, said.name
+    return with_print
 
 
 def reversed_in(name, claim, row, than):
