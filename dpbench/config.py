@@ -8,6 +8,7 @@ A table whose rows differ by more than their method names each an arm, to which 
 `+table=NAME table.arm=ARM` is that row.
 """
 
+import copy
 import functools
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -46,7 +47,7 @@ def compose(overrides: list[str]) -> dict:
     with grammar():
         try:
             parsed = check(overrides)
-            config, choices = _composed([str(override.input_line) for override in parsed])
+            config, choices = _with_values(parsed)
             check_table(config)
             for rule in rules(config, choices):
                 config.merge_with(rule.get("set", {}))
@@ -176,6 +177,19 @@ def _keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
 def _of_options(folder: Path, *options: str) -> tuple[DictConfig, dict[str, str]]:
     """What options alone compose to, to look at: runs of a sweep have them in common."""
     return _composed(list(options))
+
+
+def _with_values(parsed: list[Override]) -> tuple[DictConfig, dict[str, str]]:
+    """What options and values compose to; values alone are set in a copy of what options gave."""
+    known = groups()
+    values = [override for override in parsed if override.key_or_group not in known]
+    if any(override.type != OverrideType.CHANGE for override in values):
+        return _composed([str(override.input_line) for override in parsed])
+    options = [str(o.input_line) for o in parsed if o.key_or_group in known]
+    config, choices = copy.deepcopy(_of_options(conf_folder(), *options))
+    for override in values:
+        OmegaConf.update(config, override.key_or_group, override.value())
+    return config, choices
 
 
 def _composed(overrides: list[str]) -> tuple[DictConfig, dict[str, str]]:
