@@ -122,9 +122,9 @@ def digest(config: dict) -> str:
     """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
     chosen = {group: config["choices"][group] for group in ("dataset", "model", "method")}
     parts = {key: config.get(key) for key in SCIENTIFIC}
-    usual = {*UNNAMED_OF_METHODS.items()}
+    usual = [*UNNAMED_OF_METHODS.items()]
     if chosen["method"] in LATER_VARIANTS:
-        usual.add(("variant", "corrected"))
+        usual.append(("variant", "corrected"))
     parts["method"] = {k: v for k, v in config["method"].items() if (k, v) not in usual}
     named = {k: part for k, part in parts.items() if k not in UNNAMED or part not in NOTHING}
     science = _plain(named) | {"choices": chosen}

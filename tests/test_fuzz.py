@@ -1,6 +1,6 @@
 """Whatever stands at a key of a configuration: it is planned, or refused in one sentence, and soon.
 
-Thousands of cases from a fixed seed. Quickly, without accountants; slowly, with them.
+Thousands of cases from a fixed seed. Quickly, without accountants; at length, with them.
 """
 
 import copy
@@ -176,7 +176,7 @@ def test_every_key_takes_every_kind_of_value_or_refuses_it(bases, no_accountants
     assert count > 3000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_key_takes_every_kind_of_value_or_refuses_it_with_the_accountants(bases):
     count, found = faults(bases, each=12, pairs=600)
     assert not found, "\n".join(found)
@@ -205,7 +205,7 @@ def test_a_key_takes_what_a_command_line_says_or_refuses_it(bases, no_accountant
     said(bases, 120)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_key_takes_what_a_command_line_says_or_refuses_it_at_length(bases, no_accountants):
     said(bases, 3000)
 

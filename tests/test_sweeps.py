@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -266,36 +265,31 @@ def until(condition, seconds=120):
         time.sleep(0.02)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_an_interrupted_sweep_goes_on_where_it_was(how, tmp_path):
-    """In two processes; nobody trains on when the first process is gone."""
-    main = """
-import signal
+MAIN = """
 from dpbench.cli import main
 if __name__ == "__main__":
-    # A shell without job control has its children ignore it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     main()
 """
-    words = ["run", "-m", *SMALL, "epochs=60", f"results_dir={tmp_path}", "seed=range(6)", "jobs=2"]
-    killed = start(main, words)
-    until(lambda: len(list(tmp_path.glob("runs/*.json"))) >= 2)
-    (os.killpg if how == signal.SIGINT else os.kill)(killed.pid, how)
-    _, err = killed.communicate()
-    if how == signal.SIGINT:
-        assert killed.returncode == 130
-        assert err == "dpbench: interrupted; the same command goes on where it was.\n"
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
+    """In two processes; nobody trains on when the first process is gone."""
+    words = ["run", "-m", *SMALL, "epochs=60", f"results_dir={tmp_path}", "seed=range(4)", "jobs=2"]
+    killed = start(MAIN, words)
+    until(lambda: list(tmp_path.glob("runs/*.json")))
+    killed.kill()
+    killed.communicate()
     time.sleep(1.5)  # in which workers see that they are alone
     before = records(tmp_path)
-    assert 2 <= len(before) < 6, "ended before it was killed"
-    last = start(main, words)
+    assert 1 <= len(before) < 4, "ended before it was killed"
+    last = start(MAIN, words)
     out, err = last.communicate()
     assert (last.returncode, err) == (0, "")
-    assert len(out.splitlines()) == 6
+    assert len(out.splitlines()) == 4
     after = records(tmp_path)
     assert before.items() <= after.items()
-    assert sorted(json.loads(text)["config"]["seed"] for text in after.values()) == [*range(6)]
+    assert sorted(json.loads(text)["config"]["seed"] for text in after.values()) == [*range(4)]
 
 
 def test_a_run_that_was_waited_for_is_not_made_again(sweep, failing, tmp_path, monkeypatch):

@@ -70,9 +70,9 @@ def folder(tmp_path) -> Folder:
 @pytest.mark.parametrize(
     ("name", "number", "after"),
     [
-        ("fsync", 4, False),  # the file may be there in part
-        ("replace", 4, False),  # it is whole, and not yet in its place
+        ("replace", 4, False),  # the file is whole, and not yet in its place
         ("replace", 3, True),  # it is in its place, and the oldest one not yet gone
+        pytest.param("fsync", 4, False, marks=pytest.mark.long),  # it may be there in part
     ],
 )
 def test_killed_around_the_writing_of_a_checkpoint(folder, whole, name, number, after):
@@ -83,7 +83,9 @@ def test_killed_around_the_writing_of_a_checkpoint(folder, whole, name, number, 
     assert folder.record == whole
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(s, marks=pytest.mark.long) for s in range(1, 50))]
+)
 def test_killed_at_random(folder, whole, seed):
     *killed, last = folder.after("at_random", seed, str(folder.results / "checkpoints"), 0.02)
     assert killed

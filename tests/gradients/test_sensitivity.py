@@ -199,7 +199,7 @@ def test_one_example_adds_no_more_than_the_sensitivity(rule, seed):
     assert_no_example_exceeds(rule, seed)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [*RULES, "stack"])
 @given(st.integers(0, 10**6))
 @settings(derandomize=True, deadline=None, max_examples=15)
