@@ -127,7 +127,7 @@ def marked(name):
     return pytest.param(name, marks=mark.get(name, pytest.mark.slow))
 
 
-@pytest.mark.parametrize("name", map(marked, TABLES))
+@pytest.mark.parametrize("name", [marked(name) for name in TABLES])
 def test_every_run_of_a_table_is_planned_without_data(name, nowhere, no_statement):
     # Runs that differ by their seed alone are planned alike.
     wanted, seeds, others = target(name, []), set(), set()

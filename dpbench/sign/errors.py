@@ -26,7 +26,11 @@ from dpbench.targets import Target
 from dpbench.validate import fraction, integer, number, positive
 
 LAWS: dict[str, tuple[Any, Callable[[float, int], Mechanism]]] = {
-    "Gaussian": (stats.norm, lambda m, d: GaussianMechanism(m)),
+    "Gaussian, account of the sum": (stats.norm, lambda m, d: GaussianMechanism(m)),
+    "Gaussian, account of the sign": (
+        stats.norm,
+        lambda m, d: CoordinateMechanism("gaussian", m, d, signed=True),
+    ),
     "Laplace": (stats.laplace, lambda m, d: CoordinateMechanism("laplace", m, d)),
     "logistic, account of the sum": (
         stats.logistic,
@@ -133,10 +137,10 @@ def _draw(title: str, data: pd.DataFrame) -> bytes:
     panels = list(data.groupby("dimension", sort=False))
     figure = Figure(figsize=(1.2 + 2.9 * len(panels), 3.6), layout="constrained")
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    styles = ("-", "--", "-.", ":")
+    styles: tuple[Any, ...] = ("-", (0, (6, 1)), "--", "-.", ":")
     for axis, (dimension, part) in zip(axes, panels, strict=True):
         for (law, rows), style in zip(part.groupby("law", sort=False), styles, strict=True):
-            axis.plot(rows["signal"], rows["error"], style, label=law, linewidth=1.4)
+            axis.plot(rows["signal"], rows["error"], linestyle=style, label=law, linewidth=1.4)
         axis.set_title(f"d = {dimension}", fontsize=10)
         axis.set_xlabel("signal / (G sqrt d)")
         axis.grid(alpha=0.3)

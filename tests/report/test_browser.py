@@ -138,7 +138,7 @@ def test_a_point_leads_to_its_record_and_its_command(path, opened, records):
     assert shown_record(window)["record"]["config"]["seed"] == 1
     window.keyboard.press("Escape")
     window.wait_for_selector("#detail", state="hidden")
-    assert "run=" not in window.evaluate("location.hash")
+    window.wait_for_function("!location.hash.includes('run=')")
 
 
 def shown_record(window):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 
 import numpy as np
 import pytest
@@ -39,13 +40,14 @@ def test_no_signal_is_a_coin_and_more_of_it_is_wrong_less_often(errors):
 
 def test_all_laws_meet_the_same_budget_and_signs_need_less_noise(errors):
     scales = errors.groupby(["dimension", "law"])["multiplier"].first()
-    for dimension in (1, 50):
+    for dimension, law in itertools.product((1, 50), ("Gaussian", "logistic")):
         of_sum, of_sign = (
-            scales[dimension, f"logistic, account of the {what}"] for what in ("sum", "sign")
+            scales[dimension, f"{law}, account of the {what}"] for what in ("sum", "sign")
         )
         assert of_sign <= of_sum
     assert scales[1, "Laplace"] == pytest.approx(0.5, rel=2e-3)  # pure epsilon 2, almost
-    assert scales[50, "Gaussian"] == scales[1, "Gaussian"]
+    of_sum = "Gaussian, account of the sum"
+    assert scales[50, of_sum] == scales[1, of_sum]
 
 
 def test_the_figure_is_a_picture_its_points_and_a_page(tmp_path):
@@ -55,7 +57,7 @@ def test_the_figure_is_a_picture_its_points_and_a_page(tmp_path):
     assert files[".png"].read_bytes().startswith(b"\x89PNG")
     assert files[".md"].read_text() == said
     points = list(csv.DictReader(io.StringIO(files[".csv"].read_text())))
-    assert len(points) == 2 * 4 * 7
+    assert len(points) == 2 * 5 * 7
 
 
 def test_the_table_of_epsilons_has_a_line_for_each_run_in_their_order(tmp_path):
