@@ -15,8 +15,8 @@ IDENTITY = ["dataset", "model", "method", "variant", "seed"]
 PRIVACY = ["rdp", "pld", "gdp", "guarantee", "why", "claimed", "delta", "arithmetic"]
 NEEDED = [*IDENTITY, "status", *(f"privacy/{name}" for name in PRIVACY)]
 CORRECTED = "corrected"
-TRAIN = "train_set/"
-"""Begins the metrics of the training set, which the first records do not have."""
+LATER = ("train_set/", "test/mce_min20")
+"""How the metrics begin that the first records do not have."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _rows_under(spec: TableSpec, condition: str, runs: pd.DataFrame) -> list[Row
     metrics = [column.metric for column in spec.columns]
     if chosen.empty:
         chosen = chosen.reindex(columns=[*NEEDED, *metrics])
-    _require(chosen, [name for name in metrics if not name.startswith(TRAIN)])
+    _require(chosen, [name for name in metrics if not name.startswith(LATER)])
     return [row for method in spec.methods for row in _variants(condition, method, chosen)]
 
 
@@ -104,7 +104,7 @@ def _chosen(spec: TableSpec, runs: pd.DataFrame) -> pd.DataFrame:
 
 def _without_diverged_metrics(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with NaN for every metric of a diverged one: its last numbers mean nothing."""
-    measured = [name for name in runs.columns if name.startswith(("test/", TRAIN))]
+    measured = [name for name in runs.columns if name.startswith(("test/", *LATER))]
     metrics = runs[measured].astype(float).mask(runs["status"] == DIVERGED, np.nan)
     return runs.assign(**{name: metrics[name] for name in measured})
 
