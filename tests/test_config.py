@@ -120,13 +120,13 @@ def test_every_model_is_planned_for_a_data_set_or_says_what_it_needs(dataset, mo
     assert ("cnn_tanh" in refused) == (len(data.shape) != 3)
 
 
-@pytest.mark.filterwarnings("ignore:privacy.delta=8e-07 is above")  # ImageNet32 in bam_table1
 def marked(name):
     """sign_table1 alone takes longer than all others: its accounts are over coordinates."""
     mark = {"sign_table1": pytest.mark.long, **dict.fromkeys(QUICK, ())}
     return pytest.param(name, marks=mark.get(name, pytest.mark.slow))
 
 
+@pytest.mark.filterwarnings("ignore:privacy.delta=8e-07 is above")  # ImageNet32 in bam_table1
 @pytest.mark.parametrize("name", [marked(name) for name in TABLES])
 def test_every_run_of_a_table_is_planned_without_data(name, nowhere, no_statement):
     # Runs that differ by their seed alone are planned alike.
