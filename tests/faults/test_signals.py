@@ -46,7 +46,9 @@ def test_while_it_starts_up_one_is_one_sentence(seconds, number, command, tmp_pa
     assert not one.alive()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_one_puts_a_run_away_and_the_same_command_goes_on(number, command, until, tmp_path):
     there = f"results_dir={tmp_path / 'there'}"
     one = command(*LONG, there)
@@ -66,7 +68,9 @@ def test_one_puts_a_run_away_and_the_same_command_goes_on(number, command, until
 
 
 @pytest.mark.parametrize(
-    ("pause", "group"), [(0.3, True), (1.2, False)], ids=["group", "first process"]
+    ("pause", "group"),
+    [(0.3, True), pytest.param(1.2, False, marks=pytest.mark.long)],
+    ids=["group", "first process"],
 )
 def test_the_second_one_ends_a_sweep_and_all_its_processes(pause, group, command, until, tmp_path):
     done = command(*RUN, "epochs=1", f"results_dir={tmp_path}")

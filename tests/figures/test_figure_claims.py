@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from dpbench.config import compose, options
+from dpbench.config import options
 from dpbench.errors import UserError
 from dpbench.figures.claims import claims_blocks, judged_figure
 from dpbench.tables.claims import claims_of
@@ -108,23 +108,18 @@ def made_up(wanted, claim, sign):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_claim_of_a_figure_can_hold_and_can_fail(name):
+def test_every_claim_of_a_figure_is_of_its_rows_and_can_hold_and_can_fail(name):
     wanted = target(name, [])
     for claim in claims_of(wanted.claims):
+        named = {*claim.rows, *(row for row in claim.than if isinstance(row, str))}
+        assert named <= {*wanted.table["methods"]}
+        assert claim.says.endswith(".")
         alone = toy(wanted.claims[claim.name])
         alone.table = {k: wanted.table[k] for k in ("groups", "group_numbers")}
         for sign in (1, -1):
             (one,) = judged(alone, made_up(wanted, claim, sign))
             expected = (sign > 0) == (claim.relation == "larger")
             assert one.verdict == ("holds" if expected else "does not hold"), claim.name
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_claims_something_of_rows_that_it_has(name):
-    table = compose([f"+table={name}"])["table"]
-    for claim in claims_of(target(name, []).claims):
-        assert {*claim.rows, *(t for t in claim.than if isinstance(t, str))} <= {*table["methods"]}
-        assert claim.says.endswith(".")
 
 
 def test_a_figure_of_one_seed_says_so_in_its_title():
