@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from dpbench import config as configuration
 from dpbench.config import build, compose, groups, options
 from dpbench.errors import UserError
-from dpbench.overrides import expand
+from dpbench.overrides import expand, grammar
 from dpbench.resources import conf_folder
 from dpbench.results import digest
 from dpbench.runs import settle
@@ -429,3 +429,24 @@ def test_a_list_is_one_value_of_a_sweep():
         ["model.widths=[3,4]", "seed=0"],
         ["model.widths=[3,4]", "seed=1"],
     ]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["epochs=3", "model.widths=[3,4]", "optimizer.lr=1e-3", "ema_decay=null"],
+        ["+table=bam_table1", "dataset=cifar10", "method=bam", "method.lambda_=0.1", "seed=7"],
+        ["+table=calibration_table2", "dataset=digits", "table.arm=large_r", "epochs=2"],
+        ["schedule=custom", "schedule.lr={_target_:dpbench.schedules.Linear,start:1.0,end:0.5}"],
+        ["tracker=[csv,wandb]", "tracker.wandb.project=mine", "batch_size=${epochs}"],
+        ["method=dpsgd", "method.bound=[0.1,0.2]", "method.style=layerwise"],
+    ],
+)
+def test_values_set_in_a_copy_are_what_hydra_composes(overrides):
+    with grammar():
+        parsed = configuration.check(overrides)
+        ours, choices = configuration._with_values(parsed)
+        theirs, same = configuration._composed([str(override.input_line) for override in parsed])
+    assert choices == same
+    assert OmegaConf.to_container(ours) == OmegaConf.to_container(theirs)
+    assert OmegaConf.is_struct(ours) == OmegaConf.is_struct(theirs)
