@@ -165,9 +165,8 @@ def test_a_scale_says_what_it_shrinks_and_does(name, scale):
     assert small["epochs"] < whole["epochs"] or smaller_model
 
 
-@pytest.mark.parametrize(
-    ("name", "scale"), [pytest.param(*one, marks=marked(one[0]).marks) for one in SCALES]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "scale"), SCALES)
 def test_every_run_of_a_scale_is_planned_without_data(name, scale, nowhere, no_statement):
     seed, others = set(), set()
     for overrides in target(name, [f"scale={scale}"]).cells():

@@ -294,7 +294,7 @@ def test_a_figure_is_a_picture_its_points_and_a_page(checkout, tmp_path):
     assert "private data outside the account" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_table_that_is_killed_ends_with_the_same_bytes(results, checkout, tmp_path):
     draw = random.Random(0)
     more = "table.seeds=[0,1,2]"  # so that none ends before it is killed

@@ -272,7 +272,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
     """In two processes; nobody trains on when the first process is gone."""
     words = ["run", "-m", *SMALL, "epochs=60", f"results_dir={tmp_path}", "seed=range(4)", "jobs=2"]

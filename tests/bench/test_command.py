@@ -79,7 +79,7 @@ def test_dropout_is_off_and_batches_are_the_same_every_time():
     assert torch.equal(TINY.batch(CPU).inputs, TINY.batch(CPU).inputs)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_contenders_are_timed_in_processes_of_their_own():
     chosen = {name: contenders.CONTENDERS[name] for name in ("plain", "ours_vmap", "fastdp", "bam")}
     timed = {one.contender: one for one in measure(TINY, chosen, 2, "cpu", lambda _: None)}

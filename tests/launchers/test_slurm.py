@@ -50,7 +50,7 @@ def false_slurm(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_array_job_asks_for_what_the_settings_say(false_slurm, tmp_path):
     place = Slurm("slurm", "short", minutes=90, gpus=1, cpus=3, memory_gb=7, at_once=2, requeues=2)
     with place.start(1, tmp_path / "launched") as attempts:

@@ -79,7 +79,7 @@ def test_ends_stay_within_what_a_metric_can_be():
     assert intervals(outputs, targets)["accuracy"][1] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     """Of an overconfident model; percentile intervals of the ECE hold it in 2 of 3 cases."""
     outputs, targets = made(200_000)
