@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from dpbench.config import compose
 from dpbench.data import mnist
 from dpbench.errors import Unavailable, UserError
 from dpbench.metrics.temperature import CAVEAT
+from dpbench.reading import parse
 from dpbench.rendering import render
 from dpbench.reproduce import reproduce
-from dpbench.results import Record
 from dpbench.runs import settle
 from dpbench.targets import target
 from dpbench.training.plan import said_of
@@ -260,7 +259,7 @@ def test_every_printed_epsilon_recounted(dataset):
 
 def committed(name):
     path = ROOT / "results" / "tables" / f"{name}.records.jsonl"
-    return [Record(**json.loads(line)) for line in path.read_text().splitlines()]
+    return [parse(line, name) for line in path.read_text().splitlines()]
 
 
 def test_a_table_claims_by_its_paper_s_accountant_whatever_its_records_say():
