@@ -287,6 +287,16 @@ def test_the_values_of_bam_reach_the_run(dataset, method):
     assert config["method"].get("lambda_") == lambdas.get(method)
 
 
+@pytest.mark.parametrize("table", ["bam_table1", "bam_fig2", "bam_fig4", "bam_fig5", "bam_fig6"])
+def test_imagenet32_has_its_wider_network_and_a_thousand_classes_in_every_target_of_bam(table):
+    """The paper names WideResNet-16-4 and prints no number of parameters; this is ours."""
+    run = build(compose([f"+table={table}", "dataset=imagenet32"]))
+    with torch.device("meta"):
+        model = run.model.build(run.dataset.shape, run.dataset.classes)
+    assert (run.model.depth, run.model.width, run.dataset.classes) == (16, 4, 1000)
+    assert sum(p.numel() for p in model.parameters()) == 3_008_248
+
+
 def test_bam_table1_runs_the_paper_s_methods_and_budgets_with_three_seeds():
     wanted = target("bam_table1", [])
     assert wanted.table["methods"] == ["dpsgd", "dpsat", "bam"]

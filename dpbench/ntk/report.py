@@ -165,10 +165,16 @@ def _line(finding: Finding) -> tuple[str, ...]:
 def summary(found: Sequence[Claim]) -> str:
     """How many of the paper's words have which verdict, and where one fails."""
     counts = Counter(claim.verdict for claim in found)
-    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    told = ", ".join(_counted(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
     failed = [f"{claim.label}: {claim.name}" for claim in found if claim.verdict == FAILS]
     where = f" ({', '.join(failed)})" if failed else ""
     return f"Claims of {len(found)}: {told}{where}."
+
+
+def _counted(count: int, verdict: str) -> str:
+    """`1 holds`, `22 hold`: only verbs have a plural."""
+    plural = verdict.removesuffix("s") if verdict in (HOLDS, FAILS) else verdict
+    return f"{count} {verdict if count == 1 else plural}"
 
 
 def to_csv(found: Sequence[Claim]) -> str:

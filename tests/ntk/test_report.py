@@ -6,7 +6,7 @@ import pytest
 from dpbench.ntk.flow import Flow
 from dpbench.ntk.laboratory import Finding
 from dpbench.ntk.properties import Properties
-from dpbench.ntk.report import MONOTONE, PROPERTIES, SYMMETRIC, ZERO, claims, grids, to_csv
+from dpbench.ntk.report import MONOTONE, PROPERTIES, SYMMETRIC, ZERO, claims, grids, summary, to_csv
 from dpbench.tables.published import Published
 
 FINE = Properties(asymmetry=0.0, quadratic=0.1, eigenvalue=0.1, imaginary=0.0)
@@ -103,3 +103,17 @@ def test_tables_have_a_row_for_each_clipping_and_each_claim():
 def test_how_often_the_loss_rose_is_counted_in_places():
     (line,) = grids(claims([BAD[MONOTONE]], printed(True), 1e-3), [BAD[MONOTONE]])[2].rows
     assert line[5] == "20.0%"
+
+
+def test_the_summary_counts_in_plain_english_and_names_what_fails():
+    def said(findings, yes):
+        return summary(claims(findings, printed(yes), 1e-3))
+
+    assert said([finding()], True) == "Claims of 5: 5 hold."
+    assert said([BAD[ZERO]], True) == "Claims of 5: 4 hold, 1 fails (some: zero loss)."
+    assert said([BAD[MONOTONE], BAD[ZERO]], True) == (
+        "Claims of 5: 3 hold, 2 fail (some: monotone loss, some: zero loss)."
+    )
+    assert said([BAD[ZERO]], False) == "Claims of 5: 1 shown, 4 not seen."
+    (one,) = claims([finding()], printed(True), 1e-3)[:1]
+    assert summary([one]) == "Claims of 1: 1 holds."
