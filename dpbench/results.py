@@ -45,8 +45,11 @@ UNNAMED = (
 UNNAMED_OF_METHODS = {"clip": "abadi", "style": "flat"}
 """Settings of methods that came after the first records, and what they had been until then."""
 
-LATER_VARIANTS = ("dp_fedsgd", "dp_fedavg")
-"""Methods that had no variants at first: the corrected one has no name in their digests."""
+UNNAMED_OF_METHOD: dict[str, dict[str, str | None]] = {
+    "dp_fedsgd": {"variant": "corrected", "local_batch_size": None},
+    "dp_fedavg": {"variant": "corrected"},
+}
+"""The same of one method alone, where others have always had the setting."""
 
 
 COVERED = {
@@ -122,9 +125,7 @@ def digest(config: dict) -> str:
     """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
     chosen = {group: config["choices"][group] for group in ("dataset", "model", "method")}
     parts = {key: config.get(key) for key in SCIENTIFIC}
-    usual = [*UNNAMED_OF_METHODS.items()]
-    if chosen["method"] in LATER_VARIANTS:
-        usual.append(("variant", "corrected"))
+    usual = {**UNNAMED_OF_METHODS, **UNNAMED_OF_METHOD.get(chosen["method"], {})}.items()
     parts["method"] = {k: v for k, v in config["method"].items() if (k, v) not in usual}
     named = {k: part for k, part in parts.items() if k not in UNNAMED or part not in NOTHING}
     science = _plain(named) | {"choices": chosen}

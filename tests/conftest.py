@@ -90,6 +90,7 @@ def users_of(batch_of):
             flat.targets.view(n, 4),
             torch.zeros(n, dtype=torch.long),
             torch.arange(4) < sizes,
+            torch.arange(n),
         )
 
     return make

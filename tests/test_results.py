@@ -6,9 +6,9 @@ from dpbench import config as configuration
 from dpbench.config import compose
 from dpbench.reading import load
 from dpbench.results import (
-    LATER_VARIANTS,
     SCIENTIFIC,
     UNNAMED,
+    UNNAMED_OF_METHOD,
     Record,
     digest,
     frame,
@@ -124,14 +124,25 @@ def test_parts_that_older_records_do_not_have_leave_the_name_alone_where_they_ar
     assert digest({**older, "ema_decay": 0}) != digest(default)
 
 
-@pytest.mark.parametrize("name", LATER_VARIANTS)
-def test_a_variant_that_came_later_has_a_name_where_it_is_not_the_corrected_one(name):
+LATER = [(name, setting) for name, usual in UNNAMED_OF_METHOD.items() for setting in usual]
+
+
+@pytest.mark.parametrize(("name", "setting"), LATER)
+def test_a_setting_that_came_later_has_a_name_where_it_is_not_what_it_had_been(name, setting):
     config = compose([f"method={name}", "users=iid"])
-    before = {**config, "method": {k: v for k, v in config["method"].items() if k != "variant"}}
+    assert config["method"][setting] == UNNAMED_OF_METHOD[name][setting]
+    before = {**config, "method": {k: v for k, v in config["method"].items() if k != setting}}
     assert digest(config) == digest(before)
-    assert digest(compose([f"method={name}", "users=iid", "method.variant=paper"])) != digest(
-        config
-    )
+    other = {"variant": "paper", "local_batch_size": 3}[setting]
+    changed = compose([f"method={name}", "users=iid", f"method.{setting}={other}"])
+    assert digest(changed) != digest(config)
+
+
+def test_a_local_batch_of_all_names_no_run_of_dp_fedsgd_and_still_those_of_dp_fedavg():
+    fed = ["method=dp_fedavg", "users=iid"]
+    whole, ten = (compose([*fed, f"method.local_batch_size={b}"]) for b in ("null", 10))
+    without = {k: v for k, v in whole["method"].items() if k != "local_batch_size"}
+    assert len({digest(config) for config in (whole, ten, {**whole, "method": without})}) == 3
 
 
 def test_a_number_has_one_name_however_it_is_written():

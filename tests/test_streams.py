@@ -54,11 +54,11 @@ def test_pieces_are_one_stream():
 def test_every_purpose_seed_and_run_has_bits_of_its_own():
     made = {
         first(seeded(purpose, seed, run, CPU))
-        for purpose in ("noise", "counts", "batches")
+        for purpose in ("noise", "counts", "batches", "local batches")
         for seed in (0, 1, 2**32, 2**32 + 1, 2**40)
         for run in ("", "a", "b")
     }
-    assert len(made) == 3 * 5 * 3
+    assert len(made) == 4 * 5 * 3
 
 
 def test_names_cannot_run_into_each_other():

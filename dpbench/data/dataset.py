@@ -14,13 +14,15 @@ class Batch:
     """Some examples: inputs [B, ...], targets [B], groups [B] int64.
 
     Targets are classes int64, or the numbers to predict float32. Or users of up to K examples each:
-    inputs [B, K, ...], targets [B, K], and present [B, K] bool, False where a row only fills up.
+    inputs [B, K, ...], targets [B, K], and present [B, K] bool, False where a row only fills up;
+    users [B] int64: their numbers.
     """
 
     inputs: Tensor
     targets: Tensor
     groups: Tensor
     present: Tensor | None = None
+    users: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -50,8 +52,8 @@ class Batch:
 
     @property
     def _tensors(self) -> tuple[Tensor, ...]:
-        always = (self.inputs, self.targets, self.groups)
-        return always if self.present is None else (*always, self.present)
+        tensors = (self.inputs, self.targets, self.groups, self.present, self.users)
+        return tuple(tensor for tensor in tensors if tensor is not None)
 
 
 @dataclass(frozen=True)

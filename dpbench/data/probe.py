@@ -29,7 +29,7 @@ def probe_users(dataset: Dataset, most: int) -> Batch:
     inputs = copies.inputs if most > 1 else copies.inputs.unsqueeze(1)
     targets = copies.targets.unsqueeze(1).expand(2, most).clone()
     present = torch.arange(most) < torch.tensor([[most], [(most + 1) // 2]])
-    return Batch(inputs, targets, copies.groups, present)
+    return Batch(inputs, targets, copies.groups, present, torch.arange(2))
 
 
 def _texts(shape: tuple[int, ...], vocabulary: int, draw: torch.Generator) -> Tensor:

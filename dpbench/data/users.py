@@ -162,7 +162,7 @@ class Population:
         flat = self.examples.at(members.flatten())
         inputs, targets = (t.unflatten(0, members.shape) for t in (flat.inputs, flat.targets))
         present = torch.arange(most, device=self.device) < sizes.unsqueeze(1)
-        return Batch(inputs, targets, torch.zeros_like(sizes), present)
+        return Batch(inputs, targets, torch.zeros_like(sizes), present, indices)
 
 
 class Units(NamedTuple):

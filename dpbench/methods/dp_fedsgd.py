@@ -8,6 +8,7 @@ from torch import Tensor
 from dpbench.clipping import Clip, chosen
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
+from dpbench.data.local_batches import local_batches
 from dpbench.data.users import Units
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
@@ -22,7 +23,7 @@ from dpbench.methods.method import (
     plain,
 )
 from dpbench.noise import Gaussian
-from dpbench.validate import positive
+from dpbench.validate import integer, positive
 
 USERS = Guarantee(
     "proven",
@@ -45,13 +46,18 @@ def dp_fedsgd(
     clip: str = "abadi",
     style: str = "flat",
     variant: str = "corrected",
+    local_batch_size: int | None = None,
 ) -> Method:
     """The gradient of each user's mean loss (McMahan et al. 2018; Bu et al. 2023, Algorithm 4).
 
     cap: users count by min(examples/cap, 1); None for all alike. bound, clip and style as for
     `dpsgd`. variant: as published, users count by their number of examples, and no cap is known.
+    local_batch_size: B of Algorithm 4, see `LocalBatch`; None for all of a user's examples.
     """
-    return of_users("dp_fedsgd", plain, cap, chosen(clip, style, bound), variant)
+    seam: Gradient = plain
+    if local_batch_size is not None:
+        seam = LocalBatch(integer("method.local_batch_size", local_batch_size))
+    return of_users("dp_fedsgd", seam, cap, chosen(clip, style, bound), variant)
 
 
 def of_users(name: str, gradient: Gradient, cap: float | None, clip: Clip, variant: str) -> Method:
@@ -76,6 +82,23 @@ def of_users(name: str, gradient: Gradient, cap: float | None, clip: Clip, varia
         update=PerWeight(weights),
         of_users=True,
     )
+
+
+@dataclass(frozen=True)
+class LocalBatch:
+    """The gradient of each user's mean loss over a local batch, drawn anew in every step.
+
+    Until it is clipped it is an unbiased estimate of that over all of the user's examples.
+
+    Privacy: fix the local batches of all users and steps. A user's gradient is then a function of
+    their examples and of earlier releases, clipped to R, and the sum has sensitivity R: the account
+    is that of whole local data, whoever knows the draws. For a user they amplify nothing.
+    """
+
+    size: int
+
+    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
+        return engine(local_batches(batch.as_users(), self.size, past.seed, past.made))
 
 
 @dataclass(frozen=True)

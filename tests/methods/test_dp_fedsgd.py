@@ -3,17 +3,22 @@
 import dataclasses
 import math
 from functools import partial
+from itertools import combinations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dpbench.data.dataset import Batch
+from dpbench.data.local_batches import local_batches
 from dpbench.data.users import Units
 from dpbench.errors import UserError
 from dpbench.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.dp_fedsgd import PerWeight, Weights, dp_fedsgd
 from dpbench.methods.dpsgd import dpsgd
+from dpbench.methods.method import Past
 from dpbench.noise import NoNoise
 from dpbench.privacy import statement
 
@@ -126,6 +131,105 @@ def test_weights_are_capped_at_one():
     assert Weights(None)(sizes).tolist() == [1, 1, 1]
     capped = PerWeight(Weights(4.0)).on(Units("user", 3, (1, 4, 9)))
     assert (capped.mean, capped.excess) == (pytest.approx(0.75), 1)
+
+
+# Local batches.
+
+
+def test_a_step_on_local_batches_is_the_algorithm_written_by_hand(
+    step_of, users_of, released, stream_of
+):
+    method, batch = dp_fedsgd(0.5, 3.5, local_batch_size=2), users_of(6)
+    method = dataclasses.replace(method, update=method.update.on(SIZES))
+    step = step_of(method, multiplier=0.7, expected=2.0, lr=0.1)
+    start, total = theta(step), torch.zeros(579, dtype=torch.float64)
+    chosen = local_batches(batch, 2, seed=0, step=0)
+    for k in range(6):
+        g = gradient_of(step, chosen, k)
+        total += min(int(batch.sizes[k]) / 3.5, 1.0) * g * min(1, 0.5 / float(g.norm()))
+    noisy = torch.from_numpy(released(total.numpy(), 0.7 * 0.5, stream_of(1)))
+    qw = 0.5 * sum(min(n / 3.5, 1.0) for n in SIZES.sizes)
+    step(batch)
+    assert torch.allclose(theta(step), start - 0.1 * noisy / qw, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", ["corrected", "paper"])
+@pytest.mark.parametrize("size", [4, 100])
+def test_a_local_batch_of_all_examples_is_whole_local_data_to_the_bit(
+    step_of, users_of, size, variant
+):
+    whole = step_of(dp_fedsgd(0.5, None, variant=variant))
+    local = step_of(dp_fedsgd(0.5, None, variant=variant, local_batch_size=size))
+    for seed, n in enumerate((7, 0, 3)):
+        for step in (whole, local):
+            step(users_of(n, seed=seed))
+    assert torch.equal(theta(whole), theta(local))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_gradient_of_a_local_batch_is_unbiased(step_of, users_of, size):
+    """Against the mean over all subsets, one by one; and over many steps within six deviations."""
+    method, batch = dp_fedsgd(0.5, None, local_batch_size=size), users_of(6)
+    step = step_of(method)
+    draws = torch.stack(
+        [method.gradient(step.engine, batch, step.clip, Past(made, 400, None)).stack()
+         for made in range(400)]
+    )  # fmt: skip
+    for k in range(6):
+        user = alone(batch, k)
+        each = step.engine(user).stack()
+        subsets = list(combinations(range(len(user)), min(size, len(user))))
+        means = torch.stack([each[list(subset)].mean(0) for subset in subsets])
+        assert torch.allclose(means.mean(0), gradient_of(step, batch, k), rtol=1e-9, atol=1e-12)
+        allowed = 6 * means.std(0, unbiased=False) / 20 + 1e-9
+        assert ((draws[:, k].mean(0) - means.mean(0)).abs() <= allowed).all()
+
+
+@given(st.integers(1, 5), st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from([1, 1e3]))
+@settings(derandomize=True, deadline=None, max_examples=15)
+@pytest.mark.parametrize("style", ["flat", "layerwise"])
+@pytest.mark.parametrize("clip", ["abadi", "automatic", "normalise", "global"])
+def test_with_any_local_batches_a_user_moves_the_sum_by_at_most_its_weight_of_the_bound(
+    step_of, users_of, clip, style, size, seed, made, length
+):
+    method = dp_fedsgd(0.5, 3.0, clip, style, local_batch_size=size)
+    method = method.for_layers(["0", "2"])
+    step, batch = step_of(method), users_of(5, seed=seed)
+    batch.inputs.mul_(length)
+    past = Past(made, made + 1, None, seed)
+
+    def total(users):
+        gradients = method.gradient(step.engine, users, method.clip, past)
+        factors = method.clip.factors(method.clip.lengths(gradients), users.groups)
+        return method.clip.reduce(gradients, factors)
+
+    for k in range(5):
+        others = batch.each(lambda t, k=k: torch.cat([t[:k], t[k + 1 :]]))
+        moved = float((total(batch) - total(others)).norm())
+        weight = min(1, int(batch.sizes[k]) / 3)
+        assert moved <= weight * method.clip.sensitivity * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("physical", [1, 2, 5])
+def test_physical_batches_have_the_local_batches_of_the_whole(step_of, users_of, physical):
+    method = dp_fedsgd(0.5, None, local_batch_size=1)
+    whole, parts = (step_of(method, physical=p) for p in (None, physical))
+    for seed in range(3):
+        whole(users_of(7, seed=seed))
+        parts(users_of(7, seed=seed))
+    assert torch.allclose(theta(whole), theta(parts), rtol=1e-10, atol=1e-12)
+
+
+def test_the_account_knows_nothing_of_local_batches():
+    whole, local = dp_fedsgd(0.5, 3.0), dp_fedsgd(0.5, 3.0, local_batch_size=1)
+    assert whole.releases(1.3) == local.releases(1.3)
+    assert whole.guarantee == local.guarantee
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.0, True, "2"])
+def test_a_local_batch_that_is_none_is_refused(size):
+    with pytest.raises(UserError, match="local_batch_size must be a whole number"):
+        dp_fedsgd(1.0, None, local_batch_size=size)
 
 
 # Algorithm 4 as published: users count by their examples, and the noise ignores it.

@@ -161,11 +161,12 @@ NEEDS = {
     "dp_fedsgd": USERS,
     "dp_fedavg": USERS,
 }
+COMBINED = ["dpsgd_quantile method.style=layerwise", "dp_fedsgd method.local_batch_size=1"]
 
 
-@pytest.mark.parametrize("name", [*options("method"), "dpsgd_quantile method.style=layerwise"])
+@pytest.mark.parametrize("name", [*options("method"), *COMBINED])
 def test_every_method_goes_on_as_if_never_stopped(name):
-    needs = NEEDS.get(name, [])
+    needs = NEEDS.get(name.split()[0], [])
     run = run_of(*f"method={name}".split(), "optimizer=adam", "ema_decay=0.9", *needs)
     schedule = FALLING if name != "dpsgld" else replace(FALLING, noise=1)
     check_resumed(replace(run, schedule=schedule), at=6, lost=3)

@@ -29,6 +29,7 @@ from dpbench.training.trainer import fit
 
 NOWHERE = Path("/nowhere")  # digits need no folder
 FED = dp_fedsgd(0.5, None)
+LOCAL = dp_fedsgd(0.5, None, local_batch_size=2)
 AVG = dp_fedavg(0.5, 2, 5, 0.1, 3)
 EXAMPLES = 1438
 
@@ -62,6 +63,17 @@ def test_one_example_per_user_is_dpsgd_to_the_bit_and_in_the_ledger(engine):
     assert (plain.privacy["unit"], fed.privacy["unit"]) == ("example", "user")
 
 
+def test_a_run_on_local_batches_is_one_on_whole_data_but_for_what_is_in_them():
+    users = iid(100, 0.8)
+    whole, all_of_them, some = (
+        fitted(dp_fedsgd(0.5, None, local_batch_size=size), users) for size in (None, 1000, 3)
+    )
+    assert whole.metrics == all_of_them.metrics
+    assert whole.metrics != some.metrics
+    assert some.status == "complete"
+    assert whole.privacy == some.privacy
+
+
 def test_any_method_protects_the_users_there_are():
     users = iid(200, 0.5)
     plain, fed = fitted(dpsgd(0.5, "corrected"), users), fitted(FED, users)
@@ -90,7 +102,7 @@ def test_a_statement_names_the_unit():
 
 
 @pytest.mark.parametrize("users", [iid(100, 0.8), dirichlet(100, 0.5, 0.5), shards(100, 2)])
-@pytest.mark.parametrize("method", [FED, AVG], ids=["fedsgd", "fedavg"])
+@pytest.mark.parametrize("method", [FED, LOCAL, AVG], ids=["fedsgd", "local", "fedavg"])
 def test_runs_are_the_same_in_any_physical_batches(method, users):
     whole, parts = (fitted(method, users, physical_batch_size=size) for size in (None, 7))
     assert whole.status == "complete"
