@@ -1,10 +1,11 @@
-"""`dpbench reproduce calibration_table1`: measured on a network of our own, nothing is released."""
+"""`dpbench reproduce calibration_table1` and `calibration_theorem3`: measured on small networks of
+our own, nothing is released."""
 
 import torch
 
 from dpbench import config as configuration
 from dpbench.ntk.laboratory import Setup, examine, setup_of
-from dpbench.ntk.report import RULE, claims, grids, summary, to_csv
+from dpbench.ntk.report import RULE, RULE_OF_NOISE, SAME, claims, grids, summary, to_csv
 from dpbench.ntk.scale import own_scale
 from dpbench.progress import counting
 from dpbench.resources import benchmarks_folder
@@ -19,9 +20,10 @@ def measured(wanted: Target) -> dict[str, bytes]:
     if wanted.config["threads"]:
         torch.set_num_threads(wanted.config["threads"])
     findings = []
-    with counting("flows", len(setup.clips) * len(wanted.table["seeds"])) as count:
-        for label in setup.clips:
-            for seed in wanted.table["seeds"]:
+    starts = [*wanted.table["seeds"], *([None] if setup.by_hand else [])]
+    with counting("flows", len(setup.flows) * len(starts)) as count:
+        for label in setup.flows:
+            for seed in starts:
                 findings.append(examine(run, setup, label, folder, seed))
                 count()
     found = claims(findings, printed, setup.zero)
@@ -31,7 +33,7 @@ def measured(wanted: Target) -> dict[str, bytes]:
         introduction=(_introduction(wanted, setup),),
         grids=tuple(grids(found, findings)),
         summary=(summary(found),),
-        rules=(RULE,),
+        rules=(RULE, *[RULE_OF_NOISE] * any(claim.name == SAME for claim in found)),
         notes=tuple(wanted.table["notes"]),
         cells=(),
     )

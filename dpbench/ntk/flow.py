@@ -1,4 +1,7 @@
-"""Full-batch descent by small steps: the flow of Bu et al. (calibration), Equations 4.1 and 4.2."""
+"""Full-batch training by small steps: the flows of Bu et al. (calibration).
+
+Equations 4.1 and 4.2 for gradient descent, Appendices C.5 to C.7 for other optimisers.
+"""
 
 from dataclasses import dataclass, field
 
@@ -7,8 +10,11 @@ import torch
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients.engine import Stacked
+from dpbench.ntk.dynamics import Descent, Dynamics
 from dpbench.ntk.kernel import Clipped, Network, clipped
 from dpbench.ntk.properties import Properties, properties
+
+DESCENT = Descent()
 
 
 @dataclass(frozen=True)
@@ -18,6 +24,7 @@ class Steps:
     noise: standard deviation of what is added to the sum of gradients, sigma R in Equation 4.1.
     every: steps from one look at the kernel to the next, the first step included; None never looks.
     zero: the share of the first loss at which the loss counts as zero, and the flow ends.
+    dynamics: the optimiser that takes the steps.
     """
 
     count: int
@@ -25,14 +32,16 @@ class Steps:
     noise: float
     every: int | None
     zero: float
+    dynamics: Dynamics = DESCENT
 
 
 @dataclass(frozen=True)
 class Flow:
     """What was seen along a flow: at every place, the first and the last included, or at some.
 
-    losses: L. rates: dL/dt by Equation 4.3 or 4.4, without noise. cosines: of the gradient and its
-    clipped form; where it is negative the loss rises. clipped: the share of factors below 1.
+    losses: L. rates: dL/dt of gradient descent by Equation 4.3 or 4.4, without noise. cosines: of
+    the gradient and its clipped form; where it is negative, descent raises the loss. clipped: the
+    share of factors below 1.
     kernels: the properties of M; unclipped: those of H at the same places.
     """
 
@@ -47,6 +56,7 @@ class Flow:
 def follow(network: Network, batch: Batch, clip: Clip, how: Steps, draw: torch.Generator) -> Flow:
     """Follow the flow of a clip from the network's parameters, which it moves."""
     seen, theta, n = Flow(), network.parameters.theta.data, len(batch)
+    velocity = how.dynamics.start(how.lr)
     for step in range(how.count + 1):
         gradients = network.gradients(batch)
         made = clipped(clip, gradients, batch.groups)
@@ -58,7 +68,7 @@ def follow(network: Network, batch: Batch, clip: Clip, how: Steps, draw: torch.G
         if seen.losses[-1] <= how.zero * seen.losses[0] or step == how.count:
             break
         noise = torch.randn(theta.shape, dtype=theta.dtype, generator=draw)
-        theta -= how.lr / n * (made.total + how.noise * noise)
+        theta += how.lr * velocity((made.total + how.noise * noise) / n)
     return seen
 
 

@@ -1,7 +1,7 @@
-"""What Table 1 of Bu et al. (calibration) says of six clippings, measured on a small network."""
+"""What Table 1 and Theorem 3 of Bu et al. (calibration) say of clippings, on small networks."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,14 @@ import torch
 
 from dpbench import seeds
 from dpbench.buildable import check_settings
-from dpbench.clipping import Clip, chosen
+from dpbench.clipping import Clip, Global, Layerwise, chosen
 from dpbench.data.dataset import Batch, Split
 from dpbench.errors import UserError
 from dpbench.models.architecture import LOSSES
+from dpbench.ntk.dynamics import Descent, Dynamics, dynamics_of
 from dpbench.ntk.flow import Flow, Steps, follow
 from dpbench.ntk.kernel import Network
+from dpbench.ntk.linear import Examples
 from dpbench.training.plan import Run
 from dpbench.validate import integer, positive, typed
 
@@ -43,6 +45,8 @@ class Setup:
     noise: float
     noise_steps: int
     clips: dict[str, Clip]
+    optimizers: dict[str, Dynamics] = field(default_factory=dict)
+    by_hand: Examples | None = None
 
     def __post_init__(self) -> None:
         for name in ("examples", "steps", "every", "noise_steps"):
@@ -50,52 +54,100 @@ class Setup:
         for name in ("lr", "zero", "noise"):
             positive(f"table.ntk.{name}", getattr(self, name))
 
+    @property
+    def flows(self) -> dict[str, tuple[Dynamics, Clip]]:
+        """By label: every optimiser under every clip."""
+        if not self.optimizers:
+            return {label: (Descent(), clip) for label, clip in self.clips.items()}
+        return {
+            f"{name}, {label}": (dynamics, clip)
+            for name, dynamics in self.optimizers.items()
+            for label, clip in self.clips.items()
+        }
+
 
 def setup_of(plain: Mapping[str, Any]) -> Setup:
     """The set-up that a mapping from YAML describes; UserError for keys missing or unknown."""
-    named = plain.get("clips")
-    typed("table.ntk.clips", named, dict[str, dict[str, Any]])
-    assert isinstance(named, dict)
-    for label, one in named.items():
-        check_settings(chosen, one, f"table.ntk.clips.{label}.")
-    made = {**plain, "clips": {label: chosen(**one) for label, one in named.items()}}
+    clips = _each("clips", plain.get("clips"), _clip)
+    made: dict[str, Any] = {**plain, "clips": clips}
+    if "optimizers" in plain:
+        made["optimizers"] = _each("optimizers", plain["optimizers"], dynamics_of)
+    if "by_hand" in plain:
+        typed("table.ntk.by_hand", plain["by_hand"], dict[str, Any])
+        check_settings(Examples, plain["by_hand"], "table.ntk.by_hand.")
+        made["by_hand"] = Examples(**plain["by_hand"])
     check_settings(Setup, made, "table.ntk.")
     return Setup(**made)
 
 
+def _each(name: str, plain: Any, make: Callable[[str, dict], Any]) -> dict[str, Any]:
+    """What a mapping of mappings describes, by label."""
+    typed(f"table.ntk.{name}", plain, dict[str, dict[str, Any]])
+    return {label: make(f"table.ntk.{name}.{label}", one) for label, one in plain.items()}
+
+
+def _clip(where: str, plain: dict[str, Any]) -> Clip:
+    """A clip as of a method, and a global one with a Z of its own: R/Z or 0 for each layer too."""
+    as_of_method = {key: value for key, value in plain.items() if key != "strict_bound"}
+    check_settings(chosen, as_of_method, f"{where}.")
+    clip = chosen(**as_of_method)
+    if "strict_bound" not in plain:
+        return clip
+    inner = clip.clip if isinstance(clip, Layerwise) else clip
+    if not isinstance(inner, Global):
+        raise UserError(f"{where}.strict_bound is for clip=global.")
+    strict = replace(inner, strict_bound=positive(f"{where}.strict_bound", plain["strict_bound"]))
+    return replace(clip, clip=strict) if isinstance(clip, Layerwise) else strict
+
+
 @dataclass(frozen=True)
 class Finding:
-    """What was seen along the flows of one clip from one seed.
+    """What was seen along the flows of one clip, or of an optimiser with it, from one seed.
 
-    noise: the largest |L with noise - L without| in units of the first loss, at lr and at the finer
-    step.
+    seed: None on the examples by hand, which have one initial network. noise: the largest
+    |L with noise - L without| in units of the first loss, at lr and at the finer step.
     """
 
     label: str
-    seed: int
+    seed: int | None
     flow: Flow
     noise: tuple[float, float]
 
 
-def examine(run: Run, setup: Setup, label: str, folder: Path, seed: int) -> Finding:
-    """Follow one clip's flow, and a part of it with noise, each from the seed's initial weights.
+def examine(run: Run, setup: Setup, label: str, folder: Path, seed: int | None) -> Finding:
+    """Follow one flow, and a part of it with noise, each from the seed's initial weights.
 
-    Raises UserError for a network or data that are too large or have no derivatives.
+    seed: None for the examples by hand. Raises UserError for a network or data that are too large
+    or have no derivatives.
     """
-    train = replace(run, seed=seed).load(folder).train
-    batch, clip = _in_float64(train, setup.examples), setup.clips[label]
+    dynamics, clip = setup.flows[label]
+    network, batch = _problem(run, setup, folder, seed)
 
     def along(how: Steps) -> Flow:
-        draw = seeds.generator(seed, "noise", torch.device("cpu"))
-        return follow(_network(run, seed, setup.examples), batch, clip, how, draw)
+        draw = seeds.generator(seed or 0, "noise", torch.device("cpu"))
+        return follow(network(), batch, clip, how, draw)
 
-    flow = along(Steps(setup.steps, setup.lr, 0.0, setup.every, setup.zero))
+    flow = along(Steps(setup.steps, setup.lr, 0.0, setup.every, setup.zero, dynamics))
     apart = []
     for finer in (1, FINER):
         count, lr = setup.noise_steps * finer, setup.lr / finer
-        noisy, plain = (along(Steps(count, lr, noise, None, 0.0)) for noise in (setup.noise, 0.0))
+        noisy, plain = (
+            along(Steps(count, lr, noise, None, 0.0, dynamics)) for noise in (setup.noise, 0.0)
+        )
         apart.append(distance(noisy, plain))
     return Finding(label, seed, flow, (apart[0], apart[1]))
+
+
+def _problem(
+    run: Run, setup: Setup, folder: Path, seed: int | None
+) -> tuple[Callable[[], Network], Batch]:
+    """What gives the network at its initial weights, and the examples."""
+    if seed is None:
+        assert setup.by_hand
+        return setup.by_hand.network, setup.by_hand.batch()
+    train = replace(run, seed=seed).load(folder).train
+    batch = _in_float64(train, setup.examples)
+    return lambda: _network(run, seed, setup.examples), batch
 
 
 def distance(one: Flow, other: Flow) -> float:
