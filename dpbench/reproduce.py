@@ -9,6 +9,7 @@ from dpbench.errors import Unavailable, UserError
 from dpbench.figures.pictures import check_figure
 from dpbench.files import check_writable, write_whole
 from dpbench.ntk.command import measured
+from dpbench.ntk.flatness import flatness
 from dpbench.reading import load
 from dpbench.rendering import render, spec_of
 from dpbench.runs import tracking_folder
@@ -21,7 +22,12 @@ from dpbench.training.plan import Run, plan, said_of
 from dpbench.training.tracking import keep_table
 from dpbench.validate import one_of
 
-COMPUTED = {"sign_errors": sign_errors, "sign_epsilons": sign_epsilons, "ntk": measured}
+COMPUTED = {
+    "sign_errors": sign_errors,
+    "sign_epsilons": sign_epsilons,
+    "ntk": measured,
+    "flatness": flatness,
+}
 """Targets without private training, by the key of their YAML that says what is in them."""
 
 

@@ -22,7 +22,9 @@ TYPES: dict[str, Any] = {
     **dict.fromkeys(("methods", "notes"), list[str]),
     **dict.fromkeys(("seeds", "group_numbers"), list[int]),
     **dict.fromkeys(("published_runs", "loss_digits"), int),
-    **dict.fromkeys(("bench", "figure", "ntk", "sign_epsilons", "sign_errors"), dict[str, Any]),
+    **dict.fromkeys(
+        ("bench", "figure", "flatness", "ntk", "sign_epsilons", "sign_errors"), dict[str, Any]
+    ),
     "groups": list[str | int],
     **dict.fromkeys(("columns", "claims"), dict[str, dict[str, Any]]),
     "conditions": list[dict[str, list[Value]]],

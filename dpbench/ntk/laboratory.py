@@ -10,7 +10,7 @@ import torch
 from dpbench import seeds
 from dpbench.buildable import check_settings
 from dpbench.clipping import Clip, Global, Layerwise, chosen
-from dpbench.data.dataset import Batch, Split
+from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.models.architecture import LOSSES
 from dpbench.ntk.dynamics import Descent, Dynamics, dynamics_of
@@ -145,9 +145,8 @@ def _problem(
     if seed is None:
         assert setup.by_hand
         return setup.by_hand.network, setup.by_hand.batch()
-    train = replace(run, seed=seed).load(folder).train
-    batch = _in_float64(train, setup.examples)
-    return lambda: _network(run, seed, setup.examples), batch
+    batch = in_float64(run, folder, seed, setup.examples)
+    return lambda: initial_network(run, seed, setup.examples), batch
 
 
 def distance(one: Flow, other: Flow) -> float:
@@ -156,25 +155,25 @@ def distance(one: Flow, other: Flow) -> float:
     return max(abs(a - b) for a, b in pairs) / one.losses[0]
 
 
-def _in_float64(train: Split, count: int) -> Batch:
+def in_float64(run: Run, folder: Path, seed: int, count: int) -> Batch:
+    """The first so many training examples; UserError for texts, and where there are fewer."""
+    train = replace(run, seed=seed).load(folder).train
     if count > len(train):
-        raise UserError(
-            f"table.ntk.examples={count} is more than the {len(train)} training examples."
-        )
+        raise UserError(f"examples={count} is more than the {len(train)} training examples.")
     batch = train.at(torch.arange(count))
     if not batch.inputs.is_floating_point():
         raise UserError("the tangent kernel needs numbers to compute with: choose no texts.")
     return batch.each(lambda part: part.double() if part.is_floating_point() else part)
 
 
-def _network(run: Run, seed: int, examples: int) -> Network:
+def initial_network(run: Run, seed: int, examples: int) -> Network:
+    """At the seed's initial weights; UserError for one too large to have so many tangents of."""
     with torch.random.fork_rng():
         torch.manual_seed(seeds.derived(seed, "initial weights"))
         model = run.model.build(run.dataset.shape, run.dataset.classes)
     size = examples * run.dataset.classes * sum(p.numel() for p in model.parameters())
     if size > MOST_NUMBERS:
         raise UserError(
-            f"the Jacobian would have {size:.1g} numbers: choose a smaller model or fewer "
-            "table.ntk.examples."
+            f"the Jacobian would have {size:.1g} numbers: choose a smaller model or fewer examples."
         )
     return Network(model, LOSSES[run.dataset.task])

@@ -71,7 +71,7 @@ def test_the_distance_of_curves_is_in_units_of_the_first_loss():
 
 
 def test_what_cannot_be_examined_is_refused(run):
-    with pytest.raises(UserError, match=r"table.ntk.examples=5000 is more than the 1438"):
+    with pytest.raises(UserError, match=r"examples=5000 is more than the 1438"):
         examine(run, setup(examples=5000), "none", NOWHERE, 0)
     large = config.build(config.compose(["model.widths=[2000]"]))
     with pytest.raises(UserError, match="the Jacobian would have"):
