@@ -122,8 +122,8 @@ def planned_ledger(
         if len(ledger.entries) > MOST_ENTRIES:
             raise UserError(
                 f"schedule.noise takes more than {MOST_ENTRIES} values, and an accountant has to "
-                "compose each: use dpbench.schedules.Pieces, or Stairs of it (in dpsgld, for "
-                "schedule.lr and schedule.bound, which it follows)."
+                "compose each: use dpbench.schedules.Pieces, or Stairs of it (in dpsgld and "
+                "dpsghmc, for schedule.lr and schedule.bound, which it follows)."
             )
     return ledger
 

@@ -45,6 +45,7 @@ IMAGES = ["dataset=cifar10"]
 NEEDS = {
     "fairlens": ["dataset=dutch"],
     "dpsgld": ["privacy=follows"],
+    "dpsghmc": ["privacy=follows", "optimizer=momentum"],
     "follows": ["method=dpsgld"],
     "dp_fedsgd": ["users=iid"],
     "dp_fedavg": ["users=shards"],

@@ -81,20 +81,32 @@ class Langevin:
         """sigma = B sqrt(v/lr)/R: v = 1 for Algorithm 3, and 2/n for the posterior."""
         lr = _plain_rate(optimizer)
         variance = 1 if self.law == "lr" else 2 / units.number
-        return expected_batch_size * math.sqrt(variance / lr) / float(clip.sensitivity)
+        return multiplier_for(variance, lr, expected_batch_size, clip)
 
     def schedule(self, schedule: Schedules, steps: int) -> Schedules:
-        """The noise multiplier over sqrt(lr) R of each step; UserError where it cannot be."""
-        if schedule.noise != 1:
-            raise UserError("the noise of dpsgld follows from lr and bound: set schedule.noise=1.")
-        if min(value for value, _ in stretches(schedule.lr, steps)) <= 0:
-            raise UserError("dpsgld adds no noise where lr is 0: let schedule.lr stay positive.")
+        return following("dpsgld", schedule, steps)
 
-        def noise(at: float) -> float:
-            return schedule.lr_at(at) ** -0.5 / schedule.bound_at(at)
 
-        unchanging = None not in (constant(schedule.lr), constant(schedule.bound))
-        return replace(schedule, noise=noise(0.0) if unchanging else noise)
+def multiplier_for(variance: float, lr: float, expected_batch_size: float, clip: Clip) -> float:
+    """sigma, for which lr sigma R/B is the deviation of noise of so much variance for each lr."""
+    return expected_batch_size * math.sqrt(variance / lr) / float(clip.sensitivity)
+
+
+def following(name: str, schedule: Schedules, steps: int) -> Schedules:
+    """The schedule with noise that follows: its multiplier over sqrt(lr) R of each step.
+
+    Raises UserError, in which `name` is the method's, where it cannot.
+    """
+    if schedule.noise != 1:
+        raise UserError(f"the noise of {name} follows from lr and bound: set schedule.noise=1.")
+    if min(value for value, _ in stretches(schedule.lr, steps)) <= 0:
+        raise UserError(f"{name} adds no noise where lr is 0: let schedule.lr stay positive.")
+
+    def noise(at: float) -> float:
+        return schedule.lr_at(at) ** -0.5 / schedule.bound_at(at)
+
+    unchanging = None not in (constant(schedule.lr), constant(schedule.bound))
+    return replace(schedule, noise=noise(0.0) if unchanging else noise)
 
 
 def _plain_rate(optimizer: torch.optim.Optimizer) -> float:

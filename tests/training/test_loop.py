@@ -158,6 +158,7 @@ FALLING = Schedules(bound=1.0, lr=Linear(1.0, 0.5), noise=Pieces((1.0, 2.0, 1.0)
 USERS = ["users=iid", "users.number=24", "batch_size=6"]
 NEEDS = {
     "dpsgld": ["privacy=follows", "optimizer=sgd", "optimizer.momentum=0"],
+    "dpsghmc": ["privacy=follows", "optimizer=momentum"],
     "dp_fedsgd": USERS,
     "dp_fedavg": USERS,
 }
@@ -168,7 +169,7 @@ COMBINED = ["dpsgd_quantile method.style=layerwise", "dp_fedsgd method.local_bat
 def test_every_method_goes_on_as_if_never_stopped(name):
     needs = NEEDS.get(name.split()[0], [])
     run = run_of(*f"method={name}".split(), "optimizer=adam", "ema_decay=0.9", *needs)
-    schedule = FALLING if name != "dpsgld" else replace(FALLING, noise=1)
+    schedule = replace(FALLING, noise=1) if name in ("dpsgld", "dpsghmc") else FALLING
     check_resumed(replace(run, schedule=schedule), at=6, lost=3)
 
 

@@ -1,0 +1,82 @@
+"""DP-SGHMC: Langevin dynamics with heavy ball, whose noise belongs to rate and friction."""
+
+from dataclasses import dataclass
+
+import torch
+
+from dpbench.clipping import Clip, chosen
+from dpbench.clipping.choice import Bounds
+from dpbench.data.users import Units
+from dpbench.errors import UserError
+from dpbench.methods.dpsgld import PLAIN, Prior, following, multiplier_for
+from dpbench.methods.method import PROVEN, Method, as_far_as, plain
+from dpbench.noise import Gaussian
+from dpbench.schedules import Schedules
+from dpbench.validate import number
+
+
+def dpsghmc(
+    bound: Bounds, prior_precision: float, clip: str = "abadi", style: str = "flat"
+) -> Method:
+    """Stochastic gradient Hamiltonian Monte Carlo (Chen et al. 2014, Equation 15; Bu et al. 2023,
+    section 4.5: DP heavy ball with a large R is that).
+
+    theta <- theta + v, and before it v <- (1 - alpha) v - eta grad U + N(0, 2 alpha eta I), where
+    grad U = n (sum_i C_i g_i/B - grad log p(theta)/n), eta = lr/n, and alpha = 1 - momentum. lr and
+    momentum are those of the optimiser, which has to be SGD with heavy ball; B is the expected
+    batch size and p is N(0, I/prior_precision), 0 for none. v starts at 0, and is not drawn again.
+    The estimate of the batches' own noise (their beta) is 0, as it would be another release of
+    data. bound, clip and style as for `dpsgld`.
+
+    Account: v = -lr u for the u of torch, u <- momentum u + g, with g = (sum_i C_i g_i + sigma R
+    z)/B - grad log p(theta)/n and one draw z of N(0, I) a step. So what is drawn in Equation 15 is
+    -(lr sigma R/B) z, of variance 2 alpha eta for sigma = B sqrt(2 alpha/(n lr))/R and for no other
+    one, and v and theta are functions of the noisy sums of this step and those before: the ledger
+    of `dpsgd` with that sigma. It is no looser than that, as the thetas give the sums back.
+    """
+    number("method.prior_precision", prior_precision, least=0)
+    clipped = chosen(clip, style, bound)
+    return Method(
+        "dpsghmc",
+        "corrected",
+        plain,
+        clipped,
+        Gaussian(),
+        as_far_as(clipped, PROVEN),
+        update=Prior(prior_precision),
+        tie=Hamiltonian(),
+    )
+
+
+@dataclass(frozen=True)
+class Hamiltonian:
+    """What makes the step's noise, lr sigma R/B, as large as friction asks.
+
+    Where lr has a schedule, the velocity of torch's heavy ball grows and falls with it; the noise
+    is that of each step's own lr.
+    """
+
+    def multiplier(
+        self, clip: Clip, optimizer: torch.optim.Optimizer, expected_batch_size: float, units: Units
+    ) -> float:
+        """sigma = B sqrt(2 alpha/(n lr))/R, for friction alpha = 1 - momentum."""
+        lr, momentum = _heavy_ball(optimizer)
+        variance = 2 * (1 - momentum) / units.number
+        return multiplier_for(variance, lr, expected_batch_size, clip)
+
+    def schedule(self, schedule: Schedules, steps: int) -> Schedules:
+        return following("dpsghmc", schedule, steps)
+
+
+def _heavy_ball(optimizer: torch.optim.Optimizer) -> tuple[float, float]:
+    """Learning rate and momentum of SGD with heavy ball; UserError for any other optimiser."""
+    group = optimizer.param_groups[0]
+    rest = {name: value for name, value in PLAIN.items() if name != "momentum"}
+    is_sgd = type(optimizer) is torch.optim.SGD and rest.items() <= group.items()
+    if not (is_sgd and group["lr"] > 0 and 0 < group["momentum"] < 1):
+        raise UserError(
+            "dpsghmc is a step of SGD with heavy ball: use optimizer=momentum with a positive lr, "
+            "a momentum below 1 and no weight decay (without momentum it is method=dpsgld "
+            "method.law=posterior; a prior is method.prior_precision)."
+        )
+    return float(group["lr"]), float(group["momentum"])
