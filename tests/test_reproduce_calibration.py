@@ -11,13 +11,16 @@ from matplotlib.figure import Figure
 from timm.models import _builder
 from transformers import BertForSequenceClassification
 
-from dpbench.config import compose
+from dpbench.accounting.accountants import rdp
+from dpbench.clipping.choice import CLIPS, STYLES
+from dpbench.config import compose, options
 from dpbench.data import mnist
 from dpbench.errors import Unavailable, UserError
 from dpbench.metrics.temperature import CAVEAT
 from dpbench.reading import parse
 from dpbench.rendering import render
 from dpbench.reproduce import reproduce
+from dpbench.results import digest
 from dpbench.runs import settle
 from dpbench.targets import target
 from dpbench.training.plan import said_of
@@ -92,6 +95,53 @@ def test_arms_differ_by_what_the_paper_says():
     assert mixed["schedule"]["bound"]["values"] == [1, 200]
     assert mixed["schedule"]["lr"]["values"] == [1, 1 / 200]
     assert mixed["schedule"]["bound"]["until"] == [0.95]
+
+
+SYSTEMS = compose(["+table=calibration_systems"])["table"]["methods"]
+FEDERATED = ["dp_fedsgd", "dp_fedavg"]
+
+
+def test_the_systems_are_every_clip_and_optimiser_once():
+    runs = {arm: compose(["+table=calibration_systems", f"table.arm={arm}"]) for arm in SYSTEMS}
+    assert len({digest(run) for run in runs.values()}) == len(runs) == 20
+    private = [run for arm, run in runs.items() if arm != "non_private"]
+    assert {run["method"]["clip"] for run in private} == {*CLIPS}
+    assert {run["method"]["style"] for run in private} == {*STYLES}
+    assert {run["choices"]["optimizer"] for run in private} == {*options("optimizer")}
+    assert {"dpsgd_jl", "dpsgld", *FEDERATED} < {run["choices"]["method"] for run in private}
+    assert {run["epochs"] for run in private} == {20}
+
+
+@pytest.mark.parametrize("arm", ["small_r", "dpsgd_jl", "dpsgld", *FEDERATED])
+def test_what_is_private_of_the_systems_has_the_same_epsilon(arm):
+    _, run, planned = settle(["+table=calibration_systems", f"table.arm={arm}"])
+    assert rdp(planned.ledger, run.privacy.delta) == pytest.approx(1.46, rel=5e-3)
+
+
+def test_without_clipping_there_is_no_epsilon_and_no_warning():
+    for arm in ("unclipped", "batch"):
+        _, run, planned = settle(["+table=calibration_systems", f"table.arm={arm}"])
+        said = said_of(run, planned)
+        assert (said["guarantee"], said["rdp"], said["gdp"]) == ("none", None, None)
+
+
+def test_the_systems_beside_each_other(small):
+    alike = [arm for arm in SYSTEMS if arm not in FEDERATED]
+    chosen = ["table.methods=[non_private,small_r,layerwise,large_r,global,unclipped,dpsgld]"]
+    text, files, _ = small("calibration_systems", *chosen)
+    assert set(chosen[0].partition("[")[2].strip("]").split(",")) < {*alike}
+    claims = [line[-1] for line in cells(text, "Claims")]
+    assert claims == ["undecided"] * 5, "one seed decides nothing"
+    tidy = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
+    losses = {line["method"]: line["ours"] for line in tidy if line["column"] == "train_loss"}
+    assert len(set(losses.values())) == len(losses) == 7, "two rows are the same run"
+
+
+@pytest.mark.slow
+def test_the_federated_systems(small):
+    chosen = ["table.methods=[dp_fedsgd,dp_fedavg]", "users=iid", "users.number=200"]
+    text, _, _ = small("calibration_systems", *chosen)
+    assert [line[0] for line in cells(text, "Ours")] == FEDERATED
 
 
 def test_an_unknown_arm_is_refused_with_the_nearest():

@@ -118,12 +118,13 @@ def gdp(entries: list[Entry], delta: float) -> float:
     """Epsilon by the Gaussian central limit (Bu et al. 2020): an approximation, not a bound."""
     from opacus.accountants.analysis.gdp import compute_mu_poisson, eps_from_mu
 
-    mu = math.hypot(
-        *(
-            compute_mu_poisson(steps=times, noise_multiplier=_sigma(joint), sample_rate=rate)
-            for rate, joint, times, _ in entries
+    with np.errstate(over="ignore"):  # next to no noise has no epsilon, which is said below
+        mu = math.hypot(
+            *(
+                compute_mu_poisson(steps=times, noise_multiplier=_sigma(joint), sample_rate=rate)
+                for rate, joint, times, _ in entries
+            )
         )
-    )
     return eps_from_mu(mu=mu, delta=delta)
 
 

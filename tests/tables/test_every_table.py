@@ -117,13 +117,17 @@ def reversed_in(name, claim, row, than):
             return printed(method, column)
         gap = printed(row, column) - printed(than, column)
         if claim.by and method == row:
-            return printed(than, column) + 2 * claim.by - gap
+            return printed(than, column) - worse(column) * 2 * claim.by - gap
         if claim.by or (gap == 0 and method == than):
             return printed(than, column)
-        worse = -1 if column.better == "higher" else 1
-        return printed(row if method == than else than, column) + worse * (gap == 0)
+        return printed(row if method == than else than, column) + worse(column) * (gap == 0)
 
     return value
+
+
+def worse(column):
+    """The sign of what is worse in a column."""
+    return -1 if column.better == "higher" else 1
 
 
 @pytest.mark.parametrize("name", TABLES)
