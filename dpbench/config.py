@@ -24,6 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 from dpbench import buildable
 from dpbench.data.validation import validated
 from dpbench.errors import UserError, nearest
+from dpbench.models.weights import named_by_content
 from dpbench.overrides import grammar, parse, sentence
 from dpbench.resources import conf_folder
 from dpbench.results import SCIENTIFIC
@@ -57,6 +58,8 @@ def compose(overrides: list[str]) -> dict:
             plain = cast(dict, OmegaConf.to_container(config, resolve=True))
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(sentence(error)) from error
+    if isinstance(plain["model"], dict):
+        plain["model"] = named_by_content(plain["model"])
     plain["choices"] = {k: v for k, v in choices.items() if not k.startswith(("hydra", "table"))}
     return plain
 

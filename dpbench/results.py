@@ -51,6 +51,10 @@ UNNAMED_OF_METHOD: dict[str, dict[str, str | None]] = {
 }
 """The same of one method alone, where others have always had the setting."""
 
+PLACES = {"model": ("weights",)}
+"""Settings that are paths, by group: they neither name a run nor stand in its record. What they
+lead to has a checksum beside them."""
+
 
 COVERED = {
     "privacy": True,
@@ -88,8 +92,7 @@ class Record:
     signed: bool = True
 
     def __post_init__(self) -> None:
-        kept = {k: v for k, v in self.config.items() if k in (*SCIENTIFIC, "choices")}
-        object.__setattr__(self, "config", kept)
+        object.__setattr__(self, "config", scientific(self.config))
 
     @property
     def digest(self) -> str:
@@ -116,6 +119,15 @@ class Record:
         return path
 
 
+def scientific(config: dict) -> dict:
+    """The scientific part of a configuration and its choices, without anybody's paths."""
+    kept = {k: v for k, v in config.items() if k in (*SCIENTIFIC, "choices")}
+    for group in PLACES.keys() & kept.keys():
+        if isinstance(part := kept[group], dict):
+            kept[group] = {k: v for k, v in part.items() if k not in PLACES[group]}
+    return kept
+
+
 def checksum(fields: dict) -> str:
     """SHA-256 of a record's fields but for the checksum itself, as 64 hex digits."""
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
@@ -124,12 +136,23 @@ def checksum(fields: dict) -> str:
 def digest(config: dict) -> str:
     """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
     chosen = {group: config["choices"][group] for group in ("dataset", "model", "method")}
-    parts = {key: config.get(key) for key in SCIENTIFIC}
+    parts = {key: scientific(config).get(key) for key in SCIENTIFIC}
+    parts["model"] = _weights_once(parts["model"])
     usual = {**UNNAMED_OF_METHODS, **UNNAMED_OF_METHOD.get(chosen["method"], {})}.items()
     parts["method"] = {k: v for k, v in config["method"].items() if (k, v) not in usual}
     named = {k: part for k, part in parts.items() if k not in UNNAMED or part not in NOTHING}
     science = _plain(named) | {"choices": chosen}
     return hashlib.sha256(json.dumps(science, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _weights_once(model):
+    """The model with its weights named once, by checksum or else by revision, or not at all."""
+    if not isinstance(model, dict):
+        return model
+    unsaid = [key for key in ("revision", "checksum") if model.get(key) is None]
+    if "checksum" not in unsaid:
+        unsaid.append("revision")
+    return {key: value for key, value in model.items() if key not in unsaid}
 
 
 def _plain(value):

@@ -9,7 +9,7 @@ from dpbench import config as configuration
 from dpbench.files import check_writable, remove_parts
 from dpbench.interrupts import orderly
 from dpbench.reading import load, set_aside_invalid
-from dpbench.results import SCIENTIFIC, Record, record_path
+from dpbench.results import SCIENTIFIC, Record, record_path, scientific
 from dpbench.trackers import About
 from dpbench.training.checkpoints import Checkpoints, claimed
 from dpbench.training.plan import Plan, Run, plan
@@ -107,8 +107,7 @@ def _made(
 
 def _tracking(config: dict, run: Run, path: Path, table: str) -> Tracking:
     group = "/".join([*([table] if table else []), config["choices"]["method"]])
-    kept = {k: v for k, v in config.items() if k in (*SCIENTIFIC, "choices")}
-    told = (path.stem, group, kept, tracking_folder(config))
+    told = (path.stem, group, scientific(config), tracking_folder(config))
     return Tracking(configuration.trackers(config), run, lambda made: About(*told, made))
 
 

@@ -10,7 +10,7 @@ from dpbench import config as configuration
 from dpbench.buildable import check_settings
 from dpbench.errors import UserError, nearest
 from dpbench.resources import benchmarks_folder
-from dpbench.results import digest
+from dpbench.results import PLACES, digest
 from dpbench.rules import ARM
 from dpbench.runs import is_scientific
 from dpbench.tables import CORRECTED, Condition, conditions_of, narrowed, setting
@@ -185,7 +185,8 @@ def target(name: str, asked: list[str]) -> Target:
         conditions, _ = _pinned(declared, size.overrides, alone)
     _check_names(config["table"])
     conditions, moved = _pinned(conditions, overrides, config)
-    changes = tuple(o for o in overrides if _changes(o, conditions, moved))
+    changed = (o for o in overrides if _changes(o, conditions, moved))
+    changes = tuple(_without_path(o, config) for o in changed)
     return Target(name, size, overrides, changes, config, tuple(conditions))
 
 
@@ -235,6 +236,16 @@ def _changes(override: str, conditions: list[Condition], moved: set[str]) -> boo
     if key in conditions[0].keys:
         return key in moved
     return is_scientific(override) or (key.startswith("table.") and not _narrows(override))
+
+
+def _without_path(override: str, config: dict) -> str:
+    """The override, or what a path in it leads to: a page is no place for anybody's folders."""
+    group, _, key = _key(override).partition(".")
+    return (
+        f"{group}.checksum={config[group]['checksum']}"
+        if key in PLACES.get(group, ())
+        else override
+    )
 
 
 def _narrows(override: str) -> bool:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 from matplotlib.figure import Figure
-from timm.models import _builder
 from transformers import BertForSequenceClassification
 
 from dpbench.accounting.accountants import rdp
@@ -280,7 +279,7 @@ def unreachable(*_, **__):
 @pytest.fixture
 def offline(monkeypatch):
     """A machine whose cache of models is empty, and that reaches no hub."""
-    monkeypatch.setattr(_builder, "load_state_dict_from_hf", unreachable)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", unreachable)
     monkeypatch.setattr(BertForSequenceClassification, "from_pretrained", unreachable)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from dpbench.errors import UserError
 from dpbench.models.layers import MOST_LAYERS
 from dpbench.models.pretrained import attention, library, planning, train_only, weights_of
+from dpbench.models.weights import NAMES, checked, only_if_pretrained, weights_in
 from dpbench.validate import fraction, integer, one_of
 
 TRAIN = ("all", "last_layer_and_head")
@@ -21,10 +22,12 @@ class Bert:
     """BERT by its sizes, with random weights or with those of `name` on the Hugging Face hub.
 
     Inputs are int64 [B, 2, T]: token numbers (0 is padding) and token types; T is at most `length`.
-    vocabulary: number of tokens. dropout: in hidden layers and attention. train: `all`, or
-    `last_layer_and_head`, which is the last encoder layer, the pooler and the classifier. Source:
-    Devlin et al. 2019; with the sizes of bert-base-cased and three classes 108,312,579 parameters,
-    7,680,771 of them in the last layer and head, as the calibration paper (Bu et al.) trains it.
+    vocabulary: number of tokens. dropout: in hidden layers and attention. weights: a folder that
+    `save_pretrained` wrote, in place of the hub; checksum: "sha256:..." of the weights in it, or
+    None for any. train: `all`, or `last_layer_and_head`, which is the last encoder layer, the
+    pooler and the classifier. Source: Devlin et al. 2019; with the sizes of bert-base-cased and
+    three classes 108,312,579 parameters, 7,680,771 of them in the last layer and head, as the
+    calibration paper (Bu et al.) trains it.
 
     Raises UserError where pre-trained weights cannot be had, or have other sizes.
     """
@@ -39,6 +42,8 @@ class Bert:
     length: int
     dropout: float
     train: str
+    weights: str | None = None
+    checksum: str | None = None
 
     def __post_init__(self) -> None:
         integer("model.layers", self.layers, most=MOST_LAYERS)
@@ -46,6 +51,9 @@ class Bert:
             integer(f"model.{name}", getattr(self, name))
         fraction("model.dropout", self.dropout, zero=True)
         one_of("model.train", self.train, TRAIN)
+        only_if_pretrained(self.pretrained, self.weights, self.checksum)
+        if self.checksum is not None and self.weights is None:
+            raise UserError("model.checksum of BERT is of a folder: set model.weights to it.")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         if len(shape) != 2 or shape[0] != 2 or shape[1] > self.length:
@@ -53,12 +61,13 @@ class Bert:
                 f"model=bert needs texts of shape (2, {self.length}) at most, token numbers and "
                 f"token types, and these inputs are {shape}."
             )
-        net = self._classifier(classes)
+        net, checksum = self._classifier(classes)
         if self.train != "all":
             train_only(net, [net.bert.encoder.layer[-1], net.bert.pooler, net.classifier])
-        return TextClassifier(net)
+        return TextClassifier(net, checksum)
 
-    def _classifier(self, classes: int) -> Any:
+    def _classifier(self, classes: int) -> tuple[Any, str | None]:
+        """The network, and the checksum of the weights that it has from a folder."""
         transformers = library("transformers")
         config = transformers.BertConfig(
             num_hidden_layers=self.layers,
@@ -74,13 +83,21 @@ class Bert:
         )
         make = transformers.BertForSequenceClassification
         if not self.pretrained or planning():
-            return make(config)
-        with weights_of(self.name):
-            return make.from_pretrained(self.name, config=config)
+            return make(config), None
+        if self.weights is None:
+            with weights_of(self.name):
+                return make.from_pretrained(self.name, config=config), None
+        file = weights_in(self.weights)
+        if file.name not in NAMES:
+            raise UserError(f"model.weights={file} is no folder with {' or '.join(NAMES)}.")
+        checksum = checked(file, self.checksum)
+        with weights_of(str(file)):
+            return make.from_pretrained(file.parent, config=config), checksum
 
 
 class TextClassifier(nn.Module):
-    """Logits [B, K] from int64 [B, 2, T], token numbers and token types.
+    """Logits [B, K] from int64 [B, 2, T], token numbers and token types; checksum: of its first
+    weights.
 
     Goes through the parts of a BertForSequenceClassification itself: the library's own way from
     tokens to an attention mask looks at values, which torch.func's vmap does not allow.
@@ -88,9 +105,9 @@ class TextClassifier(nn.Module):
 
     net: Any
 
-    def __init__(self, net: Any):
+    def __init__(self, net: Any, checksum: str | None = None):
         super().__init__()
-        self.net = net
+        self.net, self.checksum = net, checksum
 
     def forward(self, inputs: Tensor) -> Tensor:
         tokens, types = inputs.unbind(1)

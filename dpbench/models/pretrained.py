@@ -36,8 +36,8 @@ def weights_of(name: str) -> Iterator[None]:
     except OSError as error:
         raise Unavailable(
             f"needs pre-trained weights: those of {name} are neither in the Hugging Face cache "
-            "($HF_HOME) nor to be downloaded now; run once with network, copy the cache from a "
-            "machine that has them, or set model.pretrained=false for random weights."
+            "($HF_HOME) nor to be downloaded now; run once with network, set model.weights to "
+            "those of a machine that has them, or set model.pretrained=false for random weights."
         ) from error
     except RuntimeError as error:
         raise UserError(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 from dpbench.errors import UserError
 from dpbench.models.images import image_shape
 from dpbench.models.pretrained import attention, library, planning, train_only, weights_of
+from dpbench.models.weights import NAMES, checked, only_if_pretrained, tensors_of, weights_in
 from dpbench.validate import integer, one_of
 
 TRAIN = ("all", "last_block_and_head")
@@ -20,6 +22,8 @@ TRAIN = ("all", "last_block_and_head")
 class Vit:
     """A vision transformer by its timm name; vit_base_patch16_224 is the calibration paper's.
 
+    weights: a file of them, in place of those of `name` on the Hugging Face hub at `revision` (the
+    newest, if None). checksum: "sha256:..." of that file, wherever it is from, or None for any.
     Images of another size than `image_size` are enlarged by bilinear interpolation, grey ones are
     repeated over three channels, and all are normalised as for the published weights. train: `all`,
     or `last_block_and_head`. Source: Dosovitskiy et al. 2021. On ten classes the tiny one has
@@ -32,22 +36,28 @@ class Vit:
     pretrained: bool
     image_size: int
     train: str
+    revision: str | None = None
+    weights: str | None = None
+    checksum: str | None = None
 
     def __post_init__(self) -> None:
         integer("model.image_size", self.image_size)
         one_of("model.train", self.train, TRAIN)
+        only_if_pretrained(self.pretrained, self.weights, self.checksum)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, _, _ = image_shape("vit", shape, least=1)
         if channels not in (1, 3):
             raise UserError(f"model=vit needs 1 or 3 channels, and these images have {channels}.")
-        net = self._transformer(classes)
+        net, checksum = self._transformer(classes)
         if self.train != "all":
             train_only(net, [net.blocks[-1], net.norm, net.fc_norm, net.head])
         config = net.pretrained_cfg
-        return ImageClassifier(Prepared(self.image_size, config["mean"], config["std"]), net)
+        prepared = Prepared(self.image_size, config["mean"], config["std"])
+        return ImageClassifier(prepared, net, checksum)
 
-    def _transformer(self, classes: int) -> Any:
+    def _transformer(self, classes: int) -> tuple[Any, str | None]:
+        """The network, and the checksum of the weights that it has from a file."""
         timm = library("timm")
         known = timm.list_models(module="vision_transformer")
         one_of("model.name", self.name.partition(".")[0], known)
@@ -59,17 +69,41 @@ class Vit:
             dynamic_img_size=False,
         )
         if not self.pretrained or planning():
-            return of_known_layers(make())
+            return of_known_layers(make()), None
         with weights_of(self.name):
-            return of_known_layers(make(pretrained=True))
+            file = weights_in(self.weights) if self.weights is not None else self._from_hub()
+            checksum = checked(file, self.checksum)
+            net = make(pretrained=True, pretrained_cfg_overlay={"state_dict": self._read(file)})
+        net.pretrained_cfg = net.default_cfg = _without_tensors(net.pretrained_cfg)
+        return of_known_layers(net), checksum
+
+    def _from_hub(self) -> Path:
+        """The file in the Hugging Face cache, downloaded if it is not there."""
+        repository = library("timm").get_pretrained_cfg(self.name).hf_hub_id
+        if not repository:
+            raise UserError(f"the hub has no weights of {self.name}: set model.weights to a file.")
+        hub = library("huggingface_hub")
+        return Path(hub.hf_hub_download(repository, NAMES[0], revision=self.revision))
+
+    def _read(self, file: Path) -> dict[str, Tensor]:
+        """The file's tensors; UserError where one of the network's is not among them."""
+        tensors = tensors_of(file)
+        with torch.device("meta"):
+            net = library("timm").create_model(self.name, num_classes=0)
+        if lacking := sorted(net.state_dict().keys() - tensors.keys()):
+            raise UserError(
+                f"{file} is not of {self.name}: it has no {lacking[0]}"
+                f"{f' and {len(lacking) - 1} more' * (len(lacking) > 1)}."
+            )
+        return tensors
 
 
 class ImageClassifier(nn.Module):
-    """Logits [B, K] of images [B, 1 or 3, H, W] in [0, 1]."""
+    """Logits [B, K] of images [B, 1 or 3, H, W] in [0, 1]; checksum: of its first weights."""
 
-    def __init__(self, prepared: nn.Module, net: nn.Module):
+    def __init__(self, prepared: nn.Module, net: nn.Module, checksum: str | None = None):
         super().__init__()
-        self.prepared, self.net = prepared, net
+        self.prepared, self.net, self.checksum = prepared, net, checksum
 
     def forward(self, images: Tensor) -> Tensor:
         with attention(images.device):
@@ -111,6 +145,11 @@ class Tokens(nn.Module):
         places = places.expand(len(patches), -1)
         tokens = torch.cat([self.first(places[:, :1]), patches], 1)
         return tokens + self.positions(places)
+
+
+def _without_tensors(config: dict[str, Any]) -> dict[str, Any]:
+    """What timm says of the network, less the weights that came with it."""
+    return {key: value for key, value in config.items() if key != "state_dict"}
 
 
 def of_known_layers(net: Any) -> Any:

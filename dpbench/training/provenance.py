@@ -48,8 +48,10 @@ class Effort:
 def provenance(step: PrivateStep, device: torch.device, precision: str, effort: Effort) -> dict:
     """Commit, versions, device, engine, precision, seconds, and peak memory in MiB, all plain.
 
-    resumed: how often another process went on with the run.
+    resumed: how often another process went on with the run. weights: the checksum of the file that
+    the model had its first weights from, if there was one.
     """
+    weights = getattr(step.engine.model, "checksum", None)
     return {
         "commit": commit(),
         "code": code(),
@@ -61,6 +63,7 @@ def provenance(step: PrivateStep, device: torch.device, precision: str, effort: 
         "engine": step.engine.name,
         "physical_batch_size": step.physical_batch_size,
         "precision": precision,
+        **({"weights": weights} if weights else {}),
         "seconds": round(effort.seconds, 3),
         "peak_memory_mib": round(effort.peak_memory / 2**20),
         "resumed": effort.resumed,

@@ -3,11 +3,12 @@
 import sys
 from dataclasses import replace
 
+import huggingface_hub
 import pytest
 import timm
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
-from timm.models import _builder
+from safetensors.torch import save_file
 from transformers import BertForSequenceClassification
 
 from dpbench.config import build, compose
@@ -50,9 +51,12 @@ def test_parameter_count(overrides, shape, classes, count, trained):
 # ViT
 
 
-def test_a_vit_computes_what_timm_computes(monkeypatch):
+def test_a_vit_computes_what_timm_computes(monkeypatch, tmp_path):
     theirs = timm.create_model("test_vit", num_classes=4, img_size=32, dynamic_img_size=False)
-    monkeypatch.setattr(_builder, "load_state_dict_from_hf", lambda *_, **__: theirs.state_dict())
+    save_file(theirs.state_dict(), tmp_path / "model.safetensors")
+    monkeypatch.setattr(
+        huggingface_hub, "hf_hub_download", lambda *_, **__: tmp_path / "model.safetensors"
+    )
     ours = replace(VIT, pretrained=True).build((3, 32, 32), 4)
     ours.net.head.load_state_dict(theirs.head.state_dict())  # a new task has a new head
     images = torch.rand(2, 3, 32, 32)
@@ -142,7 +146,7 @@ def offline(*_, **__):
 
 
 def test_a_vit_without_network_is_one_sentence(monkeypatch):
-    monkeypatch.setattr(_builder, "load_state_dict_from_hf", offline)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     with pytest.raises(
         UserError, match=r"needs pre-trained weights: those of test_vit .*model\.pretrained=false"
     ):
@@ -167,7 +171,7 @@ def test_a_missing_library_is_one_sentence(monkeypatch, library, model, shape):
 
 
 def test_planning_needs_no_weights(monkeypatch):
-    monkeypatch.setattr(_builder, "load_state_dict_from_hf", offline)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     monkeypatch.setattr(BertForSequenceClassification, "from_pretrained", offline)
     with torch.device("meta"):
         replace(VIT, pretrained=True).build((3, 32, 32), 3)
