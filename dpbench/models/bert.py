@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dpbench.errors import UserError
 from dpbench.models.layers import MOST_LAYERS
 from dpbench.models.pretrained import attention, library, planning, train_only, weights_of
-from dpbench.models.weights import NAMES, checked, only_if_pretrained, weights_in
+from dpbench.models.weights import NAMES, check_weights, checked, weights_in
 from dpbench.validate import fraction, integer, one_of
 
 TRAIN = ("all", "last_layer_and_head")
@@ -51,7 +51,7 @@ class Bert:
             integer(f"model.{name}", getattr(self, name))
         fraction("model.dropout", self.dropout, zero=True)
         one_of("model.train", self.train, TRAIN)
-        only_if_pretrained(self.pretrained, self.weights, self.checksum)
+        check_weights(self.pretrained, self.weights, self.checksum)
         if self.checksum is not None and self.weights is None:
             raise UserError("model.checksum of BERT is of a folder: set model.weights to it.")
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from dpbench.errors import UserError
 from dpbench.models.images import image_shape
 from dpbench.models.pretrained import attention, library, planning, train_only, weights_of
-from dpbench.models.weights import NAMES, checked, only_if_pretrained, tensors_of, weights_in
+from dpbench.models.weights import NAMES, check_weights, checked, tensors_of, weights_in
 from dpbench.validate import integer, one_of
 
 TRAIN = ("all", "last_block_and_head")
@@ -43,7 +43,7 @@ class Vit:
     def __post_init__(self) -> None:
         integer("model.image_size", self.image_size)
         one_of("model.train", self.train, TRAIN)
-        only_if_pretrained(self.pretrained, self.weights, self.checksum)
+        check_weights(self.pretrained, self.weights, self.checksum)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, _, _ = image_shape("vit", shape, least=1)

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import random
+from contextlib import suppress
 from dataclasses import replace
 
 import huggingface_hub
@@ -123,6 +125,7 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(tmp_path, capsys):
     [
         ("empty.pt", b""),
         ("text.pt", b"weights"),
+        ("passwords.pt", b"root:x:0:0:root:/root:/bin/bash\n"),
         ("short.safetensors", b"\x08\0\0"),
         ("text.safetensors", b"weights of a model"),
     ],
@@ -165,6 +168,29 @@ def test_weights_that_are_not_there_are_refused_before_any_work(tmp_path):
 def test_random_weights_have_no_file(model, changed):
     with pytest.raises(UserError, match=r"is for model.pretrained=true"):
         replace(model, pretrained=False, **changed)
+
+
+@pytest.mark.parametrize("checksum", ["", "zzz", "md5:0", OTHER + "0", OTHER.upper()])
+@pytest.mark.parametrize("model", [VIT, BERT])
+def test_what_is_no_checksum_is_refused(model, checksum):
+    with pytest.raises(UserError, match="write sha256: and 64 hex digits"):
+        replace(model, checksum=checksum)
+
+
+def test_no_damage_to_a_file_is_an_exception(published, tmp_path):
+    """Bytes at random places of a file of weights: it is read, or refused in one sentence."""
+    whole, draw = tmp_path / "whole.pt", random.Random(0)
+    torch.save(published.norm.state_dict(), whole)
+    for _ in range(200):
+        content = bytearray(whole.read_bytes())
+        for _ in range(3):
+            content[draw.randrange(len(content))] = draw.randrange(256)
+        damaged = tmp_path / "damaged.pt"
+        damaged.write_bytes(
+            content[: draw.randrange(len(content))] if draw.random() < 0.3 else content
+        )
+        with suppress(UserError):
+            tensors_of(damaged)
 
 
 # What names a run
