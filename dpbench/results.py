@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpbench.files import write_whole
+from dpbench.last_epochs import of_last_epochs
 
 SCHEMA = 1
 
@@ -98,6 +99,11 @@ class Record:
     def digest(self) -> str:
         return digest(self.config)
 
+    @property
+    def measured(self) -> dict[str, float]:
+        """The metrics, and what follows from the diagnostics of the last epochs."""
+        return self.metrics | of_last_epochs(self.config, self.diagnostics)
+
     def json(self) -> str:
         """The record as one JSON object; NaN and Infinity as Python's json writes them.
 
@@ -181,7 +187,7 @@ def row(record: Record) -> dict:
         "variant": config["method"].get("variant", "corrected"),
         "seed": config["seed"],
         "status": record.status,
-        **record.metrics,
+        **record.measured,
         "privacy/arithmetic": "real",  # of records from before it was said
         **{f"privacy/{k}": v for k, v in record.privacy.items() if k != "ledger"},
     }

@@ -18,6 +18,7 @@ KNOWN = {
     "ece": Metric("ECE", True, "lower"),
     "mce": Metric("MCE", True, "lower"),
     "mce_min20": Metric("MCE of bins of 20 and more", True, "lower"),
+    "mce_last10": Metric("MCE, median of the last ten epochs", True, "lower"),
     "adaptive_ece": Metric("adaptive ECE", True, "lower"),
     "ece_temperature": Metric("ECE after a temperature", True, "lower"),
     "brier": Metric("Brier score", False, "lower"),
@@ -29,7 +30,7 @@ KNOWN = {
     "mae": Metric("mean absolute error", False, "lower"),
     "r2": Metric("R²", False, "higher"),
 }
-CALIBRATION = ("ece", "mce", "mce_min20", "adaptive_ece", "ece_temperature", "brier")
+CALIBRATION = ("ece", "mce", "mce_min20", "mce_last10", "adaptive_ece", "ece_temperature", "brier")
 FAIRNESS = ("accuracy_gap", "demographic_parity_difference", "equalized_odds_difference")
 
 

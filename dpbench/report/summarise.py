@@ -101,7 +101,7 @@ def _row(found: Found) -> dict:
         **said,
         **_cost(record, said["steps"]),
         "bins": _bins(record.calibration),
-        "metrics": record.metrics,
+        "metrics": record.measured,
         "source": found.source,
     }
 

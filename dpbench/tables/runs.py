@@ -15,8 +15,8 @@ IDENTITY = ["dataset", "model", "method", "variant", "seed"]
 PRIVACY = ["rdp", "pld", "gdp", "guarantee", "why", "claimed", "delta", "arithmetic"]
 NEEDED = [*IDENTITY, "status", *(f"privacy/{name}" for name in PRIVACY)]
 CORRECTED = "corrected"
-LATER = ("train_set/", "test/mce_min20")
-"""How the metrics begin that the first records do not have."""
+LATER = ("train_set/", "test/mce_min20", "test/mce_last10")
+"""How the metrics begin that not all records have."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,12 @@ class Row:
         return list(zip(self.runs["seed"].tolist(), self.runs["dropped"].tolist(), strict=True))
 
     def values(self, metric: str) -> dict[int, float]:
-        """A metric by seed, NaN for a diverged run; nothing where no run has it."""
+        """A metric by seed, NaN for a diverged run; without the runs that do not have it."""
         if metric not in self.runs.columns:
             return {}
-        return dict(zip(self.runs["seed"].tolist(), self.runs[metric].tolist(), strict=True))
+        lacking = (self.runs["status"] != DIVERGED) & self.runs[metric].isna()
+        having = self.runs[~lacking] if metric.startswith(LATER) else self.runs
+        return dict(zip(having["seed"].tolist(), having[metric].tolist(), strict=True))
 
 
 def rows_of(spec: TableSpec, runs: pd.DataFrame) -> list[Row]:

@@ -165,6 +165,17 @@ def test_a_training_metric_that_the_first_records_lack_is_missing(build, run, ru
     assert line(table, "Ours", "fair")[1] == "NaN (1)"
 
 
+def test_runs_without_a_metric_that_others_have_do_not_count(build, run):
+    column = {"metric": "test/mce_last10", "factor": 100, "digits": 1, "better": "lower"}
+    having = [run("dpsgd", seed, 0.7, **{"test/mce_last10": 0.2 + seed / 10}) for seed in (0, 1)]
+    lacking = [run("fair", seed, 0.7) for seed in (0, 1)]
+    ended = run("sgd", 0, 0.7, status="diverged", **{"test/mce_last10": 0.3})
+    table = build([*having, *lacking, ended], columns={"mce": column}, claims={})
+    assert (cell(table, "dpsgd", "mce").ours, cell(table, "dpsgd", "mce").n) == (25.0, 2)
+    assert (cell(table, "fair", "mce").n, cell(table, "fair", "mce").verdict) == (0, "missing")
+    assert (cell(table, "sgd", "mce").n, math.isnan(cell(table, "sgd", "mce").ours)) == (1, True)
+
+
 def test_epsilon_is_shown_as_strongly_as_it_holds(build, run, runs):
     none = {"privacy/guarantee": "none", "privacy/why": "Examples are mixed."}
     table = build([*runs, run("fair", 0, 0.8, **none), run("fair", 1, 0.8, **none)])
