@@ -353,13 +353,20 @@ def test_a_committed_table_follows_from_its_committed_records(name):
         assert files[suffix] == path.read_bytes(), path.name
 
 
+ON_WINES = ("calibration_table1", "calibration_theorem3", "bam_lemma3")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["sign_fig1", "sign_table2", pytest.param("calibration_table1", marks=pytest.mark.long)]
+    "name",
+    [
+        *("sign_fig1", "sign_table2"),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ON_WINES),
+    ],
 )
 def test_what_needs_no_private_training_is_made_again_as_it_is_committed(name, tmp_path, request):
     """Numbers may differ in their last digit, as machines do; what is not a number may not."""
-    needs = ["regression_folder"] * (name == "calibration_table1")
+    needs = ["regression_folder"] * (name in ON_WINES)
     data = [f"data_dir={request.getfixturevalue(folder)}" for folder in needs]
     reproduce(name, [f"results_dir={tmp_path}", *data])
     made = [path for path in (tmp_path / "tables").iterdir() if path.suffix != ".png"]

@@ -38,8 +38,8 @@ RULE = (
 )
 RULE_OF_NOISE = (
     "The flow is the same with noise where the distance of the losses with and without it vanishes "
-    f"with the step size: steps of 1/{FINER} for the same time should leave 1/{FINER**0.5:g} of it,"
-    f" and more than {VANISHES:g} of it speaks against the claim."
+    f"with the step size: steps of 1/{FINER} for the same time should leave 1/{FINER**0.5:g} of its"
+    f" mean over the flows of a row, and more than {VANISHES:g} of it speaks against the claim."
 )
 
 
@@ -72,7 +72,7 @@ UNITS = {
     EIGENVALUES: "least real part of an eigenvalue / |M|",
     MONOTONE: "least cosine",
     ZERO: "largest last loss / first loss",
-    SAME: f"largest distance by noise at lr/{FINER} / at lr",
+    SAME: f"mean distance by noise at lr/{FINER} / at lr",
 }
 
 
@@ -114,7 +114,8 @@ def _seen(name: str, findings: Sequence[Finding], zero: float) -> tuple[bool | N
         least = min(cosine for finding in findings for cosine in finding.flow.cosines)
         return least >= -TOLERANCE, least
     if name == SAME:
-        left = max(finer / coarse for coarse, finer in (finding.noise for finding in findings))
+        coarse, finer = (sum(finding.noise[k] for finding in findings) for k in (0, 1))
+        left = finer / coarse
         return left <= VANISHES, left
     return _limit(findings, zero)
 
