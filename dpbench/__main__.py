@@ -1,3 +1,3 @@
-from dpbench.cli import main
+from dpbench.cli.main import main
 
 main()

@@ -1,8 +1,13 @@
 """Random streams by purpose: one seed makes a run, and no stream depends on another's use."""
 
 import hashlib
+import zlib
+from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
+
+if TYPE_CHECKING:  # which takes seconds, and not all that draws numbers needs it
+    import torch
 
 
 def derived(seed: int, purpose: str) -> int:
@@ -11,6 +16,13 @@ def derived(seed: int, purpose: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def generator(seed: int, purpose: str, device: torch.device) -> torch.Generator:
+def generator(seed: int, purpose: str, device: "torch.device") -> "torch.Generator":
     """A torch generator on the device, for one purpose of one run."""
+    import torch
+
     return torch.Generator(device).manual_seed(derived(seed, purpose))
+
+
+def numpy_generator(seed: int, purpose: str) -> np.random.Generator:
+    """A generator for one purpose alone: the same draws for every method and on every machine."""
+    return np.random.default_rng([seed, zlib.crc32(purpose.encode())])

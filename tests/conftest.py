@@ -16,12 +16,12 @@ from torch import nn
 
 from dpbench.data import adult, california, cifar, dutch, mnist, snli, wine
 from dpbench.data.dataset import Batch
-from dpbench.data.download import Source
+from dpbench.data.fetch.download import Source
 from dpbench.gradients import make_engine
-from dpbench.methods.method import Method
+from dpbench.mechanism.method import Method
+from dpbench.mechanism.step import PrivateStep
+from dpbench.mechanism.streams import Stream, seeded
 from dpbench.models.architecture import cross_entropy
-from dpbench.step import PrivateStep
-from dpbench.streams import Stream, seeded
 
 UNPACK = Path(__file__).parents[2] / "shared" / "data" / "unpack"
 NEEDED = (*adult.SOURCES, dutch.SOURCE, *mnist.TRAIN, *mnist.TEST)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dpbench import config
-from dpbench.overrides import expand
-from dpbench.report.command import parse as parse_report
-from dpbench.runs import settle
+from dpbench.config import compose as config
+from dpbench.config.overrides import expand
+from dpbench.dashboard.command import parse as parse_report
+from dpbench.execution.prepare import prepare
 from dpbench.search.request import parse
 
 ROOT = Path(__file__).parents[1]
@@ -38,12 +38,12 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
     verb, *arguments = shlex.split(command)
     if verb in ("run", "epsilon"):
         for overrides in expand([a for a in arguments if a != "-m"]):
-            settle(overrides)
+            prepare(overrides)
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "reproduce":
         assert arguments[0] in config.options("table")
-        settle([f"+table={arguments[0]}", *arguments[1:]])
+        prepare([f"+table={arguments[0]}", *arguments[1:]])
     elif verb == "report":
         assert parse_report(arguments).out.suffix == ".html"
     else:

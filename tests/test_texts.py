@@ -12,7 +12,7 @@ from dpbench.errors import UserError
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.models.bert import Bert
 from dpbench.models.mlp import Mlp
-from dpbench.privacy import Privacy
+from dpbench.training.budget import Privacy
 from dpbench.training.plan import Run, plan
 from dpbench.training.trainer import fit
 

@@ -10,7 +10,7 @@ import pytest
 from dpbench.data.dataset import Dataset
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
-from dpbench.schedules import Constant, Linear
+from dpbench.mechanism.schedules import Constant, Linear
 from dpbench.validate import (
     LARGEST,
     MOST,

@@ -62,12 +62,12 @@ def test_the_wheel_has_the_licence_and_the_command(wheel, names):
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
     text = zipfile.ZipFile(wheel).read(entry_points).decode()
-    assert "dpbench = dpbench.cli:main" in text
+    assert "dpbench = dpbench.cli.main:main" in text
 
 
 def test_an_unpacked_wheel_finds_its_own_resources(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    code = "from dpbench.resources import *; print(conf_folder()); print(benchmarks_folder())"
+    code = "from dpbench.paths import *; print(conf_folder()); print(benchmarks_folder())"
     # From a folder elsewhere, with the wheel before the checkout on the path.
     out = subprocess.run(
         [sys.executable, "-c", code],

@@ -7,11 +7,11 @@ import torch
 import yaml
 from torch import nn
 
-from dpbench.buildable import build
+from dpbench.config.buildable import build
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.models.architecture import Architecture
-from dpbench.resources import conf_folder
+from dpbench.paths import conf_folder
 
 
 class UnavailableError(Exception):

@@ -10,14 +10,14 @@ from dpbench.bench.stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, make_engine
-from dpbench.methods.method import Method
+from dpbench.mechanism.method import Method
+from dpbench.mechanism.step import PrivateStep
+from dpbench.mechanism.streams import seeded
 from dpbench.models.architecture import cross_entropy
-from dpbench.step import PrivateStep
-from dpbench.streams import seeded
 
 
 class Ours(TorchStepper):
-    """dpbench.step.PrivateStep on one batch, in physical batches if their size is given."""
+    """Our `PrivateStep` on one batch, in physical batches if their size is given."""
 
     def __init__(
         self,

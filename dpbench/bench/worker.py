@@ -13,8 +13,8 @@ import torch
 from dpbench.bench.cases import Case, UnavailableError
 from dpbench.bench.check import Seen, observe
 from dpbench.bench.stepper import Stepper
-from dpbench.interrupts import deaf
 from dpbench.memory import forget_peak, resident
+from dpbench.training.interrupts import deaf
 
 Make = Callable[[Case, torch.device], Stepper]
 

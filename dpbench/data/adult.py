@@ -8,8 +8,8 @@ import pandas as pd
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.download import Source, fetch
 from dpbench.data.draws import held_out, shuffle_and_split, thin
+from dpbench.data.fetch.download import Source, fetch
 from dpbench.validate import fraction
 
 WOMEN, MEN = 14_695, 30_527  # among the 45,222 published rows without a missing value

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dpbench.data.download import writing
+from dpbench.data.fetch.download import writing
 from dpbench.errors import UserError
 from dpbench.files import replace_file
 

@@ -9,8 +9,8 @@ import torch
 
 from dpbench.data.cifar import take_out
 from dpbench.data.dataset import Data, Split
-from dpbench.data.download import Source, fetch
 from dpbench.data.draws import shuffle_and_count
+from dpbench.data.fetch.download import Source, fetch
 from dpbench.data.numeric import z_scores
 from dpbench.validate import integer
 

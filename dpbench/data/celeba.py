@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpbench.data.caches import cached
 from dpbench.data.dataset import Data, Split
-from dpbench.data.download import Source, altered, fetch, missing
+from dpbench.data.fetch.download import Source, altered, fetch, missing
 from dpbench.errors import UserError, nearest
 from dpbench.validate import integer
 

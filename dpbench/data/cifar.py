@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.download import Source, fetch, writing
-from dpbench.data.pickled import read_images
+from dpbench.data.fetch.download import Source, fetch, writing
+from dpbench.data.fetch.pickled import read_images
 
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 

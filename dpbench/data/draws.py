@@ -1,17 +1,10 @@
 """Who is trained on and who is tested on: every draw follows from the seed and its purpose."""
 
-import zlib
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from dpbench.data.dataset import Data, Split
-
-
-def generator(seed: int, purpose: str) -> np.random.Generator:
-    """A generator for one purpose alone: the same draws for every method and on every machine."""
-    return np.random.default_rng([seed, zlib.crc32(purpose.encode())])
+from dpbench.seeds import numpy_generator
 
 
 def held_out(count: int, test_share: float) -> int:
@@ -26,11 +19,11 @@ def shuffle_and_split(examples: Split, test_share: float, seed: int) -> Data:
 
 def shuffle_and_count(examples: Split, count: int, seed: int) -> Data:
     """Shuffle; the first `count` examples are the test set."""
-    order = torch.from_numpy(generator(seed, "split").permutation(len(examples)))
+    order = torch.from_numpy(numpy_generator(seed, "split").permutation(len(examples)))
     return Data(train=examples.take(order[count:]), test=examples.take(order[:count]))
 
 
 def thin(examples: Split, marked: Tensor, keep: float, seed: int) -> Split:
     """Keep each example that is `marked` [n] bool with probability `keep`, and all others."""
-    kept = torch.from_numpy(generator(seed, "thin").random(len(examples)) < keep)
+    kept = torch.from_numpy(numpy_generator(seed, "thin").random(len(examples)) < keep)
     return examples.take(torch.nonzero(kept | ~marked).flatten())

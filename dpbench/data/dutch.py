@@ -7,8 +7,8 @@ import pandas as pd
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.download import Source, fetch
 from dpbench.data.draws import held_out, shuffle_and_split
+from dpbench.data.fetch.download import Source, fetch
 from dpbench.validate import fraction
 
 ROWS = 60_420

@@ -9,8 +9,8 @@ import torch
 
 from dpbench.data.caches import cached
 from dpbench.data.dataset import Data, Split
-from dpbench.data.download import Source
-from dpbench.data.pickled import read_images
+from dpbench.data.fetch.download import Source
+from dpbench.data.fetch.pickled import read_images
 from dpbench.errors import UserError
 
 

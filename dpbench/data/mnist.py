@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.download import Source, fetch
+from dpbench.data.fetch.download import Source, fetch
 
 
 def _source(name: str, md5: str) -> Source:

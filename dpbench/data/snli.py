@@ -12,7 +12,7 @@ import torch
 
 from dpbench.data.caches import cached
 from dpbench.data.dataset import Data, Split
-from dpbench.data.download import Source, altered, fetch, writing
+from dpbench.data.fetch.download import Source, altered, fetch, writing
 from dpbench.data.tokens import Tokens
 from dpbench.errors import UserError
 

@@ -7,10 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpbench.data.fetch.library import library
 from dpbench.errors import Unavailable, UserError
-from dpbench.models.bert import PADDING
-from dpbench.models.pretrained import library
 from dpbench.validate import integer
+
+PADDING = 0
+"""The token that fills up a text, as BERT numbers it."""
 
 MOST_TOKENS = 100_000  # of a pair: beyond any model
 CHUNK = 10_000  # pairs at a time: the tokenizer's lists take far more memory than the numbers

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from dpbench.data.dataset import Batch, Split
-from dpbench.step import PrivateStep
+from dpbench.mechanism.step import PrivateStep
 
 
 class Observer(Protocol):

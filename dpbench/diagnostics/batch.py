@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.engine import Shift
-from dpbench.step import PrivateStep, finite_factors
+from dpbench.mechanism.step import PrivateStep, finite_factors
 
 
 class GroupMeans(NamedTuple):

@@ -15,7 +15,7 @@ from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import Seen, see, unaltered, undisturbed
 from dpbench.diagnostics.decomposition import cosine, decompose
 from dpbench.errors import UserError
-from dpbench.step import PrivateStep
+from dpbench.mechanism.step import PrivateStep
 
 
 def measure(

@@ -17,7 +17,7 @@ from dpbench.diagnostics.batch import unaltered
 from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
 from dpbench.diagnostics.settings import chosen_groups
 from dpbench.errors import UserError
-from dpbench.step import PrivateStep
+from dpbench.mechanism.step import PrivateStep
 from dpbench.validate import fraction, integer, one_of
 
 EXAMPLES = ("batch", "probe", "all")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import undisturbed
 from dpbench.errors import UserError
+from dpbench.mechanism.step import PrivateStep
 from dpbench.metrics import calibration, classification
-from dpbench.prediction import predict
-from dpbench.step import PrivateStep
+from dpbench.models.predict import predict
 from dpbench.validate import integer
 
 
@@ -101,7 +101,7 @@ def tested(step: PrivateStep, split: Split) -> dict[str, float]:
     NaN for what outputs that are not finite make of it.
     """
     with undisturbed(step.engine.model):
-        outputs, losses = (t.cpu() for t in predict(step.engine, split))
+        outputs, losses = (t.cpu() for t in predict(step.engine.model, step.engine.loss, split))
     measured, targets = {"loss": classification.mean(losses)}, split.targets.cpu()
     if targets.is_floating_point():
         return measured

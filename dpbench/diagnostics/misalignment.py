@@ -17,7 +17,7 @@ from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, un
 from dpbench.diagnostics.curvature import MeanLoss
 from dpbench.diagnostics.settings import chosen_groups
 from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
-from dpbench.step import PrivateStep
+from dpbench.mechanism.step import PrivateStep
 from dpbench.validate import integer
 
 MOST_VECTORS = 100_000

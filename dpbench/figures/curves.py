@@ -8,7 +8,7 @@ import pandas as pd
 
 from dpbench.errors import UserError
 from dpbench.figures.png import png
-from dpbench.results import Record
+from dpbench.records.record import Record
 from dpbench.tables import setting
 
 DEVIATION = "standard deviation"

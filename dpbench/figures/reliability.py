@@ -7,7 +7,7 @@ import pandas as pd
 
 from dpbench.errors import UserError
 from dpbench.figures.png import png
-from dpbench.results import Record
+from dpbench.records.record import Record
 
 Runs = Mapping[str, Sequence[Record]]
 """The records behind each column of a picture, by its label: usually one method's, over seeds."""

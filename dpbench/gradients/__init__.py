@@ -11,10 +11,10 @@ from dpbench.gradients.agreement import TOLERANCE, disagreement
 from dpbench.gradients.coupling import refuse_coupling
 from dpbench.gradients.engine import Engine, Gradients, Loss, Own, Shift
 from dpbench.gradients.ghost import Ghost
-from dpbench.gradients.how import How
 from dpbench.gradients.loop import Loop
+from dpbench.gradients.modules import Unsupported
+from dpbench.gradients.options import How
 from dpbench.gradients.parameters import Layer, Parameters
-from dpbench.gradients.units import Unsupported
 from dpbench.gradients.vmap import Vmap
 from dpbench.memory import ran_out
 from dpbench.validate import one_of

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.how import How
 from dpbench.gradients.norms import squared_norms
+from dpbench.gradients.options import How
 from dpbench.gradients.parameters import Layer, Parameters
 
 Loss = Callable[[Tensor, Tensor], Tensor]

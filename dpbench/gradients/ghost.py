@@ -16,14 +16,14 @@ from torch.func import functional_call
 
 from dpbench.data.dataset import Batch
 from dpbench.gradients.engine import Loss, Own, Shift, Stacked, empty, spoils
-from dpbench.gradients.how import How
+from dpbench.gradients.flatten import shown
 from dpbench.gradients.layers import Seen
 from dpbench.gradients.layers.rows import Rows
+from dpbench.gradients.modules import Kept, Part, Unit, Unsupported, units
+from dpbench.gradients.options import How
 from dpbench.gradients.parameters import Parameters
-from dpbench.gradients.places import Common, Each
-from dpbench.gradients.shown import shown
-from dpbench.gradients.units import Kept, Part, Unit, Unsupported, units
-from dpbench.precision import full
+from dpbench.gradients.perturbed import Common, Each
+from dpbench.gradients.precision import full
 
 
 class Call(NamedTuple):

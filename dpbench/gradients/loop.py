@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients.engine import Loss, Shift, Stacked, empty, moves
-from dpbench.gradients.how import How
+from dpbench.gradients.flatten import shown
+from dpbench.gradients.options import How
 from dpbench.gradients.parameters import Parameters
-from dpbench.gradients.shown import shown
 
 
 class Loop:

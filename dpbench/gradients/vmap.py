@@ -6,10 +6,10 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from dpbench.data.dataset import Batch
 from dpbench.gradients.engine import Loss, Shift, Stacked, empty, moves
-from dpbench.gradients.how import How
+from dpbench.gradients.flatten import shown
+from dpbench.gradients.options import How
 from dpbench.gradients.parameters import Parameters
-from dpbench.gradients.shown import shown
-from dpbench.precision import full
+from dpbench.gradients.precision import full
 
 
 class Vmap:

@@ -9,9 +9,9 @@ from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients, Own
 from dpbench.gradients.penalised import penalised
-from dpbench.methods.method import PROVEN, Gradient, Method, Past, as_far_as
-from dpbench.noise import Gaussian
-from dpbench.schedules import Schedule, schedule
+from dpbench.mechanism.method import PROVEN, Gradient, Method, Past, as_far_as
+from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.schedules import Schedule, schedule
 
 
 def bam(

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from dpbench.clipping import Abadi, Fixed
 from dpbench.gradients import Gradients
-from dpbench.methods.method import NON_PRIVATE, Method, plain
-from dpbench.noise import NoNoise
+from dpbench.mechanism.method import NON_PRIVATE, Method, plain
+from dpbench.mechanism.noise import NoNoise
 
 
 @dataclass(frozen=True)

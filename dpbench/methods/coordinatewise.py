@@ -1,9 +1,9 @@
 """Gaussian noise with a clip of each coordinate, to compare logistic noise with at equal clip."""
 
 from dpbench.clipping import Coordinates
-from dpbench.methods.method import Guarantee, Method, plain
-from dpbench.noise import Gaussian
-from dpbench.updates import Plain, Sign, Update
+from dpbench.mechanism.method import Guarantee, Method, plain
+from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.update import Plain, Sign, Update
 
 SUM = Guarantee(
     "proven",

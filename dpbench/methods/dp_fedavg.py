@@ -12,8 +12,8 @@ from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Own, Parameters
 from dpbench.gradients.engine import Stacked, empty
 from dpbench.gradients.vmap import Vmap
+from dpbench.mechanism.method import Method, Past
 from dpbench.methods.dp_fedsgd import of_users
-from dpbench.methods.method import Method, Past
 from dpbench.validate import integer, positive
 
 MOST_LOCAL_EPOCHS = 100_000

@@ -8,12 +8,11 @@ from torch import Tensor
 from dpbench.clipping import Clip, chosen
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
-from dpbench.data.local_batches import local_batches
-from dpbench.data.users import Units
+from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
-from dpbench.ledger import Mechanism
-from dpbench.methods.method import (
+from dpbench.mechanism.local_batches import local_batches
+from dpbench.mechanism.method import (
     Gradient,
     Guarantee,
     Method,
@@ -22,7 +21,8 @@ from dpbench.methods.method import (
     as_published,
     plain,
 )
-from dpbench.noise import Gaussian
+from dpbench.mechanism.noise import Gaussian
+from dpbench.privacy.ledger import Mechanism
 from dpbench.validate import integer, positive
 
 USERS = Guarantee(

@@ -4,9 +4,9 @@ Gradients are accumulated as in `dpbench.methods.signsgd`.
 """
 
 from dpbench.clipping import Coordinates
-from dpbench.methods.method import Guarantee, Method, plain
-from dpbench.noise import PerCoordinate
-from dpbench.updates import Plain, Sign, Update
+from dpbench.mechanism.method import Guarantee, Method, plain
+from dpbench.mechanism.noise import PerCoordinate
+from dpbench.mechanism.update import Plain, Sign, Update
 
 SUM = Guarantee(
     "proven",

@@ -6,10 +6,10 @@ from dpbench.clipping import Clip, chosen
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
+from dpbench.mechanism.method import Guarantee, Method, Past, as_far_as
+from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.schedules import Schedule, schedule
 from dpbench.methods.bam import per_length
-from dpbench.methods.method import Guarantee, Method, Past, as_far_as
-from dpbench.noise import Gaussian
-from dpbench.schedules import Schedule, schedule
 
 POST_PROCESSED = Guarantee(
     "proven",

@@ -4,15 +4,8 @@ from dataclasses import replace
 
 from dpbench.clipping import Clip, Layerwise, chosen
 from dpbench.clipping.choice import Bounds
-from dpbench.methods.method import (
-    PRIVATE_DIVISOR,
-    PROVEN,
-    Method,
-    as_far_as,
-    as_published,
-    plain,
-)
-from dpbench.noise import Gaussian
+from dpbench.mechanism.method import PRIVATE_DIVISOR, PROVEN, Method, as_far_as, as_published, plain
+from dpbench.mechanism.noise import Gaussian
 
 
 def dpsgd(bound: Bounds, variant: str, clip: str = "abadi", style: str = "flat") -> Method:

@@ -1,8 +1,8 @@
 """DPSGD-F: each group has its own clipping bound, set by noisy counts of the same batch."""
 
 from dpbench.clipping import CountQuery, Groupwise, only
-from dpbench.methods.method import JOINT, Guarantee, Method, as_published, plain
-from dpbench.noise import Gaussian
+from dpbench.mechanism.method import JOINT, Guarantee, Method, as_published, plain
+from dpbench.mechanism.noise import Gaussian
 
 NOISE_TOO_SMALL = Guarantee(
     "none",

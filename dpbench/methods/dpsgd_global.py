@@ -1,9 +1,9 @@
 """Global scaling: every gradient by one factor, with a fixed bound Z or one that adapts."""
 
 from dpbench.clipping import STYLES, CountQuery, Global, GlobalAdapt, Layerwise, only
+from dpbench.mechanism.method import JOINT, PRIVATE_DIVISOR, Method, as_published, plain
+from dpbench.mechanism.noise import Gaussian
 from dpbench.methods.dpsgd import fixed_clip
-from dpbench.methods.method import JOINT, PRIVATE_DIVISOR, Method, as_published, plain
-from dpbench.noise import Gaussian
 from dpbench.validate import one_of
 
 

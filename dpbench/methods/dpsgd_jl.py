@@ -10,8 +10,8 @@ from dpbench.clipping import Clip
 from dpbench.clipping.choice import Bounds, chosen
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients, Layer
-from dpbench.methods.method import Guarantee, Method, Past, as_far_as, as_published
-from dpbench.noise import Gaussian
+from dpbench.mechanism.method import Guarantee, Method, Past, as_far_as, as_published
+from dpbench.mechanism.noise import Gaussian
 from dpbench.validate import fraction, integer
 
 MOST_PROJECTIONS = 100_000

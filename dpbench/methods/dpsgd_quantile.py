@@ -2,8 +2,8 @@
 
 from dpbench.clipping import CountQuery, Quantile
 from dpbench.clipping.choice import Bounds, by_norm
-from dpbench.methods.method import JOINT, Method, as_far_as, plain
-from dpbench.noise import Gaussian
+from dpbench.mechanism.method import JOINT, Method, as_far_as, plain
+from dpbench.mechanism.noise import Gaussian
 
 
 def dpsgd_quantile(

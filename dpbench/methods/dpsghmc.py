@@ -6,12 +6,12 @@ import torch
 
 from dpbench.clipping import Clip, chosen
 from dpbench.clipping.choice import Bounds
-from dpbench.data.users import Units
+from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
+from dpbench.mechanism.method import PROVEN, Method, as_far_as, plain
+from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.schedules import Schedules
 from dpbench.methods.dpsgld import PLAIN, Prior, following, multiplier_for
-from dpbench.methods.method import PROVEN, Method, as_far_as, plain
-from dpbench.noise import Gaussian
-from dpbench.schedules import Schedules
 from dpbench.validate import number
 
 

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from dpbench.clipping import Clip, chosen
 from dpbench.clipping.choice import Bounds
-from dpbench.data.users import Units
+from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
-from dpbench.ledger import Mechanism
-from dpbench.methods.method import PROVEN, Method, as_far_as, plain
-from dpbench.noise import Gaussian
-from dpbench.schedules import Schedules, constant, stretches
+from dpbench.mechanism.method import PROVEN, Method, as_far_as, plain
+from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.schedules import Schedules, constant, stretches
+from dpbench.privacy.ledger import Mechanism
 from dpbench.validate import number, one_of
 
 LAWS = ("lr", "posterior")

@@ -9,8 +9,8 @@ from dpbench.clipping import Abadi, Clip, only
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.translated import Translated
-from dpbench.methods.method import Guarantee, Method, Past, as_published
-from dpbench.noise import Gaussian
+from dpbench.mechanism.method import Guarantee, Method, Past, as_published
+from dpbench.mechanism.noise import Gaussian
 
 COUPLED = Guarantee(
     "none",

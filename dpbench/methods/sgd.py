@@ -1,8 +1,8 @@
 """Stochastic gradient descent without privacy: the baseline that private runs are paired with."""
 
 from dpbench.clipping import Unclipped
-from dpbench.methods.method import NON_PRIVATE, Method, plain
-from dpbench.noise import NoNoise
+from dpbench.mechanism.method import NON_PRIVATE, Method, plain
+from dpbench.mechanism.noise import NoNoise
 
 
 def sgd() -> Method:

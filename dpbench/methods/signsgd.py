@@ -6,16 +6,9 @@ are, before the one draw of noise and the one sign of a logical batch.
 
 from dpbench.clipping import Coordinates, Unclipped, chosen
 from dpbench.clipping.choice import Bounds
-from dpbench.methods.method import (
-    NON_PRIVATE,
-    PROVEN,
-    Guarantee,
-    Method,
-    as_far_as,
-    plain,
-)
-from dpbench.noise import Gaussian, NoNoise, PerCoordinate
-from dpbench.updates import Sign
+from dpbench.mechanism.method import NON_PRIVATE, PROVEN, Guarantee, Method, as_far_as, plain
+from dpbench.mechanism.noise import Gaussian, NoNoise, PerCoordinate
+from dpbench.mechanism.update import Sign
 
 AFTER_GAUSSIAN = Guarantee("proven", f"{PROVEN.why} The sign is post-processing.")
 AFTER_LAPLACE = Guarantee(

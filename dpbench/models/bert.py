@@ -6,15 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dpbench.data.fetch.library import library
+from dpbench.data.tokens import PADDING
 from dpbench.errors import UserError
 from dpbench.models.layers import MOST_LAYERS
-from dpbench.models.pretrained import attention, library, planning, train_only, weights_of
+from dpbench.models.pretrained import attention, planning, train_only, weights_of
 from dpbench.models.weights import NAMES, check_weights, checked, weights_in
 from dpbench.validate import fraction, integer, one_of
 
 TRAIN = ("all", "last_layer_and_head")
-PADDING = 0
-"""The number of the token that fills texts up, in every published vocabulary of BERT."""
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib import import_module
-from types import ModuleType
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dpbench.errors import Unavailable, UserError
-
-
-def library(name: str) -> ModuleType:
-    """The library of that name, imported only now since that takes seconds, or a UserError."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise UserError(f"this model needs {name}: run `pip install {name}`.") from error
 
 
 def planning() -> bool:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dpbench.data.fetch.library import library
 from dpbench.errors import UserError
 from dpbench.models.images import image_shape
-from dpbench.models.pretrained import attention, library, planning, train_only, weights_of
+from dpbench.models.pretrained import attention, planning, train_only, weights_of
 from dpbench.models.weights import NAMES, check_weights, checked, tensors_of, weights_in
 from dpbench.validate import integer, one_of
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
+from dpbench.data.fetch.library import library
 from dpbench.errors import UserError
-from dpbench.models.pretrained import library
 from dpbench.validate import path_of, quoted
 
 NAMES = ("model.safetensors", "pytorch_model.bin")

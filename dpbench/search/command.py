@@ -3,18 +3,18 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dpbench.attempts import all_of
+from dpbench.config.space import Configuration
+from dpbench.execution.attempt import all_of
+from dpbench.execution.launcher import Attempts, Failure, Outcome
+from dpbench.execution.sweep import started
 from dpbench.files import check_writable, write_whole
-from dpbench.launchers import Attempts, Failure, Outcome
-from dpbench.progress import counting
-from dpbench.reading import load
-from dpbench.results import Record
+from dpbench.records.reading import load
+from dpbench.records.record import Record
 from dpbench.search.report import render
 from dpbench.search.request import Request, parse
 from dpbench.search.samplers import SAMPLERS
 from dpbench.search.selection import RULES, Trial, check_any
-from dpbench.search.space import Configuration
-from dpbench.sweeps import started
+from dpbench.training.progress import counting
 
 
 def search(arguments: list[str]) -> str:

@@ -6,14 +6,15 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from dpbench import config as configuration
+from dpbench.config.compose import compose, groups
+from dpbench.config.overrides import split_ranges
+from dpbench.config.settings import is_scientific
+from dpbench.config.space import Choices, Range, Space
 from dpbench.errors import UserError, nearest
-from dpbench.overrides import split_ranges
-from dpbench.results import digest
-from dpbench.runs import check_how, is_scientific
+from dpbench.execution.prepare import check_execution
+from dpbench.records.digest import digest
 from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
-from dpbench.search.space import Choices, Range, Space
 from dpbench.validate import integer, one_of, quoted, spelled_integer
 
 OWN = {"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""}
@@ -135,7 +136,7 @@ def _check_ranges(ranges: tuple[Range, ...]) -> None:
 
 
 def _searchable() -> list[str]:
-    return [key for key in configuration.compose([]) if is_scientific(key) and key != "validation"]
+    return [key for key in compose([]) if is_scientific(key) and key != "validation"]
 
 
 def _checked(ranges: tuple[Range, ...], fixed: list[str]) -> dict:
@@ -143,19 +144,19 @@ def _checked(ranges: tuple[Range, ...], fixed: list[str]) -> dict:
 
     A setting need not be there in every trial: method.bound=... is none of method=sgd.
     """
-    chosen = [one for one in ranges if one.key in configuration.groups()]
+    chosen = [one for one in ranges if one.key in groups()]
     others = [f"{one.key}={one.first}" for one in ranges if one not in chosen]
     options = [[f"{one.key}={value}" for value in _values(one)] for one in chosen]
     for option in itertools.chain(*options):
-        configuration.compose([option])
+        compose([option])
     refused: list[UserError] = []
     for combination in itertools.product(*options):
         try:
-            config = configuration.compose([*fixed, *combination, *others])
+            config = compose([*fixed, *combination, *others])
         except UserError as error:
             refused.append(error)
             continue
-        check_how(config)
+        check_execution(config)
         if config["validation"] is None:
             raise UserError(f"a search chooses by a validation split: set a share, as {SHARE}.")
         return config

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from dpbench.data.draws import generator
+from dpbench.config.space import Choices, Configuration, Interval, Range, Space
 from dpbench.errors import UserError
-from dpbench.search.space import Choices, Configuration, Interval, Range, Space
+from dpbench.seeds import numpy_generator
 
 STARTUP = 10
 """Random trials before the tree of Parzen estimators has anything to learn from."""
@@ -45,7 +45,7 @@ def check_installed(by: str) -> None:
 
 def _by_tpe(space: Space, draw: int, history: History) -> Configuration:
     optuna = _optuna()
-    seed = int(generator(draw, f"tpe {len(history)}").integers(2**32))
+    seed = int(numpy_generator(draw, f"tpe {len(history)}").integers(2**32))
     sampler = optuna.samplers.TPESampler(n_startup_trials=1, seed=seed)
     study = optuna.create_study(sampler=sampler, direction="maximize")
     laws = {one.key: _law(one) for one in space.ranges}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpbench.errors import UserError
-from dpbench.results import Record
+from dpbench.records.record import Record
 
 ACCURACY, LOSS = "validation/accuracy", "validation/loss"
 

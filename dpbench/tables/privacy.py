@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from dpbench.accounting.accountants import CLAIMS
+from dpbench.privacy.accountants import CLAIMS
 from dpbench.tables.grid import NOTHING, Grid, number
 from dpbench.tables.runs import PRIVACY, Row
 
@@ -32,7 +32,7 @@ NO_PROOF = "no proof"
 NOT_COMPUTED = "not computed"
 
 Statement = Mapping[str, Any]
-"""What `dpbench.privacy` says of a run."""
+"""What `dpbench.training.budget` says of a run."""
 
 NO_PLANS: Mapping[str, Statement] = MappingProxyType({})
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dpbench.divergence import DIVERGED
 from dpbench.errors import UserError
 from dpbench.metrics.paired import is_paired, pair_with_baseline
+from dpbench.records.divergence import DIVERGED
 from dpbench.tables.conditions import row_name
 from dpbench.tables.spec import TableSpec
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from dpbench.buildable import check_settings
+from dpbench.config.buildable import check_settings
 from dpbench.errors import UserError, nearest
 from dpbench.metrics.paired import is_paired
 from dpbench.metrics.significance import Better

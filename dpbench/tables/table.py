@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dpbench.divergence import note
 from dpbench.metrics.paired import is_paired
+from dpbench.records.divergence import note
 from dpbench.tables import constants, grid, ordering, rulings
 from dpbench.tables.cells import Cell, cells_of
 from dpbench.tables.comparisons import Evidence, Judged, evidence

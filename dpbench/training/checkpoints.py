@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 from dpbench.files import remove_parts, replace_file
-from dpbench.lock import exclusive
 from dpbench.memory import ran_out
+from dpbench.training.lock import exclusive
 
 FORMAT = 1
 

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from dpbench import seeds
-from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Batch, Split
-from dpbench.data.users import Population
+from dpbench.data.derive.augmentation import ShiftsFlips
+from dpbench.data.derive.users import Population
 from dpbench.diagnostics import Observer
-from dpbench.ledger import Ledger
-from dpbench.sampling import Sampler
-from dpbench.step import PrivateStep, StepReport
-from dpbench.streams import Stream
+from dpbench.mechanism.sampling import Sampler
+from dpbench.mechanism.step import PrivateStep, StepReport
+from dpbench.mechanism.streams import Stream
+from dpbench.privacy.ledger import Ledger
 from dpbench.training.averaging import MovingAverage
 from dpbench.training.form import check_form, tensors
 from dpbench.training.plan import Plan

@@ -7,22 +7,22 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from dpbench.accounting.accountants import CLAIMS
-from dpbench.data.augmentation import ShiftsFlips
 from dpbench.data.dataset import Data, Dataset, vocabulary_of
-from dpbench.data.normalization import Normalization
-from dpbench.data.users import Units, Users, units_of
+from dpbench.data.derive.augmentation import ShiftsFlips
+from dpbench.data.derive.normalization import Normalization
+from dpbench.data.derive.users import Units, Users, units_of
 from dpbench.diagnostics import Diagnostics
 from dpbench.diagnostics.settings import check_groups
 from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, Parameters
-from dpbench.ledger import Ledger, Step
-from dpbench.methods.method import Method
+from dpbench.gradients.precision import PRECISIONS
+from dpbench.mechanism.method import Method
+from dpbench.mechanism.sampling import SAMPLERS, Sampler
+from dpbench.mechanism.schedules import UNCHANGED, Schedules
 from dpbench.models.architecture import Architecture
-from dpbench.precision import PRECISIONS
-from dpbench.privacy import ARITHMETIC, Privacy, planned_ledger, statement
-from dpbench.sampling import SAMPLERS, Sampler
-from dpbench.schedules import UNCHANGED, Schedules
+from dpbench.privacy.accountants import CLAIMS
+from dpbench.privacy.ledger import Ledger, Step
+from dpbench.training.budget import ARITHMETIC, Privacy, planned_ledger, statement
 from dpbench.validate import boolean, fraction, integer, one_of, quoted
 
 MOST_STEPS = 5_000_000

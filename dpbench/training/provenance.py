@@ -12,8 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 import dpbench
-from dpbench.resources import PACKAGE
-from dpbench.step import PrivateStep
+from dpbench.mechanism.step import PrivateStep
+from dpbench.paths import PACKAGE
 
 PACKAGES = ("torch", "numpy", "dp-accounting", "opacus")
 

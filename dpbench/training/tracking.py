@@ -7,12 +7,12 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from dpbench.accounting.accountants import rdp
-from dpbench.accounting.entries import Unaccountable
 from dpbench.figures.reliability import draw_reliability, reliability_points
-from dpbench.ledger import Ledger
-from dpbench.results import Record
-from dpbench.trackers import About, Log, Tracker
+from dpbench.privacy.accountants import rdp
+from dpbench.privacy.entries import Unaccountable
+from dpbench.privacy.ledger import Ledger
+from dpbench.records.record import Record
+from dpbench.records.trackers import About, Log, Tracker
 from dpbench.training.plan import Run, plan
 
 

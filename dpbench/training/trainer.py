@@ -12,24 +12,25 @@ from torch import Tensor, nn
 from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
 from dpbench.data.probe import probe, probe_users
-from dpbench.divergence import DIVERGED
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, How, make_engine
-from dpbench.interrupts import between_steps
+from dpbench.gradients.precision import Precision, full_products
+from dpbench.mechanism.step import PrivateStep
+from dpbench.mechanism.streams import Stream, secure, seeded
 from dpbench.memory import check_measurable
 from dpbench.metrics import FIT, METRICS
 from dpbench.metrics.reliability import reliability
 from dpbench.models.architecture import LOSSES
-from dpbench.precision import Precision, full_products
-from dpbench.prediction import predict
-from dpbench.progress import Progress
-from dpbench.results import COVERED, Record, digest
-from dpbench.step import PrivateStep
-from dpbench.streams import Stream, secure, seeded
+from dpbench.models.predict import predict
+from dpbench.records.digest import digest
+from dpbench.records.divergence import DIVERGED
+from dpbench.records.record import COVERED, Record
 from dpbench.training.averaging import MovingAverage
 from dpbench.training.checkpoints import Checkpoints
+from dpbench.training.interrupts import between_steps
 from dpbench.training.loop import Batches, Training
 from dpbench.training.plan import Plan, Run, plan, said_of
+from dpbench.training.progress import Progress
 from dpbench.training.provenance import Effort, conditions, provenance
 from dpbench.training.tracking import Tracking
 
@@ -83,9 +84,11 @@ def _measured(
 ) -> tuple[Tensor, dict[str, float]]:
     """Outputs [n, K] for the test set, and the metrics of both sets."""
     task, names = run.dataset.task, run.dataset.groups
-    outputs, losses = predict(engine, test)
+    outputs, losses = predict(engine.model, engine.loss, test)
     tested = METRICS[task](outputs, losses, test.targets, test.groups, names)
-    fitted = FIT[task](*predict(engine, examples), examples.targets, examples.groups, names)
+    fitted = FIT[task](
+        *predict(engine.model, engine.loss, examples), examples.targets, examples.groups, names
+    )
     on_test = {f"{tested_on}/{name}": value for name, value in tested.items()}
     return outputs, on_test | {f"train_set/{name}": value for name, value in fitted.items()}
 

@@ -1,4 +1,4 @@
-"""`dpbench bench` and `python -m dpbench.bench`."""
+"""`dpbench bench`, and that it needs no Hydra."""
 
 import subprocess
 import sys
@@ -111,9 +111,9 @@ def test_the_command_writes_numbers_table_and_picture_without_hydra(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_module_refuses_in_one_sentence():
+def test_an_unknown_argument_is_refused_in_one_sentence():
     done = subprocess.run(
-        [sys.executable, "-m", "dpbench.bench", "reps=1"],
+        [sys.executable, "-m", "dpbench", "bench", "reps=1"],
         cwd=ROOT,
         check=False,
         capture_output=True,

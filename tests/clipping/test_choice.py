@@ -3,10 +3,10 @@
 import pytest
 
 from dpbench.clipping import CLIPS, STYLES
-from dpbench.config import build, compose
+from dpbench.config.compose import compose
 from dpbench.errors import UserError
-from dpbench.results import digest
-from dpbench.runs import settle
+from dpbench.execution.prepare import build, prepare
+from dpbench.records.digest import digest
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -51,8 +51,8 @@ def test_what_cannot_be_combined_is_refused_with_the_reason(overrides, sentence)
 def test_bounds_that_do_not_fit_the_model_are_refused_before_any_data_is_read(tmp_path):
     asked = ["method.style=layerwise", f"data_dir={tmp_path / 'nowhere'}"]
     with pytest.raises(UserError, match="has 3 numbers and the model 2 trained layers"):
-        settle([*asked, "model.widths=[8]", "method.bound=[1,2,3]"])
-    assert settle([*asked, "model.widths=[8]", "method.bound=[1,2]"])
+        prepare([*asked, "model.widths=[8]", "method.bound=[1,2,3]"])
+    assert prepare([*asked, "model.widths=[8]", "method.bound=[1,2]"])
 
 
 def test_the_choices_that_were_the_only_ones_leave_the_name_of_a_run_alone():

@@ -7,15 +7,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.accounting.accountants import pld, rdp
 from dpbench.clipping import Layerwise, chosen
 from dpbench.errors import UserError
 from dpbench.gradients import Layer
 from dpbench.gradients.engine import Stacked
-from dpbench.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.mechanism.step import finite_factors
 from dpbench.methods.dpsgd import dpsgd
-from dpbench.privacy import statement
-from dpbench.step import finite_factors
+from dpbench.privacy.accountants import pld, rdp
+from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.training.budget import statement
 
 SPLIT = (Layer("a", slice(0, 2)), Layer("b", slice(2, 3)), Layer("c", slice(3, 7)))
 WHOLE = (Layer("all", slice(0, 7)),)

@@ -6,11 +6,11 @@ import math
 import pytest
 import torch
 
-from dpbench.accounting.accountants import rdp
 from dpbench.clipping import Abadi, CountQuery, Quantile, chosen
 from dpbench.errors import UserError
-from dpbench.ledger import Ledger, Poisson, Step
 from dpbench.methods.dpsgd_quantile import dpsgd_quantile
+from dpbench.privacy.accountants import rdp
+from dpbench.privacy.ledger import Ledger, Poisson, Step
 
 QUERY = CountQuery(25.6, before=False)
 NOBODY = torch.zeros(4, dtype=torch.long)

@@ -12,7 +12,7 @@ SMALL_CELEBA = {"train": 7, "valid": 2, "test": 3}
 @pytest.fixture
 def unchecked(monkeypatch):
     """Let loaders read files that no publisher made."""
-    monkeypatch.setattr("dpbench.data.download.verify", lambda source, path: None)
+    monkeypatch.setattr("dpbench.data.fetch.download.verify", lambda source, path: None)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpbench.data import caches
 from dpbench.data.caches import cached
 from dpbench.data.celeba import CelebA
-from dpbench.data.download import missing
+from dpbench.data.fetch.download import missing
 from dpbench.errors import UserError
 
 

@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpbench.data.dataset import Split
-from dpbench.data.draws import generator, shuffle_and_split, thin
+from dpbench.data.draws import shuffle_and_split, thin
+from dpbench.seeds import numpy_generator
 
 
 def numbered(count: int) -> Split:
@@ -27,7 +28,7 @@ def test_inputs_targets_and_groups_stay_together():
 
 def test_purposes_and_seeds_have_draws_of_their_own():
     draws = {
-        tuple(generator(seed, purpose).integers(0, 1000, 5))
+        tuple(numpy_generator(seed, purpose).integers(0, 1000, 5))
         for seed in (0, 1)
         for purpose in ("split", "thin")
     }
@@ -35,7 +36,7 @@ def test_purposes_and_seeds_have_draws_of_their_own():
 
 
 def test_draws_are_the_same_on_every_machine():
-    assert generator(0, "split").integers(0, 1000, 3).tolist() == [267, 526, 233]
+    assert numpy_generator(0, "split").integers(0, 1000, 3).tolist() == [267, 526, 233]
 
 
 def test_thinning_keeps_the_share_it_states():

@@ -3,9 +3,9 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from dpbench.data.derive.validation import Validated
 from dpbench.data.digits import Digits
 from dpbench.data.probe import probe
-from dpbench.data.validation import Validated
 from dpbench.data.wine import Wine
 
 

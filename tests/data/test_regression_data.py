@@ -12,8 +12,8 @@ from sklearn.datasets import fetch_california_housing
 
 from dpbench.data import california, wine
 from dpbench.data.california import California
-from dpbench.data.unbalanced import Unbalanced
-from dpbench.data.validation import Validated
+from dpbench.data.derive.unbalanced import Unbalanced
+from dpbench.data.derive.validation import Validated
 from dpbench.data.wine import Wine
 from dpbench.errors import UserError
 

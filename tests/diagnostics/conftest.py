@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.excess_risk import Expansion
 from dpbench.gradients import make_engine
+from dpbench.mechanism.method import Method
+from dpbench.mechanism.step import PrivateStep
+from dpbench.mechanism.streams import seeded
 from dpbench.methods.bam import bam, bam_exact
 from dpbench.methods.clipping_errors import direction_error, magnitude_error
 from dpbench.methods.dpsat import dpsat
@@ -18,11 +21,8 @@ from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
 from dpbench.methods.fairlens import fairlens
-from dpbench.methods.method import Method
 from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
-from dpbench.step import PrivateStep
-from dpbench.streams import seeded
 
 FEATURES, CLASSES = 4, 2
 GROUPS = [0, 1] * 12 + [0] * 6

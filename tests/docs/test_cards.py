@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.config import build, compose, options
+from dpbench.config.compose import compose, options
+from dpbench.execution.prepare import build
 
 CARDS = Path(__file__).parents[2] / "docs" / "methods"
 NAMES = options("method")

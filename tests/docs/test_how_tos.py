@@ -80,13 +80,13 @@ def test_the_added_data_set_passes_the_tests_of_all_data_sets_and_is_trained_on(
     folder = applied("add_a_dataset.md", tmp_path)
     python(folder, "-m", "pytest", "-q", "tests/data/test_breast_cancer.py")
     python(folder, "-m", "pytest", "-q", "tests/data/test_dataset.py", "-k", "breast_cancer")
-    python(folder, "-m", "pytest", "-q", "tests/test_config.py", "-k", "breast_cancer")
+    python(folder, "-m", "pytest", "-q", "tests/config/test_config.py", "-k", "breast_cancer")
 
 
 @pytest.mark.slow
 def test_the_added_table_is_made(tmp_path):
     folder = applied("add_a_table.md", tmp_path)
-    python(folder, "-m", "pytest", "-q", "tests/test_config.py", "-k", "digits_table1")
+    python(folder, "-m", "pytest", "-q", "tests/config/test_config.py", "-k", "digits_table1")
     made = python(folder, "-m", "dpbench", "reproduce", "digits_table1", "threads=1")
     verdicts = re.findall(r"^\| (\w+) \| accuracy \|.*\| (\w+) \|$", made, re.MULTILINE)
     assert verdicts == [("sgd", "reproduced"), ("dpsgd", "reproduced")]

@@ -23,12 +23,12 @@ from pathlib import Path
 
 import pytest
 
-from dpbench import config
-from dpbench.cli import main
-from dpbench.overrides import expand
-from dpbench.runs import settle
+from dpbench.cli.main import main
+from dpbench.config import compose as config
+from dpbench.config.overrides import expand
+from dpbench.execution.prepare import prepare
+from dpbench.reproduce.target import target
 from dpbench.search.request import parse
-from dpbench.targets import target
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -162,11 +162,11 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
     assert program == "dpbench"
     if verb in ("run", "epsilon"):
         for overrides in expand([a for a in arguments if a != "-m"]):
-            settle(overrides)
+            prepare(overrides)
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "reproduce":
-        settle(next(target(arguments[0], arguments[1:]).cells()))
+        prepare(next(target(arguments[0], arguments[1:]).cells()))
     else:
         known = {"data": config.options("dataset"), "list": config.groups()}[verb]
         assert set(arguments) <= set(known)

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from dpbench.config import build, compose, options
+from dpbench.config.compose import compose, options
+from dpbench.execution.prepare import build
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "privacy.md").read_text()

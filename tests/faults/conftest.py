@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MAIN = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from dpbench import cli
+from dpbench.cli import main as cli
 def begun(main=cli._main):
     print("begun", flush=True)
     main()

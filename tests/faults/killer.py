@@ -17,7 +17,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from dpbench.runs import once, settle
+from dpbench.execution.prepare import prepare
+from dpbench.execution.run import load_or_run
 from dpbench.training import plan
 from dpbench.training.loop import Training
 
@@ -31,7 +32,7 @@ def started(overrides: list[str], log: str, prepare: Callable[[], None] = lambda
         plan.statement = brief
         _notes_steps(log)
         prepare()
-        once(overrides, quiet=True)
+        load_or_run(overrides, quiet=True)
         os._exit(0)
     except BaseException:
         traceback.print_exc()
@@ -126,5 +127,5 @@ CALLS = {call.__name__: call for call in (at_a_call, at_random, at_once, the_fir
 
 if __name__ == "__main__":
     overrides, *others = json.loads(sys.argv[2])
-    settle(overrides)  # which imports what is imported late, once for all processes
+    prepare(overrides)  # which imports what is imported late, once for all processes
     print(json.dumps(CALLS[sys.argv[1]](overrides, *others)))

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from dpbench.interrupts import LATER
-from dpbench.reading import load
+from dpbench.records.reading import load
+from dpbench.training.interrupts import LATER
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from dpbench.errors import UserError
 from dpbench.figures.bands import bands
 from dpbench.figures.curves import CurveFigure, curve_points, draw_curves, panel_of
-from dpbench.results import Record
+from dpbench.records.record import Record
 
 LOSS = {"title": "loss", "x": "step", "lines": {"loss": "tested/loss"}}
 BOTH = {"title": "errors", "x": "step", "lines": {"ECE": "tested/ece", "loss": "tested/loss"}}

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from dpbench.errors import UserError
 from dpbench.figures.heat import draw_heat, heat_grids, heat_points
-from dpbench.results import Record
+from dpbench.records.record import Record
 
 PANELS = {"accuracy": "test/accuracy", "ECE": "test/ece"}
 

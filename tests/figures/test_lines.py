@@ -6,7 +6,7 @@ import pytest
 from dpbench.errors import UserError
 from dpbench.figures.bands import bands
 from dpbench.figures.lines import FigureSpec, Panel, draw, points
-from dpbench.results import Record
+from dpbench.records.record import Record
 
 SPEC = FigureSpec(
     name="toy_fig1",

@@ -14,7 +14,7 @@ from dpbench.figures.reliability import (
 )
 from dpbench.metrics.calibration import expected_calibration_error
 from dpbench.metrics.reliability import CELLS, reliability
-from dpbench.results import Record
+from dpbench.records.record import Record
 
 PNG = b"\x89PNG\r\n"
 

@@ -11,8 +11,8 @@ from dpbench.gradients.agreement import TOLERANCE
 from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.layers import FALLBACK, RULES
 from dpbench.gradients.loop import Loop
+from dpbench.gradients.modules import Unsupported
 from dpbench.gradients.parameters import Parameters
-from dpbench.gradients.units import Unsupported
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.standardised import StandardisedConv2d
 
@@ -202,7 +202,7 @@ def test_a_wrong_rule_for_shifts_of_each_example_s_own_is_noticed(monkeypatch, k
         return right.moved(seen, gradients, 0 * scales, x)
 
     if kind == "fallback":
-        monkeypatch.setattr("dpbench.gradients.units.FALLBACK", right._replace(moved=unmoved))
+        monkeypatch.setattr("dpbench.gradients.modules.FALLBACK", right._replace(moved=unmoved))
     else:
         monkeypatch.setitem(RULES, type(layer), right._replace(moved=unmoved))
     with pytest.warns(EngineFallback, match="disagrees with the reference"):

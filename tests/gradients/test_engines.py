@@ -11,9 +11,10 @@ from opacus import GradSampleModule
 from torch import nn
 from torch.nn.functional import linear
 
-from dpbench.config import build, compose
+from dpbench.config.compose import compose
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
+from dpbench.execution.prepare import build
 from dpbench.gradients import ENGINES, EngineFallback, Layer, Parameters, layers, make_engine
 from dpbench.gradients.engine import Stacked
 from dpbench.models.architecture import cross_entropy

@@ -29,10 +29,10 @@ from dpbench.gradients.engine import Stacked
 from dpbench.gradients.ghost import GhostGradients
 from dpbench.gradients.layers import RULES as LAYER_RULES
 from dpbench.gradients.layers import Seen
-from dpbench.gradients.units import Kept, Unit
+from dpbench.gradients.modules import Kept, Unit
+from dpbench.mechanism.step import finite_factors
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.standardised import StandardisedConv2d
-from dpbench.step import finite_factors
 
 ROUNDING = 1e-6
 """By how much of the sensitivity one example may exceed it: a few roundings of float32."""

@@ -11,11 +11,11 @@ from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, make_engine
 from dpbench.gradients.penalised import penalised
+from dpbench.mechanism.method import Past
+from dpbench.mechanism.schedules import Linear
 from dpbench.methods.bam import bam, bam_exact
 from dpbench.methods.dpsat import dpsat
 from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.method import Past
-from dpbench.schedules import Linear
 
 METHODS = {"dpsat": dpsat, "bam": bam, "bam_exact": bam_exact}
 START = Past(0, 1, None)

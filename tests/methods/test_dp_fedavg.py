@@ -9,10 +9,10 @@ from torch import nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
+from dpbench.mechanism.method import Past
+from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.dp_fedsgd import dp_fedsgd
-from dpbench.methods.method import Past
-from dpbench.noise import NoNoise
 
 PAST = Past(0, 1, None)
 LOCAL = [(1, None), (1, 1), (3, 2), (2, 3), (2, None)]

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.data.dataset import Batch
-from dpbench.data.local_batches import local_batches
-from dpbench.data.users import Units
+from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
-from dpbench.ledger import GaussianMechanism, Ledger, Poisson, Step
+from dpbench.mechanism.local_batches import local_batches
+from dpbench.mechanism.method import Past
+from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.dp_fedsgd import PerWeight, Weights, dp_fedsgd
 from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.method import Past
-from dpbench.noise import NoNoise
-from dpbench.privacy import statement
+from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
+from dpbench.training.budget import statement
 
 FED = dp_fedsgd(0.5, None)
 SIZES = Units("user", 4, (1, 2, 3, 4))

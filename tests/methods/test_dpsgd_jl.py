@@ -8,16 +8,16 @@ import pytest
 import torch
 from scipy import stats
 
-from dpbench.accounting.accountants import pld, rdp
-from dpbench.accounting.entries import Unaccountable
 from dpbench.errors import UserError
 from dpbench.gradients import Layer
 from dpbench.gradients.engine import Stacked
-from dpbench.ledger import GaussianMechanism, Ledger, Poisson, Step
+from dpbench.mechanism.method import Past
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_jl import Estimated, Projected, dpsgd_jl, slack
-from dpbench.methods.method import Past
-from dpbench.privacy import statement
+from dpbench.privacy.accountants import pld, rdp
+from dpbench.privacy.entries import Unaccountable
+from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
+from dpbench.training.budget import statement
 
 LAYERS = (Layer("a", slice(0, 2)), Layer("b", slice(2, 6)))
 PAST = Past(0, 1, None)

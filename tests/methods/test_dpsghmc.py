@@ -10,18 +10,18 @@ import pytest
 import torch
 from scipy import linalg
 
-from dpbench.accounting.accountants import pld, rdp
 from dpbench.clipping import Abadi
+from dpbench.data.derive.users import Units
 from dpbench.data.digits import Digits
-from dpbench.data.users import Units
 from dpbench.errors import UserError
-from dpbench.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.mechanism.schedules import Pieces, Schedules
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsghmc import Hamiltonian, dpsghmc
 from dpbench.methods.dpsgld import Langevin, dpsgld
 from dpbench.models.mlp import Mlp
-from dpbench.privacy import Privacy
-from dpbench.schedules import Pieces, Schedules
+from dpbench.privacy.accountants import pld, rdp
+from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.training.budget import Privacy
 from dpbench.training.plan import Run, plan
 from dpbench.training.trainer import fit, private_step
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from dpbench.data.derive.users import Units
 from dpbench.data.digits import Digits
-from dpbench.data.users import Units
 from dpbench.errors import UserError
+from dpbench.mechanism.schedules import Pieces, Schedules
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgld import Langevin, dpsgld
 from dpbench.models.mlp import Mlp
-from dpbench.privacy import Privacy
-from dpbench.schedules import Pieces, Schedules
+from dpbench.training.budget import Privacy
 from dpbench.training.plan import Run, plan
 from dpbench.training.trainer import fit, private_step
 

@@ -18,15 +18,16 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpbench import buildable
 from dpbench.clipping import CLIPS, STYLES
-from dpbench.config import build, compose, options
+from dpbench.config import buildable
+from dpbench.config.compose import compose, options
 from dpbench.data.dataset import Batch
-from dpbench.data.users import iid
+from dpbench.data.derive.users import iid
 from dpbench.errors import UserError
-from dpbench.ledger import CoordinateMechanism, Exact, Ledger, Poisson, Shuffled, Step
-from dpbench.methods.method import Inapplicable, Method, Past
-from dpbench.privacy import statement
+from dpbench.execution.prepare import build
+from dpbench.mechanism.method import Inapplicable, Method, Past
+from dpbench.privacy.ledger import CoordinateMechanism, Exact, Ledger, Poisson, Shuffled, Step
+from dpbench.training.budget import statement
 
 VARIANTS = ("corrected", "paper")
 EPSILONS = ("rdp", "pld", "gdp")
@@ -307,7 +308,7 @@ def test_one_example_moves_the_counts_by_at_most_one(
         step(one)
     assert len(held.answers) == (n + 1 if held.query else 0)
     for other in held.answers[1:]:
-        # Noise is added before the sum is rounded to the grid of `dpbench.noise`.
+        # Noise is added before the sum is rounded to the grid of `dpbench.mechanism.noise`.
         assert (held.answers[0] - other).norm() <= 1 + 1e-4
 
 

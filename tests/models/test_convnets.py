@@ -4,8 +4,9 @@ import pytest
 import torch
 from timm.layers import ScaledStdConv2d
 
-from dpbench.config import build, compose
+from dpbench.config.compose import compose
 from dpbench.errors import UserError
+from dpbench.execution.prepare import build
 from dpbench.models.resnet9 import ResNet9
 from dpbench.models.sample_convnet import SampleConvNet
 from dpbench.models.standardised import StandardisedConv2d, standardised_kernel

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
-from dpbench.config import build, compose
+from dpbench.config.compose import compose
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
+from dpbench.execution.prepare import build
 from dpbench.gradients import make_engine
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.cnn_tanh import CnnTanh

@@ -11,8 +11,9 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import save_file
 from transformers import BertForSequenceClassification
 
-from dpbench.config import build, compose
+from dpbench.config.compose import compose
 from dpbench.errors import UserError
+from dpbench.execution.prepare import build
 from dpbench.models.bert import Bert
 from dpbench.models.vit import Vit
 

@@ -12,15 +12,16 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from dpbench.config import compose
+from dpbench.config.compose import compose
 from dpbench.errors import UserError
+from dpbench.execution.run import load_or_run
 from dpbench.models.bert import Bert
 from dpbench.models.vit import Vit
 from dpbench.models.weights import checked, tensors_of, weights_in
-from dpbench.reading import load
-from dpbench.results import Record, digest
-from dpbench.runs import once
-from dpbench.targets import target
+from dpbench.records.digest import digest
+from dpbench.records.reading import load
+from dpbench.records.record import Record
+from dpbench.reproduce.target import target
 
 VIT = Vit("test_vit", pretrained=True, image_size=32, train="all")
 BERT = Bert(
@@ -232,7 +233,7 @@ def test_a_run_says_the_checksum_of_its_weights(file, tmp_path):
         *("model.revision=null", f"model.weights={file}", "epochs=1", "batch_size=256"),
         *("model.train=last_block_and_head", f"results_dir={tmp_path / 'results'}"),
     ]
-    path = once(tiny, quiet=True)
+    path = load_or_run(tiny, quiet=True)
     record = load(path)
     assert record.provenance["weights"] == record.config["model"]["checksum"] == sha256(file)
     assert str(file) not in json.dumps(json.loads(path.read_text()))

@@ -5,12 +5,13 @@ import shlex
 import pandas as pd
 import pytest
 
-from dpbench import attempts, runs
-from dpbench import config as configuration
+from dpbench.config.compose import compose
+from dpbench.config.overrides import expand
 from dpbench.errors import UserError
-from dpbench.overrides import expand
-from dpbench.reading import load
-from dpbench.runs import once
+from dpbench.execution import attempt as attempts
+from dpbench.execution import run as runs
+from dpbench.execution.run import load_or_run
+from dpbench.records.reading import load
 from dpbench.search.command import search
 from dpbench.search.request import parse
 
@@ -46,7 +47,7 @@ def test_a_search_writes_all_trials_best_first_and_the_chosen_command(folder, tm
     # The command takes the chosen settings to the test set and to all training examples.
     (line,) = [line for line in text.splitlines() if line.startswith("dpbench run ")]
     (best, _) = expand(shlex.split(line)[3:])
-    config = configuration.compose(best)
+    config = compose(best)
     assert config["optimizer"]["lr"] == rows["optimizer.lr"][0]
     assert (config["validation"], config["epochs"], config["seed"]) == (None, 1, 0)
 
@@ -57,7 +58,7 @@ def test_a_trial_is_a_plain_run_with_a_validation_split(folder, tmp_path):
     rows = pd.read_csv(tmp_path / "search" / "some.csv")
     chosen = f"optimizer.lr={rows['optimizer.lr'][0]}"
     elsewhere = tmp_path / "elsewhere"
-    plain = once([*SMALL, chosen, "validation=0.25", f"results_dir={elsewhere}"])
+    plain = load_or_run([*SMALL, chosen, "validation=0.25", f"results_dir={elsewhere}"])
     assert plain.name == name
     of_search, of_run = (load(path / "runs" / name) for path in (tmp_path, elsewhere))
     assert (of_search.metrics, of_search.history) == (of_run.metrics, of_run.history)
@@ -73,9 +74,9 @@ def test_a_search_that_was_killed_goes_on_where_it_was(folder, tmp_path, monkeyp
         if len(made) == 2:
             raise KeyboardInterrupt
         made.append(overrides)
-        return once(overrides, *rest)
+        return load_or_run(overrides, *rest)
 
-    monkeypatch.setattr(attempts, "once", killed)
+    monkeypatch.setattr(attempts, "load_or_run", killed)
     with pytest.raises(KeyboardInterrupt):
         search(asked)
     monkeypatch.undo()
@@ -86,7 +87,7 @@ def test_a_search_that_was_killed_goes_on_where_it_was(folder, tmp_path, monkeyp
     after = records(tmp_path)
     assert before.items() < after.items()
     assert len(after) == 4
-    monkeypatch.setattr("dpbench.runs.fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
     assert search(asked) == text
     # More trials of the same search begin with the same ones.
     assert search([*asked, "N=3"]).count("| 2 |") == 1
@@ -101,7 +102,7 @@ def test_what_fails_is_listed_with_its_reason_and_the_rest_goes_on(folder, tmp_p
             raise RuntimeError("out of something\nand more")
         return fit(run, *rest)
 
-    monkeypatch.setattr("dpbench.runs.fit", crash)
+    monkeypatch.setattr("dpbench.execution.run.fit", crash)
     asked = [*SMALL, "method=sgd", "optimizer.lr=-1,0.25,0.5,1e38", "name=some", folder]
     text = search(asked)
     rows = pd.read_csv(tmp_path / "search" / "some.csv").set_index("optimizer.lr")
@@ -176,7 +177,7 @@ def test_optuna_s_sampler_resumes_by_the_records_alone(folder, tmp_path, monkeyp
     text = search([*asked, "N=5"])
     assert before.items() < records(tmp_path).items()
     assert len(records(tmp_path)) == 5
-    monkeypatch.setattr("dpbench.runs.fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
     assert search([*asked, "N=5"]) == text
 
 
@@ -224,7 +225,7 @@ def test_a_search_that_cannot_be_is_refused_in_one_sentence(words, sentence, fol
 
 def test_a_folder_that_cannot_be_written_is_refused_before_any_trial(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    monkeypatch.setattr("dpbench.runs.fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
     with pytest.raises(UserError, match="cannot be written"):
         search([LR, f"results_dir={tmp_path / 'file'}"])
 

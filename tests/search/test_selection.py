@@ -3,7 +3,7 @@ import math
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.results import Record
+from dpbench.records.record import Record
 from dpbench.search.selection import ACCURACY, LOSS, RULES, Trial, check_any, ranked
 
 

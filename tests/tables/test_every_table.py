@@ -6,14 +6,14 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from dpbench.config import options
+from dpbench.config.compose import options
 from dpbench.metrics.paired import is_paired
-from dpbench.rendering import printed_numbers, spec_of
-from dpbench.resources import conf_folder
+from dpbench.paths import conf_folder
+from dpbench.reproduce.render import printed_numbers, spec_of
+from dpbench.reproduce.target import target
 from dpbench.tables import build_table, row_name
 from dpbench.tables.comparisons import FAILS, HOLDS
 from dpbench.tables.constants import constants
-from dpbench.targets import target
 
 TABLES = [
     name for name in options("table")

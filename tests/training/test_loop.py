@@ -14,14 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpbench.config import build, compose, options
-from dpbench.data.augmentation import ShiftsFlips
+from dpbench.config.compose import compose, options
 from dpbench.data.dataset import Data, Split
+from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.diagnostics.bias import BiasDiagnostics
 from dpbench.diagnostics.curves import CurveDiagnostics
 from dpbench.diagnostics.misalignment import MisalignmentDiagnostics
-from dpbench.sampling import SAMPLERS
-from dpbench.schedules import Linear, Pieces, Schedules
+from dpbench.execution.prepare import build
+from dpbench.mechanism.sampling import SAMPLERS
+from dpbench.mechanism.schedules import Linear, Pieces, Schedules
 from dpbench.training import plan
 from dpbench.training.checkpoints import Checkpoints
 from dpbench.training.loop import Training

@@ -8,20 +8,20 @@ import torch
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from dpbench.accounting.accountants import pld, rdp
 from dpbench.clipping import Abadi
-from dpbench.config import build, compose
+from dpbench.config.compose import compose
 from dpbench.errors import UserError
-from dpbench.ledger import Ledger
+from dpbench.execution.prepare import build, prepare
+from dpbench.mechanism.schedules import UNCHANGED, Cosine, Linear, Pieces, Schedules
+from dpbench.mechanism.step import PrivateStep
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.dpsgd_global import dpsgd_global_adapt
-from dpbench.runs import settle
-from dpbench.schedules import UNCHANGED, Cosine, Linear, Pieces, Schedules
-from dpbench.step import PrivateStep
+from dpbench.privacy.accountants import pld, rdp
+from dpbench.privacy.ledger import Ledger
 from dpbench.training.trainer import fit
 
-PIECE = "{_target_:dpbench.schedules.Pieces,values:[%s],until:[%s]}"
+PIECE = "{_target_:dpbench.mechanism.schedules.Pieces,values:[%s],until:[%s]}"
 TWO_SIGMAS = ["schedule=custom", "schedule.noise=" + PIECE % ("1,2", "0.5")]
 
 
@@ -78,7 +78,7 @@ def test_a_scheduled_bound_moves_clip_and_noise_together(step_of, batch_of, vari
 
 
 def test_a_scheduled_bound_costs_nothing():
-    said = [settle([*more, "epochs=2"])[2] for more in ([], ["schedule=mixup"])]
+    said = [prepare([*more, "epochs=2"])[2] for more in ([], ["schedule=mixup"])]
     assert said[0].ledger == said[1].ledger
     assert said[1].schedule.bound_at(0.95) == 200
 
@@ -87,7 +87,7 @@ def test_a_scheduled_bound_costs_nothing():
 def test_a_schedule_that_takes_a_bound_beyond_its_limits_is_refused_beforehand(end):
     moved = "schedule.bound=" + PIECE % (f"1,{end}", "0.9")
     with pytest.raises(UserError, match=r"clipping bound must be a number from 1e-12 to 1e\+12"):
-        settle(["schedule=custom", moved])
+        prepare(["schedule=custom", moved])
 
 
 def test_a_schedule_that_stays_at_one_is_none(step_of, batch_of):
@@ -137,7 +137,7 @@ def test_a_scheduled_bound_does_not_pile_up_in_an_adaptive_clip(step_of, batch_o
 
 
 def test_a_ledger_with_two_sigmas_is_their_composition():
-    _, _, planned = settle([*TWO_SIGMAS, "epochs=2", "privacy.noise_multiplier=0.8"])
+    _, _, planned = prepare([*TWO_SIGMAS, "epochs=2", "privacy.noise_multiplier=0.8"])
     (first, times), (second, rest) = planned.ledger.entries
     rate = first.sampling.rate
     assert [r.mechanism.noise_multiplier for s in (first, second) for r in s.releases] == [0.8, 1.6]
@@ -153,7 +153,7 @@ def test_a_ledger_with_two_sigmas_is_their_composition():
 
 
 def test_the_ledger_of_a_run_is_the_one_planned(tmp_path):
-    config, run, planned = settle(
+    config, run, planned = prepare(
         [*TWO_SIGMAS, "epochs=2", "model=logistic", f"data_dir={tmp_path}"]
     )
     heard = fit(run, tmp_path, quiet=True).privacy["ledger"]
@@ -164,42 +164,42 @@ def test_the_ledger_of_a_run_is_the_one_planned(tmp_path):
 
 
 def test_relative_counts_follow_the_noise():
-    _, _, planned = settle([*TWO_SIGMAS, "epochs=2", "method=dpsgd_f"])
+    _, _, planned = prepare([*TWO_SIGMAS, "epochs=2", "method=dpsgd_f"])
     counts = [step.releases[1].mechanism.noise_multiplier for step, _ in planned.ledger.entries]
     assert counts == [10.0, 20.0]
 
 
 def test_an_epsilon_is_met_by_the_whole_schedule():
-    _, run, planned = settle([*TWO_SIGMAS, "privacy=eps3", "dataset=dutch"])
+    _, run, planned = prepare([*TWO_SIGMAS, "privacy=eps3", "dataset=dutch"])
     sigmas = [s.releases[0].mechanism.noise_multiplier for s, _ in planned.ledger.entries]
     assert sigmas == [planned.noise_multiplier, 2 * planned.noise_multiplier]
     assert 2.97 <= rdp(planned.ledger, run.privacy.delta) <= 3
 
 
 def test_falling_noise_falls_in_four_stairs():
-    _, _, planned = settle(["schedule=noise_falls", "epochs=2"])
+    _, _, planned = prepare(["schedule=noise_falls", "epochs=2"])
     sigmas = [s.releases[0].mechanism.noise_multiplier for s, _ in planned.ledger.entries]
     assert sigmas == pytest.approx([1.2, 16 / 15, 14 / 15, 0.8])
 
 
 def test_noise_with_a_value_for_each_step_is_refused_with_a_way_out():
-    linear = "schedule.noise={_target_:dpbench.schedules.Linear,start:1.0,end:2.0}"
+    linear = "schedule.noise={_target_:dpbench.mechanism.schedules.Linear,start:1.0,end:2.0}"
     with pytest.raises(UserError, match=r"more than 100 values.*Stairs"):
-        settle(["schedule=custom", linear, "epochs=20"])
+        prepare(["schedule=custom", linear, "epochs=20"])
 
 
 @pytest.mark.parametrize("method", ["dpsgd_quantile", "sgd"])
 def test_a_bound_that_no_schedule_can_move_is_refused_before_the_training(method, tmp_path):
     asked = [f"method={method}", "schedule=mixup", f"data_dir={tmp_path / 'nowhere'}"]
     if method == "sgd":
-        assert settle(asked)  # nothing is clipped, whatever the bound
+        assert prepare(asked)  # nothing is clipped, whatever the bound
         return
     with pytest.raises(UserError, match=r"has no schedule; leave schedule\.bound 1"):
-        settle(asked)
+        prepare(asked)
 
 
 def test_the_ledger_of_the_first_steps_is_what_they_cost():
-    _, _, planned = settle([*TWO_SIGMAS, "epochs=2"])
+    _, _, planned = prepare([*TWO_SIGMAS, "epochs=2"])
     half, *_ = planned.ledger.entries
     assert planned.ledger.first(half[1]) == Ledger((half,))
     assert planned.ledger.first(planned.steps) == planned.ledger

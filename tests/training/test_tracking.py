@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpbench import config as configuration
-from dpbench import lock
+from dpbench.config.compose import compose
 from dpbench.errors import UserError
-from dpbench.reading import load
-from dpbench.results import digest
-from dpbench.runs import once, settle
-from dpbench.trackers import About
-from dpbench.training import trainer
+from dpbench.execution.prepare import prepare, trackers_of
+from dpbench.execution.run import load_or_run
+from dpbench.records.digest import digest
+from dpbench.records.reading import load
+from dpbench.records.trackers import About
+from dpbench.training import lock, trainer
 from dpbench.training.tracking import Tracking, keep_table
 
 SMALL = ["epochs=3", "model=logistic", "batch_size=512"]
@@ -54,8 +54,8 @@ def tell(monkeypatch, tmp_path):
     """tell(tracker, *overrides): the record of a run that the tracker hears of."""
 
     def make(tracker, *overrides):
-        monkeypatch.setattr(configuration, "trackers", lambda config: {"notes": tracker})
-        return load(once([*SMALL, f"results_dir={tmp_path}", *overrides]))
+        monkeypatch.setattr("dpbench.execution.run.trackers_of", lambda config: {"notes": tracker})
+        return load(load_or_run([*SMALL, f"results_dir={tmp_path}", *overrides]))
 
     return make
 
@@ -120,23 +120,23 @@ def test_a_tracker_that_fails_is_one_warning_and_the_run_is_what_it_is(duty, tel
 def test_one_that_fails_leaves_the_others_alone(monkeypatch, tmp_path):
     sound = Notes()
     both = {"broken": Notes(fails_at="start"), "sound": sound}
-    monkeypatch.setattr(configuration, "trackers", lambda config: both)
+    monkeypatch.setattr("dpbench.execution.run.trackers_of", lambda config: both)
     with pytest.warns(UserWarning, match="tracker=broken fails"):
-        once([*SMALL, f"results_dir={tmp_path}"])
+        load_or_run([*SMALL, f"results_dir={tmp_path}"])
     assert sound.duties() == ["start", *["log"] * 3, "picture", "finish"]
 
 
 def test_a_tracker_that_is_not_installed_says_what_to_install(monkeypatch, tmp_path):
     tracker = Notes()
     tracker.start = lambda about: (_ for _ in ()).throw(ImportError("No module named 'wandb'"))
-    monkeypatch.setattr(configuration, "trackers", lambda config: {"wandb": tracker})
+    monkeypatch.setattr("dpbench.execution.run.trackers_of", lambda config: {"wandb": tracker})
     with pytest.warns(UserWarning, match=r"pip install 'dpbench-suite\[tracking\]'"):
-        once([*SMALL, f"results_dir={tmp_path}"])
+        load_or_run([*SMALL, f"results_dir={tmp_path}"])
 
 
 def test_a_run_that_goes_on_is_told_from_its_beginning():
     """As after a checkpoint: two epochs are in the history already."""
-    _, run, planned = settle([*SMALL, "method=sgd", "epochs=4"])
+    _, run, planned = prepare([*SMALL, "method=sgd", "epochs=4"])
     notes, made, steps = Notes(), [], planned.sampler.steps_per_epoch
 
     def about(steps):
@@ -164,7 +164,7 @@ def table_of(folder):
 def tracked(tmp_path):
     """A run that is put away after each step, and the table that it leaves when nothing ends it."""
     small = [*SMALL, "method=sgd", "checkpoint_minutes=1e-9", "tracker=csv"]
-    once([*small, f"results_dir={tmp_path / 'whole'}"])
+    load_or_run([*small, f"results_dir={tmp_path / 'whole'}"])
     return [*small, f"results_dir={tmp_path / 'ended'}"], table_of(tmp_path / "whole")
 
 
@@ -174,8 +174,8 @@ def test_a_run_that_ends_after_its_last_step_loses_no_row(where, tracked, tmp_pa
     with monkeypatch.context() as patch:
         patch.setattr(trainer, where, lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            once(overrides)
-    once(overrides)
+            load_or_run(overrides)
+    load_or_run(overrides)
     assert table_of(tmp_path / "ended") == whole
 
 
@@ -188,9 +188,9 @@ def test_one_that_ends_between_its_record_and_its_trackers_is_told_of(
         # As a process that is killed, which removes no lock.
         patch.setattr(lock, "_remove", lambda *_: None)
         with pytest.raises(ZeroDivisionError):
-            once(overrides)
+            load_or_run(overrides)
     assert table_of(tmp_path / "ended") != whole
-    once(overrides)
+    load_or_run(overrides)
     assert table_of(tmp_path / "ended") == whole
     assert not (tmp_path / "ended" / "checkpoints").exists()
 
@@ -203,11 +203,11 @@ def test_a_table_is_kept_by_whoever_can(tmp_path):
 
 
 def test_several_trackers_can_be_chosen_and_set():
-    config = configuration.compose(["tracker=[csv,wandb]", "tracker.wandb.project=mine"])
-    chosen = configuration.trackers(config)
+    config = compose(["tracker=[csv,wandb]", "tracker.wandb.project=mine"])
+    chosen = trackers_of(config)
     assert list(chosen) == ["csv", "wandb"]
     assert (chosen["wandb"].project, chosen["wandb"].mode) == ("mine", "offline")
-    assert digest(config) == digest(configuration.compose([]))
-    assert configuration.trackers(configuration.compose([])) == {}
+    assert digest(config) == digest(compose([]))
+    assert trackers_of(compose([])) == {}
     with pytest.raises(UserError, match="tracker=wand is unknown: did you mean wandb"):
-        configuration.compose(["tracker=[csv,wand]"])
+        compose(["tracker=[csv,wand]"])

@@ -9,14 +9,13 @@ import pytest
 import torch
 from absl import logging as absl_logging
 
-from dpbench import memory, progress
-from dpbench.accounting.accountants import rdp
-from dpbench.data.augmentation import ShiftsFlips
+from dpbench import memory
 from dpbench.data.dataset import Data, Split
+from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.digits import Digits
 from dpbench.data.dutch import Dutch
 from dpbench.errors import UserError
-from dpbench.ledger import Ledger
+from dpbench.mechanism.streams import seeded
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.dpsgd_global import dpsgd_global_adapt
@@ -24,11 +23,12 @@ from dpbench.methods.fairlens import fairlens
 from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.mlp import Mlp
-from dpbench.prediction import predict
-from dpbench.privacy import Privacy
-from dpbench.streams import seeded
-from dpbench.training import trainer
+from dpbench.models.predict import predict
+from dpbench.privacy.accountants import rdp
+from dpbench.privacy.ledger import Ledger
+from dpbench.training import progress, trainer
 from dpbench.training.averaging import MovingAverage
+from dpbench.training.budget import Privacy
 from dpbench.training.plan import Run, plan
 from dpbench.training.trainer import fit, pick_device, private_step
 
@@ -244,14 +244,14 @@ def test_a_method_that_needs_whole_batches_has_them_where_the_size_is_to_be_foun
 def test_predictions_that_do_not_fit_at_once_are_made_in_parts():
     witness, _ = witnessed(epochs=1)
     engine, test = witness.step.engine, Digits(0.2).load(NOWHERE, 0).test
-    whole = predict(engine, test)
+    whole = predict(engine.model, engine.loss, test)
 
     def cramped(_, inputs):
         if len(inputs[0]) > 100:
             raise torch.OutOfMemoryError("out of memory")
 
     engine.model.register_forward_pre_hook(cramped)
-    for ours, theirs in zip(predict(engine, test), whole, strict=True):
+    for ours, theirs in zip(predict(engine.model, engine.loss, test), whole, strict=True):
         assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
@@ -292,7 +292,9 @@ def test_the_ledger_holds_every_step(batch_size, steps):
 def test_what_is_measured_is_the_last_model_on_the_test_examples():
     witness, record = witnessed()
     test = Digits(0.2).load(NOWHERE, 0).test
-    outputs, losses = predict(witness.step.engine, test, batch_size=100)
+    outputs, losses = predict(
+        witness.step.engine.model, witness.step.engine.loss, test, batch_size=100
+    )
     right = outputs.argmax(1) == test.targets
     assert record.metrics["test/accuracy"] == pytest.approx(right.double().mean().item())
     assert record.metrics["test/loss"] == pytest.approx(losses.double().mean().item())
@@ -346,7 +348,9 @@ def test_training_examples_are_augmented_and_test_examples_are_not():
     plain, _ = witnessed(epochs=1)
     witness, record = witnessed(epochs=1, augmentation=TURNED)
     assert torch.equal(witness.batches[0], plain.batches[0].flip(-2))
-    outputs, _ = predict(witness.step.engine, Digits(0.2).load(NOWHERE, 0).test)
+    outputs, _ = predict(
+        witness.step.engine.model, witness.step.engine.loss, Digits(0.2).load(NOWHERE, 0).test
+    )
     right = outputs.argmax(1) == Digits(0.2).load(NOWHERE, 0).test.targets
     assert record.metrics["test/accuracy"] == pytest.approx(right.double().mean().item())
 
@@ -372,7 +376,7 @@ def test_the_moving_average_is_tested_and_the_training_does_not_notice(decay):
     assert torch.equal(average.average, last) == (decay == 0)
     theta.data.copy_(average.average)
     test = Digits(0.2).load(NOWHERE, 0).test
-    _, losses = predict(witness.step.engine, test)
+    _, losses = predict(witness.step.engine.model, witness.step.engine.loss, test)
     assert record.metrics["test/loss"] == pytest.approx(losses.double().mean().item(), rel=1e-6)
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpbench.accounting.accountants import rdp
-from dpbench.config import build, compose
-from dpbench.data.augmentation import ShiftsFlips
+from dpbench.config.compose import compose
+from dpbench.data.derive.augmentation import ShiftsFlips
+from dpbench.data.derive.users import dirichlet, iid, shards
 from dpbench.data.digits import Digits
-from dpbench.data.users import dirichlet, iid, shards
 from dpbench.errors import UserError
-from dpbench.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.execution.prepare import build
 from dpbench.methods.bam import bam
 from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.dp_fedsgd import dp_fedsgd
@@ -22,8 +21,10 @@ from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.fairlens import fairlens
 from dpbench.models.mlp import Mlp
-from dpbench.privacy import Privacy
-from dpbench.results import digest
+from dpbench.privacy.accountants import rdp
+from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.records.digest import digest
+from dpbench.training.budget import Privacy
 from dpbench.training.plan import Run, plan
 from dpbench.training.trainer import fit
 

@@ -1,1 +1,0 @@
-"""From a ledger to an epsilon: accountants, and what they rest on for noise on each coordinate."""

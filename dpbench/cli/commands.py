@@ -1,0 +1,124 @@
+"""What the commands do: each takes what stands after its name, and imports only what it needs."""
+
+import json
+import sys
+from functools import partial
+
+from dpbench.errors import UserError, nearest, tell
+
+
+def run(arguments: list[str]) -> None:
+    """One run, or with -m every combination of a sweep; exit code 1 if some of those failed."""
+    flags = {"-m", "--multirun"}
+    overrides = [a for a in arguments if a not in flags]
+    if flags & set(arguments):
+        _sweep(overrides)
+    else:
+        _run(overrides)
+
+
+def _run(overrides: list[str]) -> None:
+    from dpbench.execution.run import load_or_run
+    from dpbench.records.divergence import remarks
+
+    path = load_or_run(overrides)
+    print(path)
+    for remark in remarks(path):
+        tell(remark)
+
+
+def _sweep(overrides: list[str]) -> None:
+    from dpbench.config.overrides import expand
+    from dpbench.execution import sweep as sweeps
+
+    sweep = sweeps.planned(sweeps.name_of(overrides), expand(overrides))
+    failures = sweeps.carry_out(sweep, tell=partial(print, flush=True))
+    for said in filter(None, (sweeps.summary(sweep), failures)):
+        tell(said)
+    if failures:
+        sys.exit(1)
+
+
+def epsilon(arguments: list[str]) -> None:
+    """The ledger without training: last line one JSON object."""
+    from dpbench.execution.prepare import prepare
+    from dpbench.training.plan import said_of
+
+    _, run, planned = prepare(arguments)
+    print(json.dumps(said_of(run, planned)))
+
+
+def reproduce(arguments: list[str]) -> None:
+    """A paper's table or figure: run what is missing, then write and print it."""
+    from dpbench.config.compose import options
+    from dpbench.reproduce.command import reproduce as rerun
+
+    if not arguments:
+        raise UserError(f"reproduce needs a table: {', '.join(options('table'))}.")
+    print(rerun(arguments[0], arguments[1:]))
+
+
+def search(arguments: list[str]) -> None:
+    """Trials on a validation split: run what is missing, then write and print them, best first."""
+    from dpbench.search.command import search as run_trials
+
+    print(run_trials(arguments), end="")
+
+
+def data(arguments: list[str]) -> None:
+    """Download and check data sets: all that were named."""
+    from dpbench.config.compose import compose, options
+    from dpbench.execution.prepare import build, data_folder
+
+    known = options("dataset")
+    for name in arguments:
+        if name not in known:
+            raise UserError(f"data set {name} is unknown: {nearest(name, known)}")
+    for name in arguments or known:
+        config = compose([f"dataset={name}"])
+        loaded = build(config).dataset.load(data_folder(config), 0)
+        print(f"{name}: {len(loaded.train)} training and {len(loaded.test)} test examples")
+
+
+def listing(arguments: list[str]) -> None:
+    """Groups and their options."""
+    from dpbench.config.compose import groups, options
+
+    for group in arguments or groups():
+        if group not in groups():
+            raise UserError(f"{group} is unknown: {nearest(group, groups())}")
+        print(f"{group}: {', '.join(options(group))}")
+
+
+def bench(arguments: list[str]) -> None:
+    """The step-cost benchmark, which needs neither Hydra nor Opacus."""
+    from dpbench.bench.command import bench as measure
+
+    measure(arguments)
+
+
+def report(arguments: list[str]) -> None:
+    """The page that compares the records of a results folder; prints where it is."""
+    from dpbench.dashboard.command import report as write
+
+    print(write(arguments))
+
+
+def publish(arguments: list[str]) -> None:
+    """Records to give away; prints where they are."""
+    from dpbench.records.publish import publish as write
+
+    print(write(arguments))
+
+
+COMMANDS = {
+    "run": run,
+    "reproduce": reproduce,
+    "search": search,
+    "epsilon": epsilon,
+    "data": data,
+    "bench": bench,
+    "report": report,
+    "publish": publish,
+    "list": listing,
+}

@@ -1,0 +1,158 @@
+"""From overrides to the plain configuration of one run, which Hydra composes.
+
+A `table` may be added (`+table=NAME`): its options and settings for the chosen data set and method
+then take the place of the defaults, and whatever the user says on the command line still wins.
+A table whose rows differ by more than their method names each an arm, to which its rules may refer:
+`+table=NAME table.arm=ARM` is that row.
+"""
+
+import copy
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from dpbench.config import buildable
+from dpbench.config.overrides import grammar, parse, sentence
+from dpbench.config.rules import ARM, check_table, chosen_by_table, rules
+from dpbench.errors import UserError, nearest
+from dpbench.paths import conf_folder
+from dpbench.validate import one_of
+
+
+def compose(overrides: list[str]) -> dict:
+    """The plain configuration of one run; UserError, with the nearest names, for what is unknown.
+
+    `choices` in it names the option chosen in each group.
+    """
+    with grammar():
+        try:
+            parsed = check(overrides)
+            config, choices = _with_values(parsed)
+            check_table(config)
+            for rule in rules(config, choices):
+                config.merge_with(rule.get("set", {}))
+            for override in parsed:
+                if _sets_a_value(override):
+                    OmegaConf.update(config, override.key_or_group, override.value())
+            plain = cast(dict, OmegaConf.to_container(config, resolve=True))
+        except (HydraException, OmegaConfBaseException) as error:
+            raise UserError(sentence(error)) from error
+    if isinstance(plain["model"], dict) and plain["model"].get("weights") is not None:
+        from dpbench.models.weights import named_by_content  # which imports torch
+
+        plain["model"] = named_by_content(plain["model"])
+    plain["choices"] = {k: v for k, v in choices.items() if not k.startswith(("hydra", "table"))}
+    return plain
+
+
+def options(group: str) -> list[str]:
+    """The names to choose from in a configuration group."""
+    with grammar():
+        return GlobalHydra.instance().config_loader().get_group_options(group)
+
+
+def groups() -> list[str]:
+    """The configuration groups, `table` among them."""
+    return sorted(p.name for p in conf_folder().iterdir() if p.is_dir())
+
+
+def check(overrides: list[str]) -> list[Override]:
+    """The parsed overrides, after the options that the table's rules choose: the last one counts.
+
+    Raises UserError, with the nearest names, for unknown ones.
+    """
+    parsed, known_groups = parse(overrides), groups()
+    chosen = [o for o in parsed if o.key_or_group in (*known_groups, ARM)]
+    for override in parsed:
+        if override.is_sweep_override():
+            raise UserError(f"{override.input_line} names several runs: use dpbench run -m.")
+    for override in chosen:
+        _check_option(override)
+    options = [str(override.input_line) for override in chosen]
+    config, choices = _of_options(conf_folder(), *options)
+    check_table(config)
+    if by_table := chosen_by_table(config, choices):
+        config, _ = _of_options(conf_folder(), *by_table, *options)
+    known = {*_keys(config), *known_groups}
+    for override in parsed:
+        _check_key(override, known)
+    return [*parse(by_table), *parsed]
+
+
+def _check_option(override: Override) -> None:
+    group, value = override.key_or_group, override.value()
+    if group == ARM:
+        return
+    if override.is_delete():
+        raise UserError(f"{group} cannot be taken away: choose an option, as {group}=NAME.")
+    names = GlobalHydra.instance().config_loader().get_group_options(group)
+    if group == "tracker" and isinstance(value, list) and value:
+        for one in value:
+            one_of(group, one, names)
+    else:
+        one_of(group, value, names)
+    if override.is_add() != (group == "table") or override.is_force_add():
+        raise UserError(f"a table is added, as +table=NAME, and an option chosen, as {group}=NAME.")
+
+
+def _check_key(override: Override, known: set[str]) -> None:
+    """UserError for a key that is not there, unless it may be added, or for one that must stay.
+
+    What a part leaves to its constructor may be added to it, and taken away from it.
+    """
+    key = override.key_or_group
+    parent = key.rpartition(".")[0]
+    of_part = f"{parent}.{buildable.TARGET}" in known
+    if override.is_delete() and not of_part:
+        raise UserError(f"{key} cannot be taken away: set it to a value.")
+    added = (override.is_add() or override.is_force_add()) and (of_part or parent == "table")
+    if key not in known and not added:
+        raise UserError(f"{key} is not a setting: {nearest(key, known)}")
+
+
+def _sets_a_value(override: Override) -> bool:
+    return override.key_or_group not in groups() and not override.is_delete()
+
+
+def _keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
+    for key, value in config.items_ex(resolve=False):
+        yield prefix + str(key)
+        if isinstance(value, DictConfig):
+            yield from _keys(value, f"{prefix}{key!s}.")
+
+
+@functools.lru_cache(maxsize=256)
+def _of_options(folder: Path, *options: str) -> tuple[DictConfig, dict[str, str]]:
+    """What options alone compose to, to look at: runs of a sweep have them in common."""
+    return _composed(list(options))
+
+
+def _with_values(parsed: list[Override]) -> tuple[DictConfig, dict[str, str]]:
+    """What options and values compose to; values alone are set in a copy of what options gave."""
+    known = groups()
+    values = [override for override in parsed if override.key_or_group not in known]
+    if any(override.type != OverrideType.CHANGE for override in values):
+        return _composed([str(override.input_line) for override in parsed])
+    options = [str(o.input_line) for o in parsed if o.key_or_group in known]
+    config, choices = copy.deepcopy(_of_options(conf_folder(), *options))
+    for override in values:
+        OmegaConf.update(config, override.key_or_group, override.value())
+    return config, choices
+
+
+def _composed(overrides: list[str]) -> tuple[DictConfig, dict[str, str]]:
+    """The configuration and the option chosen in each group."""
+    config = hydra.compose("config", overrides, return_hydra_config=True)
+    choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
+    OmegaConf.set_struct(config, False)
+    del config["hydra"]
+    OmegaConf.set_struct(config, True)
+    return config, choices

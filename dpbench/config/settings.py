@@ -1,0 +1,71 @@
+"""What each setting of a run is for: said once, and read by all that asks."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A top-level key of a configuration that reaches a run.
+
+    scientific: it makes the run what it is, so that the record keeps it and the digest has it; all
+    else is how the run is carried out. omitted: the values at which the digest leaves it out,
+    because there was no such setting when the first records were named.
+    """
+
+    scientific: bool = True
+    omitted: tuple[object, ...] = ()
+
+
+LATER = Setting(omitted=(None, {}))
+"""A setting that came after the first records, and then was off."""
+
+EXECUTION = Setting(scientific=False)
+
+SETTINGS = {
+    "dataset": Setting(),
+    "model": Setting(),
+    "method": Setting(),
+    "privacy": Setting(),
+    "optimizer": Setting(),
+    "sampler": Setting(),
+    "epochs": Setting(),
+    "batch_size": Setting(),
+    "seed": Setting(),
+    "diagnostics": Setting(),
+    "augmentation": LATER,
+    "ema_decay": LATER,
+    "validation": LATER,
+    "schedule": LATER,
+    "precision": Setting(omitted=(None, "float32")),
+    "users": LATER,
+    "normalization": LATER,
+    "noise": Setting(omitted=(None, "seeded")),
+    "engine": EXECUTION,
+    "physical_batch_size": EXECUTION,
+    "channels_last": EXECUTION,
+    "device": EXECUTION,
+}
+
+SCIENTIFIC = tuple(name for name, setting in SETTINGS.items() if setting.scientific)
+"""The parts of a configuration that make a run what it is."""
+
+OFF: tuple[object, ...] = (None, {}, "float32", "seeded")
+"""What says nothing of a run: settings that came later have one of these where they are off."""
+
+SETTINGS_OF_METHODS = {"clip": "abadi", "style": "flat"}
+"""Settings of methods that came after the first records, and what they had been until then."""
+
+SETTINGS_OF_METHOD: dict[str, dict[str, str | None]] = {
+    "dp_fedsgd": {"variant": "corrected", "local_batch_size": None},
+    "dp_fedavg": {"variant": "corrected"},
+}
+"""The same of one method alone, where others have always had the setting."""
+
+PATHS = {"model": ("weights",)}
+"""Settings that are paths, by group: they neither name a run nor stand in its record. What they
+lead to has a checksum beside them."""
+
+
+def is_scientific(override: str) -> bool:
+    """Whether an override changes what a run is, and not only how it is carried out."""
+    return override.lstrip("+~").split("=")[0].split(".")[0] in (*SCIENTIFIC, "privacy")

@@ -1,0 +1,142 @@
+"""What is searched: settings, each with the values it may take, and random draws of all of them."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpbench.errors import UserError, nearest
+from dpbench.seeds import numpy_generator
+from dpbench.validate import SMALLEST, number
+
+DIGITS = 4
+"""Of a number drawn from an interval, the first being that of the width: people copy it."""
+
+PATIENCE = 100
+"""Draws for each configuration wanted; those that were drawn before count for nothing."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A setting and the values to choose from, as they are written on a command line."""
+
+    key: str
+    values: tuple[str, ...]
+    tags: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.tags:
+            raise UserError(f"{self.key}: a tag is for an interval, as in tag(log,interval(1,9)).")
+        if not self.values:
+            raise UserError(f"{self.key} has a range without values.")
+
+    @property
+    def size(self) -> float:
+        return len(self.values)
+
+    @property
+    def first(self) -> str:
+        return self.values[0]
+
+    @property
+    def text(self) -> str:
+        return ",".join(self.values)
+
+    def draw(self, source: np.random.Generator) -> str:
+        return self.values[source.integers(len(self.values))]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A setting and the bounds of its values, both included; whole numbers if both bounds are int.
+
+    tags: nothing, or "log" for a uniform draw of the logarithm.
+    """
+
+    key: str
+    low: float
+    high: float
+    tags: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        for tag in sorted(self.tags - {"log"}):
+            raise UserError(f"{self.key}: tag {tag} is unknown: {nearest(tag, ['log'])}")
+        for bound in (self.low, self.high):
+            number(f"{self.key}: each bound of {self.text}", bound)
+        if not self.low < self.high:
+            raise UserError(f"{self.key}: the first bound of {self.text} must be below the second.")
+        if self.log and self.low < SMALLEST:
+            raise UserError(f"{self.key}: {self.text} needs bounds above 0.")
+
+    @property
+    def log(self) -> bool:
+        return "log" in self.tags
+
+    @property
+    def whole(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    @property
+    def size(self) -> float:
+        return self.high - self.low + 1 if self.whole else math.inf
+
+    @property
+    def first(self) -> str:
+        return repr(self.low)
+
+    @property
+    def text(self) -> str:
+        plain = f"interval({self.low:g},{self.high:g})"
+        plain = f"int({plain})" if self.whole else plain
+        return f"tag(log,{plain})" if self.log else plain
+
+    def draw(self, source: np.random.Generator) -> str:
+        if self.log:
+            return self.write(math.exp(source.uniform(math.log(self.low), math.log(self.high))))
+        if self.whole:
+            return self.write(int(source.integers(int(self.low), int(self.high), endpoint=True)))
+        return self.write(source.uniform(self.low, self.high))
+
+    def write(self, value: float) -> str:
+        """The value in few digits, and within the bounds."""
+        if self.whole:
+            return repr(round(value))
+        width = value * math.log(self.high / self.low) if self.log else self.high - self.low
+        rounded = round(value, DIGITS - 1 - math.floor(math.log10(width)))
+        return repr(min(max(rounded, self.low), self.high))
+
+
+Range = Choices | Interval
+Configuration = tuple[str, ...]
+"""One value of each range, in their order, as they are written on a command line."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """All combinations of ranges."""
+
+    ranges: tuple[Range, ...]
+
+    @property
+    def size(self) -> float:
+        """How many configurations there are; infinite with an interval of real numbers."""
+        return math.prod(one.size for one in self.ranges)
+
+    def overrides(self, configuration: Configuration) -> list[str]:
+        pairs = zip(self.ranges, configuration, strict=True)
+        return [f"{one.key}={value}" for one, value in pairs]
+
+    def random(self, count: int, draw: int) -> list[Configuration]:
+        """The first `count` different configurations of a random sequence, or all that it has.
+
+        draw: the seed of the sequence. Each setting has draws of its own, which neither a larger
+        count nor another range changes.
+        """
+        drawn: dict[Configuration, None] = {}
+        for turn in range(PATIENCE * count):
+            if len(drawn) >= min(count, self.size):
+                break
+            sources = (numpy_generator(draw, f"search {one.key} {turn}") for one in self.ranges)
+            pairs = zip(self.ranges, sources, strict=True)
+            drawn[tuple(one.draw(source) for one, source in pairs)] = None
+        return list(drawn)

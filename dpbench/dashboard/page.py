@@ -1,0 +1,64 @@
+"""The page: one HTML file with its styles, its scripts, its data and its records inside."""
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from importlib.resources import files
+
+SCRIPTS = ("stats.js", "state.js", "dom.js", "pictures.js", "panels.js", "tables.js", "detail.js",
+           "page.js")  # fmt: skip
+
+
+def page(data: dict, texts: str) -> str:
+    """The HTML. data: as of `Summary.data`; texts: of the records, as of `Texts.packed`.
+
+    A policy in the page lets nothing run but the two scripts written here, and nothing be fetched,
+    so what a record says cannot become code whatever it says.
+    """
+    library, own = _plotly(), _own()
+    parts = {
+        "policy": _policy(library, own),
+        "style": _asset("style.css"),
+        "library": library,
+        "script": own,
+        "data": packed(data),
+        "records": texts,
+    }
+    # In one pass: what is put in is not looked through again.
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
+
+
+def packed(data: object) -> str:
+    """JSON in gzip in base 64: rows repeat each other, and nothing in it can end an element."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()
+
+
+def _policy(*scripts: str) -> str:
+    hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    # HTML reads a carriage return as a new line, and the hash is of what HTML reads.
+    return get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _own() -> str:
+    bodies = "\n".join(_asset(name) for name in SCRIPTS)
+    return f'"use strict";\n(async () => {{\n{bodies}\n}})();\n'
+
+
+def _asset(name: str) -> str:
+    return (files("dpbench.dashboard") / "assets" / name).read_text(encoding="utf-8")

@@ -1,0 +1,87 @@
+"""What tells runs of one method apart: the settings in which they differ, in a few words."""
+
+from collections.abc import Iterator, Sequence
+
+from dpbench.config.settings import OFF, SCIENTIFIC, SETTINGS_OF_METHODS
+from dpbench.records.digest import digest
+
+NOT_SAID = ("seed", "privacy", "diagnostics")
+MOST = 3
+
+
+def group_of(config: dict) -> str:
+    """One name for all runs that differ in nothing but their seed, observed or not."""
+    return digest({**config, "seed": None, "diagnostics": None})
+
+
+def series_of(config: dict) -> str:
+    """One name for all runs that differ in nothing but their seed and their budget."""
+    return digest({**config, "seed": None, "privacy": None, "diagnostics": None})
+
+
+def flat(config: dict) -> dict[str, object]:
+    """The scientific settings by dotted key, without seed and budget and what says nothing.
+
+    Nor with diagnostics, which look at a run and leave what it measures alone.
+    """
+    parts = {key: config.get(key) for key in SCIENTIFIC if key not in NOT_SAID}
+    leaves = {key: value for key, value in _leaves(parts) if value not in OFF}
+    usual = {f"method.{key}": value for key, value in SETTINGS_OF_METHODS.items()}
+    return {k: v for k, v in leaves.items() if usual.get(k) != v and not k.endswith("_partial_")}
+
+
+def _leaves(node: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in node.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def differences(configs: Sequence[dict]) -> list[str]:
+    """For each configuration, the settings in which it is unlike the others; "" where none is.
+
+    Where options of a group tell them apart, those are said, and what they stand for only where it
+    differs under the same options.
+    """
+    flats = [flat(config) for config in configs]
+    options = [config["choices"] for config in configs]
+    varied = _varied(flats)
+    groups = [key for key in _varied(options) if any(v.startswith(f"{key}.") for v in varied)]
+    others = [key for key in varied if key.partition(".")[0] not in groups]
+    said = [_of(o, groups) | _of(f, others) for o, f in zip(options, flats, strict=True)]
+    alike: dict[str, list[dict[str, object]]] = {}
+    for one, settings in zip(said, flats, strict=True):
+        alike.setdefault(repr(one), []).append(settings)
+    more = {name: _varied(of) for name, of in alike.items()}
+    return [
+        _said(one | _of(settings, more[repr(one)]))
+        for one, settings in zip(said, flats, strict=True)
+    ]
+
+
+def _varied(ones: Sequence[dict]) -> list[str]:
+    """The keys whose values differ, but for what only follows from a choice (its constructor)."""
+    keys = sorted({key for one in ones for key in one if not key.endswith("_target_")})
+    return [key for key in keys if len({repr(one.get(key)) for one in ones}) > 1]
+
+
+def _of(one: dict, keys: Sequence[str]) -> dict[str, object]:
+    return {key: one.get(key) for key in keys}
+
+
+def _said(settings: dict[str, object]) -> str:
+    words = [f"{_short(key)}={_value(value)}" for key, value in settings.items()]
+    more = f" and {len(words) - MOST} more" if len(words) > MOST else ""
+    return ", ".join(words[:MOST]) + more
+
+
+def _short(key: str) -> str:
+    group, _, name = key.partition(".")
+    return name if group in ("method", "optimizer", "diagnostics") and name else key
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,134 @@
+"""Tables of papers for the page: ours beside the published numbers, and those not run yet."""
+
+import csv
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from dpbench.errors import UserError
+from dpbench.paths import benchmarks_folder, conf_folder
+from dpbench.records.reading import Unreadable
+from dpbench.tables import read_published, row_name
+from dpbench.tables.tidy import HEAD
+
+NOT_RUN = "not run"
+OWN = ("method", "column", "value", "spread", "delta")
+
+
+def tables(folder: Path) -> tuple[list[dict], list[Unreadable]]:
+    """Every table of `tables/*.csv`, then the published ones that nobody has run here."""
+    ours, unreadable = [], []
+    for path in sorted((folder / "tables").glob("*.csv")):
+        table = _ours(path)
+        if isinstance(table, Unreadable):
+            unreadable.append(table)
+        elif table:
+            ours.append(table)
+    done = {table["name"] for table in ours}
+    return ours + [t for t in _published() if t["name"] not in done], unreadable
+
+
+def _ours(path: Path) -> dict | Unreadable | None:
+    """A table, None for a file that is another thing (a figure's points, a search's trials)."""
+    source = f"tables/{path.name}"
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if not set(HEAD) <= set(reader.fieldnames or ()):
+                return None
+            lines = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        return Unreadable(source, f"cannot be read: {type(error).__name__}")
+    if any(None in line or None in line.values() for line in lines):
+        return Unreadable(source, "is not whole: a line has more or fewer fields than the head")
+    cells = [_cell(line) for line in lines]
+    return _table(path.stem, _title(path), cells, _claims(path.with_suffix(".claims.csv")))
+
+
+def _claims(path: Path) -> list[dict]:
+    """The claims that a table was held against, each with its verdict; none where it names none."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            lines = list(csv.DictReader(file))
+        found = {line["claim"]: (line["says"], line["claim_verdict"]) for line in lines}
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError):
+        return []
+    return [{"says": says, "verdict": verdict} for says, verdict in found.values()]
+
+
+def _cell(line: dict[str, str]) -> dict:
+    kept = ("column", "ours", "spread", "n", "published", "published_spread", "verdict")
+    return {
+        "row": row_name(line.get("condition", ""), line["method"]),
+        **{k: line[k] for k in kept},
+    }
+
+
+def _title(path: Path) -> str:
+    """The heading of the Markdown beside it."""
+    try:
+        first = path.with_suffix(".md").read_text(encoding="utf-8").split("\n", 1)[0]
+    except (OSError, UnicodeDecodeError):
+        return path.stem
+    return first.removeprefix("# ")
+
+
+def _table(name: str, title: str, cells: list[dict], claims: list[dict]) -> dict:
+    return {
+        "name": name,
+        "title": title,
+        "command": _command(name),
+        "claims": claims,
+        "rows": list(dict.fromkeys(cell["row"] for cell in cells)),
+        "columns": list(dict.fromkeys(cell["column"] for cell in cells)),
+        "cells": cells,
+        "verdicts": dict(Counter(cell["verdict"] for cell in cells)),
+    }
+
+
+def _command(stem: str) -> str | None:
+    """What makes a table's files; None where their name says that something was changed."""
+    name, *marks = stem.split("-")
+    if marks and marks[-1] in ("changed", "part"):
+        return None
+    return shlex.join(["dpbench", "reproduce", name, *(f"scale={mark}" for mark in marks)])
+
+
+def _published() -> Iterator[dict]:
+    for path in sorted(benchmarks_folder().glob("*/table*.csv")):
+        name = f"{path.parent.name}_{path.stem}"
+        if (conf_folder() / "table" / f"{name}.yaml").is_file():
+            try:
+                yield _table(name, _described(path), _printed(path), [])
+            except UserError:
+                # A file of another form says nothing about anybody's runs.
+                continue
+
+
+def _printed(path: Path) -> list[dict]:
+    head = next(csv.reader(_lines(path)))
+    published = read_published(path, [name for name in head if name not in OWN])
+    nothing = dict.fromkeys(("ours", "spread", "n"), "")
+    return [
+        {
+            "row": row,
+            "column": column,
+            **nothing,
+            "published": number.value,
+            "published_spread": number.spread or "",
+            "verdict": NOT_RUN,
+        }
+        for (row, column), number in published.items()
+    ]
+
+
+def _described(path: Path) -> str:
+    """What the file's own prose calls the table."""
+    prose = [line.lstrip("# ") for line in path.read_text(encoding="utf-8").splitlines()]
+    return next((line.rstrip(".") for line in prose if line.startswith("Table")), path.stem)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8") as file:
+        yield from (line for line in file if not line.startswith("#"))

@@ -1,0 +1,56 @@
+"""Any data set with a validation split in the place of its test set."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from dpbench.data.dataset import Data, Dataset, Derived
+from dpbench.data.draws import held_out
+from dpbench.errors import UserError
+from dpbench.seeds import numpy_generator
+from dpbench.validate import fraction
+
+
+@dataclass(frozen=True)
+class Validated(Derived):
+    """`base` with a share of its training examples held out, and tested on instead of its test set.
+
+    The seed draws them, after its draws of the data set itself. What is left is the training set:
+    the sampling rate, the steps and epsilon follow from its size.
+    """
+
+    base: Dataset
+    share: float
+
+    def __post_init__(self) -> None:
+        fraction("validation", self.share)
+        if held_out(self.base.train_size, self.share) == 0:
+            raise UserError(
+                f"validation={self.share} holds out none of the {self.base.train_size} training "
+                "examples; choose a larger share."
+            )
+
+    @property
+    def train_size(self) -> int:
+        return self.base.train_size - held_out(self.base.train_size, self.share)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
+            *self.base.notes,
+            f"A share of {self.share} of the training examples is held out for validation, drawn "
+            "by seed: they are outside every epsilon, and so is what is chosen by them.",
+        )
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Load `base`, then divide its training set; the test set is given to nobody."""
+        whole = self.base.load(folder, seed).train
+        order = torch.from_numpy(numpy_generator(seed, "validation").permutation(len(whole)))
+        count = held_out(len(whole), self.share)
+        return Data(whole.take(order[count:]), whole.take(order[:count]), tested_on="validation")
+
+
+def validated(base: Dataset, share: float | None) -> Dataset:
+    """The data set with that share held out for validation, or as it is where there is none."""
+    return base if share is None else Validated(base, share)

@@ -1,0 +1,1 @@
+"""Runs carried out: one, many in parallel, here or on a cluster."""

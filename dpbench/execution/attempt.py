@@ -1,0 +1,37 @@
+"""One of many runs: whatever it dies of, the others go on."""
+
+import traceback
+from collections.abc import Iterator, Sequence
+
+from dpbench.errors import Unavailable, UserError
+from dpbench.execution.launcher import Attempts, Failure, Outcome
+from dpbench.execution.run import load_or_run
+from dpbench.training.lock import Busy
+
+
+def attempt(overrides: list[str], wait: bool = True, quiet: bool = True) -> Outcome:
+    """The path of a run's record, or the reason why there is none."""
+    try:
+        return load_or_run(overrides, quiet, wait)
+    except Busy as reason:
+        return Failure(str(reason), busy=True)
+    except Unavailable as reason:
+        return Failure(str(reason), unavailable=True)
+    except UserError as reason:
+        return Failure(str(reason))
+    except Exception as error:
+        (line, *_) = [*str(error).splitlines(), ""]
+        return Failure(f"{type(error).__name__}: {line}", traceback.format_exc())
+
+
+def all_of(attempts: Attempts, runs: Sequence[list[str]]) -> Iterator[tuple[int, Outcome]]:
+    """All runs; last those that others were carrying out, for then their records may be there."""
+    busy = []
+    for number, outcome in attempts(runs, False):
+        if isinstance(outcome, Failure) and outcome.busy:
+            busy.append(number)
+        else:
+            yield number, outcome
+    if busy:
+        for number, outcome in attempts([runs[number] for number in busy], True):
+            yield busy[number], outcome

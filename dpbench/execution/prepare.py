@@ -1,0 +1,85 @@
+"""From a plain configuration to the run that it describes, and to what carries it out."""
+
+import functools
+import os
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from dpbench.config import buildable
+from dpbench.config.compose import compose, groups
+from dpbench.config.settings import SETTINGS
+from dpbench.data.derive.validation import validated
+from dpbench.data.fetch.download import default_folder
+from dpbench.execution.launcher import Launcher
+from dpbench.records.trackers import Tracker
+from dpbench.training.plan import Plan, Run, plan
+from dpbench.validate import boolean, integer, path_of, positive, typed
+
+MOST_PER_CORE = 8
+"""Threads, and processes, of a command: more only wait for each other, and many end it."""
+
+
+def prepare(overrides: list[str]) -> tuple[dict, Run, Plan]:
+    """The configuration, the run and its plan; UserError for all that can be refused by now."""
+    config, run = run_of(overrides)
+    return config, run, plan(run)
+
+
+def run_of(overrides: list[str]) -> tuple[dict, Run]:
+    """The configuration and the run, but no plan: accountants may take seconds to make one."""
+    config = compose(overrides)
+    check_execution(config)
+    launcher_of(config)
+    trackers_of(config)
+    return config, build(config)
+
+
+def check_execution(config: dict) -> None:
+    """Refuse values that say in no sensible way how to carry out a run."""
+    most = MOST_PER_CORE * (os.cpu_count() or 1)
+    integer("jobs", config["jobs"], most=most)
+    if config["threads"] is not None:
+        integer("threads", config["threads"], most=most)
+    if config["checkpoint_minutes"] is not None:
+        positive("checkpoint_minutes", config["checkpoint_minutes"])
+    boolean("again", config["again"])
+    path_of("results_dir", config["results_dir"])
+    if config["data_dir"] is not None:
+        path_of("data_dir", config["data_dir"])
+
+
+def build(config: dict) -> Run:
+    """The run that a plain configuration describes; UserError for values that no run can have."""
+    parts: dict[str, Any] = {key: config.get(key) for key in SETTINGS}
+    for group in parts.keys() & {*groups()}:
+        parts[group] = buildable.build(group, parts[group])
+        typed(group, parts[group], _types_of_parts()[group])
+    parts["engine"] = parts["engine"].get("name")
+    parts["dataset"] = validated(parts["dataset"], parts.pop("validation"))
+    claimed_by = config.get("table", {}).get("claimed_by", "rdp")
+    return Run(**parts, claimed_by=claimed_by, config=config)
+
+
+@functools.cache
+def _types_of_parts() -> dict[str, Any]:
+    """By group: what a run takes. Of an engine it takes the name."""
+    return get_type_hints(Run) | {"engine": dict[str, Any]}
+
+
+def launcher_of(config: dict) -> Launcher:
+    """Where a configuration wants its runs to be carried out, if there are several."""
+    made = buildable.build("launcher", config["launcher"])
+    typed("launcher", made, Launcher)
+    return made
+
+
+def trackers_of(config: dict) -> dict[str, Tracker]:
+    """What is to be told how a run goes on, by name."""
+    made = buildable.build("tracker", config.get("tracker"))
+    typed("tracker", made, dict[str, Tracker] | None)
+    return made or {}
+
+
+def data_folder(config: dict) -> Path:
+    """Where the data of a configuration lie."""
+    return Path(config["data_dir"]) if config["data_dir"] else default_folder()

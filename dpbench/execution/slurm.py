@@ -1,0 +1,117 @@
+"""Runs on a cluster under Slurm, by submitit: array jobs whose tasks are safe to repeat."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpbench.errors import UserError, say_warnings_in_one_line
+from dpbench.execution.attempt import attempt
+from dpbench.execution.launcher import Attempts, Failure, Outcome
+from dpbench.validate import integer, one_of, positive, quoted
+
+CLUSTERS = ("slurm", "local")
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """Every run is a task of an array job, which the sweep waits for and cancels when interrupted.
+
+    cluster: slurm, or local: processes of this machine, to try it. partition: None for the
+    cluster's own choice. minutes, gpus, cpus, memory_gb: of a task. at_once: tasks at a time.
+    requeues: how often a task that is out of time may come again.
+    """
+
+    cluster: str
+    partition: str | None
+    minutes: int
+    gpus: int
+    cpus: int
+    memory_gb: float
+    at_once: int
+    requeues: int
+
+    def __post_init__(self) -> None:
+        one_of("launcher.cluster", self.cluster, CLUSTERS)
+        for name in ("minutes", "cpus", "at_once"):
+            integer(f"launcher.{name}", getattr(self, name))
+        for name in ("gpus", "requeues"):
+            integer(f"launcher.{name}", getattr(self, name), least=0)
+        positive("launcher.memory_gb", self.memory_gb)
+        if self.partition is not None and not re.fullmatch(r"[\w.,-]+", self.partition):
+            raise UserError(f"launcher.partition={quoted(self.partition)} names no partition.")
+
+    @contextmanager
+    def start(self, jobs: int, folder: Path) -> Iterator[Attempts]:
+        executor, handed_in = self._executor(folder), []
+
+        def attempts(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Outcome]]:
+            tasks = executor.map_array(Task(), runs, [wait] * len(runs))
+            handed_in.extend(tasks)
+            yield from _results(tasks)
+
+        try:
+            yield attempts
+        finally:
+            for task in handed_in:
+                if not task.done():
+                    task.cancel(check=False)
+
+    def _executor(self, folder: Path):
+        submitit = _submitit()
+        options = {"slurm_max_num_timeout": self.requeues} if self.cluster == "slurm" else {}
+        try:
+            executor = submitit.AutoExecutor(folder, self.cluster, **options)
+        except RuntimeError as error:
+            raise UserError(
+                "launcher=slurm finds no sbatch here: give the command where there is one, "
+                "or try it with launcher.cluster=local."
+            ) from error
+        executor.update_parameters(
+            name="dpbench",
+            timeout_min=self.minutes,
+            gpus_per_node=self.gpus,
+            cpus_per_task=self.cpus,
+            mem_gb=self.memory_gb,
+            slurm_partition=self.partition,
+            slurm_array_parallelism=self.at_once,
+        )
+        return executor
+
+
+class Task:
+    """A run as a task; when its time is over it is handed in again, and goes on where it was."""
+
+    def __call__(self, overrides: list[str], wait: bool) -> Outcome:
+        say_warnings_in_one_line()
+        return attempt(overrides, wait)
+
+    def checkpoint(self, overrides: list[str], wait: bool):
+        """What submitit hands in again; it knows this method by its name."""
+        return _submitit().helpers.DelayedSubmission(self, overrides, wait)
+
+
+def _results(tasks: Sequence) -> Iterator[tuple[int, Outcome]]:
+    numbers = {task.job_id: number for number, task in enumerate(tasks)}
+    for task in _submitit().helpers.as_completed(tasks, poll_frequency=1):
+        yield numbers[task.job_id], _result(task)
+
+
+def _result(task) -> Outcome:
+    try:
+        return task.result()
+    except Exception as error:
+        reason = f"task {task.job_id} of the cluster ended early: see {task.paths.stderr}."
+        return Failure(reason, str(error))
+
+
+def _submitit():
+    try:
+        import submitit
+    except ImportError as error:
+        raise UserError(
+            "launcher=slurm needs submitit, which is not installed: pip install "
+            "'dpbench-suite[cluster]'."
+        ) from error
+    return submitit

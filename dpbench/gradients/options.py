@@ -1,0 +1,26 @@
+"""How an engine carries out the passes through a model."""
+
+from typing import NamedTuple
+
+import torch
+
+from dpbench.data.dataset import Batch
+from dpbench.gradients.precision import FLOAT32, Precision
+
+
+class How(NamedTuple):
+    """precision: of the model. channels_last: images in that memory format, which layers keep.
+
+    Their weights cannot be in it: they are views of theta, in the order in which every rule writes
+    its sum, so a convolution converts them itself.
+    """
+
+    precision: Precision = FLOAT32
+    channels_last: bool = False
+
+    def laid_out(self, batch: Batch) -> Batch:
+        """The batch with images [B, C, H, W] in the memory format asked for."""
+        if not self.channels_last or batch.inputs.dim() != 4:
+            return batch
+        inputs = batch.inputs.contiguous(memory_format=torch.channels_last)
+        return Batch(inputs, batch.targets, batch.groups)

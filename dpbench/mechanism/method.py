@@ -1,0 +1,208 @@
+"""What a method is: a composition of values, and the guarantee that comes with it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping import Clip
+from dpbench.data.dataset import Batch, Dataset
+from dpbench.data.derive.users import Units, Users, units_of
+from dpbench.errors import UserError
+from dpbench.gradients import Engine, Gradients
+from dpbench.mechanism.noise import Noise
+from dpbench.mechanism.schedules import Schedules
+from dpbench.mechanism.update import Plain, Update
+from dpbench.privacy.ledger import GaussianMechanism, Mechanism, Release
+from dpbench.validate import one_of
+
+
+class Past(NamedTuple):
+    """What a run has released so far: using it again costs no privacy.
+
+    made and planned: steps. gradient: the last step's private one [D], as the optimiser got it;
+    None before the first step. seed: of the run, for what a method draws itself: the same for all
+    physical batches of a step.
+    """
+
+    made: int
+    planned: int
+    gradient: Tensor | None
+    seed: int = 0
+
+    @property
+    def progress(self) -> float:
+        """The share of the planned steps that were made."""
+        return min(self.made / self.planned, 1.0)
+
+
+Gradient = Callable[[Engine, Batch, Clip, Past], Gradients]
+"""The gradient seam: the gradients of a physical batch that the clip is to see."""
+
+
+class Tie(Protocol):
+    """How a method's noise multiplier follows from its other settings."""
+
+    def multiplier(
+        self, clip: Clip, optimizer: torch.optim.Optimizer, expected_batch_size: float, units: Units
+    ) -> float:
+        """At the start of the run; UserError for an optimiser that it does not know."""
+        ...
+
+    def schedule(self, schedule: Schedules, steps: int) -> Schedules:
+        """The schedule with that of the noise; UserError where it cannot follow."""
+        ...
+
+
+class Inapplicable(UserError):
+    """A method that is not defined for a data set, and why."""
+
+    def __init__(self, method: str, why: str):
+        super().__init__(why)
+        self.method = method
+
+
+def plain(engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
+    """The gradient of each example's own loss, at the present parameters."""
+    return engine(batch)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """How far a method's epsilon can be believed, and one sentence why.
+
+    level: "proven" (an upper bound holds), "approximate", or "none" (no epsilon is shown).
+    """
+
+    level: str
+    why: str
+
+
+AS_IT_IS = Plain()
+PROVEN = Guarantee("proven", "Poisson-sampled Gaussian mechanism with a stated sensitivity.")
+JOINT = Guarantee(
+    "proven", "Gradient sum and noisy counts are one joint Gaussian release per Poisson batch."
+)
+NON_PRIVATE = Guarantee("none", "Not private: nothing is noised, so epsilon is infinite.")
+PRIVATE_DIVISOR = Guarantee(
+    "none", "As published: divides by the batch's real size, which is private and not accounted."
+)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A private training method: gradient, clip, noise and update, run by the one private step.
+
+    divide_by: "expected" for the public expected batch size, "actual" for the batch's real one.
+    whole_batches: whether the gradient seam needs the logical batch in one piece. groups: how many
+    groups the data must have, if that matters. update: what is done to the noisy mean. tie: what
+    the noise multiplier follows from, where it is no choice. of_users: whether it is about users
+    alone; the others protect whichever unit there is. failure: the probability that an example's
+    clipped part is longer than its bound, for each part in each step. claimed_by: what its own
+    paper accounts by, of `dpbench.privacy.accountants.CLAIMS`, whichever table it is in.
+    """
+
+    name: str
+    variant: str
+    gradient: Gradient
+    clip: Clip
+    noise: Noise
+    guarantee: Guarantee
+    divide_by: str = "expected"
+    whole_batches: bool = False
+    groups: int | None = None
+    update: Update = AS_IT_IS
+    tie: Tie | None = None
+    of_users: bool = False
+    failure: float = 0.0
+    claimed_by: str | None = None
+
+    @property
+    def excess(self) -> float:
+        """How many times as far as the noise is scaled for one unit moves the sum."""
+        return self.clip.excess * self.update.excess
+
+    @property
+    def private(self) -> bool:
+        return self.noise.private
+
+    def on(self, dataset: Dataset, users: Users | None = None) -> "Method":
+        """The method for a data set and its users, if any; Inapplicable where it is not defined."""
+        if users:
+            self._check_users()
+        elif self.of_users:
+            raise Inapplicable(
+                self.name, f"{self.name} protects users: choose users=iid, dirichlet or shards."
+            )
+        groups = len(dataset.groups)
+        if self.groups not in (None, groups):
+            raise Inapplicable(
+                self.name,
+                f"{self.name} is defined for exactly {self.groups} groups and {dataset.name} has "
+                f"{groups}; choose another method or data set.",
+            )
+        update = self.update.on(units_of(dataset, users))
+        return replace(self, clip=self.clip.for_groups(groups), update=update)
+
+    def _check_users(self) -> None:
+        if self.clip.by_group or self.groups is not None:
+            raise Inapplicable(
+                self.name,
+                f"{self.name} looks at the groups of examples, and a user may have several: use "
+                "users=none or another method.",
+            )
+
+    def for_size(self, size: int) -> "Method":
+        """The method for a model of so many trained parameters.
+
+        Raises UserError for noise that needs a bound of each coordinate and a clip that has none.
+        """
+        if self.noise.per_coordinate and not self.clip.per_coordinate:
+            raise UserError(
+                f"the noise of {self.name} needs a bound of each coordinate, and "
+                f"{type(self.clip).__name__} has none: use dpbench.clipping.Coordinates."
+            )
+        return replace(self, clip=self.clip.for_size(size), noise=self.noise.for_size(size))
+
+    def for_layers(self, names: Sequence[str]) -> "Method":
+        """The method for a model of these trained layers; UserError if it is for other ones."""
+        return replace(self, clip=self.clip.for_layers(names))
+
+    def check_size(self, size: int) -> None:
+        """UserError if the account is for a model of another size."""
+        if self.clip.per_coordinate and self.clip.coordinates != size:
+            raise UserError(
+                f"{self.name} was made for {self.clip.coordinates} parameters and the model trains "
+                f"{size}: call for_size({size})."
+            )
+
+    def releases(self, noise_multiplier: float) -> tuple[Release, ...]:
+        """All that one step releases from its batch, for the ledger."""
+        claimed = self._mechanism(noise_multiplier)
+        mechanism = self._mechanism(noise_multiplier / self.excess)
+        if self.failure and isinstance(mechanism, GaussianMechanism):
+            mechanism = replace(mechanism, failure=self.failure * self.clip.parts)
+        gradient = Release("gradient sum", mechanism, None if mechanism == claimed else claimed)
+        query = self.clip.query
+        if query is None:
+            return (gradient,)
+        counts = GaussianMechanism(query.multiplier(noise_multiplier))
+        return (gradient, Release("counts for the clip", counts))
+
+    def _mechanism(self, noise_multiplier: float) -> Mechanism:
+        return self.update.releases(self.noise.mechanism(noise_multiplier), self.clip.coordinates)
+
+
+def as_far_as(clip: Clip, guarantee: Guarantee) -> Guarantee:
+    """The guarantee with what the clip adds to it; none where its sensitivity does not hold."""
+    if clip.caveat:
+        return Guarantee("none", clip.caveat)
+    said = (guarantee.why, clip.composition)
+    return Guarantee(guarantee.level, " ".join(sentence for sentence in said if sentence))
+
+
+def as_published(variant: str) -> bool:
+    """Whether a variant is "paper" rather than "corrected"; UserError if it is neither."""
+    return one_of("method.variant", variant, ("corrected", "paper")) == "paper"

@@ -1,0 +1,185 @@
+"""Noise laws: what is added to a sum of stated sensitivity, and what the ledger is told of it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dpbench.errors import UserError
+from dpbench.mechanism.streams import Stream
+from dpbench.privacy.ledger import (
+    CoordinateLaw,
+    CoordinateMechanism,
+    Exact,
+    GaussianMechanism,
+    Mechanism,
+)
+
+PIECE = {"cpu": 2**15, "cuda": 2**22}
+"""Numbers drawn at once: what fits a CPU's cache, or bounds what a GPU needs beside the sum. It
+changes no draw."""
+
+GRID = 2.0**-20
+"""What sums are rounded to, in powers of two up to the scale of their noise."""
+
+
+class Noise(Protocol):
+    """A law of noise, scaled by a multiplier of the sensitivity."""
+
+    @property
+    def per_coordinate(self) -> bool:
+        """Whether it hides one example only if every coordinate has the same bound."""
+        ...
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is added."""
+        ...
+
+    def add(
+        self,
+        total: Tensor,
+        sensitivity: float | Tensor,
+        multiplier: float,
+        stream: Stream,
+    ) -> Tensor:
+        """total [D], which may be written over, plus one draw; one call per logical batch."""
+        ...
+
+    def mechanism(self, multiplier: float) -> Mechanism:
+        """What one call releases."""
+        ...
+
+    def for_size(self, size: int) -> "Noise":
+        """The noise for sums of so many coordinates."""
+        ...
+
+
+def _logistic(u: Tensor) -> Tensor:
+    return u.log() - (-u).log1p()
+
+
+def _laplace(u: Tensor) -> Tensor:
+    return (2 * u).log()
+
+
+Quantile = Callable[[Tensor], Tensor]
+
+QUANTILES: dict[CoordinateLaw, Quantile] = {"logistic": _logistic, "laplace": _laplace}
+"""By law: where a share u <= 1/2 of it is below. All are symmetric about 0; standard deviations
+are pi/sqrt(3) and sqrt(2)."""
+
+
+def draws(stream: Stream, size: int, quantile: Quantile) -> Tensor:
+    """Draws [size] float64 of a law that is symmetric about 0, by inverse transform.
+
+    A draw takes 64 bits: one is the sign and 63 the share that is further out, so that the tails
+    go on to 2^-65 (9.1 standard deviations of a Gaussian) and are no coarser than the middle.
+    """
+    signed = stream.bits(size).double().add_(0.5)
+    return quantile(signed.abs().mul_(2.0**-64)).copysign_(signed)
+
+
+def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream: Stream) -> Tensor:
+    """total [D] plus scale times draws of a law, in place, rounded to a grid; scale is a scalar.
+
+    Drawn and added in float64, and rounded to multiples of GRID times the power of two below the
+    scale. The grid depends on the scale alone, and each of its points takes in thousands of the
+    2^64 draws as far as 6.5 standard deviations, so that the last digits of what is released say
+    nothing of the sum. Without rounding they do (Mironov 2012).
+    """
+    if isinstance(scale, Tensor):
+        scale = scale.to(stream.device, torch.float64) if scale.is_cuda else scale.item()
+    grid = _grid(scale)
+    for part in total.split(PIECE[stream.device.type]):
+        noisy = draws(stream, len(part), quantile).mul_(scale).add_(part.to(stream.device))
+        part.copy_(noisy.div_(grid).round_().mul_(grid))
+    return total
+
+
+def _grid(scale: float | Tensor) -> float | Tensor:
+    """GRID times the largest power of two up to a scale."""
+    if isinstance(scale, Tensor):
+        return torch.ldexp(torch.full_like(scale, GRID / 2), torch.frexp(scale).exponent)
+    return math.ldexp(GRID / 2, math.frexp(scale)[1])
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Independent N(0, (multiplier * sensitivity)^2) per coordinate (Abadi et al. 2016)."""
+
+    private: bool = True
+    per_coordinate = False
+
+    def add(
+        self,
+        total: Tensor,
+        sensitivity: float | Tensor,
+        multiplier: float,
+        stream: Stream,
+    ) -> Tensor:
+        return add_rounded(total, multiplier * sensitivity, torch.special.ndtri, stream)
+
+    def mechanism(self, multiplier: float) -> Mechanism:
+        return GaussianMechanism(multiplier)
+
+    def for_size(self, size: int) -> "Gaussian":
+        return self
+
+
+@dataclass(frozen=True)
+class PerCoordinate:
+    """Independent draws of a law for each coordinate, times multiplier * sensitivity.
+
+    law: of QUANTILES; the sign of logistic noise is the exponential mechanism
+    over signs r with utility r_i g_i (the note, section 1). size: coordinates of the sum, each of
+    which one example moves by at most sensitivity/sqrt(size).
+    """
+
+    law: CoordinateLaw
+    size: int | None = None
+    private: bool = True
+    per_coordinate = True
+
+    def add(
+        self,
+        total: Tensor,
+        sensitivity: float | Tensor,
+        multiplier: float,
+        stream: Stream,
+    ) -> Tensor:
+        return add_rounded(total, multiplier * sensitivity, QUANTILES[self.law], stream)
+
+    def mechanism(self, multiplier: float) -> Mechanism:
+        if self.size is None:
+            raise UserError("noise per coordinate does not know how many there are: call for_size.")
+        return CoordinateMechanism(self.law, multiplier, self.size)
+
+    def for_size(self, size: int) -> "PerCoordinate":
+        return replace(self, size=size)
+
+
+@dataclass(frozen=True)
+class NoNoise:
+    """Nothing is added: the sum is released as it is, and no epsilon is finite."""
+
+    private: bool = False
+    per_coordinate = False
+
+    def add(
+        self,
+        total: Tensor,
+        sensitivity: float | Tensor,
+        multiplier: float,
+        stream: Stream,
+    ) -> Tensor:
+        return total
+
+    def mechanism(self, multiplier: float) -> Mechanism:
+        return Exact()
+
+    def for_size(self, size: int) -> "NoNoise":
+        return self

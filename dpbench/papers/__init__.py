@@ -1,0 +1,1 @@
+"""What one paper alone computes, by a table or figure that names it as its `_target_`."""

@@ -1,0 +1,1 @@
+"""What Knolle et al. (bam) say that is measured without training privately."""

@@ -1,0 +1,132 @@
+"""Fact 4.1 of Bu et al. (calibration): noise does not move the gradient flow.
+
+Loss curves of runs that differ in noise and step size alone, over the time lr * steps that they
+share: as the step size falls, those of all noise multipliers become one.
+"""
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+from dpbench.errors import UserError
+from dpbench.figures.png import png
+from dpbench.papers.calibration.scale import own_scale
+from dpbench.records.record import Record
+from dpbench.reproduce.target import Target
+from dpbench.tables import setting
+from dpbench.tables.grid import Grid
+from dpbench.tables.markdown import grid_lines
+
+LR, SIGMA = "optimizer.lr", "privacy.noise_multiplier"
+
+
+def curves(records: Iterable[Record]) -> pd.DataFrame:
+    """The mean training loss of every epoch: columns lr, sigma, seed, time, loss.
+
+    time: lr * steps before the epoch, in which steps are those of the ledger shared out evenly.
+    """
+    rows = []
+    for record in records:
+        lr, sigma = (float(setting(record.config, key)) for key in (LR, SIGMA))
+        losses = record.history["train/loss"]
+        pace = lr * record.privacy["steps"] / len(losses)
+        seed = record.config["seed"]
+        rows += [(lr, sigma, seed, i * pace, loss) for i, loss in enumerate(losses)]
+    names = ["lr", "sigma", "seed", "time", "loss"]
+    return pd.DataFrame(rows, columns=names).sort_values(
+        ["lr", "sigma", "seed", "time"], ignore_index=True
+    )
+
+
+def distances(data: pd.DataFrame) -> pd.DataFrame:
+    """How far the curves of one lr and seed are apart: columns lr, seed, distance.
+
+    distance: the largest difference of two of them at one time, in units of the first loss; NaN
+    where a run diverged. Raises UserError where there are not several noise multipliers.
+    """
+    if data["sigma"].nunique() < 2:
+        raise UserError(f"curves of one {SIGMA} cannot be compared: leave the table at least two.")
+    at_once = data.groupby(["lr", "seed", "time"])["loss"]
+    apart = (at_once.agg(_span)).groupby(["lr", "seed"]).agg(lambda span: span.max(skipna=False))
+    first = data[data["time"] == 0].groupby(["lr", "seed"])["loss"].mean()
+    return (apart / first).rename("distance").reset_index()
+
+
+def _span(losses: pd.Series) -> float:
+    return losses.max(skipna=False) - losses.min(skipna=False)
+
+
+def coincidence(wanted: Target, records: list[Record]) -> dict[str, bytes]:
+    """The figure by suffix: Markdown with its numbers, the curves as CSV, and the picture."""
+    data = curves(records)
+    apart = distances(data)
+    text = "\n\n".join(
+        [
+            f"# {wanted.title}",
+            f"{wanted.table['paper']}. {own_scale(wanted)}, seeds {wanted.table['seeds']}.",
+            f"![{wanted.title}]({wanted.stem}.png)",
+            grid_lines(_grid(apart)),
+            "Drawn from private data outside the account; nothing of it is released privately.",
+            *wanted.table["notes"],
+        ]
+    )
+    csv = _at_common_times(data).to_csv(index=False, lineterminator="\n", float_format="%.9g")
+    png = draw(wanted.title, data, apart)
+    return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": png}
+
+
+def _at_common_times(data: pd.DataFrame) -> pd.DataFrame:
+    """The curves at the times of the largest step: those of the smallest are thousands."""
+    times = data["time"].round(9)
+    return data[times.isin(times[data["lr"] == data["lr"].max()])]
+
+
+def _grid(apart: pd.DataFrame) -> Grid:
+    """Mean and range over the seeds, the largest step first."""
+    lines = [
+        (f"{lr:g}", f"{of.mean():.4f}", f"{of.min():.4f} to {of.max():.4f}", str(len(of)))
+        for lr, of in sorted(apart.groupby("lr")["distance"], reverse=True)
+    ]
+    head = ("lr", "largest distance of the curves / first loss", "range", "seeds")
+    return Grid("Distances", head, tuple(lines))
+
+
+def draw(title: str, data: pd.DataFrame, apart: pd.DataFrame) -> bytes:
+    """A PNG: for each lr the curves of every sigma, then how far they are apart against lr."""
+    from matplotlib.figure import Figure
+
+    steps = sorted(data["lr"].unique(), reverse=True)
+    figure = Figure(figsize=(1.2 + 2.7 * (len(steps) + 1), 3.2), layout="constrained")
+    *axes, last = figure.subplots(1, len(steps) + 1)
+    for axis, lr in zip(axes, steps, strict=True):
+        _curves_of(axis, data[data["lr"] == lr])
+        axis.set_title(f"lr {lr:g}", fontsize=10)
+        axis.sharey(axes[0])
+    axes[0].set_ylabel("train loss")
+    axes[0].legend(fontsize=8)
+    _against_lr(last, apart)
+    return png(figure, title)
+
+
+def _curves_of(axis, data: pd.DataFrame) -> None:
+    """One line per sigma: the mean over the seeds, and a band that spans them."""
+    for (sigma, of), style in zip(data.groupby("sigma"), ("-", "--", "-.", ":") * 9, strict=False):
+        by_time = of.groupby("time")["loss"]
+        mean = by_time.mean()
+        axis.plot(mean.index, mean, style, label=f"sigma {sigma:g}", linewidth=1.4)
+        axis.fill_between(mean.index, by_time.min(), by_time.max(), alpha=0.2)
+    axis.set_yscale("log")
+    axis.set_xlabel("time: lr x steps")
+    axis.grid(alpha=0.3)
+
+
+def _against_lr(axis, apart: pd.DataFrame) -> None:
+    by_lr = apart.groupby("lr")["distance"]
+    mean = by_lr.mean()
+    axis.plot(mean.index, mean, "o-", linewidth=1.4)
+    axis.fill_between(mean.index, by_lr.min(), by_lr.max(), alpha=0.2)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("lr")
+    axis.set_title("largest distance / first loss", fontsize=10)
+    axis.grid(alpha=0.3)

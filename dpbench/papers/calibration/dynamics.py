@@ -1,0 +1,155 @@
+"""Continuous-time optimisers of Bu et al. (calibration), Appendices C.5 to C.7, by small steps.
+
+Each turns the clipped gradient G = sum_i C_i g_i / n along time into the velocity of the weights.
+The equations are those of da Silva and Gazeau 2020, which the paper takes; it writes G without
+1/n, another unit of time. At rest each of them has G = 0, so that Theorem 3 asks of all the same:
+whether the loss is zero there.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from dpbench.config.buildable import check_settings
+from dpbench.errors import UserError
+from dpbench.validate import one_of, positive, typed
+
+Flowing = Callable[[Tensor], Tensor]
+"""From the gradient G [D] at the next time to the velocity dw/dt [D]; it remembers the earlier."""
+
+
+class Dynamics(Protocol):
+    """An optimiser in continuous time, before its first step."""
+
+    def start(self, dt: float) -> Flowing:
+        """At rest at time 0, with steps of dt."""
+        ...
+
+
+@dataclass(frozen=True)
+class Descent:
+    """dw/dt = -G (Equation 4.2)."""
+
+    def start(self, dt: float) -> Flowing:
+        return torch.neg
+
+
+@dataclass(frozen=True)
+class HeavyBall:
+    """dw/dt = -m and dm/dt = G - r m (Equations C.1 and C.2). friction: r."""
+
+    friction: float
+
+    def __post_init__(self) -> None:
+        positive("friction", self.friction)
+
+    def start(self, dt: float) -> Flowing:
+        return _with_momentum(dt, lambda time: self.friction)
+
+
+@dataclass(frozen=True)
+class Nesterov:
+    """As the heavy ball, with r(t) = 3/t (Equations C.1 and C.2)."""
+
+    def start(self, dt: float) -> Flowing:
+        return _with_momentum(dt, lambda time: 3 / time)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """dw/dt = -m / sqrt(v + xi), dm/dt = G - m/a1, dv/dt = (G^2 - v)/a2 (Equations C.4 to C.6).
+
+    memory, square_memory: a1 and a2, in units of time.
+    """
+
+    memory: float
+    square_memory: float
+    xi: float
+
+    def __post_init__(self) -> None:
+        for name in ("memory", "square_memory", "xi"):
+            positive(name, getattr(self, name))
+
+    def start(self, dt: float) -> Flowing:
+        towards = _with_momentum(dt, lambda time: 1 / self.memory)
+        scale = _root_of_squares(dt, 1 / self.square_memory, 1 / self.square_memory, self.xi)
+        return lambda gradient: towards(gradient) / scale(gradient)
+
+
+@dataclass(frozen=True)
+class AdaGrad:
+    """dw/dt = -G / sqrt(v + xi), dv/dt = G^2 (Equations C.7 and C.8 with p = 1 and q = 0)."""
+
+    xi: float
+
+    def __post_init__(self) -> None:
+        positive("xi", self.xi)
+
+    def start(self, dt: float) -> Flowing:
+        scale = _root_of_squares(dt, 1.0, 0.0, self.xi)
+        return lambda gradient: -gradient / scale(gradient)
+
+
+@dataclass(frozen=True)
+class RmsProp:
+    """dw/dt = -G / sqrt(v + xi), dv/dt = (G^2 - v)/a (Equations C.7 and C.8 with p = q = 1/a)."""
+
+    square_memory: float
+    xi: float
+
+    def __post_init__(self) -> None:
+        for name in ("square_memory", "xi"):
+            positive(name, getattr(self, name))
+
+    def start(self, dt: float) -> Flowing:
+        scale = _root_of_squares(dt, 1 / self.square_memory, 1 / self.square_memory, self.xi)
+        return lambda gradient: -gradient / scale(gradient)
+
+
+DYNAMICS: dict[str, Callable[..., Dynamics]] = {
+    "descent": Descent,
+    "heavy_ball": HeavyBall,
+    "nesterov": Nesterov,
+    "adam": Adam,
+    "adagrad": AdaGrad,
+    "rmsprop": RmsProp,
+}
+
+
+def dynamics_of(where: str, plain: Mapping[str, Any]) -> Dynamics:
+    """The optimiser that a mapping from YAML describes: its `kind`, and what that one needs."""
+    typed(where, plain, dict[str, Any])
+    if "kind" not in plain:
+        raise UserError(f"{where} needs a kind: {', '.join(DYNAMICS)}.")
+    kind = DYNAMICS[one_of(f"{where}.kind", plain["kind"], DYNAMICS)]
+    settings = {key: value for key, value in plain.items() if key != "kind"}
+    check_settings(kind, settings, f"{where}.")
+    return kind(**settings)
+
+
+def _with_momentum(dt: float, friction: Callable[[float], float]) -> Flowing:
+    """-m for dm/dt = G - r(t) m, its friction by the implicit step: r(t) may be infinite at 0."""
+    time, momentum = 0.0, torch.zeros(())
+
+    def velocity(gradient: Tensor) -> Tensor:
+        nonlocal time, momentum
+        time += dt
+        momentum = (momentum + dt * gradient) / (1 + dt * friction(time))
+        return -momentum
+
+    return velocity
+
+
+def _root_of_squares(dt: float, gain: float, loss: float, xi: float) -> Flowing:
+    """sqrt(v + xi) for dv/dt = p G^2 - q v, by the implicit step."""
+    squares = torch.zeros(())
+
+    def scale(gradient: Tensor) -> Tensor:
+        nonlocal squares
+        squares = (squares + dt * gain * gradient.square()) / (1 + dt * loss)
+        return (squares + xi).sqrt()
+
+    return scale

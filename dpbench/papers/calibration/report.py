@@ -1,0 +1,215 @@
+"""Table 1 and Theorem 3 of Bu et al. (calibration): what the paper guarantees beside the worst that
+was seen."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpbench.papers.calibration.laboratory import FINER, Finding
+from dpbench.papers.calibration.properties import TOLERANCE
+from dpbench.tables.grid import Grid
+from dpbench.tables.published import PublishedTable
+
+STANDS_STILL = 0.05
+"""A loss above zero stands still if its range in the last quarter of the steps is no larger share
+of it than this, nor of what it had lost in the first quarter."""
+
+VANISHES = 0.5
+"""Noise vanishes with the step size if at the finer step it moves the loss no more than so many
+times as far: it should be 1/sqrt(FINER)."""
+
+SYMMETRIC, QUADRATIC, EIGENVALUES = "symmetric", "quadratic form", "eigenvalues"
+MONOTONE, ZERO, SAME = "monotone loss", "zero loss", "same flow with noise"
+PROPERTIES = (SYMMETRIC, QUADRATIC, EIGENVALUES, MONOTONE, ZERO)
+"""Those of Table 1."""
+
+HOLDS, FAILS, SHOWN, NOT_SEEN, OPEN = "holds", "fails", "shown", "not seen", "open"
+VERDICTS = (HOLDS, SHOWN, FAILS, NOT_SEEN, OPEN)
+
+RULE = (
+    'Verdict: a "yes" of the paper (guaranteed) holds where nothing against it was seen and fails '
+    'where something was; a "no" (not guaranteed) is shown where it was seen to be lost, else not '
+    f"seen. Numbers within {TOLERANCE:g} of the matrix' Frobenius norm, and cosines within it of 0,"
+    " count as 0. A loss counts as risen where dL/dt > 0, by the cosine of the gradient and its "
+    "clipped form; what it ends at is open while it still moves: where its range in the last "
+    f"quarter of the steps is more than {STANDS_STILL:.0%} of it, or of what it lost in the first."
+)
+RULE_OF_NOISE = (
+    "The flow is the same with noise where the distance of the losses with and without it vanishes "
+    f"with the step size: steps of 1/{FINER} for the same time should leave 1/{FINER**0.5:g} of its"
+    f" mean over the flows of a row, and more than {VANISHES:g} of it speaks against the claim."
+)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One cell of the paper's table, and what speaks for or against it.
+
+    kept: whether the property was seen to be kept everywhere; None if that is open. worst: the
+    number that decided it, in the unit of its property (see UNITS).
+    """
+
+    label: str
+    name: str
+    guaranteed: bool
+    kept: bool | None
+    worst: float
+
+    @property
+    def verdict(self) -> str:
+        if self.kept is None:
+            return OPEN
+        if self.guaranteed:
+            return HOLDS if self.kept else FAILS
+        return NOT_SEEN if self.kept else SHOWN
+
+
+UNITS = {
+    SYMMETRIC: "largest |M_ij - M_ji| / |M|",
+    QUADRATIC: "least x'Mx / |M|, |x| = 1",
+    EIGENVALUES: "least real part of an eigenvalue / |M|",
+    MONOTONE: "least cosine",
+    ZERO: "largest last loss / first loss",
+    SAME: f"mean distance by noise at lr/{FINER} / at lr",
+}
+
+
+def claims(findings: Sequence[Finding], printed: PublishedTable, zero: float) -> list[Claim]:
+    """The properties that the paper speaks of, the worst over all flows of a label.
+
+    In the order of the findings.
+    """
+    return [
+        Claim(
+            label, name, printed[label, name].value == "1", *_seen(name, _of(findings, label), zero)
+        )
+        for label in _labels(findings)
+        for name in (*PROPERTIES, SAME)
+        if (label, name) in printed
+    ]
+
+
+def _labels(findings: Sequence[Finding]) -> list[str]:
+    return list(dict.fromkeys(finding.label for finding in findings))
+
+
+def _of(findings: Sequence[Finding], label: str) -> list[Finding]:
+    return [finding for finding in findings if finding.label == label]
+
+
+def _seen(name: str, findings: Sequence[Finding], zero: float) -> tuple[bool | None, float]:
+    """Whether a property was kept, and the worst number of it."""
+    kernels = [kernel for finding in findings for kernel in finding.flow.kernels]
+    if name == SYMMETRIC:
+        return all(k.symmetric for k in kernels), max(k.asymmetry for k in kernels)
+    if name == QUADRATIC:
+        kept = all(k.positive_in_quadratic_form for k in kernels)
+        return kept, min(k.quadratic for k in kernels)
+    if name == EIGENVALUES:
+        kept = all(k.positive_in_eigenvalues for k in kernels)
+        return kept, min(k.eigenvalue for k in kernels)
+    if name == MONOTONE:
+        least = min(cosine for finding in findings for cosine in finding.flow.cosines)
+        return least >= -TOLERANCE, least
+    if name == SAME:
+        coarse, finer = (sum(finding.noise[k] for finding in findings) for k in (0, 1))
+        left = finer / coarse
+        return left <= VANISHES, left
+    return _limit(findings, zero)
+
+
+def _limit(findings: Sequence[Finding], zero: float) -> tuple[bool | None, float]:
+    curves = [finding.flow.losses for finding in findings]
+    left = [losses for losses in curves if losses[-1] > zero * losses[0]]
+    worst = max(losses[-1] / losses[0] for losses in curves)
+    if not left:
+        return True, worst
+    return (False if any(map(_stands_still, left)) else None), worst
+
+
+def _stands_still(losses: Sequence[float]) -> bool:
+    early, late = (k * (len(losses) - 1) // 4 for k in (1, 3))
+    last = losses[late:]
+    fallen = losses[0] - losses[early]
+    return max(last) - min(last) <= STANDS_STILL * min(max(last), max(fallen, 0.0))
+
+
+def grids(found: Sequence[Claim], findings: Sequence[Finding]) -> list[Grid]:
+    """The table as the paper has it with our verdicts, every number, and what went with them."""
+    return [_main(found), _numbers(found), _besides(findings)]
+
+
+def _main(found: Sequence[Claim]) -> Grid:
+    rows: dict[str, list[str]] = {}
+    for claim in found:
+        rows.setdefault(claim.label, []).append(f"{_said(claim.guaranteed)}: {claim.verdict}")
+    lines = tuple((label, *texts) for label, texts in rows.items())
+    names = dict.fromkeys(claim.name for claim in found)
+    return Grid("The paper's word, and our verdict", ("clipping", *names), lines)
+
+
+def _numbers(found: Sequence[Claim]) -> Grid:
+    head = ("clipping", "property", "paper", "worst seen", "of", "verdict")
+    lines = [
+        (c.label, c.name, _said(c.guaranteed), f"{c.worst:.2g}", UNITS[c.name], c.verdict)
+        for c in found
+    ]
+    return Grid("The worst that was seen", head, tuple(lines))
+
+
+def _besides(findings: Sequence[Finding]) -> Grid:
+    head = (
+        *("clipping", "seed", "steps", "first loss", "last loss", "risen in", "clipped"),
+        *("least eigenvalue of H / |H|", "largest imaginary part / |M|"),
+        *("noise, lr", f"noise, lr/{FINER}"),
+    )
+    return Grid("Along each flow", head, tuple(map(_line, findings)))
+
+
+def _line(finding: Finding) -> tuple[str, ...]:
+    flow, cosines = finding.flow, finding.flow.cosines
+    return (
+        finding.label,
+        "by hand" if finding.seed is None else str(finding.seed),
+        str(len(flow.losses) - 1),
+        f"{flow.losses[0]:.3g}",
+        f"{flow.losses[-1]:.3g}",
+        f"{sum(cosine < -TOLERANCE for cosine in cosines) / len(cosines):.1%}",
+        f"{sum(flow.clipped) / len(flow.clipped):.0%}",
+        f"{min(kernel.eigenvalue for kernel in flow.unclipped):.1g}",
+        f"{max(kernel.imaginary for kernel in flow.kernels):.1g}",
+        *(f"{apart:.2g}" for apart in finding.noise),
+    )
+
+
+def summary(found: Sequence[Claim]) -> str:
+    """How many of the paper's words have which verdict, and where one fails."""
+    counts = Counter(claim.verdict for claim in found)
+    told = ", ".join(_counted(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
+    failed = [f"{claim.label}: {claim.name}" for claim in found if claim.verdict == FAILS]
+    where = f" ({', '.join(failed)})" if failed else ""
+    return f"Claims of {len(found)}: {told}{where}."
+
+
+def _counted(count: int, verdict: str) -> str:
+    """`1 holds`, `22 hold`: only verbs have a plural."""
+    plural = verdict.removesuffix("s") if verdict in (HOLDS, FAILS) else verdict
+    return f"{count} {verdict if count == 1 else plural}"
+
+
+def to_csv(found: Sequence[Claim]) -> str:
+    """One line per claim."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("clipping", "property", "published", "worst", "unit", "verdict"))
+    writer.writerows(
+        (c.label, c.name, _said(c.guaranteed), f"{c.worst:.6g}", UNITS[c.name], c.verdict)
+        for c in found
+    )
+    return text.getvalue()
+
+
+def _said(guaranteed: bool) -> str:
+    return "yes" if guaranteed else "no"

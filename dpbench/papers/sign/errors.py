@@ -1,0 +1,149 @@
+"""How often a private sign is wrong: noise laws at the same epsilon and delta, in d dimensions."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from dpbench.config.buildable import check_settings, settings_of
+from dpbench.figures.png import png
+from dpbench.privacy.calibrate import calibrate
+from dpbench.privacy.ledger import (
+    CoordinateMechanism,
+    GaussianMechanism,
+    Ledger,
+    Mechanism,
+    Poisson,
+    Release,
+    Step,
+)
+from dpbench.reproduce.target import Target
+from dpbench.tables.grid import Grid
+from dpbench.tables.markdown import grid_lines
+from dpbench.validate import fraction, integer, number, positive
+
+LAWS: dict[str, tuple[Any, Callable[[float, int], Mechanism]]] = {
+    "Gaussian, account of the sum": (stats.norm, lambda m, d: GaussianMechanism(m)),
+    "Gaussian, account of the sign": (
+        stats.norm,
+        lambda m, d: CoordinateMechanism("gaussian", m, d, signed=True),
+    ),
+    "Laplace": (stats.laplace, lambda m, d: CoordinateMechanism("laplace", m, d)),
+    "logistic, account of the sum": (
+        stats.logistic,
+        lambda m, d: CoordinateMechanism("logistic", m, d),
+    ),
+    "logistic, account of the sign": (
+        stats.logistic,
+        lambda m, d: CoordinateMechanism("logistic", m, d, signed=True),
+    ),
+}
+"""By name: the law, and the mechanism of a noise multiplier in so many dimensions."""
+
+
+MOST_POINTS = 10_000
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the figure shows: `points` signals up to the largest, and a few of them in a table."""
+
+    epsilon: float
+    delta: float
+    dimensions: list[int]
+    largest_signal: float
+    points: int
+    table_signals: list[float]
+
+    def __post_init__(self) -> None:
+        positive("table.compute.epsilon", self.epsilon)
+        fraction("table.compute.delta", self.delta)
+        for dimension in self.dimensions:
+            integer("each of table.compute.dimensions", dimension)
+        positive("table.compute.largest_signal", self.largest_signal)
+        integer("table.compute.points", self.points, 2, MOST_POINTS)
+        for signal in self.table_signals:
+            number("each of table.compute.table_signals", signal, 0, self.largest_signal)
+
+
+def error_rates(
+    epsilon: float, delta: float, dimensions: Sequence[int], signals: Sequence[float]
+) -> pd.DataFrame:
+    """Columns dimension, law, multiplier, signal, error: the probability of the wrong sign.
+
+    One release without sampling, in which one example moves every coordinate by at most G. signal:
+    of each coordinate's sum, in multiples of G sqrt(d), as is the scale of the noise.
+    """
+    rows = []
+    for dimension in dimensions:
+        for name, (law, mechanism) in LAWS.items():
+            multiplier = _multiplier(mechanism, dimension, epsilon, delta)
+            errors = law.sf(np.array(signals) / multiplier)
+            rows += [
+                (dimension, name, multiplier, signal, float(error))
+                for signal, error in zip(signals, errors, strict=True)
+            ]
+    return pd.DataFrame(rows, columns=["dimension", "law", "multiplier", "signal", "error"])
+
+
+def _multiplier(
+    mechanism: Callable[[float, int], Mechanism], dimension: int, epsilon: float, delta: float
+) -> float:
+    def once(multiplier: float) -> Ledger:
+        release = Release("sign", mechanism(multiplier, dimension))
+        return Ledger().after(Step(Poisson(1.0), (release,)))
+
+    return calibrate(once, epsilon, delta, "pld")
+
+
+def sign_errors(wanted: Target) -> dict[str, bytes]:
+    """The files of the figure by suffix: page, numbers and picture."""
+    plain, paper = settings_of(wanted.table["compute"]), wanted.table["paper"]
+    check_settings(Setup, plain, "table.compute.")
+    setup = Setup(**plain)
+    signals = np.linspace(0, setup.largest_signal, setup.points).tolist()
+    data = error_rates(setup.epsilon, setup.delta, setup.dimensions, signals)
+    parts = [
+        f"# {wanted.title}",
+        f"{paper}. Scale: {wanted.scale}. One release at epsilon {setup.epsilon:g}, delta "
+        f"{setup.delta:g}; each law's scale by the tightest account there is here.",
+        f"![{wanted.title}]({wanted.stem}.png)",
+        grid_lines(_at_a_few(data, setup.table_signals)),
+        *wanted.table["notes"],
+    ]
+    csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
+    page = "\n\n".join(parts) + "\n"
+    return {"md": page.encode(), "csv": csv.encode(), "png": _draw(wanted.title, data)}
+
+
+def _at_a_few(data: pd.DataFrame, signals: Sequence[float]) -> Grid:
+    """Scales, and error rates in percent at a few of the signals."""
+    lines = []
+    for (dimension, law, multiplier), rows in data.groupby(
+        ["dimension", "law", "multiplier"], sort=False
+    ):
+        found = np.interp(signals, rows["signal"], rows["error"])
+        lines.append((str(dimension), str(law), f"{multiplier:.3f}", *(f"{e:.2%}" for e in found)))
+    head = ("dimension", "law", "scale / (G sqrt d)", *(f"error at {s:g}" for s in signals))
+    return Grid("", head, tuple(lines))
+
+
+def _draw(title: str, data: pd.DataFrame) -> bytes:
+    from matplotlib.figure import Figure
+
+    panels = list(data.groupby("dimension", sort=False))
+    figure = Figure(figsize=(1.2 + 2.9 * len(panels), 3.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    styles: tuple[Any, ...] = ("-", (0, (6, 1)), "--", "-.", ":")
+    for axis, (dimension, part) in zip(axes, panels, strict=True):
+        for (law, rows), style in zip(part.groupby("law", sort=False), styles, strict=True):
+            axis.plot(rows["signal"], rows["error"], linestyle=style, label=law, linewidth=1.4)
+        axis.set_title(f"d = {dimension}", fontsize=10)
+        axis.set_xlabel("signal / (G sqrt d)")
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("error rate of the sign")
+    axes[0].legend(fontsize=7)
+    return png(figure, title)

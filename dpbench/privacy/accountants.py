@@ -1,0 +1,178 @@
+"""Accountants: from a ledger and a delta to an epsilon, or a refusal.
+
+RDP and PLD are upper bounds that hold. RDP is by dp_accounting, and PLD by ours, because that of
+dp_accounting is no upper bound where delta is tiny (dpbench.privacy.composition); noise on each
+coordinate is in dpbench.privacy.coordinate_accountants. GDP is the central-limit approximation of
+Bu et al. 2020 (through Opacus): it can understate, and is shown as a comparison. All are for
+adding or removing one example.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from dpbench.errors import UserError
+from dpbench.privacy import coordinate_accountants as coordinate_accounts
+from dpbench.privacy.entries import (
+    Entry,
+    Unaccountable,
+    by_coordinate,
+    entries_of,
+    gaussian_parts,
+    gaussians,
+    separated,
+    settled,
+)
+from dpbench.privacy.gaussian import GaussianProfile, exact_epsilon
+from dpbench.privacy.ledger import CoordinateMechanism, Ledger
+from dpbench.privacy.sign_note import note_epsilon
+from dpbench.privacy.tight import Steps, tight_epsilon
+
+Spend = Callable[[Ledger, float], float]
+
+
+def _accountant(function: Callable[[list[Entry], float], float]) -> Spend:
+    """What every accountant shares: delta in (0, 1), inf for exact releases, a sane answer."""
+
+    @functools.wraps(function)
+    @functools.lru_cache(maxsize=4096)
+    def checked(ledger: Ledger, delta: float) -> float:
+        if not 0 < delta < 1:
+            raise UserError(f"delta must lie between 0 and 1, got {delta!r}.")
+        entries = list(entries_of(ledger))
+        if any(entry.joint == 0 for entry in entries):
+            return math.inf
+        try:
+            epsilon = float(function(*settled(entries, delta))) if entries else 0.0
+        except (ValueError, ArithmeticError, MemoryError) as error:
+            epsilon, reason = math.nan, str(error)
+        else:
+            reason = f"epsilon = {epsilon}"
+        # Infinity is of exact releases alone: here it is an accountant that found no bound.
+        if not 0 <= epsilon < math.inf:
+            raise Unaccountable(
+                f"the {function.__name__} accountant has no bound at delta={delta:g} for this "
+                f"budget ({reason}); choose a larger delta or a larger noise multiplier."
+            )
+        return epsilon
+
+    return checked
+
+
+@functools.cache
+def _orders() -> tuple[float, ...]:
+    """RDP orders from just above 1 to far beyond what any useful budget selects."""
+    fine = [1 + x / 100 for x in range(1, 100)] + [2 + x / 10 for x in range(90)]
+    return (*fine, *range(11, 64), 72, 96, *(2**k for k in range(7, 15)))
+
+
+def _fill(accountant, entries: list[Entry]):
+    import dp_accounting
+    from absl import logging
+
+    logging.set_verbosity(logging.ERROR)  # it tells of every order that it leaves out
+    for rate, sigma, times in gaussians(entries):
+        event = dp_accounting.GaussianDpEvent(sigma)
+        accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, event), times)
+    return accountant
+
+
+@_accountant
+def rdp(entries: list[Entry], delta: float) -> float:
+    """Epsilon by Renyi divergences (Mironov et al. 2019), optimal over orders."""
+    from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant, compute_epsilon
+
+    orders = _orders()
+    if coordinates := by_coordinate(entries):
+        divergences = coordinate_accounts.renyi(coordinates, np.array(orders))
+        epsilon, order = compute_epsilon(orders, divergences.tolist(), delta)
+    else:
+        filled = _fill(RdpAccountant(orders), entries)
+        epsilon, order = filled.get_epsilon_and_optimal_order(delta)
+    # What has a finite pure epsilon is best bounded by the highest orders if it is asked only once.
+    edges = orders[:1] if coordinates else (orders[0], orders[-1])
+    if order in edges and epsilon > 0.01:
+        raise Unaccountable(
+            f"the best Renyi order, {order}, is at the edge of the orders tried, so "
+            f"epsilon = {epsilon:.3g} is not tight; set privacy.accountant=pld."
+        )
+    return epsilon
+
+
+@_accountant
+def pld(entries: list[Entry], delta: float) -> float:
+    """Epsilon by privacy loss distributions (Koskela et al. 2020), a tight upper bound."""
+    if coordinates := by_coordinate(entries):
+        return coordinate_accounts.composed_epsilon(coordinates, delta)
+    mu, sampled = gaussian_parts(entries)
+    if not sampled:
+        return exact_epsilon(mu, delta)
+    steps = [Steps(GaussianProfile(1 / sigma), rate, times) for rate, sigma, times in sampled]
+    return tight_epsilon([*steps, *([Steps(GaussianProfile(mu), 1.0, 1)] if mu else [])], delta)
+
+
+@_accountant
+def gdp(entries: list[Entry], delta: float) -> float:
+    """Epsilon by the Gaussian central limit (Bu et al. 2020): an approximation, not a bound."""
+    from opacus.accountants.analysis.gdp import compute_mu_poisson, eps_from_mu
+
+    with np.errstate(over="ignore"):  # next to no noise has no epsilon, which is said below
+        mu = math.hypot(
+            *(
+                compute_mu_poisson(steps=times, noise_multiplier=_sigma(joint), sample_rate=rate)
+                for rate, joint, times, _ in entries
+            )
+        )
+    return eps_from_mu(mu=mu, delta=delta)
+
+
+@_accountant
+def note(entries: list[Entry], delta: float) -> float:
+    """Epsilon as the note on DP-SignSGD computes it for signs of logistic noise: not a bound.
+
+    Raises Unaccountable for anything else.
+    """
+    signs = _signs(entries)
+    return note_epsilon(signs, delta, _orders()) if signs else 0.0
+
+
+@_accountant
+def at_least(entries: list[Entry], delta: float) -> float:
+    """Epsilon that signs of logistic noise do spend, where all sums are symmetric about 0.
+
+    Not a bound from above: data that spend more may exist, by up to what `pld` says. Raises
+    Unaccountable for anything else.
+    """
+    signs = _signs(entries)
+    return coordinate_accounts.symmetric_epsilon(signs, delta) if signs else 0.0
+
+
+def _signs(entries: list[Entry]) -> list[tuple[float, CoordinateMechanism, int]]:
+    signs = by_coordinate(entries)
+    if len(signs) < len(entries) or not all(joint.signed for _, joint, _ in signs):
+        raise Unaccountable("the note is about signs of logistic noise and nothing else.")
+    return signs
+
+
+def _sigma(joint: float | CoordinateMechanism) -> float:
+    if isinstance(joint, CoordinateMechanism):
+        return coordinate_accounts.equivalent_sigma(joint)
+    return joint
+
+
+ACCOUNTANTS = {"rdp": rdp, "pld": pld, "gdp": gdp}
+"""Those that hold, and `gdp`, which only approximates."""
+
+CLAIMS = {"rdp": ("RDP", rdp), "gdp": ("GDP", gdp), "note": ("the note's formula", note)}
+"""What papers account by: in words, and the accountant."""
+
+
+def claimed(ledger: Ledger, delta: float, by: str) -> float | None:
+    """Epsilon as a paper has it: each release on a batch of its own, by one of CLAIMS; None where
+    that knows no answer."""
+    try:
+        return CLAIMS[by][1](separated(ledger), delta)
+    except Unaccountable:
+        return None

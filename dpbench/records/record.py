@@ -1,0 +1,110 @@
+"""Records: one JSON file per run, named by what the run is, complete if it exists."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from dpbench.files import write_whole
+from dpbench.metrics.last_epochs import of_last_epochs
+from dpbench.records.digest import digest, scientific
+
+SCHEMA = 1
+
+COVERED = {
+    "privacy": True,
+    **dict.fromkeys(("metrics", "history", "diagnostics", "calibration"), False),
+    **dict.fromkeys(("provenance.seconds", "provenance.peak_memory_mib"), False),
+}
+"""What of a record the epsilon in it covers. Metrics are exact numbers about examples, of the test
+set or of the training set; seconds and memory depend on the sizes of batches."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a run was, what it measured, what it spent, and where and how it ran.
+
+    config keeps the scientific part of the configuration, so no record holds anybody's paths.
+    metrics are flat (`test/accuracy`, `test/loss/<group>`, fractions and nats), or all
+    `validation/...` and none of the test set where config holds out a validation split. history
+    holds one entry per epoch, diagnostics one per measured step; both read private data outside the
+    account. calibration holds the counts behind reliability diagrams and histograms, intervals and
+    a temperature (`dpbench.metrics.reliability`); it is empty for older and for diverged runs.
+    status is "complete" or "diverged". covered: of its parts, whether the epsilon covers them.
+    signed: whether it has a checksum, which the first records have not.
+    """
+
+    config: dict
+    metrics: dict[str, float]
+    privacy: dict
+    provenance: dict
+    status: str
+    history: dict[str, list] = field(default_factory=dict)
+    diagnostics: dict[str, list] = field(default_factory=dict)
+    calibration: dict = field(default_factory=dict)
+    covered: dict[str, bool] = field(default_factory=dict)
+    schema: int = SCHEMA
+    signed: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "config", scientific(self.config))
+
+    @property
+    def digest(self) -> str:
+        return digest(self.config)
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """The metrics, and what follows from the diagnostics of the last epochs."""
+        return self.metrics | of_last_epochs(self.config, self.diagnostics)
+
+    def json(self) -> str:
+        """The record as one JSON object; NaN and Infinity as Python's json writes them.
+
+        What older records do not have is left out, so that they are written as they were.
+        """
+        fields = asdict(self)
+        del fields["signed"]
+        for name in ("calibration", "covered"):
+            if not fields[name]:
+                del fields[name]
+        if self.signed:
+            fields["checksum"] = checksum(fields)
+        return json.dumps(fields, sort_keys=True)
+
+    def save(self, folder: Path) -> Path:
+        """Write the record under its digest, at once or not at all."""
+        path = record_path(folder, self.config)
+        write_whole(path, self.json().encode())
+        return path
+
+
+def checksum(fields: dict) -> str:
+    """SHA-256 of a record's fields but for the checksum itself, as 64 hex digits."""
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def record_path(folder: Path, config: dict) -> Path:
+    return folder / "runs" / f"{digest(config)}.json"
+
+
+def frame(records: Iterable[Record]) -> pd.DataFrame:
+    """One row per record: dataset, model, method, variant and seed, and all that it measured."""
+    return pd.DataFrame([row(record) for record in records])
+
+
+def row(record: Record) -> dict:
+    """A record as one flat row; privacy under `privacy/`, metrics under their own names."""
+    config = record.config
+    return {
+        **{name: config["choices"][name] for name in ("dataset", "model", "method")},
+        "variant": config["method"].get("variant", "corrected"),
+        "seed": config["seed"],
+        "status": record.status,
+        **record.measured,
+        "privacy/arithmetic": "real",  # of records from before it was said
+        **{f"privacy/{k}": v for k, v in record.privacy.items() if k != "ledger"},
+    }

@@ -1,0 +1,44 @@
+"""One CSV file per run: a row per step, a column per number; empty where a step has none."""
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dpbench.files import write_whole
+from dpbench.records.record import Record
+from dpbench.records.trackers import About
+
+
+@dataclass(frozen=True)
+class CsvTracker:
+    """`tracking/csv/DIGEST.csv`, written anew each time and thus whole, and pictures beside it."""
+
+    def start(self, about: About) -> "CsvLog":
+        return CsvLog(about.folder / "csv" / f"{about.digest}.csv")
+
+    def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
+        """Nothing: tables are CSV files already."""
+
+
+@dataclass(frozen=True)
+class CsvLog:
+    path: Path
+    rows: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        self.rows.setdefault(step, {}).update(numbers)
+        # Sorted, because a run that another process ended must leave the same file.
+        names = sorted({name for row in self.rows.values() for name in row})
+        text = io.StringIO()
+        table = csv.DictWriter(text, ["step", *names], lineterminator="\n")
+        table.writeheader()
+        table.writerows({"step": made, **self.rows[made]} for made in sorted(self.rows))
+        write_whole(self.path, text.getvalue().encode())
+
+    def picture(self, name: str, png: bytes) -> None:
+        write_whole(self.path.with_name(f"{self.path.stem}-{name}.png"), png)
+
+    def finish(self, record: Record) -> None:
+        self.log(record.privacy["steps"], record.metrics)

@@ -1,0 +1,55 @@
+"""Event files for TensorBoard: `tensorboard --logdir results/tracking/tensorboard`."""
+
+import io
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from dpbench.records.record import Record
+from dpbench.records.trackers import About
+
+
+@dataclass(frozen=True)
+class TensorboardTracker:
+    """`tracking/tensorboard/GROUP/DIGEST`: TensorBoard filters runs by that path."""
+
+    def start(self, about: About) -> "TensorboardLog":
+        folder = about.folder / "tensorboard" / about.group / about.digest
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier process: all is told again
+        writer = _writer(folder)
+        writer.add_text("config", f"```json\n{json.dumps(about.config, indent=1)}\n```")
+        return TensorboardLog(writer)
+
+    def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
+        writer = _writer(folder / "tensorboard" / "tables" / name)
+        writer.add_text(name, files["md"].decode())
+        writer.close()
+
+
+class TensorboardLog:
+    def __init__(self, writer):
+        self.writer = writer
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        for name, number in numbers.items():
+            self.writer.add_scalar(name, number, step)
+        self.writer.flush()
+
+    def picture(self, name: str, png: bytes) -> None:
+        pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+        self.writer.add_image(name, pixels, dataformats="HWC")
+
+    def finish(self, record: Record) -> None:
+        self.log(record.privacy["steps"], record.metrics)
+        self.writer.close()
+
+
+def _writer(folder: Path):
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder))

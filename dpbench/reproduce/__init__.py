@@ -1,0 +1,1 @@
+"""Tables and figures of papers: which runs they need, and the files that those make."""

@@ -1,0 +1,144 @@
+"""However a command ends: one sentence, a code that says what kind of end it is, nothing lost."""
+
+import errno
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from dpbench.cli import bugs, commands
+from dpbench.cli import main as cli
+from dpbench.errors import UserError, tell
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def ended(monkeypatch, capsys, tmp_path):
+    """ended(command): exit code, stdout and stderr of `dpbench list`, if it does that."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def end(command, *words):
+        monkeypatch.setattr(sys, "argv", ["dpbench", "list", *words])
+        monkeypatch.setitem(commands.COMMANDS, "list", command)
+        with pytest.raises(SystemExit) as code:
+            cli.main()
+        return code.value.code, *capsys.readouterr()
+
+    return end
+
+
+def raising(error):
+    def command(words):
+        raise error
+
+    return command
+
+
+def test_what_nobody_foresaw_is_one_sentence_and_its_traceback_is_in_a_file(ended, tmp_path):
+    code, out, err = ended(raising(KeyError("a\nb")), "dataset")
+    (file,) = tmp_path.iterdir()
+    assert (code, out) == (1, "")
+    assert err == (
+        "dpbench: nobody foresaw KeyError: 'a\\nb'; please report this bug of dpbench with "
+        f"{file}.\n"
+    )
+    text = file.read_text()
+    assert text.startswith("dpbench list dataset\n")
+    assert "Traceback (most recent call last)" in text
+    assert "raise error" in text
+
+
+def test_a_traceback_that_no_file_takes_is_not_lost(ended, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    code, _, err = ended(raising(ZeroDivisionError("x")))
+    assert code == 1
+    assert "Traceback (most recent call last)" in err
+    assert err.endswith("please report this bug of dpbench with the traceback above.\n")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("x"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes"),
+    ],
+)
+def test_memory_that_runs_out_is_no_bug(error, ended, tmp_path):
+    code, _, err = ended(raising(error))
+    assert code == 1
+    assert err.startswith("dpbench: memory ran out: ")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_refusal_and_an_interrupt_keep_their_codes(ended):
+    assert ended(raising(UserError("no.")))[::2] == (2, "dpbench: no.\n")
+    assert ended(raising(KeyboardInterrupt()))[0] == 130
+    assert ended(raising(SystemExit(1)))[0] == 1
+
+
+class Broken(io.StringIO):
+    """A standard output that takes nothing."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def flush(self):
+        raise OSError(self.number, "told by the system")
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (errno.ENOSPC, 1, "dpbench: the output cannot be written (told by the system).\n"),
+        (errno.EPIPE, 141, ""),
+    ],
+)
+@pytest.mark.parametrize("command", [print, raising(SystemExit(1))])
+def test_an_output_that_is_not_taken_is_no_bug(number, code, said, command, ended, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Broken(number))
+    assert ended(command)[::2] == (code, said)
+
+
+def test_another_error_of_the_system_is_a_bug(ended):
+    assert "nobody foresaw PermissionError" in ended(raising(PermissionError(13, "no")))[2]
+
+
+@pytest.mark.parametrize("stream", [None, Broken(errno.ENOSPC)])
+def test_nobody_who_listens_to_remarks_is_no_error(stream, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", stream)
+    tell("something")
+    assert capsys.readouterr().out == ""
+
+
+def test_words_that_are_no_text_are_refused(ended):
+    code, _, err = ended(print, "results_dir=\udcff")
+    assert (code, err) == (
+        *(2, r"dpbench: 'results_dir=\udcff' is not UTF-8: rename it, or give another." + "\n"),
+    )
+    bugs.check_words(["results_dir=é"])
+
+
+@pytest.mark.parametrize(
+    ("shell", "code", "said"),
+    [
+        ("{} --help > /dev/full", 1, "the output cannot be written (No space left on device)."),
+        ("{} list | true; exit ${{PIPESTATUS[0]}}", 141, ""),
+        ("{} list 2> /dev/full", 0, ""),
+        ("{} frobnicate 2> /dev/full", 2, ""),
+        ("{} list $'\\xff'", 2, "is not UTF-8"),
+    ],
+)
+def test_a_process_ends_as_it_should(shell, code, said):
+    command = shell.format(f"{sys.executable} -m dpbench")
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == bool(said)

@@ -1,0 +1,297 @@
+"""The page in a real browser: drawn, filtered, keyboard, phone, paper, and no word to anybody."""
+
+import itertools
+import json
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+pytestmark = pytest.mark.slow
+
+METHODS = ("sgd", "dpsgd", "dpsgd_f", "dpsgd_global")
+
+
+@pytest.fixture(scope="module")
+def records(record_of):
+    """Two data sets, three methods, two budgets, three seeds; some without epsilon."""
+    made = []
+    sets = itertools.product(("digits", "adult"), METHODS[1:3], (1.0, 4.0), (0, 1, 2))
+    for dataset, method, epsilon, seed in sets:
+        accuracy = 0.6 + 0.03 * epsilon + 0.01 * seed + 0.02 * (method == "dpsgd_f")
+        made.append(record_of(method, seed, epsilon, accuracy, dataset))
+    made += [record_of("sgd", s, float("inf"), 0.9, guarantee="none") for s in (0, 1, 2)]
+    made += [record_of("dpsgd_global", s, 1.0, 0.7, guarantee="none") for s in (0, 1, 2)]
+    return made
+
+
+@pytest.fixture(scope="module")
+def path(records, page_of):
+    return page_of(records)
+
+
+def numbers(window, part="utility", place=0):
+    """The lines of the table behind a picture: name, epsilon, delta, guarantee, value."""
+    details = window.locator(f"#part-{part} .numbers").nth(place)
+    if details.get_attribute("open") is None:
+        details.locator("summary").click()
+    details.locator("table").wait_for()
+    rows = details.locator("tbody tr").all()
+    return [row.locator("td").all_inner_texts() for row in rows]
+
+
+def drawn(window, part):
+    """How many points and bars the pictures of a part show."""
+    window.locator(f"#part-{part}").scroll_into_view_if_needed()
+    window.wait_for_selector(f"#part-{part} .picture .main-svg")
+    return window.locator(f"#part-{part} .picture path.point, #part-{part} .point path").count()
+
+
+def test_every_picture_is_drawn(path, opened):
+    window = opened(path)
+    # digits: 2 methods x 2 budgets on the axis, sgd and dpsgd_global beside it; adult: 2 x 2.
+    assert drawn(window, "utility") == 4 + 2 + 4
+    for part in ("calibration", "fairness", "reliability", "cost"):
+        assert drawn(window, part) > 4
+    assert "No audited record" in window.inner_text("#part-audit")
+    assert window.locator("section .how").count() == window.locator("section").count()
+    assert all("How to read" in text for text in window.locator("section .how").all_inner_texts())
+
+
+def test_no_proof_is_never_on_the_axis_of_epsilon(path, opened):
+    window = opened(path, "#dataset=digits&method=sgd,dpsgd_global")
+    drawn(window, "utility")
+    traces = window.evaluate(
+        "document.querySelector('#part-utility .picture').data.map(t => [t.xaxis, t.x.length])"
+    )
+    assert sorted(traces) == [["x2", 1], ["x2", 1]]
+    assert {line[1] for line in numbers(window)} == {"no proof", "not private"}
+    assert window.locator("#part-utility").get_by_text("ε = 1", exact=True).count() == 0
+
+
+def test_seeds_that_are_filtered_out_leave_mean_and_interval(path, opened, records):
+    window = opened(path, "#dataset=digits&method=dpsgd")
+    values = [0.63, 0.64, 0.65]
+    half = stats.t.ppf(0.975, 2) * np.std(values, ddof=1) / np.sqrt(3)
+    assert numbers(window)[0][4] == f"64.0 % ± {100 * half:.1f} % (3)"
+    window.locator("input[name=seed][value='2']").uncheck()
+    half = stats.t.ppf(0.975, 1) * np.std(values[:2], ddof=1) / np.sqrt(2)
+    assert numbers(window)[0][4] == f"63.5 % ± {100 * half:.1f} % (2)"
+    window.locator("input[name=seed][value='1']").uncheck()
+    assert numbers(window)[0][4] == "63.0 % (1)"
+    assert "seed=0" in window.evaluate("location.hash")
+    window.locator("input[name=seed][value='0']").uncheck()
+    assert "No run passes the filters" in window.inner_text("#part-utility")
+    window.get_by_role("button", name="Show all runs").click()
+    assert window.inner_text("#shown") == f"{len(records)} of {len(records)} runs shown"
+
+
+def test_a_run_that_was_made_again_to_be_observed_counts_once(record_of, page_of, opened):
+    made = [record_of(seed=seed, accuracy=0.6 + seed / 10) for seed in (0, 1, 1)]
+    made[2].config["diagnostics"] = {"every": 10}
+    made[2].config["choices"]["diagnostics"] = "bias"
+    assert made[1].digest != made[2].digest
+    window = opened(page_of(made))
+    assert window.inner_text("#shown") == "3 of 3 runs shown"
+    assert [line[4][:6] + line[4][-4:] for line in numbers(window)] == ["65.0 % (2)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [("dataset", "adult", 12), ("model", "mlp", 30), ("method", "dpsgd", 12), ("seed", "1", 10)],
+)
+def test_a_filter_keeps_its_runs(path, opened, name, value, kept):
+    window = opened(path)
+    window.locator(f"fieldset:has(input[name={name}]) button", has_text="none").click()
+    assert window.inner_text("#shown").startswith("0 of")
+    window.locator(f"input[name={name}][value='{value}']").check()
+    assert window.inner_text("#shown").startswith(f"{kept} of")
+
+
+def test_a_link_shows_the_same_view(path, opened):
+    window = opened(path)
+    window.locator("#part-utility select").first.select_option("test/loss")
+    window.locator("#part-utility select").nth(1).select_option("rdp")
+    window.locator("input[name=method][value=sgd]").uncheck()
+    again = opened(path, window.evaluate("location.hash"))
+    assert again.locator("#part-utility select").first.input_value() == "test/loss"
+    assert numbers(again) == numbers(window)
+    assert {line[1] for line in numbers(again)} >= {"ε = 1.1", "ε = 4.4"}
+    again.evaluate("location.hash = '#metric=test/accuracy&seed=0&bogus=1&run=%E0'")
+    again.locator("#shown", has_text="10 of").wait_for()
+
+
+def test_a_point_leads_to_its_record_and_its_command(path, opened, records):
+    window = opened(path, "#dataset=digits&method=dpsgd")
+    drawn(window, "utility")
+    window.evaluate("""() => {
+        const picture = document.querySelector('#part-utility .picture');
+        const point = picture.data.find((trace) => trace.customdata);
+        picture.emit('plotly_click', {points: [{customdata: point.customdata[0]}]});
+    }""")
+    found = shown_record(window)
+    assert found["digest"] == records[0].digest
+    assert found["record"] == json.loads(records[0].json().replace("NaN", "null"))
+    assert found["command"].startswith("dpbench run dataset=digits model=mlp method=dpsgd ")
+    window.get_by_role("button", name="1", exact=True).click()
+    assert shown_record(window)["record"]["config"]["seed"] == 1
+    window.keyboard.press("Escape")
+    window.wait_for_selector("#detail", state="hidden")
+    window.wait_for_function("!location.hash.includes('run=')")
+
+
+def shown_record(window):
+    window.locator("#detail pre", has_text='"config"').wait_for()
+    text = window.inner_text("#detail pre")
+    return {
+        "digest": re.search("run=([0-9a-f]+)", window.evaluate("location.hash"))[1],
+        "record": json.loads(text.replace("NaN", "null")),
+        "command": "".join(window.locator("#detail .command code").all_inner_texts()),
+    }
+
+
+def test_a_real_click_on_a_marker_opens_its_record(path, opened):
+    window = opened(path, "#dataset=adult&method=dpsgd")
+    drawn(window, "utility")
+    box = window.locator("#part-utility path.point").first.bounding_box()
+    window.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    window.wait_for_selector("#part-utility .hoverlayer .hovertext")
+    window.mouse.down()
+    window.mouse.up()
+    assert shown_record(window)["record"]["config"]["choices"]["dataset"] == "adult"
+
+
+def test_the_keyboard_does_all_of_it(path, opened):
+    window = opened(path)
+    window.keyboard.press("Tab")
+    assert window.evaluate("document.activeElement.id") == "skip"
+    window.keyboard.press("Enter")
+    assert window.evaluate("document.activeElement.id") == "main"
+    window.locator("input[name=dataset][value=adult]").focus()
+    window.keyboard.press("Space")
+    assert window.inner_text("#shown").startswith("18 of")
+    assert window.evaluate("document.activeElement.value") == "adult"
+    window.locator("#part-utility .numbers summary").first.focus()
+    window.keyboard.press("Enter")
+    window.locator("#part-utility .numbers table").first.wait_for()
+    window.keyboard.press("Tab")
+    window.keyboard.press("Tab")
+    window.keyboard.press("Enter")
+    window.wait_for_selector("#detail[open]")
+    before = window.evaluate("document.activeElement.className")
+    window.keyboard.press("Enter")
+    window.wait_for_selector("#detail", state="hidden")
+    assert (before, window.evaluate("document.activeElement.className")) == ("close", "link")
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_phone_needs_no_sideways_scrolling(path, opened, width):
+    window = opened(path, viewport={"width": width, "height": 800}, is_mobile=True, has_touch=True)
+    for part in ("utility", "reliability", "cost"):
+        drawn(window, part)
+    wide = "document.documentElement.scrollWidth <= innerWidth && innerWidth"
+    assert window.evaluate(wide) == width
+    assert not window.locator("#boxes").is_visible()
+    window.locator("#part-runs table button").first.click()
+    shown_record(window)
+    assert window.evaluate(wide) == width
+    assert window.evaluate("detail.scrollWidth <= detail.clientWidth")
+
+
+def test_on_paper_all_pictures_are_there_and_the_controls_are_not(path, opened, tmp_path):
+    window = opened(path, color_scheme="dark")
+    dark = window.evaluate("getComputedStyle(document.body).color")
+    window.evaluate("dispatchEvent(new Event('beforeprint'))")
+    window.emulate_media(media="print")
+    everywhere = (
+        "[...document.querySelectorAll('.picture')].every(p => p.querySelector('.main-svg'))"
+    )
+    assert window.evaluate(everywhere)
+    fits = """[...document.querySelectorAll('.picture')].every(p =>
+        p.querySelector('.main-svg').getBoundingClientRect().width <= p.clientWidth + 1)"""
+    assert window.evaluate(fits)
+    assert window.evaluate("getComputedStyle(document.body).color") != dark
+    assert not window.locator("aside").is_visible()
+    assert not window.locator("#places").is_visible()
+    assert len(window.pdf(format="A4")) > 20_000
+
+
+def test_dark_is_dark_and_the_button_changes_it(path, opened):
+    window = opened(path, color_scheme="dark")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = window.evaluate(ground)
+    window.locator("#theme").click()
+    light = window.evaluate(ground)
+    assert light != dark
+    window.locator("#theme").click()
+    assert window.evaluate(ground) == dark
+    assert "theme=dark" in window.evaluate("location.hash")
+
+
+def test_a_diverged_run_takes_the_mean_away_and_is_named(record_of, page_of, opened):
+    runs = [record_of(seed=s, accuracy=0.5 + 0.1 * s) for s in (0, 1)]
+    nan = float("nan")
+    runs.append(record_of(seed=2, accuracy=nan, ece=nan, status="diverged", bins=False))
+    window = opened(page_of(runs))
+    assert numbers(window)[0][4] == "no mean: 1 diverged"
+    assert "1 of 3 diverged" in window.inner_text("#part-utility .notes")
+    window.locator("input[name=status][value=diverged]").uncheck()
+    assert numbers(window)[0][4].startswith("55.0 % ±")
+    assert window.locator("#part-utility .notes button").count() == 0
+
+
+def test_an_audit_above_its_claim_is_named(record_of, page_of, opened):
+    sound = record_of(seed=0, epsilon=3.0, audit={"epsilon": 1.0, "confidence": 0.95})
+    broken = record_of(seed=1, epsilon=0.5, audit={"epsilon": 2.5, "confidence": 0.95})
+    window = opened(page_of([sound, broken]))
+    assert drawn(window, "audit") == 2
+    named = window.locator("#part-audit .alarm button").all_inner_texts()
+    assert named == ["dpsgd (ε = 0.5): at least 2.5"]
+
+
+def test_what_a_record_says_is_never_markup_or_code(record_of, page_of, opened):
+    bad = "<b>x</b></script><img src=x onerror=alert(1)><script>alert(2)</script><b>&amp;$'`\\"
+    record = record_of(seed=0)
+    choices = record.config["choices"] | {"dataset": bad, "model": bad, "method": bad}
+    record.config["choices"] = choices
+    record.config["sampler"] = bad
+    record.privacy["why"] = record.privacy["adjacency"] = record.provenance["device"] = bad
+    record.metrics[f"test/{bad}"] = 0.5
+    window = opened(page_of([record, record_of(seed=1)]))
+    for part in ("utility", "cost", "reliability"):
+        drawn(window, part)
+    window.locator("#part-utility select").first.select_option(f"test/{bad}")
+    window.locator("#part-runs table button").first.click()
+    assert shown_record(window)["record"]["config"]["choices"]["method"] == bad
+    assert "No command" in window.inner_text("#detail")
+    ticks = window.locator("#part-cost .ytick text").all_text_contents()
+    assert any(text.startswith(bad[:20]) for text in ticks)
+    assert window.locator("img").count() == 0
+    assert window.locator("b b").count() == 0
+    assert window.locator("h3", has_text="onerror=alert(1)").count() > 0
+
+
+def test_files_left_out_are_listed(spoiled, opened):
+    from dpbench.dashboard.command import report
+
+    with pytest.warns(UserWarning, match="left out"):
+        path = report([f"results_dir={spoiled}", f"out={spoiled / 'r.html'}"])
+    window = opened(path)
+    files = window.inner_text("#part-unreadable")
+    for name in ("truncated.json", "older.json", "empty.json", "list.json", "bytes.json"):
+        assert name in files
+    assert "t.records.jsonl, line 2" in files
+
+
+def test_a_thousand_runs_answer_at_once(record_of, page_of, opened):
+    made = itertools.product(("digits", "adult"), METHODS[1:], range(1, 34), range(5))
+    records = [record_of(m, s, e / 4, 0.5 + e / 100, d) for d, m, e, s in made]
+    assert len(records) == 990
+    window = opened(page_of(records))
+    window.locator("input[name=seed][value='4']").uncheck()
+    assert window.inner_text("#shown") == "792 of 990 runs shown"
+    assert numbers(window)[0][4].endswith("(4)")
+    # Pictures out of sight wait until they come into view.
+    assert window.locator(".picture .main-svg").count() < window.locator(".picture").count()
+    assert window.locator("#part-runs tbody tr").count() == 50

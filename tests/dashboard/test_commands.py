@@ -1,0 +1,100 @@
+import shlex
+
+import pytest
+
+from dpbench.config.compose import compose, options
+from dpbench.dashboard.commands import commands, spelled
+from dpbench.errors import UserError
+from dpbench.records.digest import digest
+from dpbench.records.record import Record
+
+RUNS = [
+    [],
+    ["seed=3"],
+    ["dataset=dutch", "model=logistic", "method=dpsgd_f", "privacy=eps3"],
+    ["dataset=digits", "method=bam", "optimizer=adam", "optimizer.lr=0.25", "epochs=2"],
+    ["method=dpsgd_f", "method.variant=paper"],
+    ["method=dpsgd", "method.clip=automatic", "method.style=layerwise"],
+    ["privacy=eps1", "privacy.delta=1e-6", "privacy.accountant=pld"],
+    ["model.widths=[32,16]", "dataset.test_share=0.3"],
+    ["schedule=cosine", "diagnostics=bias"],
+    ["users=shards", "users.each=3", "batch_size=20"],
+    ["validation=0.2", "ema_decay=0.99", "precision=bf16", "sampler=shuffled"],
+    ["dataset=cifar10", "model=resnet9", "augmentation=standard", "optimizer=nadam"],
+    ["+table=misalignment_table4", "dataset=adult", "method=dpsgd_global"],
+]
+
+
+@pytest.fixture(scope="module")
+def command():
+    return commands()
+
+
+@pytest.mark.parametrize("overrides", RUNS, ids=" ".join)
+def test_the_command_makes_the_same_run(command, overrides):
+    if "augmentation=standard" in overrides:
+        names = options("augmentation")
+        overrides = [
+            o.replace("standard", next(n for n in names if n != "none")) for o in overrides
+        ]
+    config = compose(overrides)
+    said = shlex.split(command(Record(config, {}, {}, {}, "complete").config))
+    assert said[:2] == ["dpbench", "run"]
+    assert digest(compose(said[2:])) == digest(config)
+
+
+def test_it_says_what_is_unusual_and_nothing_else(command):
+    config = compose(["seed=3"])
+    assert command(config) == "dpbench run dataset=digits model=mlp method=dpsgd seed=3"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda c: c["choices"].update(method="gone"),
+        lambda c: c["choices"].update(method="dpsgd; rm -rf /"),
+        lambda c: c["choices"].update(method="$(id)"),
+        lambda c: c["method"].pop("bound"),
+        lambda c: c["dataset"].update(name="a'b"),
+        lambda c: c.update(sampler="${oc.env:HOME}"),
+    ],
+)
+def test_no_command_where_none_gives_the_record(command, spoil):
+    config = compose([])
+    spoil(config)
+    with pytest.raises(UserError, match="gone or changed"):
+        command(config)
+
+
+CALL = {"_target_": "dpbench.records.record.pd.read_pickle", "filepath_or_buffer": "F"}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda c: c.update(schedule={"bound": 1.0, "lr": CALL, "noise": 1.0}),
+        lambda c: c["optimizer"].update(lr=CALL),
+        lambda c: c["optimizer"].update(betas=[[CALL]]),
+        lambda c: c["method"].update(_target_="shutil.copyfile"),
+        lambda c: c["method"].update(_target_="dpbench.data.digits.Digits"),
+        lambda c: c["model"].update(_args_=["F"]),
+        lambda c: c["model"].update(_recursive_=False),
+        lambda c: c["dataset"].update(_partial_=True),
+        lambda c: c.update(diagnostics=CALL),
+    ],
+)
+def test_no_command_and_the_reason_where_a_record_asks_for_more_than_settings(command, spoil):
+    config = compose([])
+    spoil(config)
+    with pytest.raises(UserError, match=r" is refused|is not for changing"):
+        command(config)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [0, 1.5, 1e-7, True, None, "abc", "null", "a b", "x=y,z", "1", "", [1, [2.0, "a"]], {"a": [1]}],
+)
+def test_a_spelled_value_is_read_back(value):
+    override = f"optimizer.lr={spelled(value)}"
+    found = compose([override])["optimizer"]["lr"]
+    assert (found, type(found)) == (value, type(value))

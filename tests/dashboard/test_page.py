@@ -1,0 +1,62 @@
+import base64
+import gzip
+import hashlib
+import json
+import re
+
+import pytest
+
+from dpbench.dashboard.page import packed, page
+
+NASTY = "</script><!--<script>\u2028 & {{library}} {{data}} \\1 \\g<0>"
+DATA = {"rows": [NASTY]}
+
+
+@pytest.fixture(scope="module")
+def html():
+    return page(DATA, packed({"a": NASTY}))
+
+
+def element(html, name):
+    return re.search(rf'<script[^>]* id="{name}">(.*?)</script>', html, re.DOTALL)[1]
+
+
+def opened(text):
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+def test_what_goes_in_is_what_is_in(html):
+    assert opened(element(html, "data")) == DATA
+    assert opened(element(html, "records")) == {"a": NASTY}
+
+
+def test_only_the_two_scripts_of_ours_may_run(html):
+    scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    assert len(scripts) == 2
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', html)[1]
+    allowed = re.search(r"script-src ([^;]+);", policy)[1].split()
+    hashes = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
+    assert allowed == [f"'sha256-{value}'" for value in hashes]
+    assert policy.startswith("default-src 'none'")
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "\u2028", "é", '"', "&lt;"])
+def test_packed_json_can_end_no_element(text):
+    assert opened(packed([text])) == [text]
+    assert re.fullmatch(r"[\w+/=]+", packed([text]), re.ASCII)
+
+
+def test_json_without_a_number_is_refused():
+    with pytest.raises(ValueError, match="JSON"):
+        packed([float("nan")])
+
+
+def test_the_same_records_give_the_same_bytes_below_eight_megabytes(html):
+    assert page(DATA, packed({"a": NASTY})) == html
+    assert len(html.encode()) < 8_000_000
+
+
+def test_nothing_is_fetched_from_elsewhere(html):
+    own = html.replace(re.findall(r"<script>(.*?)</script>", html, re.DOTALL)[0], "")
+    assert not re.search(r'(?:src|href)="(?!data:)', own)
+    assert set(re.findall(r"https?://[^\s\"'<]+", own)) <= {"http://www.w3.org/2000/svg"}

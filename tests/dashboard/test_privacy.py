@@ -1,0 +1,61 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpbench.dashboard.privacy import (
+    ACCOUNTANTS,
+    NO_PROOF,
+    NOT_COMPUTED,
+    NOT_PRIVATE,
+    shown,
+    statement,
+)
+
+VALUES = st.one_of(st.none(), st.booleans(), st.text(), st.floats(), st.integers())
+
+
+@given(value=VALUES, guarantee=st.text() | st.sampled_from(["none", "proven", "approximate"]))
+def test_a_number_is_shown_only_where_the_guarantee_carries_it(value, guarantee):
+    found = shown({"guarantee": guarantee, "pld": value}, "pld")
+    assert isinstance(found, str) or (
+        guarantee in ("proven", "approximate") and math.isfinite(found) and found >= 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "value", "expected"),
+    [
+        ("proven", 2.5, 2.5),
+        ("approximate", 2.5, 2.5),
+        ("none", 2.5, NO_PROOF),
+        ("none", math.inf, NOT_PRIVATE),
+        ("proven", math.inf, NOT_PRIVATE),
+        ("proven", math.nan, NOT_COMPUTED),
+        ("proven", -1.0, NOT_COMPUTED),
+        ("proven", None, NOT_COMPUTED),
+        ("proven", "2.5", NOT_COMPUTED),
+        ("proven", True, NOT_COMPUTED),
+    ],
+)
+def test_what_is_shown(guarantee, value, expected):
+    assert shown({"guarantee": guarantee, "rdp": value}, "rdp") == expected
+
+
+def test_a_statement_has_every_accountant_and_nothing_that_is_not_finite():
+    said = statement({"guarantee": "proven", "pld": 1.0, "delta": math.nan, "steps": "many"})
+    assert said["axis"] == {"pld": 1.0, "rdp": NOT_COMPUTED, "gdp": NOT_COMPUTED}
+    assert set(said["axis"]) == set(ACCOUNTANTS)
+    assert (said["delta"], said["steps"], said["audit"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("audit", [None, 3.0, {}, {"epsilon": math.nan}, {"epsilon": "1"}])
+def test_an_audit_without_a_number_is_none(audit):
+    assert statement({"guarantee": "proven", "audit": audit})["audit"] is None
+
+
+def test_an_audit_is_a_bound_and_its_confidence():
+    audit = {"epsilon": 1.5, "confidence": 0.95, "attack": "canary"}
+    found = statement({"guarantee": "proven", "audit": audit})["audit"]
+    assert found == {"epsilon": 1.5, "confidence": 0.95}

@@ -1,0 +1,103 @@
+import json
+import math
+
+import pytest
+from scipy import stats
+
+from dpbench.dashboard.summarise import Summary, written
+from dpbench.errors import UserError
+from dpbench.records.collect import Found
+
+
+def summarised(records, command):
+    """What the page gets, with no tables."""
+    summary = Summary(command)
+    for record in records:
+        summary.add(Found(record, "runs/x.json"))
+    return summary.data([], [])
+
+
+@pytest.fixture
+def summary():
+    """summary(records): what the page gets, with no tables and no commands."""
+
+    def make(*records):
+        return summarised(records, lambda config: None)
+
+    return make
+
+
+def test_it_is_json_without_nan(summary, record_of):
+    nan = record_of(accuracy=math.nan, status="diverged", bins=False)
+    text = json.dumps(summary(nan, record_of(seed=1)), allow_nan=False)
+    assert '"nan"' in text
+
+
+def test_the_reason_stands_where_no_command_is_shown(record_of):
+    def refuse(config):
+        raise UserError("<b>it is refused</b>")
+
+    (row,) = summarised([record_of()], refuse)["rows"]
+    assert (row["command"], row["no_command"]) == (None, "<b>it is refused</b>")
+    (row,) = summarised([record_of()], lambda config: "dpbench run")["rows"]
+    assert (row["command"], row["no_command"]) == ("dpbench run", None)
+
+
+def test_a_metric_that_was_not_measured_is_null_and_not_zero(summary, record_of):
+    other = record_of(seed=1)
+    del other.metrics["test/ece"]
+    data = summary(record_of(), other)
+    names = [metric["name"] for metric in data["metrics"]]
+    assert [row["metrics"][names.index("test/ece")] for row in data["rows"]] == [0.05, None]
+
+
+def test_bins_are_sums_that_add_over_runs(summary, record_of):
+    (row,) = summary(record_of())["rows"]
+    assert row["bins"] == [[0, 0, 0], [40, 24.0, 20.0], [60, 54.0, 48.0]]
+    assert summary(record_of(bins=False))["rows"][0]["bins"] is None
+
+
+def test_rows_come_by_method_budget_and_seed(summary, record_of):
+    args = [("dpsgd_f", 0, 1.0), ("dpsgd", 10, 4.0), ("dpsgd", 2, 4.0), ("dpsgd", 0, 1.0)]
+    inf = record_of("dpsgd", 0, math.inf, guarantee="none")
+    rows = summary(*(record_of(m, s, e) for m, s, e in args), inf)["rows"]
+    found = [(row["method"], row["seed"], row["axis"]["pld"]) for row in rows]
+    assert found == [
+        ("dpsgd", "0", 1.0), ("dpsgd", "2", 4.0), ("dpsgd", "10", 4.0),
+        ("dpsgd", "0", "not private"), ("dpsgd_f", "0", 1.0),
+    ]  # fmt: skip
+
+
+def test_another_adjacency_stands_in_a_picture_of_its_own(summary, record_of):
+    other = record_of(seed=1)
+    other.privacy["adjacency"] = "add or remove one user"
+    facets = {row["facet"] for row in summary(record_of(), other)["rows"]}
+    assert facets == {"digits · mlp", "digits · mlp · add or remove one user"}
+
+
+def test_a_variant_is_a_method_of_its_own(summary, record_of):
+    record = record_of("dpsgd_f")
+    record.config["method"]["variant"] = "paper"
+    assert summary(record)["rows"][0]["method"] == "dpsgd_f (paper)"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps", "expected"),
+    [(3.0, 100, 30.0), (None, 100, None), (3.0, 0, None), (math.nan, 100, None), (3.0, "x", None)],
+)
+def test_cost_is_milliseconds_per_step_or_nothing(summary, record_of, seconds, steps, expected):
+    record = record_of(seconds=seconds)
+    record.privacy["steps"] = steps
+    assert summary(record)["rows"][0]["ms"] == expected
+
+
+def test_the_quantiles_are_those_of_student(summary, record_of):
+    data = summary(*(record_of(seed=s) for s in range(4)))
+    assert data["t"] == pytest.approx([stats.t(k).ppf(0.975) for k in (1, 2, 3)])
+
+
+def test_a_written_record_is_the_record(record_of):
+    record = record_of()
+    found = json.loads(written(record))
+    assert json.dumps(found, sort_keys=True) == record.json()
+    assert max(map(len, written(record).splitlines())) < 200

@@ -1,0 +1,76 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dpbench.dashboard.tables import tables
+
+COMMITTED = Path(__file__).parents[2] / "results/tables"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "tables").mkdir()
+    for suffix in ("csv", "claims.csv", "md"):
+        name = f"misalignment_table5.{suffix}"
+        shutil.copy(COMMITTED / name, tmp_path / "tables" / name)
+    return tmp_path
+
+
+def cell(table, row, column):
+    (found,) = (c for c in table["cells"] if (c["row"], c["column"]) == (row, column))
+    return found
+
+
+def test_a_table_has_ours_beside_the_published_numbers(folder):
+    shown, unreadable = tables(folder)
+    table = shown[0]
+    assert not unreadable
+    assert table["title"] == "Dutch: performance and fairness (Table 5)"
+    found = cell(table, "sgd", "acc_a")
+    assert (found["published"], found["verdict"], found["n"]) == ("79.9", "reproduced", "5")
+    assert found["ours"].startswith("80.21")
+    assert sum(table["verdicts"].values()) == len(table["cells"])
+
+
+def test_a_table_has_the_paper_s_claims_with_their_verdicts(folder):
+    table = tables(folder)[0][0]
+    found = {claim["says"]: claim["verdict"] for claim in table["claims"]}
+    assert found["fairlens has a smaller privacy cost gap than dpsgd."] == "holds"
+    assert len(found) == 10
+    (folder / "tables/misalignment_table5.claims.csv").write_text("claim,says\n")
+    assert tables(folder)[0][0]["claims"] == []
+
+
+def test_published_tables_that_were_not_run_say_so(folder):
+    shown, _ = tables(folder)
+    names = [table["name"] for table in shown]
+    assert names.count("misalignment_table5") == 1
+    other = shown[names.index("misalignment_table4")]
+    assert set(other["verdicts"]) == {"not run"}
+    assert cell(other, "sgd", "acc_a")["ours"] == ""
+
+
+@pytest.mark.parametrize(
+    ("stem", "command"),
+    [
+        ("misalignment_table5", "dpbench reproduce misalignment_table5"),
+        ("misalignment_table5-half", "dpbench reproduce misalignment_table5 scale=half"),
+        ("misalignment_table5-changed", None),
+        ("misalignment_table5-half-part", None),
+    ],
+)
+def test_the_command_of_a_table_is_that_of_its_name(folder, stem, command):
+    (folder / "tables/misalignment_table5.csv").rename(folder / "tables" / f"{stem}.csv")
+    assert tables(folder)[0][0]["command"] == command
+
+
+def test_other_files_are_no_tables_and_broken_ones_are_named(folder):
+    whole = (folder / "tables/misalignment_table5.csv").read_bytes()
+    (folder / "tables/a.csv").write_bytes(whole[:-20])
+    (folder / "tables/b.csv").write_bytes(b"\xff\xfe")
+    (folder / "tables/points.csv").write_text("x,y\n1,2\n")
+    (folder / "tables/empty.csv").write_text("")
+    shown, unreadable = tables(folder)
+    assert {one.source for one in unreadable} == {"tables/a.csv", "tables/b.csv"}
+    assert [t["name"] for t in shown if "not run" not in t["verdicts"]] == ["misalignment_table5"]

@@ -1,0 +1,54 @@
+"""Runs in other processes, which may die."""
+
+import multiprocessing
+import threading
+import time
+
+import pytest
+
+from dpbench.execution.launcher import Failure
+from dpbench.execution.local import Local, workers
+from dpbench.records.reading import load
+
+SMALL = ["model=logistic", "batch_size=512", "method=sgd"]
+
+
+@pytest.mark.slow
+def test_a_run_whose_process_is_killed_fails_alone(tmp_path):
+    fixed = [*SMALL, f"results_dir={tmp_path}"]
+
+    def kill_the_first():
+        while not multiprocessing.active_children():
+            time.sleep(0.01)
+        multiprocessing.active_children()[0].kill()
+
+    killer = threading.Thread(target=kill_the_first)
+    killer.start()
+    with workers(1) as attempts:
+        outcomes = dict(attempts([[*fixed, "epochs=100000"], [*fixed, "epochs=1"]], False))
+    killer.join()
+    assert isinstance(outcomes[0], Failure)
+    assert "its process was killed (exit code -9)" in outcomes[0].reason
+    assert load(outcomes[1]).provenance["threads"] == 1
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+def test_what_is_going_on_at_the_end_is_stopped(tmp_path):
+    forever = [*SMALL, f"results_dir={tmp_path}", "epochs=100000"]
+    with workers(2) as attempts:
+        results = attempts([[*forever, f"seed={seed}"] for seed in range(3)], False)
+        watcher = threading.Thread(target=lambda: list(results), daemon=True)
+        watcher.start()
+        while not multiprocessing.active_children():
+            time.sleep(0.01)
+    assert not multiprocessing.active_children()
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_one_job_is_this_process(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpbench.execution.local.workers", lambda jobs: pytest.fail("others"))
+    with Local().start(1, tmp_path) as attempts:
+        ((number, path),) = attempts([[*SMALL, "epochs=1", f"results_dir={tmp_path}"]], True)
+    assert number == 0
+    assert load(path)

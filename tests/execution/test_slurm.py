@@ -1,0 +1,110 @@
+"""The way to a cluster: through submitit's own stand-in for one, and through a false sbatch."""
+
+import sys
+
+import pytest
+
+from dpbench.config.compose import compose
+from dpbench.errors import UserError
+from dpbench.execution import sweep as sweeps
+from dpbench.execution.prepare import launcher_of
+from dpbench.execution.slurm import Slurm, Task
+from dpbench.records.reading import load
+
+pytest.importorskip("submitit", reason="the cluster extra brings it")
+
+SMALL = ["epochs=1", "model=logistic", "batch_size=512", "method=sgd", "launcher=slurm"]
+
+
+@pytest.mark.slow
+def test_a_sweep_through_submitit_makes_its_records_and_lists_what_failed(tmp_path):
+    fixed = [*SMALL, "launcher.cluster=local", f"results_dir={tmp_path}"]
+    runs = [[*fixed, "seed=0"], [*fixed, "seed=1"], [*fixed, "seed=2", "device=nonsense"]]
+    heard = []
+    said = sweeps.carry_out(sweeps.planned("some", runs), heard.append)
+    assert sorted(load(path).config["seed"] for path in heard) == [0, 1]
+    assert "1 of 3 runs failed" in said
+    assert "device=nonsense is not to be had here" in said
+
+
+def test_a_task_out_of_time_hands_in_the_same_again():
+    again = Task().checkpoint(["seed=3"], True)
+    assert isinstance(again.function, Task)
+    assert (again.args, again.kwargs) == ((["seed=3"], True), {})
+
+
+@pytest.fixture
+def false_slurm(tmp_path, monkeypatch):
+    """Commands by the names of Slurm's, of which sbatch keeps the script; the folder."""
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    scripts = {
+        "sbatch": f"cp $1 {tmp_path}/script; echo Submitted batch job 12",
+        "srun": "true",
+        "sacct": "echo 'JobID|State'; echo '12_0|FAILED'; echo '12_1|FAILED'",
+        "scancel": f"echo $@ >>{tmp_path}/cancelled",
+    }
+    for name, body in scripts.items():
+        (bin_ / name).write_text(f"#!/bin/sh\n{body}\n")
+        (bin_ / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_}:/usr/bin:/bin")
+    return tmp_path
+
+
+@pytest.mark.long
+def test_the_array_job_asks_for_what_the_settings_say(false_slurm, tmp_path):
+    place = Slurm("slurm", "short", minutes=90, gpus=1, cpus=3, memory_gb=7, at_once=2, requeues=2)
+    with place.start(1, tmp_path / "launched") as attempts:
+        outcomes = dict(attempts([["seed=0"], ["seed=1"]], False))
+    assert len(outcomes) == 2
+    assert all("of the cluster ended early" in outcome.reason for outcome in outcomes.values())
+    script = (tmp_path / "script").read_text()
+    for line in (
+        "--partition=short",
+        "--time=90",
+        "--gpus-per-node=1",
+        "--cpus-per-task=3",
+        "--mem=7GB",
+        "--array=0-1%2",
+        "--signal=",
+    ):
+        assert f"#SBATCH {line}" in script
+    assert sys.executable in script
+
+
+def test_tasks_are_cancelled_when_the_sweep_is_interrupted(false_slurm, tmp_path, monkeypatch):
+    place = Slurm("slurm", None, minutes=9, gpus=0, cpus=1, memory_gb=1, at_once=5, requeues=2)
+    (tmp_path / "bin" / "sacct").write_text("#!/bin/sh\necho 'JobID|State'\n")
+
+    def interrupt(tasks):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpbench.execution.slurm._results", interrupt)
+    # submitit remembers what it heard of a number.
+    sbatch = tmp_path / "bin" / "sbatch"
+    sbatch.write_text(sbatch.read_text().replace("job 12", "job 34"))
+    with pytest.raises(KeyboardInterrupt), place.start(1, tmp_path / "launched") as attempts:
+        list(attempts([["seed=0"], ["seed=1"]], False))
+    assert sorted((tmp_path / "cancelled").read_text().split()) == ["34_0", "34_1"]
+
+
+def test_without_slurm_there_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    config = compose(SMALL)
+    with pytest.raises(UserError, match=r"finds no sbatch here"):
+        launcher_of(config).start(1, tmp_path).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("cluster=slrum", "launcher.cluster=slrum is unknown: did you mean slurm"),
+        ("minutes=0", "launcher.minutes must be a whole number from 1, got 0."),
+        ("at_once=many", "launcher.at_once must be a whole number, got 'many'."),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(setting, sentence, tmp_path):
+    asked = [*SMALL, f"launcher.{setting}", f"results_dir={tmp_path / 'nowhere'}"]
+    with pytest.raises(UserError, match=sentence):
+        sweeps.planned("some", [asked])
+    assert not (tmp_path / "nowhere").exists()

@@ -1,0 +1,109 @@
+"""Random streams: the bits of a cipher, another stream for every purpose, run and seed."""
+
+import hashlib
+
+import pytest
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from dpbench.mechanism.streams import CipherStream, GpuStream, permutation, secure, seeded, uniforms
+
+CPU = torch.device("cpu")
+
+
+def first(stream, size: int = 4) -> tuple[int, ...]:
+    return tuple(stream.bits(size).tolist())
+
+
+def test_bits_are_the_key_stream_of_aes_in_counter_mode():
+    """Block by block, by the bare cipher: AES of the numbers 0, 1, 2, ..."""
+    key = bytes(range(32))
+    cipher = Cipher(algorithms.AES256(key), modes.ECB()).encryptor()
+    blocks = b"".join(cipher.update(number.to_bytes(16, "big")) for number in range(50))
+    expected = [int.from_bytes(blocks[8 * i : 8 * i + 8], "little", signed=True) for i in range(99)]
+    assert CipherStream(key).bits(99).tolist() == expected
+
+
+def test_a_seed_makes_the_same_bits_for_ever():
+    key = hashlib.sha256(b"noise/3/0123456789abcdef").digest()
+    made = first(seeded("noise", 3, "0123456789abcdef", CPU))
+    assert made == first(CipherStream(key))
+    assert made[0] == -1909474224855229307
+
+
+@given(st.lists(st.integers(0, 40), max_size=6), st.integers(0, 40))
+def test_what_is_put_away_goes_on_where_it_was(sizes, more):
+    stream = seeded("noise", 0, "run", CPU)
+    for size in sizes:
+        stream.bits(size)
+    other = seeded("counts", 1, "another", CPU)
+    other.bits(3)
+    other.load_state_dict(stream.state_dict())
+    assert first(other, more) == first(stream, more)
+
+
+def test_pieces_are_one_stream():
+    whole, pieces = (seeded("noise", 0, "run", CPU) for _ in range(2))
+    taken = [pieces.bits(size) for size in (0, 1, 2, 3, 94)]
+    assert torch.equal(torch.cat(taken), whole.bits(100))
+
+
+def test_every_purpose_seed_and_run_has_bits_of_its_own():
+    made = {
+        first(seeded(purpose, seed, run, CPU))
+        for purpose in ("noise", "counts", "batches", "local batches")
+        for seed in (0, 1, 2**32, 2**32 + 1, 2**40)
+        for run in ("", "a", "b")
+    }
+    assert len(made) == 4 * 5 * 3
+
+
+def test_names_cannot_run_into_each_other():
+    assert first(seeded("a", 11, "", CPU)) != first(seeded("a", 1, "1", CPU))
+
+
+def test_what_is_secure_is_never_made_again():
+    assert first(secure()) != first(secure())
+
+
+def test_all_bits_are_coins():
+    bits = seeded("noise", 0, "run", CPU).bits(20_000)
+    for place in range(64):
+        ones = int((bits >> place & 1).sum())
+        assert stats.binomtest(ones, 20_000).pvalue > 1e-3 / 64
+
+
+def test_uniforms_are_uniform_and_never_0_or_1():
+    class Edges:
+        def bits(self, size):
+            return torch.tensor([0, -1, 2**52 - 1, -(2**63)])[:size]
+
+    assert uniforms(Edges(), 4).tolist() == [2**-53, 1 - 2**-53, 1 - 2**-53, 2**-53]
+    drawn = uniforms(seeded("batches", 0, "run", CPU), 20_000)
+    assert stats.kstest(drawn.numpy(), "uniform").pvalue > 1e-3
+
+
+def test_orders_are_all_alike():
+    stream = seeded("batches", 0, "run", CPU)
+    counts = torch.zeros(3, 3)
+    for _ in range(3000):
+        counts[range(3), permutation(stream, 3)] += 1
+    assert stats.chisquare(counts.flatten().numpy()).pvalue > 1e-3
+    assert permutation(stream, 50).sort()[0].tolist() == list(range(50))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_a_gpu_draws_all_64_bits_and_goes_on_where_it_was():
+    device = torch.device("cuda")
+    stream = seeded("noise", 0, "run", device)
+    assert isinstance(stream, GpuStream)
+    bits = stream.bits(20_000)
+    for place in range(64):
+        ones = int((bits >> place & 1).sum())
+        assert stats.binomtest(ones, 20_000).pvalue > 1e-3 / 64
+    other = seeded("noise", 1, "run", device)
+    other.load_state_dict(stream.state_dict())
+    assert first(other) == first(stream)

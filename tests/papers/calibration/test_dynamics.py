@@ -1,0 +1,178 @@
+"""Theorem 3 of Bu et al. (calibration): optimisers in continuous time, under four clippings."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+
+from dpbench.config.buildable import settings_of
+from dpbench.errors import UserError
+from dpbench.papers.calibration.dynamics import (
+    DYNAMICS,
+    AdaGrad,
+    Adam,
+    HeavyBall,
+    Nesterov,
+    RmsProp,
+    dynamics_of,
+)
+from dpbench.papers.calibration.flow import Steps, follow
+from dpbench.papers.calibration.laboratory import Finding, setup_of
+from dpbench.papers.calibration.linear import Examples
+from dpbench.papers.calibration.report import SAME, ZERO, claims
+from dpbench.paths import benchmarks_folder
+from dpbench.reproduce.target import target
+from dpbench.tables import read_published
+
+TABLE = target("calibration_theorem3", []).table
+COMPUTE = settings_of(TABLE["compute"])
+SETUP = setup_of(COMPUTE)
+PRINTED = read_published(benchmarks_folder() / TABLE["published"])
+XI, A1, A2, R = 0.05, 0.3, 0.7, 1.5
+
+# The right-hand sides as the paper prints them, for G(w) = K w. States are w, m, v.
+K = np.array([[2.0, 0.5], [0.5, 1.0]])
+START = np.array([1.0, -2.0])
+
+
+def momentum(friction):
+    return lambda t, w, m, v: (-m, K @ w - friction(t) * m, 0 * v)
+
+
+def adam(t, w, m, v):
+    return -m / np.sqrt(v + XI), K @ w - m / A1, ((K @ w) ** 2 - v) / A2
+
+
+def adagrad(t, w, m, v):
+    return -(K @ w) / np.sqrt(v + XI), 0 * m, (K @ w) ** 2
+
+
+def rmsprop(t, w, m, v):
+    return -(K @ w) / np.sqrt(v + XI), 0 * m, ((K @ w) ** 2 - v) / A2
+
+
+EQUATIONS = [
+    (HeavyBall(R), momentum(lambda t: R)),
+    (Nesterov(), momentum(lambda t: 3 / t)),
+    (Adam(A1, A2, XI), adam),
+    (AdaGrad(XI), adagrad),
+    (RmsProp(A2, XI), rmsprop),
+]
+
+
+@pytest.mark.parametrize(("dynamics", "equations"), EQUATIONS)
+def test_small_steps_follow_the_equations_that_the_paper_prints(dynamics, equations):
+    begin, end, dt = 1e-6, 3.0, 1e-4
+    state = np.concatenate([START, np.zeros(4)])
+    exact = solve_ivp(
+        lambda t, s: np.concatenate(equations(t, *np.split(s, 3))),
+        *((begin, end), state),
+        rtol=1e-9,
+        atol=1e-11,
+    ).y[:2, -1]
+    weights, matrix = torch.tensor(START), torch.tensor(K)
+    velocity = dynamics.start(dt)
+    for _ in range(round(end / dt)):
+        weights = weights + dt * velocity(matrix @ weights)
+    assert np.abs(exact).max() > 0.005, "it is still on its way"
+    np.testing.assert_allclose(weights.numpy(), exact, atol=2e-3)
+
+
+@pytest.mark.parametrize("dynamics", [AdaGrad(XI), RmsProp(A2, XI), Adam(A1, A2, XI)])
+def test_squares_of_a_noisy_gradient_hold_its_variance_at_every_step_size(dynamics):
+    """The paper says that noise leaves these flows as they are; their v has G^2 + s^2 instead."""
+    time, s = 0.5, 3.0
+    draw = torch.Generator().manual_seed(0)
+    for dt in (1e-2, 1e-3):
+        velocity = dynamics.start(dt)
+        for _ in range(round(time / dt)):
+            noise = s * torch.randn(20_000, generator=draw, dtype=torch.float64)
+            last = velocity(1 + noise)
+        squares = (1 + s**2) * (time if isinstance(dynamics, AdaGrad) else 1 - math.exp(-time / A2))
+        heading = A1 * (1 - math.exp(-time / A1)) if isinstance(dynamics, Adam) else 1
+        assert last.mean().item() == pytest.approx(-heading / math.sqrt(squares + XI), abs=0.05)
+
+
+def followed(optimizer, clip, steps=1200, **changed):
+    """The flow on the two examples by hand; changed: of the steps."""
+    how = Steps(steps, 0.04, 0.0, 200, 1e-3, SETUP.optimizers[optimizer])
+    batch, network = SETUP.by_hand.batch(), SETUP.by_hand.network()
+    return follow(network, batch, SETUP.clips[clip], replace(how, **changed), torch.Generator())
+
+
+@pytest.mark.parametrize("optimizer", SETUP.optimizers)
+def test_two_examples_by_hand_show_every_clipping_of_the_theorem(optimizer):
+    """Statements 1 and 2, of which the paper gives no example; H is positive definite."""
+    for clip in ("local flat", "global flat", "global layerwise"):
+        flow = followed(optimizer, clip)
+        assert flow.losses[-1] <= 1e-3 * flow.losses[0], clip
+        assert min(kernel.eigenvalue for kernel in flow.unclipped) > 0.05
+    flow = followed(optimizer, "local layerwise", 50)
+    assert flow.losses == [16.0] * 51
+
+
+@pytest.mark.parametrize("clip", ["global flat", "global layerwise"])
+def test_global_clipping_has_one_factor_and_drops_nothing(clip):
+    """R/Z for all, as the theorem's bound on the norms makes it."""
+    network, batch = SETUP.by_hand.network(), SETUP.by_hand.batch()
+    lengths = SETUP.clips[clip].lengths(network.gradients(batch))
+    assert SETUP.clips[clip].factors(lengths, batch.groups).unique().tolist() == [0.5]
+
+
+class Stopping:
+    """A flow that is broken: it rests after some steps, wherever it is."""
+
+    def start(self, dt):
+        inner, left = SETUP.optimizers["heavy ball"].start(dt), iter([True] * 50)
+        return lambda gradient: inner(gradient) if next(left, False) else 0 * gradient
+
+
+def judged(label, flow, noise=(0.4, 0.1)):
+    found = claims([Finding(label, None, flow, noise)], PRINTED, SETUP.zero)
+    return {claim.name: claim.verdict for claim in found}
+
+
+def test_a_broken_flow_and_a_broken_clip_fail_the_claims():
+    good = followed("heavy ball", "local flat")
+    assert judged("heavy ball, local flat", good) == {ZERO: "holds", SAME: "holds"}
+    stopped = followed("heavy ball", "local flat", 400, dynamics=Stopping())
+    assert judged("heavy ball, local flat", stopped)[ZERO] == "fails"
+    by_layer = followed("heavy ball", "local layerwise", 50)
+    assert judged("heavy ball, local flat", by_layer)[ZERO] == "fails"
+    assert judged("heavy ball, local layerwise", by_layer)[ZERO] == "shown"
+    assert judged("heavy ball, local layerwise", good)[ZERO] == "not seen"
+    assert judged("adam, local flat", good, (0.4, 0.3))[SAME] == "fails"
+
+
+def test_what_the_theorem_says_is_what_is_measured():
+    assert {label for label, _ in PRINTED} == set(SETUP.flows)
+    assert {name for _, name in PRINTED} == {ZERO, SAME}
+    no = {key for key, cell in PRINTED.items() if cell.value == "0"}
+    assert no == {(f"{name}, local layerwise", ZERO) for name in SETUP.optimizers}
+
+
+@pytest.mark.parametrize(
+    ("plain", "says"),
+    [
+        ({}, "needs a kind: descent, heavy_ball"),
+        ({"kind": "adamw"}, "kind=adamw is unknown"),
+        ({"kind": "heavy_ball", "friction": 0}, "friction must be a positive number"),
+        ({"kind": "nesterov", "friction": 1}, "friction is not a setting"),
+        ({"kind": "rmsprop", "xi": 0.1}, "square_memory"),
+    ],
+)
+def test_an_optimiser_that_cannot_be_is_refused(plain, says):
+    with pytest.raises(UserError, match=says):
+        dynamics_of("table.compute.optimizers.some", plain)
+
+
+def test_settings_of_problems_and_clips_are_checked():
+    local = {"clip": "abadi", "style": "flat", "bound": 1.0, "strict_bound": 2.0}
+    with pytest.raises(UserError, match="strict_bound is for clip=global"):
+        setup_of({**COMPUTE, "clips": {"a": local}})
+    with pytest.raises(UserError, match="rows of one length"):
+        Examples([[1.0], [1.0, 2.0]], [1.0, 2.0])
+    assert set(DYNAMICS) >= {one["kind"] for one in COMPUTE["optimizers"].values()}

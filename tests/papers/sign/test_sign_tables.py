@@ -1,0 +1,96 @@
+"""What is computed for the note without training, and its table of accuracies on a small scale."""
+
+import csv
+import io
+import itertools
+
+import numpy as np
+import pytest
+
+from dpbench.papers.sign.epsilons import claim
+from dpbench.papers.sign.errors import error_rates
+from dpbench.reproduce.command import reproduce
+
+FEW = ["table.compute.dimensions=[1,50]", "table.compute.points=7"]
+
+
+@pytest.fixture(scope="module")
+def errors():
+    return error_rates(2.0, 1e-4, [1, 50], [0.0, 0.5, 2.0])
+
+
+def test_the_error_rate_is_how_often_a_draw_has_the_wrong_sign(errors):
+    draw = np.random.default_rng(0)
+    for law, name in (("normal", "Gaussian"), ("laplace", "Laplace"), ("logistic", "logistic")):
+        (row,) = errors[
+            (errors["dimension"] == 50)
+            & errors["law"].str.startswith(name)
+            & (errors.signal == 0.5)
+        ].to_dict("records")[:1]
+        wrong = getattr(draw, law)(0.5, row["multiplier"], 100_000) < 0
+        assert wrong.mean() == pytest.approx(row["error"], abs=4 * 0.5 / 100_000**0.5)
+
+
+def test_no_signal_is_a_coin_and_more_of_it_is_wrong_less_often(errors):
+    for _, rows in errors.groupby(["dimension", "law"]):
+        found = rows.sort_values("signal")["error"].tolist()
+        assert found[0] == pytest.approx(0.5)
+        assert found[0] > found[1] > found[2]
+
+
+def test_all_laws_meet_the_same_budget_and_signs_need_less_noise(errors):
+    scales = errors.groupby(["dimension", "law"])["multiplier"].first()
+    for dimension, law in itertools.product((1, 50), ("Gaussian", "logistic")):
+        of_sum, of_sign = (
+            scales[dimension, f"{law}, account of the {what}"] for what in ("sum", "sign")
+        )
+        assert of_sign <= of_sum
+    assert scales[1, "Laplace"] == pytest.approx(0.5, rel=2e-3)  # pure epsilon 2, almost
+    of_sum = "Gaussian, account of the sum"
+    assert scales[50, of_sum] == scales[1, of_sum]
+
+
+def test_the_figure_is_a_picture_its_points_and_a_page(tmp_path):
+    said = reproduce("sign_fig1", [f"results_dir={tmp_path}", "scale=cpu_hour", *FEW])
+    files = {path.suffix: path for path in (tmp_path / "tables").iterdir()}
+    assert set(files) == {".md", ".csv", ".png"}
+    assert files[".png"].read_bytes().startswith(b"\x89PNG")
+    assert files[".md"].read_text() == said
+    points = list(csv.DictReader(io.StringIO(files[".csv"].read_text())))
+    assert len(points) == 2 * 5 * 7
+
+
+def test_the_table_of_epsilons_has_a_line_for_each_run_in_their_order(tmp_path):
+    asked = ["scale=cpu_hour", "privacy.noise_multiplier=0.5", f"results_dir={tmp_path}"]
+    reproduce("sign_table2", asked)
+    (path,) = (tmp_path / "tables").glob("*.csv")
+    (line,) = csv.DictReader(io.StringIO(path.read_text()))
+    least, most, renyi = (
+        float(line[name]) for name in ("at least", "at most (PLD)", "at most (RDP)")
+    )
+    assert 0.99 * most < least <= most < renyi
+    assert float(line["the note's formula"]) < 0.9 * least
+    assert line["parameters"] == "91650"
+    said = (tmp_path / "tables" / path.name).with_suffix(".md").read_text()
+    assert "It does not hold: in 1 of 1 runs" in said
+
+
+def test_a_formula_below_what_is_surely_spent_is_no_upper_bound():
+    assert claim([("2.000", "1.000"), ("1.000", "1.000")]).endswith("It holds.")
+    said = claim([("2.000", "1.000"), ("0.999", "1.000")])
+    assert said.endswith("does not hold: in 1 of 2 runs it is below what is surely spent.")
+
+
+@pytest.mark.slow
+def test_the_table_of_accuracies_on_digits(tmp_path):
+    small = ["dataset=digits", "privacy.epsilon=8", "table.seeds=[0]"]
+    said = reproduce(
+        "sign_table1",
+        [f"results_dir={tmp_path}", "scale=cpu_hour", "privacy.delta=1e-4", *small],
+    )
+    for method in ("dpsgd", "dp_signsgd", "dp_signlosgd", "dp_losgd"):
+        line, *_ = [row for row in said.splitlines() if f", {method} |" in row]
+        accuracy, epsilon = line.split("|")[2:4]
+        assert "NaN" not in accuracy
+        assert accuracy.endswith("(1) ")
+        assert 7 < float(epsilon) <= 8

@@ -1,0 +1,78 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from dpbench.errors import UserError
+from dpbench.records.publish import publish
+from dpbench.records.reading import parse
+from dpbench.records.record import Record
+
+PRIVACY = {
+    **{"rdp": 2.0, "pld": 1.5, "gdp": None, "claimed": 2.0, "delta": 1e-6, "ledger": []},
+    **{"guarantee": "proven", "why": "made up", "noise_multiplier": 1.0, "steps": 3},
+}
+
+
+def made(seed: int, arithmetic: str = "secure") -> Record:
+    choices = {"dataset": "digits", "model": "mlp", "method": "dpsgd"}
+    return Record(
+        config={"seed": seed, "choices": choices, "method": {"bound": 1.0}},
+        metrics={"test/accuracy": 0.9, "train_set/loss": 0.123, "train_set/loss/3": 0.456},
+        privacy=PRIVACY | {"arithmetic": arithmetic},
+        provenance={"device": "cpu", "seconds": 1.23, "peak_memory_mib": 321, "resumed": 7},
+        status="complete",
+        history={"train/loss": [0.789]},
+        diagnostics={"step": [1]},
+        calibration={"bins": {"count": [1], "confidence": [0.5], "accuracy": [1.0]}},
+    )
+
+
+def published(folder, *records) -> list[Record]:
+    for record in records:
+        record.save(folder)
+    path = publish([f"results_dir={folder}", f"out={folder / 'out.jsonl'}"])
+    return [parse(line, "x") for line in path.read_text().splitlines()]
+
+
+def test_what_no_epsilon_covers_and_the_seed_are_not_published(tmp_path):
+    (record,) = published(tmp_path, made(31337))
+    text = (tmp_path / "out.jsonl").read_text()
+    for number in ("31337", "0.123", "0.456", "0.789", "1.23", "321", "7,"):
+        assert number not in text
+    assert record.config["seed"] is None
+    assert record.metrics == {"test/accuracy": 0.9}
+    assert record.provenance == {"device": "cpu"}
+    assert record.privacy == made(0).privacy
+    assert not record.history | record.diagnostics | record.calibration
+    assert record.signed
+
+
+def test_all_runs_are_published_in_no_order_of_their_seeds(tmp_path):
+    records = [replace(made(seed), metrics={"test/accuracy": 0.9 - seed / 10}) for seed in range(4)]
+    accuracies = [record.metrics["test/accuracy"] for record in published(tmp_path, *records)]
+    assert sorted(accuracies) == pytest.approx([0.6, 0.7, 0.8, 0.9])
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert lines == sorted(lines)
+
+
+def test_seeded_noise_is_warned_of(tmp_path):
+    with pytest.warns(UserWarning, match="noise of 1 of 2 private runs .* noise=secure"):
+        published(tmp_path, made(0), made(1, "float"))
+
+
+@pytest.mark.parametrize("argument", ["outt=x", "out=", "out"])
+def test_unknown_and_empty_arguments_are_refused(argument):
+    with pytest.raises(UserError, match="out"):
+        publish([argument])
+
+
+def test_nothing_to_publish_is_one_sentence(tmp_path):
+    with pytest.raises(UserError, match="there is no record"):
+        publish([f"results_dir={tmp_path}"])
+
+
+def test_a_published_file_can_be_read_by_anything(tmp_path):
+    published(tmp_path, made(0))
+    fields = json.loads((tmp_path / "out.jsonl").read_text())
+    assert fields["config"]["choices"]["method"] == "dpsgd"

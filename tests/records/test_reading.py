@@ -1,0 +1,175 @@
+"""Records are believed only where they are whole, well-formed and their own."""
+
+import json
+import math
+import os
+import random
+
+import pytest
+
+from dpbench.records.digest import digest
+from dpbench.records.reading import Unreadable, load, parse, read
+from dpbench.records.record import SCHEMA, Record, checksum, record_path
+
+CONFIG = {
+    "dataset": {"_target_": "dpbench.data.digits.Digits", "test_share": 0.2},
+    "method": {"bound": 1.0},
+    "seed": 0,
+    "choices": {"dataset": "digits", "model": "logistic", "method": "dpsgd"},
+}
+PRIVACY = {
+    **{"rdp": 2.0, "pld": 1.5, "gdp": None, "claimed": math.inf, "delta": 1e-6},
+    **{"guarantee": "proven", "why": "made up", "noise_multiplier": 1, "steps": 3},
+    "ledger": [{"times": 3}],
+}
+CALIBRATION = {
+    "bins": {"count": [0, 3], "confidence": [math.nan, 0.7], "accuracy": [math.nan, 1.0]},
+    "histogram": {"confidence": [1, 2], "true_class": [0, 3]},
+    "interval": {"level": 0.95, "ece": [0.1, 0.2]},
+    "temperature": {"temperature": 1.1, "note": "a caveat"},
+}
+
+
+def record(**changes) -> Record:
+    fields = {
+        "config": CONFIG,
+        "metrics": {"test/accuracy": 0.75, "test/loss": math.nan, "test/loss/3": math.inf},
+        "privacy": PRIVACY,
+        "provenance": {"commit": None, "seconds": 1.5},
+        "status": "complete",
+        "history": {"train/loss": [2.5, math.nan], "train/not_finite": [0, 0]},
+        "diagnostics": {"step/R/0": [-math.inf]},
+        "calibration": CALIBRATION,
+    }
+    return Record(**{**fields, **changes})
+
+
+def fields_of(one: Record) -> dict:
+    """Its fields without a checksum, as the first records were."""
+    fields = json.loads(one.json())
+    del fields["checksum"]
+    return fields
+
+
+def spoiled(path: list[str], value: object) -> str:
+    """A record with another value in one place, and the checksum of that."""
+    plain = fields_of(record())
+    *way, last = path
+    node = plain
+    for key in way:
+        node = node[key]
+    node[last] = value
+    return json.dumps(plain | {"checksum": checksum(plain)})
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    path = record().save(tmp_path)
+    back = load(path)
+    assert back.signed
+    assert back.json() == record().json() == path.read_text()
+
+
+def test_a_record_of_before_there_were_checksums_is_read_and_marked_and_written_as_it_was(tmp_path):
+    text = json.dumps(fields_of(record()), sort_keys=True)
+    path = record_path(tmp_path, CONFIG)
+    path.parent.mkdir()
+    path.write_text(text)
+    assert not load(path).signed
+    assert load(path).json() == text
+
+
+def test_every_flipped_bit_is_noticed(tmp_path):
+    whole, draw = bytearray(record().json().encode()), random.Random(0)
+    for place in draw.sample(range(8 * len(whole)), 500):
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        path = tmp_path / f"{digest(CONFIG)}.json"
+        path.write_bytes(flipped)
+        assert load(path) is None
+
+
+def test_every_prefix_of_a_record_is_refused():
+    text = record().json()
+    assert all(parse(text[:end], "x").why for end in range(0, len(text), 37))
+    assert isinstance(parse(text, "x"), Record)
+
+
+def test_a_record_in_another_run_s_place_is_not_that_run_s(tmp_path):
+    other = {**CONFIG, "seed": 1}
+    path = record_path(tmp_path, other)
+    path.parent.mkdir()
+    path.write_text(record().json())
+    assert load(path) is None
+    assert digest(CONFIG) in read(path).why
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "why"),
+    [
+        (["schema"], SCHEMA + 98, f"schema {SCHEMA + 98}"),
+        (["schema"], None, "schema None"),
+        (["config"], [], "config"),
+        (["config", "choices"], None, "config.choices"),
+        (["config", "choices", "model"], 3, "config.choices.model"),
+        (["config", "method"], "x", "config.method"),
+        (["config", "seed"], "0", "config.seed"),
+        (["config", "seed"], True, "config.seed"),
+        (["metrics"], None, "metrics"),
+        (["metrics", "test/loss"], "low", "metrics"),
+        (["metrics", "test/loss"], True, "metrics"),
+        pytest.param(["metrics", "test/loss"], 10**400, "out of range", id="huge"),
+        (["privacy"], None, "privacy"),
+        (["privacy", "guarantee"], None, "guarantee"),
+        (["privacy", "guarantee"], "certain", "guarantee"),
+        (["privacy", "pld"], "1.5", "pld"),
+        (["privacy", "ledger"], {}, "ledger"),
+        (["provenance"], 3, "provenance"),
+        (["status"], None, "status"),
+        (["status"], "done", "status"),
+        (["more"], 1, "more"),
+        (["history"], {"train/loss": 3}, "history"),
+        (["history"], {"train/loss": ["x"]}, "history"),
+        (["diagnostics"], [1], "diagnostics"),
+        (["calibration"], {"bins": {"count": [1]}}, "calibration"),
+        (["calibration", "bins", "count"], [1], "lengths"),
+        (["calibration", "bins", "count"], ["a", 1], "count"),
+    ],
+)
+def test_a_record_of_another_shape_is_left_out_with_the_reason(path, value, why):
+    assert why in parse(spoiled(path, value), "x").why
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "null", "[]", "{", "[" * 200_000, '{"a":' * 200_000, '{"schema": 1}', "1e999"),
+        '{"schema": 1, "x": ' + "9" * 5000 + "}",
+        '{"schema": ' + "9" * 4000 + "}",
+        "\0",
+    ],
+    ids=range(11),
+)
+def test_no_text_crashes_it(text, tmp_path):
+    assert parse(text, "x").why
+    path = tmp_path / "record.json"
+    path.write_text(text)
+    assert load(path) is None
+
+
+def test_nothing_but_a_file_is_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")  # which would wait for somebody to write
+    for name in ("pipe.json", "absent.json", "."):
+        assert isinstance(read(tmp_path / name), Unreadable)
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
+    assert read(tmp_path / "bytes.json").why == "is no text"
+
+
+def test_every_committed_record_is_read_and_written_as_it_is():
+    from dpbench.paths import PACKAGE
+
+    folder = PACKAGE.parent / "results" / "tables"
+    files = folder.glob("*.records.jsonl")
+    lines = [line for path in files for line in path.read_text().splitlines()]
+    assert len(lines) > 100
+    for line in lines:
+        assert parse(line, "x").json() == line

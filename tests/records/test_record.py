@@ -1,0 +1,191 @@
+import math
+
+import pytest
+
+from dpbench.config.compose import compose
+from dpbench.config.settings import SCIENTIFIC, SETTINGS, SETTINGS_OF_METHOD, is_scientific
+from dpbench.records.digest import digest
+from dpbench.records.reading import load
+from dpbench.records.record import Record, frame, record_path
+
+CARRIED_OUT = {
+    "engine=loop",
+    "physical_batch_size=7",
+    "channels_last=true",
+    "device=cpu",
+    "threads=2",
+    "jobs=2",
+    "launcher=slurm",
+    "tracker=[csv,wandb]",
+    "data_dir=elsewhere",
+    "results_dir=elsewhere",
+    "checkpoint_minutes=3",
+    "again=true",
+}
+SCIENCE = [
+    "dataset=digits_unbalanced",
+    "dataset.test_share=0.3",
+    "model=logistic",
+    "model.widths=[3]",
+    "method=dpsgd_f",
+    "method.bound=0.3",
+    "method.variant=paper",
+    "privacy=eps3",
+    "privacy.delta=1e-7",
+    "optimizer.lr=0.3",
+    "optimizer.momentum=0.9",
+    "sampler=shuffled",
+    "epochs=3",
+    "batch_size=64",
+    "precision=bf16",
+    "seed=1",
+    "diagnostics=misalignment",
+    "augmentation=shifts_flips",
+    "ema_decay=0.99",
+    "validation=0.2",
+    "schedule=mixup",
+    "method.clip=normalise",
+    "method.style=layerwise",
+]
+PLAIN = {
+    "dataset": {"_target_": "dpbench.data.digits.Digits", "test_share": 0.2},
+    "model": {"_target_": "dpbench.models.logistic.Logistic", "squashed": False},
+    "method": {"_target_": "dpbench.methods.dpsgd.dpsgd", "bound": 1.0, "variant": "corrected"},
+    "privacy": {"noise_multiplier": 1.0, "epsilon": None, "delta": 1e-6, "accountant": "rdp"},
+    "optimizer": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.5, "momentum": 0.0},
+    "sampler": "poisson",
+    "epochs": 2,
+    "batch_size": 256,
+    "seed": 0,
+    "choices": {"dataset": "digits", "model": "logistic", "method": "dpsgd"},
+    "data_dir": "/somebody's/data",
+}
+
+
+def record(**changes):
+    fields = {
+        "config": PLAIN,
+        "metrics": {"test/accuracy": 0.75, "test/loss": math.nan, "test/loss/3": math.inf},
+        "privacy": {
+            **{"rdp": math.inf, "pld": None, "gdp": None, "claimed": None, "delta": 1e-6},
+            **{"guarantee": "none", "why": "made up", "noise_multiplier": 0.0, "steps": 3},
+            "ledger": [{"times": 3}],
+        },
+        "provenance": {"commit": None, "seconds": 1.5},
+        "status": "complete",
+        "history": {"train/loss": [2.5, math.nan]},
+        "diagnostics": {"step/R/0": [-math.inf]},
+    }
+    return Record(**{**fields, **changes})
+
+
+@pytest.fixture(scope="module")
+def default():
+    return compose([])
+
+
+@pytest.mark.parametrize("override", sorted(CARRIED_OUT))
+def test_how_a_run_is_carried_out_leaves_its_name_alone(override, default):
+    assert digest(compose([override])) == digest(default)
+    assert not is_scientific(override)
+
+
+@pytest.mark.parametrize("override", SCIENCE)
+def test_what_a_run_is_changes_its_name(override, default):
+    assert digest(compose([override])) != digest(default)
+    assert is_scientific(override)
+    assert is_scientific(f"++{override}")
+
+
+def test_every_setting_is_known_to_matter_or_not(default):
+    """A new setting must be put on one of the two sides."""
+    carried_out = {override.split("=")[0] for override in CARRIED_OUT}
+    assert set(default) - {"choices"} <= {*SCIENTIFIC, *carried_out}
+    assert not carried_out & {*SCIENTIFIC}
+
+
+def test_the_name_of_a_run_is_the_same_for_ever():
+    assert digest(PLAIN) == "a8f75cc91bd07d02"
+
+
+def test_parts_that_older_records_do_not_have_leave_the_name_alone_where_they_are_nothing(default):
+    later = {name for name, setting in SETTINGS.items() if setting.omitted}
+    older = {key: value for key, value in default.items() if key not in later}
+    older["choices"] = {k: v for k, v in default["choices"].items() if k not in later}
+    assert older.keys() != default.keys()
+    assert digest(older) == digest(default)
+    assert digest({**older, "ema_decay": 0}) != digest(default)
+
+
+LATER = [(name, setting) for name, usual in SETTINGS_OF_METHOD.items() for setting in usual]
+
+
+@pytest.mark.parametrize(("name", "setting"), LATER)
+def test_a_setting_that_came_later_has_a_name_where_it_is_not_what_it_had_been(name, setting):
+    config = compose([f"method={name}", "users=iid"])
+    assert config["method"][setting] == SETTINGS_OF_METHOD[name][setting]
+    before = {**config, "method": {k: v for k, v in config["method"].items() if k != setting}}
+    assert digest(config) == digest(before)
+    other = {"variant": "paper", "local_batch_size": 3}[setting]
+    changed = compose([f"method={name}", "users=iid", f"method.{setting}={other}"])
+    assert digest(changed) != digest(config)
+
+
+def test_a_local_batch_of_all_names_no_run_of_dp_fedsgd_and_still_those_of_dp_fedavg():
+    fed = ["method=dp_fedavg", "users=iid"]
+    whole, ten = (compose([*fed, f"method.local_batch_size={b}"]) for b in ("null", 10))
+    without = {k: v for k, v in whole["method"].items() if k != "local_batch_size"}
+    assert len({digest(config) for config in (whole, ten, {**whole, "method": without})}) == 3
+
+
+def test_a_number_has_one_name_however_it_is_written():
+    whole = {**PLAIN, "optimizer": {"lr": 1}}
+    assert digest(whole) == digest({**PLAIN, "optimizer": {"lr": 1.0}})
+    assert digest(whole) != digest({**PLAIN, "optimizer": {"lr": 1.5}})
+
+
+def test_the_order_of_the_settings_changes_no_name():
+    assert digest(dict(reversed(PLAIN.items()))) == digest(PLAIN)
+
+
+def test_a_record_comes_back_as_it_was_saved_nan_and_infinity_too(tmp_path):
+    saved = record()
+    path = saved.save(tmp_path)
+    assert path == record_path(tmp_path, PLAIN) == tmp_path / "runs" / f"{digest(PLAIN)}.json"
+    back = load(path)
+    assert back.json() == saved.json()
+    assert math.isnan(back.metrics["test/loss"])
+    assert back.metrics["test/loss/3"] == back.privacy["rdp"] == math.inf
+    assert math.isnan(back.history["train/loss"][1])
+    assert back.diagnostics["step/R/0"] == [-math.inf]
+    assert back.digest == path.stem
+
+
+def test_a_record_holds_nobody_s_paths(tmp_path):
+    assert "somebody" not in record().save(tmp_path).read_text()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_record_counts_as_missing(share, tmp_path):
+    path = record().save(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    assert load(path) is None
+
+
+def test_a_frame_has_a_row_per_record_and_a_column_per_number():
+    other = {**PLAIN, "seed": 4, "method": {"bound": 1.0, "variant": "paper"}}
+    rows = frame([record(), record(config=other, status="diverged")]).to_dict("records")
+    assert [row["seed"] for row in rows] == [0, 4]
+    assert [row["variant"] for row in rows] == ["corrected", "paper"]
+    assert [row["status"] for row in rows] == ["complete", "diverged"]
+    assert {row["method"] for row in rows} == {"dpsgd"}
+    assert rows[0]["test/accuracy"] == 0.75
+    assert rows[0]["test/loss/3"] == rows[0]["privacy/rdp"] == math.inf
+    assert "privacy/ledger" not in rows[0]
+    assert not any(isinstance(value, dict | list) for value in rows[0].values())
+
+
+def test_a_method_without_variants_counts_as_corrected():
+    plain = {**PLAIN, "method": {"_target_": "dpbench.methods.sgd.sgd"}}
+    assert frame([record(config=plain)])["variant"].tolist() == ["corrected"]

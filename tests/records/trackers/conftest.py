@@ -1,0 +1,51 @@
+"""A run that is tracked, and one that is killed and goes on."""
+
+import math
+
+import pytest
+
+from dpbench.execution.run import load_or_run
+from dpbench.records.reading import load
+from dpbench.records.record import Record
+from dpbench.records.trackers import About
+
+FINISHED = Record(
+    config={"choices": {"dataset": "digits", "model": "mlp", "method": "dpsgd"}, "seed": 0},
+    metrics={"test/accuracy": 0.5},
+    privacy={"steps": 30, "rdp": 2.0, "ledger": [{"times": 30}]},
+    provenance={},
+    status="complete",
+)
+
+
+@pytest.fixture
+def tracked(tmp_path):
+    """tracked(name): the record of a run with that tracker; its files are under tmp_path."""
+
+    def make(name, *overrides):
+        small = ["epochs=2", "model=logistic", "batch_size=512", f"results_dir={tmp_path}"]
+        return load(load_or_run([*small, f"tracker={name}", *overrides]))
+
+    return make
+
+
+@pytest.fixture
+def interrupted(tmp_path):
+    """interrupted(tracker, end): two epochs are told, the process is gone after the first one's
+    checkpoint, and another one tells of all three. end(log): what the death of a process does."""
+
+    def make(tracker, end=lambda log: None):
+        def about(made):
+            return About("abc", "table/dpsgd", {"epochs": 3}, tmp_path, made)
+
+        log = tracker.start(about(0))
+        log.log(10, {"train/loss": math.nan})
+        log.log(20, {"train/loss": 2.0})
+        end(log)
+        log = tracker.start(about(10))
+        for step, loss in ((10, math.nan), (20, 2.0), (30, 1.0)):
+            log.log(step, {"train/loss": loss})
+        log.log(0, {"step/bias": 0.25})  # diagnostics come last
+        log.finish(FINISHED)
+
+    return make

@@ -1,0 +1,33 @@
+import csv
+
+from dpbench.records.trackers.csv import CsvTracker
+
+
+def rows(path):
+    with path.open() as file:
+        return {int(row.pop("step")): row for row in csv.DictReader(file)}
+
+
+def test_a_run_is_a_file_of_its_steps(tracked, tmp_path):
+    record = tracked("csv")
+    folder = tmp_path / "tracking" / "csv"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        f"{record.digest}-reliability.png",
+        f"{record.digest}.csv",
+    ]
+    kept = rows(folder / f"{record.digest}.csv")
+    steps = record.privacy["steps"]
+    assert list(kept) == [steps // 2, steps]
+    assert [float(row["train/loss"]) for row in kept.values()] == record.history["train/loss"]
+    assert kept[steps // 2]["test/accuracy"] == ""
+    assert float(kept[steps]["test/accuracy"]) == record.metrics["test/accuracy"]
+
+
+def test_a_run_that_goes_on_has_each_step_once_and_nan_stays_nan(interrupted, tmp_path):
+    interrupted(CsvTracker())
+    kept = rows(tmp_path / "csv" / "abc.csv")
+    assert {step: row["train/loss"] for step, row in kept.items()} == {
+        0: "", 10: "nan", 20: "2.0", 30: "1.0",
+    }  # fmt: skip
+    assert kept[0]["step/bias"] == "0.25"
+    assert kept[30]["test/accuracy"] == "0.5"

@@ -1,0 +1,98 @@
+"""What is in the files that `wandb sync` would send, read by the format that W&B documents."""
+
+import json
+import struct
+import time
+
+import pytest
+
+pytest.importorskip("wandb", reason="the tracking extra brings it")
+
+from dpbench.records.trackers.wandb import WandbTracker
+
+BLOCK, HEADER = 32768, 7
+
+
+def records(path):
+    """The records of a .wandb file: LevelDB's log format after seven bytes of its own."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    content, place, parts, found = path.read_bytes(), 7, b"", []
+    while place + HEADER <= len(content):
+        if BLOCK - place % BLOCK < HEADER:
+            place += BLOCK - place % BLOCK
+            continue
+        _, length, kind = struct.unpack("<IHB", content[place : place + HEADER])
+        parts += content[place + HEADER : place + HEADER + length]
+        place += HEADER + length
+        if kind in (1, 4):  # whole, or the last part
+            found.append(Record.FromString(parts))
+            parts = b""
+    return found
+
+
+def until_complete(path):
+    """W&B writes in a process of its own, which may be a moment behind."""
+    for _ in range(100):
+        kept = records(path)
+        if any(r.HasField("exit") for r in kept):
+            return kept
+        time.sleep(0.1)
+    pytest.fail(f"{path} has no end: {[r.WhichOneof('record_type') for r in kept]}")
+
+
+def offline(folder):
+    """Run, history and summary of every offline run in a folder, the earliest first."""
+    for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
+        kept = until_complete(path)
+        history = [
+            {".".join(i.nested_key) or i.key: json.loads(i.value_json) for i in r.history.item}
+            for r in kept
+            if r.HasField("history")
+        ]
+        summary = {
+            i.key or ".".join(i.nested_key): i.value_json
+            for r in kept if r.HasField("summary") for i in r.summary.update
+        }  # fmt: skip
+        yield next(r.run for r in kept if r.HasField("run")), history, summary, kept
+
+
+def test_a_run_is_kept_offline_under_its_digest(tracked, tmp_path):
+    record = tracked("wandb", "+table=demo", "method=dpsgd", "epochs=2")
+    ((run, history, summary, _),) = offline(tmp_path / "tracking")
+    assert (run.project, run.run_group, run.display_name) == (
+        "dpbench", "demo/dpsgd", record.digest,
+    )  # fmt: skip
+    config = {item.key: json.loads(item.value_json) for item in run.config.update}
+    assert config["epochs"] == 2
+    assert config["method"] == record.config["method"]
+    told = [row for row in history if "train/loss" in row]
+    assert [row["train/loss"] for row in told] == record.history["train/loss"]
+    assert [row["step"] for row in told] == [record.privacy["steps"] // 2, record.privacy["steps"]]
+    assert told[-1]["privacy/epsilon"] == pytest.approx(record.privacy["rdp"])
+    assert float(summary["test/accuracy"]) == record.metrics["test/accuracy"]
+    assert json.loads(summary["ledger"]) == record.privacy["ledger"]
+    assert any(key.startswith("reliability") for row in history for key in row)
+    assert list(tmp_path.glob("tracking/wandb/offline-run-*/files/media/images/reliability*"))
+
+
+def test_a_run_that_goes_on_is_the_same_there_and_tells_nothing_twice(interrupted, tmp_path):
+    interrupted(WandbTracker("dpbench", "offline"), lambda log: log._run.finish())
+    first, second = offline(tmp_path)
+    assert first[0].run_id == second[0].run_id
+    steps = [[row["step"] for row in history] for _, history, *_ in (first, second)]
+    assert steps == [[10, 20], [30, 0]]
+    assert json.loads(second[2]["test/accuracy"]) == 0.5
+    # Nothing is remembered of a run that is over: made again, it is another one there.
+    assert not list(tmp_path.glob("wandb/*.json"))
+
+
+def test_a_table_is_an_artifact(tmp_path):
+    WandbTracker("dpbench", "offline").table("some", {"md": b"# Some", "csv": b"a"}, tmp_path)
+    ((run, _, _, kept),) = offline(tmp_path)
+    assert (run.job_type, run.run_group) == ("table", "some")
+    (artifact,) = [r.request.log_artifact.artifact for r in kept if r.HasField("request")
+                   and r.request.HasField("log_artifact")] or [
+                  r.artifact for r in kept if r.HasField("artifact")]  # fmt: skip
+    assert (artifact.name, artifact.type) == ("some", "table")
+    assert sorted(entry.path for entry in artifact.manifest.contents) == ["some.csv", "some.md"]

@@ -1,0 +1,172 @@
+"""What becomes of a process that is asked to end, once and twice. `faults/` ends real commands."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from dpbench.training.interrupts import Listener, between_steps, descendants, listening, orderly
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """The signals that would have ended this process at once."""
+    heard = []
+    monkeypatch.setattr(Listener, "_end", lambda self, number: heard.append(number))
+    return heard
+
+
+def interrupt(number=signal.SIGINT):
+    os.kill(os.getpid(), number)
+    time.sleep(0)  # in which Python calls the handler
+
+
+def until(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_has_nothing_to_put_in_order_ends_at_once(ended, number):
+    with listening():
+        interrupt(number)
+        until(lambda: ended)
+    assert set(ended) == {number}
+
+
+def test_what_is_orderly_hears_of_the_first_one_and_the_second_one_ends_it(ended):
+    with listening():
+        with pytest.raises(KeyboardInterrupt), orderly():
+            interrupt()
+        assert ended == []
+        interrupt()
+        until(lambda: ended)
+
+
+def test_a_step_is_not_interrupted_and_the_one_after_it_is_not_begun(ended):
+    made = []
+
+    def train():
+        with between_steps() as interrupted:
+            for step in range(5):
+                if step == 2:
+                    interrupt()
+                made.append(step)
+                if interrupted():
+                    break
+
+    with listening(), pytest.raises(KeyboardInterrupt), orderly():
+        train()
+    assert made == [0, 1, 2]
+    assert ended == []
+
+
+def test_one_that_is_swallowed_ends_the_steps_all_the_same(ended):
+    def train():
+        with suppress(KeyboardInterrupt):  # as some library may
+            interrupt()
+        with between_steps() as interrupted:
+            assert interrupted()
+
+    with listening(), pytest.raises(KeyboardInterrupt), orderly():
+        train()
+    assert ended == []
+
+
+def test_the_second_one_ends_a_step_that_does_not_end(ended):
+    def train():
+        with between_steps():
+            interrupt()
+            interrupt()
+            until(lambda: ended)
+
+    with listening(), pytest.raises(KeyboardInterrupt), orderly():
+        train()
+
+
+def test_who_takes_long_to_end_is_told_of_the_quicker_way(ended, capfd):
+    with listening(), orderly():
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+        said = []
+        until(lambda: said.append(capfd.readouterr().err) or any(said))
+    assert "".join(said) == "dpbench: ending in order; interrupt again to end at once.\n"
+
+
+def test_everything_is_put_back(ended):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with listening(), listening():
+        assert signal.getsignal(signal.SIGINT) != before[0]
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_what_was_to_be_ignored_is_ignored(ended):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with listening():
+            interrupt()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended == []
+
+
+def test_where_nobody_listens_python_does_as_it_always_did():
+    with orderly(), between_steps() as interrupted:
+        assert not interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+
+
+DEAF = """
+import multiprocessing, os, shutil
+from dpbench.training.interrupts import deaf
+LOOK = ["grep", "SigBlk", "/proc/self/status"]
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    with deaf():
+        child = context.Process(target=os.execv, args=(shutil.which("grep"), LOOK))
+        child.start()
+    child.join()
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="only Linux says what is blocked"
+)
+def test_what_is_started_deaf_hears_no_interrupt(tmp_path):
+    """The very first process, which starts the tracker of multiprocessing too, is no exception."""
+    (tmp_path / "deaf.py").write_text(DEAF)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "deaf.py"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    blocked = int(done.stdout.split()[1], 16)
+    assert blocked & 1 << signal.SIGINT - 1
+    assert not blocked & 1 << signal.SIGTERM - 1
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="only Linux tells")
+def test_descendants_are_children_and_theirs():
+    shell = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE)
+    try:
+        sleeper = int(shell.stdout.readline())
+        assert {shell.pid, sleeper} <= set(descendants())
+        assert os.getpid() not in descendants()
+        os.kill(sleeper, signal.SIGKILL)
+    finally:
+        shell.communicate()
+    assert not {shell.pid, sleeper} & set(descendants())

@@ -1,0 +1,122 @@
+"""A lock that one process has at a time, and that ends with it."""
+
+import errno
+import multiprocessing
+import os
+import shutil
+import threading
+import time
+
+import pytest
+
+from dpbench.errors import UserError
+from dpbench.training.lock import Busy, exclusive
+
+
+@pytest.fixture
+def lock(tmp_path):
+    return tmp_path / "locks" / "abc" / "lock"
+
+
+def test_whoever_does_not_wait_is_told_who_has_it(lock):
+    with exclusive(lock):
+        with pytest.raises(Busy, match=r"run abc is being carried out by process \d+ on "):
+            exclusive(lock, wait=False).__enter__()
+        assert lock.exists(), "the one who has it lost it"
+    with exclusive(lock, wait=False):
+        pass
+
+
+def test_whoever_waits_comes_after(lock):
+    order = []
+
+    def second():
+        with pytest.warns(UserWarning, match="waiting for it to end"), exclusive(lock):
+            order.append("second")
+
+    with exclusive(lock):
+        thread = threading.Thread(target=second)
+        thread.start()
+        time.sleep(0.1)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_nothing_is_left_behind_but_what_others_put_there(lock, tmp_path):
+    with exclusive(lock):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with exclusive(lock):
+        (lock.parent / "checkpoint").touch()
+    assert [path.name for path in lock.parent.iterdir()] == ["checkpoint"]
+
+
+def hold(path, has_it):
+    with exclusive(path):
+        has_it.set()
+        time.sleep(600)
+
+
+def test_a_killed_process_holds_nothing(lock):
+    context = multiprocessing.get_context("fork")  # nothing here has threads
+    has_it = context.Event()
+    holder = context.Process(target=hold, args=(lock, has_it))
+    holder.start()
+    assert has_it.wait(60)
+    with pytest.raises(Busy):
+        exclusive(lock, wait=False).__enter__()
+    holder.kill()
+    holder.join()
+    with exclusive(lock, wait=False) as abandoned:
+        assert abandoned
+    with exclusive(lock, wait=False) as abandoned:
+        assert not abandoned, "the one before ended as it should"
+
+
+def test_a_lock_that_somebody_removed_and_another_has_taken_is_left_to_them(lock):
+    with exclusive(lock):
+        shutil.rmtree(lock.parent)
+        other = exclusive(lock)
+        other.__enter__()
+    assert lock.exists()
+    with pytest.raises(Busy):
+        exclusive(lock, wait=False).__enter__()
+    other.__exit__(None, None, None)
+
+
+def test_a_lock_that_cannot_be_removed_ends_nothing(lock, monkeypatch):
+    def refused(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, exclusive(lock):
+        patch.setattr(os, "unlink", refused)
+    with exclusive(lock, wait=False):
+        pass
+
+
+def count_up(path, file, times):
+    for _ in range(times):
+        with exclusive(path):
+            number = int(file.read_text())
+            time.sleep(0.0005)
+            file.write_text(str(number + 1))
+
+
+@pytest.mark.filterwarnings("ignore:run abc is being")
+def test_no_two_have_it_though_each_removes_the_file(lock, tmp_path):
+    file = tmp_path / "count"
+    file.write_text("0")
+    context = multiprocessing.get_context("fork")
+    several = [context.Process(target=count_up, args=(lock, file, 50)) for _ in range(4)]
+    for process in several:
+        process.start()
+    for process in several:
+        process.join()
+    assert file.read_text() == "200"
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot be written"):
+        exclusive(tmp_path / "file" / "abc" / "lock").__enter__()
