@@ -1,6 +1,7 @@
 """The set-up: scripts that run, and pins that agree with the ranges."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ["scripts/browser", "scripts/environment", "scripts/demo", "scripts/test", ".ci/run"]
+SCRIPTS = [
+    *(f"scripts/{name}" for name in ("browser", "javascript", "environment", "demo", "test")),
+    ".ci/run",
+]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REQUIREMENTS = [
     Requirement(line)
@@ -207,6 +211,49 @@ printf '#!/bin/sh' >{tmp_path}/chromium && {shutil.which("chmod")} +x {tmp_path}
     run = browser(tmp_path)
     assert (run.returncode, run.stderr) == (0, "")
     assert calls(tmp_path) == ["install", "update", "install"]
+
+
+@pytest.fixture
+def javascript(tmp_path):
+    """javascript(**tools): run a copy of scripts/javascript that finds only these tools."""
+
+    def run(**bodies):
+        (tmp_path / "scripts").mkdir()
+        (tmp_path / ".venv").mkdir()
+        shutil.copy(ROOT / "scripts/javascript", tmp_path / "scripts")
+        shutil.copy(ROOT / "biome.jsonc", tmp_path)
+        for name in ("dirname", "sed"):
+            stand_in(tmp_path / "bin" / name, f'exec {shutil.which(name)} "$@"')
+        for name, body in bodies.items():
+            stand_in(tmp_path / "bin" / name, body)
+        command = [shutil.which("bash"), tmp_path / "scripts/javascript"]
+        path = {"PATH": str(tmp_path / "bin")}
+        return subprocess.run(command, env=path, check=False, capture_output=True, text=True)
+
+    return run
+
+
+def biome_version():
+    return re.search(r"/schemas/([\d.]+)/", (ROOT / "biome.jsonc").read_text())[1]
+
+
+def test_a_linter_that_is_there_is_enough(javascript, tmp_path):
+    npm = f"echo called >>{tmp_path}/calls"
+    run = javascript(biome=f"echo Version: {biome_version()}", npm=npm)
+    assert (run.returncode, run.stdout, run.stderr, calls(tmp_path)) == (0, "", "", [])
+
+
+def test_a_linter_of_another_version_is_not(javascript, tmp_path):
+    run = javascript(biome="echo Version: 1.0.0", npm=f'echo "$@" >{tmp_path}/arguments')
+    assert (run.returncode, run.stderr, len(run.stdout.splitlines())) == (0, "", 1)
+    assert f"@biomejs/biome@{biome_version()}" in (tmp_path / "arguments").read_text()
+
+
+@pytest.mark.parametrize("tools", [{}, {"npm": "echo no network >&2; exit 1"}])
+def test_no_linter_is_one_sentence_and_no_failure(javascript, tools):
+    run = javascript(**tools)
+    assert (run.returncode, run.stderr.count("\n")) == (0, 1)
+    assert "no biome" in run.stderr
 
 
 @pytest.mark.parametrize("requirement", REQUIREMENTS, ids=lambda requirement: requirement.name)

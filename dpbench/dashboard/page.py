@@ -7,8 +7,10 @@ import json
 import re
 from importlib.resources import files
 
-SCRIPTS = ("stats.js", "state.js", "dom.js", "pictures.js", "panels.js", "tables.js", "detail.js",
-           "page.js")  # fmt: skip
+SCRIPTS = (
+    "stats.js", "state.js", "dom.js", "pictures.js", "groups.js", "curves.js", "reliability.js",
+    "costs.js", "audits.js", "tables.js", "detail.js", "view.js", "parts.js", "page.js",
+)  # fmt: skip
 
 
 def page(data: dict, texts: str) -> str:
@@ -17,12 +19,12 @@ def page(data: dict, texts: str) -> str:
     A policy in the page lets nothing run but the two scripts written here, and nothing be fetched,
     so what a record says cannot become code whatever it says.
     """
-    library, own = _plotly(), _own()
+    library, ours = _plotly(), script()
     parts = {
-        "policy": _policy(library, own),
+        "policy": _policy(library, ours),
         "style": _asset("style.css"),
         "library": library,
-        "script": own,
+        "script": ours,
         "data": packed(data),
         "records": texts,
     }
@@ -55,7 +57,8 @@ def _plotly() -> str:
     return get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _own() -> str:
+def script() -> str:
+    """The page's own JavaScript: its files one after the other, in one function."""
     bodies = "\n".join(_asset(name) for name in SCRIPTS)
     return f'"use strict";\n(async () => {{\n{bodies}\n}})();\n'
 

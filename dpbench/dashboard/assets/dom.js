@@ -18,30 +18,60 @@ function svg(tag, attributes, ...children) {
   return node;
 }
 
-const button = (text, onclick, properties = {}) => make("button", { type: "button", onclick, ...properties }, text);
+const button = (text, onclick, properties = {}) =>
+  make("button", { type: "button", onclick, ...properties }, text);
+
+const empty = (text) => make("p", { className: "empty" }, text);
 
 /** A labelled choice. options: pairs of value and text. */
 function choice(label, options, value, onchange) {
-  const items = options.map(([v, text]) => make("option", { value: v, selected: v === value }, text));
+  const items = options.map(([v, text]) =>
+    make("option", { value: v, selected: v === value }, text),
+  );
   const select = make("select", { onchange: (event) => onchange(event.target.value) }, items);
   return make("label", { className: "choice" }, make("span", {}, label), select);
 }
 
 /** A table with a heading row; numbers are marked so that they line up. */
 function grid(head, lines, caption) {
-  const cell = (content) => make("td", { className: typeof content === "number" ? "number" : "" }, content instanceof Node ? content : String(content));
-  return make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
-    make("table", {},
+  const cell = (content) =>
+    make(
+      "td",
+      { className: typeof content === "number" ? "number" : "" },
+      content instanceof Node ? content : String(content),
+    );
+  return make(
+    "div",
+    { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
+    make(
+      "table",
+      {},
       make("caption", {}, caption),
-      make("thead", {}, make("tr", {}, head.map((text) => make("th", { scope: "col" }, text)))),
-      make("tbody", {}, lines.map((line) => make("tr", {}, line.map(cell))))));
+      make(
+        "thead",
+        {},
+        make(
+          "tr",
+          {},
+          head.map((text) => make("th", { scope: "col" }, text)),
+        ),
+      ),
+      make(
+        "tbody",
+        {},
+        lines.map((line) => make("tr", {}, line.map(cell))),
+      ),
+    ),
+  );
 }
 
 /** At most `most` of the nodes, and a button for the others. */
 function limited(nodes, most) {
   if (nodes.length <= most) return nodes;
   const rest = make("div", { className: "more" });
-  rest.append(button(`Show ${nodes.length - most} more`, () => rest.replaceWith(...nodes.slice(most))));
+  rest.append(
+    button(`Show ${nodes.length - most} more`, () => rest.replaceWith(...nodes.slice(most))),
+  );
   return [...nodes.slice(0, most), rest];
 }
 
@@ -60,14 +90,17 @@ function shown(value, metric) {
 
 /** Mean ± half width (n). */
 function withInterval(found, metric) {
-  if (found.mean === null) return found.lost ? `no mean: ${found.lost} diverged` : found.measured ? "not finite" : "–";
+  if (found.mean === null)
+    return found.lost ? `no mean: ${found.lost} diverged` : found.measured ? "not finite" : "–";
   const half = found.half === null ? "" : ` ± ${shown(found.half, metric)}`;
   return `${shown(found.mean, metric)}${half} (${found.n})`;
 }
 
 /** What lies packed in an element of the page: JSON in gzip in base 64. */
 async function unpacked(id) {
-  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
+  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (c) =>
+    c.charCodeAt(0),
+  );
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return JSON.parse(await new Response(stream).text());
 }

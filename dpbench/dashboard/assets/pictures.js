@@ -4,35 +4,51 @@ const MARKS = ["circle", "square", "diamond", "triangle-up", "cross", "triangle-
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 
 /** A colour from the style sheet, for the theme that is on. */
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const colour = (name) =>
+  getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 /** Plotly reads a little markup in texts; what comes from records must not be read as such. */
-const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const plain = (text) =>
+  String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
 /** How each method looks, the same in every picture and under every filter. */
 function looks(methods) {
-  return new Map(methods.map((method, i) => [method, { colour: `c${i % 8}`, mark: MARKS[(i + Math.floor(i / 8)) % 8] }]));
+  return new Map(
+    methods.map((method, i) => [
+      method,
+      { colour: `c${i % 8}`, mark: MARKS[(i + Math.floor(i / 8)) % 8] },
+    ]),
+  );
 }
 
 const drawn = new Set();
 const waiting = new Map();
-const seen = new IntersectionObserver(
-  (entries) => entries.filter((e) => e.isIntersecting && waiting.has(e.target)).forEach((e) => draw(e.target)),
+const observer = new IntersectionObserver(
+  (entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (isIntersecting && waiting.has(target)) draw(target);
+    }
+  },
   { rootMargin: "300px" },
 );
 
-/** A place for a picture, which `describe()` -> {traces, layout} draws when it comes near the view. */
+/** A place for a picture; it is drawn from `describe()` -> {traces, layout} when near the view. */
 function picture(label, className, describe, onpoint) {
   const node = make("div", { className: `picture ${className}`, role: "img", "aria-label": label });
   waiting.set(node, { describe, onpoint });
-  seen.observe(node);
+  observer.observe(node);
   return node;
 }
 
 function draw(node) {
   const { describe, onpoint } = waiting.get(node);
   const { traces, layout } = describe();
-  Plotly.react(node, traces, { ...framed(layout), ...size(node) }, { displayModeBar: false, responsive: true });
+  Plotly.react(
+    node,
+    traces,
+    { ...framed(layout), ...size(node) },
+    { displayModeBar: false, responsive: true },
+  );
   if (!drawn.has(node) && onpoint) {
     node.on("plotly_click", (event) => {
       const found = event.points.map((point) => point.customdata).find((data) => data);
@@ -40,18 +56,21 @@ function draw(node) {
     });
   }
   drawn.add(node);
-  seen.unobserve(node);
+  observer.unobserve(node);
 }
 
 /** Plotly follows the window; on paper there is none to follow. */
-const size = (node) => (document.documentElement.classList.contains("paper") ? { width: node.clientWidth, height: node.clientHeight } : { autosize: true });
+const size = (node) =>
+  document.documentElement.classList.contains("paper")
+    ? { width: node.clientWidth, height: node.clientHeight }
+    : { autosize: true };
 
 /** Forget the pictures in a part of the page before it is made anew. */
 function forget(part) {
   for (const node of part.querySelectorAll(".picture")) {
     if (drawn.delete(node)) Plotly.purge(node);
     waiting.delete(node);
-    seen.unobserve(node);
+    observer.unobserve(node);
   }
 }
 
@@ -59,8 +78,20 @@ const redraw = () => [...drawn].forEach(draw);
 const drawAll = () => [...waiting.keys()].forEach(draw);
 
 function framed(layout) {
-  const axis = { gridcolor: colour("line"), linecolor: colour("muted"), zeroline: false, fixedrange: true, tickangle: 0, ticks: "outside", tickcolor: colour("line") };
-  const axes = Object.fromEntries(Object.entries(layout).filter(([k]) => /^[xy]axis/.test(k)).map(([k, v]) => [k, { ...axis, automargin: k[0] === "y" && "left", ...v }]));
+  const axis = {
+    gridcolor: colour("line"),
+    linecolor: colour("muted"),
+    zeroline: false,
+    fixedrange: true,
+    tickangle: 0,
+    ticks: "outside",
+    tickcolor: colour("line"),
+  };
+  const axes = Object.fromEntries(
+    Object.entries(layout)
+      .filter(([k]) => /^[xy]axis/.test(k))
+      .map(([k, v]) => [k, { ...axis, automargin: k[0] === "y" && "left", ...v }]),
+  );
   return {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
@@ -69,26 +100,53 @@ function framed(layout) {
     showlegend: false,
     dragmode: false,
     hovermode: "closest",
-    hoverlabel: { bgcolor: colour("card"), bordercolor: colour("muted"), font: { color: colour("ink") }, align: "left" },
+    hoverlabel: {
+      bgcolor: colour("card"),
+      bordercolor: colour("muted"),
+      font: { color: colour("ink") },
+      align: "left",
+    },
     ...layout,
     ...axes,
   };
 }
 
 const PATHS = {
-  circle: "M12 3.5a4.5 4.5 0 1 0 .01 0z", square: "M8 4h8v8h-8z", diamond: "M12 2.5l5.5 5.5l-5.5 5.5l-5.5-5.5z",
-  "triangle-up": "M12 3l5 9h-10z", "triangle-down": "M12 13l5-9h-10z", cross: "M10.5 3h3v3.5h3.5v3h-3.5v3.500h-3v-3.500h-3.500v-3h3.500z",
-  x: "M8 5.500l1.500-1.500l2.500 2.500l2.500-2.500l1.500 1.500l-2.500 2.500l2.500 2.500l-1.500 1.500l-2.500-2.500l-2.500 2.500l-1.500-1.500l2.500-2.500z",
-  star: "M12 2l1.500 4.200h4.500l-3.600 2.700l1.300 4.300l-3.700-2.600l-3.700 2.600l1.300-4.300l-3.600-2.700h4.500z",
+  circle: "M12 3.5a4.5 4.5 0 1 0 .01 0z",
+  square: "M8 4h8v8h-8z",
+  diamond: "M12 2.5l5.5 5.5l-5.5 5.5l-5.5-5.5z",
+  "triangle-up": "M12 3l5 9h-10z",
+  "triangle-down": "M12 13l5-9h-10z",
+  cross: "M10.5 3h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z",
+  x: "M8 5.5 9.5 4 12 6.5 14.5 4 16 5.5 13.5 8 16 10.5 14.5 12 12 9.5 9.5 12 8 10.5 10.5 8z",
+  star: "M12 2l1.5 4.2h4.5l-3.6 2.7l1.3 4.3l-3.7-2.6l-3.7 2.6l1.3-4.3l-3.6-2.7h4.5z",
 };
-const STROKES = { solid: "", dash: "5 3", dot: "2 2", dashdot: "5 2 2 2", longdash: "8 3", longdashdot: "8 2 2 2" };
+const STROKES = {
+  solid: "",
+  dash: "5 3",
+  dot: "2 2",
+  dashdot: "5 2 2 2",
+  longdash: "8 3",
+  longdashdot: "8 2 2 2",
+};
 
 /** A legend of series {look, dash, text}, in HTML, so that it wraps and can be read out. */
 function legend(series) {
-  const item = ({ look, dash, text }) => make("li", {},
-    svg("svg", { viewBox: "0 0 24 16", width: 24, height: 16, "aria-hidden": "true" },
-      svg("path", { d: "M0 8h24", class: `stroke-${look.colour}`, "stroke-dasharray": STROKES[dash] }),
-      svg("path", { d: PATHS[look.mark], class: `fill-${look.colour}` })),
-    text);
+  const item = ({ look, dash, text }) =>
+    make(
+      "li",
+      {},
+      svg(
+        "svg",
+        { viewBox: "0 0 24 16", width: 24, height: 16, "aria-hidden": "true" },
+        svg("path", {
+          d: "M0 8h24",
+          class: `stroke-${look.colour}`,
+          "stroke-dasharray": STROKES[dash],
+        }),
+        svg("path", { d: PATHS[look.mark], class: `fill-${look.colour}` }),
+      ),
+      text,
+    );
   return make("ul", { className: "legend" }, series.map(item));
 }

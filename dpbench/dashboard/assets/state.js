@@ -1,6 +1,12 @@
 // What is chosen, kept in the address after the #, so that a link shows the same view.
 
-const FILTERS = { dataset: "Data set", model: "Model", method: "Method", seed: "Seed", status: "Status" };
+const FILTERS = {
+  dataset: "Data set",
+  model: "Model",
+  method: "Method",
+  seed: "Seed",
+  status: "Status",
+};
 const CHOICES = ["metric", "calibration", "fairness", "accountant", "theme", "run"];
 
 const byNumber = (a, b) => a.localeCompare(b, "en", { numeric: true });
@@ -49,5 +55,7 @@ function hashOf(state, defaults) {
 
 /** The rows that all filters let through; a filter that is null lets everything through. */
 function passing(rows, state) {
-  return rows.filter((row) => Object.keys(FILTERS).every((f) => !state[f] || state[f].includes(row[f])));
+  return rows.filter((row) =>
+    Object.keys(FILTERS).every((f) => !state[f] || state[f].includes(row[f])),
+  );
 }

@@ -2,7 +2,10 @@
 
 const mean = (values) => values.reduce((sum, v) => sum + v, 0) / values.length;
 
-/** Half the width of Student's interval for a mean; null for fewer than two values. t[k - 1]: for k degrees of freedom. */
+/**
+ * Half the width of Student's interval for a mean; null for fewer than two values.
+ * t[k - 1]: the quantile for k degrees of freedom.
+ */
 function halfWidth(values, t) {
   const n = values.length;
   if (n < 2) return null;
@@ -12,7 +15,7 @@ function halfWidth(values, t) {
 }
 
 /**
- * n, mean and half width of what `value` gives of each run; runs that did not measure it (null) do not count.
+ * n, mean and half width of a value over runs; runs that did not measure it (null) do not count.
  * As in the tables, there is no mean (null) where a run diverged or a value is not finite.
  */
 function summary(runs, value, t) {

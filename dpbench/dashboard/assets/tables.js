@@ -1,37 +1,87 @@
 // The papers' tables beside ours, the list of runs, and the files that were left out.
 
 const VERDICTS = {
-  reproduced: ["good", "✓"], close: ["near", "≈"], differs: ["bad", "✗"],
-  holds: ["good", "✓"], "does not hold": ["bad", "✗"], undecided: ["near", "?"],
+  reproduced: ["good", "✓"],
+  close: ["near", "≈"],
+  differs: ["bad", "✗"],
+  holds: ["good", "✓"],
+  "does not hold": ["bad", "✗"],
+  undecided: ["near", "?"],
 };
 const mark = (verdict) => VERDICTS[verdict] ?? ["none", "·"];
 
 /** One card for each table that was run; the others wait in a list. */
-function tableCards(tables, page) {
+function tableCards(tables) {
   const run = tables.filter((table) => !table.verdicts["not run"]);
   const not = tables.filter((table) => table.verdicts["not run"]);
   return [
-    ...run.map((table) => tableCard(table, page)),
-    not.length ? make("details", { className: "card" }, make("summary", {}, `Published tables that were not run here: ${not.length}`), not.map((table) => tableCard(table, page))) : null,
+    ...run.map(tableCard),
+    not.length
+      ? make(
+          "details",
+          { className: "card" },
+          make("summary", {}, `Published tables that were not run here: ${not.length}`),
+          not.map(tableCard),
+        )
+      : null,
     tables.length ? null : empty("No table lies beside these records."),
   ].filter((node) => node);
 }
 
-function tableCard(table, page) {
+function tableCard(table) {
   const cells = new Map(table.cells.map((cell) => [`${cell.row}\n${cell.column}`, cell]));
-  const line = (row) => make("tr", {}, make("th", { scope: "row" }, row), table.columns.map((column) => tableCell(cells.get(`${row}\n${column}`))));
-  return make("article", { className: "card wide" },
-    make("h3", {}, table.title), claims(table), tally(table),
-    table.command ? commandLine(table.command) : make("p", { className: "sub" }, "Of other settings, or of a part: its name does not say which command made it."),
-    make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": table.title },
-      make("table", { className: "published" }, make("thead", {}, make("tr", {}, make("td", {}), table.columns.map((c) => make("th", { scope: "col" }, c)))), make("tbody", {}, table.rows.map(line)))));
+  const line = (row) =>
+    make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, row),
+      table.columns.map((column) => tableCell(cells.get(`${row}\n${column}`))),
+    );
+  return make(
+    "article",
+    { className: "card wide" },
+    make("h3", {}, table.title),
+    claims(table),
+    tally(table),
+    table.command
+      ? commandLine(table.command)
+      : make(
+          "p",
+          { className: "sub" },
+          "Of other settings, or of a part: its name does not say which command made it.",
+        ),
+    make(
+      "div",
+      { className: "scroll", tabIndex: 0, role: "region", "aria-label": table.title },
+      make(
+        "table",
+        { className: "published" },
+        make(
+          "thead",
+          {},
+          make(
+            "tr",
+            {},
+            make("td", {}),
+            table.columns.map((c) => make("th", { scope: "col" }, c)),
+          ),
+        ),
+        make("tbody", {}, table.rows.map(line)),
+      ),
+    ),
+  );
 }
 
 /** What the paper claims of the rows, each with its verdict. */
 function claims(table) {
   const item = (claim) => {
     const [kind, sign] = mark(claim.verdict);
-    return make("li", {}, make("span", { className: `verdict ${kind}` }, `${sign} ${claim.verdict}`), ` ${claim.says}`);
+    return make(
+      "li",
+      {},
+      make("span", { className: `verdict ${kind}` }, `${sign} ${claim.verdict}`),
+      ` ${claim.says}`,
+    );
   };
   return table.claims.length ? make("ul", { className: "claims" }, table.claims.map(item)) : null;
 }
@@ -44,33 +94,72 @@ function tally(table) {
     node.style.flexGrow = count;
     return node;
   };
-  return make("div", {}, make("div", { className: "bar", "aria-hidden": "true" }, verdicts.map(part)),
-    make("p", { className: "sub" }, verdicts.map(([name, count]) => `${count} ${name}`).join(" · ")));
+  return make(
+    "div",
+    {},
+    make("div", { className: "bar", "aria-hidden": "true" }, verdicts.map(part)),
+    make(
+      "p",
+      { className: "sub" },
+      verdicts.map(([name, count]) => `${count} ${name}`).join(" · "),
+    ),
+  );
 }
 
 function tableCell(cell) {
   if (!cell) return make("td", {});
   const [kind, sign] = mark(cell.verdict);
   const digits = Math.max((cell.published.split(".")[1] ?? "").length, cell.published ? 0 : 3);
-  const ours = cell.ours === "" ? "–" : pair(rounded(cell.ours, digits), rounded(cell.spread, digits)) + (cell.n ? ` (${cell.n})` : "");
+  const ours =
+    cell.ours === ""
+      ? "–"
+      : pair(rounded(cell.ours, digits), rounded(cell.spread, digits)) +
+        (cell.n ? ` (${cell.n})` : "");
   const published = cell.published ? `[${pair(cell.published, cell.published_spread)}]` : "";
-  return make("td", { className: `cell ${kind}`, title: cell.verdict },
-    make("span", { className: "ours" }, ours), make("span", { className: "theirs" }, published),
-    make("span", { className: "verdict" }, cell.verdict === "-" ? "" : `${sign} ${cell.verdict}`));
+  return make(
+    "td",
+    { className: `cell ${kind}`, title: cell.verdict },
+    make("span", { className: "ours" }, ours),
+    make("span", { className: "theirs" }, published),
+    make("span", { className: "verdict" }, cell.verdict === "-" ? "" : `${sign} ${cell.verdict}`),
+  );
 }
 
 const pair = (value, spread) => (spread ? `${value} ± ${spread}` : value);
-const rounded = (text, digits) => (text !== "" && Number.isFinite(Number(text)) ? Number(text).toFixed(digits) : text);
+const rounded = (text, digits) =>
+  text !== "" && Number.isFinite(Number(text)) ? Number(text).toFixed(digits) : text;
 
 /** All runs that are shown, each a way to its record. */
 function runList(rows, metric, page) {
   const index = page.data.metrics.indexOf(metric);
-  const ordered = [...rows].sort((a, b) => byNumber(a.facet, b.facet) || byNumber(a.method, b.method) || byNumber(epsilonText(a, page.state.accountant), epsilonText(b, page.state.accountant)) || byNumber(a.seed, b.seed));
-  const line = (row) => [button(row.id, () => page.open(row.id), { className: "link code" }), row.facet, nameOf(row), row.seed, epsilonText(row, page.state.accountant), shown(row.metrics[index], metric), row.status];
-  const table = grid(["record", "data set · model", "method", "seed", "epsilon", metric.label, "status"], ordered.slice(0, 50).map(line), `${rows.length} runs`);
+  const ordered = [...rows].sort(
+    (a, b) =>
+      byNumber(a.facet, b.facet) ||
+      byNumber(a.method, b.method) ||
+      byNumber(epsilonText(a, page.state.accountant), epsilonText(b, page.state.accountant)) ||
+      byNumber(a.seed, b.seed),
+  );
+  const line = (row) => [
+    button(row.id, () => page.open(row.id), { className: "link code" }),
+    row.facet,
+    nameOf(row),
+    row.seed,
+    epsilonText(row, page.state.accountant),
+    shown(row.metrics[index], metric),
+    row.status,
+  ];
+  const table = grid(
+    ["record", "data set · model", "method", "seed", "epsilon", metric.label, "status"],
+    ordered.slice(0, 50).map(line),
+    `${rows.length} runs`,
+  );
   if (ordered.length > 50) {
     const more = button(`Show ${ordered.length - 50} more runs`, () => {
-      const all = grid(["record", "data set · model", "method", "seed", "epsilon", metric.label, "status"], ordered.map(line), `${rows.length} runs`);
+      const all = grid(
+        ["record", "data set · model", "method", "seed", "epsilon", metric.label, "status"],
+        ordered.map(line),
+        `${rows.length} runs`,
+      );
       table.replaceWith(all);
       more.remove();
     });
@@ -80,5 +169,11 @@ function runList(rows, metric, page) {
 }
 
 function unreadable(files) {
-  return [make("ul", { className: "files" }, files.map(([source, why]) => make("li", {}, make("code", {}, source), ` ${why}`)))];
+  return [
+    make(
+      "ul",
+      { className: "files" },
+      files.map(([source, why]) => make("li", {}, make("code", {}, source), ` ${why}`)),
+    ),
+  ];
 }

@@ -1,0 +1,52 @@
+// Groups of runs that differ in nothing but the seed, and how they are named.
+
+const STRIP = ["ε = 0", "not computed", "no proof", "not private"];
+
+/** Where a run stands: an epsilon, or the words that its record has instead. */
+function budget(row, accountant) {
+  const epsilon = row.axis[accountant];
+  return epsilon === 0 ? STRIP[0] : epsilon;
+}
+
+const epsilonText = (row, accountant) => {
+  const found = budget(row, accountant);
+  return Number.isFinite(found) ? `ε = ${figures(found)}` : found;
+};
+
+/**
+ * One run of each seed: a run that was made again to be observed counts once.
+ * Where there are several, one that measured the value.
+ */
+const ofEachSeed = (runs, value) =>
+  [...grouped(runs, (run) => run.seed).values()].map(
+    (same) => same.find((run) => value(run) != null) ?? same[0],
+  );
+
+/** The groups of runs that differ in nothing but the seed, and what they found. */
+function groupsOf(rows, value, page) {
+  return [...grouped(rows, (row) => row.group).values()].map((all) => {
+    const runs = ofEachSeed(all, value);
+    const found = summary(runs, value, page.data.t);
+    return { runs, first: runs[0], at: budget(runs[0], page.state.accountant), ...found };
+  });
+}
+
+const nameOf = (row) => (row.settings ? `${row.method} · ${row.settings}` : row.method);
+
+/** The series of a picture with its look: colour and marker by method, dashes by settings. */
+function seriesOf(groups, page) {
+  const seen = new Map();
+  const named = grouped(groups, (group) => group.first.series);
+  return [...named.values()].map((members) => {
+    const first = members[0].first;
+    const before = seen.get(first.method) ?? 0;
+    seen.set(first.method, before + 1);
+    return {
+      members,
+      first,
+      text: nameOf(first),
+      look: page.looks.get(first.method),
+      dash: DASHES[before % DASHES.length],
+    };
+  });
+}

@@ -1,0 +1,68 @@
+"""The page's JavaScript: formatted, and linted as the one script that it is put together to."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpbench.dashboard.page import SCRIPTS, script
+
+ROOT = Path(__file__).resolve().parents[2]
+ASSETS = ROOT / "dpbench/dashboard/assets"
+VERSION = re.search(r"/schemas/([\d.]+)/", (ROOT / "biome.jsonc").read_text())[1]
+
+
+@pytest.fixture(scope="module")
+def biome():
+    """biome(*arguments): its exit status and what it prints; skips without the pinned version."""
+    places = (shutil.which("biome"), Path(sys.prefix) / "javascript/node_modules/.bin/biome")
+    found = next((path for path in places if path and version_of(path) == VERSION), None)
+    if found is None:
+        pytest.skip(f"no biome {VERSION} here; scripts/javascript installs it where npm is")
+
+    def call(verb, *paths):
+        command = [found, verb, f"--config-path={ROOT}", "--error-on-warnings", *paths]
+        run = subprocess.run(command, check=False, capture_output=True, text=True)
+        return run.returncode, run.stdout + run.stderr
+
+    return call
+
+
+def version_of(path):
+    try:
+        run = subprocess.run([path, "--version"], check=False, capture_output=True, text=True)
+    except OSError:
+        return None
+    return run.stdout.removeprefix("Version: ").strip()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_line_is_longer_than_a_hundred_characters(name):
+    lines = (ASSETS / name).read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if len(line) > 100] == []
+
+
+def test_every_file_is_in_the_page():
+    assert {path.name for path in ASSETS.glob("*.js")} == set(SCRIPTS)
+
+
+def test_files_are_formatted(biome):
+    status, said = biome("format", *(ASSETS / name for name in SCRIPTS))
+    assert status == 0, said
+
+
+def test_the_script_passes_the_linter(biome, tmp_path):
+    (tmp_path / "page.js").write_text(script(), encoding="utf-8")
+    status, said = biome("lint", tmp_path / "page.js")
+    assert status == 0, said
+
+
+def test_the_linter_finds_a_name_that_no_file_declares(biome, tmp_path):
+    text = re.sub(r"\bconst empty\b", "const missing", script())
+    (tmp_path / "page.js").write_text(text, encoding="utf-8")
+    status, said = biome("lint", tmp_path / "page.js")
+    assert status != 0
+    assert "The empty variable is undeclared" in said
