@@ -7,7 +7,7 @@ asks a noisy count of the batch and moves only by the answer, to a new value.
 """
 
 from dpbench.clipping.batch import BatchClip
-from dpbench.clipping.choice import CLIPS, STYLES, chosen, only
+from dpbench.clipping.choice import CLIPS, STYLES, make_clip, require_style
 from dpbench.clipping.clip import Bound, Clip, CountQuery, Fixed, Weighted
 from dpbench.clipping.coordinates import Coordinates
 from dpbench.clipping.functions import Abadi, Automatic, ByNorm, Global, Normalise, Unclipped
@@ -15,7 +15,7 @@ from dpbench.clipping.global_adapt import GlobalAdapt
 from dpbench.clipping.groupwise import Groupwise
 from dpbench.clipping.layerwise import Layerwise
 from dpbench.clipping.quantile import Quantile
-from dpbench.clipping.state import moved_to, state_of
+from dpbench.clipping.state import restore_state, state_of
 
 __all__ = [
     "CLIPS",
@@ -37,8 +37,8 @@ __all__ = [
     "Quantile",
     "Unclipped",
     "Weighted",
-    "chosen",
-    "moved_to",
-    "only",
+    "make_clip",
+    "require_style",
+    "restore_state",
     "state_of",
 ]

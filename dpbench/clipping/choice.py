@@ -27,7 +27,7 @@ STYLES = ("flat", "layerwise")
 Bounds = float | list[float] | tuple[float, ...]
 
 
-def chosen(clip: str, style: str, bound: Bounds) -> Clip:
+def make_clip(clip: str, style: str, bound: Bounds) -> Clip:
     """The clip of that name and style.
 
     bound: R; layerwise, R_r = R/sqrt(L) each, or a list of the R_r themselves. Raises UserError for
@@ -38,7 +38,7 @@ def chosen(clip: str, style: str, bound: Bounds) -> Clip:
         return by_norm(clip, style, bound)
     one_of("method.style", style, STYLES)
     if clip == "batch":
-        only("flat", style, "method.clip=batch", "it has one factor for all of a batch")
+        require_style("flat", style, "method.clip=batch", "it has one factor for all of a batch")
     return WITHOUT_PROOF[clip](checked_bound("the clipping bound", _whole(bound)))
 
 
@@ -56,7 +56,7 @@ def by_norm(clip: str, style: str, bound: Bounds) -> ByNorm | Layerwise:
     return Layerwise(BY_NORM[clip](whole), shares)
 
 
-def only(known: str, style: str, what: str, why: str) -> None:
+def require_style(known: str, style: str, what: str, why: str) -> None:
     """Refuse any style but the known one, with the reason."""
     one_of("method.style", style, STYLES)
     if style != known:

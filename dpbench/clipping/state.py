@@ -24,10 +24,10 @@ def state_of(clip: Any) -> dict:
     return found
 
 
-def moved_to(clip: C, state: dict, device: torch.device) -> C:
+def restore_state(clip: C, state: dict, device: torch.device) -> C:
     """The clip of a run's start, moved to what `state_of` found in it once."""
     changes = {
-        name: moved_to(getattr(clip, name), value, device)
+        name: restore_state(getattr(clip, name), value, device)
         if isinstance(value, dict)
         else value.to(device)
         for name, value in state.items()

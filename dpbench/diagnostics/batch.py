@@ -34,7 +34,7 @@ class ClippedBatch(NamedTuple):
 
 
 @contextmanager
-def undisturbed(model: nn.Module) -> Iterator[None]:
+def isolated_evaluation(model: nn.Module) -> Iterator[None]:
     """The model in test mode, and torch's own generators put back afterwards."""
     modes = {module: module.training for module in model.modules()}
     device = next(model.parameters()).device
@@ -63,7 +63,7 @@ def group_means(step: PrivateStep, batch: Batch, groups: list[int]) -> GroupMean
     return GroupMeans(torch.stack(losses).sum(0), count, torch.linalg.vector_norm(mean, dim=1))
 
 
-def unaltered(engine: Engine, batch: Batch) -> Batch:
+def unaugmented(engine: Engine, batch: Batch) -> Batch:
     """Examples as they are, in as many equal views as the engine wants: inputs [B, K, ...]."""
     if engine.views == 1:
         return batch
@@ -71,7 +71,7 @@ def unaltered(engine: Engine, batch: Batch) -> Batch:
     return Batch(views, batch.targets, batch.groups)
 
 
-class Known:
+class CachedEngine:
     """An engine that has the gradients of one batch at theta already and computes them no more.
 
     A method that begins with those, as most do that add to them, then costs only what it adds.
@@ -79,7 +79,7 @@ class Known:
 
     def __init__(self, engine: Engine, batch: Batch, gradients: Gradients):
         self.name, self.model, self.loss = engine.name, engine.model, engine.loss
-        self.parameters, self.views, self.how = engine.parameters, engine.views, engine.how
+        self.parameters, self.views, self.options = engine.parameters, engine.views, engine.options
         self._engine, self._batch, self._gradients = engine, batch, gradients
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> Gradients:
@@ -88,7 +88,7 @@ class Known:
         return self._engine(batch, shift)
 
 
-class Seen(NamedTuple):
+class BatchGradients(NamedTuple):
     """A physical batch of B examples, as its step would see it.
 
     The clip is the step's present one. One that asks counts of the batch before it clips (DPSGD-F)
@@ -97,13 +97,13 @@ class Seen(NamedTuple):
     """
 
     plain: Gradients  # g_i, of the losses alone
-    own: Gradients  # h_i, the method's, which the clip is to see; the very same where it is plain
-    kept: Tensor  # [B] bool: g_i is finite
-    own_kept: Tensor  # [B] bool: h_i is finite
+    method: Gradients  # h_i, what the method passes to its clip; the same object if plain
+    plain_finite: Tensor  # [B] bool: g_i is finite
+    method_finite: Tensor  # [B] bool: h_i is finite
     factors: Tensor  # [B], or [B, L] per layer, of the clip; 0 where h_i is not finite
 
     @property
-    def shortened(self) -> Tensor:
+    def clipped_mask(self) -> Tensor:
         """[B] bool: a factor is below 1."""
         return self.factors < 1 if self.factors.dim() == 1 else (self.factors < 1).any(1)
 
@@ -113,26 +113,28 @@ class Seen(NamedTuple):
         return self.factors.masked_fill(others, 0)
 
 
-def see(step: PrivateStep, part: Batch) -> Seen:
+def batch_gradients(step: PrivateStep, part: Batch) -> BatchGradients:
     """Gradients of a physical batch at the present parameters, in one engine pass if plain."""
     gradients = step.engine(part)
-    known = Known(step.engine, part, gradients)
-    own = step.method.gradient(known, part, step.clip, step.past)
-    factors, finite = finite_factors(step.clip, step.clip.lengths(own), part.groups)
-    return Seen(gradients, own, gradients.norms.isfinite(), finite, factors)
+    cached = CachedEngine(step.engine, part, gradients)
+    method = step.method.gradient(cached, part, step.clip, step.released)
+    factors, finite = finite_factors(step.clip, step.clip.lengths(method), part.groups)
+    return BatchGradients(gradients, method, gradients.norms.isfinite(), finite, factors)
 
 
 def clipped_batch(step: PrivateStep, batch: Batch) -> ClippedBatch:
     """The batch gradient of plain SGD, and the one that the step's clip makes of the method's."""
-    clip, unclipped, clipped, shortened = step.clip, [], [], []
+    clip, unclipped, clipped, clipped_counts = step.clip, [], [], []
     for part in batch.split(step.physical_batch_size):
-        seen = see(step, part)
-        unclipped.append(seen.plain.weighted_sum(seen.kept.to(seen.plain.norms)))
-        clipped.append(clip.reduce(seen.own, seen.factors))
-        shortened.append(seen.shortened.sum())
+        gradients = batch_gradients(step, part)
+        unclipped.append(
+            gradients.plain.weighted_sum(gradients.plain_finite.to(gradients.plain.norms))
+        )
+        clipped.append(clip.reduce(gradients.method, gradients.factors))
+        clipped_counts.append(gradients.clipped_mask.sum())
     size = max(len(batch), 1)
     return ClippedBatch(
         torch.stack(unclipped).sum(0) / size,
         clip.finish(torch.stack(clipped).sum(0)) / size,
-        torch.stack(shortened).sum() / len(batch),
+        torch.stack(clipped_counts).sum() / len(batch),
     )

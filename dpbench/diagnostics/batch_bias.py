@@ -12,7 +12,12 @@ from torch import Tensor
 
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch, Split
-from dpbench.diagnostics.batch import Seen, see, unaltered, undisturbed
+from dpbench.diagnostics.batch import (
+    BatchGradients,
+    batch_gradients,
+    isolated_evaluation,
+    unaugmented,
+)
 from dpbench.diagnostics.decomposition import cosine, decompose
 from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep
@@ -39,14 +44,14 @@ def measure(
     the very ones of a step with dropout. One engine pass where the method's gradients are plain,
     otherwise what the method needs on top of one.
     """
-    with undisturbed(step.engine.model):
+    with isolated_evaluation(step.engine.model):
         everyone = [_Sums(step.clip) for _ in range(1 + len(groups))]
         for part in parts:
-            seen = see(step, part)
-            members = [torch.ones_like(seen.kept), *(part.groups == k for k in groups)]
+            gradients = batch_gradients(step, part)
+            members = [torch.ones_like(gradients.plain_finite), *(part.groups == k for k in groups)]
             for sums, mask in zip(everyone, members, strict=True):
-                sums.add(seen, mask)
-        values = [sums.values(step.past.gradient, quantiles) for sums in everyone]
+                sums.add(gradients, mask)
+        values = [sums.values(step.released.gradient, quantiles) for sums in everyone]
     suffixes = ["", *(f"/{k}" for k in groups)]
     return {
         name + suffix: value.item()
@@ -64,30 +69,35 @@ class _Sums:
         self._norms: list[Tensor] = []
         self._own_norms: list[Tensor] = []
 
-    def add(self, seen: Seen, members: Tensor) -> None:
+    def add(self, gradients: BatchGradients, members: Tensor) -> None:
         """Adds the examples of a part that are members [B] bool."""
-        kept, own_kept = seen.kept & members, seen.own_kept & members
-        norms, own_norms = seen.plain.norms, seen.own.norms
+        plain_finite, method_finite = (
+            gradients.plain_finite & members,
+            gradients.method_finite & members,
+        )
+        norms, own_norms = gradients.plain.norms, gradients.method.norms
         # Where a square underflows, the norm says nothing of the direction.
-        directed = kept & (norms > torch.finfo(norms.dtype).tiny ** 0.5)
-        plain = seen.plain.weighted_sum(kept.to(norms))
+        directed = plain_finite & (norms > torch.finfo(norms.dtype).tiny ** 0.5)
+        plain = gradients.plain.weighted_sum(plain_finite.to(norms))
         part = [
             plain,
-            plain if seen.own is seen.plain else seen.own.weighted_sum(own_kept.to(own_norms)),
-            self._clip.reduce(seen.own, seen.factors_of(members)),
+            plain
+            if gradients.method is gradients.plain
+            else gradients.method.weighted_sum(method_finite.to(own_norms)),
+            self._clip.reduce(gradients.method, gradients.factors_of(members)),
             # The mean of cos(g_i, g) is <mean of g_i/|g_i|, g/|g|>: no second look at the g_i.
-            seen.plain.weighted_sum(torch.where(directed, 1 / norms, 0)),
-            *(mask.sum() for mask in (members, members & seen.shortened, directed)),
+            gradients.plain.weighted_sum(torch.where(directed, 1 / norms, 0)),
+            *(mask.sum() for mask in (members, members & gradients.clipped_mask, directed)),
         ]
         if self._totals:
             part = [total + value for total, value in zip(self._totals, part, strict=True)]
         self._totals = part
-        self._norms.append(norms[kept])
-        self._own_norms.append(own_norms[own_kept])
+        self._norms.append(norms[plain_finite])
+        self._own_norms.append(own_norms[method_finite])
 
     def values(self, previous: Tensor | None, quantiles: Sequence[float]) -> dict[str, Tensor]:
         """The values of `measure`, without group."""
-        plain, own, clipped, units, examples, shortened, directed = self._totals
+        plain, own, clipped, units, examples, clipped_count, directed = self._totals
         sums = (plain, own, self._clip.finish(clipped))
         g, h, c = (total.double() / examples for total in sums)
         split, norm = decompose(c, g), torch.linalg.vector_norm
@@ -103,7 +113,7 @@ class _Sums:
             "norm_plain": norm(g),
             "norm_own": norm(h),
             "norm_clipped": norm(c),
-            "clipped_fraction": shortened.double() / examples,
+            "clipped_fraction": clipped_count.double() / examples,
             "cos_previous": unknown if previous is None else cosine(previous, g),
             "cos_examples": units.double() @ g / (norm(g) * directed),
             **_quantiles("norm", torch.cat(self._norms), quantiles),
@@ -149,7 +159,7 @@ def bias_over_batch_sizes(
         for repeat in range(repeats):
             order = torch.randperm(len(train), generator=generator, device=generator.device)
             indices = order[:size].to(train.targets.device)
-            batch = unaltered(step.engine, train.at(indices))
+            batch = unaugmented(step.engine, train.at(indices))
             values = measure(step, batch.split(step.physical_batch_size), [], [])
             for name, value in {"batch_size": size, "repeat": repeat, **values}.items():
                 columns[name].append(value)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
-from dpbench.diagnostics.batch import unaltered
+from dpbench.diagnostics.batch import unaugmented
 from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
 from dpbench.diagnostics.settings import chosen_groups
 from dpbench.errors import UserError
@@ -146,4 +146,4 @@ class BiasObserver:
         if self._measured is None:
             return batch.split(None if step.method.whole_batches else size)
         parts = (self._train.at(indices) for indices in self._measured.split(size))
-        return (unaltered(step.engine, part) for part in parts)
+        return (unaugmented(step.engine, part) for part in parts)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from dpbench.data.dataset import Batch, Split
-from dpbench.diagnostics.batch import undisturbed
+from dpbench.diagnostics.batch import isolated_evaluation
 from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep
 from dpbench.metrics import calibration, classification
@@ -100,7 +100,7 @@ def tested(step: PrivateStep, split: Split) -> dict[str, float]:
 
     NaN for what outputs that are not finite make of it.
     """
-    with undisturbed(step.engine.model):
+    with isolated_evaluation(step.engine.model):
         outputs, losses = (t.cpu() for t in predict(step.engine.model, step.engine.loss, split))
     measured, targets = {"loss": classification.mean(losses)}, split.targets.cpu()
     if targets.is_floating_point():

@@ -13,7 +13,7 @@ from torch import Tensor
 from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics import excess_risk, lower_bounds
-from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, undisturbed
+from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, isolated_evaluation
 from dpbench.diagnostics.curvature import MeanLoss
 from dpbench.diagnostics.settings import chosen_groups
 from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
@@ -94,7 +94,7 @@ class MisalignmentObserver:
         return MeanLoss(self._step.engine, train, mask.nonzero()[:, 0], self._settings.chunk)
 
     def before(self, batch: Batch) -> None:
-        with undisturbed(self._step.engine.model):
+        with isolated_evaluation(self._step.engine.model):
             self._epoch.append(group_means(self._step, batch, self._groups))
             every = self._settings.every
             if every and self._steps % every == 0:

@@ -9,11 +9,11 @@ from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients.agreement import TOLERANCE, disagreement
 from dpbench.gradients.coupling import refuse_coupling
-from dpbench.gradients.engine import Engine, Gradients, Loss, Own, Shift
+from dpbench.gradients.engine import Engine, Gradients, Loss, PerExampleShift, Shift
 from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.modules import Unsupported
-from dpbench.gradients.options import How
+from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Layer, Parameters
 from dpbench.gradients.vmap import Vmap
 from dpbench.memory import ran_out
@@ -21,12 +21,12 @@ from dpbench.validate import one_of
 
 __all__ = [
     "Engine",
+    "ForwardOptions",
     "Gradients",
-    "How",
     "Layer",
     "Loss",
-    "Own",
     "Parameters",
+    "PerExampleShift",
     "Shift",
     "make_engine",
 ]
@@ -34,7 +34,7 @@ __all__ = [
 ENGINES: dict[str, type[Ghost | Loop | Vmap]] = {"ghost": Ghost, "loop": Loop, "vmap": Vmap}
 
 
-AS_USUAL = How()
+DEFAULT_OPTIONS = ForwardOptions()
 
 
 class EngineFallback(UserWarning):
@@ -42,7 +42,12 @@ class EngineFallback(UserWarning):
 
 
 def make_engine(
-    name: str, model: nn.Module, loss: Loss, probe: Batch, views: int = 1, how: How = AS_USUAL
+    name: str,
+    model: nn.Module,
+    loss: Loss,
+    probe: Batch,
+    views: int = 1,
+    options: ForwardOptions = DEFAULT_OPTIONS,
 ) -> Engine:
     """The engine of that name for a model, checked on a probe of made-up examples.
 
@@ -57,12 +62,12 @@ def make_engine(
     cannot be carried out like that.
     """
     engine = _made(name, model, loss, probe, views)
-    if how == AS_USUAL:
+    if options == DEFAULT_OPTIONS:
         return engine
-    asked = f"precision={how.precision.name} channels_last={str(how.channels_last).lower()}"
+    asked = f"precision={options.precision.name} channels_last={str(options.channels_last).lower()}"
     if isinstance(engine, Loop):
         raise UserError(f"engine=loop is the float64 reference and knows no {asked}; use ghost.")
-    engine.how = how
+    engine.options = options
     try:
         with torch.random.fork_rng():
             engine(probe)

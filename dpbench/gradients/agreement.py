@@ -9,13 +9,13 @@ from torch import Tensor
 
 from dpbench.data.dataset import Batch
 from dpbench.gradients.coupling import perturbation
-from dpbench.gradients.engine import Engine, Own, Stacked
+from dpbench.gradients.engine import Engine, PerExampleShift, Stacked
 from dpbench.gradients.loop import Loop
 
 TOLERANCE = 1e-3
 """Of a gradient's norm: what float32 explains."""
 
-AHEAD = 0.1
+STEP_LENGTH = 0.1
 """How far examples are moved along their gradients."""
 
 
@@ -29,26 +29,32 @@ def disagreement(engine: Engine, reference: Loop, probe: Batch) -> float:
     shifts = engine.name == "ghost"
     with _in_evaluation(engine):
         at_start = _worst(engine, reference, probe, shifts=False)
-        with _moved(engine, perturbation(engine.parameters)):
+        with _perturbed(engine, perturbation(engine.parameters)):
             return max(at_start, _worst(engine, reference, probe, shifts))
 
 
 def _worst(engine: Engine, reference: Loop, probe: Batch, shifts: bool) -> float:
     here = engine(probe)
-    scales = AHEAD / (here.norms + 1e-6)
-    ours = [here.stack(), engine(probe, Own(here, scales)).stack()] if shifts else [here.stack()]
+    scales = STEP_LENGTH / (here.norms + 1e-6)
+    ours = (
+        [here.stack(), engine(probe, PerExampleShift(here, scales)).stack()]
+        if shifts
+        else [here.stack()]
+    )
     errors = [0.0]
     for i, part in enumerate(probe.split(1)):  # one by one, as they may be large
-        right = reference(part)
-        errors.append(_error(ours[0][i], right))
+        expected = reference(part)
+        errors.append(_error(ours[0][i], expected))
         if shifts:
-            errors.append(_error(ours[1][i], reference(part, Own(right, scales[i : i + 1]))))
+            errors.append(
+                _error(ours[1][i], reference(part, PerExampleShift(expected, scales[i : i + 1])))
+            )
     return max(errors)
 
 
-def _error(ours: Tensor, right: Stacked) -> float:
+def _error(ours: Tensor, expected: Stacked) -> float:
     """Of one gradient [D]; 0 where there is nothing finite to compare it with."""
-    row = right.stack()[0]
+    row = expected.stack()[0]
     if not row.isfinite().all():
         return 0.0
     error = float(torch.linalg.vector_norm(ours - row) / (torch.linalg.vector_norm(row) + 1e-6))
@@ -66,7 +72,7 @@ def _in_evaluation(engine: Engine) -> Iterator[None]:
 
 
 @contextmanager
-def _moved(engine: Engine, shift: Tensor) -> Iterator[None]:
+def _perturbed(engine: Engine, shift: Tensor) -> Iterator[None]:
     """While this lasts, theta is elsewhere; then it is what it was, to the bit."""
     theta = engine.parameters.theta.data
     before = theta.clone()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
 from dpbench.gradients.norms import squared_norms
-from dpbench.gradients.options import How
+from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Layer, Parameters
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -49,7 +49,7 @@ class Gradients(Protocol):
         ...
 
 
-class Own(NamedTuple):
+class PerExampleShift(NamedTuple):
     """A shift of each example's own: theta + scales_i g_i, for the gradients of the same batch.
 
     scales [B]. Only for gradients that the same engine made at theta.
@@ -59,7 +59,7 @@ class Own(NamedTuple):
     scales: Tensor
 
 
-Shift = Tensor | Own
+Shift = Tensor | PerExampleShift
 """Where gradients are taken: at theta + a common vector [D], or at a place for each example."""
 
 
@@ -75,14 +75,14 @@ class Engine(Protocol):
     loss: Loss
     parameters: Parameters
     views: int
-    how: How
+    options: ForwardOptions
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> Gradients:
         """The gradients at theta, or as far from it as `shift` says; theta itself never moves."""
         ...
 
 
-def moves(shift: Shift) -> Tensor:
+def shift_vector(shift: Shift) -> Tensor:
     """The shift as what is added to theta: [D], or [B, D] materialised."""
     if isinstance(shift, Tensor):
         return shift
@@ -109,8 +109,8 @@ class Stacked:
         return squared_norms(rows).sqrt().to(rows)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        if spoils(self.norms):
-            return self._sum(factors, without(self._stack, factors))
+        if may_be_nonfinite(self.norms):
+            return self._sum(factors, zero_excluded(self._stack, factors))
         return self._sum(factors, self._stack)
 
     def _sum(self, factors: Tensor, stack: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ def empty(parameters: Parameters) -> Stacked:
     return Stacked(theta.new_zeros(0), theta.new_zeros(0, len(theta)), parameters.layers)
 
 
-def spoils(norms: Tensor) -> bool:
+def may_be_nonfinite(norms: Tensor) -> bool:
     """Whether a gradient that is not finite may be among those of these norms [B].
 
     0 times infinity is NaN, so a factor of 0 is not enough to leave it out of a sum. A GPU is not
@@ -141,7 +141,7 @@ def spoils(norms: Tensor) -> bool:
     return norms.is_cuda or not math.isfinite(norms.sum())
 
 
-def without(rows: Tensor, factors: Tensor) -> Tensor:
+def zero_excluded(rows: Tensor, factors: Tensor) -> Tensor:
     """The rows [B, ...] with zeros where all factors [B] or [B, L] of the row are 0."""
     gone = (factors == 0).reshape(len(rows), -1).all(1)
     return rows.masked_fill(gone.view(-1, *[1] * (rows.dim() - 1)), 0)

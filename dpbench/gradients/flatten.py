@@ -7,7 +7,7 @@ from torch import Tensor
 from dpbench.data.dataset import Batch
 
 
-class Shown(NamedTuple):
+class FlatBatch(NamedTuple):
     """K rows of each of B units: its views, or (of a user) its examples.
 
     rows: all of them [B K]. shares [B, K]: of each row in its unit's loss, a mean; 0 for rows that
@@ -18,7 +18,7 @@ class Shown(NamedTuple):
     shares: Tensor
 
     @property
-    def each(self) -> int:
+    def rows_per_unit(self) -> int:
         """K."""
         return self.shares.shape[1]
 
@@ -27,7 +27,7 @@ class Shown(NamedTuple):
         return (rows.view_as(self.shares) * self.shares).sum(1)
 
 
-def shown(batch: Batch, views: int, like: Tensor) -> Shown:
+def flatten(batch: Batch, views: int, like: Tensor) -> FlatBatch:
     """The rows of a batch: of users as they are, else so many views of each example.
 
     like: a tensor of the dtype and on the device of the losses.
@@ -35,12 +35,14 @@ def shown(batch: Batch, views: int, like: Tensor) -> Shown:
     if batch.present is not None:
         present = batch.present.to(like)
         shares = present / present.sum(1, keepdim=True).clamp(min=1)
-        return Shown(_flat(batch, batch.targets.flatten(0, 1), shares.shape[1]), shares)
+        return FlatBatch(_flat(batch, batch.targets.flatten(0, 1), shares.shape[1]), shares)
     shares = like.new_full((len(batch), views), 1 / views)
     if views == 1:
-        return Shown(batch, shares)
-    return Shown(_flat(batch, batch.targets.repeat_interleave(views, 0), views), shares)
+        return FlatBatch(batch, shares)
+    return FlatBatch(_flat(batch, batch.targets.repeat_interleave(views, 0), views), shares)
 
 
-def _flat(batch: Batch, targets: Tensor, each: int) -> Batch:
-    return Batch(batch.inputs.flatten(0, 1), targets, batch.groups.repeat_interleave(each, 0))
+def _flat(batch: Batch, targets: Tensor, rows_per_unit: int) -> Batch:
+    return Batch(
+        batch.inputs.flatten(0, 1), targets, batch.groups.repeat_interleave(rows_per_unit, 0)
+    )

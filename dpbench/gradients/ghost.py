@@ -15,21 +15,27 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, Own, Shift, Stacked, empty, spoils
-from dpbench.gradients.flatten import shown
-from dpbench.gradients.layers import Seen
+from dpbench.gradients.engine import Loss, PerExampleShift, Shift, Stacked, empty, may_be_nonfinite
+from dpbench.gradients.flatten import flatten
+from dpbench.gradients.layers import ModuleCall
 from dpbench.gradients.layers.rows import Rows
-from dpbench.gradients.modules import Kept, Part, Unit, Unsupported, units
-from dpbench.gradients.options import How
+from dpbench.gradients.modules import (
+    AdjointKey,
+    ModuleGradients,
+    TrackedModule,
+    Unsupported,
+    tracked_modules,
+)
+from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
-from dpbench.gradients.perturbed import Common, Each
-from dpbench.gradients.precision import full
+from dpbench.gradients.perturbed import PassParameters, PerExampleParameters, SharedParameters
+from dpbench.gradients.precision import at_least_float32
 
 
-class Call(NamedTuple):
-    """One call of a unit: its input, the shape of its output, and where in the graph that is made.
+class ForwardCall(NamedTuple):
+    """A module's forward call: its input, the shape of its output, and the output's graph edge.
 
-    The output itself is let go, unless the backward pass needs it; it may be changed in place.
+    The output itself is not stored, so that memory is freed and it may be changed in place.
     """
 
     a: Tensor
@@ -40,26 +46,30 @@ class Call(NamedTuple):
 class Ghost:
     """Per-example gradients by book-keeping, module by module.
 
-    Modules in layers.RULES are kept in closed form, all others by their own vectorised adjoint.
-    Raises Unsupported for tied weights here, and at the first batch for what only a pass shows.
+    Modules in layers.RULES have gradients in closed form, all others by their vectorised adjoint.
+    Raises Unsupported for tied weights here, and at the first batch for what only a pass reveals.
     """
 
     name = "ghost"
 
     def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
         self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
-        self.how = How()
+        self.options = ForwardOptions()
         shared = dict(model.named_parameters(remove_duplicate=False))
         if len(shared) > len(dict(model.named_parameters())):
             raise Unsupported("weights are tied")
-        self._units = units(model)
-        self.fallbacks = [unit.name or "the model" for unit in self._units if not unit.known]
-        self._modules = [unit.module for unit in self._units if not unit.bare]
-        self._calls: dict[nn.Module, Call] | None = None
+        self._tracked = tracked_modules(model)
+        self.fallbacks = [
+            tracked.name or "the model" for tracked in self._tracked if not tracked.has_rule
+        ]
+        self._modules = [tracked.module for tracked in self._tracked if not tracked.bare]
+        self._calls: dict[nn.Module, ForwardCall] | None = None
         for module in self._modules:
-            module.register_forward_hook(self._note)
+            module.register_forward_hook(self._record_call)
 
-    def _note(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+    def _record_call(
+        self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
+    ) -> Tensor | None:
         if self._calls is None:
             return None
         if module in self._calls:
@@ -71,51 +81,59 @@ class Ghost:
         if not output.requires_grad:
             raise Unsupported("a module's output is cut off from its parameters")
         if output.is_leaf or output._is_view():
-            output = output.clone()  # or it would move in the graph when it is changed in place
-        self._calls[module] = Call(inputs[0].detach(), output.shape, get_gradient_edge(output))
+            output = output.clone()  # an in-place change would otherwise move its graph edge
+        self._calls[module] = ForwardCall(
+            inputs[0].detach(), output.shape, get_gradient_edge(output)
+        )
         return output
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> "GhostGradients | Stacked":
         if not len(batch):
             return empty(self.parameters)
-        seen = shown(batch, self.views, self.parameters.theta.detach())
-        rows = self.how.laid_out(seen.rows)
+        flat = flatten(batch, self.views, self.parameters.theta.detach())
+        rows = self.options.in_memory_format(flat.rows)
         substitutes = self._substitutes(shift)
-        place = self._place(shift, substitutes)
+        parameters = self._pass_parameters(shift, substitutes)
         copies = {
             name: value.repeat_interleave(len(rows) // len(value), 0).requires_grad_()
-            for unit in self._units
-            for name, value in place.bare(unit).items()
+            for tracked in self._tracked
+            for name, value in parameters.bare(tracked).items()
         }
-        with self.how.precision.model(rows.targets.device):
-            with place.taken():
+        with self.options.precision.model(rows.targets.device):
+            with parameters.installed():
                 losses, calls = self._forward(rows, {**substitutes, **copies})
-            made: dict[Part, tuple[GradientEdge, torch.Size]] = {
+            made: dict[AdjointKey, tuple[GradientEdge, torch.Size]] = {
                 **{module: (call.output, call.shape) for module, call in calls.items()},
                 **{name: (get_gradient_edge(copy), copy.shape) for name, copy in copies.items()},
             }
-            edges, shares = [edge for edge, _ in made.values()], seen.shares.flatten()
+            edges, shares = [edge for edge, _ in made.values()], flat.shares.flatten()
             adjoints = torch.autograd.grad(losses, edges, shares, allow_unused=True)
         with torch.no_grad():
-            found: dict[Part, Tensor | None] = dict(zip(made, adjoints, strict=True))
-            unused = self._unused(found, place, losses)
+            found: dict[AdjointKey, Tensor | None] = dict(zip(made, adjoints, strict=True))
+            unused = self._unused(found, parameters, losses)
             b = {p: losses.new_zeros(made[p][1]) if x is None else x for p, x in found.items()}
-            kept = {
-                unit: self._kept(unit, calls, b, place, seen.each)._replace(used=unit not in unused)
-                for unit in self._units
+            by_module = {
+                tracked: self._module_gradients(
+                    tracked, calls, b, parameters, flat.rows_per_unit
+                )._replace(used=tracked not in unused)
+                for tracked in self._tracked
             }
-        return GhostGradients(seen.losses(losses.detach()), kept, self.parameters)
+        return GhostGradients(flat.losses(losses.detach()), by_module, self.parameters)
 
     def _unused(
-        self, adjoints: dict[Part, Tensor | None], place: Common | Each, losses: Tensor
-    ) -> set[Unit]:
-        """The units that the losses do not depend on, which is why they have no adjoint.
+        self, adjoints: dict[AdjointKey, Tensor | None], parameters: PassParameters, losses: Tensor
+    ) -> set[TrackedModule]:
+        """The modules without an adjoint, because the losses do not depend on them.
 
         Raises Unsupported if one has none for another reason.
         """
-        unused = {unit for unit in self._units if any(adjoints[p] is None for p in unit.parts)}
-        if unused and (lost := place.used(losses) & unused):
-            name = min(unit.name for unit in lost) or "the model"
+        unused = {
+            tracked
+            for tracked in self._tracked
+            if any(adjoints[p] is None for p in tracked.adjoint_keys)
+        }
+        if unused and (lost := parameters.used(losses) & unused):
+            name = min(tracked.name for tracked in lost) or "the model"
             raise Unsupported(f"the losses depend on {name}, and its gradient is lost")
         return unused
 
@@ -126,24 +144,28 @@ class Ghost:
         moved = self.parameters.unflatten(self.parameters.theta.detach() + shift)
         return {name: value.requires_grad_() for name, value in moved.items()}
 
-    def _place(self, shift: Shift | None, substitutes: dict[str, Tensor]) -> Common | Each:
-        if isinstance(shift, Own):
+    def _pass_parameters(
+        self, shift: Shift | None, substitutes: dict[str, Tensor]
+    ) -> PassParameters:
+        if isinstance(shift, PerExampleShift):
             if not isinstance(shift.gradients, GhostGradients):
-                raise TypeError("a shift of each example's own needs gradients of this engine")
-            return Each(self.parameters.named, shift.gradients.kept, shift.scales)
-        return Common({**self.parameters.named, **substitutes}, self._units)
+                raise TypeError("a shift per example needs gradients of this engine")
+            return PerExampleParameters(
+                self.parameters.named, shift.gradients.by_module, shift.scales
+            )
+        return SharedParameters({**self.parameters.named, **substitutes}, self._tracked)
 
     def _forward(
         self, batch: Batch, values: dict[str, Tensor]
-    ) -> tuple[Tensor, dict[nn.Module, Call]]:
-        """Losses [B K], and the call of every unit in their order."""
+    ) -> tuple[Tensor, dict[nn.Module, ForwardCall]]:
+        """Losses [B K], and the call of every tracked module in their order."""
         self._calls = {}
         try:
             if values:
                 outputs = functional_call(self.model, values, (batch.inputs,))
             else:
                 outputs = self.model(batch.inputs)
-            losses, calls = self.loss(full(outputs), batch.targets), self._calls
+            losses, calls = self.loss(at_least_float32(outputs), batch.targets), self._calls
         finally:
             self._calls = None
         if len(calls) < len(self._modules):
@@ -152,34 +174,46 @@ class Ghost:
             raise Unsupported("a module's input has another first axis than the examples")
         return losses, {module: calls[module] for module in self._modules}
 
-    def _kept(
-        self, unit: Unit, calls: dict[nn.Module, Call], b: dict, place: Common | Each, each: int
-    ) -> Kept:
-        """The layers of a unit, from its call and the adjoints b of outputs and copies.
-
-        each: rows of each example.
-        """
-        if unit.bare:
-            copies = torch.cat([b[name].flatten(1) for name in unit.bare], 1)
-            return Kept([Rows(copies.unflatten(0, (-1, each)).sum(1))], None)
-        module = unit.module
-        seen = Seen(
-            *(module, full(calls[module].a), full(b[module]), each),
-            values=lambda: place.values(unit),
-            own=place.own,
+    def _module_gradients(
+        self,
+        tracked: TrackedModule,
+        calls: dict[nn.Module, ForwardCall],
+        b: dict,
+        parameters: PassParameters,
+        rows_per_unit: int,
+    ) -> ModuleGradients:
+        """The gradients of a module's layers, from its call and the adjoints b."""
+        if tracked.bare:
+            copies = torch.cat([b[name].flatten(1) for name in tracked.bare], 1)
+            return ModuleGradients([Rows(copies.unflatten(0, (-1, rows_per_unit)).sum(1))], None)
+        module = tracked.module
+        call = ModuleCall(
+            *(
+                module,
+                at_least_float32(calls[module].a),
+                at_least_float32(b[module]),
+                rows_per_unit,
+            ),
+            values=lambda: parameters.values(tracked),
+            per_example=parameters.per_example,
         )
-        return Kept(unit.rule.gradients(seen), seen)
+        return ModuleGradients(tracked.rule.gradients(call), call)
 
 
 class GhostGradients:
-    """Per-example gradients known by what each layer saw: losses [B], and what units kept.
+    """Per-example gradients by book-keeping: losses [B], and factored gradients by module.
 
-    All that was kept is detached from the graph that made it.
+    All tensors are detached from the graph that made them.
     """
 
-    def __init__(self, losses: Tensor, kept: dict[Unit, Kept], parameters: Parameters):
-        self.losses, self.kept = losses, kept
-        self._rules = [rule for unit in kept.values() for rule in unit.gradients]
+    def __init__(
+        self,
+        losses: Tensor,
+        by_module: dict[TrackedModule, ModuleGradients],
+        parameters: Parameters,
+    ):
+        self.losses, self.by_module = losses, by_module
+        self._rules = [rule for tracked in by_module.values() for rule in tracked.gradients]
         self._layers = parameters.layers
 
     @cached_property
@@ -196,8 +230,8 @@ class GhostGradients:
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         rules = self._rules
-        if spoils(self.norms):
-            rules = [rule.cleaned(factors) for rule in rules]
+        if may_be_nonfinite(self.norms):
+            rules = [rule.excluding(factors) for rule in rules]
         columns = factors.unbind(1) if factors.dim() == 2 else [factors] * len(rules)
         total = factors.new_empty(self._layers[-1].at.stop)
         for rule, column, layer in zip(rules, columns, self._layers, strict=True):

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
-from dpbench.gradients.engine import Loss, Shift, Stacked, empty, moves
-from dpbench.gradients.flatten import shown
-from dpbench.gradients.options import How
+from dpbench.gradients.engine import Loss, Shift, Stacked, empty, shift_vector
+from dpbench.gradients.flatten import flatten
+from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
 
 
@@ -23,7 +23,7 @@ class Loop:
 
     def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
         self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
-        self.how = How()  # the reference knows no other
+        self.options = ForwardOptions()  # the reference knows no other
         self.model64 = copy.deepcopy(model).double()
         self.parameters64 = Parameters(self.model64)
 
@@ -32,7 +32,7 @@ class Loop:
         if not len(batch):
             return empty(self.parameters64)
         theta = self.parameters.theta.detach().double()
-        places = theta.expand(len(batch), -1) if shift is None else theta + moves(shift)
+        places = theta.expand(len(batch), -1) if shift is None else theta + shift_vector(shift)
         pairs = zip(batch.split(1), places.expand(len(batch), -1), strict=True)
         losses, rows = zip(*(self._example(part, place) for part, place in pairs), strict=True)
         return Stacked(torch.stack(losses), torch.stack(rows), self.parameters.layers)
@@ -47,16 +47,16 @@ class Loop:
 
         Raises UserError for a model that writes over its inputs.
         """
-        seen = shown(batch, self.views, self.parameters64.theta.detach())
-        inputs = seen.rows.inputs.detach()
+        flat = flatten(batch, self.views, self.parameters64.theta.detach())
+        inputs = flat.rows.inputs.detach()
         if inputs.is_floating_point():
             inputs = inputs.double().requires_grad_()
         given = inputs.clone()
         version = given._version
-        losses = self.loss(self.model64(given), seen.rows.targets)
+        losses = self.loss(self.model64(given), flat.rows.targets)
         if given._version != version:
             raise UserError(
                 "the model changes its inputs in place, so that a second pass of a batch would get "
                 "others; let its first operation be one that is not in place."
             )
-        return inputs, seen.losses(losses)
+        return inputs, flat.losses(losses)

@@ -41,29 +41,29 @@ def squared_norms(rows: Tensor) -> Tensor:
 def squared_norms_of_outer(a: Tensor, b: Tensor) -> Tensor:
     """|G|^2 for G = sum_t b_t a_t^T, from Gram matrices over positions; a [B, T, I], b [B, T, O].
 
-    |G|^2 = sum_ts <a_t, a_s> <b_t, b_s>. Of G as `added_again` has it.
+    |G|^2 = sum_ts <a_t, a_s> <b_t, b_s>. Of G as `recomputation_bound` has it.
     """
     positions = a.shape[1]
     total = _gram(a).mul_(_gram(b)).sum((1, 2), dtype=torch.float64) + positions**2 * _tiny(a)
     size = (_lengths(a) * _lengths(b)).sum(1)
     lost = (_roundings(a) + _roundings(b) + 4) * roundoff(a) * size.square()
-    return added_again(total.clamp(min=0) + lost, size, positions, a)
+    return recomputation_bound(total.clamp(min=0) + lost, size, positions, a)
 
 
 def squared_norms_of_table(indices: Tensor, b: Tensor) -> Tensor:
     """|G|^2 for the table G in which b_t is added to row indices_t; indices [B, T], b [B, T, O].
 
-    |G|^2 = sum_ts <b_t, b_s> over positions of the same row. Of G as `added_again` has it.
+    |G|^2 = sum_ts <b_t, b_s> over positions of the same row. Of G as `recomputation_bound` has it.
     """
     same = indices.unsqueeze(2) == indices.unsqueeze(1)
     total = (_gram(b) * same).sum((1, 2), dtype=torch.float64)
     lengths = _lengths(b)
     squared_size = torch.einsum("bt,bts,bs->b", lengths, same.to(lengths), lengths)
     lost = (_roundings(b) + 2) * roundoff(b) * squared_size
-    return added_again(total.clamp(min=0) + lost, squared_size.sqrt(), b.shape[1], b)
+    return recomputation_bound(total.clamp(min=0) + lost, squared_size.sqrt(), b.shape[1], b)
 
 
-def added_again(squared: Tensor, size: Tensor, terms: int, like: Tensor) -> Tensor:
+def recomputation_bound(squared: Tensor, size: Tensor, terms: int, like: Tensor) -> Tensor:
     """Squared norms of sums that will be made once more, and rounded in another way than here.
 
     squared: of the exact sums. size: what the terms add up to without their signs. like: in the

@@ -8,7 +8,7 @@ from dpbench.data.dataset import Batch
 from dpbench.gradients.precision import FLOAT32, Precision
 
 
-class How(NamedTuple):
+class ForwardOptions(NamedTuple):
     """precision: of the model. channels_last: images in that memory format, which layers keep.
 
     Their weights cannot be in it: they are views of theta, in the order in which every rule writes
@@ -18,7 +18,7 @@ class How(NamedTuple):
     precision: Precision = FLOAT32
     channels_last: bool = False
 
-    def laid_out(self, batch: Batch) -> Batch:
+    def in_memory_format(self, batch: Batch) -> Batch:
         """The batch with images [B, C, H, W] in the memory format asked for."""
         if not self.channels_last or batch.inputs.dim() != 4:
             return batch

@@ -1,6 +1,7 @@
-"""Where a model's parameters are during one pass: at one place for all, or at one for each example.
+"""The parameter values of one pass: shared by all examples, or perturbed for each of them.
 
-The model's own parameters never move: it computes with substitutes, or its modules are made to.
+The model's own parameters never change: `functional_call` substitutes shared values, and patched
+forwards apply per-example ones.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,97 +11,107 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dpbench.gradients.layers.layer import moved_values
-from dpbench.gradients.modules import Kept, Unit
-from dpbench.gradients.precision import full
+from dpbench.gradients.layers.layer import perturbed_values
+from dpbench.gradients.modules import ModuleGradients, TrackedModule
+from dpbench.gradients.precision import at_least_float32
 
 
-class Common:
-    """All parameters at the same place for every example, by their names."""
+class SharedParameters:
+    """The same parameter values for every example, by name."""
 
-    own = False
+    per_example = False
 
-    def __init__(self, named: Mapping[str, Tensor], units: Sequence[Unit]):
-        self._named, self._units = named, units
+    def __init__(self, named: Mapping[str, Tensor], tracked_modules: Sequence[TrackedModule]):
+        self._named, self._tracked = named, tracked_modules
 
-    def used(self, losses: Tensor) -> set[Unit]:
-        """The units that losses were computed from, by the graph that leads to their parameters."""
+    def used(self, losses: Tensor) -> set[TrackedModule]:
+        """The modules that losses depend on, found by walking the graph to their parameters."""
         found = {id(leaf) for leaf in _leaves(losses)}
         return {
-            unit
-            for unit in self._units
-            if any(id(self._named[name]) in found for name in unit.trained)
+            tracked
+            for tracked in self._tracked
+            if any(id(self._named[name]) in found for name in tracked.trained)
         }
 
-    def bare(self, unit: Unit) -> dict[str, Tensor]:
-        """A unit's bare parameters [1, ...]."""
-        return {name: self._named[name].detach() for name in unit.bare}
+    def bare(self, tracked: TrackedModule) -> dict[str, Tensor]:
+        """The bare parameters of a module [1, ...]."""
+        return {name: self._named[name].detach() for name in tracked.bare}
 
-    def values(self, unit: Unit) -> dict[str, Tensor]:
-        """A module's parameters, by their names in it."""
-        prefix = f"{unit.name}." if unit.name else ""
-        named = unit.module.named_parameters()
+    def values(self, tracked: TrackedModule) -> dict[str, Tensor]:
+        """The parameters of a module, by their names in it."""
+        prefix = f"{tracked.name}." if tracked.name else ""
+        named = tracked.module.named_parameters()
         return {n: self._named.get(prefix + n, p).detach() for n, p in named}
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
-        """While this lasts, modules compute with these values; here it is up to the caller."""
+    def installed(self) -> Iterator[None]:
+        """Nothing to install: the caller substitutes these values by `functional_call`."""
         yield
 
 
-class Each:
-    """Parameters moved by scales_i g_i [B] for each example: g_i as kept by a pass at theta."""
+class PerExampleParameters:
+    """theta + scales_i g_i for each example i, with the g_i of a pass at theta; scales [B]."""
 
-    own = True
+    per_example = True
 
-    def __init__(self, named: Mapping[str, Tensor], kept: dict[Unit, Kept], scales: Tensor):
-        self._named, self._kept, self._scales = named, kept, scales
+    def __init__(
+        self,
+        named: Mapping[str, Tensor],
+        by_module: dict[TrackedModule, ModuleGradients],
+        scales: Tensor,
+    ):
+        self._named, self._by_module, self._scales = named, by_module, scales
 
-    def used(self, losses: Tensor) -> set[Unit]:
-        """The units that losses at theta were computed from, as those here are no less."""
-        return {unit for unit, kept in self._kept.items() if kept.used}
+    def used(self, losses: Tensor) -> set[TrackedModule]:
+        """The modules that the losses depended on at theta."""
+        return {tracked for tracked, gradients in self._by_module.items() if gradients.used}
 
-    def bare(self, unit: Unit) -> dict[str, Tensor]:
-        """Bare parameters of each example's own [B, ...]."""
-        if not unit.bare:
+    def bare(self, tracked: TrackedModule) -> dict[str, Tensor]:
+        """The bare parameters of a module, one copy per example [B, ...]."""
+        if not tracked.bare:
             return {}
-        (gradient,) = self._kept[unit].gradients
-        shapes = [self._named[name].shape for name in unit.bare]
+        (gradient,) = self._by_module[tracked].gradients
+        shapes = [self._named[name].shape for name in tracked.bare]
         rows = (gradient.stack() * self._scales.unsqueeze(1)).split([s.numel() for s in shapes], 1)
         return {
             name: self._named[name].detach() + part.reshape(-1, *shape[1:])
-            for name, shape, part in zip(unit.bare, shapes, rows, strict=True)
+            for name, shape, part in zip(tracked.bare, shapes, rows, strict=True)
         }
 
-    def values(self, unit: Unit) -> dict[str, Tensor]:
-        """A module's parameters, by their names in it; of each example's own [B, ...]."""
-        gradients, seen, _ = self._kept[unit]
-        assert seen
-        return moved_values(seen, gradients, self._scales)
+    def values(self, tracked: TrackedModule) -> dict[str, Tensor]:
+        """The parameters of a module, by their names in it, one copy per example [B, ...]."""
+        gradients, call, _ = self._by_module[tracked]
+        assert call
+        return perturbed_values(call, gradients, self._scales)
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
-        """While this lasts, modules compute with these values."""
-        moved = [unit for unit in self._kept if not unit.bare]
+    def installed(self) -> Iterator[None]:
+        """Within the context, modules compute with these values."""
+        modules = [tracked for tracked in self._by_module if not tracked.bare]
         try:
-            for unit in moved:
-                unit.module.forward = partial(self._outputs, unit)
+            for tracked in modules:
+                tracked.module.forward = partial(self._outputs, tracked)
             yield
         finally:
-            for unit in moved:
-                vars(unit.module).pop("forward", None)
+            for tracked in modules:
+                vars(tracked.module).pop("forward", None)
 
-    def _outputs(self, unit: Unit, x: Tensor) -> Tensor:
-        gradients, seen, _ = self._kept[unit]
-        assert seen
-        # In float32, like those gradients: autocast does not know all that rules do.
+    def _outputs(self, tracked: TrackedModule, x: Tensor) -> Tensor:
+        gradients, call, _ = self._by_module[tracked]
+        assert call
+        # In float32, like the gradients: autocast does not cover every operation of the rules.
         with torch.autocast(x.device.type, enabled=False):
-            out = unit.rule.moved(seen, list(gradients), self._scales, full(x))
+            out = tracked.rule.perturbed_outputs(
+                call, list(gradients), self._scales, at_least_float32(x)
+            )
         return out if out.requires_grad else out.requires_grad_()
 
 
+PassParameters = SharedParameters | PerExampleParameters
+
+
 def _leaves(value: Tensor) -> Iterator[Tensor]:
-    """The tensors that a value was computed from and that have a gradient of their own."""
+    """The leaf tensors in the graph of a value."""
     met, ahead = set(), [value.grad_fn]
     while ahead:
         node = ahead.pop()

@@ -28,7 +28,7 @@ class Precision:
         one_of("precision", self.name, PRECISIONS)
 
     def model(self, device: torch.device) -> AbstractContextManager:
-        """Around a model's forward and backward pass alone, inside `full_products`."""
+        """Around a model's forward and backward pass alone, inside `full_precision_products`."""
         if self.name == "bf16":
             return torch.autocast(device.type, torch.bfloat16)
         return _products(tf32=True) if self.name == "tf32" else nullcontext()
@@ -37,13 +37,13 @@ class Precision:
 FLOAT32 = Precision("float32")
 
 
-def full(x: Tensor) -> Tensor:
+def at_least_float32(x: Tensor) -> Tensor:
     """x in float32 if it has fewer bits; indices and float64 stay as they are."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 @contextmanager
-def full_products() -> Iterator[None]:
+def full_precision_products() -> Iterator[None]:
     """Around everything else: float32 products keep all bits, also the convolutions of a GPU, which
     torch rounds to TF32 by default."""
     with _products(tf32=False):

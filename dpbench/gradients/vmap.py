@@ -5,11 +5,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, Shift, Stacked, empty, moves
-from dpbench.gradients.flatten import shown
-from dpbench.gradients.options import How
+from dpbench.gradients.engine import Loss, Shift, Stacked, empty, shift_vector
+from dpbench.gradients.flatten import flatten
+from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
-from dpbench.gradients.precision import full
+from dpbench.gradients.precision import at_least_float32
 
 
 class Vmap:
@@ -19,8 +19,8 @@ class Vmap:
 
     def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
         self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
-        self.how = How()
-        self._per_example, self._per_example_moved = (
+        self.options = ForwardOptions()
+        self._per_example, self._per_example_shifted = (
             vmap(grad_and_value(self.unit_loss), (axis, 0, 0, 0), randomness="different")
             for axis in (None, 0)
         )
@@ -33,24 +33,24 @@ class Vmap:
         named: the parameters by their names.
         """
         outputs = functional_call(self.model, named, (inputs,))
-        return (self.loss(full(outputs), targets) * shares).sum()
+        return (self.loss(at_least_float32(outputs), targets) * shares).sum()
 
     def rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """What `unit_loss` takes beside parameters, for every unit of a batch: [B, K, ...]."""
-        seen = shown(batch, self.views, self.parameters.theta.detach())
-        rows = self.how.laid_out(seen.rows)
-        inputs, targets = (t.unflatten(0, seen.shares.shape) for t in (rows.inputs, rows.targets))
-        return inputs, targets, seen.shares
+        flat = flatten(batch, self.views, self.parameters.theta.detach())
+        rows = self.options.in_memory_format(flat.rows)
+        inputs, targets = (t.unflatten(0, flat.shares.shape) for t in (rows.inputs, rows.targets))
+        return inputs, targets, flat.shares
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> Stacked:
         if not len(batch):
             return empty(self.parameters)
         theta = self.parameters.theta.detach()
         with torch.no_grad():
-            theta = theta if shift is None else theta + moves(shift)
-            per_example = self._per_example_moved if theta.dim() == 2 else self._per_example
+            theta = theta if shift is None else theta + shift_vector(shift)
+            per_example = self._per_example_shifted if theta.dim() == 2 else self._per_example
             named = self.parameters.unflatten(theta)
-            with self.how.precision.model(batch.targets.device):
+            with self.options.precision.model(batch.targets.device):
                 gradients, losses = per_example(named, *self.rows(batch))
             stack = self.parameters.flatten(gradients, batched=True)
         return Stacked(losses, stack, self.parameters.layers)

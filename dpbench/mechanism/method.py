@@ -19,30 +19,30 @@ from dpbench.privacy.ledger import GaussianMechanism, Mechanism, Release
 from dpbench.validate import one_of
 
 
-class Past(NamedTuple):
-    """What a run has released so far: using it again costs no privacy.
+class ReleasedState(NamedTuple):
+    """What a run has released so far: reusing it is post-processing and costs no privacy.
 
-    made and planned: steps. gradient: the last step's private one [D], as the optimiser got it;
-    None before the first step. seed: of the run, for what a method draws itself: the same for all
-    physical batches of a step.
+    gradient: the private gradient of the last step [D], as the optimiser got it; None before the
+    first step. seed: of the run, for random draws of the method itself: together with steps_done it
+    is the same for all physical batches of a step.
     """
 
-    made: int
-    planned: int
+    steps_done: int
+    steps_planned: int
     gradient: Tensor | None
     seed: int = 0
 
     @property
     def progress(self) -> float:
-        """The share of the planned steps that were made."""
-        return min(self.made / self.planned, 1.0)
+        """The fraction of the planned steps that are done."""
+        return min(self.steps_done / self.steps_planned, 1.0)
 
 
-Gradient = Callable[[Engine, Batch, Clip, Past], Gradients]
+Gradient = Callable[[Engine, Batch, Clip, ReleasedState], Gradients]
 """The gradient seam: the gradients of a physical batch that the clip is to see."""
 
 
-class Tie(Protocol):
+class NoiseRule(Protocol):
     """How a method's noise multiplier follows from its other settings."""
 
     def multiplier(
@@ -64,7 +64,7 @@ class Inapplicable(UserError):
         self.method = method
 
 
-def plain(engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
+def plain(engine: Engine, batch: Batch, clip: Clip, released: ReleasedState) -> Gradients:
     """The gradient of each example's own loss, at the present parameters."""
     return engine(batch)
 
@@ -80,7 +80,7 @@ class Guarantee:
     why: str
 
 
-AS_IT_IS = Plain()
+IDENTITY = Plain()
 PROVEN = Guarantee("proven", "Poisson-sampled Gaussian mechanism with a stated sensitivity.")
 JOINT = Guarantee(
     "proven", "Gradient sum and noisy counts are one joint Gaussian release per Poisson batch."
@@ -97,11 +97,12 @@ class Method:
 
     divide_by: "expected" for the public expected batch size, "actual" for the batch's real one.
     whole_batches: whether the gradient seam needs the logical batch in one piece. groups: how many
-    groups the data must have, if that matters. update: what is done to the noisy mean. tie: what
-    the noise multiplier follows from, where it is no choice. of_users: whether it is about users
-    alone; the others protect whichever unit there is. failure: the probability that an example's
-    clipped part is longer than its bound, for each part in each step. claimed_by: what its own
-    paper accounts by, of `dpbench.privacy.accountants.CLAIMS`, whichever table it is in.
+    groups the data must have, if that matters. update: what is done to the noisy mean. noise_rule:
+    how the noise multiplier follows from other settings, for methods where it is not a setting.
+    users_only: whether the method is defined for users alone; the others protect either unit.
+    failure: the probability that a clipped part of an example is longer than its bound, for each
+    part and step. claimed_by: the accountant of the method's own paper, one of
+    `dpbench.privacy.accountants.CLAIMS`, whatever table it appears in.
     """
 
     name: str
@@ -113,9 +114,9 @@ class Method:
     divide_by: str = "expected"
     whole_batches: bool = False
     groups: int | None = None
-    update: Update = AS_IT_IS
-    tie: Tie | None = None
-    of_users: bool = False
+    update: Update = IDENTITY
+    noise_rule: NoiseRule | None = None
+    users_only: bool = False
     failure: float = 0.0
     claimed_by: str | None = None
 
@@ -132,7 +133,7 @@ class Method:
         """The method for a data set and its users, if any; Inapplicable where it is not defined."""
         if users:
             self._check_users()
-        elif self.of_users:
+        elif self.users_only:
             raise Inapplicable(
                 self.name, f"{self.name} protects users: choose users=iid, dirichlet or shards."
             )
@@ -195,7 +196,7 @@ class Method:
         return self.update.releases(self.noise.mechanism(noise_multiplier), self.clip.coordinates)
 
 
-def as_far_as(clip: Clip, guarantee: Guarantee) -> Guarantee:
+def guarantee_with_clip(clip: Clip, guarantee: Guarantee) -> Guarantee:
     """The guarantee with what the clip adds to it; none where its sensitivity does not hold."""
     if clip.caveat:
         return Guarantee("none", clip.caveat)

@@ -14,11 +14,11 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Clip, CountQuery, moved_to, state_of
+from dpbench.clipping import Clip, CountQuery, restore_state, state_of
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
-from dpbench.mechanism.method import Method, Past
+from dpbench.mechanism.method import Method, ReleasedState
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import UNCHANGED, Schedules
 from dpbench.mechanism.streams import Stream
@@ -35,17 +35,17 @@ class StepReport(NamedTuple):
 
 
 @dataclass
-class Part:
+class PhysicalBatchSum:
     """What physical batches add to their step."""
 
     total: Tensor  # [D], or more rows (see `Clip.finish`)
     counts: Tensor  # [Q]
     report: StepReport
 
-    def __add__(self, other: "Part") -> "Part":
+    def __add__(self, other: "PhysicalBatchSum") -> "PhysicalBatchSum":
         reports = zip(self.report, other.report, strict=True)
         report = StepReport(*(torch.cat(pair) for pair in reports))
-        return Part(self.total + other.total, self.counts + other.counts, report)
+        return PhysicalBatchSum(self.total + other.total, self.counts + other.counts, report)
 
 
 def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,25 +84,28 @@ class PrivateStep:
     def __post_init__(self) -> None:
         self.method.check_size(len(self.engine.parameters))
         self.clip = self.method.clip
-        self.past = Past(0, self.steps, None, self.seed)
-        self._start = [group["lr"] for group in self.optimizer.param_groups], self.noise_multiplier
-        self._settle()
+        self.released = ReleasedState(0, self.steps, None, self.seed)
+        self._initial = (
+            [group["lr"] for group in self.optimizer.param_groups],
+            self.noise_multiplier,
+        )
+        self._apply_schedule()
 
     @property
     def clip(self) -> Clip:
         """The clip of the step to come, at the bound that its schedule has reached."""
-        by = self.schedule.bound_at(self.past.progress)
+        by = self.schedule.bound_at(self.released.progress)
         return self._clip if by == 1 else self._clip.scaled(by)
 
     @clip.setter
     def clip(self, clip: Clip) -> None:
         self._clip = clip
 
-    def _settle(self) -> None:
+    def _apply_schedule(self) -> None:
         """Learning rates and noise multiplier of the step to come."""
         if self.schedule == UNCHANGED:
             return
-        progress, (rates, multiplier) = self.past.progress, self._start
+        progress, (rates, multiplier) = self.released.progress, self._initial
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * self.schedule.lr_at(progress)
         self.noise_multiplier = multiplier * self.schedule.noise_at(progress)
@@ -112,10 +115,14 @@ class PrivateStep:
         divisor = self._divisor(len(batch))
         query = self.clip.query
         if query and query.before:
-            asked = self.in_parts(batch, lambda part: self._counts(gradients(part), part))
+            asked = self.sum_over_physical_batches(
+                batch, lambda part: self._counts(gradients(part), part)
+            )
             self._answer(query, asked, divisor)
 
-        whole = self.in_parts(batch, lambda part: self._part(gradients(part), part))
+        whole = self.sum_over_physical_batches(
+            batch, lambda part: self._part(gradients(part), part)
+        )
 
         # In the parameters' precision, so that every engine's sum meets the same noise.
         theta = self.engine.parameters.theta
@@ -124,10 +131,10 @@ class PrivateStep:
         if query and not query.before:
             self._answer(query, whole.counts, divisor)
         theta.grad = self.method.update(noisy.div_(divisor), theta.detach())
-        released = theta.grad.clone()  # some optimisers write over what they are given
+        gradient = theta.grad.clone()  # some optimisers overwrite their input
         self.optimizer.step()
-        self.past = Past(self.past.made + 1, self.steps, released, self.seed)
-        self._settle()
+        self.released = ReleasedState(self.released.steps_done + 1, self.steps, gradient, self.seed)
+        self._apply_schedule()
         return whole.report
 
     def _noised(self, total: Tensor) -> Tensor:
@@ -137,7 +144,7 @@ class PrivateStep:
             return self.method.noise.add(total, *arguments)
         return self.method.noise.add(total / widths, *arguments).mul_(widths)
 
-    def in_parts(self, batch: Batch, work: Callable[[Batch], Added]) -> Added:
+    def sum_over_physical_batches(self, batch: Batch, work: Callable[[Batch], Added]) -> Added:
         """The work done on each physical batch, added up; all of it again on smaller ones if memory
         runs out.
 
@@ -182,11 +189,11 @@ class PrivateStep:
         copies = torch.arange(most, device=probe.targets.device) % len(probe)
         batch, theta = probe.each(lambda t: t[copies]), self.engine.parameters.theta
         # A step that is not the first may do more: methods read the last one's gradient.
-        past = Past(1, self.steps, torch.ones_like(theta), self.seed)
+        released = ReleasedState(1, self.steps, torch.ones_like(theta), self.seed)
 
         def attempt(size: int) -> None:
             part = batch.each(lambda t: t[:size])
-            self._part(self.method.gradient(self.engine, part, self.clip, past), part)
+            self._part(self.method.gradient(self.engine, part, self.clip, released), part)
 
         training = self.engine.model.training
         self.engine.model.train()
@@ -197,8 +204,8 @@ class PrivateStep:
     def state_dict(self) -> dict:
         """All that the steps to come depend on, beside their batches and torch's own generators."""
         return {
-            "made": self.past.made,
-            "gradient": self.past.gradient,
+            "made": self.released.steps_done,
+            "gradient": self.released.gradient,
             "model": dict(self.engine.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
             "clip": state_of(self._clip),
@@ -211,13 +218,13 @@ class PrivateStep:
         theta, gradient = self.engine.parameters.theta, state["gradient"]
         self.engine.model.load_state_dict(state["model"])  # in place, and with it theta
         self.optimizer.load_state_dict(state["optimizer"])
-        self._clip = moved_to(self.method.clip, state["clip"], theta.device)
+        self._clip = restore_state(self.method.clip, state["clip"], theta.device)
         self.noise.load_state_dict(state["noise"])
         self.counts.load_state_dict(state["counts"])
         self.physical_batch_size = state["physical_batch_size"]
         last = None if gradient is None else gradient.to(theta)
-        self.past = Past(state["made"], self.steps, last, self.seed)
-        self._settle()
+        self.released = ReleasedState(state["made"], self.steps, last, self.seed)
+        self._apply_schedule()
 
     def _gradients(self, batch: Batch) -> Callable[[Batch], Gradients]:
         """Gradients of physical batches: kept for the next pass where they are of the whole batch,
@@ -228,20 +235,20 @@ class PrivateStep:
             if part is batch and kept:
                 return kept[0]
             kept.clear()
-            computed = self.method.gradient(self.engine, part, self.clip, self.past)
+            computed = self.method.gradient(self.engine, part, self.clip, self.released)
             if part is batch:
                 kept.append(computed)
             return computed
 
         return gradients
 
-    def _part(self, gradients: Gradients, part: Batch) -> Part:
+    def _part(self, gradients: Gradients, part: Batch) -> PhysicalBatchSum:
         """Pure: neither clip nor generators move."""
         clip = self.clip
         norms = clip.lengths(gradients)
         factors, finite = finite_factors(clip, norms, part.groups)
         total, counts = clip.reduce(gradients, factors), clip.counts(norms, part.groups)
-        return Part(total, counts, StepReport(gradients.losses, finite))
+        return PhysicalBatchSum(total, counts, StepReport(gradients.losses, finite))
 
     def _counts(self, gradients: Gradients, part: Batch) -> Tensor:
         return self.clip.counts(self.clip.lengths(gradients), part.groups)

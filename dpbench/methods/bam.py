@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from dpbench.clipping import Clip, chosen
+from dpbench.clipping import Clip, make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
-from dpbench.gradients import Engine, Gradients, Own
+from dpbench.gradients import Engine, Gradients, PerExampleShift
 from dpbench.gradients.penalised import penalised
-from dpbench.mechanism.method import PROVEN, Gradient, Method, Past, as_far_as
+from dpbench.mechanism.method import PROVEN, Gradient, Method, ReleasedState, guarantee_with_clip
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Schedule, schedule
 
@@ -22,7 +22,7 @@ def bam(
     bound, clip and style as for `dpsgd`.
     """
     seam = Ascended(schedule("method.lambda_", lambda_))
-    return _method("bam", seam, chosen(clip, style, bound))
+    return _method("bam", seam, make_clip(clip, style, bound))
 
 
 def bam_exact(
@@ -33,11 +33,11 @@ def bam_exact(
     The first-order expansion of `bam` in lambda. bound, clip and style as for `dpsgd`.
     """
     seam = Penalised(schedule("method.lambda_", lambda_))
-    return _method("bam_exact", seam, chosen(clip, style, bound))
+    return _method("bam_exact", seam, make_clip(clip, style, bound))
 
 
 def _method(name: str, gradient: Gradient, clip: Clip) -> Method:
-    return Method(name, "corrected", gradient, clip, Gaussian(), as_far_as(clip, PROVEN))
+    return Method(name, "corrected", gradient, clip, Gaussian(), guarantee_with_clip(clip, PROVEN))
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,13 @@ class Ascended:
 
     length: Schedule
 
-    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
-        here, length = engine(batch), self.length(past.progress)
+    def __call__(
+        self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
+    ) -> Gradients:
+        here, length = engine(batch), self.length(released.progress)
         if length == 0:
             return here
-        ahead = engine(batch, Own(here, per_length(here.norms, length)))
+        ahead = engine(batch, PerExampleShift(here, per_length(here.norms, length)))
         ahead.losses = here.losses
         return ahead
 
@@ -65,8 +67,10 @@ class Penalised:
 
     weight: Schedule
 
-    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
-        weight = self.weight(past.progress)
+    def __call__(
+        self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
+    ) -> Gradients:
+        weight = self.weight(released.progress)
         return penalised(engine, batch, weight) if weight else engine(batch)
 
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Clip, chosen
+from dpbench.clipping import Clip, make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
-from dpbench.gradients import Engine, Own, Parameters
+from dpbench.gradients import Engine, Parameters, PerExampleShift
 from dpbench.gradients.engine import Stacked, empty
 from dpbench.gradients.vmap import Vmap
-from dpbench.mechanism.method import Method, Past
-from dpbench.methods.dp_fedsgd import of_users
+from dpbench.mechanism.method import Method, ReleasedState
+from dpbench.methods.dp_fedsgd import federated_method
 from dpbench.validate import integer, positive
 
 MOST_LOCAL_EPOCHS = 100_000
@@ -41,7 +41,7 @@ def dp_fedavg(
         integer("method.local_batch_size", local_batch_size)
     positive("method.local_lr", local_lr)
     seam = Trained(local_epochs, local_batch_size, local_lr)
-    return of_users("dp_fedavg", seam, cap, chosen(clip, style, bound), variant)
+    return federated_method("dp_fedavg", seam, cap, make_clip(clip, style, bound), variant)
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,14 @@ class Trained:
     batch_size: int | None
     lr: float
 
-    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Stacked:
+    def __call__(
+        self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
+    ) -> Stacked:
         parameters = engine.parameters
         if not len(batch):
             return empty(parameters)
         own = Vmap(engine.model, engine.loss, parameters, engine.views)
-        own.how = engine.how
+        own.options = engine.options
         theta, users = parameters.theta.detach(), batch.as_users()
         updates, losses = theta.new_zeros(len(users), len(theta)), theta.new_zeros(len(users))
         everyone = torch.ones_like(losses)
@@ -71,7 +73,9 @@ class Trained:
                 # Whoever has nothing left stays as it is, or it would matter who else is there.
                 trains = part.sizes.unsqueeze(1) > 0
                 start = torch.where(trains, _clipped(updates, clip, users, parameters), updates)
-                gradients = own(part, Own(Stacked(losses, start, parameters.layers), everyone))
+                gradients = own(
+                    part, PerExampleShift(Stacked(losses, start, parameters.layers), everyone)
+                )
                 updates = torch.where(trains, start - self.lr * gradients.stack(), start)
                 if epoch == 0:
                     losses = losses + gradients.losses * (part.sizes / users.sizes)

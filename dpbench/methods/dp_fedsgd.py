@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Clip, chosen
+from dpbench.clipping import Clip, make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.data.derive.users import Units
@@ -16,9 +16,9 @@ from dpbench.mechanism.method import (
     Gradient,
     Guarantee,
     Method,
-    Past,
-    as_far_as,
+    ReleasedState,
     as_published,
+    guarantee_with_clip,
     plain,
 )
 from dpbench.mechanism.noise import Gaussian
@@ -57,10 +57,12 @@ def dp_fedsgd(
     seam: Gradient = plain
     if local_batch_size is not None:
         seam = LocalBatch(integer("method.local_batch_size", local_batch_size))
-    return of_users("dp_fedsgd", seam, cap, chosen(clip, style, bound), variant)
+    return federated_method("dp_fedsgd", seam, cap, make_clip(clip, style, bound), variant)
 
 
-def of_users(name: str, gradient: Gradient, cap: float | None, clip: Clip, variant: str) -> Method:
+def federated_method(
+    name: str, gradient: Gradient, cap: float | None, clip: Clip, variant: str
+) -> Method:
     """A method about users: their clipped gradients add up by weights.
 
     What the optimiser gets is sum_k w_k C_k g_k/(q W) with noise of sigma R/(q W), W = sum_k w_k
@@ -78,9 +80,9 @@ def of_users(name: str, gradient: Gradient, cap: float | None, clip: Clip, varia
         Weighing(gradient, weights),
         clip,
         Gaussian(),
-        as_far_as(clip, AS_PUBLISHED if published else USERS),
+        guarantee_with_clip(clip, AS_PUBLISHED if published else USERS),
         update=PerWeight(weights),
-        of_users=True,
+        users_only=True,
     )
 
 
@@ -97,8 +99,12 @@ class LocalBatch:
 
     size: int
 
-    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
-        return engine(local_batches(batch.as_users(), self.size, past.seed, past.made))
+    def __call__(
+        self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
+    ) -> Gradients:
+        return engine(
+            local_batches(batch.as_users(), self.size, released.seed, released.steps_done)
+        )
 
 
 @dataclass(frozen=True)
@@ -122,8 +128,10 @@ class Weighing:
     gradient: Gradient
     weights: Weights
 
-    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
-        gradients = self.gradient(engine, batch, clip, past)
+    def __call__(
+        self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
+    ) -> Gradients:
+        gradients = self.gradient(engine, batch, clip, released)
         if self.weights == Weights(None):
             return gradients
         return Weighed(gradients, self.weights(batch.sizes.to(gradients.losses)))

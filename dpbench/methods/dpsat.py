@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from dpbench.clipping import Clip, chosen
+from dpbench.clipping import Clip, make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
-from dpbench.mechanism.method import Guarantee, Method, Past, as_far_as
+from dpbench.mechanism.method import Guarantee, Method, ReleasedState, guarantee_with_clip
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Schedule, schedule
 from dpbench.methods.bam import per_length
@@ -25,8 +25,8 @@ def dpsat(
 
     bound, clip and style as for `dpsgd`.
     """
-    seam, clipped = Shifted(schedule("method.lambda_", lambda_)), chosen(clip, style, bound)
-    guarantee = as_far_as(clipped, POST_PROCESSED)
+    seam, clipped = Shifted(schedule("method.lambda_", lambda_)), make_clip(clip, style, bound)
+    guarantee = guarantee_with_clip(clipped, POST_PROCESSED)
     return Method("dpsat", "corrected", seam, clipped, Gaussian(), guarantee)
 
 
@@ -37,8 +37,10 @@ class Shifted:
 
     length: Schedule
 
-    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
-        length = self.length(past.progress)
-        if past.gradient is None or length == 0:
+    def __call__(
+        self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
+    ) -> Gradients:
+        length = self.length(released.progress)
+        if released.gradient is None or length == 0:
             return engine(batch)
-        return engine(batch, past.gradient * per_length(past.gradient.norm(), length))
+        return engine(batch, released.gradient * per_length(released.gradient.norm(), length))

@@ -2,9 +2,16 @@
 
 from dataclasses import replace
 
-from dpbench.clipping import Clip, Layerwise, chosen
+from dpbench.clipping import Clip, Layerwise, make_clip
 from dpbench.clipping.choice import Bounds
-from dpbench.mechanism.method import PRIVATE_DIVISOR, PROVEN, Method, as_far_as, as_published, plain
+from dpbench.mechanism.method import (
+    PRIVATE_DIVISOR,
+    PROVEN,
+    Method,
+    as_published,
+    guarantee_with_clip,
+    plain,
+)
 from dpbench.mechanism.noise import Gaussian
 
 
@@ -16,10 +23,10 @@ def dpsgd(bound: Bounds, variant: str, clip: str = "abadi", style: str = "flat")
     batch's real size; layerwise, the noise of each layer is scaled by its own bound (Bu et al.
     2023, Section 4.2).
     """
-    clipped = chosen(clip, style, bound)
+    clipped = make_clip(clip, style, bound)
     if as_published(variant) and isinstance(clipped, Layerwise):
         apart = replace(clipped, apart=True)
-        guarantee = as_far_as(apart, PROVEN)
+        guarantee = guarantee_with_clip(apart, PROVEN)
         return Method("dpsgd", variant, plain, apart, Gaussian(), guarantee)
     return fixed_clip("dpsgd", clipped, variant)
 
@@ -33,6 +40,6 @@ def fixed_clip(name: str, clip: Clip, variant: str) -> Method:
         plain,
         clip,
         Gaussian(),
-        PRIVATE_DIVISOR if published else as_far_as(clip, PROVEN),
+        PRIVATE_DIVISOR if published else guarantee_with_clip(clip, PROVEN),
         divide_by="actual" if published else "expected",
     )

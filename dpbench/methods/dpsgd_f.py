@@ -1,6 +1,6 @@
 """DPSGD-F: each group has its own clipping bound, set by noisy counts of the same batch."""
 
-from dpbench.clipping import CountQuery, Groupwise, only
+from dpbench.clipping import CountQuery, Groupwise, require_style
 from dpbench.mechanism.method import JOINT, Guarantee, Method, as_published, plain
 from dpbench.mechanism.noise import Gaussian
 
@@ -18,7 +18,7 @@ def dpsgd_f(bound: float, count_noise_ratio: float, variant: str, style: str = "
     C_k from the mean of the groups' shares as in the authors' code. As published: noise scaled by
     C0, C_k from m/B.
     """
-    only("flat", style, "dpsgd_f", "its bounds belong to groups, not to layers")
+    require_style("flat", style, "dpsgd_f", "its bounds belong to groups, not to layers")
     published = as_published(variant)
     clip = Groupwise(
         bound,

@@ -1,6 +1,6 @@
 """Global scaling: every gradient by one factor, with a fixed bound Z or one that adapts."""
 
-from dpbench.clipping import STYLES, CountQuery, Global, GlobalAdapt, Layerwise, only
+from dpbench.clipping import STYLES, CountQuery, Global, GlobalAdapt, Layerwise, require_style
 from dpbench.mechanism.method import JOINT, PRIVATE_DIVISOR, Method, as_published, plain
 from dpbench.mechanism.noise import Gaussian
 from dpbench.methods.dpsgd import fixed_clip
@@ -31,7 +31,7 @@ def dpsgd_global_adapt(
     strict_bound is Z at the start, threshold tau, clip_learning_rate eta_Z, count_noise_multiplier
     sigma_2 in examples. As published, both B are the batch's real size.
     """
-    only("flat", style, "dpsgd_global_adapt", "its one Z is that of whole gradients")
+    require_style("flat", style, "dpsgd_global_adapt", "its one Z is that of whole gradients")
     published = as_published(variant)
     query = CountQuery(count_noise_multiplier, before=False)
     return Method(

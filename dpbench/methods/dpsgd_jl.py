@@ -7,10 +7,16 @@ from torch import Tensor
 
 from dpbench import seeds
 from dpbench.clipping import Clip
-from dpbench.clipping.choice import Bounds, chosen
+from dpbench.clipping.choice import Bounds, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients, Layer
-from dpbench.mechanism.method import Guarantee, Method, Past, as_far_as, as_published
+from dpbench.mechanism.method import (
+    Guarantee,
+    Method,
+    ReleasedState,
+    as_published,
+    guarantee_with_clip,
+)
 from dpbench.mechanism.noise import Gaussian
 from dpbench.validate import fraction, integer
 
@@ -34,7 +40,7 @@ def dpsgd_jl(
     Neither the u_j nor the estimates are released; the u_j are independent of the data.
     """
     published = as_published(variant)
-    clipped = chosen(clip, style, bound)
+    clipped = make_clip(clip, style, bound)
     seam = Projected(projections, 1.0 if published else slack(projections, failure))
     trusted = Guarantee(
         "proven",
@@ -48,7 +54,7 @@ def dpsgd_jl(
         seam,
         clipped,
         Gaussian(),
-        ESTIMATED if published else as_far_as(clipped, trusted),
+        ESTIMATED if published else guarantee_with_clip(clipped, trusted),
         divide_by="actual" if published else "expected",
         failure=0.0 if published else failure,
     )
@@ -73,9 +79,11 @@ class Projected:
     projections: int
     slack: float
 
-    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
+    def __call__(
+        self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
+    ) -> Gradients:
         theta = engine.parameters.theta.detach()
-        seed = seeds.derived(past.seed, "projections") + past.made
+        seed = seeds.derived(released.seed, "projections") + released.steps_done
         draw = seeds.generator(seed, "projections of a step", theta.device)
         vectors = [
             torch.randn(theta.shape, dtype=theta.dtype, device=theta.device, generator=draw)

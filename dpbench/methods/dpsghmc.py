@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import torch
 
-from dpbench.clipping import Clip, chosen
+from dpbench.clipping import Clip, make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
-from dpbench.mechanism.method import PROVEN, Method, as_far_as, plain
+from dpbench.mechanism.method import PROVEN, Method, guarantee_with_clip, plain
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Schedules
 from dpbench.methods.dpsgld import PLAIN, Prior, following, multiplier_for
@@ -35,16 +35,16 @@ def dpsghmc(
     of `dpsgd` with that sigma. It is no looser than that, as the thetas give the sums back.
     """
     number("method.prior_precision", prior_precision, least=0)
-    clipped = chosen(clip, style, bound)
+    clipped = make_clip(clip, style, bound)
     return Method(
         "dpsghmc",
         "corrected",
         plain,
         clipped,
         Gaussian(),
-        as_far_as(clipped, PROVEN),
+        guarantee_with_clip(clipped, PROVEN),
         update=Prior(prior_precision),
-        tie=Hamiltonian(),
+        noise_rule=Hamiltonian(),
     )
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Clip, chosen
+from dpbench.clipping import Clip, make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
-from dpbench.mechanism.method import PROVEN, Method, as_far_as, plain
+from dpbench.mechanism.method import PROVEN, Method, guarantee_with_clip, plain
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Schedules, constant, stretches
 from dpbench.privacy.ledger import Mechanism
@@ -38,16 +38,16 @@ def dpsgld(
     """
     one_of("method.law", law, LAWS)
     number("method.prior_precision", prior_precision, least=0)
-    clipped = chosen(clip, style, bound)
+    clipped = make_clip(clip, style, bound)
     return Method(
         "dpsgld",
         "corrected",
         plain,
         clipped,
         Gaussian(),
-        as_far_as(clipped, PROVEN),
+        guarantee_with_clip(clipped, PROVEN),
         update=Prior(prior_precision),
-        tie=Langevin(law),
+        noise_rule=Langevin(law),
     )
 
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Abadi, Clip, only
+from dpbench.clipping import Abadi, Clip, require_style
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.translated import Translated
-from dpbench.mechanism.method import Guarantee, Method, Past, as_published
+from dpbench.mechanism.method import Guarantee, Method, ReleasedState, as_published
 from dpbench.mechanism.noise import Gaussian
 
 COUPLED = Guarantee(
@@ -28,7 +28,9 @@ def fairlens(
     letter, whose second regulariser drives the outputs to 0 or 1; "corrected" reverses its sign and
     averages f(1-f) over examples and outputs, the reading that comes nearest to the printed tables.
     """
-    only("flat", style, "fairlens", "its first regulariser is about one factor per example")
+    require_style(
+        "flat", style, "fairlens", "its first regulariser is about one factor per example"
+    )
     published = as_published(variant)
     return Method(
         "fairlens",
@@ -56,7 +58,9 @@ class FairLens:
     noise_weight: float
     as_printed: bool
 
-    def __call__(self, engine: Engine, batch: Batch, clip: Clip, past: Past) -> Gradients:
+    def __call__(
+        self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
+    ) -> Gradients:
         gradients = engine(batch)
         finite = gradients.norms.isfinite()
         if finite.all():

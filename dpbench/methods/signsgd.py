@@ -4,9 +4,16 @@ Gradients are accumulated by the private step: clipped sums of physical batches 
 are, before the one draw of noise and the one sign of a logical batch.
 """
 
-from dpbench.clipping import Coordinates, Unclipped, chosen
+from dpbench.clipping import Coordinates, Unclipped, make_clip
 from dpbench.clipping.choice import Bounds
-from dpbench.mechanism.method import NON_PRIVATE, PROVEN, Guarantee, Method, as_far_as, plain
+from dpbench.mechanism.method import (
+    NON_PRIVATE,
+    PROVEN,
+    Guarantee,
+    Method,
+    guarantee_with_clip,
+    plain,
+)
 from dpbench.mechanism.noise import Gaussian, NoNoise, PerCoordinate
 from dpbench.mechanism.update import Sign
 
@@ -33,8 +40,8 @@ def signsgd() -> Method:
 
 def dp_signsgd(bound: Bounds, clip: str, style: str) -> Method:
     """The sign of the private gradient of DP-SGD; clip and style are as in `dpsgd`."""
-    clipped = chosen(clip, style, bound)
-    guarantee = as_far_as(clipped, AFTER_GAUSSIAN)
+    clipped = make_clip(clip, style, bound)
+    guarantee = guarantee_with_clip(clipped, AFTER_GAUSSIAN)
     return Method("dp_signsgd", "corrected", plain, clipped, Gaussian(), guarantee, update=Sign())
 
 

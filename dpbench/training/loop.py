@@ -102,7 +102,7 @@ class Training:
     @property
     def made(self) -> int:
         """Steps so far."""
-        return self.step.past.made
+        return self.step.released.steps_done
 
     @property
     def ledger(self) -> Ledger:

@@ -129,9 +129,11 @@ def plan(run: Run) -> Plan:
         factors = [schedule.bound_at(made / steps) for made in range(steps)]
         for factor in (min(factors), max(factors)):
             method.clip.scaled(factor)  # which refuses where no schedule can move its bound so far
-    if method.tie:
-        schedule = method.tie.schedule(schedule, steps)
-        follows = method.tie.multiplier(method.clip, optimizer, sampler.expected_batch_size, units)
+    if method.noise_rule:
+        schedule = method.noise_rule.schedule(schedule, steps)
+        follows = method.noise_rule.multiplier(
+            method.clip, optimizer, sampler.expected_batch_size, units
+        )
         multiplier = run.privacy.agreed(follows, method, sampler.law, steps, schedule)
     else:
         multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule)

@@ -13,8 +13,8 @@ from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
 from dpbench.data.probe import probe, probe_users
 from dpbench.errors import UserError
-from dpbench.gradients import Engine, How, make_engine
-from dpbench.gradients.precision import Precision, full_products
+from dpbench.gradients import Engine, ForwardOptions, make_engine
+from dpbench.gradients.precision import Precision, full_precision_products
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import Stream, secure, seeded
 from dpbench.memory import check_measurable
@@ -35,7 +35,7 @@ from dpbench.training.provenance import Effort, conditions, provenance
 from dpbench.training.tracking import Tracking
 
 
-@full_products()
+@full_precision_products()
 def fit(
     run: Run,
     data_dir: Path,
@@ -110,8 +110,8 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
     views = run.augmentation.views if run.augmentation else 1
     made_up = _made_up(run, planned, views).each(lambda t: t.to(device))
     loss, physical = LOSSES[run.dataset.task], run.physical_batch_size
-    how = How(Precision(run.precision), run.channels_last)
-    engine = make_engine(run.engine, _model(run, device), loss, made_up, views, how)
+    options = ForwardOptions(Precision(run.precision), run.channels_last)
+    engine = make_engine(run.engine, _model(run, device), loss, made_up, views, options)
     step = PrivateStep(
         engine=engine,
         method=planned.method,

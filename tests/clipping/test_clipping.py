@@ -30,7 +30,7 @@ from dpbench.clipping import (
     Quantile,
     Unclipped,
     Weighted,
-    chosen,
+    make_clip,
 )
 from dpbench.errors import UserError
 from dpbench.gradients import Layer
@@ -46,14 +46,16 @@ CLIPS: dict[str, Clip] = {
     "abadi": Abadi(0.5),
     "automatic": Automatic(0.5, 0.01),
     "normalise": Normalise(0.5),
-    "keep_or_drop": chosen("global", "flat", 0.5),
+    "keep_or_drop": make_clip("global", "flat", 0.5),
     "abadi_layerwise": Layerwise(Abadi(0.5)),
-    "automatic_layerwise": chosen("automatic", "layerwise", [0.3, 0.4]),
-    "normalise_layerwise": chosen("normalise", "layerwise", [0.4, 0.3]),
+    "automatic_layerwise": make_clip("automatic", "layerwise", [0.3, 0.4]),
+    "normalise_layerwise": make_clip("normalise", "layerwise", [0.4, 0.3]),
     "global_layerwise": Layerwise(Global(0.5, strict_bound=20.0)),
     "quantile": Quantile(Abadi(0.5), 0.5, 0.2, COUNTS),
     "quantile_global": Quantile(Global(0.5, 0.5), 0.9, 0.2, COUNTS),
-    "quantile_layerwise": Quantile(chosen("automatic", "layerwise", [0.3, 0.4]), 0.5, 0.2, COUNTS),
+    "quantile_layerwise": Quantile(
+        make_clip("automatic", "layerwise", [0.3, 0.4]), 0.5, 0.2, COUNTS
+    ),
     "global": Global(0.5, strict_bound=20.0),
     "global_adapt": GlobalAdapt(0.5, 20.0, 0.7, 0.1, CountQuery(10.0, before=False)),
     "coordinates": Coordinates(0.3).for_size(DIMENSION),
@@ -307,9 +309,9 @@ def test_relative_count_noise_is_a_multiple_of_the_gradients():
         lambda: BatchClip(0.0),
         lambda: Quantile(Abadi(1.0), 1.5, 0.2, ASK),
         lambda: Quantile(Abadi(1.0), 0.5, 0.0, ASK),
-        lambda: chosen("none", "flat", 0.0),
-        lambda: chosen("abadi", "layerwise", -1.0),
-        lambda: chosen("abadi", "layerwise", [1.0, 0.0]),
+        lambda: make_clip("none", "flat", 0.0),
+        lambda: make_clip("abadi", "layerwise", -1.0),
+        lambda: make_clip("abadi", "layerwise", [1.0, 0.0]),
         lambda: Abadi(1e-13),
         lambda: Abadi(math.inf),
         lambda: Normalise(1.0).scaled(1e-13),
@@ -318,8 +320,8 @@ def test_relative_count_noise_is_a_multiple_of_the_gradients():
         lambda: Groupwise(1e13, ASK, "batch", "largest"),
         lambda: Coordinates(1e-13),
         lambda: BatchClip(math.inf),
-        lambda: chosen("none", "flat", 1e13),
-        lambda: chosen("abadi", "layerwise", [1.0, 1e-13]),
+        lambda: make_clip("none", "flat", 1e13),
+        lambda: make_clip("abadi", "layerwise", [1.0, 1e-13]),
     ],
 )
 def test_values_that_no_clip_can_have_are_refused(make):

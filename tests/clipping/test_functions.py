@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.clipping import Abadi, Automatic, BatchClip, Global, Normalise, Unclipped, chosen
+from dpbench.clipping import Abadi, Automatic, BatchClip, Global, Normalise, Unclipped, make_clip
 
 NORMS = torch.tensor([0.0, 1e-9, 0.25, 0.5, 2.0, 1e6], dtype=torch.float64)
 lengths = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=5)
@@ -31,7 +31,7 @@ FORMULAS = {
 @pytest.mark.parametrize("name", FORMULAS)
 def test_a_function_is_its_formula(name):
     expected = [FORMULAS[name](n) for n in NORMS.tolist()]
-    assert factors(chosen(name, "flat", 0.5)).tolist() == pytest.approx(expected)
+    assert factors(make_clip(name, "flat", 0.5)).tolist() == pytest.approx(expected)
 
 
 def test_the_earlier_form_of_global_is_r_over_z_up_to_z():
@@ -92,7 +92,7 @@ def test_one_example_moves_a_clipped_batch_by_twice_what_the_noise_reads_as_its_
 @settings(derandomize=True, deadline=None, max_examples=20)
 def test_a_scaled_clip_is_the_clip_with_that_bound(name, norms, by):
     norms = torch.tensor(norms, dtype=torch.float64)
-    scaled, other = chosen(name, "flat", 0.5).scaled(by), chosen(name, "flat", 0.5 * by)
+    scaled, other = make_clip(name, "flat", 0.5).scaled(by), make_clip(name, "flat", 0.5 * by)
     assert scaled == other
     assert torch.equal(factors(scaled, norms), factors(other, norms))
 

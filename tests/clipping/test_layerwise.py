@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.clipping import Layerwise, chosen
+from dpbench.clipping import Layerwise, make_clip
 from dpbench.errors import UserError
 from dpbench.gradients import Layer
 from dpbench.gradients.engine import Stacked
@@ -39,17 +39,17 @@ def clipped_sum(clip, rows, layers):
 def test_each_layer_is_clipped_as_if_it_were_a_model_of_its_own(name, bounds, seed):
     r, each = rows(seed), bounds if isinstance(bounds, list) else [bounds / 3**0.5] * 3
     parts = [
-        clipped_sum(chosen(name, "flat", bound), r[:, layer.at], [Layer("it", slice(None))])
+        clipped_sum(make_clip(name, "flat", bound), r[:, layer.at], [Layer("it", slice(None))])
         for bound, layer in zip(each, SPLIT, strict=True)
     ]
-    ours = clipped_sum(chosen(name, "layerwise", bounds), r, SPLIT)
+    ours = clipped_sum(make_clip(name, "layerwise", bounds), r, SPLIT)
     assert torch.allclose(ours, torch.cat(parts), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("bound", [0.7, [0.7]])
 def test_layerwise_with_one_layer_is_flat(name, bound):
-    flat, layerwise = chosen(name, "flat", 0.7), chosen(name, "layerwise", bound)
+    flat, layerwise = make_clip(name, "flat", 0.7), make_clip(name, "layerwise", bound)
     assert layerwise.sensitivity == flat.sensitivity
     for seed in range(5):
         ours, reference = (clipped_sum(c, rows(seed), WHOLE) for c in (layerwise, flat))
@@ -57,11 +57,11 @@ def test_layerwise_with_one_layer_is_flat(name, bound):
 
 
 def test_one_bound_is_that_of_the_whole_and_a_list_adds_up_by_squares():
-    assert chosen("abadi", "layerwise", 2.0).sensitivity == 2.0
-    assert chosen("abadi", "layerwise", [3.0, 4.0]).sensitivity == pytest.approx(5)
-    shared = chosen("abadi", "layerwise", 2.0).bounds_of(torch.zeros(4))
+    assert make_clip("abadi", "layerwise", 2.0).sensitivity == 2.0
+    assert make_clip("abadi", "layerwise", [3.0, 4.0]).sensitivity == pytest.approx(5)
+    shared = make_clip("abadi", "layerwise", 2.0).bounds_of(torch.zeros(4))
     assert shared.tolist() == pytest.approx([1.0] * 4)
-    own = chosen("abadi", "layerwise", [3.0, 4.0]).bounds_of(torch.zeros(2))
+    own = make_clip("abadi", "layerwise", [3.0, 4.0]).bounds_of(torch.zeros(2))
     assert own.tolist() == pytest.approx([3.0, 4.0])
 
 
@@ -89,7 +89,7 @@ def test_an_example_that_is_not_finite_in_one_layer_is_left_out_of_all():
     r[2, 6] = math.inf
     batch = Stacked(r[:, 0], r, SPLIT)
     assert batch.layer_norms[2].isfinite().tolist() == [True, True, False]
-    clip = chosen("abadi", "layerwise", 1.0)
+    clip = make_clip("abadi", "layerwise", 1.0)
     factors, finite = finite_factors(clip, clip.lengths(batch), torch.zeros(5, dtype=torch.long))
     assert finite.tolist() == [True, True, False, True, True]
     kept = clipped_sum(clip, torch.cat([r[:2], r[3:]]), SPLIT)
@@ -100,13 +100,13 @@ def test_bounds_for_other_layers_than_the_model_s_are_refused_by_name():
     with pytest.raises(
         UserError, match=r"has 2 numbers and the model 3 trained layers \(a, b, c\)"
     ):
-        chosen("abadi", "layerwise", [1.0, 2.0]).for_layers(["a", "b", "c"])
-    chosen("abadi", "layerwise", [1.0, 2.0]).for_layers(["a", "b"])
-    chosen("abadi", "layerwise", 1.0).for_layers(["a", "b", "c"])
+        make_clip("abadi", "layerwise", [1.0, 2.0]).for_layers(["a", "b", "c"])
+    make_clip("abadi", "layerwise", [1.0, 2.0]).for_layers(["a", "b"])
+    make_clip("abadi", "layerwise", 1.0).for_layers(["a", "b", "c"])
 
 
 def test_a_clip_at_other_bounds_states_what_they_add_up_to():
-    clip = Layerwise(chosen("abadi", "flat", 1.0)).at(torch.tensor([3.0, 4.0]))
+    clip = Layerwise(make_clip("abadi", "flat", 1.0)).at(torch.tensor([3.0, 4.0]))
     assert float(clip.sensitivity) == pytest.approx(5)
     assert clip.scaled(2).bounds_of(torch.zeros(2)).tolist() == pytest.approx([6.0, 8.0])
 

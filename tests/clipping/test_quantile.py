@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from dpbench.clipping import Abadi, CountQuery, Quantile, chosen
+from dpbench.clipping import Abadi, CountQuery, Quantile, make_clip
 from dpbench.errors import UserError
 from dpbench.methods.dpsgd_quantile import dpsgd_quantile
 from dpbench.privacy.accountants import rdp
@@ -32,7 +32,7 @@ def test_it_counts_one_up_for_a_norm_within_the_bound_and_one_down_for_any_other
 
 
 def test_layers_are_counted_apart_and_shared_out_so_that_one_example_moves_all_by_one():
-    clip = quantile(chosen("abadi", "layerwise", [1.0, 2.0]))
+    clip = quantile(make_clip("abadi", "layerwise", [1.0, 2.0]))
     counts = clip.counts(torch.tensor([[0.5, 3.0], [0.5, 1.5]]), NOBODY)
     assert counts.tolist() == pytest.approx([2 / 2**0.5, 0])
     assert clip.counts(torch.tensor([[0.5, 3.0]]), NOBODY).norm() == pytest.approx(1)
@@ -47,7 +47,7 @@ def test_the_bound_moves_by_the_share_that_is_within_it(within):
 
 
 def test_each_layer_s_bound_moves_by_its_own_share():
-    clip = quantile(chosen("abadi", "layerwise", [3.0, 4.0]))
+    clip = quantile(make_clip("abadi", "layerwise", [3.0, 4.0]))
     moved = clip.updated(torch.tensor([8.0, -8.0]) / 2**0.5, 8.0)
     expected = [3 * math.exp(-0.1), 4 * math.exp(0.1)]
     assert moved.clip.bounds_of(torch.zeros(2)).tolist() == pytest.approx(expected)

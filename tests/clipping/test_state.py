@@ -13,8 +13,8 @@ from dpbench.clipping import (
     Layerwise,
     Quantile,
     Unclipped,
-    chosen,
-    moved_to,
+    make_clip,
+    restore_state,
     state_of,
 )
 
@@ -24,7 +24,7 @@ ADAPTIVE = {
     "global_adapt": GlobalAdapt(0.5, 5.0, 1.0, 0.1, QUERY),
     "quantile": Quantile(Abadi(0.5), 0.5, 0.2, QUERY),
     "quantile of global": Quantile(Global(0.5, 2.0), 0.5, 0.2, QUERY),
-    "quantile of layers": Quantile(chosen("abadi", "layerwise", [0.3, 0.4]), 0.5, 0.2, QUERY),
+    "quantile of layers": Quantile(make_clip("abadi", "layerwise", [0.3, 0.4]), 0.5, 0.2, QUERY),
 }
 COUNTS = {"groupwise": [3.0, 5.0, 2.0, 8.0], "quantile of layers": [3.0, -2.0]}
 FIXED = [Abadi(1.0), BatchClip(1.0), Unclipped(1.0), Global(1.0, 2.0), Layerwise(Abadi(1.0))]
@@ -49,7 +49,7 @@ def test_a_clip_that_answers_have_moved_comes_back_from_its_state(name):
     start = ADAPTIVE[name]
     moved = start.updated(torch.tensor(COUNTS.get(name, [4.0])), 8.0)
     moved = moved.updated(torch.tensor(COUNTS.get(name, [-3.0])), 8.0)
-    back = moved_to(start, state_of(moved), torch.device("cpu"))
+    back = restore_state(start, state_of(moved), torch.device("cpu"))
     assert not same(start, moved)
     assert same(back, moved)
     assert back.query == moved.query
@@ -58,4 +58,4 @@ def test_a_clip_that_answers_have_moved_comes_back_from_its_state(name):
 @pytest.mark.parametrize("clip", [*FIXED, *ADAPTIVE.values()], ids=repr)
 def test_before_any_answer_there_is_no_state(clip):
     assert state_of(clip) == {}
-    assert moved_to(clip, {}, torch.device("cpu")) == clip
+    assert restore_state(clip, {}, torch.device("cpu")) == clip

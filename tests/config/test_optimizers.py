@@ -56,7 +56,7 @@ def test_what_a_method_keeps_of_a_step_is_what_was_released(optimizer, foreach, 
     step.optimizer.register_step_pre_hook(lambda *_: released.append(theta.grad.clone()))
     for size in (12, 0, 7):
         step(batch_of(size))
-        assert torch.equal(step.past.gradient, released[-1])
+        assert torch.equal(step.released.gradient, released[-1])
 
 
 def test_foreach_makes_the_same_steps(optimizer, step_of, batch_of):

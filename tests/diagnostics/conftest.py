@@ -28,7 +28,7 @@ FEATURES, CLASSES = 4, 2
 GROUPS = [0, 1] * 12 + [0] * 6
 
 
-def drawing(engine, batch, clip, past):
+def drawing(engine, batch, clip, released):
     """A gradient seam that draws from torch's own generator, as augmentation does."""
     torch.rand(1)
     return engine(batch)

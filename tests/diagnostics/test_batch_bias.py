@@ -45,7 +45,7 @@ def rows(step, batch, shift=0.0):
 def rows_of(step, batch, seam):
     """What the method clips [B, D], in full."""
     g = rows(step, batch)
-    last = step.past.gradient
+    last = step.released.gradient
     if seam == "dpsat" and last is not None:
         return rows(step, batch, LAMBDA * last / last.norm())
     if seam == "bam":
@@ -68,7 +68,7 @@ def expected(step, batch, g, h):
         length, direction = (c, own) if clip.length_of_clipped else (own, c)
         c = direction * length.norm() / direction.norm()
     a = c @ mean / mean.norm() ** 2
-    last = step.past.gradient
+    last = step.released.gradient
     values = {
         "bias": (c - mean).norm(),
         "scale": a,
@@ -129,7 +129,7 @@ def test_a_method_may_look_at_other_examples_than_those_of_the_batch(small):
     def doubled(batch):
         return replace(batch, inputs=2 * batch.inputs)
 
-    def seam(engine, batch, clip, past):
+    def seam(engine, batch, clip, released):
         return engine(doubled(batch))
 
     split = small.split(GROUPS)
@@ -205,7 +205,7 @@ class Counting:
     def __init__(self, engine):
         self.engine, self.passes = engine, 0
         self.name, self.model, self.loss = engine.name, engine.model, engine.loss
-        self.parameters, self.views, self.how = engine.parameters, engine.views, engine.how
+        self.parameters, self.views, self.options = engine.parameters, engine.views, engine.options
 
     def __call__(self, batch, shift=None):
         self.passes += 1

@@ -6,7 +6,7 @@ from torch import nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
-from dpbench.gradients import ENGINES, EngineFallback, Own, make_engine
+from dpbench.gradients import ENGINES, EngineFallback, PerExampleShift, make_engine
 from dpbench.gradients.agreement import TOLERANCE
 from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.layers import FALLBACK, RULES
@@ -75,8 +75,8 @@ def test_an_activation_in_place_loses_no_layer_here_nor_at_an_example_s_own_plac
     assert ghost.name == "ghost"
     here, reference = ghost(batch), loop(batch)
     scales = 0.1 / reference.norms
-    ahead = ghost(batch, Own(here, scales.float())).stack()
-    right = loop(batch, Own(reference, scales)).stack()
+    ahead = ghost(batch, PerExampleShift(here, scales.float())).stack()
+    right = loop(batch, PerExampleShift(reference, scales)).stack()
     common = torch.full_like(ghost.parameters.theta, 0.01)
     for ours, theirs in (
         (here.stack(), reference.stack()),
@@ -92,7 +92,7 @@ def test_a_gradient_that_is_lost_is_an_error_and_no_zeros(monkeypatch, own):
     # As if the outputs were not looked at: an activation in place then takes them out of the graph.
     model, batch = in_place("convolution" if own else "view", 4)
     ghost = Ghost(model, cross_entropy, Parameters(model))
-    shift = Own(ghost(batch), torch.full((4,), 0.1)) if own else None
+    shift = PerExampleShift(ghost(batch), torch.full((4,), 0.1)) if own else None
     monkeypatch.setattr(torch.Tensor, "_is_view", lambda self: False)
     if own:  # or torch itself complains about the first layer's output, which is a leaf
         monkeypatch.setattr(batch.inputs, "requires_grad", True)
@@ -124,7 +124,7 @@ def test_a_module_whose_outputs_go_nowhere_has_a_gradient_of_zero(name):
     here = engine(batch)
     for gradients in (
         here,
-        engine(batch, Own(here, 0.1 / here.norms)),
+        engine(batch, PerExampleShift(here, 0.1 / here.norms)),
         engine(batch, torch.full_like(engine.parameters.theta, 0.1)),
     ):
         rows = engine.parameters.unflatten(gradients.stack().float())
@@ -140,7 +140,7 @@ def test_a_module_that_is_used_at_theta_must_be_so_at_an_example_s_own_place():
     here = ghost(batch)
     model.used = False
     with pytest.raises(UserError, match="depend on spare, and its gradient is lost"):
-        ghost(batch, Own(here, 0.1 / here.norms))
+        ghost(batch, PerExampleShift(here, 0.1 / here.norms))
 
 
 class CutOff(nn.Module):
@@ -173,7 +173,7 @@ def test_a_wrong_rule_behind_a_layer_of_zeros_is_noticed(monkeypatch):
     )
     nn.init.zeros_(model[3].weight)
     right = RULES[nn.Conv1d]
-    wrong = right._replace(gradients=lambda seen: right.gradients(seen._replace(a=1.1 * seen.a)))
+    wrong = right._replace(gradients=lambda call: right.gradients(call._replace(a=1.1 * call.a)))
     monkeypatch.setitem(RULES, nn.Conv1d, wrong)
     with pytest.warns(EngineFallback, match="disagrees with the reference"):
         engine = make_engine("ghost", model, cross_entropy, labelled(torch.rand(2, 2, 4)))
@@ -198,13 +198,15 @@ def test_a_wrong_rule_for_shifts_of_each_example_s_own_is_noticed(monkeypatch, k
     model(inputs)
     right = RULES.get(type(layer), FALLBACK)
 
-    def unmoved(seen, gradients, scales, x):
-        return right.moved(seen, gradients, 0 * scales, x)
+    def unmoved(call, gradients, scales, x):
+        return right.perturbed_outputs(call, gradients, 0 * scales, x)
 
     if kind == "fallback":
-        monkeypatch.setattr("dpbench.gradients.modules.FALLBACK", right._replace(moved=unmoved))
+        monkeypatch.setattr(
+            "dpbench.gradients.modules.FALLBACK", right._replace(perturbed_outputs=unmoved)
+        )
     else:
-        monkeypatch.setitem(RULES, type(layer), right._replace(moved=unmoved))
+        monkeypatch.setitem(RULES, type(layer), right._replace(perturbed_outputs=unmoved))
     with pytest.warns(EngineFallback, match="disagrees with the reference"):
         assert make_engine("ghost", model, cross_entropy, labelled(inputs)).name == "vmap"
 
@@ -212,7 +214,7 @@ def test_a_wrong_rule_for_shifts_of_each_example_s_own_is_noticed(monkeypatch, k
 def test_what_is_not_finite_does_not_agree(monkeypatch):
     right = RULES[nn.Linear]
     nothing = right._replace(
-        gradients=lambda seen: right.gradients(seen._replace(a=seen.a * torch.nan))
+        gradients=lambda call: right.gradients(call._replace(a=call.a * torch.nan))
     )
     monkeypatch.setitem(RULES, nn.Linear, nothing)
     model = seeded(lambda: nn.Sequential(nn.Linear(4, 3)))
@@ -259,8 +261,8 @@ def test_a_parameter_without_dimensions_is_one_like_any_other(make, name):
     here, reference = engine(batch), Loop(model, cross_entropy, engine.parameters)
     assert torch.allclose(here.stack(), reference(batch).stack())
     scales = 0.1 / here.norms
-    ahead = reference(batch, Own(reference(batch), scales)).stack()
-    assert torch.allclose(engine(batch, Own(here, scales)).stack(), ahead)
+    ahead = reference(batch, PerExampleShift(reference(batch), scales)).stack()
+    assert torch.allclose(engine(batch, PerExampleShift(here, scales)).stack(), ahead)
 
 
 class Recurrent(nn.Module):

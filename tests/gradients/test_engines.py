@@ -498,8 +498,8 @@ def test_the_check_leaves_the_model_as_it_was():
 def test_a_wrong_rule_is_noticed_at_the_probe(monkeypatch):
     right = layers.RULES[nn.Linear]
 
-    def ten_percent_off(seen):
-        return right.gradients(seen._replace(a=1.1 * seen.a))
+    def ten_percent_off(call):
+        return right.gradients(call._replace(a=1.1 * call.a))
 
     wrong = right._replace(gradients=ten_percent_off)
     monkeypatch.setitem(layers.RULES, nn.Linear, wrong)

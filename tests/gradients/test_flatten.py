@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients import Own, make_engine
-from dpbench.gradients.flatten import shown
+from dpbench.gradients import PerExampleShift, make_engine
+from dpbench.gradients.flatten import flatten
 from dpbench.gradients.penalised import penalised
 from dpbench.models.architecture import cross_entropy
 
@@ -42,12 +42,12 @@ def engine_of(name, batch):
 
 def test_shares_are_those_of_a_mean_over_what_is_there(users_of):
     batch = users_of(6)
-    seen = shown(batch, 1, batch.inputs)
-    assert torch.equal(seen.shares > 0, batch.present)
-    assert torch.allclose(seen.shares.sum(1), torch.ones(6, dtype=torch.float64))
+    flat = flatten(batch, 1, batch.inputs)
+    assert torch.equal(flat.shares > 0, batch.present)
+    assert torch.allclose(flat.shares.sum(1), torch.ones(6, dtype=torch.float64))
     losses = torch.arange(24.0, dtype=torch.float64)
     means = [losses.view(6, 4)[k, batch.present[k]].mean() for k in range(6)]
-    assert torch.allclose(seen.losses(losses), torch.stack(means))
+    assert torch.allclose(flat.losses(losses), torch.stack(means))
 
 
 @pytest.mark.filterwarnings("ignore:engine=ghost")  # of the parameter without a layer
@@ -62,7 +62,7 @@ def test_a_user_is_as_if_it_were_alone_wherever_gradients_are_taken(users_of, na
             return engine(batch)
         if place == "common":
             return engine(batch, torch.linspace(-1, 1, 58, dtype=torch.float64))
-        return engine(batch, Own(engine(batch), engine(batch).norms * 0.1))
+        return engine(batch, PerExampleShift(engine(batch), engine(batch).norms * 0.1))
 
     ours = at(engine, batch)
     alone = [at(reference, one(batch, k)) for k in range(5)]

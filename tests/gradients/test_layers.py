@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients import EngineFallback, Own, make_engine
+from dpbench.gradients import EngineFallback, PerExampleShift, make_engine
 from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Parameters
@@ -40,7 +40,11 @@ def agree(model, inputs, views=1, spread=0.5):
     answer_alike(ours, reference, parameters)
     scales = torch.linspace(0.1, 0.2, len(inputs)).double() / reference.norms.clamp(min=1)
     theta = parameters.theta.detach().clone()
-    answer_alike(ghost(batch, Own(ours, scales)), loop(batch, Own(reference, scales)), parameters)
+    answer_alike(
+        ghost(batch, PerExampleShift(ours, scales)),
+        loop(batch, PerExampleShift(reference, scales)),
+        parameters,
+    )
     assert torch.equal(parameters.theta, theta)
     answer_alike(ghost(batch), reference, parameters)
 

@@ -6,8 +6,8 @@ from torch import nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
-from dpbench.gradients import How, make_engine
-from dpbench.gradients.engine import Own
+from dpbench.gradients import ForwardOptions, make_engine
+from dpbench.gradients.engine import PerExampleShift
 from dpbench.gradients.precision import Precision
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.standardised import StandardisedConv2d
@@ -53,10 +53,10 @@ def batch_of(n: int) -> Batch:
 
 
 def engine_of(model: str, engine: str, precision: str, channels_last: bool = False):
-    how = How(Precision(precision), channels_last)
+    options = ForwardOptions(Precision(precision), channels_last)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        made = make_engine(engine, MODELS[model](), cross_entropy, batch_of(2), how=how)
+        made = make_engine(engine, MODELS[model](), cross_entropy, batch_of(2), options=options)
     assert made.name == engine or engine == "auto"
     return made
 
@@ -66,7 +66,7 @@ def kinds(engine, batch):
     here = engine(batch)
     yield here
     yield engine(batch, torch.full_like(engine.parameters.theta, 0.01))
-    yield engine(batch, Own(here, 0.1 / here.norms))
+    yield engine(batch, PerExampleShift(here, 0.1 / here.norms))
 
 
 def skip_what_torch_cannot(model: str, engine: str, precision: str) -> None:

@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from dpbench.errors import UserError
-from dpbench.gradients.precision import PRECISIONS, Precision, full, full_products
+from dpbench.gradients.precision import (
+    PRECISIONS,
+    Precision,
+    at_least_float32,
+    full_precision_products,
+)
 
 CPU = torch.device("cpu")
 
@@ -24,7 +29,7 @@ def tf32() -> list[bool]:
 )
 def test_a_precision_holds_inside_its_context_and_nowhere_else(name, dtype, rounded):
     before, x = tf32(), torch.rand(3, 3)
-    with full_products(), Precision(name).model(CPU):
+    with full_precision_products(), Precision(name).model(CPU):
         assert (x @ x).dtype == dtype
         assert tf32() == [rounded] * 2
     assert (x @ x).dtype == torch.float32
@@ -40,7 +45,7 @@ def test_an_error_inside_leaves_nothing_behind():
 
 def test_around_a_model_in_tf32_everything_else_is_in_float32():
     before = tf32()
-    with full_products():
+    with full_precision_products():
         assert tf32() == [False, False]
         with Precision("tf32").model(CPU):
             assert tf32() == [True, True]
@@ -65,7 +70,7 @@ def test_double_precision_stays_double():
     ],
 )
 def test_only_short_floats_are_made_longer(dtype, fuller):
-    assert full(torch.ones(2, dtype=dtype)).dtype == fuller
+    assert at_least_float32(torch.ones(2, dtype=dtype)).dtype == fuller
 
 
 def test_an_unknown_precision_is_refused_with_the_nearest():

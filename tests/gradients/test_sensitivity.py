@@ -20,7 +20,7 @@ from dpbench.clipping import (
     GlobalAdapt,
     Groupwise,
     Layerwise,
-    chosen,
+    make_clip,
 )
 from dpbench.clipping.clip import LARGEST_BOUND, LEAST_BOUND
 from dpbench.data.dataset import Batch
@@ -28,8 +28,8 @@ from dpbench.gradients import Parameters, make_engine
 from dpbench.gradients.engine import Stacked
 from dpbench.gradients.ghost import GhostGradients
 from dpbench.gradients.layers import RULES as LAYER_RULES
-from dpbench.gradients.layers import Seen
-from dpbench.gradients.modules import Kept, Unit
+from dpbench.gradients.layers import ModuleCall
+from dpbench.gradients.modules import ModuleGradients, TrackedModule
 from dpbench.mechanism.step import finite_factors
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.standardised import StandardisedConv2d
@@ -146,18 +146,18 @@ def gradients_of(rule: str, draw: torch.Generator):
 
 def passed(module: nn.Module, a: torch.Tensor, b: torch.Tensor, views: int) -> GhostGradients:
     """The gradients of a module after a pass with these inputs and adjoints."""
-    parameters, unit = Parameters(module), Unit("", module)
+    parameters, tracked = Parameters(module), TrackedModule("", module)
     values = {name: p.detach() for name, p in module.named_parameters()}
-    seen = Seen(module, a, b, views, lambda: values)
-    kept = Kept(unit.rule.gradients(seen), seen)
-    return GhostGradients(torch.zeros(EXAMPLES), {unit: kept}, parameters)
+    call = ModuleCall(module, a, b, views, lambda: values)
+    gradients = ModuleGradients(tracked.rule.gradients(call), call)
+    return GhostGradients(torch.zeros(EXAMPLES), {tracked: gradients}, parameters)
 
 
 CLIP_OF = {
-    "abadi": lambda bound, strict: chosen("abadi", "flat", bound),
-    "automatic": lambda bound, strict: chosen("automatic", "flat", bound),
-    "normalise": lambda bound, strict: chosen("normalise", "flat", bound),
-    "normalise layerwise": lambda bound, strict: chosen("normalise", "layerwise", bound),
+    "abadi": lambda bound, strict: make_clip("abadi", "flat", bound),
+    "automatic": lambda bound, strict: make_clip("automatic", "flat", bound),
+    "normalise": lambda bound, strict: make_clip("normalise", "flat", bound),
+    "normalise layerwise": lambda bound, strict: make_clip("normalise", "layerwise", bound),
     "global": Global,
     "global layerwise": lambda bound, strict: Layerwise(Global(bound, strict)),
     "global adapt": lambda bound, strict: GlobalAdapt(bound, strict, 0.7, 0.1, COUNTS),
@@ -238,7 +238,7 @@ def test_confident_predictions_add_no_more(name, classes):
     zeros = torch.zeros(3, dtype=torch.int64)
     batch = Batch(torch.tensor([[1.0], [1e-3], [0.0]]), zeros, zeros)
     engine = make_engine(name, model, cross_entropy, batch)
-    for clip in (chosen("normalise", "flat", 1.0), Global(1.0, LEAST_BOUND)):
+    for clip in (make_clip("normalise", "flat", 1.0), Global(1.0, LEAST_BOUND)):
         assert max(moved_by(engine, batch, clip, i) for i in range(3)) <= 1 + ROUNDING
 
 
@@ -254,7 +254,7 @@ def test_no_layer_s_part_of_a_constant_image_before_instance_normalisation_is_lo
     engine = make_engine("ghost", model, cross_entropy, batch)
     levels = torch.linspace(0.1, 0.9, 6)
     batch.inputs.copy_(levels.view(-1, 1, 1, 1).expand(6, 32, 8, 8))
-    clip, gradients = chosen("normalise", "layerwise", 3**0.5), engine(batch)
+    clip, gradients = make_clip("normalise", "layerwise", 3**0.5), engine(batch)
     factors = clip.factors(clip.lengths(gradients), batch.groups)
     for one in torch.eye(6):
         total = gradients.weighted_sum(factors * one.unsqueeze(1)).double()

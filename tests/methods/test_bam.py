@@ -11,14 +11,14 @@ from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, make_engine
 from dpbench.gradients.penalised import penalised
-from dpbench.mechanism.method import Past
+from dpbench.mechanism.method import ReleasedState
 from dpbench.mechanism.schedules import Linear
 from dpbench.methods.bam import bam, bam_exact
 from dpbench.methods.dpsat import dpsat
 from dpbench.methods.dpsgd import dpsgd
 
 METHODS = {"dpsat": dpsat, "bam": bam, "bam_exact": bam_exact}
-START = Past(0, 1, None)
+START = ReleasedState(0, 1, None)
 
 
 def half_squares(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -168,13 +168,13 @@ def test_dpsat_takes_gradients_one_length_along_the_last_private_gradient(batch_
     step = step_of(dpsat(1.0, 0.5))
     first, second = batch_of(8, seed=0), batch_of(8, seed=1)
     method, engine = step.method, step.engine
-    assert step.past == START
-    untouched = method.gradient(engine, first, None, step.past)
+    assert step.released == START
+    untouched = method.gradient(engine, first, None, step.released)
     assert torch.equal(untouched.stack(), engine(first).stack())
     step(first)
     released = engine.parameters.theta.grad.clone()
-    assert torch.equal(step.past.gradient, released)
-    seen = method.gradient(engine, second, None, step.past)
+    assert torch.equal(step.released.gradient, released)
+    seen = method.gradient(engine, second, None, step.released)
     assert torch.allclose(
         seen.stack(), engine(second, 0.5 * released / released.norm()).stack(), rtol=1e-12
     )
@@ -183,7 +183,7 @@ def test_dpsat_takes_gradients_one_length_along_the_last_private_gradient(batch_
 def test_a_schedule_of_lambda_follows_the_progress_of_the_run():
     _, engine, batch = curved_model()
     rising = bam(1.0, Linear(0.0, 0.2)).gradient
-    half = rising(engine, batch, None, Past(1, 2, None)).stack()
+    half = rising(engine, batch, None, ReleasedState(1, 2, None)).stack()
     assert torch.equal(rising(engine, batch, None, START).stack(), engine(batch).stack())
     assert torch.equal(half, bam(1.0, 0.1).gradient(engine, batch, None, START).stack())
 

@@ -9,12 +9,12 @@ from torch import nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
-from dpbench.mechanism.method import Past
+from dpbench.mechanism.method import ReleasedState
 from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.dp_fedsgd import dp_fedsgd
 
-PAST = Past(0, 1, None)
+RELEASED = ReleasedState(0, 1, None)
 LOCAL = [(1, None), (1, 1), (3, 2), (2, 3), (2, None)]
 
 
@@ -27,7 +27,7 @@ def noiseless(method):
 
 
 def updates(step, batch, method):
-    return -method.gradient(step.engine, batch, step.clip, PAST).stack()
+    return -method.gradient(step.engine, batch, step.clip, RELEASED).stack()
 
 
 def trained_alone(step, batch, k, epochs, size, lr, bound):
@@ -103,10 +103,10 @@ def test_server_sgd_with_rate_1_averages_the_users_models(step_of, users_of):
 def test_losses_are_those_of_the_first_epoch(step_of, users_of):
     method, batch = dp_fedavg(1.0, 1, None, 0.1, None), users_of(5)
     step = step_of(method)
-    losses = method.gradient(step.engine, batch, step.clip, PAST).losses
+    losses = method.gradient(step.engine, batch, step.clip, RELEASED).losses
     assert torch.allclose(losses, step.engine(batch).losses, rtol=1e-12)
     several = dp_fedavg(1.0, 3, 2, 1e-9, None)
-    losses = several.gradient(step.engine, batch, step.clip, PAST).losses
+    losses = several.gradient(step.engine, batch, step.clip, RELEASED).losses
     assert torch.allclose(losses, step.engine(batch).losses, rtol=1e-6)
 
 

@@ -14,7 +14,7 @@ from dpbench.data.dataset import Batch
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
 from dpbench.mechanism.local_batches import local_batches
-from dpbench.mechanism.method import Past
+from dpbench.mechanism.method import ReleasedState
 from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.dp_fedsgd import PerWeight, Weights, dp_fedsgd
@@ -143,9 +143,9 @@ def test_a_step_on_local_batches_is_the_algorithm_written_by_hand(
     method = dataclasses.replace(method, update=method.update.on(SIZES))
     step = step_of(method, multiplier=0.7, expected=2.0, lr=0.1)
     start, total = theta(step), torch.zeros(579, dtype=torch.float64)
-    chosen = local_batches(batch, 2, seed=0, step=0)
+    local = local_batches(batch, 2, seed=0, step=0)
     for k in range(6):
-        g = gradient_of(step, chosen, k)
+        g = gradient_of(step, local, k)
         total += min(int(batch.sizes[k]) / 3.5, 1.0) * g * min(1, 0.5 / float(g.norm()))
     noisy = torch.from_numpy(released(total.numpy(), 0.7 * 0.5, stream_of(1)))
     qw = 0.5 * sum(min(n / 3.5, 1.0) for n in SIZES.sizes)
@@ -172,7 +172,7 @@ def test_the_gradient_of_a_local_batch_is_unbiased(step_of, users_of, size):
     method, batch = dp_fedsgd(0.5, None, local_batch_size=size), users_of(6)
     step = step_of(method)
     draws = torch.stack(
-        [method.gradient(step.engine, batch, step.clip, Past(made, 400, None)).stack()
+        [method.gradient(step.engine, batch, step.clip, ReleasedState(made, 400, None)).stack()
          for made in range(400)]
     )  # fmt: skip
     for k in range(6):
@@ -196,10 +196,10 @@ def test_with_any_local_batches_a_user_moves_the_sum_by_at_most_its_weight_of_th
     method = method.for_layers(["0", "2"])
     step, batch = step_of(method), users_of(5, seed=seed)
     batch.inputs.mul_(length)
-    past = Past(made, made + 1, None, seed)
+    released = ReleasedState(made, made + 1, None, seed)
 
     def total(users):
-        gradients = method.gradient(step.engine, users, method.clip, past)
+        gradients = method.gradient(step.engine, users, method.clip, released)
         factors = method.clip.factors(method.clip.lengths(gradients), users.groups)
         return method.clip.reduce(gradients, factors)
 

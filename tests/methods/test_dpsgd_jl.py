@@ -11,7 +11,7 @@ from scipy import stats
 from dpbench.errors import UserError
 from dpbench.gradients import Layer
 from dpbench.gradients.engine import Stacked
-from dpbench.mechanism.method import Past
+from dpbench.mechanism.method import ReleasedState
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_jl import Estimated, Projected, dpsgd_jl, slack
 from dpbench.privacy.accountants import pld, rdp
@@ -20,7 +20,7 @@ from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.training.budget import statement
 
 LAYERS = (Layer("a", slice(0, 2)), Layer("b", slice(2, 6)))
-PAST = Past(0, 1, None)
+RELEASED = ReleasedState(0, 1, None)
 
 
 def jl(**changes):
@@ -86,8 +86,10 @@ def test_as_published_many_examples_add_more_than_the_bound_and_corrected_none(s
         method, found = jl(variant=variant, projections=20), 0
         step, batch = step_of(method), batch_of(8)
         batch.inputs.mul_(100)  # so that all are clipped
-        for made in range(20):
-            gradients = method.gradient(step.engine, batch, method.clip, PAST._replace(made=made))
+        for step_number in range(20):
+            gradients = method.gradient(
+                step.engine, batch, method.clip, RELEASED._replace(steps_done=step_number)
+            )
             factors = method.clip.factors(gradients.norms, batch.groups)
             parts = (factors.unsqueeze(1) * gradients.stack()).norm(dim=1)
             found += int((parts > 0.5 * (1 + 1e-9)).sum())
@@ -109,12 +111,12 @@ def test_projections_are_those_of_the_run_and_the_step_in_every_part_of_a_batch(
     step, batch, seam = step_of(jl()), batch_of(4), Projected(3, 1.0)
 
     def norms(**changes):
-        return seam(step.engine, batch, step.clip, PAST._replace(**changes)).norms
+        return seam(step.engine, batch, step.clip, RELEASED._replace(**changes)).norms
 
     assert torch.equal(norms(), norms())
-    assert not torch.equal(norms(), norms(made=1))
+    assert not torch.equal(norms(), norms(steps_done=1))
     assert not torch.equal(norms(), norms(seed=1))
-    parts = [seam(step.engine, part, step.clip, PAST).norms for part in batch.split(3)]
+    parts = [seam(step.engine, part, step.clip, RELEASED).norms for part in batch.split(3)]
     assert torch.allclose(torch.cat(parts), norms(), rtol=1e-9)
 
 

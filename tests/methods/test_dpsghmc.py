@@ -45,7 +45,7 @@ def hamiltonian(step_of, method, lr=0.04, momentum=0.8):
     method = dataclasses.replace(method, update=method.update.on(UNITS))
     step = step_of(method, expected=B, lr=lr)
     step.optimizer = heavy_ball([step.engine.parameters.theta], lr, momentum)
-    step.noise_multiplier = method.tie.multiplier(method.clip, step.optimizer, B, UNITS)
+    step.noise_multiplier = method.noise_rule.multiplier(method.clip, step.optimizer, B, UNITS)
     return step
 
 

@@ -33,7 +33,7 @@ def langevin(step_of, method, lr):
     """The private step at the noise that follows."""
     method = dataclasses.replace(method, update=method.update.on(UNITS))
     step = step_of(method, expected=B, lr=lr)
-    step.noise_multiplier = method.tie.multiplier(method.clip, step.optimizer, B, UNITS)
+    step.noise_multiplier = method.noise_rule.multiplier(method.clip, step.optimizer, B, UNITS)
     return step
 
 

@@ -26,7 +26,7 @@ from dpbench.data.dataset import Batch
 from dpbench.data.derive.users import iid
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build
-from dpbench.mechanism.method import Inapplicable, Method, Past
+from dpbench.mechanism.method import Inapplicable, Method, ReleasedState
 from dpbench.paths import conf_folder
 from dpbench.privacy.ledger import CoordinateMechanism, Exact, Ledger, Poisson, Shuffled, Step
 from dpbench.training.budget import statement
@@ -78,10 +78,10 @@ class Made:
 def method_of(name: str, variant: str | None) -> Method:
     """The method of a YAML file, on data with as many groups as it needs."""
     name, *others = name.split()
-    chosen = dict(other.split("=") for other in others)
+    overrides = dict(other.split("=") for other in others)
     own = {"variant": variant} if variant else {}
-    method = buildable.build("method", {**settings_of(name), **own, **chosen})
-    users = iid(20, 0.0) if method.of_users else None
+    method = buildable.build("method", {**settings_of(name), **own, **overrides})
+    users = iid(20, 0.0) if method.users_only else None
     fitted = method.on(Made(tuple("abc"[: method.groups or 3])), users).for_size(SIZE)
     return fitted.for_layers(["0", "2"])
 
@@ -172,7 +172,7 @@ def examples_for(batch_of, users_of):
     """examples_for(method, n): a batch in the groups that the method knows, or of users."""
 
     def make(method: Method, n: int, seed: int = 0) -> Batch:
-        if method.of_users:
+        if method.users_only:
             return users_of(n, seed=seed)
         return batch_of(n, groups=method.groups or 3, seed=seed)
 
@@ -296,7 +296,7 @@ def test_one_example_moves_the_sum_before_noise_by_at_most_what_the_noise_reads(
     step = step_of(method, multiplier=MULTIPLIER, lr=0.0)
     released = torch.linspace(-1, 1, len(step.engine.parameters), dtype=torch.float64)
     for one in (batch, *(neighbours(batch, i) for i in range(n))):
-        step.past = Past(1, 2, released)  # which all neighbours share
+        step.released = ReleasedState(1, 2, released)  # which all neighbours share
         step(one)
     (total, sensitivity, _), *others = method.noise.calls
     for other, same, _ in others:

@@ -53,7 +53,7 @@ def test_mix_up_switches_at_ninety_five_percent_of_the_steps_and_not_one_before(
     step = scheduled(step_of(dpsgd(0.1, "corrected")), mixup, steps)
     bounds = []
     for made in range(steps):
-        step.past = step.past._replace(made=made)
+        step.released = step.released._replace(steps_done=made)
         bounds.append(step.clip.sensitivity)
     small = steps * 95 // 100
     assert bounds[:small] == [0.1] * small

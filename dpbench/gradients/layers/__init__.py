@@ -1,6 +1,6 @@
-"""How each kind of module turns what it saw into per-example gradient norms and sums."""
+"""Per-example gradient norms and weighted sums in closed form, by module type."""
 
-from dpbench.gradients.layers.layer import LayerGradient, Seen
-from dpbench.gradients.layers.rules import FALLBACK, RULES, Rule
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall
+from dpbench.gradients.layers.rules import FALLBACK, RULES, LayerRule
 
-__all__ = ["FALLBACK", "RULES", "LayerGradient", "Rule", "Seen"]
+__all__ = ["FALLBACK", "RULES", "LayerGradient", "LayerRule", "ModuleCall"]

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight
 
-from dpbench.gradients.engine import without
-from dpbench.gradients.layers.layer import Seen
-from dpbench.gradients.norms import added_again, squared_norms, squared_norms_of_outer
+from dpbench.gradients.engine import zero_excluded
+from dpbench.gradients.layers.layer import ModuleCall
+from dpbench.gradients.norms import recomputation_bound, squared_norms, squared_norms_of_outer
 
 FAST = 64
 """Roundings more that the fast algorithms of a convolution (Winograd's, Fourier's) count for."""
@@ -66,7 +66,7 @@ class Convolution:
             return squared_norms(self.weight_rows())
         positions = self.b[0, 0].numel() * self.views
         squared = squared_norms(self._made_weight_rows())
-        return added_again(squared, self._size, positions + FAST, self.b)
+        return recomputation_bound(squared, self._size, positions + FAST, self.b)
 
     @property
     def _size(self) -> Tensor:
@@ -82,7 +82,7 @@ class Convolution:
         # The factor 2: a Gram matrix is slower per operation, and the sum still has to be made.
         return self._weight is None and self.module.groups == 1 and 2 * t * (i + o) < i * o
 
-    def through(self, x: Tensor, scales: Tensor) -> Tensor:
+    def apply(self, x: Tensor, scales: Tensor) -> Tensor:
         """scales_i times the convolution of padded x [B K, C, *image] with G_i, plus bias."""
         each = scales.view(-1, 1, 1)
         positions = self._positions(self.b.flatten(2)) * each
@@ -121,12 +121,12 @@ class Convolution:
         )
         return rows.reshape(examples, -1)
 
-    def added_to(self, weight: Tensor, scales: Tensor) -> Tensor:
+    def perturbed_kernels(self, weight: Tensor, scales: Tensor) -> Tensor:
         """W + scales_i G_i, [B, O, I, ...]."""
         each = scales.view(-1, *[1] * weight.dim())
         return torch.addcmul(weight, self.weight_rows().view(-1, *weight.shape), each)
 
-    def added_to_bias(self, bias: Tensor, scales: Tensor) -> Tensor:
+    def perturbed_biases(self, bias: Tensor, scales: Tensor) -> Tensor:
         """[B, O]"""
         return torch.addcmul(bias, self._bias_rows, scales.unsqueeze(1))
 
@@ -151,57 +151,57 @@ class Convolution:
     def dot(self, vector: Tensor) -> Tensor:
         m = self.module
         kernel = vector[: m.weight.numel()].view_as(m.weight)
-        through = self._forward(self.a, kernel, None, m.stride, self.padding, m.dilation, m.groups)
-        total = (through * self.b).reshape(self._examples, -1).sum(1)
+        apply = self._forward(self.a, kernel, None, m.stride, self.padding, m.dilation, m.groups)
+        total = (apply * self.b).reshape(self._examples, -1).sum(1)
         return total + self._bias_rows @ vector[m.weight.numel() :] if self._biased else total
 
     def stack(self) -> Tensor:
         weight = self.weight_rows()
         return torch.cat([weight, self._bias_rows], 1) if self._biased else weight
 
-    def cleaned(self, factors: Tensor) -> "Convolution":
+    def excluding(self, factors: Tensor) -> "Convolution":
         each = factors.repeat_interleave(self.views)
-        a, b = without(self.a, each), without(self.b, each)
-        cleaned = Convolution(self.module, a, b, self.views, self.padding)
+        a, b = zero_excluded(self.a, each), zero_excluded(self.b, each)
+        rest = Convolution(self.module, a, b, self.views, self.padding)
         if self._weight is not None:
-            cleaned._weight = without(self._weight, factors)
-        return cleaned
+            rest._weight = zero_excluded(self._weight, factors)
+        return rest
 
 
-def convolution(seen: Seen) -> list[Convolution]:
+def convolution(call: ModuleCall) -> list[Convolution]:
     """A convolution of any stride, padding, dilation and groups."""
-    return [of_kernel(seen)]
+    return [kernel_gradient(call)]
 
 
-def of_kernel(seen: Seen) -> Convolution:
+def kernel_gradient(call: ModuleCall) -> Convolution:
     """The gradient of the kernel that was convolved with, whatever it was made of."""
-    a, padding = _padded(seen.module, seen.a)
-    return Convolution(seen.module, a, seen.b, seen.views, padding)
+    a, padding = _padded(call.module, call.a)
+    return Convolution(call.module, a, call.b, call.views, padding)
 
 
-def moved_convolution(
-    seen: Seen, gradients: list[Convolution], scales: Tensor, x: Tensor
+def perturbed_convolution(
+    call: ModuleCall, gradients: list[Convolution], scales: Tensor, x: Tensor
 ) -> Tensor:
     """A convolution's outputs for x, with W_i = W + scales_i G_i for each example.
 
     With few positions and large kernels G_i meets x position by position, and is never made.
     """
-    (own,) = gradients
-    values = seen.values()
-    if own.by_positions:
-        m = seen.module
+    (gradient,) = gradients
+    values = call.values()
+    if gradient.by_positions:
+        m = call.module
         x, padding = _padded(m, x)
         forward = F.conv1d if x.dim() == 3 else F.conv2d
         plain = forward(
             x, values["weight"], values.get("bias"), m.stride, padding, m.dilation, m.groups
         )
-        return plain + own.through(x, scales)
-    kernels = own.added_to(values["weight"], scales)
-    biases = own.added_to_bias(values["bias"], scales) if "bias" in values else None
-    return convolved_each(seen.module, x, kernels, biases)
+        return plain + gradient.apply(x, scales)
+    kernels = gradient.perturbed_kernels(values["weight"], scales)
+    biases = gradient.perturbed_biases(values["bias"], scales) if "bias" in values else None
+    return convolve_per_example(call.module, x, kernels, biases)
 
 
-def convolved_each(
+def convolve_per_example(
     module: nn.Conv1d | nn.Conv2d, x: Tensor, kernels: Tensor, biases: Tensor | None
 ) -> Tensor:
     """The convolution of x [B K, ...] with each example's kernel [B, O, I, ...] and bias [B, O].

@@ -1,4 +1,4 @@
-"""What a module saw in one pass, and what its per-example gradients can be asked.
+"""One call of a module, and the operations on its per-example gradients.
 
 A module that computed outputs from inputs a, and whose outputs received the gradient b, has
 per-example parameter gradients that depend on a and b alone. Index letters: b example, k view
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 
-class Seen(NamedTuple):
+class ModuleCall(NamedTuple):
     """One call of a module: inputs a, output gradients b, of B examples with K views each.
 
     Rows are ordered example first, view second: a [B K, ...], b [B K, ...]. b is the gradient of
     the mean over an example's views, so that sums over views are gradients of examples. values()
-    are the parameters that the module computed with, by their names in it; if `own`, those that can
-    be trained are each example's own, [B, ...].
+    are the parameters that the module computed with, by their names in it; if `per_example`, the
+    trainable ones have a leading axis of examples [B, ...].
     """
 
     module: Any
@@ -26,7 +26,7 @@ class Seen(NamedTuple):
     b: Tensor
     views: int
     values: Callable[[], dict[str, Tensor]]
-    own: bool = False
+    per_example: bool = False
 
     @property
     def examples(self) -> int:
@@ -41,36 +41,36 @@ class LayerGradient(Protocol):
     """The per-example gradients of one module's parameters, d numbers each."""
 
     def squared_norms(self) -> Tensor:
-        """[B] in float64, and never below what `write_sum` adds (see `dpbench.gradients.norms`)."""
+        """[B] in float64: upper bounds on what `write_sum` adds (see `dpbench.gradients.norms`)."""
         ...
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
-        """sum_i factors_i g_i into out [d], for factors [B]."""
+        """Writes sum_i factors_i g_i to out [d], for factors [B]."""
         ...
 
     def dot(self, vector: Tensor) -> Tensor:
-        """[B] for a vector [d]"""
+        """<g_i, vector> [B] for a vector [d]."""
         ...
 
     def stack(self) -> Tensor:
-        """[B, d]"""
+        """All g_i, materialised [B, d]."""
         ...
 
-    def cleaned(self, factors: Tensor) -> "LayerGradient":
-        """The same, with the examples of factor 0 taken out."""
+    def excluding(self, factors: Tensor) -> "LayerGradient":
+        """The same gradients, with zeros for the examples of factor 0."""
         ...
 
 
-def moved_values(
-    seen: Seen, gradients: Sequence[LayerGradient], scales: Tensor
+def perturbed_values(
+    call: ModuleCall, gradients: Sequence[LayerGradient], scales: Tensor
 ) -> dict[str, Tensor]:
-    """The module's values with each example's scales_i g_i [B] added, materialised [B, ...]."""
+    """The module's parameters plus scales_i g_i for each example, materialised [B, ...]."""
     rows = torch.cat([gradient.stack() for gradient in gradients], 1) * scales.unsqueeze(1)
-    values, start = seen.values(), 0
-    moved = dict(values)
-    for name, parameter in seen.module.named_parameters():
+    values, start = call.values(), 0
+    perturbed = dict(values)
+    for name, parameter in call.module.named_parameters():
         if parameter.requires_grad:
-            own = rows[:, start : start + parameter.numel()]
-            moved[name] = values[name] + own.view(-1, *parameter.shape)
+            change = rows[:, start : start + parameter.numel()]
+            perturbed[name] = values[name] + change.view(-1, *parameter.shape)
             start += parameter.numel()
-    return moved
+    return perturbed

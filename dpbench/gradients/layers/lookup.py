@@ -3,8 +3,8 @@
 from torch import Tensor
 from torch.nn import functional as F
 
-from dpbench.gradients.engine import without
-from dpbench.gradients.layers.layer import Seen
+from dpbench.gradients.engine import zero_excluded
+from dpbench.gradients.layers.layer import ModuleCall
 from dpbench.gradients.norms import squared_norms_of_table
 
 
@@ -34,23 +34,25 @@ class Lookup:
         index = self.indices.unsqueeze(2).expand_as(self.b)
         return table.scatter_add_(1, index, self.b).flatten(1)
 
-    def cleaned(self, factors: Tensor) -> "Lookup":
-        return Lookup(self.indices, without(self.b, factors), self.rows)
+    def excluding(self, factors: Tensor) -> "Lookup":
+        return Lookup(self.indices, zero_excluded(self.b, factors), self.rows)
 
 
-def moved_embedding(seen: Seen, gradients: list[Lookup], scales: Tensor, x: Tensor) -> Tensor:
+def perturbed_embedding(
+    call: ModuleCall, gradients: list[Lookup], scales: Tensor, x: Tensor
+) -> Tensor:
     """A look-up of x [B K, ...], with each example's table moved in the rows that it looked up."""
     (table,) = gradients
-    indices = x.reshape(seen.examples, -1)
+    indices = x.reshape(call.examples, -1)
     same = (indices.unsqueeze(2) == table.indices.unsqueeze(1)).to(table.b)
-    plain = F.embedding(x, seen.values()["weight"])
+    plain = F.embedding(x, call.values()["weight"])
     return plain + (same @ (table.b * scales.view(-1, 1, 1))).view_as(plain)
 
 
-def embedding(seen: Seen) -> list[Lookup]:
+def embedding(call: ModuleCall) -> list[Lookup]:
     """A table look-up; the padding row learns nothing."""
-    indices = seen.a.reshape(seen.examples, -1)
-    b = seen.b.reshape(seen.examples, -1, seen.b.shape[-1])
-    if seen.module.padding_idx is not None:
-        b = b.masked_fill((indices == seen.module.padding_idx).unsqueeze(2), 0)
-    return [Lookup(indices, b, seen.module.num_embeddings)]
+    indices = call.a.reshape(call.examples, -1)
+    b = call.b.reshape(call.examples, -1, call.b.shape[-1])
+    if call.module.padding_idx is not None:
+        b = b.masked_fill((indices == call.module.padding_idx).unsqueeze(2), 0)
+    return [Lookup(indices, b, call.module.num_embeddings)]

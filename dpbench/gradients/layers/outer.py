@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dpbench.gradients.engine import without
-from dpbench.gradients.layers.layer import Seen
+from dpbench.gradients.engine import zero_excluded
+from dpbench.gradients.layers.layer import ModuleCall
 from dpbench.gradients.norms import squared_norms, squared_norms_of_outer
 
 
@@ -36,7 +36,7 @@ class Dyad:
         total = ((self.a @ vector[: o * i].view(o, i).T) * self.b).sum(1)
         return total + self.b @ vector[o * i :] if self.bias else total
 
-    def through(self, x: Tensor, scales: Tensor) -> Tensor:
+    def apply(self, x: Tensor, scales: Tensor) -> Tensor:
         """scales_i (G_i x_i + h_i) [B, O] for x [B, I], with G and h of weight and bias."""
         along = (x * self.a).sum(1)
         return self.b * ((along + 1 if self.bias else along) * scales).unsqueeze(1)
@@ -45,8 +45,8 @@ class Dyad:
         weight = (self.b.unsqueeze(2) * self.a.unsqueeze(1)).flatten(1)
         return torch.cat([weight, self.b], 1) if self.bias else weight
 
-    def cleaned(self, factors: Tensor) -> "Dyad":
-        return Dyad(without(self.a, factors), without(self.b, factors), self.bias)
+    def excluding(self, factors: Tensor) -> "Dyad":
+        return Dyad(zero_excluded(self.a, factors), zero_excluded(self.b, factors), self.bias)
 
 
 class Outer:
@@ -102,7 +102,7 @@ class Outer:
         total = ((self.a @ vector[: o * i].view(o, i).T) * self.b).sum((1, 2))
         return total + self._bias_rows @ vector[o * i :] if self.bias else total
 
-    def through(self, x: Tensor, scales: Tensor) -> Tensor:
+    def apply(self, x: Tensor, scales: Tensor) -> Tensor:
         """scales_i (x_i G_i^T + h_i) [B, T, O] for x [B, T, I], with G and h of weight and bias."""
         each = scales.view(-1, 1, 1)
         weight = x @ self.a.mT @ self.b if self._gram else x @ self._weight_rows().mT
@@ -112,34 +112,36 @@ class Outer:
         weight = self._weight_rows().flatten(1)
         return torch.cat([weight, self._bias_rows], 1) if self.bias else weight
 
-    def cleaned(self, factors: Tensor) -> "Outer":
-        cleaned = Outer(without(self.a, factors), without(self.b, factors), self.bias)
+    def excluding(self, factors: Tensor) -> "Outer":
+        rest = Outer(zero_excluded(self.a, factors), zero_excluded(self.b, factors), self.bias)
         if self._weight is not None:
-            cleaned._weight = without(self._weight, factors)
-        return cleaned
+            rest._weight = zero_excluded(self._weight, factors)
+        return rest
 
 
-def linear(seen: Seen) -> list[Dyad | Outer]:
+def linear(call: ModuleCall) -> list[Dyad | Outer]:
     """A linear layer, its inputs with any number of axes between batch and features."""
-    bias = seen.module.bias is not None
-    if seen.views == 1 and seen.a.dim() == 2:
-        return [Dyad(seen.a, seen.b, bias)]
-    return [Outer(_positions(seen, seen.a), _positions(seen, seen.b), bias)]
+    bias = call.module.bias is not None
+    if call.views == 1 and call.a.dim() == 2:
+        return [Dyad(call.a, call.b, bias)]
+    return [Outer(_positions(call, call.a), _positions(call, call.b), bias)]
 
 
-def moved_linear(seen: Seen, gradients: list[Dyad | Outer], scales: Tensor, x: Tensor) -> Tensor:
+def perturbed_linear(
+    call: ModuleCall, gradients: list[Dyad | Outer], scales: Tensor, x: Tensor
+) -> Tensor:
     """A linear layer's outputs for x, with W_i = W + scales_i G_i for each example.
 
     (W + s b a^T) x = W x + s b (a . x), so no weight of an example's own is made where its gradient
     has few positions.
     """
-    (own,) = gradients
-    values = seen.values()
+    (gradient,) = gradients
+    values = call.values()
     plain = F.linear(x, values["weight"], values.get("bias"))
-    rows = x if isinstance(own, Dyad) else _positions(seen, x)
-    return plain + own.through(rows, scales).view_as(plain)
+    rows = x if isinstance(gradient, Dyad) else _positions(call, x)
+    return plain + gradient.apply(rows, scales).view_as(plain)
 
 
-def _positions(seen: Seen, x: Tensor) -> Tensor:
+def _positions(call: ModuleCall, x: Tensor) -> Tensor:
     """[B, T, features] from [B K, ..., features]."""
-    return x.reshape(seen.examples, -1, x.shape[-1])
+    return x.reshape(call.examples, -1, x.shape[-1])

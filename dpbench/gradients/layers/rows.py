@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 
-from dpbench.gradients.engine import without
-from dpbench.gradients.layers.layer import LayerGradient, Seen, moved_values
+from dpbench.gradients.engine import zero_excluded
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, perturbed_values
 from dpbench.gradients.norms import squared_norms
 
 Normalisation = nn.GroupNorm | nn.LayerNorm | nn.RMSNorm | nn.InstanceNorm1d | nn.InstanceNorm2d
@@ -34,30 +34,30 @@ class Rows:
     def stack(self) -> Tensor:
         return self.rows
 
-    def cleaned(self, factors: Tensor) -> "Rows":
-        return Rows(without(self.rows, factors))
+    def excluding(self, factors: Tensor) -> "Rows":
+        return Rows(zero_excluded(self.rows, factors))
 
 
-def normalisation(seen: Seen) -> list[Rows]:
+def normalisation(call: ModuleCall) -> list[Rows]:
     """The scale's gradient is b times the normalised input, summed over positions; the shift's, b.
 
     Group, instance, layer and root-mean-square normalisation.
     """
-    rows = [_per_scale(seen.module, seen.b * _normal(seen.module, seen.a))]
-    if _biased(seen.module):
-        rows.append(_per_scale(seen.module, seen.b))
-    return [Rows(seen.over_views(torch.cat(rows, 1)))]
+    rows = [_per_scale(call.module, call.b * _normal(call.module, call.a))]
+    if _biased(call.module):
+        rows.append(_per_scale(call.module, call.b))
+    return [Rows(call.over_views(torch.cat(rows, 1)))]
 
 
-def moved_normalisation(
-    seen: Seen, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
+def perturbed_normalisation(
+    call: ModuleCall, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
 ) -> Tensor:
     """A normalisation's outputs for x, with each example's own scale and shift."""
-    values = moved_values(seen, gradients, scales)
-    over_views = {n: v.repeat_interleave(seen.views, 0) for n, v in values.items()}
-    out = _normal(seen.module, x)
-    out = out * _as_outputs(seen.module, over_views["weight"], out)
-    return out + _as_outputs(seen.module, over_views["bias"], out) if _biased(seen.module) else out
+    values = perturbed_values(call, gradients, scales)
+    over_views = {n: v.repeat_interleave(call.views, 0) for n, v in values.items()}
+    out = _normal(call.module, x)
+    out = out * _as_outputs(call.module, over_views["weight"], out)
+    return out + _as_outputs(call.module, over_views["bias"], out) if _biased(call.module) else out
 
 
 def _normal(module: Normalisation, x: Tensor) -> Tensor:
@@ -98,42 +98,42 @@ def _as_outputs(module: Normalisation, value: Tensor, out: Tensor) -> Tensor:
     )
 
 
-def anything(seen: Seen) -> list[Rows]:
+def fallback(call: ModuleCall) -> list[Rows]:
     """Any module with one input and one output, by the vectorised adjoint of its own forward.
 
     One entry per layer (module with parameters of its own) below it, in their order.
     """
-    named = _trained(seen.module, seen.values())
-    if seen.own:
-        named = {n: v.repeat_interleave(seen.views, 0) for n, v in named.items()}
+    named = _trained(call.module, call.values())
+    if call.per_example:
+        named = {n: v.repeat_interleave(call.views, 0) for n, v in named.items()}
 
     def one(named: dict[str, Tensor], a: Tensor, b: Tensor) -> dict[str, Tensor]:
         def forward(named: dict[str, Tensor]) -> Tensor:
-            return functional_call(seen.module, named, (a.unsqueeze(0),)).squeeze(0)
+            return functional_call(call.module, named, (a.unsqueeze(0),)).squeeze(0)
 
         return vjp(forward, named)[1](b)[0]
 
-    axes = (0 if seen.own else None, 0, 0)
-    rows = vmap(one, axes, randomness="different")(named, seen.a, seen.b)
+    axes = (0 if call.per_example else None, 0, 0)
+    rows = vmap(one, axes, randomness="different")(named, call.a, call.b)
     layers: dict[str, list[Tensor]] = {}
     for name in named:
-        layers.setdefault(name.rpartition(".")[0], []).append(rows[name].reshape(len(seen.b), -1))
-    return [Rows(seen.over_views(torch.cat(parts, 1))) for parts in layers.values()]
+        layers.setdefault(name.rpartition(".")[0], []).append(rows[name].reshape(len(call.b), -1))
+    return [Rows(call.over_views(torch.cat(parts, 1))) for parts in layers.values()]
 
 
-def moved_anything(
-    seen: Seen, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
+def perturbed_fallback(
+    call: ModuleCall, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
 ) -> Tensor:
     """Any module's outputs for x, with the parameters of each example materialised."""
-    named = _trained(seen.module, moved_values(seen, gradients, scales))
-    module = copy.copy(seen.module)  # the module itself is made to compute what we compute here
+    named = _trained(call.module, perturbed_values(call, gradients, scales))
+    module = copy.copy(call.module)  # the module itself is made to compute what we compute here
     vars(module).pop("forward", None)
     module._forward_hooks = OrderedDict()
 
     def one(named: dict[str, Tensor], x: Tensor) -> Tensor:
         return functional_call(module, named, (x,))
 
-    out = vmap(one, randomness="different")(named, x.unflatten(0, (-1, seen.views)))
+    out = vmap(one, randomness="different")(named, x.unflatten(0, (-1, call.views)))
     return out.flatten(0, 1)
 
 

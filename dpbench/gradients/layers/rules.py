@@ -1,52 +1,53 @@
-"""Which module has which rule."""
+"""The per-example gradient rule of each module type."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from dpbench.gradients.layers.convolution import convolution, moved_convolution
-from dpbench.gradients.layers.layer import LayerGradient, Seen
-from dpbench.gradients.layers.lookup import embedding, moved_embedding
-from dpbench.gradients.layers.outer import linear, moved_linear
+from dpbench.gradients.layers.convolution import convolution, perturbed_convolution
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall
+from dpbench.gradients.layers.lookup import embedding, perturbed_embedding
+from dpbench.gradients.layers.outer import linear, perturbed_linear
 from dpbench.gradients.layers.rows import (
-    anything,
-    moved_anything,
-    moved_normalisation,
+    fallback,
     normalisation,
+    perturbed_fallback,
+    perturbed_normalisation,
 )
-from dpbench.gradients.layers.standardised import moved_standardised, standardised
+from dpbench.gradients.layers.standardised import perturbed_standardised, standardised
 from dpbench.models.standardised import StandardisedConv2d
 
 
-class Rule(NamedTuple):
-    """What is known of a kind of module.
+class LayerRule(NamedTuple):
+    """The closed form of a module type.
 
-    gradients: of what it saw, one entry per layer in it. moved: its outputs for inputs x [B K, ...]
-    with its parameters moved by scales_i g_i, those gradients scaled [B].
+    gradients: from a call, one entry per layer. perturbed_outputs: the outputs for inputs x
+    [B K, ...] with parameters theta + scales_i g_i for each example, from the call and the
+    gradients g at theta; scales [B].
     """
 
-    gradients: Callable[[Seen], Sequence[LayerGradient]]
-    moved: Callable[[Seen, list[Any], Tensor, Tensor], Tensor]
+    gradients: Callable[[ModuleCall], Sequence[LayerGradient]]
+    perturbed_outputs: Callable[[ModuleCall, list[Any], Tensor, Tensor], Tensor]
 
 
-NORMALISATION = Rule(normalisation, moved_normalisation)
-CONVOLUTION = Rule(convolution, moved_convolution)
+NORMALISATION = LayerRule(normalisation, perturbed_normalisation)
+CONVOLUTION = LayerRule(convolution, perturbed_convolution)
 
-RULES: dict[type[nn.Module], Rule] = {
-    nn.Linear: Rule(linear, moved_linear),
+RULES: dict[type[nn.Module], LayerRule] = {
+    nn.Linear: LayerRule(linear, perturbed_linear),
     nn.Conv1d: CONVOLUTION,
     nn.Conv2d: CONVOLUTION,
-    StandardisedConv2d: Rule(standardised, moved_standardised),
+    StandardisedConv2d: LayerRule(standardised, perturbed_standardised),
     nn.GroupNorm: NORMALISATION,
     nn.InstanceNorm1d: NORMALISATION,
     nn.InstanceNorm2d: NORMALISATION,
     nn.InstanceNorm3d: NORMALISATION,
     nn.LayerNorm: NORMALISATION,
     nn.RMSNorm: NORMALISATION,
-    nn.Embedding: Rule(embedding, moved_embedding),
+    nn.Embedding: LayerRule(embedding, perturbed_embedding),
 }
-"""Modules whose per-example gradients are known in closed form, by their exact type."""
+"""Rules by exact type: a subclass may compute something else."""
 
-FALLBACK = Rule(anything, moved_anything)
+FALLBACK = LayerRule(fallback, perturbed_fallback)
 """The rule of every other module."""

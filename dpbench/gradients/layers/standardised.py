@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dpbench.gradients.layers.convolution import Convolution, convolved_each, of_kernel
-from dpbench.gradients.layers.layer import LayerGradient, Seen, moved_values
+from dpbench.gradients.layers.convolution import Convolution, convolve_per_example, kernel_gradient
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, perturbed_values
 from dpbench.gradients.layers.rows import Rows
 from dpbench.gradients.norms import roundoff, squared_norms
 from dpbench.models.standardised import standardised_kernel
@@ -55,14 +55,14 @@ class Standardisation:
 class Standardised:
     """The gradient of weight, bias and gain, by that of the kernel."""
 
-    def __init__(self, kernel: Convolution, through: Standardisation):
-        self._kernel, self._through = kernel, through
-        self._shape = through.unit.shape[-2:]
+    def __init__(self, kernel: Convolution, derivative: Standardisation):
+        self._kernel, self._derivative = kernel, derivative
+        self._shape = derivative.unit.shape[-2:]
         self._size = math.prod(self._shape)
 
     def squared_norms(self) -> Tensor:
         rows = self._kernel.weight_rows().unflatten(1, self._shape)
-        return self._through.squared_norms(rows) + self._kernel.bias_squared_norms()
+        return self._derivative.squared_norms(rows) + self._kernel.bias_squared_norms()
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         kernel = out.new_empty(len(out) - self._shape[0])  # all but the gain, and as large
@@ -76,32 +76,32 @@ class Standardised:
     def _joined(self, rows: Tensor) -> Tensor:
         """[..., d] from the gradient of kernel and bias."""
         g = rows[..., : self._size].unflatten(-1, self._shape)
-        weight, gain = self._through.weight(g).flatten(-2), self._through.gain(g)
+        weight, gain = self._derivative.weight(g).flatten(-2), self._derivative.gain(g)
         return torch.cat([weight, rows[..., self._size :], gain], -1)
 
     def dot(self, vector: Tensor) -> Tensor:
         o = self._shape[0]
         weight = vector[: self._size].view(self._shape)
-        kernel = self._through.weight(weight) + vector[-o:].view(-1, 1) * self._through.unit
+        kernel = self._derivative.weight(weight) + vector[-o:].view(-1, 1) * self._derivative.unit
         return self._kernel.dot(torch.cat([kernel.flatten(), vector[self._size : -o]]))
 
-    def cleaned(self, factors: Tensor) -> "Standardised":
-        return Standardised(self._kernel.cleaned(factors), self._through)
+    def excluding(self, factors: Tensor) -> "Standardised":
+        return Standardised(self._kernel.excluding(factors), self._derivative)
 
 
-def standardised(seen: Seen) -> list[LayerGradient]:
+def standardised(call: ModuleCall) -> list[LayerGradient]:
     """A convolution with a standardised weight."""
-    values = seen.values()
-    through = Standardisation(values["weight"].flatten(-3), values["gain"], seen.module.floor)
-    gradient = Standardised(of_kernel(seen), through)
+    values = call.values()
+    derivative = Standardisation(values["weight"].flatten(-3), values["gain"], call.module.floor)
+    gradient = Standardised(kernel_gradient(call), derivative)
     # Each example's own derivative cannot be taken after the sum, so it is taken before.
-    return [Rows(gradient.stack()) if seen.own else gradient]
+    return [Rows(gradient.stack()) if call.per_example else gradient]
 
 
-def moved_standardised(
-    seen: Seen, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
+def perturbed_standardised(
+    call: ModuleCall, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
 ) -> Tensor:
     """A standardised convolution's outputs for x, with each example's own weight and gain."""
-    moved = moved_values(seen, gradients, scales)
-    kernels = standardised_kernel(moved["weight"], moved["gain"], seen.module.floor)
-    return convolved_each(seen.module, x, kernels, moved.get("bias"))
+    values = perturbed_values(call, gradients, scales)
+    kernels = standardised_kernel(values["weight"], values["gain"], call.module.floor)
+    return convolve_per_example(call.module, x, kernels, values.get("bias"))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dpbench import seeds
-from dpbench.clipping import Clip, Global, Layerwise, chosen
+from dpbench.clipping import Clip, Global, Layerwise, make_clip
 from dpbench.config.buildable import check_settings
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
@@ -89,8 +89,8 @@ def _each(name: str, plain: Any, make: Callable[[str, dict], Any]) -> dict[str, 
 def _clip(where: str, plain: dict[str, Any]) -> Clip:
     """A clip as of a method, and a global one with a Z of its own: R/Z or 0 for each layer too."""
     as_of_method = {key: value for key, value in plain.items() if key != "strict_bound"}
-    check_settings(chosen, as_of_method, f"{where}.")
-    clip = chosen(**as_of_method)
+    check_settings(make_clip, as_of_method, f"{where}.")
+    clip = make_clip(**as_of_method)
     if "strict_bound" not in plain:
         return clip
     inner = clip.clip if isinstance(clip, Layerwise) else clip
