@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from dpbench.errors import UserError, nearest
-from dpbench.validate import typed
+from dpbench.validate import one_of, typed
 
 ARM = "table.arm"
 """Which row of a table, where rows differ by more than their method."""
@@ -17,7 +17,7 @@ ARM = "table.arm"
 Value = str | float | None
 
 TYPES: dict[str, Any] = {
-    **dict.fromkeys(("title", "paper", "spread", "baseline", "scale"), str),
+    **dict.fromkeys(("title", "paper", "spread", "baseline", "claimed_by"), str),
     **dict.fromkeys(("arm", "published", "epsilon"), str | None),
     **dict.fromkeys(("methods", "notes"), list[str]),
     **dict.fromkeys(("seeds", "group_numbers"), list[int]),
@@ -42,6 +42,9 @@ TYPES: dict[str, Any] = {
 }
 """By key of a table: what it holds. What a column or a picture is made of, its own part checks."""
 
+RULE = ("when", "choose", "set")
+"""What a rule in `table.settings` may say."""
+
 
 def check_table(config: DictConfig) -> None:
     """UserError for a table, if there is one, that holds what no table does, or no such arm."""
@@ -51,8 +54,11 @@ def check_table(config: DictConfig) -> None:
     typed("table", table, dict[str, Any])
     assert isinstance(table, dict)
     _check_keys("", table)
-    _check_keys("figure.", table.get("figure", {}))
+    if "_target_" not in table.get("figure", {}):
+        _check_keys("figure.", table.get("figure", {}))
     for number, rule in enumerate(table.get("settings", [])):
+        for key in rule:
+            one_of(f"the key of a rule in table.settings[{number}]", key, RULE)
         typed(f"table.settings[{number}].choose", rule.get("choose", {}), dict[str, str])
     arm, known = table.get("arm"), table.get("methods", [])
     if arm is not None and arm not in known:
@@ -60,8 +66,12 @@ def check_table(config: DictConfig) -> None:
 
 
 def _check_keys(prefix: str, part: dict) -> None:
+    known = [key.removeprefix(prefix) for key in TYPES if key.rpartition(".")[0] == prefix[:-1]]
+    where = f"table.{prefix[:-1]}" if prefix else "the table"
     for key, value in part.items():
-        typed(f"table.{prefix}{key}", value, TYPES.get(f"{prefix}{key}", Any))
+        if key not in known:
+            raise UserError(f"There is no {key!r} in {where}: {nearest(key, known)}")
+        typed(f"table.{prefix}{key}", value, TYPES[prefix + key])
 
 
 def rules(config: DictConfig, choices: dict) -> Iterator[DictConfig]:

@@ -9,7 +9,7 @@ import pandas as pd
 from dpbench.errors import UserError
 from dpbench.figures.png import png
 from dpbench.records.record import Record
-from dpbench.tables import setting
+from dpbench.tables import PAPER_SCALE, setting
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class FigureSpec:
 
     name: str
     title: str
-    scale: str
+    scale_label: str
     x: str
     x_scale: str
     panels: tuple[Panel, ...]
@@ -103,7 +103,9 @@ def draw(spec: FigureSpec, data: pd.DataFrame) -> bytes:
         axis.set_xscale(spec.x_scale, **({"base": 2} if spec.x_scale == "log" else {}))
     for row in axes:
         row[0].legend(fontsize=8)
-    smaller = "" if spec.scale == "paper" else f" (not the paper's runs: {spec.scale})"
+    smaller = (
+        "" if spec.scale_label == PAPER_SCALE else f" (not the paper's runs: {spec.scale_label})"
+    )
     return png(figure, spec.title + smaller)
 
 

@@ -29,7 +29,7 @@ from dpbench.figures.reliability import (
 from dpbench.records.divergence import DIVERGED, dropped, note
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
-from dpbench.tables import row_name
+from dpbench.tables import PAPER_SCALE, row_name
 from dpbench.tables.grid import Grid
 from dpbench.validate import one_of, typed
 
@@ -106,7 +106,7 @@ def _series(wanted: Target, records: list[Record], impossible: Mapping[str, str]
     spec = FigureSpec(
         name=wanted.name,
         title=wanted.title,
-        scale=wanted.scale,
+        scale_label=wanted.scale_label,
         x=table["figure"]["x"],
         x_scale=table["figure"].get("x_scale", "linear"),
         panels=tuple(Panel(**row) for row in rows),
@@ -179,7 +179,11 @@ def _label(wanted: Target, arm: str) -> str:
 
 def _title(wanted: Target) -> str:
     """The title; that of other runs than the paper's says so."""
-    smaller = "" if wanted.scale == "paper" else f" (not the paper's runs: {wanted.scale})"
+    smaller = (
+        ""
+        if wanted.scale_label == PAPER_SCALE
+        else f" (not the paper's runs: {wanted.scale_label})"
+    )
     return wanted.title + smaller
 
 

@@ -9,8 +9,8 @@ import pandas as pd
 from dpbench.errors import UserError
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import Record
-from dpbench.reproduce.target import PAPER, Target
-from dpbench.tables import CORRECTED, Row, grid_lines
+from dpbench.reproduce.target import Target
+from dpbench.tables import CORRECTED, PAPER_SCALE, Row, grid_lines
 from dpbench.tables.claims import Claim, claims_of
 from dpbench.tables.comparisons import Judged, evidence
 from dpbench.tables.quantities import MINUS, Quantity
@@ -51,7 +51,7 @@ def judged_figure(wanted: Target, runs: pd.DataFrame, records: Sequence[Record])
         for (label, method), part in whole.groupby(["condition", "method"], sort=False)
     ]
     conditions = [condition.label for condition in wanted.conditions]
-    known = evidence(conditions, wanted.scale == PAPER, rows, {})
+    known = evidence(conditions, wanted.scale_label == PAPER_SCALE, rows, {})
     return [
         known.judge(claim, [Quantity(c.name, (c,)) for c in _columns(wanted, claim)])
         for claim in claims

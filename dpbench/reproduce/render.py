@@ -66,7 +66,7 @@ def render(
 def spec_of(wanted: Target) -> TableSpec:
     """The specification of a target's table; UserError for one that makes no sense."""
     plain = {k: v for k, v in wanted.table.items() if k not in OWN_KEYS}
-    said = {"name": wanted.name, "title": wanted.title, "scale": wanted.scale}
+    said = {"name": wanted.name, "title": wanted.title, "scale_label": wanted.scale_label}
     labels = [condition.label for condition in wanted.conditions]
     return table_spec(plain | said | {"conditions": labels, "claims": wanted.claims})
 
@@ -135,7 +135,7 @@ def _figure(
     text = "\n\n".join(
         [
             f"# {wanted.title}",
-            f"{table['paper']}. Scale: {wanted.scale}. Seeds: {table['seeds']}.",
+            f"{table['paper']}. Scale: {wanted.scale_label}. Seeds: {table['seeds']}.",
             *before,
             f"![{wanted.title}]({wanted.stem}.png)",
             "Drawn from private data outside the account; nothing of it is released privately.",

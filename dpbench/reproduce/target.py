@@ -14,10 +14,9 @@ from dpbench.errors import UserError, nearest
 from dpbench.execution.prepare import build
 from dpbench.paths import benchmarks_folder
 from dpbench.records.digest import digest
-from dpbench.tables import CORRECTED, Condition, conditions_of, narrowed, setting
+from dpbench.tables import CORRECTED, PAPER_SCALE, Condition, conditions_of, narrowed, setting
 from dpbench.validate import one_of, typed
 
-PAPER = "paper"
 BUDGET = "budget"
 """In the place of a file of printed epsilons: they are what the conditions ask for."""
 
@@ -43,7 +42,7 @@ class Target:
     """
 
     name: str
-    size: Scale
+    scale: Scale
     overrides: tuple[str, ...]
     changes: tuple[str, ...]
     config: dict
@@ -61,24 +60,24 @@ class Target:
         """
         one = "figure" in self.table and len(self.table["seeds"]) == 1
         title = f"{self.table['title']}{', one seed' * one}"
-        if self.size.name == PAPER:
+        if self.scale.name == PAPER_SCALE:
             return title
         changed = "".join(f", then {change}" for change in self.changes)
-        return f"{title}, at scale {self.size.name}: {self.size.shrinks}{changed}"
+        return f"{title}, at scale {self.scale.name}: {self.scale.shrinks}{changed}"
 
     @property
-    def scale(self) -> str:
+    def scale_label(self) -> str:
         """What the runs are, in a few words: whose scale, and what was changed."""
-        if self.size.name == PAPER:
-            return ", ".join(self.changes) or PAPER
-        return ", ".join([self.size.name, *self.changes])
+        if self.scale.name == PAPER_SCALE:
+            return ", ".join(self.changes) or PAPER_SCALE
+        return ", ".join([self.scale.name, *self.changes])
 
     @property
     def stem(self) -> str:
         """The name of its files; neither other runs nor fewer take the whole table's place."""
-        size = [] if self.size.name == PAPER else [self.size.name]
+        scale = [] if self.scale.name == PAPER_SCALE else [self.scale.name]
         part = "changed" if self.changes else "part"
-        return "-".join([self.name, *size, *([part] if self.changes or self._is_part else [])])
+        return "-".join([self.name, *scale, *([part] if self.changes or self._is_part else [])])
 
     @property
     def _is_part(self) -> bool:
@@ -121,7 +120,7 @@ class Target:
 
     def cells_of(self, condition: Condition, method: str) -> Iterator[list[str]]:
         """The overrides of every run of one method, or arm, under one of its conditions."""
-        said = [*self.size.overrides, *self.overrides, *condition.overrides()]
+        said = [*self.scale.overrides, *self.overrides, *condition.overrides()]
         row = f"{ARM}={method}" if self._has_arms else f"method={method}"
         for seed, variant in itertools.product(self.table["seeds"], self._variants(method)):
             chosen = [f"+table={self.name}", row, f"seed={seed}"]
@@ -177,18 +176,18 @@ def target(name: str, asked: list[str]) -> Target:
     if fixed:
         raise UserError(f"{fixed[0]} is for the table to choose; use table.methods or table.seeds.")
     config = compose([f"+table={name}", *overrides])
-    size = _scale(name, config["table"], [o for o in asked if _key(o) == "scale"])
+    scale = _scale(name, config["table"], [o for o in asked if _key(o) == "scale"])
     conditions = conditions_of(config["table"].get("conditions", []))
-    if size.overrides:
-        alone = compose([f"+table={name}", *size.overrides])
-        config = compose([f"+table={name}", *size.overrides, *overrides])
+    if scale.overrides:
+        alone = compose([f"+table={name}", *scale.overrides])
+        config = compose([f"+table={name}", *scale.overrides, *overrides])
         declared = conditions_of(config["table"].get("conditions", []))
-        conditions, _ = _pinned(declared, size.overrides, alone)
+        conditions, _ = _pinned(declared, scale.overrides, alone)
     _check_names(config["table"])
     conditions, moved = _pinned(conditions, overrides, config)
     changed = (o for o in overrides if _changes(o, conditions, moved))
     changes = tuple(_without_path(o, config) for o in changed)
-    return Target(name, size, overrides, changes, config, tuple(conditions))
+    return Target(name, scale, overrides, changes, config, tuple(conditions))
 
 
 def _check_names(table: dict) -> None:
@@ -206,12 +205,12 @@ def _check_names(table: dict) -> None:
 
 def _scale(name: str, table: dict, asked: list[str]) -> Scale:
     """The scale asked for last; the paper's if none was."""
-    chosen = asked[-1].partition("=")[2] if asked else PAPER
-    if chosen == PAPER:
-        return Scale(PAPER, "", ())
+    chosen = asked[-1].partition("=")[2] if asked else PAPER_SCALE
+    if chosen == PAPER_SCALE:
+        return Scale(PAPER_SCALE, "", ())
     declared = table.get("scales", {})
     if chosen not in declared:
-        known = nearest(chosen, [PAPER, *declared])
+        known = nearest(chosen, [PAPER_SCALE, *declared])
         raise UserError(f"scale={chosen} is none of {name}: {known}")
     said = {"name": chosen, **declared[chosen]}
     check_settings(Scale, said, f"table.scales.{chosen}.")

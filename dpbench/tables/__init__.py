@@ -6,13 +6,14 @@ from dpbench.tables.markdown import grid_lines, to_markdown
 from dpbench.tables.privacy import NO_PLANS, Statement, privacy_grid
 from dpbench.tables.published import Published, PublishedTable, read_epsilon, read_published
 from dpbench.tables.runs import CORRECTED, Row
-from dpbench.tables.spec import Column, TableSpec, table_spec
+from dpbench.tables.spec import PAPER_SCALE, Column, TableSpec, table_spec
 from dpbench.tables.table import Table, build_table
 from dpbench.tables.tidy import claims_csv, to_csv
 
 __all__ = [
     "CORRECTED",
     "NO_PLANS",
+    "PAPER_SCALE",
     "Column",
     "Condition",
     "Published",

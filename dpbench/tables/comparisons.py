@@ -67,11 +67,11 @@ class Judged:
 class Evidence:
     """What claims are held against: rows by condition and method, and the printed numbers.
 
-    conditions: their labels; at_scale: whether the runs are of the paper's scale.
+    conditions: their labels; at_paper_scale: whether the runs are of the paper's scale.
     """
 
     conditions: Sequence[str]
-    at_scale: bool
+    at_paper_scale: bool
     rows: Mapping[tuple[str, str], Row]
     published: PrintedTable
 
@@ -115,7 +115,7 @@ class Evidence:
         favour = {"better": quantity.sign, "larger": 1, "smaller": -1}[claim.relation]
         in_favour = [favour * gap - claim.by for gap in gaps]
         least = -math.inf
-        if printed and self.at_scale and not claim.by:
+        if printed and self.at_paper_scale and not claim.by:
             least = favour * printed.value / 2
         verdict = verdict_of(in_favour, least)
         zero = dict.fromkeys(range(len(gaps)), 0.0)
@@ -137,13 +137,13 @@ class Evidence:
 
 
 def evidence(
-    conditions: Sequence[str], at_scale: bool, rows: Sequence[Row], published: PrintedTable
+    conditions: Sequence[str], at_paper_scale: bool, rows: Sequence[Row], published: PrintedTable
 ) -> Evidence:
     """Of rows in their order; of several variants of a method, the first speaks for it."""
     of: dict[tuple[str, str], Row] = {}
     for row in rows:
         of.setdefault((row.condition, row.method), row)
-    return Evidence(conditions, at_scale, of, published)
+    return Evidence(conditions, at_paper_scale, of, published)
 
 
 def verdict_of(gaps: Sequence[float], least: float = -math.inf) -> str:

@@ -46,7 +46,7 @@ class TableSpec:
     published: its numbers, a path under benchmarks/, or None; published_runs: how many runs the
     paper averaged; spread: what the paper's ± means, and so what ours means; baseline: the
     non-private method that privacy costs are measured from; groups: the two groups a and b, or
-    none; conditions: the labels of what else is varied, of which "" varies nothing; scale: `paper`,
+    none; conditions: the labels of what else is varied, of which "" varies nothing; scale_label:
     or in a few words what was made smaller; claims: what the paper says of the rows.
     """
 
@@ -61,7 +61,7 @@ class TableSpec:
     groups: tuple[str, ...]
     conditions: tuple[str, ...]
     spread: Literal["standard error", "standard deviation"]
-    scale: str
+    scale_label: str
     columns: tuple[Column, ...]
     claims: tuple[Claim, ...]
     notes: tuple[str, ...]

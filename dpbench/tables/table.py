@@ -64,8 +64,8 @@ def build_table(
     rows = rows_of(spec, runs)
     cells = cells_of(spec, rows, published, impossible)
     privacy = privacy_grid(rows, epsilon, spec.baseline, planned, claimed_by)
-    at_scale = spec.scale == PAPER_SCALE
-    known = evidence(spec.conditions, at_scale, rows, printed_table(spec, published))
+    at_paper_scale = spec.scale_label == PAPER_SCALE
+    known = evidence(spec.conditions, at_paper_scale, rows, printed_table(spec, published))
     judged = judge(spec, known)
     order, passed = ordering.order_of(spec, known), constants.constants(spec, published)
     blocks = [
@@ -73,13 +73,13 @@ def build_table(
         _main(spec, rows, cells, impossible, privacy),
         *([_comparison(cells)] if published else []),
         ordering.order_grid(order),
-        constants.constants_grid(passed if at_scale else []),
+        constants.constants_grid(passed if at_paper_scale else []),
         rulings.comparisons_grid(judged),
         privacy,
     ]
     return Table(
         spec.name,
-        spec.title if at_scale else f"{spec.title} (not at the paper's scale)",
+        spec.title if at_paper_scale else f"{spec.title} (not at the paper's scale)",
         tuple(_introduction(spec)),
         tuple(filter(None, (claims_line(judged), cells_line(cells, passed), order_line(order)))),
         tuple(block for block in blocks if block.rows),
@@ -104,12 +104,12 @@ def _rules(spec: TableSpec, published: bool) -> Iterable[str]:
     if published:
         yield rule(spec)
         yield ordering.RULE
-        if spec.scale == PAPER_SCALE:
+        if spec.scale_label == PAPER_SCALE:
             yield constants.RULE
 
 
 def _introduction(spec: TableSpec) -> Iterable[str]:
-    yield f"{spec.paper}. Cells: mean ± {spec.spread} (number of runs). Scale: {spec.scale}."
+    yield f"{spec.paper}. Cells: mean ± {spec.spread} (number of runs). Scale: {spec.scale_label}."
     if spec.groups:
         yield "Groups: a = {}, b = {}.".format(*spec.groups)
 

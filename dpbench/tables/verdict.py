@@ -39,7 +39,7 @@ def verdict(
         return NOTHING_PUBLISHED
     if math.isnan(ours):
         return NO_NUMBER
-    if spec.scale != PAPER_SCALE:
+    if spec.scale_label != PAPER_SCALE:
         return OTHER_SCALE
     errors = (standard_error, published_standard_error(spec, printed), printed.rounding)
     distance = abs(ours - float(printed.value))
@@ -86,9 +86,9 @@ def _pairs(claim: Claim, condition: str) -> Iterator[tuple[str, str]]:
 
 def rule(spec: TableSpec) -> str:
     """The rule in words, to be printed under the table."""
-    if spec.scale != PAPER_SCALE:
+    if spec.scale_label != PAPER_SCALE:
         return (
-            f"Cells: these runs are not of the scale of the paper ({spec.scale}), so "
+            f"Cells: these runs are not of the scale of the paper ({spec.scale_label}), so "
             f'"{OTHER_SCALE}" stands where a number was published, and only claims and the order '
             "of the rows are judged."
         )

@@ -148,7 +148,7 @@ SCALES = [(name, scale) for name in TABLES for scale in scales_of(name)]
 @pytest.mark.parametrize(("name", "scale"), SCALES)
 def test_a_scale_says_what_it_shrinks_and_does(name, scale):
     paper, wanted = target(name, []), target(name, [f"scale={scale}"])
-    assert wanted.size.shrinks.strip(" .") == wanted.size.shrinks != ""
+    assert wanted.scale.shrinks.strip(" .") == wanted.scale.shrinks != ""
     assert wanted.changes == ()
     assert wanted.stem == f"{name}-{scale}"
     if "bench" in wanted.table:

@@ -11,7 +11,7 @@ from dpbench.records.record import Record
 SPEC = FigureSpec(
     name="toy_fig1",
     title="Toy: risk (Figure 1)",
-    scale="paper",
+    scale_label="paper",
     x="step",
     x_scale="linear",
     panels=(
@@ -119,5 +119,5 @@ def test_other_points_give_another_picture():
 
 def test_runs_that_are_not_the_paper_s_say_so_in_the_picture():
     data = lines(SPEC, RECORDS)
-    changed = FigureSpec(**{**vars(SPEC), "scale": "epochs=1"})
+    changed = FigureSpec(**{**vars(SPEC), "scale_label": "epochs=1"})
     assert draw(changed, data) != draw(SPEC, data)

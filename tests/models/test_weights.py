@@ -268,7 +268,7 @@ def test_a_bert_of_other_files_is_refused(tmp_path):
 def test_a_page_says_which_weights_were_chosen_and_not_where_they_are(file):
     asked = ["dataset=cifar10", f"model.weights={file}"]
     wanted = target("calibration_table2", asked)
-    assert f"model.checksum={sha256(file)}" in wanted.scale
-    assert str(file) not in wanted.title + wanted.scale
+    assert f"model.checksum={sha256(file)}" in wanted.scale_label
+    assert str(file) not in wanted.title + wanted.scale_label
     overrides = next(wanted.cells_of(wanted.conditions[0], "small_r"))
     assert compose(overrides)["model"]["checksum"] == sha256(file)

@@ -35,7 +35,7 @@ def toy(*claims, groups=()):
     said = {str(i): {"says": "So.", "source": "page 1", **one} for i, one in enumerate(claims)}
     table = {"groups": list(groups), "group_numbers": [3, 8][: len(groups)]}
     condition = SimpleNamespace(label="")
-    return SimpleNamespace(claims=said, conditions=[condition], table=table, scale="paper")
+    return SimpleNamespace(claims=said, conditions=[condition], table=table, scale_label="paper")
 
 
 def test_the_mean_the_largest_or_the_smallest_point_of_a_series_counts():

@@ -56,7 +56,6 @@ table:
   seeds: [0, 1]
   groups: ["3", "8"]
   spread: standard error
-  scale: paper
   notes: ["A note."]
   settings:
     - set: {epochs: 1, batch_size: 256, optimizer: {lr: 0.5}}

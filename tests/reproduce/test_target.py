@@ -10,7 +10,7 @@ from dpbench.reproduce.target import target
 def test_fixing_what_a_table_varies_is_a_part_of_the_paper_s_table():
     wanted = target("bam_table1", ["dataset=cifar100", "privacy.epsilon=2.0"])
     assert [c.label for c in wanted.conditions] == ["cifar100, epsilon 2"]
-    assert (wanted.stem, wanted.scale) == ("bam_table1-part", "paper")
+    assert (wanted.stem, wanted.scale_label) == ("bam_table1-part", "paper")
     assert len(list(wanted.cells())) == 9
 
 
@@ -19,13 +19,16 @@ def test_a_value_that_the_table_does_not_have_is_a_change():
     assert [c.label for c in wanted.conditions] == [
         *("cifar10, epsilon 3", "cifar100, epsilon 3", "imagenet32, epsilon 3"),
     ]
-    assert (wanted.stem, wanted.scale) == ("bam_table1-changed", "privacy.epsilon=3")
+    assert (wanted.stem, wanted.scale_label) == ("bam_table1-changed", "privacy.epsilon=3")
 
 
 def test_a_scale_narrows_and_the_user_may_still_change_its_runs():
     wanted = target("bam_table1", ["scale=cpu_hour", "epochs=1"])
     assert [c.label for c in wanted.conditions] == ["cifar10, epsilon 10"]
-    assert (wanted.stem, wanted.scale) == ("bam_table1-cpu_hour-changed", "cpu_hour, epochs=1")
+    assert (wanted.stem, wanted.scale_label) == (
+        "bam_table1-cpu_hour-changed",
+        "cpu_hour, epochs=1",
+    )
     *_, last = wanted.cells()
     assert last.index("epochs=6") < last.index("epochs=1"), "the last one counts"
 
@@ -33,7 +36,7 @@ def test_a_scale_narrows_and_the_user_may_still_change_its_runs():
 def test_a_scale_can_be_moved_to_another_data_set_and_says_so():
     wanted = target("bam_table1", ["scale=cpu_hour", "dataset=cifar100"])
     assert [c.label for c in wanted.conditions] == ["cifar100, epsilon 10"]
-    assert (wanted.stem, wanted.scale) == (
+    assert (wanted.stem, wanted.scale_label) == (
         *("bam_table1-cpu_hour-changed", "cpu_hour, dataset=cifar100"),
     )
 

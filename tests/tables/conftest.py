@@ -17,7 +17,7 @@ PLAIN = {
     "groups": ["m", "f"],
     "conditions": [""],
     "spread": "standard error",
-    "scale": "paper",
+    "scale_label": "paper",
     "columns": {
         "acc_a": {
             "metric": "test/accuracy/m",

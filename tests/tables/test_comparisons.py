@@ -51,7 +51,7 @@ def test_a_gap_is_paired_by_seed_however_much_the_seeds_differ(judged):
 )
 def test_a_claim_is_judged_by_the_interval_of_its_gaps_at_every_scale(judged, fair, verdict):
     for scale in ("paper", "2 of 20 epochs"):
-        assert judged(fair, scale=scale).verdict == verdict
+        assert judged(fair, scale_label=scale).verdict == verdict
 
 
 def test_an_effect_of_less_than_half_of_the_printed_one_is_none_at_the_paper_s_scale(judged):
@@ -60,7 +60,7 @@ def test_an_effect_of_less_than_half_of_the_printed_one_is_none_at_the_paper_s_s
     low, high = interval(judged(fair).comparisons[0].gaps)
     assert low < 0 < high < 2
     assert judged(fair, published=PRINTED).verdict == "does not hold"
-    assert judged(fair, published=PRINTED, scale="small").verdict == "undecided"
+    assert judged(fair, published=PRINTED, scale_label="small").verdict == "undecided"
     assert judged(fair).verdict == "undecided"
 
 

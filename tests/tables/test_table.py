@@ -134,7 +134,7 @@ def test_a_metric_that_nobody_measured_is_refused(build):
 
 
 def test_another_scale_is_in_the_title_and_on_every_cell(build):
-    table = build(published=PRINTED, scale="2 of 20 epochs")
+    table = build(published=PRINTED, scale_label="2 of 20 epochs")
     assert table.title == "Toy (not at the paper's scale)"
     assert {c.verdict for c in table.cells if c.published} == {"other scale"}
     assert not [grid for grid in table.grids if grid.heading == "What a constant would pass"]

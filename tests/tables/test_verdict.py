@@ -57,7 +57,7 @@ def test_nothing_published_and_no_number(judged):
 
 
 def test_another_scale_is_never_reproduced(judged, plain):
-    spec = table_spec({**plain, "scale": "2 of 20 epochs"})
+    spec = table_spec({**plain, "scale_label": "2 of 20 epochs"})
     assert judged(80.0, 0.1, Published("80.0", "0.1"), spec) == "other scale"
     assert "2 of 20 epochs" in rule(spec)
 

@@ -32,7 +32,7 @@ def sign_epsilons(wanted: Target) -> dict[str, bytes]:
     ]
     parts = [
         f"# {wanted.title}",
-        f"{wanted.table['paper']}. Scale: {wanted.scale}. Epsilons of planned runs.",
+        f"{wanted.table['paper']}. Scale: {wanted.scale_label}. Epsilons of planned runs.",
         f"- {claim([(line[6], line[9]) for line in lines])}",
         grid_lines(Grid("", HEAD, tuple(lines))),
         "\n".join(f"- {note}" for note in wanted.table["notes"]),

@@ -108,7 +108,7 @@ def sign_errors(wanted: Target) -> dict[str, bytes]:
     data = error_rates(setup.epsilon, setup.delta, setup.dimensions, signals)
     parts = [
         f"# {wanted.title}",
-        f"{paper}. Scale: {wanted.scale}. One release at epsilon {setup.epsilon:g}, delta "
+        f"{paper}. Scale: {wanted.scale_label}. One release at epsilon {setup.epsilon:g}, delta "
         f"{setup.delta:g}; each law's scale by the tightest account there is here.",
         f"![{wanted.title}]({wanted.stem}.png)",
         grid_lines(_at_a_few(data, setup.table_signals)),
