@@ -27,7 +27,8 @@ def judged(wanted, records):
     """The claims of a target on made-up records, under its first condition."""
     rows = [(r.config["choices"]["method"], r.config["seed"]) for r in records]
     runs = pd.DataFrame(rows, columns=["method", "seed"])
-    return judged_figure(wanted, runs.assign(condition=wanted.conditions[0].label), records)
+    runs = runs.assign(condition=wanted.conditions[0].label, status="complete")
+    return judged_figure(wanted, runs, records)
 
 
 def toy(*claims, groups=()):
