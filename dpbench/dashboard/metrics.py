@@ -1,72 +1,39 @@
 """What the page knows of metrics: their names in words, their unit, which way is better."""
 
-from typing import NamedTuple
+from dpbench.metrics.registry import REGISTRY, MetricName, parse_name
+
+FIRST_SPLIT = "test"
 
 
-class Metric(NamedTuple):
-    """A metric in words. percent: a fraction, shown as percent; better: None where unknown."""
-
-    label: str
-    percent: bool
-    better: str | None
-
-
-KNOWN = {
-    "accuracy": Metric("accuracy", True, "higher"),
-    "loss": Metric("loss", False, "lower"),
-    "nll": Metric("negative log-likelihood", False, "lower"),
-    "ece": Metric("ECE", True, "lower"),
-    "mce": Metric("MCE", True, "lower"),
-    "mce_min20": Metric("MCE of bins of 20 and more", True, "lower"),
-    "mce_last10": Metric("MCE, median of the last ten epochs", True, "lower"),
-    "adaptive_ece": Metric("adaptive ECE", True, "lower"),
-    "ece_temperature": Metric("ECE after a temperature", True, "lower"),
-    "brier": Metric("Brier score", False, "lower"),
-    "accuracy_gap": Metric("accuracy gap between groups", True, "lower"),
-    "demographic_parity_difference": Metric("demographic parity difference", True, "lower"),
-    "equalized_odds_difference": Metric("equalised odds difference", True, "lower"),
-    "mse": Metric("mean squared error", False, "lower"),
-    "rmse": Metric("root mean squared error", False, "lower"),
-    "mae": Metric("mean absolute error", False, "lower"),
-    "r2": Metric("R²", False, "higher"),
-}
-CALIBRATION = ("ece", "mce", "mce_min20", "mce_last10", "adaptive_ece", "ece_temperature", "brier")
-FAIRNESS = ("accuracy_gap", "demographic_parity_difference", "equalized_odds_difference")
-
-
-def described(name: str) -> dict:
+def metric_entry(name: str) -> dict:
     """A metric `split/name` or `split/name/group`, as the page takes it.
 
     kind: "calibration", "fairness", "group" (of one group of examples) or "utility".
     """
-    split, _, rest = name.partition("/")
-    base, _, group = rest.partition("/")
-    metric = KNOWN.get(base, Metric(base or name, False, None))
-    where = "" if split == "test" else f" ({split})"
+    parts = parse_name(name)
+    metric = parts.metric
     return {
         "name": name,
-        "label": metric.label + where,
-        "percent": metric.percent,
-        "better": metric.better,
-        "kind": "group" if group else _kind(base),
-        "base": f"{split}/{base}",
-        "group": group,
+        "label": _label(name, parts),
+        "percent": metric is not None and metric.unit == "percent",
+        "better": metric.better if metric else None,
+        "kind": "group" if parts.group else metric.kind if metric else "utility",
+        "base": f"{parts.split}/{parts.base}",
+        "group": parts.group,
     }
 
 
-def _kind(base: str) -> str:
-    if base in CALIBRATION:
-        return "calibration"
-    return "fairness" if base in FAIRNESS else "utility"
+def _label(name: str, parts: MetricName) -> str:
+    label = parts.metric.label if parts.metric else parts.base or name
+    return label if parts.split in ("", FIRST_SPLIT) else f"{label} ({parts.split})"
 
 
-def ordered(names: set[str]) -> list[str]:
-    """Test before validation, in the order above, unknown ones last."""
-    known = list(KNOWN)
+def sorted_names(names: set[str]) -> list[str]:
+    """Test before validation, in the registry's order, unknown ones last."""
+    order = {base: place for place, base in enumerate(REGISTRY)}
 
     def place(name: str) -> tuple:
-        split, _, rest = name.partition("/")
-        base = rest.partition("/")[0]
-        return split != "test", known.index(base) if base in KNOWN else len(known), name
+        parts = parse_name(name)
+        return parts.split != FIRST_SPLIT, order.get(parts.base, len(order)), name
 
     return sorted(names, key=place)

@@ -53,7 +53,7 @@ class Summary:
     def data(self, tables: list[dict], unreadable: Sequence[Unreadable]) -> dict:
         """Plain JSON without NaN. To be called once, when all records are there."""
         self._tell_apart()
-        names = metrics.ordered({name for row in self._rows for name in row["metrics"]})
+        names = metrics.sorted_names({name for row in self._rows for name in row["metrics"]})
         for row in self._rows:
             row["metrics"] = [_plain(row["metrics"].get(name)) for name in names]
         self._rows.sort(key=_place)
@@ -61,7 +61,7 @@ class Summary:
             "version": dpbench.__version__,
             "level": LEVEL,
             "t": _student(len(self._rows)),
-            "metrics": [metrics.described(name) for name in names],
+            "metrics": [metrics.metric_entry(name) for name in names],
             "accountants": privacy.ACCOUNTANTS,
             "rows": self._rows,
             "tables": tables,

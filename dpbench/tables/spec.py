@@ -7,6 +7,7 @@ from typing import Any, Literal
 from dpbench.config.buildable import check_settings
 from dpbench.errors import UserError, nearest
 from dpbench.metrics.paired import is_paired
+from dpbench.metrics.registry import parse_name
 from dpbench.metrics.significance import Better
 from dpbench.tables.claims import Claim, claims_of
 from dpbench.validate import integer, one_of, positive
@@ -21,8 +22,9 @@ class Column:
     """One column: a metric of the records, in the paper's unit and with the paper's digits.
 
     factor turns the metric into the column's unit (100 for percent); digits is None for three
-    significant ones; printed is the column of the published numbers that it is held against, in
-    YAML its own name unless another is said.
+    significant ones; better is which way is better. In YAML these three are those of
+    `metrics.registry` unless others are given. printed is the column of the published numbers that
+    it is held against, in YAML its own name unless another is given.
     """
 
     name: str
@@ -87,8 +89,9 @@ class TableSpec:
 def table_spec(plain: Mapping[str, Any]) -> TableSpec:
     """The table that a plain mapping (from YAML) describes.
 
-    `columns` maps each column's name to its metric, factor, digits and better, and `printed` where
-    that is another name; `claims` is what `claims_of` reads.
+    `columns` maps each column's name to its metric, to digits, factor and better where the registry
+    has others or does not know it, and to `printed` where that is another name; `claims` is what
+    `claims_of` reads.
     Raises UserError for keys that are missing, unknown or of a value that makes no sense.
     """
     _known_keys("the table", plain, {field.name for field in fields(TableSpec)})
@@ -101,10 +104,18 @@ def table_spec(plain: Mapping[str, Any]) -> TableSpec:
 
 
 def _column(name: str, values: Mapping[str, Any]) -> Column:
-    said = {"printed": name, **values}
-    _known_keys(f"column {name}", said, {field.name for field in fields(Column)} - {"name"})
-    check_settings(Column, {**said, "name": name}, f"table.columns.{name}.")
-    return Column(name=name, **said)
+    settings = {"printed": name, **_defaults(values), **values}
+    _known_keys(f"column {name}", settings, {field.name for field in fields(Column)} - {"name"})
+    check_settings(Column, {**settings, "name": name}, f"table.columns.{name}.")
+    return Column(name=name, **settings)
+
+
+def _defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What the registry knows of a column's metric; nothing of one that it does not know."""
+    metric = parse_name(str(values.get("metric"))).metric
+    if metric is None or metric.better is None:
+        return {}
+    return {"factor": metric.factor, "digits": metric.digits, "better": metric.better}
 
 
 def _known_keys(what: str, given: Mapping[str, Any], known: set[str]) -> None:

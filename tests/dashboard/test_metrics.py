@@ -1,6 +1,6 @@
 import pytest
 
-from dpbench.dashboard.metrics import described, ordered
+from dpbench.dashboard.metrics import metric_entry, sorted_names
 
 
 @pytest.mark.parametrize(
@@ -16,16 +16,16 @@ from dpbench.dashboard.metrics import described, ordered
     ],
 )
 def test_what_is_known_of_a_metric(name, kind, better, percent):
-    found = described(name)
+    found = metric_entry(name)
     assert (found["kind"], found["better"], found["percent"]) == (kind, better, percent)
     assert found["label"]
 
 
 def test_a_split_that_is_not_the_test_set_is_said():
-    assert described("validation/ece")["label"] == "ECE (validation)"
+    assert metric_entry("validation/ece")["label"] == "ECE (validation)"
 
 
 def test_the_test_set_comes_first_and_strangers_last():
     names = {"validation/accuracy", "test/zeta", "test/ece", "test/accuracy/b", "test/accuracy"}
     expected = ["test/accuracy", "test/accuracy/b", "test/ece", "test/zeta", "validation/accuracy"]
-    assert ordered(names) == expected
+    assert sorted_names(names) == expected

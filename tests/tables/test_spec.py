@@ -47,12 +47,19 @@ def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
         ({"claims": {"x": {**CLAIM, "by": "2"}}}, "by in claim x must be a number"),
         ({"claims": {"x": ["better"]}}, "claim x must be a mapping"),
         ({"claims": {"x": {"better": ["fair"]}}}, "Claim x does not say what its says is"),
-        ({"columns": {"x": {"metric": "test/loss"}}}, "Column x does not say what its better is"),
+        ({"columns": {"x": {"metric": "test/new"}}}, "Column x does not say what its better is"),
     ],
 )
 def test_what_makes_no_sense_is_refused(plain, changes, complaint):
     with pytest.raises(UserError, match=complaint):
         table_spec({**plain, **changes})
+
+
+def test_a_column_has_unit_digits_and_direction_of_the_registry(plain):
+    columns = {"x": {"metric": "test/accuracy/a"}, "y": {"metric": "test/brier", "digits": 1}}
+    x, y = table_spec({**plain, "columns": columns}).columns
+    assert (x.factor, x.digits, x.better, x.printed) == (100, 1, "higher", "x")
+    assert (y.factor, y.digits, y.better) == (1, 1, "lower")
 
 
 @pytest.mark.parametrize("key", [field.name for field in fields(TableSpec)])

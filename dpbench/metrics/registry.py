@@ -1,0 +1,84 @@
+"""What is known of every metric, said once: label, unit, digits and which way is better."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dpbench.metrics.significance import Better
+
+Kind = Literal["utility", "calibration", "fairness"]
+FACTORS = {"percent": 100, "nats": 1, "": 1}
+"""What turns a recorded value into its unit: records hold fractions."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric in words. digits: decimals in its unit; better: None where nothing says so."""
+
+    label: str
+    unit: Literal["percent", "nats", ""]
+    digits: int | None
+    better: Better | None
+    kind: Kind = "utility"
+
+    @property
+    def factor(self) -> int:
+        """100 for a fraction that is shown in percent, else 1."""
+        return FACTORS[self.unit]
+
+
+def _calibration(label: str) -> Metric:
+    return Metric(label, "percent", 1, "lower", "calibration")
+
+
+def _fairness(label: str) -> Metric:
+    return Metric(label, "percent", 1, "lower", "fairness")
+
+
+REGISTRY: Mapping[str, Metric] = {
+    "accuracy": Metric("accuracy", "percent", 1, "higher"),
+    "loss": Metric("loss", "nats", 3, "lower"),
+    "nll": Metric("negative log-likelihood", "nats", 2, "lower"),
+    "ece": _calibration("ECE"),
+    "mce": _calibration("MCE"),
+    "mce_min20": _calibration("MCE of bins of 20 and more"),
+    "mce_last10": _calibration("MCE, median of the last ten epochs"),
+    "adaptive_ece": _calibration("adaptive ECE"),
+    "ece_temperature": _calibration("ECE after a temperature"),
+    "brier": Metric("Brier score", "", 3, "lower", "calibration"),
+    "accuracy_gap": _fairness("accuracy gap between groups"),
+    "demographic_parity_difference": _fairness("demographic parity difference"),
+    "equalized_odds_difference": _fairness("equalised odds difference"),
+    "mse": Metric("mean squared error", "", None, "lower"),
+    "rmse": Metric("root mean squared error", "", None, "lower"),
+    "mae": Metric("mean absolute error", "", None, "lower"),
+    "r2": Metric("R²", "", None, "higher"),
+    "privacy_cost": _fairness("privacy cost"),
+    "privacy_cost_gap": _fairness("privacy cost gap"),
+    "excessive_risk": Metric("excessive risk", "nats", 3, "lower", "fairness"),
+    "excessive_risk_gap": Metric("excessive risk gap", "nats", 3, "lower", "fairness"),
+}
+"""In the order in which they are listed."""
+
+
+@dataclass(frozen=True)
+class MetricName:
+    """The parts of `split/base/group`; split or group is "" where there is none."""
+
+    split: str
+    base: str
+    group: str
+
+    @property
+    def metric(self) -> Metric | None:
+        """What the registry has; None for one that it does not know."""
+        return REGISTRY.get(self.base)
+
+
+def parse_name(name: str) -> MetricName:
+    """A name in parts; a metric that compares two runs (`privacy_cost/<group>`) has no split."""
+    first, _, rest = name.partition("/")
+    if first in REGISTRY:
+        return MetricName("", first, rest)
+    base, _, group = rest.partition("/")
+    return MetricName(first, base, group)

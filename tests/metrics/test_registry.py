@@ -1,0 +1,35 @@
+import pytest
+import torch
+
+from dpbench.metrics import METRICS
+from dpbench.metrics.paired import GAPS, PER_GROUP
+from dpbench.metrics.registry import REGISTRY, MetricName, parse_name
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("test/accuracy", ("test", "accuracy", "")),
+        ("train_set/loss/a/b", ("train_set", "loss", "a/b")),
+        ("privacy_cost/women", ("", "privacy_cost", "women")),
+        ("excessive_risk_gap", ("", "excessive_risk_gap", "")),
+        ("strange", ("strange", "", "")),
+    ],
+)
+def test_a_name_has_split_base_and_group(name, parts):
+    assert parse_name(name) == MetricName(*parts)
+
+
+@pytest.mark.parametrize("name", [*(f"{prefix}a" for prefix in PER_GROUP), *GAPS])
+def test_what_compares_two_runs_is_known(name):
+    assert parse_name(name).metric.better == "lower"
+
+
+@pytest.mark.parametrize("task", METRICS)
+def test_every_metric_of_a_run_is_known(task):
+    classes = task == "classification"
+    outputs = torch.randn(40, 2 if classes else 1)
+    targets = torch.arange(40) % 2 if classes else torch.randn(40)
+    groups = torch.arange(40) // 20
+    measured = METRICS[task](outputs, torch.rand(40), targets, groups, ("a", "b"))
+    assert {parse_name(f"test/{name}").base for name in measured} <= REGISTRY.keys()
