@@ -10,7 +10,7 @@ from dpbench.config import buildable
 from dpbench.config.compose import compose, groups
 from dpbench.config.settings import OFF, SCIENTIFIC, SETTINGS_OF_METHODS
 from dpbench.errors import UserError
-from dpbench.records.digest import digest, with_current_names
+from dpbench.records.digest import digest, with_current_names, with_current_options
 
 ALWAYS = ("dataset", "model", "method")
 PLAIN = re.compile(r"[A-Za-z_][\w./:-]*")
@@ -68,9 +68,10 @@ def commands() -> Callable[[dict], str]:
 
 
 def _options(choices: dict, usual: dict) -> Iterator[str]:
+    current = with_current_options(choices)
     others = (group for group in sorted(usual) if group in SCIENTIFIC and group not in ALWAYS)
     for group in (*ALWAYS, *others):
-        option = choices.get(group, usual[group])
+        option = current.get(group, usual[group])
         if group in ALWAYS or option != usual[group]:
             yield f"{group}={option}"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from dpbench.config.settings import OFF, SCIENTIFIC, SETTINGS_OF_METHODS
-from dpbench.records.digest import digest
+from dpbench.records.digest import digest, with_current_options
 
 NOT_SAID = ("seed", "privacy", "diagnostics")
 MOST = 3
@@ -45,7 +45,7 @@ def differences(configs: Sequence[dict]) -> list[str]:
     differs under the same options.
     """
     flats = [flat(config) for config in configs]
-    options = [config["choices"] for config in configs]
+    options = [with_current_options(config["choices"]) for config in configs]
     varied = _varied(flats)
     groups = [key for key in _varied(options) if any(v.startswith(f"{key}.") for v in varied)]
     others = [key for key in varied if key.partition(".")[0] not in groups]

@@ -24,6 +24,9 @@ FIRST_NAMES = {
 
 CURRENT_NAMES = {first: current for current, first in FIRST_NAMES.items()}
 
+CURRENT_OPTIONS = {("schedule", "mixup"): "bound_switch"}
+"""Options under another name than in the first records: the digest has none of these groups."""
+
 
 def digest(config: dict) -> str:
     """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
@@ -54,6 +57,13 @@ def with_current_names(node: Any) -> Any:
             for key, part in node.items()
         }
     return [with_current_names(part) for part in node] if isinstance(node, list) else node
+
+
+def with_current_options(choices: dict[str, str]) -> dict[str, str]:
+    """A record's choices with the names that options have today."""
+    return {
+        group: CURRENT_OPTIONS.get((group, option), option) for group, option in choices.items()
+    }
 
 
 def _weights_once(model):

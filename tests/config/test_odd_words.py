@@ -108,8 +108,8 @@ epsilon method=fairlens dataset=adult method.clipping_weight=a
 epsilon method=fairlens dataset=adult method.noise_weight=nan
 epsilon schedule=custom schedule.lr=[1]
 epsilon schedule=custom schedule.noise=x
-epsilon schedule=mixup schedule.lr.values=[a]
-epsilon schedule=mixup schedule.lr.until=3
+epsilon schedule=bound_switch schedule.lr.values=[a]
+epsilon schedule=bound_switch schedule.lr.until=3
 epsilon schedule=noise_falls schedule.noise.number={BIG[:12]}
 epsilon schedule=noise_falls schedule.noise.of=3
 epsilon model=wrn16_4 dataset=cifar10 model.depth=100000000

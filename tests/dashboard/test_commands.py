@@ -1,4 +1,6 @@
+import json
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +48,15 @@ def test_the_command_makes_the_same_run(command, overrides):
 def test_it_says_what_is_unusual_and_nothing_else(command):
     config = compose(["seed=3"])
     assert command(config) == "dpbench run dataset=digits model=mlp method=dpsgd seed=3"
+
+
+def test_a_record_with_the_first_name_of_an_option_has_a_command(command):
+    records = Path(__file__).parents[2] / "results/tables/calibration_table2-part.records.jsonl"
+    configs = [json.loads(line)["config"] for line in records.read_text().splitlines()]
+    (config, *_) = [c for c in configs if c["choices"]["schedule"] == "mixup"]
+    said = shlex.split(command(config))
+    assert "schedule=bound_switch" in said
+    assert digest(compose(said[2:])) == digest(config)
 
 
 @pytest.mark.parametrize(

@@ -66,3 +66,12 @@ def test_a_part_that_says_nothing_is_no_difference(composed, value):
     config = composed("dataset=digits")
     older = {k: v for k, v in config.items() if k != "augmentation"}
     assert differences([older, {**config, "augmentation": value}]) == ["", ""]
+
+
+def test_an_option_under_its_first_name_is_no_other_option(composed):
+    now = composed("dataset=digits", "schedule=bound_switch")
+    first, other = (
+        with_changes(now, choices__schedule="mixup"),
+        with_changes(now, schedule__noise=2.0),
+    )
+    assert differences([now, other]) == differences([first, other])

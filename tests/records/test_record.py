@@ -43,7 +43,7 @@ SCIENCE = [
     "augmentation=shifts_flips",
     "ema_decay=0.99",
     "validation=0.2",
-    "schedule=mixup",
+    "schedule=bound_switch",
     "method.clip=normalise",
     "method.style=layerwise",
 ]

@@ -49,7 +49,7 @@ def theta(step):
 def test_mix_up_switches_at_ninety_five_percent_of_the_steps_and_not_one_before(
     step_of, batch_of, steps
 ):
-    mixup = build(compose(["schedule=mixup", "method.bound=0.1"])).schedule
+    mixup = build(compose(["schedule=bound_switch", "method.bound=0.1"])).schedule
     step = scheduled(step_of(dpsgd(0.1, "corrected")), mixup, steps)
     bounds = []
     for made in range(steps):
@@ -78,7 +78,7 @@ def test_a_scheduled_bound_moves_clip_and_noise_together(step_of, batch_of, vari
 
 
 def test_a_scheduled_bound_costs_nothing():
-    said = [prepare([*more, "epochs=2"])[2] for more in ([], ["schedule=mixup"])]
+    said = [prepare([*more, "epochs=2"])[2] for more in ([], ["schedule=bound_switch"])]
     assert said[0].ledger == said[1].ledger
     assert said[1].schedule.bound_at(0.95) == 200
 
@@ -190,7 +190,7 @@ def test_noise_with_a_value_for_each_step_is_refused_with_a_way_out():
 
 @pytest.mark.parametrize("method", ["dpsgd_quantile", "sgd"])
 def test_a_bound_that_no_schedule_can_move_is_refused_before_the_training(method, tmp_path):
-    asked = [f"method={method}", "schedule=mixup", f"data_dir={tmp_path / 'nowhere'}"]
+    asked = [f"method={method}", "schedule=bound_switch", f"data_dir={tmp_path / 'nowhere'}"]
     if method == "sgd":
         assert prepare(asked)  # nothing is clipped, whatever the bound
         return
