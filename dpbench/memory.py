@@ -124,7 +124,7 @@ def forget_peak(device: torch.device) -> None:
 
 
 def free(device: torch.device) -> int:
-    """Bytes that are still to be had: on the GPU, or by this process within its control groups."""
+    """Bytes still available: on the GPU, or by this process within its control groups."""
     if device.type == "cuda":
         idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + idle

@@ -92,7 +92,7 @@ def _device(value: str) -> str:
     if value == "auto":
         return "cuda" if there else "cpu"
     if value not in ("cpu", "cuda") or (value == "cuda" and not there):
-        raise UserError(f"device={value} is not to be had here; try device=auto.")
+        raise UserError(f"device={value} is not available here; try device=auto.")
     return value
 
 

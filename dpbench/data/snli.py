@@ -80,7 +80,7 @@ class Snli:
     def load(self, folder: Path, seed: int) -> Data:
         """Read the two files below `folder`, or download them (95 MB); the seed draws nothing.
 
-        Raises UserError where neither the pairs nor the tokenizer are to be had.
+        Raises UserError where neither the pairs nor the tokenizer are available.
         """
         if self.hub is not None:
             train, test = (from_hub(self.hub, part) for part in ("train", "test"))

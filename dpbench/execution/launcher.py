@@ -37,6 +37,6 @@ class Launcher(Protocol):
         """A function that attempts runs there; what is still going on at the end is stopped.
 
         jobs: processes, where they are ours to choose; folder: for files of its own. UserError for
-        what is not to be had.
+        what is not available.
         """
         ...

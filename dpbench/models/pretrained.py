@@ -17,7 +17,7 @@ def planning() -> bool:
 
 @contextmanager
 def weights_of(name: str) -> Iterator[None]:
-    """Weights are loaded within; Unavailable if they are not to be had.
+    """Weights are loaded within; Unavailable if they are not available.
 
     UserError if they are of other sizes.
     """

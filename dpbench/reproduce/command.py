@@ -96,7 +96,7 @@ def _carry_out(cells: Cells) -> dict[Path, str]:
 
 
 def _without_weights(sweep: Sweep) -> dict[Path, str]:
-    """Why pre-trained weights that runs need are not to be had: known before any data."""
+    """Why pre-trained weights that runs need are not available: known before any data."""
     reasons: dict[tuple, str | None] = {}
     lacking = {}
     for path in sweep.missing():

@@ -102,7 +102,7 @@ def pick_device(name: str) -> torch.device:
         probe.item()  # which `meta` and its like do not have
         return probe.device
     except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"device={name!s:.60} is not to be had here; try device=auto.") from error
+        raise UserError(f"device={name!s:.60} is not available here; try device=auto.") from error
 
 
 def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:

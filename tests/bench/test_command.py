@@ -29,7 +29,7 @@ TINY = Case("tiny", "mlp", (5,), 3, 8, {"widths": [4]})
         ("suite=steps", "suite=steps is unknown: did you mean step"),
         ("repeats=-1", "repeats must be a whole number from 0 to 10000, got '-1'."),
         ("repeats=many", "repeats must be a whole number from 0 to 10000, got 'many'."),
-        ("device=tpu", "device=tpu is not to be had here"),
+        ("device=tpu", "device=tpu is not available here"),
         ("repeats=0", "is not there to be drawn again"),
     ],
 )

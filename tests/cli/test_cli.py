@@ -174,7 +174,7 @@ def test_a_command_that_cannot_be_is_refused_in_one_sentence(words, sentence, co
 def test_a_device_that_is_not_there_is_refused(command, tmp_path):
     for device in ("nonsense", "meta"):
         done = command("run", f"results_dir={tmp_path}", f"device={device}")
-        refused(done, f"device={device} is not to be had here; try device=auto.")
+        refused(done, f"device={device} is not available here; try device=auto.")
 
 
 def test_a_results_folder_that_cannot_be_written_is_refused_before_training(

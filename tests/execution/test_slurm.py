@@ -24,7 +24,7 @@ def test_a_sweep_through_submitit_makes_its_records_and_lists_what_failed(tmp_pa
     said = sweeps.carry_out(sweeps.planned("some", runs), heard.append)
     assert sorted(load(path).config["seed"] for path in heard) == [0, 1]
     assert "1 of 3 runs failed" in said
-    assert "device=nonsense is not to be had here" in said
+    assert "device=nonsense is not available here" in said
 
 
 def test_a_task_out_of_time_hands_in_the_same_again():

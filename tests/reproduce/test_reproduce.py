@@ -338,7 +338,7 @@ def test_a_failure_in_another_process_is_one_sentence(checkout, tmp_path):
     overrides = [f"results_dir={tmp_path}", "jobs=2", "device=nonsense"]
     out, err = (both := start(checkout, "tiny", *overrides)).communicate()
     assert (both.returncode, out) == (2, "")
-    assert err == "dpbench: device=nonsense is not to be had here; try device=auto.\n"
+    assert err == "dpbench: device=nonsense is not available here; try device=auto.\n"
 
 
 @pytest.mark.parametrize("name", ["misalignment_table4", "misalignment_table5"])

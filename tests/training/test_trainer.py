@@ -485,7 +485,7 @@ def test_a_plan_reads_nothing():
         ({"batch_size": 1439}, "larger than the 1438 training examples"),
         ({"lr": -1.0}, "model or optimizer cannot be made: Invalid learning rate: -1.0"),
         ({"lr": 1e39}, "model or optimizer cannot be made"),
-        ({"device": "nonsense"}, "device=nonsense is not to be had here"),
+        ({"device": "nonsense"}, "device=nonsense is not available here"),
         ({"augmentation": replace(VIEWS, shift=8)}, "shift=8 must be less than the side"),
         ({"ema_decay": 1.0}, "ema_decay must be a number from 0 to below 1"),
     ],
@@ -518,7 +518,7 @@ def test_a_device_is_picked_by_name():
     assert pick_device("cpu") == torch.device("cpu")
     assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     for name in ("nonsense", "meta"):
-        with pytest.raises(UserError, match=f"device={name} is not to be had here"):
+        with pytest.raises(UserError, match=f"device={name} is not available here"):
             pick_device(name)
 
 
