@@ -4,7 +4,6 @@ Figures 2, 4, 5 and 6 and Theorem 1 of Knolle et al. 2023. All of it reads priva
 account: it explains a run and must not steer one.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import unaugmented
 from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
+from dpbench.diagnostics.observer import ColumnObserver
 from dpbench.diagnostics.settings import chosen_groups
 from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep
@@ -90,7 +90,7 @@ class BiasDiagnostics:
         return torch.randperm(len(train), generator=draw)[: self.probe_size].sort()[0].to(device)
 
 
-class BiasObserver:
+class BiasObserver(ColumnObserver):
     """Measures before the step, and leaves parameters, clip, gradients and generators alone.
 
     Columns of `series`: `step` (how many were made before), and every name of `measure` as
@@ -106,10 +106,9 @@ class BiasObserver:
         step: PrivateStep,
         train: Split,
     ):
+        super().__init__(step)
         self._settings, self._groups, self._measured = settings, groups, measured
-        self._step, self._train = step, train
-        self._steps = 0
-        self._columns: dict[str, list] = defaultdict(list)
+        self._train = train
 
     def before(self, batch: Batch) -> None:
         if self._steps % self._settings.every == 0:
@@ -120,19 +119,9 @@ class BiasObserver:
                 self._columns[f"step/{name}"].append(value)
         self._steps += 1
 
-    def end_of_epoch(self) -> None:
-        """Nothing is measured per epoch."""
-
     def series(self) -> dict[str, list]:
         """The columns; those at the last parameters are measured now."""
         return {**self._columns, **{f"end/{k}": v for k, v in self._at_the_end().items()}}
-
-    def state_dict(self) -> dict:
-        return {"steps": self._steps, "columns": dict(self._columns)}
-
-    def load_state_dict(self, state: dict) -> None:
-        self._steps = state["steps"]
-        self._columns.update(state["columns"])
 
     def _at_the_end(self) -> dict[str, list]:
         step, settings = self._step, self._settings

@@ -4,11 +4,11 @@ Figures 4, 6, 8 and 10 of Bu et al. 2023 (calibration). Every point reads privat
 account: it explains a run and must not choose when to stop one.
 """
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import isolated_evaluation
+from dpbench.diagnostics.observer import ColumnObserver
 from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep
 from dpbench.metrics import calibration, classification
@@ -43,7 +43,7 @@ class CurveDiagnostics:
         return CurveObserver(self, step, train if self.train else None, test)
 
 
-class CurveObserver:
+class CurveObserver(ColumnObserver):
     """Measures between steps, in test mode, and leaves parameters and generators alone.
 
     Columns of `series`, one entry per measurement: `step` and `epoch` (how many were made),
@@ -55,10 +55,9 @@ class CurveObserver:
     def __init__(
         self, settings: CurveDiagnostics, step: PrivateStep, train: Split | None, test: Split
     ):
-        self._settings, self._step = settings, step
-        self._train, self._test = train, test
-        self._steps = self._epochs = 0
-        self._columns: dict[str, list] = defaultdict(list)
+        super().__init__(step)
+        self._settings, self._train, self._test = settings, train, test
+        self._epochs = 0
 
     def before(self, batch: Batch) -> None:
         every = self._settings.steps
@@ -75,14 +74,14 @@ class CurveObserver:
     def series(self) -> dict[str, list]:
         """The columns; the last parameters are measured now, if they were not yet."""
         self._measure()
-        return dict(self._columns)
+        return super().series()
 
     def state_dict(self) -> dict:
-        return {"steps": self._steps, "epochs": self._epochs, "columns": dict(self._columns)}
+        return super().state_dict() | {"epochs": self._epochs}
 
     def load_state_dict(self, state: dict) -> None:
-        self._steps, self._epochs = state["steps"], state["epochs"]
-        self._columns = defaultdict(list, state["columns"])
+        super().load_state_dict(state)
+        self._epochs = state["epochs"]
 
     def _measure(self) -> None:
         if self._columns["step"][-1:] == [self._steps]:

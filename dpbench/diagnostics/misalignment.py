@@ -4,7 +4,6 @@ Figures 3 to 5 and 7 to 17 of Esipova et al., ICLR 2023. All of it reads private
 account, the whole training split included: it explains a run and must not steer one.
 """
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +14,7 @@ from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics import excess_risk, lower_bounds
 from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, isolated_evaluation
 from dpbench.diagnostics.curvature import MeanLoss
+from dpbench.diagnostics.observer import ColumnObserver
 from dpbench.diagnostics.settings import chosen_groups
 from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
 from dpbench.mechanism.step import PrivateStep
@@ -64,7 +64,7 @@ class MisalignmentDiagnostics:
         return MisalignmentObserver(self, chosen_groups(self.groups, train), step, train)
 
 
-class MisalignmentObserver:
+class MisalignmentObserver(ColumnObserver):
     """Measures before the step, and leaves parameters, clip, gradients and generators alone.
 
     Columns of `series`, k being a group's number. One entry per measured step: `step` (how many
@@ -81,14 +81,13 @@ class MisalignmentObserver:
     def __init__(
         self, settings: MisalignmentDiagnostics, groups: list[int], step: PrivateStep, train: Split
     ):
-        self._settings, self._groups, self._step = settings, groups, step
+        super().__init__(step)
+        self._settings, self._groups = settings, groups
         members = [train.groups == k for k in groups]
         self._losses = [self._mean_loss(train, mask) for mask in members]
         self._rest = self._mean_loss(train, ~torch.stack(members).any(0))
         self._shares = [len(loss) / len(train) for loss in (*self._losses, self._rest)]
-        self._steps = 0
         self._epoch: list[GroupMeans] = []
-        self._columns: dict[str, list] = defaultdict(list)
 
     def _mean_loss(self, train: Split, mask: Tensor) -> MeanLoss:
         return MeanLoss(self._step.engine, train, mask.nonzero()[:, 0], self._settings.chunk)
@@ -109,18 +108,13 @@ class MisalignmentObserver:
         self._per_group("epoch/gradient_norm", present)
         self._epoch = []
 
-    def series(self) -> dict[str, list]:
-        return dict(self._columns)
-
     def state_dict(self) -> dict:
-        epoch = [tuple(means) for means in self._epoch]
-        return {"steps": self._steps, "epoch": epoch, "columns": dict(self._columns)}
+        return super().state_dict() | {"epoch": [tuple(means) for means in self._epoch]}
 
     def load_state_dict(self, state: dict) -> None:
+        super().load_state_dict(state)
         device = self._step.engine.parameters.theta.device
-        self._steps = state["steps"]
         self._epoch = [GroupMeans(*(x.to(device) for x in means)) for means in state["epoch"]]
-        self._columns.update(state["columns"])
 
     def _measure(self, batch: Batch) -> None:
         self._columns["step"].append(self._steps)

@@ -1,13 +1,14 @@
-"""Per-example gradients that all carry one more common vector."""
+"""Per-example gradients translated by one common vector."""
 
 import torch
 from torch import Tensor
 
+from dpbench.gradients.delegating import DelegatingGradients
 from dpbench.gradients.engine import Gradients
 from dpbench.gradients.parameters import Layer
 
 
-class Translated:
+class Translated(DelegatingGradients):
     """g_i + v for one vector v [D], without materialising any of them.
 
     Squared norms are |g_i|^2 + 2 <g_i, v> + |v|^2, in each layer with the layer's part of v. They
@@ -15,21 +16,21 @@ class Translated:
     """
 
     def __init__(self, gradients: Gradients, vector: Tensor, layers: tuple[Layer, ...]):
-        self._gradients, self._vector, self._layers = gradients, vector, layers
-        self.losses = gradients.losses
+        super().__init__(gradients)
+        self._vector, self._layers = vector, layers
 
     @property
     def norms(self) -> Tensor:
-        return self._lengths(self._gradients.norms, self._vector)
+        return self._lengths(self.base.norms, self._vector)
 
     @property
     def layer_norms(self) -> Tensor:
-        columns = self._gradients.layer_norms.unbind(1)
+        columns = self.base.layer_norms.unbind(1)
         pairs = zip(columns, self._layers, strict=True)
         return torch.stack([self._lengths(norms, self._part(layer)) for norms, layer in pairs], 1)
 
     def _lengths(self, norms: Tensor, vector: Tensor) -> Tensor:
-        squared = norms.square() + 2 * self._gradients.dot(vector) + vector @ vector
+        squared = norms.square() + 2 * self.base.dot(vector) + vector @ vector
         return squared.clamp(min=0).sqrt()
 
     def _part(self, layer: Layer) -> Tensor:
@@ -39,14 +40,14 @@ class Translated:
         return part
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        total = self._gradients.weighted_sum(factors)
+        total = self.base.weighted_sum(factors)
         if factors.dim() == 1:
             return total + factors.sum() * self._vector
         pairs = zip(factors.sum(0), self._layers, strict=True)
         return total + torch.cat([share * self._vector[layer.at] for share, layer in pairs])
 
     def dot(self, vector: Tensor) -> Tensor:
-        return self._gradients.dot(vector) + self._vector @ vector
+        return self.base.dot(vector) + self._vector @ vector
 
     def stack(self) -> Tensor:
-        return self._gradients.stack() + self._vector
+        return self.base.stack() + self._vector

@@ -11,6 +11,7 @@ from dpbench.data.dataset import Batch
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
+from dpbench.gradients.delegating import DelegatingGradients
 from dpbench.mechanism.local_batches import local_batches
 from dpbench.mechanism.method import (
     Gradient,
@@ -137,30 +138,16 @@ class Weighing:
         return Weighed(gradients, self.weights(batch.sizes.to(gradients.losses)))
 
 
-class Weighed:
-    """Gradients as they are, that count in sums by weights [B]."""
+class Weighed(DelegatingGradients):
+    """Gradients that count in sums by weights [B]; their norms are those before weighing."""
 
     def __init__(self, gradients: Gradients, weights: Tensor):
-        self._gradients, self._weights = gradients, weights
-        self.losses = gradients.losses
-
-    @property
-    def norms(self) -> Tensor:
-        return self._gradients.norms
-
-    @property
-    def layer_norms(self) -> Tensor:
-        return self._gradients.layer_norms
+        super().__init__(gradients)
+        self._weights = weights
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         weights = self._weights if factors.dim() == 1 else self._weights.unsqueeze(1)
-        return self._gradients.weighted_sum(factors * weights)
-
-    def dot(self, vector: Tensor) -> Tensor:
-        return self._gradients.dot(vector)
-
-    def stack(self) -> Tensor:
-        return self._gradients.stack()
+        return self.base.weighted_sum(factors * weights)
 
 
 @dataclass(frozen=True)

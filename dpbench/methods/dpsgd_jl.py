@@ -10,6 +10,7 @@ from dpbench.clipping import Clip
 from dpbench.clipping.choice import Bounds, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients, Layer
+from dpbench.gradients.delegating import DelegatingGradients
 from dpbench.mechanism.method import (
     Guarantee,
     Method,
@@ -74,7 +75,7 @@ def slack(projections: int, failure: float) -> float:
 
 @dataclass(frozen=True)
 class Projected:
-    """The gradient seam: each example's own gradient, of which the clip sees estimated norms."""
+    """The gradient seam: each example's own gradient, with estimated norms."""
 
     projections: int
     slack: float
@@ -92,15 +93,14 @@ class Projected:
         return Estimated(engine(batch), vectors, self.slack, engine.parameters.layers)
 
 
-class Estimated:
-    """Gradients as they are, with norms slack sqrt(mean_j <g_i, u_j>^2) for vectors u_j [D]."""
+class Estimated(DelegatingGradients):
+    """Gradients whose norms are estimated as slack sqrt(mean_j <g_i, u_j>^2), u_j [D]."""
 
     def __init__(
         self, gradients: Gradients, vectors: list[Tensor], slack: float, layers: tuple[Layer, ...]
     ):
-        self._gradients, self._vectors, self._slack = gradients, vectors, slack
-        self._layers = layers
-        self.losses = gradients.losses
+        super().__init__(gradients)
+        self._vectors, self._slack, self._layers = vectors, slack, layers
 
     @property
     def norms(self) -> Tensor:
@@ -119,15 +119,6 @@ class Estimated:
         return self._estimated([part(vector) for vector in self._vectors])
 
     def _estimated(self, vectors: list[Tensor]) -> Tensor:
-        dots = torch.stack([self._gradients.dot(vector) for vector in vectors])
+        dots = torch.stack([self.base.dot(vector) for vector in vectors])
         # In float64, as squares of small numbers would underflow.
         return (dots.double().square().mean(0).sqrt() * self._slack).to(dots)
-
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        return self._gradients.weighted_sum(factors)
-
-    def dot(self, vector: Tensor) -> Tensor:
-        return self._gradients.dot(vector)
-
-    def stack(self) -> Tensor:
-        return self._gradients.stack()

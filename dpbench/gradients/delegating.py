@@ -1,0 +1,29 @@
+"""The base of gradients that change some operations of other gradients."""
+
+from torch import Tensor
+
+from dpbench.gradients.engine import Gradients
+
+
+class DelegatingGradients:
+    """Delegates to `base` whatever it does not override; losses are those of `base`."""
+
+    def __init__(self, base: Gradients):
+        self.base, self.losses = base, base.losses
+
+    @property
+    def norms(self) -> Tensor:
+        return self.base.norms
+
+    @property
+    def layer_norms(self) -> Tensor:
+        return self.base.layer_norms
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self.base.weighted_sum(factors)
+
+    def dot(self, vector: Tensor) -> Tensor:
+        return self.base.dot(vector)
+
+    def stack(self) -> Tensor:
+        return self.base.stack()
