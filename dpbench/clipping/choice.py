@@ -1,4 +1,4 @@
-"""The clips that a configuration names, and what cannot be combined."""
+"""Clips by their configured names, and the combinations that are refused."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ BY_NORM: dict[str, Callable[[float], ByNorm]] = {
 """Clipping functions of a gradient's own norm, which a bound makes private."""
 
 WITHOUT_PROOF: dict[str, Callable[[float], Clip]] = {"batch": BatchClip, "none": Unclipped}
-"""Those that do not bound what one example can do; noise is scaled by R all the same."""
+"""Clips that do not bound the effect of one example; noise is scaled by R nevertheless."""
 
 CLIPS = (*BY_NORM, *WITHOUT_PROOF)
 STYLES = ("flat", "layerwise")
@@ -31,7 +31,7 @@ def make_clip(clip: str, style: str, bound: Bounds) -> Clip:
     """The clip of that name and style.
 
     bound: R; layerwise, R_r = R/sqrt(L) each, or a list of the R_r themselves. Raises UserError for
-    what is unknown or cannot be combined.
+    unknown names and unsupported combinations.
     """
     one_of("method.clip", clip, CLIPS)
     if clip in BY_NORM:
@@ -43,7 +43,7 @@ def make_clip(clip: str, style: str, bound: Bounds) -> Clip:
 
 
 def by_norm(clip: str, style: str, bound: Bounds) -> ByNorm | Layerwise:
-    """The clip of that name and style, if it is one that only looks at a gradient's own norm."""
+    """The clip of that name and style; UserError unless it is a function of the gradient's norm."""
     if clip in WITHOUT_PROOF:
         raise UserError(f"method.clip={clip} has no bound to adapt: choose {', '.join(BY_NORM)}.")
     one_of("method.clip", clip, BY_NORM)
@@ -57,7 +57,7 @@ def by_norm(clip: str, style: str, bound: Bounds) -> ByNorm | Layerwise:
 
 
 def require_style(known: str, style: str, what: str, why: str) -> None:
-    """Refuse any style but the known one, with the reason."""
+    """UserError unless `style` is the supported one; `why` is the reason in its message."""
     one_of("method.style", style, STYLES)
     if style != known:
         raise UserError(f"{what} cannot be {style}: {why}; use method.style={known}.")

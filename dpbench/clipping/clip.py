@@ -1,4 +1,4 @@
-"""What the private step asks of a clip, and what most clips answer alike."""
+"""The interface of clips, and base classes with the usual defaults."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class CountQuery:
 
 
 class Clip(Protocol):
-    """What the private step asks of a clip."""
+    """Maps per-example gradients to a sum of bounded sensitivity."""
 
     @property
     def sensitivity(self) -> Bound:
@@ -63,12 +63,12 @@ class Clip(Protocol):
 
     @property
     def caveat(self) -> str | None:
-        """One sentence why `sensitivity` is only what the noise reads, and no bound; or None."""
+        """One sentence why `sensitivity` scales the noise but is no bound; None if it is one."""
         ...
 
     @property
     def composition(self) -> str | None:
-        """One sentence how the parts it clips make one sensitivity, if there are several."""
+        """One sentence on how the parts compose to one sensitivity; None for a single part."""
         ...
 
     @property
@@ -89,7 +89,7 @@ class Clip(Protocol):
 
     @property
     def coordinates(self) -> int | None:
-        """How many coordinates it bounds one by one, if it does and knows."""
+        """The number of coordinates bounded one by one; None if not, or not yet known."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class Clip(Protocol):
         ...
 
     def lengths(self, gradients: Gradients) -> Tensor:
-        """What it looks at: norms [B], or [B, L] of each layer's part."""
+        """The norms that it clips by: [B], or [B, L] per layer."""
         ...
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
@@ -111,19 +111,19 @@ class Clip(Protocol):
         ...
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        """What is added up over the physical batches: [D] (or more rows, see `finish`)."""
+        """The weighted sum over a physical batch [D]; subclasses may add rows (see `finish`)."""
         ...
 
     def finish(self, total: Tensor) -> Tensor:
-        """The sum [D] that noise is added to, from what was added up."""
+        """The sum [D] that noise is added to, from the total over physical batches."""
         ...
 
     def widths(self, layers: Sequence[Layer], total: Tensor) -> Tensor | None:
-        """What the noise of each coordinate is multiplied by [D], where a paper's differs."""
+        """Noise scale per coordinate [D], for papers whose noise is not isotropic; else None."""
         ...
 
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
-        """The exact counts [Q] of a physical batch, to be added up and noised."""
+        """The exact counts [Q] of a physical batch, before summation and noise."""
         ...
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> "Clip":
@@ -148,7 +148,7 @@ class Clip(Protocol):
 
 
 class Weighted:
-    """What clips have in common whose sum is a plain weighted sum, whatever the groups."""
+    """Base of clips whose sum is a weighted sum of gradients, independent of groups."""
 
     caveat: str | None = None
     composition: str | None = None
@@ -184,7 +184,7 @@ class Weighted:
 
 
 class Fixed(Weighted):
-    """What clips have in common that ask nothing of the batch."""
+    """Base of clips without a count query."""
 
     query: CountQuery | None = None
 

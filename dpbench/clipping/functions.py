@@ -12,7 +12,7 @@ from dpbench.validate import positive
 
 @dataclass(frozen=True)
 class ByNorm(Fixed):
-    """What clips have in common whose factor is at most bound/norm.
+    """Base of clips whose factor is at most bound/norm.
 
     No example then moves the sum by more than the bound. Norms and bound are broadcast, so that a
     bound of several layers clips norms [B, L].
@@ -105,9 +105,9 @@ class Global(ByNorm):
 
 @dataclass(frozen=True)
 class Unclipped(Fixed):
-    """No clip: every factor is 1, and nothing bounds what one example can do.
+    """No clipping: every factor is 1, so the effect of one example is unbounded.
 
-    sensitivity: what noise is scaled by all the same.
+    sensitivity: the scale of the noise, which is no bound.
     """
 
     sensitivity: Bound = float("inf")

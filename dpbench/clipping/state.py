@@ -1,4 +1,4 @@
-"""What an adaptive clip has moved to: to be put away with a run, and taken up again."""
+"""Saving and restoring the adapted bounds of a clip."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ C = TypeVar("C")
 def state_of(clip: Any) -> dict:
     """The tensors among the fields of a clip and of the clips that it is made of, by name.
 
-    Settings are plain numbers; what answers have moved is a tensor.
+    Settings are plain numbers; values adapted by noisy answers are tensors.
     """
     found: dict[str, Tensor | dict] = {}
     for field in fields(clip):
@@ -25,7 +25,7 @@ def state_of(clip: Any) -> dict:
 
 
 def restore_state(clip: C, state: dict, device: torch.device) -> C:
-    """The clip of a run's start, moved to what `state_of` found in it once."""
+    """The initial clip with the state that `state_of` returned."""
     changes = {
         name: restore_state(getattr(clip, name), value, device)
         if isinstance(value, dict)

@@ -7,7 +7,7 @@ from dpbench.mechanism.step import PrivateStep
 
 
 class Observer(Protocol):
-    """Watches a run from outside: it moves no parameter, no state and no generator of the run."""
+    """Observes a run without changing its parameters, state or generators."""
 
     def before(self, batch: Batch) -> None:
         """Called before each step, with the batch that the step will use."""
@@ -20,11 +20,11 @@ class Observer(Protocol):
         ...
 
     def state_dict(self) -> dict:
-        """All that was measured and counted so far, as lists of tensors and plain values."""
+        """The measurements and counters so far, as tensors and plain values."""
         ...
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from there."""
+        """Restores `state_dict`."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""What a batch says before its step: gradients plain, clipped and per group, and losses.
+"""Gradients and losses of a batch before its step: plain, clipped and per group.
 
-Nothing here moves the run: no parameter, no state of the clip, no generator, no noise. It reads
-private data outside the account.
+Nothing here changes parameters, clip, generators or noise of the run. It reads private data outside
+the account.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class ClippedBatch(NamedTuple):
 
 @contextmanager
 def isolated_evaluation(model: nn.Module) -> Iterator[None]:
-    """The model in test mode, and torch's own generators put back afterwards."""
+    """The model in evaluation mode; modes and torch's generators are restored afterwards."""
     modes = {module: module.training for module in model.modules()}
     device = next(model.parameters()).device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -64,7 +64,7 @@ def group_means(step: PrivateStep, batch: Batch, groups: list[int]) -> GroupMean
 
 
 def unaugmented(engine: Engine, batch: Batch) -> Batch:
-    """Examples as they are, in as many equal views as the engine wants: inputs [B, K, ...]."""
+    """The batch without augmentation: equal views, as many as the engine expects [B, K, ...]."""
     if engine.views == 1:
         return batch
     views = batch.inputs.unsqueeze(1).expand(-1, engine.views, *batch.inputs.shape[1:])
@@ -72,9 +72,9 @@ def unaugmented(engine: Engine, batch: Batch) -> Batch:
 
 
 class CachedEngine:
-    """An engine that has the gradients of one batch at theta already and computes them no more.
+    """An engine that returns cached gradients for one batch at theta, and delegates otherwise.
 
-    A method that begins with those, as most do that add to them, then costs only what it adds.
+    Methods that start from those gradients then cost only their additional passes.
     """
 
     def __init__(self, engine: Engine, batch: Batch, gradients: Gradients):
@@ -89,7 +89,7 @@ class CachedEngine:
 
 
 class BatchGradients(NamedTuple):
-    """A physical batch of B examples, as its step would see it.
+    """Plain and method gradients of a physical batch of B examples, and the clip's factors.
 
     The clip is the step's present one. One that asks counts of the batch before it clips (DPSGD-F)
     stays at the bounds it released last, or at its base bound before the first step: asking here

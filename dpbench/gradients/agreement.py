@@ -1,4 +1,4 @@
-"""Whether an engine makes the gradients of the reference, on made-up examples."""
+"""Whether an engine agrees with the reference on synthetic examples."""
 
 import math
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ from dpbench.gradients.engine import Engine, PerExampleShift, Stacked
 from dpbench.gradients.loop import Loop
 
 TOLERANCE = 1e-3
-"""Of a gradient's norm: what float32 explains."""
+"""Relative to a gradient's norm: an error that float32 explains."""
 
 STEP_LENGTH = 0.1
-"""How far examples are moved along their gradients."""
+"""Length of the step along each gradient, for per-example shifts."""
 
 
 def disagreement(engine: Engine, reference: Loop, probe: Batch) -> float:
-    """The largest error of a gradient, relative to its norm; infinite where it is not finite.
+    """The largest relative error of a gradient; infinite if one is not finite.
 
-    Where training starts, and at a place nearby, in case some gradients start as zero; there also
-    with a shift of each example's own, if the engine has rules for that. In evaluation mode, or
-    dropout would make right engines differ.
+    Compared at the initial parameters and at a perturbation of them, since some gradients start at
+    zero; there also with per-example shifts, if the engine has rules for them. In evaluation mode,
+    since dropout would make correct engines differ.
     """
     shifts = engine.name == "ghost"
     with _in_evaluation(engine):
@@ -53,7 +53,7 @@ def _worst(engine: Engine, reference: Loop, probe: Batch, shifts: bool) -> float
 
 
 def _error(ours: Tensor, expected: Stacked) -> float:
-    """Of one gradient [D]; 0 where there is nothing finite to compare it with."""
+    """The relative error of one gradient [D]; 0 if the reference is not finite."""
     row = expected.stack()[0]
     if not row.isfinite().all():
         return 0.0
@@ -73,7 +73,7 @@ def _in_evaluation(engine: Engine) -> Iterator[None]:
 
 @contextmanager
 def _perturbed(engine: Engine, shift: Tensor) -> Iterator[None]:
-    """While this lasts, theta is elsewhere; then it is what it was, to the bit."""
+    """Shifts theta within the context, and restores it bit for bit."""
     theta = engine.parameters.theta.data
     before = theta.clone()
     try:

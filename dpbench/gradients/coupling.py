@@ -1,7 +1,7 @@
-"""Whether a model keeps examples apart: those of one batch, and those of one pass and the next.
+"""Checks that a model couples no examples: neither within a batch nor from one pass to the next.
 
-Looked at where training starts, and in training mode at a place nearby, where nothing is zero any
-more that only starts as zero, such as a gate. All passes are made by the copy of the reference.
+Checked at the initial parameters, and in training mode at a perturbation of them, where parameters
+that start at zero (such as a gate) no longer are. All passes use the reference's copy.
 """
 
 from typing import NamedTuple
@@ -30,9 +30,9 @@ REMEMBERED = (
 
 
 def refuse_coupling(reference: Loop, probe: Batch) -> None:
-    """UserError if the loss of an example depends on others, or a pass leaves a trace in the model.
+    """UserError if an example's loss depends on others, or a pass changes the state of the model.
 
-    probe: two units or more, which differ.
+    probe: at least two different units.
     """
     parameters = reference.parameters64
     start = reference.parameters.theta.detach().double()
@@ -58,7 +58,7 @@ def perturbation(parameters: Parameters) -> Tensor:
 
 
 class Pass(NamedTuple):
-    """Inputs, the losses [B] of units, and torch's generator before and after."""
+    """Inputs, the losses of units [B], and the state of torch's generator before and after."""
 
     inputs: Tensor
     losses: Tensor
@@ -71,18 +71,18 @@ class Pass(NamedTuple):
 
 
 SAME_SHAPE, OTHER_SHAPE = 1e-6, 1e-4
-"""How far two passes may differ by rounding, as models may compute in float32 inside; passes of one
-shape are rounded alike."""
+"""How far two passes may differ by rounding, as a model may compute in float32 internally; passes
+of equal shape round alike."""
 
 
 def _look(reference: Loop, probe: Batch, training: bool) -> Pass:
-    """The pass of the probe in that mode, and a UserError for what must not be."""
+    """The pass of the probe in that mode; UserError if it changes state, varies or couples."""
     mode = " in training mode" if training else ""
     model = reference.model64.train(training)
     state = _state(model)
     together = _pass(reference, probe)
     for name, value in _state(model).items():
-        # What a first pass makes may be a constant; all that was there has to be one.
+        # A first pass may create a constant; what existed before must not change.
         if name in state and not _same(value, state[name], 0):
             raise UserError(CHANGING % (name, mode))
     if not _same(together.losses, _pass(reference, probe).losses, SAME_SHAPE):
@@ -93,7 +93,7 @@ def _look(reference: Loop, probe: Batch, training: bool) -> Pass:
 
 
 def _pass(reference: Loop, batch: Batch) -> Pass:
-    """One pass of the reference's copy, which draws the same random numbers as any other."""
+    """One pass of the reference's copy, always with the same seed."""
     torch.manual_seed(0)
     fresh = _generator(reference)
     inputs, losses = reference.unit_losses(batch)
@@ -111,9 +111,9 @@ def _state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _feels(together: Pass, units: int) -> bool:
-    """Whether the first loss has a slope in the inputs of other units, however small.
+    """Whether the first loss has a non-zero gradient in the inputs of other units, however small.
 
-    Random numbers do not matter to it: it is the slope for those that were drawn.
+    Valid for random models too: the gradient is for the random numbers that were drawn.
     """
     if not together.inputs.requires_grad:
         return False
@@ -125,11 +125,12 @@ def _feels(together: Pass, units: int) -> bool:
 
 
 def _depends(reference: Loop, probe: Batch, together: Pass) -> bool:
-    """Whether losses are others in other company, with the same random numbers.
+    """Whether losses change with the rest of the batch, given the same random numbers.
 
-    This also sees what has no slope: whole numbers, and what was detached. Passes of one shape draw
-    the same numbers, unless how many depends on the examples, and then nothing can be said. Alone a
-    unit draws others than in company, so it is looked at alone where nothing is random.
+    This also detects dependence without a gradient: integer inputs, and detached tensors. Passes of
+    equal shape draw the same numbers unless the count depends on the examples, which cannot be
+    compared. A unit alone draws other numbers than in a batch, so that comparison is made only for
+    models that draw none.
     """
     copies = _pass(reference, probe.each(lambda t: t[:1].expand_as(t).contiguous()))
     alike = torch.equal(copies.drawn, together.drawn)
@@ -142,7 +143,7 @@ def _depends(reference: Loop, probe: Batch, together: Pass) -> bool:
 
 
 def _same(x: Tensor, y: Tensor, tolerance: float) -> bool:
-    """Equal but for rounding; NaN is equal to itself."""
+    """Equal up to rounding; NaN equals NaN."""
     if x.shape != y.shape or not x.is_floating_point():
         return torch.equal(x, y)
     return torch.allclose(x, y, rtol=tolerance, atol=tolerance / 10, equal_nan=True)

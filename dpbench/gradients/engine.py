@@ -1,4 +1,4 @@
-"""What the per-example gradients of a batch can be asked, whichever engine computed them."""
+"""The interfaces of engines and of the per-example gradients that they compute."""
 
 import math
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Layer, Parameters
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""Outputs [B, ...] and targets [B, ...] to losses [B], each from its own example alone."""
+"""Maps outputs [B, ...] and targets [B, ...] to losses [B]; loss i depends on example i alone."""
 
 
 class Gradients(Protocol):
-    """The gradients g_i [D] of the examples of one batch, shown no further than is asked.
+    """The gradients g_i [D] of the examples of one batch, not necessarily materialised.
 
-    An example whose gradient is not finite has a norm that is not finite; a factor of 0 removes it
-    from every sum, whatever its entries are.
+    A non-finite gradient has a non-finite norm; a factor of 0 removes it from every sum, whatever
+    its entries are.
     """
 
     losses: Tensor  # [B]
@@ -50,9 +50,9 @@ class Gradients(Protocol):
 
 
 class PerExampleShift(NamedTuple):
-    """A shift of each example's own: theta + scales_i g_i, for the gradients of the same batch.
+    """A shift per example: example i is evaluated at theta + scales_i g_i; scales [B].
 
-    scales [B]. Only for gradients that the same engine made at theta.
+    gradients: of the same batch, computed by the same engine at theta.
     """
 
     gradients: Gradients
@@ -60,7 +60,7 @@ class PerExampleShift(NamedTuple):
 
 
 Shift = Tensor | PerExampleShift
-"""Where gradients are taken: at theta + a common vector [D], or at a place for each example."""
+"""Where gradients are taken: at theta plus a common vector [D], or plus a shift per example."""
 
 
 class Engine(Protocol):
@@ -78,19 +78,19 @@ class Engine(Protocol):
     options: ForwardOptions
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> Gradients:
-        """The gradients at theta, or as far from it as `shift` says; theta itself never moves."""
+        """The gradients at theta, or at theta plus `shift`; theta itself does not change."""
         ...
 
 
 def shift_vector(shift: Shift) -> Tensor:
-    """The shift as what is added to theta: [D], or [B, D] materialised."""
+    """The vector added to theta [D], or one per example, materialised [B, D]."""
     if isinstance(shift, Tensor):
         return shift
     return shift.scales.unsqueeze(1) * shift.gradients.stack()
 
 
 class Stacked:
-    """Per-example gradients that were materialised: losses [B], stack [B, D]."""
+    """Materialised per-example gradients: losses [B], stack [B, D]."""
 
     def __init__(self, losses: Tensor, stack: Tensor, layers: tuple[Layer, ...]):
         self.losses = losses
@@ -127,21 +127,21 @@ class Stacked:
 
 
 def empty(parameters: Parameters) -> Stacked:
-    """The gradients of no example at all."""
+    """The gradients of an empty batch."""
     theta = parameters.theta.detach()
     return Stacked(theta.new_zeros(0), theta.new_zeros(0, len(theta)), parameters.layers)
 
 
 def may_be_nonfinite(norms: Tensor) -> bool:
-    """Whether a gradient that is not finite may be among those of these norms [B].
+    """Whether gradients with these norms [B] may include a non-finite one.
 
-    0 times infinity is NaN, so a factor of 0 is not enough to leave it out of a sum. A GPU is not
-    asked, since it would have to be waited for: there, always.
+    0 times infinity is NaN, so a factor of 0 alone does not remove it from a sum. Always True on a
+    GPU, where checking would force a synchronisation.
     """
     return norms.is_cuda or not math.isfinite(norms.sum())
 
 
 def zero_excluded(rows: Tensor, factors: Tensor) -> Tensor:
-    """The rows [B, ...] with zeros where all factors [B] or [B, L] of the row are 0."""
+    """The rows [B, ...], set to zero where all factors [B] or [B, L] of a row are 0."""
     gone = (factors == 0).reshape(len(rows), -1).all(1)
     return rows.masked_fill(gone.view(-1, *[1] * (rows.dim() - 1)), 0)

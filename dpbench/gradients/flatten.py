@@ -1,4 +1,4 @@
-"""What a model is shown of a batch: the rows of every unit, and what each counts in its loss."""
+"""A batch of units flattened to rows for the model, and the weight of each row in its unit."""
 
 from typing import NamedTuple
 
@@ -8,10 +8,9 @@ from dpbench.data.dataset import Batch
 
 
 class FlatBatch(NamedTuple):
-    """K rows of each of B units: its views, or (of a user) its examples.
+    """K rows for each of B units: the views of an example, or the examples of a user.
 
-    rows: all of them [B K]. shares [B, K]: of each row in its unit's loss, a mean; 0 for rows that
-    only fill up.
+    rows: [B K, ...]. shares [B, K]: the weight of each row in its unit's mean loss; 0 for padding.
     """
 
     rows: Batch
@@ -23,14 +22,14 @@ class FlatBatch(NamedTuple):
         return self.shares.shape[1]
 
     def losses(self, rows: Tensor) -> Tensor:
-        """The losses [B] of units, from those of rows [B K]."""
+        """The losses of units [B], from the losses of rows [B K]."""
         return (rows.view_as(self.shares) * self.shares).sum(1)
 
 
 def flatten(batch: Batch, views: int, like: Tensor) -> FlatBatch:
-    """The rows of a batch: of users as they are, else so many views of each example.
+    """Flattens a batch of users, or of examples with `views` views each.
 
-    like: a tensor of the dtype and on the device of the losses.
+    like: a tensor with the dtype and device of the losses.
     """
     if batch.present is not None:
         present = batch.present.to(like)

@@ -1,4 +1,4 @@
-"""The reference engine: one example at a time, in float64, obviously right and slow."""
+"""The reference engine: one example at a time, in float64, obviously correct and slow."""
 
 import copy
 
@@ -23,7 +23,7 @@ class Loop:
 
     def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
         self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
-        self.options = ForwardOptions()  # the reference knows no other
+        self.options = ForwardOptions()  # the only ones that the reference supports
         self.model64 = copy.deepcopy(model).double()
         self.parameters64 = Parameters(self.model64)
 

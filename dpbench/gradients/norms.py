@@ -1,4 +1,4 @@
-"""L2 norms that float arithmetic never makes too small.
+"""L2 norms that floating-point arithmetic never underestimates.
 
 A clip divides by them: a norm that lost something to rounding, to underflow or to terms that cancel
 would let an example move the sum by more than its bound. So every squared norm here is an upper
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 PIECE = 64
-"""Squares that are added up in the rows' own precision."""
+"""Squares summed in the precision of the rows."""
 
 NARROW = 256
-"""Columns up to which rows are simply added up in float64: beyond that it is slower."""
+"""Width up to which rows are summed directly in float64, which is slower for wider ones."""
 
 BLOCK = 384
-"""Features that are multiplied and added up at once."""
+"""Features per block of a Gram matrix."""
 
 
 def squared_norms(rows: Tensor) -> Tensor:
@@ -64,21 +64,21 @@ def squared_norms_of_table(indices: Tensor, b: Tensor) -> Tensor:
 
 
 def recomputation_bound(squared: Tensor, size: Tensor, terms: int, like: Tensor) -> Tensor:
-    """Squared norms of sums that will be made once more, and rounded in another way than here.
+    """Upper bounds for sums that are recomputed elsewhere, with different rounding.
 
-    squared: of the exact sums. size: what the terms add up to without their signs. like: in the
-    precision of the terms.
+    squared: squared norms of the exact sums. size: the sums of the terms' norms. like: a tensor in
+    the precision of the terms.
     """
     return (squared.sqrt() + (terms + 4) * roundoff(like) * size).square()
 
 
 def roundoff(x: Tensor) -> float:
-    """u, by how much of its size a number of this precision is rounded at most."""
+    """The unit roundoff u of this precision."""
     return torch.finfo(x.dtype).eps / 2
 
 
 def _tiny(x: Tensor) -> float:
-    """How much a number of this precision loses at most where it underflows."""
+    """The largest absolute error of an underflow in this precision."""
     return torch.finfo(x.dtype).smallest_normal
 
 

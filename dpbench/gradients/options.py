@@ -1,4 +1,4 @@
-"""How an engine carries out the passes through a model."""
+"""Precision and memory format of an engine's forward and backward passes."""
 
 from typing import NamedTuple
 
@@ -9,17 +9,17 @@ from dpbench.gradients.precision import FLOAT32, Precision
 
 
 class ForwardOptions(NamedTuple):
-    """precision: of the model. channels_last: images in that memory format, which layers keep.
+    """precision: of the model's passes. channels_last: whether images have that memory format.
 
-    Their weights cannot be in it: they are views of theta, in the order in which every rule writes
-    its sum, so a convolution converts them itself.
+    Weights cannot have it: they are views of theta, in the order in which every rule writes its
+    sum, so a convolution converts them itself.
     """
 
     precision: Precision = FLOAT32
     channels_last: bool = False
 
     def in_memory_format(self, batch: Batch) -> Batch:
-        """The batch with images [B, C, H, W] in the memory format asked for."""
+        """The batch with images [B, C, H, W] in the configured memory format."""
         if not self.channels_last or batch.inputs.dim() != 4:
             return batch
         inputs = batch.inputs.contiguous(memory_format=torch.channels_last)

@@ -18,8 +18,8 @@ class Layer:
 class Parameters:
     """The trainable parameters of a model, laid out in one vector theta [D].
 
-    The model's own parameters become views of theta, so whatever moves theta moves the model.
-    Layers are modules: weight and bias of one module make one layer. Frozen ones are left out.
+    The model's own parameters become views of theta, so that updating theta updates the model.
+    A layer is a module: its weight and bias together. Frozen parameters are excluded.
     """
 
     def __init__(self, model: nn.Module):
@@ -39,7 +39,7 @@ class Parameters:
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
-        """Layers in the order of theta, which they cover without gaps."""
+        """Layers in the order of theta; together they cover it without gaps."""
         found: dict[str, slice] = {}
         for name, place in self.places.items():
             module = name.rpartition(".")[0]
@@ -47,7 +47,7 @@ class Parameters:
         return tuple(Layer(name, at) for name, at in found.items())
 
     def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
-        """A vector [D] as tensors named and shaped like the parameters; [B, D] as B of each."""
+        """A vector [D], or [B, D], as tensors named and shaped like the parameters."""
         rows = vector.shape[:-1]
         return {
             n: vector[..., at].reshape((*rows, *self.named[n].shape))
@@ -60,7 +60,7 @@ class Parameters:
         return torch.cat([tensors[n].reshape(*rows, -1) for n in self.places], dim=-1)
 
     def gradient(self, value: Tensor, differentiable: bool = False) -> Tensor:
-        """The gradient [D] of a scalar made by the model; zero where it does not depend on it."""
+        """The gradient [D] of a scalar output; zero for parameters that it does not depend on."""
         gradients = torch.autograd.grad(
             value,
             list(self.named.values()),

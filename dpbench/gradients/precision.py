@@ -1,4 +1,4 @@
-"""What a model computes in. Norms, clipping, sums and noise are float32, whatever that is.
+"""The precision of a model's passes. Norms, clipping, sums and noise are always float32.
 
 Why no guarantee depends on it: an engine reduces a pass to float32 tensors, of each example alone
 (rows of a stack, or what each module saw: inputs a and output gradients b). Clipping needs no more
@@ -38,7 +38,7 @@ FLOAT32 = Precision("float32")
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """x in float32 if it has fewer bits; indices and float64 stay as they are."""
+    """x in float32 if it is half precision; indices and float64 are returned unchanged."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 

@@ -12,7 +12,7 @@ class Translated(DelegatingGradients):
     """g_i + v for one vector v [D], without materialising any of them.
 
     Squared norms are |g_i|^2 + 2 <g_i, v> + |v|^2, in each layer with the layer's part of v. They
-    lose digits where v nearly undoes g_i, so no guarantee may rest on them.
+    lose digits where v nearly cancels g_i, so no guarantee may rest on them.
     """
 
     def __init__(self, gradients: Gradients, vector: Tensor, layers: tuple[Layer, ...]):

@@ -28,7 +28,7 @@ class Vmap:
     def unit_loss(
         self, named: dict[str, Tensor], inputs: Tensor, targets: Tensor, shares: Tensor
     ) -> Tensor:
-        """The loss of one example or user, made of rows [K, ...] that count by their shares [K].
+        """The loss of one unit: the mean of its rows [K, ...], weighted by shares [K].
 
         named: the parameters by their names.
         """
@@ -36,7 +36,7 @@ class Vmap:
         return (self.loss(at_least_float32(outputs), targets) * shares).sum()
 
     def rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """What `unit_loss` takes beside parameters, for every unit of a batch: [B, K, ...]."""
+        """The arguments of `unit_loss` but for parameters, for all units of a batch."""
         flat = flatten(batch, self.views, self.parameters.theta.detach())
         rows = self.options.in_memory_format(flat.rows)
         inputs, targets = (t.unflatten(0, flat.shares.shape) for t in (rows.inputs, rows.targets))

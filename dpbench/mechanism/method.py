@@ -39,16 +39,16 @@ class ReleasedState(NamedTuple):
 
 
 Gradient = Callable[[Engine, Batch, Clip, ReleasedState], Gradients]
-"""The gradient seam: the gradients of a physical batch that the clip is to see."""
+"""The gradient seam: from a physical batch to the gradients that are clipped."""
 
 
 class NoiseRule(Protocol):
-    """How a method's noise multiplier follows from its other settings."""
+    """Derives the noise multiplier of a method from its other settings."""
 
     def multiplier(
         self, clip: Clip, optimizer: torch.optim.Optimizer, expected_batch_size: float, units: Units
     ) -> float:
-        """At the start of the run; UserError for an optimiser that it does not know."""
+        """The noise multiplier at the start of a run; UserError for unsupported optimisers."""
         ...
 
     def schedule(self, schedule: Schedules, steps: int) -> Schedules:
@@ -71,7 +71,7 @@ def plain(engine: Engine, batch: Batch, clip: Clip, released: ReleasedState) -> 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """How far a method's epsilon can be believed, and one sentence why.
+    """How far a method's epsilon can be trusted, and one sentence why.
 
     level: "proven" (an upper bound holds), "approximate", or "none" (no epsilon is shown).
     """
@@ -197,7 +197,7 @@ class Method:
 
 
 def guarantee_with_clip(clip: Clip, guarantee: Guarantee) -> Guarantee:
-    """The guarantee with what the clip adds to it; none where its sensitivity does not hold."""
+    """The guarantee qualified by the clip: "none" if the clip's sensitivity is no bound."""
     if clip.caveat:
         return Guarantee("none", clip.caveat)
     said = (guarantee.why, clip.composition)

@@ -1,4 +1,4 @@
-"""Noise laws: what is added to a sum of stated sensitivity, and what the ledger is told of it."""
+"""Noise distributions, added to a sum of stated sensitivity, and their ledger entries."""
 
 import math
 from collections.abc import Callable
@@ -31,12 +31,12 @@ class Noise(Protocol):
 
     @property
     def per_coordinate(self) -> bool:
-        """Whether it hides one example only if every coordinate has the same bound."""
+        """Whether its guarantee needs a bound on each coordinate of the sum."""
         ...
 
     @property
     def private(self) -> bool:
-        """Whether anything is added."""
+        """Whether it adds noise at all."""
         ...
 
     def add(
@@ -46,15 +46,15 @@ class Noise(Protocol):
         multiplier: float,
         stream: Stream,
     ) -> Tensor:
-        """total [D], which may be written over, plus one draw; one call per logical batch."""
+        """total [D] plus one draw; total may be overwritten. Called once per logical batch."""
         ...
 
     def mechanism(self, multiplier: float) -> Mechanism:
-        """What one call releases."""
+        """The mechanism of one call, for the ledger."""
         ...
 
     def for_size(self, size: int) -> "Noise":
-        """The noise for sums of so many coordinates."""
+        """The noise for sums of `size` coordinates."""
         ...
 
 
@@ -164,7 +164,7 @@ class PerCoordinate:
 
 @dataclass(frozen=True)
 class NoNoise:
-    """Nothing is added: the sum is released as it is, and no epsilon is finite."""
+    """No noise: the exact sum is released, so epsilon is infinite."""
 
     private: bool = False
     per_coordinate = False

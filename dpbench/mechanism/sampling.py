@@ -1,6 +1,6 @@
-"""Samplers: which examples (or users) make a batch, and the law that the ledger is told.
+"""Samplers: which examples (or users) form a batch, and the sampling law for the ledger.
 
-The law is the sampler's own: nothing else says how batches were drawn.
+The law is a property of the sampler, so that ledger and batches cannot disagree.
 """
 
 import math
@@ -36,18 +36,18 @@ class Sampler(Protocol):
     steps_per_epoch: int
 
     def batches(self, size: int, stream: Stream) -> Iterator[Tensor]:
-        """Index tensors [B] int64 into `size` examples, without end.
+        """An endless iterator of index tensors [B] int64 into `size` units.
 
-        An epoch depends on nothing but the stream as it is when its first batch is drawn.
+        An epoch depends only on the state of the stream when its first batch is drawn.
         """
         ...
 
 
 class PoissonSampler:
-    """Each unit is in each batch with probability q, on its own: batches vary, and may be empty.
+    """Each unit is in each batch independently with probability q; batch sizes vary and may be 0.
 
-    train_size and batch_size are public configuration; they fix q and the expected batch size. They
-    count units, which are examples or users.
+    train_size and batch_size count units (examples or users). They are public configuration, and
+    determine q and the expected batch size.
     """
 
     def __init__(self, train_size: int, batch_size: int, unit: str = "example"):
@@ -63,7 +63,7 @@ class PoissonSampler:
 
 
 def poisson_indices(size: int, rate: float, stream: Stream) -> Tensor:
-    """The numbers [B] int64 below `size` that a coin of that rate picks, each on its own.
+    """Indices [B] int64 below `size`, each independently with probability `rate`.
 
     The gaps between picks are geometric, by inverse transform of float64 uniforms, so only about
     size * rate draws are made, not `size`.
@@ -79,7 +79,7 @@ def poisson_indices(size: int, rate: float, stream: Stream) -> Tensor:
 
 
 class ShuffledSampler:
-    """A fresh permutation each epoch, cut into batches: the usual loader, which has no account."""
+    """A fresh permutation each epoch, cut into batches: the usual loader, without an accountant."""
 
     def __init__(self, train_size: int, batch_size: int, unit: str = "example"):
         self.law: Sampling = Shuffled(batch_size, unit)

@@ -1,6 +1,6 @@
-"""Settings that change while a run goes on, by a plan that is fixed beforehand.
+"""Schedules: settings that change during a run, as fixed in advance.
 
-A schedule maps progress, the share of the planned steps that were made, in [0, 1], to a value. It
+A schedule maps progress, the fraction of planned steps that are done, in [0, 1], to a value. It
 reads no data, so it costs no privacy.
 """
 
@@ -49,7 +49,7 @@ class Cosine:
 
 @dataclass(frozen=True)
 class Pieces:
-    """values[0] until progress reaches until[0], then values[1], and so on: one value more."""
+    """Piecewise constant: values[0] until progress reaches until[0], then values[1], and so on."""
 
     values: tuple[float, ...]
     until: tuple[float, ...]
@@ -67,7 +67,7 @@ class Pieces:
 
 
 def schedule(what: str, value: float | Schedule) -> Schedule:
-    """The schedule itself, or a constant one of a number; UserError for anything else."""
+    """A schedule as it is, a number as a constant schedule; UserError for anything else."""
     if callable(value):
         return value
     if not is_number(value):
@@ -77,9 +77,9 @@ def schedule(what: str, value: float | Schedule) -> Schedule:
 
 @dataclass(frozen=True)
 class Stairs:
-    """A schedule held still over each of so many equal parts of the run, at where the part begins.
+    """A step function: `of`, sampled at the start of each of `number` equal parts of the run.
 
-    For noise, of which an accountant composes every value.
+    For noise, since an accountant composes every distinct value.
     """
 
     of: Schedule
@@ -94,14 +94,14 @@ class Stairs:
 
 
 def constant(value: float | Schedule) -> float | None:
-    """The one value that a number or a schedule has throughout; None where it has several."""
+    """The value of a number or a constant schedule; None for any other schedule."""
     if isinstance(value, Constant):
         return value.value
     return None if callable(value) else value
 
 
 def stretches(value: float | Schedule, steps: int) -> Iterator[tuple[float, int]]:
-    """The values of so many steps, each with the number of steps in a row that have it."""
+    """Run-length encoding of the values over `steps` steps: (value, consecutive steps)."""
     throughout = constant(value)
     if throughout is not None:
         yield throughout, steps
@@ -112,11 +112,11 @@ def stretches(value: float | Schedule, steps: int) -> Iterator[tuple[float, int]
 
 @dataclass(frozen=True)
 class Schedules:
-    """By what the settings of a run are multiplied as it goes on: each a number or a schedule.
+    """Factors of a run's settings over time, each a number or a schedule.
 
-    bound: of the clip's bounds, and so of sensitivity and noise together, which costs nothing. lr:
-    of the optimiser's learning rate. noise: of the noise multiplier, which the ledger hears; it is
-    relative, so that an epsilon can be aimed at.
+    bound: multiplies the clip's bounds, and thereby sensitivity and noise alike, which costs no
+    privacy. lr: multiplies the learning rate. noise: multiplies the noise multiplier, which is
+    entered in the ledger; relative, so that noise can be calibrated to a target epsilon.
     """
 
     bound: float | Schedule
@@ -137,7 +137,7 @@ class Schedules:
         return schedule("schedule.noise", self.noise)(progress)
 
     def check(self, steps: int) -> None:
-        """UserError if one of so many steps has a factor that is not positive."""
+        """UserError if a factor is not positive at one of `steps` steps; lr may reach 0."""
         for name in ("bound", "lr", "noise"):
             lowest = min(value for value, _ in stretches(getattr(self, name), steps))
             if not (lowest > 0 or (name == "lr" and lowest == 0)):

@@ -28,7 +28,7 @@ Added = TypeVar("Added")  # what physical batches can be added up as
 
 
 class StepReport(NamedTuple):
-    """What a step saw of its examples: on the device, neither released nor ever fed back."""
+    """Per-example results of a step: kept on the device, neither released nor fed back."""
 
     losses: Tensor  # [B]
     finite: Tensor  # [B] bool: of the gradients; one that is not counts as zero in the sum
@@ -36,7 +36,7 @@ class StepReport(NamedTuple):
 
 @dataclass
 class PhysicalBatchSum:
-    """What physical batches add to their step."""
+    """The sums over one or several physical batches of a step."""
 
     total: Tensor  # [D], or more rows (see `Clip.finish`)
     counts: Tensor  # [Q]
@@ -93,7 +93,7 @@ class PrivateStep:
 
     @property
     def clip(self) -> Clip:
-        """The clip of the step to come, at the bound that its schedule has reached."""
+        """The clip of the next step, with its bounds scaled by the schedule."""
         by = self.schedule.bound_at(self.released.progress)
         return self._clip if by == 1 else self._clip.scaled(by)
 
@@ -102,7 +102,7 @@ class PrivateStep:
         self._clip = clip
 
     def _apply_schedule(self) -> None:
-        """Learning rates and noise multiplier of the step to come."""
+        """Sets learning rates and noise multiplier for the next step."""
         if self.schedule == UNCHANGED:
             return
         progress, (rates, multiplier) = self.released.progress, self._initial
@@ -145,10 +145,9 @@ class PrivateStep:
         return self.method.noise.add(total / widths, *arguments).mul_(widths)
 
     def sum_over_physical_batches(self, batch: Batch, work: Callable[[Batch], Added]) -> Added:
-        """The work done on each physical batch, added up; all of it again on smaller ones if memory
-        runs out.
+        """The sum of `work` over physical batches, restarted with smaller ones if memory runs out.
 
-        The work must change nothing that outlives it. Raises UserError where memory runs out and
+        `work` must have no side effects. Raises UserError where memory runs out and
         the step does not adapt, or one example is too many.
         """
         most, size = len(batch), self.physical_batch_size
@@ -202,7 +201,7 @@ class PrivateStep:
         self.engine.model.train(training)
 
     def state_dict(self) -> dict:
-        """All that the steps to come depend on, beside their batches and torch's own generators."""
+        """All state that later steps depend on, except the sampler and torch's own generators."""
         return {
             "made": self.released.steps_done,
             "gradient": self.released.gradient,
@@ -243,7 +242,7 @@ class PrivateStep:
         return gradients
 
     def _part(self, gradients: Gradients, part: Batch) -> PhysicalBatchSum:
-        """Pure: neither clip nor generators move."""
+        """Pure: changes neither the clip nor a generator of the step."""
         clip = self.clip
         norms = clip.lengths(gradients)
         factors, finite = finite_factors(clip, norms, part.groups)
@@ -254,10 +253,10 @@ class PrivateStep:
         return self.clip.counts(self.clip.lengths(gradients), part.groups)
 
     def _answer(self, query: CountQuery, counts: Tensor, divisor: float) -> None:
-        """Release the clip's counts with noise, and let the clip move by what was released."""
+        """Releases the clip's counts with noise, and updates the clip by the noisy counts."""
         multiplier = query.multiplier(self.noise_multiplier)
         noisy = Gaussian().add(counts.double(), 1.0, multiplier, self.counts)
-        # Not the scheduled view of it, or one step's factor would be in the next one's bound.
+        # The unscaled clip, as the schedule's factor must not accumulate in the bound.
         self._clip = self._clip.updated(noisy.to(self.engine.parameters.theta), divisor)
 
     def _divisor(self, batch_size: int) -> float:

@@ -1,8 +1,8 @@
-"""Random streams of what hides an example: its noise, the noise of counts, and the batches.
+"""The random streams that privacy rests on: gradient noise, the noise of counts, and sampling.
 
-They are apart from the streams of `dpbench.seeds`, which are public and the same for all runs of a
-seed. Each run has its own here, one for each purpose, and none that another run has: what two runs
-release together costs what composition says only if their noise and their batches are independent.
+They are separate from the streams of `dpbench.seeds`, which are public and the same for all runs of
+a seed. Each run has its own streams, one per purpose, shared with no other run: the joint release
+of two runs costs what composition says only if their noise and batches are independent.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ WORD = 8
 
 
 class Stream(Protocol):
-    """A source of random bits that can be put away and taken up again."""
+    """A source of random bits whose state can be saved and restored."""
 
     @property
     def device(self) -> torch.device:
-        """Where its bits are."""
+        """The device of the generated bits."""
         ...
 
     def bits(self, size: int) -> Tensor:
@@ -36,7 +36,7 @@ class Stream(Protocol):
         ...
 
     def state_dict(self) -> dict:
-        """Its key and position, which are as secret as what it hides."""
+        """Key and position. As sensitive as the data: whoever has them can remove the noise."""
         ...
 
     def load_state_dict(self, state: dict) -> None: ...
@@ -45,7 +45,7 @@ class Stream(Protocol):
 class CipherStream:
     """The key stream of AES-256 in counter mode, on the CPU: a cryptographic generator.
 
-    key: 32 bytes; who does not know it cannot tell the stream from random bits. By OpenSSL, through
+    key: 32 bytes; without it the stream is indistinguishable from random bits. By OpenSSL, through
     pyca/cryptography.
     """
 
@@ -55,7 +55,7 @@ class CipherStream:
         self._key, self._drawn = key, 0
 
     def bits(self, size: int) -> Tensor:
-        # The room for a block more is asked for by the library.
+        # The library requires room for one more block.
         out = torch.empty(size + BLOCK // WORD, dtype=torch.int64)
         self._cipher.update_into(bytes(WORD * size), out.numpy().view("uint8").data)
         self._drawn += size
@@ -63,7 +63,7 @@ class CipherStream:
 
     @cached_property
     def _cipher(self) -> "CipherContext":
-        """The cipher, after what was drawn already."""
+        """The cipher at the current position of the stream."""
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         block, skipped = divmod(WORD * self._drawn, BLOCK)
@@ -117,7 +117,7 @@ def secure() -> Stream:
 
 
 def uniforms(stream: Stream, size: int) -> Tensor:
-    """Draws [size] float64 between 0 and 1 and never either, from 52 bits each."""
+    """Uniform draws [size] float64 from the open interval (0, 1), of 52 bits each."""
     return (stream.bits(size).bitwise_and_(2**52 - 1).double() + 0.5) * 2.0**-52
 
 

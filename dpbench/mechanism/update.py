@@ -1,4 +1,4 @@
-"""The update seam: what becomes of the noisy mean before the optimiser gets it."""
+"""Updates: post-processing of the noisy mean before the optimiser."""
 
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -11,7 +11,7 @@ from dpbench.privacy.ledger import CoordinateMechanism, GaussianMechanism, Mecha
 
 
 class Update(Protocol):
-    """A function of what the noise gave and of the parameters, and of nothing else."""
+    """A function of the noisy mean and the parameters alone, hence post-processing."""
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         """What the optimiser gets [D]; noisy [D]: the noisy sum over the expected batch size.
@@ -27,7 +27,7 @@ class Update(Protocol):
         ...
 
     def on(self, units: Units) -> "Update":
-        """The update for so many units."""
+        """The update for a data set of these units."""
         ...
 
     def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:
@@ -40,7 +40,7 @@ class Update(Protocol):
 
 @dataclass(frozen=True)
 class Plain:
-    """The noisy gradient as it is."""
+    """The identity."""
 
     excess = 1.0
 
@@ -60,8 +60,8 @@ class Sign:
 
     Post-processing of any mechanism; of logistic noise, and of Gaussian noise where each coordinate
     is bounded, the ledger hears that only signs leave.
-    zero: what a coordinate of exactly 0 becomes. Noise makes none but by rounding, where a third
-    answer would be one that the account does not know.
+    zero: the value for a coordinate of exactly 0, which noise produces only by rounding. A third
+    output value would not be covered by the account.
     """
 
     zero: int = 1

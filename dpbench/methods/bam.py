@@ -1,4 +1,4 @@
-"""Bias-aware minimisation: make gradients short, so that clipping them does less harm."""
+"""Bias-aware minimisation: gradients towards flat minima, where clipping introduces less bias."""
 
 from dataclasses import dataclass
 
@@ -42,10 +42,9 @@ def _method(name: str, gradient: Gradient, clip: Clip) -> Method:
 
 @dataclass(frozen=True)
 class Ascended:
-    """Each example's gradient where one step of length lambda up its own loss leads.
+    """Each example's gradient after an ascent step of length lambda on its own loss.
 
-    An example without a direction (a gradient of zero, or not finite) stays where it is. Losses are
-    those at theta.
+    An example whose gradient is zero or not finite takes no step. Losses are those at theta.
     """
 
     length: Schedule

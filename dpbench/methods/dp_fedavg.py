@@ -1,4 +1,4 @@
-"""Federated averaging: each user trains for itself, and sends how far that led, clipped."""
+"""Federated averaging: each user trains locally and sends a clipped update."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ def dp_fedavg(
 
 @dataclass(frozen=True)
 class Trained:
-    """Minus the updates of users who train alone, in batches of their examples in order.
+    """Minus the updates of users who train locally, on consecutive batches of their examples.
 
     After every batch the clip draws the update back, as Algorithm 4 has it; after the last one the
     private step does. Losses are those that each example had in the first epoch. The gradients are
@@ -70,7 +70,7 @@ class Trained:
         everyone = torch.ones_like(losses)
         for epoch in range(self.epochs):
             for part in _parts(users, self.batch_size):
-                # Whoever has nothing left stays as it is, or it would matter who else is there.
+                # Users without examples left keep their update, whoever else is in the batch.
                 trains = part.sizes.unsqueeze(1) > 0
                 start = torch.where(trains, _clipped(updates, clip, users, parameters), updates)
                 gradients = own(

@@ -1,4 +1,4 @@
-"""Federated SGD: each user sends one gradient, clipped and weighed, and is protected as a whole."""
+"""Federated SGD: each user sends one clipped, weighted gradient; the guarantee is per user."""
 
 from dataclasses import dataclass
 
@@ -110,7 +110,7 @@ class LocalBatch:
 
 @dataclass(frozen=True)
 class Weights:
-    """What users count by: 1, or min(examples/cap, 1) (McMahan et al. 2018, Algorithm 1), or as
+    """The weight of a user: 1, or min(examples/cap, 1) (McMahan et al. 2018, Algorithm 1), or as
     published by Bu et al. 2023 the number of examples itself."""
 
     cap: float | None

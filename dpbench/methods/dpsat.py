@@ -1,4 +1,4 @@
-"""DP-SAT: sharpness-aware training that ascends along what was already released."""
+"""DP-SAT: sharpness-aware training whose ascent direction is an earlier release."""
 
 from dataclasses import dataclass
 
@@ -32,8 +32,8 @@ def dpsat(
 
 @dataclass(frozen=True)
 class Shifted:
-    """The gradients, and losses, where a step of length lambda along the last private gradient
-    leads; at theta itself in the first step."""
+    """Gradients and losses after an ascent step of length lambda along the last private gradient;
+    at theta in the first step."""
 
     length: Schedule
 

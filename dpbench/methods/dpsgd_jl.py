@@ -62,7 +62,7 @@ def dpsgd_jl(
 
 
 def slack(projections: int, failure: float) -> float:
-    """What an estimate from r projections is multiplied by to be an upper one, but for `failure`.
+    """The factor by which an estimate from r projections is an upper bound, except for `failure`.
 
     r M^2/|g|^2 is chi-squared with r degrees of freedom.
     """

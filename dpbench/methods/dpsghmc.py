@@ -50,7 +50,7 @@ def dpsghmc(
 
 @dataclass(frozen=True)
 class Hamiltonian:
-    """What makes the step's noise, lr sigma R/B, as large as friction asks.
+    """The noise rule by which the step's noise lr sigma R/B matches the friction.
 
     Where lr has a schedule, the velocity of torch's heavy ball grows and falls with it; the noise
     is that of each step's own lr.

@@ -1,4 +1,4 @@
-"""DP-SGLD: Langevin dynamics, whose noise belongs to the learning rate and is private by itself."""
+"""DP-SGLD: Langevin dynamics, whose noise follows from the learning rate and is itself private."""
 
 import math
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from dpbench.validate import number, one_of
 
 LAWS = ("lr", "posterior")
 PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
-"""What torch.optim.SGD has to be like for its step to be lr times the gradient."""
+"""Settings of torch.optim.SGD for which its step is lr times the gradient."""
 
 
 def dpsgld(
@@ -71,7 +71,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Langevin:
-    """What makes the step's noise, lr sigma R/B, as large as the law says."""
+    """The noise rule by which the step's noise lr sigma R/B has the variance of `law`."""
 
     law: str
 

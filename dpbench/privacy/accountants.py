@@ -34,7 +34,7 @@ Spend = Callable[[Ledger, float], float]
 
 
 def _accountant(function: Callable[[list[Entry], float], float]) -> Spend:
-    """What every accountant shares: delta in (0, 1), inf for exact releases, a sane answer."""
+    """Common checks: delta in (0, 1), infinity for exact releases, a finite epsilon otherwise."""
 
     @functools.wraps(function)
     @functools.lru_cache(maxsize=4096)
@@ -166,12 +166,12 @@ ACCOUNTANTS = {"rdp": rdp, "pld": pld, "gdp": gdp}
 """Those that hold, and `gdp`, which only approximates."""
 
 CLAIMS = {"rdp": ("RDP", rdp), "gdp": ("GDP", gdp), "note": ("the note's formula", note)}
-"""What papers account by: in words, and the accountant."""
+"""Accountants used by papers: display name and function."""
 
 
 def claimed(ledger: Ledger, delta: float, by: str) -> float | None:
-    """Epsilon as a paper has it: each release on a batch of its own, by one of CLAIMS; None where
-    that knows no answer."""
+    """Epsilon as a paper claims it: each release on a separate batch, by one of CLAIMS; None if
+    that accountant does not apply."""
     try:
         return CLAIMS[by][1](separated(ledger), delta)
     except Unaccountable:

@@ -1,4 +1,4 @@
-"""A ledger as accountants read it: what its steps release all in all, and what delta pays for."""
+"""A ledger as accountants read it: joint releases per step, and the failures paid from delta."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from dpbench.privacy.ledger import (
 )
 
 SIGN_SHARE = 0.01
-"""The share of delta that the account of Gaussian signs takes, where it is the better one."""
+"""The share of delta spent by the account of Gaussian signs, where it is the tighter one."""
 
 MOST_FAILURE = 0.1
 """The share of delta from which on sensitivities that fail are refused."""

@@ -89,7 +89,7 @@ class Poisson:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """Consecutive pieces of a permutation; no accountant here knows what it amplifies."""
+    """Consecutive pieces of a permutation; no accountant here covers its amplification."""
 
     batch_size: int
     unit: str = "example"
@@ -108,7 +108,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What happened, in order: steps and how often each was repeated.
+    """The steps of a run in order, run-length encoded.
 
     Adjacency is adding or removing one unit of the sampling, everywhere in the suite.
     """
@@ -123,7 +123,7 @@ class Ledger:
         return replace(self, entries=(*self.entries, (step, times)))
 
     def first(self, steps: int) -> "Ledger":
-        """The ledger of the first so many steps."""
+        """The ledger of the first `steps` steps."""
         part = Ledger()
         for step, times in self.entries:
             taken = min(times, steps - part.steps)
@@ -140,7 +140,7 @@ LAWS = {law.__name__: law for law in (*get_args(Mechanism), *get_args(Sampling))
 
 
 def to_plain(ledger: Ledger) -> list[dict]:
-    """The ledger as records have it; `from_plain` reads it."""
+    """The ledger as plain data for records; the inverse of `from_plain`."""
     return [
         {
             "times": times,

@@ -13,7 +13,7 @@ from dpbench.gradients.layers.layer import ModuleCall
 from dpbench.gradients.norms import recomputation_bound, squared_norms, squared_norms_of_outer
 
 FAST = 64
-"""Roundings more that the fast algorithms of a convolution (Winograd's, Fourier's) count for."""
+"""Additional roundings allowed for fast convolution algorithms (Winograd, FFT)."""
 
 FEW_CHANNELS = 16
 """Up to which the adjoint of a convolution with the examples as groups is slower than that of
@@ -70,7 +70,7 @@ class Convolution:
 
     @property
     def _size(self) -> Tensor:
-        """What the kernel's gradient could be if no two positions cancelled [B]: |patches| |b|."""
+        """An upper bound on the kernel's gradient without cancellation [B]: |patches| |b|."""
         a, b = (squared_norms(x.reshape(self._examples, -1)) for x in (self.a, self.b))
         return (a * b).sqrt() * math.prod(self.module.kernel_size) ** 0.5
 
@@ -132,7 +132,7 @@ class Convolution:
 
     @cached_property
     def _bias_rows(self) -> Tensor:
-        """For norm and sum: positions that cancel do so alike in both."""
+        """Used for both norm and sum, so that cancelling positions round alike."""
         return self.b.unflatten(0, (-1, self.views)).flatten(3).sum((1, 3))
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
@@ -174,7 +174,7 @@ def convolution(call: ModuleCall) -> list[Convolution]:
 
 
 def kernel_gradient(call: ModuleCall) -> Convolution:
-    """The gradient of the kernel that was convolved with, whatever it was made of."""
+    """The gradient of the effective kernel, however it was computed from the weight."""
     a, padding = _padded(call.module, call.a)
     return Convolution(call.module, a, call.b, call.views, padding)
 

@@ -1,4 +1,4 @@
-"""Embeddings: rows of a table that were looked up."""
+"""Embedding layers: look-ups in a table of rows."""
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -11,7 +11,7 @@ from dpbench.gradients.norms import squared_norms_of_table
 class Lookup:
     """The gradient of a table whose rows were looked up: indices [B, T] int64, b [B, T, O].
 
-    Two positions of an example meet in its norm exactly if they looked up the same row.
+    Two positions interact in the norm exactly if they looked up the same row.
     """
 
     def __init__(self, indices: Tensor, b: Tensor, rows: int):
@@ -41,7 +41,7 @@ class Lookup:
 def perturbed_embedding(
     call: ModuleCall, gradients: list[Lookup], scales: Tensor, x: Tensor
 ) -> Tensor:
-    """A look-up of x [B K, ...], with each example's table moved in the rows that it looked up."""
+    """A look-up of x [B K, ...], with per-example changes of the rows that it looked up."""
     (table,) = gradients
     indices = x.reshape(call.examples, -1)
     same = (indices.unsqueeze(2) == table.indices.unsqueeze(1)).to(table.b)
@@ -50,7 +50,7 @@ def perturbed_embedding(
 
 
 def embedding(call: ModuleCall) -> list[Lookup]:
-    """A table look-up; the padding row learns nothing."""
+    """An embedding; the padding row has no gradient."""
     indices = call.a.reshape(call.examples, -1)
     b = call.b.reshape(call.examples, -1, call.b.shape[-1])
     if call.module.padding_idx is not None:

@@ -84,7 +84,7 @@ class Outer:
 
     @cached_property
     def _bias_rows(self) -> Tensor:
-        """For norm and sum: positions that cancel do so alike in both."""
+        """Used for both norm and sum, so that cancelling positions round alike."""
         return self.b.sum(1)
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
@@ -132,7 +132,7 @@ def perturbed_linear(
 ) -> Tensor:
     """A linear layer's outputs for x, with W_i = W + scales_i G_i for each example.
 
-    (W + s b a^T) x = W x + s b (a . x), so no weight of an example's own is made where its gradient
+    (W + s b a^T) x = W x + s b (a . x), so no per-example weight is materialised where a gradient
     has few positions.
     """
     (gradient,) = gradients

@@ -1,4 +1,4 @@
-"""Modules whose per-example gradients are materialised: the small and the strange."""
+"""Modules whose per-example gradients are materialised: normalisation layers and the fallback."""
 
 import copy
 from collections import OrderedDict
@@ -17,7 +17,7 @@ Normalisation = nn.GroupNorm | nn.LayerNorm | nn.RMSNorm | nn.InstanceNorm1d | n
 
 
 class Rows:
-    """Gradients that are small enough, or strange enough, to be materialised: rows [B, d]."""
+    """Materialised gradients: rows [B, d]."""
 
     def __init__(self, rows: Tensor):
         self.rows = rows
@@ -52,7 +52,7 @@ def normalisation(call: ModuleCall) -> list[Rows]:
 def perturbed_normalisation(
     call: ModuleCall, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
 ) -> Tensor:
-    """A normalisation's outputs for x, with each example's own scale and shift."""
+    """The outputs of a normalisation for x, with per-example scale and shift."""
     values = perturbed_values(call, gradients, scales)
     over_views = {n: v.repeat_interleave(call.views, 0) for n, v in values.items()}
     out = _normal(call.module, x)
@@ -99,7 +99,7 @@ def _as_outputs(module: Normalisation, value: Tensor, out: Tensor) -> Tensor:
 
 
 def fallback(call: ModuleCall) -> list[Rows]:
-    """Any module with one input and one output, by the vectorised adjoint of its own forward.
+    """Any module with one input and one output, by the vectorised vjp of its forward pass.
 
     One entry per layer (module with parameters of its own) below it, in their order.
     """
@@ -126,7 +126,7 @@ def perturbed_fallback(
 ) -> Tensor:
     """Any module's outputs for x, with the parameters of each example materialised."""
     named = _trained(call.module, perturbed_values(call, gradients, scales))
-    module = copy.copy(call.module)  # the module itself is made to compute what we compute here
+    module = copy.copy(call.module)  # the module's own forward is patched to call this function
     vars(module).pop("forward", None)
     module._forward_hooks = OrderedDict()
 

@@ -67,7 +67,7 @@ class Standardised:
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         kernel = out.new_empty(len(out) - self._shape[0])  # all but the gain, and as large
         self._kernel.write_sum(factors, kernel)
-        # In float64, as what P takes away may be nearly all there is.
+        # In float64, as P may cancel nearly all of it.
         out.copy_(self._joined(kernel.double()))
 
     def stack(self) -> Tensor:
@@ -101,7 +101,7 @@ def standardised(call: ModuleCall) -> list[LayerGradient]:
 def perturbed_standardised(
     call: ModuleCall, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
 ) -> Tensor:
-    """A standardised convolution's outputs for x, with each example's own weight and gain."""
+    """A standardised convolution's outputs for x, with per-example weight and gain."""
     values = perturbed_values(call, gradients, scales)
     kernels = standardised_kernel(values["weight"], values["gain"], call.module.floor)
     return convolve_per_example(call.module, x, kernels, values.get("bias"))
