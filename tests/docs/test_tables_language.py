@@ -18,6 +18,9 @@ from tests.docs.test_pages import DOCS
 PAGE = DOCS / "tables_language.md"
 ROW = re.compile(r"^\| `(\S+)` \| `([^`]+)` \| .+ \| `([^`]+)` \(\[[\w.]+\]\(([^)]+)\)\) \|$", re.M)
 ROWS = {key: (kind, example, path) for key, kind, example, path in ROW.findall(PAGE.read_text())}
+BY_REGISTRY = {"columns.factor", "columns.better"}
+"""What metrics/registry.py says of every metric that a table of ours has."""
+
 FILES = sorted((conf_folder() / "table").rglob("*.yaml"))
 
 
@@ -76,7 +79,7 @@ def test_every_line_of_the_page_s_tables_is_understood():
 def test_every_key_of_a_file_is_on_the_page_and_every_key_of_the_page_in_a_file():
     by_file = {path: used(path) for path in FILES}
     assert {path.name: keys - {*ROWS} for path, keys in by_file.items() if keys - {*ROWS}} == {}
-    assert {*ROWS} - set().union(*by_file.values()) == set()
+    assert {*ROWS} - set().union(*by_file.values()) == BY_REGISTRY
 
 
 def said(hint: Any) -> str:
