@@ -1,4 +1,4 @@
-"""`dpbench report [results_dir=...] [out=report.html]`: the page, and a word on what is missing."""
+"""`dpbench report [results_dir=...] [out=report.html]`: the page; warns of files left out."""
 
 import warnings
 from dataclasses import dataclass
@@ -29,33 +29,33 @@ def report(arguments: list[str]) -> Path:
 
     Raises UserError for an unknown argument, where there is no record, or nowhere to write.
     """
-    asked = parse(arguments)
+    request = parse(arguments)
     summary, texts, unreadable = Summary(commands()), Texts(), []
-    for one in collect(asked.results_dir):
+    for one in collect(request.results_dir):
         if isinstance(one, Unreadable):
             unreadable.append(one)
         else:
             summary.add(one)
             texts.add(one.digest, one.record)
     if not len(summary):
-        raise nothing(asked.results_dir, unreadable)
-    shown, broken = tables(asked.results_dir)
-    unreadable += broken
+        raise nothing(request.results_dir, unreadable)
+    compared, unreadable_tables = tables(request.results_dir)
+    unreadable += unreadable_tables
     _warn(unreadable)
-    write_whole(asked.out, page(summary.data(shown, unreadable), texts.packed()).encode())
-    return asked.out
+    write_whole(request.out, page(summary.data(compared, unreadable), texts.finish()).encode())
+    return request.out
 
 
 def parse(arguments: list[str]) -> Request:
     """The request of a command line; UserError for what is unknown."""
     known = {"results_dir", "out"}
-    given = {}
+    values = {}
     for argument in arguments:
         key, _, value = argument.partition("=")
         if key not in known:
             raise UserError(f"report takes no {key}: {nearest(key, known)}")
-        given[key] = path_of(key, value, "file" if key == "out" else "folder")
-    request = Request(**given)
+        values[key] = path_of(key, value, "file" if key == "out" else "folder")
+    request = Request(**values)
     if request.out.is_dir():
         raise UserError(f"out={request.out} is a folder: name a file in it, as report.html.")
     return request

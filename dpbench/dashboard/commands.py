@@ -17,7 +17,9 @@ PLAIN = re.compile(r"[A-Za-z_][\w./:-]*")
 WORDS = ("null", "true", "false", "inf", "nan")
 
 
-GONE = "a setting has gone or changed since, and no command of this version gives this record."
+NO_COMMAND = (
+    "a setting has gone or changed since, and no command of this version gives this record."
+)
 
 
 def commands() -> Callable[[dict], str]:
@@ -31,20 +33,20 @@ def commands() -> Callable[[dict], str]:
     # Groups do not speak of each other in conf/, so an option is composed once, and not with every
     # other; where that were to change, the digest would not come out and no command be shown.
     parts: dict[str, dict | None] = {}
-    known: dict[str, str | UserError] = {}  # runs that differ by their seed alone have one command
+    cache: dict[str, str | UserError] = {}  # runs that differ by their seed alone have one command
 
     def command(config: dict) -> str:
         alike = with_current_names({**config, "seed": usual["seed"]})
         kind = json.dumps(alike, sort_keys=True)
-        if kind not in known:
-            known[kind] = _tried(alike)
-        said = known[kind]
-        if isinstance(said, UserError):
-            raise UserError(str(said))
+        if kind not in cache:
+            cache[kind] = _command_or_reason(alike)
+        found = cache[kind]
+        if isinstance(found, UserError):
+            raise UserError(str(found))
         seed = config.get("seed")
-        return said if seed == usual["seed"] else f"{said} seed={seed}"
+        return found if seed == usual["seed"] else f"{found} seed={seed}"
 
-    def _tried(config: dict) -> str | UserError:
+    def _command_or_reason(config: dict) -> str | UserError:
         try:
             return _of_kind(config)
         except UserError as reason:
@@ -59,7 +61,7 @@ def commands() -> Callable[[dict], str]:
                 parts[option] = _part(option)
         found = [part for option in options if (part := parts[option]) is not None]
         if len(found) < len(options):
-            raise UserError(GONE)
+            raise UserError(NO_COMMAND)
         base = {**usual, **{key: node for part in found for key, node in part.items()}}
         chosen = dict(option.split("=") for option in options)
         return _command(config, base | {"choices": usual["choices"] | chosen}, options)
@@ -90,16 +92,16 @@ def _part(option: str) -> dict | None:
 
 def _command(config: dict, base: dict, options: tuple[str, ...]) -> str:
     made = copy.deepcopy(base)
-    said = []
+    overrides = []
     for key in SCIENTIFIC:
         for place, value in _changes((key,), base.get(key), config.get(key)):
-            text = spelled(value)
+            text = hydra_value(value)
             if text is None:
-                raise UserError(GONE)
-            said.append(f"{'' if _put(made, place, value) else '+'}{'.'.join(place)}={text}")
+                raise UserError(NO_COMMAND)
+            overrides.append(f"{'' if _put(made, place, value) else '+'}{'.'.join(place)}={text}")
     if digest(made) != digest(config):
-        raise UserError(GONE)
-    return shlex.join(["dpbench", "run", *options, *said])
+        raise UserError(NO_COMMAND)
+    return shlex.join(["dpbench", "run", *options, *overrides])
 
 
 def _changes(place: tuple[str, ...], base, wanted) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -126,25 +128,25 @@ def _put(made: dict, place: tuple[str, ...], value) -> bool:
     return known
 
 
-def spelled(value: object) -> str | None:
+def hydra_value(value: object) -> str | None:
     """A value in Hydra's grammar; None for one that it would not take as it stands."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str):
-        return _text(value)
+        return _hydra_string(value)
     if isinstance(value, list):
-        parts = [spelled(part) for part in value]
+        parts = [hydra_value(part) for part in value]
         return None if None in parts else f"[{','.join(map(str, parts))}]"
     if isinstance(value, dict):
-        pairs = {key: spelled(part) for key, part in value.items()}
+        pairs = {key: hydra_value(part) for key, part in value.items()}
         fits = None not in pairs.values() and all(map(PLAIN.fullmatch, pairs))
         return f"{{{','.join(f'{k}:{v}' for k, v in pairs.items())}}}" if fits else None
     return None
 
 
-def _text(value: str) -> str | None:
+def _hydra_string(value: str) -> str | None:
     if PLAIN.fullmatch(value) and value.lower() not in WORDS:
         return value
     # A backslash, a dollar or a quote means something to Hydra; no setting of ours has one.

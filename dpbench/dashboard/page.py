@@ -14,7 +14,7 @@ SCRIPTS = (
 
 
 def page(data: dict, texts: str) -> str:
-    """The HTML. data: as of `Summary.data`; texts: of the records, as of `Texts.packed`.
+    """The HTML. data: as of `Summary.data`; texts: of the records, as of `Texts.finish`.
 
     A policy in the page lets nothing run but the two scripts written here, and nothing be fetched,
     so what a record says cannot become code whatever it says.
@@ -25,14 +25,14 @@ def page(data: dict, texts: str) -> str:
         "style": _asset("style.css"),
         "library": library,
         "script": ours,
-        "data": packed(data),
+        "data": pack(data),
         "records": texts,
     }
-    # In one pass: what is put in is not looked through again.
+    # In one pass, so that placeholders within the values stay as they are.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
 
 
-def packed(data: object) -> str:
+def pack(data: object) -> str:
     """JSON in gzip in base 64: rows repeat each other, and nothing in it can end an element."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()

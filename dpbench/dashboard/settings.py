@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dpbench.config.settings import OFF, SCIENTIFIC, SETTINGS_OF_METHODS
 from dpbench.records.digest import digest, with_current_options
 
-NOT_SAID = ("seed", "privacy", "diagnostics")
-MOST = 3
+EXCLUDED = ("seed", "privacy", "diagnostics")
+MAX_SETTINGS = 3
 
 
 def group_of(config: dict) -> str:
@@ -19,12 +19,12 @@ def series_of(config: dict) -> str:
     return digest({**config, "seed": None, "privacy": None, "diagnostics": None})
 
 
-def flat(config: dict) -> dict[str, object]:
+def flatten(config: dict) -> dict[str, object]:
     """The scientific settings by dotted key, without seed and budget and what says nothing.
 
     Nor with diagnostics, which look at a run and leave what it measures alone.
     """
-    parts = {key: config.get(key) for key in SCIENTIFIC if key not in NOT_SAID}
+    parts = {key: config.get(key) for key in SCIENTIFIC if key not in EXCLUDED}
     leaves = {key: value for key, value in _leaves(parts) if value not in OFF}
     usual = {f"method.{key}": value for key, value in SETTINGS_OF_METHODS.items()}
     return {k: v for k, v in leaves.items() if usual.get(k) != v and not k.endswith("_partial_")}
@@ -44,36 +44,40 @@ def differences(configs: Sequence[dict]) -> list[str]:
     Where options of a group tell them apart, those are said, and what they stand for only where it
     differs under the same options.
     """
-    flats = [flat(config) for config in configs]
+    settings_of = [flatten(config) for config in configs]
     options = [with_current_options(config["choices"]) for config in configs]
-    varied = _varied(flats)
-    groups = [key for key in _varied(options) if any(v.startswith(f"{key}.") for v in varied)]
-    others = [key for key in varied if key.partition(".")[0] not in groups]
-    said = [_of(o, groups) | _of(f, others) for o, f in zip(options, flats, strict=True)]
+    varying = _varying_keys(settings_of)
+    groups = [
+        key for key in _varying_keys(options) if any(v.startswith(f"{key}.") for v in varying)
+    ]
+    others = [key for key in varying if key.partition(".")[0] not in groups]
+    parts = [
+        _select(o, groups) | _select(f, others) for o, f in zip(options, settings_of, strict=True)
+    ]
     alike: dict[str, list[dict[str, object]]] = {}
-    for one, settings in zip(said, flats, strict=True):
+    for one, settings in zip(parts, settings_of, strict=True):
         alike.setdefault(repr(one), []).append(settings)
-    more = {name: _varied(of) for name, of in alike.items()}
+    more = {name: _varying_keys(of) for name, of in alike.items()}
     return [
-        _said(one | _of(settings, more[repr(one)]))
-        for one, settings in zip(said, flats, strict=True)
+        _text(one | _select(settings, more[repr(one)]))
+        for one, settings in zip(parts, settings_of, strict=True)
     ]
 
 
-def _varied(ones: Sequence[dict]) -> list[str]:
+def _varying_keys(ones: Sequence[dict]) -> list[str]:
     """The keys whose values differ, but for what only follows from a choice (its constructor)."""
     keys = sorted({key for one in ones for key in one if not key.endswith("_target_")})
     return [key for key in keys if len({repr(one.get(key)) for one in ones}) > 1]
 
 
-def _of(one: dict, keys: Sequence[str]) -> dict[str, object]:
+def _select(one: dict, keys: Sequence[str]) -> dict[str, object]:
     return {key: one.get(key) for key in keys}
 
 
-def _said(settings: dict[str, object]) -> str:
+def _text(settings: dict[str, object]) -> str:
     words = [f"{_short(key)}={_value(value)}" for key, value in settings.items()]
-    more = f" and {len(words) - MOST} more" if len(words) > MOST else ""
-    return ", ".join(words[:MOST]) + more
+    more = f" and {len(words) - MAX_SETTINGS} more" if len(words) > MAX_SETTINGS else ""
+    return ", ".join(words[:MAX_SETTINGS]) + more
 
 
 def _short(key: str) -> str:

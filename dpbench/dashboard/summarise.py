@@ -20,9 +20,9 @@ LEVEL = 0.95
 
 
 class Summary:
-    """Everything the page shows but the records' own text.
+    """Everything the page shows except the text of the records.
 
-    It grows record by record, and keeps no record: there may be more of them than memory holds.
+    Records are added one by one and not held: there may be more of them than fit into memory.
     command: as of `commands`.
     """
 
@@ -30,14 +30,14 @@ class Summary:
         self._command = command
         self._rows: list[dict] = []
         self._kinds: dict[str, dict[str, str]] = {}
-        # By what is drawn alike, one configuration of each series.
+        # By facet and method: one configuration of each series.
         self._series: dict[tuple, dict[str, dict]] = defaultdict(dict)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def add(self, found: Found) -> None:
-        """One row more."""
+        """Add the row of a record."""
         record = found.record
         row = _row(found) | self._kind(record.config) | _command(record.config, self._command)
         self._series[row["facet"], row["method"]].setdefault(row["series"], record.config)
@@ -51,12 +51,12 @@ class Summary:
         return self._kinds[name]
 
     def data(self, tables: list[dict], unreadable: Sequence[Unreadable]) -> dict:
-        """Plain JSON without NaN. To be called once, when all records are there."""
-        self._tell_apart()
+        """Plain JSON without NaN; call once, after the last record was added."""
+        self._add_settings()
         names = metrics.sorted_names({name for row in self._rows for name in row["metrics"]})
         for row in self._rows:
-            row["metrics"] = [_plain(row["metrics"].get(name)) for name in names]
-        self._rows.sort(key=_place)
+            row["metrics"] = [_json_number(row["metrics"].get(name)) for name in names]
+        self._rows.sort(key=_sort_key)
         return {
             "version": dpbench.__version__,
             "level": LEVEL,
@@ -68,19 +68,19 @@ class Summary:
             "unreadable": [[one.source, one.why] for one in unreadable],
         }
 
-    def _tell_apart(self) -> None:
+    def _add_settings(self) -> None:
         """Give each row the settings in which its series is unlike others of the same name."""
-        said = {
+        descriptions = {
             (*key, name): words
             for key, series in self._series.items()
             for name, words in zip(series, differences([*series.values()]), strict=True)
         }
         for row in self._rows:
-            row["settings"] = said[row["facet"], row["method"], row["series"]]
+            row["settings"] = descriptions[row["facet"], row["method"], row["series"]]
 
 
-def _place(row: dict) -> tuple:
-    """By what stands together, then by budget, what has none last."""
+def _sort_key(row: dict) -> tuple:
+    """By facet, method and settings, then by budget, runs without one last."""
     epsilon = row["axis"]["pld"]
     budget = (1, 0.0) if isinstance(epsilon, str) else (0, epsilon)
     names = (row[name] for name in ("facet", "method", "settings"))
@@ -89,7 +89,7 @@ def _place(row: dict) -> tuple:
 
 def _row(found: Found) -> dict:
     record, config = found.record, found.record.config
-    choices, said = config["choices"], privacy.statement(record.privacy)
+    choices, statement = config["choices"], privacy.statement(record.privacy)
     return {
         "id": found.digest,
         **{name: choices[name] for name in ("dataset", "model")},
@@ -97,9 +97,9 @@ def _row(found: Found) -> dict:
         "seed": str(config["seed"]),
         "status": record.status,
         "dropped": dropped(record),
-        "facet": _facet(choices, said["adjacency"]),
-        **said,
-        **_cost(record, said["steps"]),
+        "facet": _facet(choices, statement["adjacency"]),
+        **statement,
+        **_cost(record, statement["steps"]),
         "bins": _bins(record.calibration),
         "metrics": record.measured,
         "source": found.source,
@@ -121,26 +121,26 @@ def _label(config: dict) -> str:
 
 
 def _facet(choices: dict, adjacency: str) -> str:
-    """What a picture holds: epsilons of another adjacency cannot stand on the same axis."""
-    said = f"{choices['dataset']} · {choices['model']}"
-    return said if adjacency == privacy.ADJACENCY else f"{said} · {adjacency}"
+    """Which plot a run belongs to: epsilons of another adjacency cannot stand on the same axis."""
+    name = f"{choices['dataset']} · {choices['model']}"
+    return name if adjacency == privacy.ADJACENCY else f"{name} · {adjacency}"
 
 
 def _cost(record: Record, steps: float | None) -> dict:
-    """Milliseconds per step over the whole run, where it ran, and how."""
+    """Milliseconds per step over the whole run, the machine, and the engine's settings."""
     seconds = record.provenance.get("seconds")
-    timed = isinstance(seconds, int | float) and math.isfinite(seconds)
-    ran, batch = record.provenance, record.config.get("batch_size")
+    has_time = isinstance(seconds, int | float) and math.isfinite(seconds)
+    provenance, batch = record.provenance, record.config.get("batch_size")
     how = {
-        "engine {}": ran.get("engine"),
-        "physical batches of {}": ran.get("physical_batch_size"),
-        "{}": ran.get("precision", "float32"),
-        "{} thread(s)": ran.get("threads"),
+        "engine {}": provenance.get("engine"),
+        "physical batches of {}": provenance.get("physical_batch_size"),
+        "{}": provenance.get("precision", "float32"),
+        "{} thread(s)": provenance.get("threads"),
         "diagnostics: {}": record.config["choices"].get("diagnostics", "none"),
     }
     return {
-        "ms": 1000 * float(seconds or 0) / steps if timed and steps else None,
-        "machine": f"{ran.get('device')} · batches of {batch}",
+        "ms": 1000 * float(seconds or 0) / steps if has_time and steps else None,
+        "machine": f"{provenance.get('device')} · batches of {batch}",
         "how": [text.format("?" if value is None else value) for text, value in how.items()],
     }
 
@@ -151,7 +151,9 @@ def _bins(calibration: dict) -> list[list[float]] | None:
         return None
     columns = (calibration["bins"][name] for name in ("count", "confidence", "accuracy"))
     return [
-        [count, _short(count * confidence), _short(count * accuracy)] if count else [0, 0, 0]
+        [count, _seven_digits(count * confidence), _seven_digits(count * accuracy)]
+        if count
+        else [0, 0, 0]
         for count, confidence, accuracy in zip(*columns, strict=True)
     ]
 
@@ -161,22 +163,22 @@ def _student(most: int) -> list[float]:
     from scipy import stats
 
     freedom = np.arange(1, max(2, most))
-    return [_short(value) for value in stats.t.ppf((1 + LEVEL) / 2, freedom).tolist()]
+    return [_seven_digits(value) for value in stats.t.ppf((1 + LEVEL) / 2, freedom).tolist()]
 
 
-def _plain(value: float | None) -> float | str | None:
+def _json_number(value: float | None) -> float | str | None:
     """JSON has no NaN: what is not finite goes as a word, what was not measured as null."""
     if value is None or math.isfinite(value):
-        return value if value is None else _short(value)
+        return value if value is None else _seven_digits(value)
     return str(float(value))
 
 
-def _short(value: float) -> float:
+def _seven_digits(value: float) -> float:
     """Seven digits, which is what float32 has, and more than a picture shows."""
     return float(f"{value:.7g}")
 
 
-def written(record: Record) -> str:
+def record_text(record: Record) -> str:
     """A record as indented JSON, its lists on one line each; NaN and Infinity as they are."""
     return _indented(json.loads(record.json()), "")
 

@@ -13,23 +13,23 @@ from dpbench.tables import read_published, row_name
 from dpbench.tables.tidy import HEAD
 
 NOT_RUN = "not run"
-OWN = ("method", "column", "value", "spread", "delta")
+OTHER_COLUMNS = ("method", "column", "value", "spread", "delta")
 
 
 def tables(folder: Path) -> tuple[list[dict], list[Unreadable]]:
     """Every table of `tables/*.csv`, then the published ones that nobody has run here."""
     ours, unreadable = [], []
     for path in sorted((folder / "tables").glob("*.csv")):
-        table = _ours(path)
+        table = _compared_table(path)
         if isinstance(table, Unreadable):
             unreadable.append(table)
         elif table:
             ours.append(table)
-    done = {table["name"] for table in ours}
-    return ours + [t for t in _published() if t["name"] not in done], unreadable
+    compared = {table["name"] for table in ours}
+    return ours + [t for t in _published_tables() if t["name"] not in compared], unreadable
 
 
-def _ours(path: Path) -> dict | Unreadable | None:
+def _compared_table(path: Path) -> dict | Unreadable | None:
     """A table, None for a file that is another thing (a figure's points, a search's trials)."""
     source = f"tables/{path.name}"
     try:
@@ -58,10 +58,10 @@ def _claims(path: Path) -> list[dict]:
 
 
 def _cell(line: dict[str, str]) -> dict:
-    kept = ("column", "ours", "spread", "n", "published", "published_spread", "verdict")
+    fields = ("column", "ours", "spread", "n", "published", "published_spread", "verdict")
     return {
         "row": row_name(line.get("condition", ""), line["method"]),
-        **{k: line[k] for k in kept},
+        **{k: line[k] for k in fields},
     }
 
 
@@ -95,26 +95,26 @@ def _command(stem: str) -> str | None:
     return shlex.join(["dpbench", "reproduce", name, *(f"scale={mark}" for mark in marks)])
 
 
-def _published() -> Iterator[dict]:
+def _published_tables() -> Iterator[dict]:
     for path in sorted(benchmarks_folder().glob("*/table*.csv")):
         name = f"{path.parent.name}_{path.stem}"
         if (conf_folder() / "table" / f"{name}.yaml").is_file():
             try:
-                yield _table(name, _described(path), _printed(path), [])
+                yield _table(name, _published_title(path), _published_cells(path), [])
             except UserError:
                 # A file of another form says nothing about anybody's runs.
                 continue
 
 
-def _printed(path: Path) -> list[dict]:
+def _published_cells(path: Path) -> list[dict]:
     head = next(csv.reader(_lines(path)))
-    published = read_published(path, [name for name in head if name not in OWN])
-    nothing = dict.fromkeys(("ours", "spread", "n"), "")
+    published = read_published(path, [name for name in head if name not in OTHER_COLUMNS])
+    empty = dict.fromkeys(("ours", "spread", "n"), "")
     return [
         {
             "row": row,
             "column": column,
-            **nothing,
+            **empty,
             "published": number.value,
             "published_spread": number.spread or "",
             "verdict": NOT_RUN,
@@ -123,7 +123,7 @@ def _printed(path: Path) -> list[dict]:
     ]
 
 
-def _described(path: Path) -> str:
+def _published_title(path: Path) -> str:
     """What the file's own prose calls the table."""
     prose = [line.lstrip("# ") for line in path.read_text(encoding="utf-8").splitlines()]
     return next((line.rstrip(".") for line in prose if line.startswith("Table")), path.stem)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.config.compose import compose, options
-from dpbench.dashboard.commands import commands, spelled
+from dpbench.dashboard.commands import commands, hydra_value
 from dpbench.errors import UserError
 from dpbench.records.digest import digest
 from dpbench.records.record import Record
@@ -105,7 +105,7 @@ def test_no_command_and_the_reason_where_a_record_asks_for_more_than_settings(co
     "value",
     [0, 1.5, 1e-7, True, None, "abc", "null", "a b", "x=y,z", "1", "", [1, [2.0, "a"]], {"a": [1]}],
 )
-def test_a_spelled_value_is_read_back(value):
-    override = f"optimizer.lr={spelled(value)}"
+def test_a_value_in_hydras_grammar_is_read_back(value):
+    override = f"optimizer.lr={hydra_value(value)}"
     found = compose([override])["optimizer"]["lr"]
     assert (found, type(found)) == (value, type(value))

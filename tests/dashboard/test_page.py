@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dpbench.dashboard.page import packed, page
+from dpbench.dashboard.page import pack, page
 
 NASTY = "</script><!--<script>\u2028 & {{library}} {{data}} \\1 \\g<0>"
 DATA = {"rows": [NASTY]}
@@ -14,7 +14,7 @@ DATA = {"rows": [NASTY]}
 
 @pytest.fixture(scope="module")
 def html():
-    return page(DATA, packed({"a": NASTY}))
+    return page(DATA, pack({"a": NASTY}))
 
 
 def element(html, name):
@@ -42,17 +42,17 @@ def test_only_the_two_scripts_of_ours_may_run(html):
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "\u2028", "é", '"', "&lt;"])
 def test_packed_json_can_end_no_element(text):
-    assert opened(packed([text])) == [text]
-    assert re.fullmatch(r"[\w+/=]+", packed([text]), re.ASCII)
+    assert opened(pack([text])) == [text]
+    assert re.fullmatch(r"[\w+/=]+", pack([text]), re.ASCII)
 
 
 def test_json_without_a_number_is_refused():
     with pytest.raises(ValueError, match="JSON"):
-        packed([float("nan")])
+        pack([float("nan")])
 
 
 def test_the_same_records_give_the_same_bytes_below_eight_megabytes(html):
-    assert page(DATA, packed({"a": NASTY})) == html
+    assert page(DATA, pack({"a": NASTY})) == html
     assert len(html.encode()) < 8_000_000
 
 

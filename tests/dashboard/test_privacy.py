@@ -9,7 +9,7 @@ from dpbench.dashboard.privacy import (
     NO_PROOF,
     NOT_COMPUTED,
     NOT_PRIVATE,
-    shown,
+    epsilon_or_reason,
     statement,
 )
 
@@ -18,7 +18,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.text(), st.floats(), st.integers
 
 @given(value=VALUES, guarantee=st.text() | st.sampled_from(["none", "proven", "approximate"]))
 def test_a_number_is_shown_only_where_the_guarantee_carries_it(value, guarantee):
-    found = shown({"guarantee": guarantee, "pld": value}, "pld")
+    found = epsilon_or_reason({"guarantee": guarantee, "pld": value}, "pld")
     assert isinstance(found, str) or (
         guarantee in ("proven", "approximate") and math.isfinite(found) and found >= 0
     )
@@ -39,8 +39,8 @@ def test_a_number_is_shown_only_where_the_guarantee_carries_it(value, guarantee)
         ("proven", True, NOT_COMPUTED),
     ],
 )
-def test_what_is_shown(guarantee, value, expected):
-    assert shown({"guarantee": guarantee, "rdp": value}, "rdp") == expected
+def test_what_is_shown_in_place_of_epsilon(guarantee, value, expected):
+    assert epsilon_or_reason({"guarantee": guarantee, "rdp": value}, "rdp") == expected
 
 
 def test_a_statement_has_every_accountant_and_nothing_that_is_not_finite():

@@ -4,7 +4,7 @@ import math
 import pytest
 from scipy import stats
 
-from dpbench.dashboard.summarise import Summary, written
+from dpbench.dashboard.summarise import Summary, record_text
 from dpbench.errors import UserError
 from dpbench.records.collect import Found
 
@@ -98,6 +98,6 @@ def test_the_quantiles_are_those_of_student(summary, record_of):
 
 def test_a_written_record_is_the_record(record_of):
     record = record_of()
-    found = json.loads(written(record))
+    found = json.loads(record_text(record))
     assert json.dumps(found, sort_keys=True) == record.json()
-    assert max(map(len, written(record).splitlines())) < 200
+    assert max(map(len, record_text(record).splitlines())) < 200
