@@ -19,7 +19,7 @@ TOKEN = 8
 """Random bytes in the name of a part, which has twice as many hex digits."""
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a file that is either complete or not there; UserError where it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

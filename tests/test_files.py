@@ -8,21 +8,21 @@ import stat
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.files import check_writable, remove_parts, replace_file, write_whole
+from dpbench.files import check_writable, remove_parts, replace_file, write_atomically
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_a_write_that_fails_leaves_what_was_there(call, error, tmp_path, monkeypatch):
     path = tmp_path / "record.json"
-    write_whole(path, b"first")
+    write_atomically(path, b"first")
 
     def fail(*_):
         raise error
 
     monkeypatch.setattr(os, call, fail)
     with pytest.raises((UserError, KeyboardInterrupt)):
-        write_whole(path, b"second")
+        write_atomically(path, b"second")
     assert path.read_bytes() == b"first"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -36,7 +36,7 @@ def test_nothing_stands_under_the_name_before_all_is_written(tmp_path, monkeypat
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", look)
-    write_whole(path, b"all of it")
+    write_atomically(path, b"all of it")
     assert seen == [(False, b"all of it", True)]
 
 
@@ -44,13 +44,13 @@ def test_others_may_read_what_is_written(tmp_path):
     path = tmp_path / "table.md"
     before = os.umask(0o022)
     try:
-        write_whole(path, b"")
+        write_atomically(path, b"")
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
-@pytest.mark.parametrize("write", [lambda path: write_whole(path, b""), check_writable])
+@pytest.mark.parametrize("write", [lambda path: write_atomically(path, b""), check_writable])
 def test_a_folder_that_cannot_be_written_is_one_sentence(write, tmp_path):
     file = tmp_path / "file"
     file.touch()
@@ -71,7 +71,7 @@ def test_nobody_else_may_read_what_is_written_for_its_owner_alone(tmp_path):
 
 def write_and_die(path):
     os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-    write_whole(path, b"never there")
+    write_atomically(path, b"never there")
 
 
 def write_slowly(path, begun, go_on):
@@ -81,7 +81,7 @@ def write_slowly(path, begun, go_on):
         replace(part, target)
 
     os.replace = slow
-    write_whole(path, b"slow")
+    write_atomically(path, b"slow")
 
 
 def process(target, *arguments):
@@ -98,7 +98,7 @@ def test_the_next_one_who_writes_a_file_removes_what_a_killed_process_left_of_it
     for name in ("table.md", "other.md"):
         process(write_and_die, tmp_path / name).join()
     assert len(names(tmp_path)) == 2
-    write_whole(tmp_path / "table.md", b"whole")
+    write_atomically(tmp_path / "table.md", b"whole")
     (part, table) = names(tmp_path)
     assert part.startswith(".other.md.")
     assert table == "table.md"
@@ -109,7 +109,7 @@ def test_what_somebody_is_writing_is_left_to_them(tmp_path):
     begun, go_on = context.Event(), context.Event()
     writer = process(write_slowly, path, begun, go_on)
     assert begun.wait(60)
-    write_whole(path, b"quick")
+    write_atomically(path, b"quick")
     remove_parts(tmp_path)
     go_on.set()
     writer.join()
@@ -123,5 +123,5 @@ def test_hidden_files_of_others_are_left(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / ".table.md.0123456789abcdef").touch()
     os.mkfifo(tmp_path / ".table.md.fedcba9876543210")
-    write_whole(tmp_path / "table.md", b"")
+    write_atomically(tmp_path / "table.md", b"")
     assert names(tmp_path) == sorted(["table.md", ".table.md.fedcba9876543210", *theirs])

@@ -18,7 +18,7 @@ SMALL = 1e-5
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """What a stepper did: its update [D] at noise 0 and learning rate 1, and how loud its noise is.
 
     loudness: root mean square of the noise per coordinate, 1 if it is as it should be.
@@ -28,13 +28,13 @@ class Seen:
     loudness: float
 
 
-def observe(stepper: Stepper, batch_size: int) -> Seen:
+def observe(stepper: Stepper, batch_size: int) -> Observation:
     """Two steps of the very stepper that will be timed, one without noise and one of noise."""
     update = _update(stepper, lr=1.0, noise_multiplier=0.0)
     noise = _update(stepper, lr=SMALL, noise_multiplier=LOUD)
     stepper.configure(LR, NOISE_MULTIPLIER)
     size = np.sqrt(np.mean(np.square(noise, dtype=np.float64)))
-    return Seen(update, float(size * batch_size / (SMALL * LOUD * BOUND)))
+    return Observation(update, float(size * batch_size / (SMALL * LOUD * BOUND)))
 
 
 def _update(stepper: Stepper, lr: float, noise_multiplier: float) -> np.ndarray:
@@ -53,15 +53,15 @@ class Verdict:
     said: str
 
 
-def verdict(seen: Seen, reference: np.ndarray, private: bool) -> Verdict:
+def verdict(observed: Observation, reference: np.ndarray, private: bool) -> Verdict:
     """Compare a contender's update [D], and its noise if it has to have any, with the reference."""
-    if seen.update.shape != reference.shape:
+    if observed.update.shape != reference.shape:
         return Verdict(math.nan, "WRONG: another number of parameters")
-    error = float(np.linalg.norm(seen.update - reference) / np.linalg.norm(reference))
+    error = float(np.linalg.norm(observed.update - reference) / np.linalg.norm(reference))
     if not error <= TOLERANCE:
         return Verdict(error, f"WRONG: the sum is off by {error:.1e} of its norm")
     # Five standard deviations of a root mean square over D draws, and float32's rounding.
     margin = 5 / math.sqrt(2 * len(reference)) + 0.01
-    if private and not abs(seen.loudness - 1) <= margin:
-        return Verdict(error, f"WRONG: the noise is {seen.loudness:.2g} of what it should be")
+    if private and not abs(observed.loudness - 1) <= margin:
+        return Verdict(error, f"WRONG: the noise is {observed.loudness:.2g} of what it should be")
     return Verdict(error, "ok")

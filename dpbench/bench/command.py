@@ -22,7 +22,7 @@ MOST_REPEATS = 10_000
 
 
 @dataclass(frozen=True)
-class Request:
+class BenchRequest:
     """What was asked for. No case or contender named means those that belong to the suite.
 
     suite: "step" (models), or "depth" (methods over the depth of a perceptron). repeats: 0 measures
@@ -62,7 +62,7 @@ def bench(arguments: list[str]) -> None:
     print(report.render(file, over_depth=request.suite == "depth", say=_say))
 
 
-def parse(arguments: list[str]) -> Request:
+def parse(arguments: list[str]) -> BenchRequest:
     """The request of KEY=VALUE arguments; UserError for what cannot be."""
     given: dict = {}
     for argument in arguments:
@@ -71,7 +71,7 @@ def parse(arguments: list[str]) -> Request:
         if not equals or not value:
             raise UserError(f"{key} needs a value: {key}=VALUE.")
         given[key] = READERS[key](value)
-    return Request(**{"device": _device("auto")} | given)
+    return BenchRequest(**{"device": _device("auto")} | given)
 
 
 def _suite(value: str) -> str:

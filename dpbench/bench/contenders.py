@@ -10,7 +10,7 @@ from dpbench.bench.cases import Case, UnavailableError
 from dpbench.bench.jax_peer import jax_privacy
 from dpbench.bench.opacus_peer import opacus
 from dpbench.bench.ours import ours
-from dpbench.bench.stepper import Plain, Stepper
+from dpbench.bench.stepper import PlainStepper, Stepper
 from dpbench.gradients import ENGINES
 
 
@@ -27,9 +27,9 @@ class Contender:
         return self.method != "sgd"
 
 
-def plain(case: Case, device: torch.device, compiled: bool = False) -> Plain:
+def plain(case: Case, device: torch.device, compiled: bool = False) -> PlainStepper:
     """The step without privacy."""
-    return Plain(case.build(device), case.batch(device), compiled)
+    return PlainStepper(case.build(device), case.batch(device), compiled)
 
 
 def fastdp(case: Case, device: torch.device) -> Stepper:

@@ -46,7 +46,7 @@ class TorchStepper:
             torch.cuda.synchronize()
 
 
-class Plain(TorchStepper):
+class PlainStepper(TorchStepper):
     """Forward, backward, update: what all else is compared with."""
 
     def __init__(self, model: nn.Module, batch: Batch, compiled: bool = False):

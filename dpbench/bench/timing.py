@@ -10,7 +10,7 @@ from dpbench.bench.cases import Case
 from dpbench.bench.check import Verdict, verdict
 from dpbench.bench.contenders import Contender
 from dpbench.bench.ours import reference
-from dpbench.bench.worker import Worker, WorkerError
+from dpbench.bench.worker import ContenderProcess, WorkerError
 
 Reference = np.ndarray | WorkerError
 """The update [D] that a step must come to, or why it is not known."""
@@ -48,11 +48,11 @@ def measure(
     methods = {contender.method for contender in contenders.values()}
     expected = {method: _reference(case, method, device) for method in methods}
     results = {name: Timed(name) for name in contenders}
-    running: dict[str, Worker] = {}
+    running: dict[str, ContenderProcess] = {}
     try:
         for name, contender in contenders.items():
             say(f"{case.name}: {name}")
-            running[name] = Worker(contender.make, case, device)
+            running[name] = ContenderProcess(contender.make, case, device)
             prepare = partial(_prepare, expected[contender.method], contender.private)
             _attempt(running, results[name], prepare)
         for _ in range(repeats):
@@ -67,7 +67,9 @@ def measure(
 
 
 def _attempt(
-    running: dict[str, Worker], result: Timed, what: Callable[[Worker, Timed], None]
+    running: dict[str, ContenderProcess],
+    result: Timed,
+    what: Callable[[ContenderProcess, Timed], None],
 ) -> None:
     """Do one thing with a contender, and be done with it where that fails."""
     try:
@@ -77,7 +79,7 @@ def _attempt(
         running.pop(result.contender).close()
 
 
-def _prepare(expected: Reference, private: bool, worker: Worker, result: Timed) -> None:
+def _prepare(expected: Reference, private: bool, worker: ContenderProcess, result: Timed) -> None:
     seen = worker.ask("observe")
     result.parameters = len(seen.update)
     if isinstance(expected, WorkerError):
@@ -87,17 +89,17 @@ def _prepare(expected: Reference, private: bool, worker: Worker, result: Timed) 
     result.steps = worker.ask("warm_up")
 
 
-def _repeat(worker: Worker, result: Timed) -> None:
+def _repeat(worker: ContenderProcess, result: Timed) -> None:
     result.seconds.append(worker.ask("repeat"))
 
 
-def _finish(worker: Worker, result: Timed) -> None:
+def _finish(worker: ContenderProcess, result: Timed) -> None:
     result.memory = worker.ask("memory")
 
 
 def _reference(case: Case, method: str, device: str) -> Reference:
     """The update [D] that contenders of a method must come to."""
-    worker = Worker(partial(reference, method=method), case, device)
+    worker = ContenderProcess(partial(reference, method=method), case, device)
     try:
         return worker.ask("observe").update
     except WorkerError as why:

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from dpbench.bench.cases import Case, UnavailableError
-from dpbench.bench.check import Seen, observe
+from dpbench.bench.check import Observation, observe
 from dpbench.bench.stepper import Stepper
 from dpbench.memory import forget_peak, resident
-from dpbench.training.interrupts import deaf
+from dpbench.training.interrupts import interrupts_ignored
 
 Make = Callable[[Case, torch.device], Stepper]
 
@@ -28,14 +28,14 @@ class WorkerError(Exception):
     """Why a contender cannot go on, as the end of a sentence."""
 
 
-class Worker:
+class ContenderProcess:
     """The parent's end: questions are names of methods of `Contestant`."""
 
     def __init__(self, make: Make, case: Case, device: str):
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, make, case, device))
-        with deaf():  # Ctrl-C is for this process, which ends the other one
+        with interrupts_ignored():  # Ctrl-C is for this process, which ends the other one
             self._process.start()
         theirs.close()
 
@@ -70,7 +70,7 @@ class Contestant:
         self._rest = resident("VmRSS")
         self._steps = 1
 
-    def observe(self) -> Seen:
+    def observe(self) -> Observation:
         """What it computes; see `check`."""
         return observe(self._stepper, self._case.batch_size)
 

@@ -32,7 +32,7 @@ def _sweep(overrides: list[str]) -> None:
     from dpbench.execution import sweep as sweeps
 
     sweep = sweeps.planned(sweeps.name_of(overrides), expand(overrides))
-    failures = sweeps.carry_out(sweep, tell=partial(print, flush=True))
+    failures = sweeps.run_and_report(sweep, tell=partial(print, flush=True))
     for said in filter(None, (sweeps.summary(sweep), failures)):
         tell(said)
     if failures:
@@ -42,10 +42,10 @@ def _sweep(overrides: list[str]) -> None:
 def epsilon(arguments: list[str]) -> None:
     """The ledger without training: last line one JSON object."""
     from dpbench.execution.prepare import prepare
-    from dpbench.training.plan import said_of
+    from dpbench.training.plan import privacy_statement
 
     _, run, planned = prepare(arguments)
-    print(json.dumps(said_of(run, planned)))
+    print(json.dumps(privacy_statement(run, planned)))
 
 
 def reproduce(arguments: list[str]) -> None:

@@ -16,7 +16,7 @@ class Setting:
     omitted: tuple[object, ...] = ()
 
 
-LATER = Setting(omitted=(None, {}))
+ADDED_LATER = Setting(omitted=(None, {}))
 """A setting that came after the first records, and then was off."""
 
 EXECUTION = Setting(scientific=False)
@@ -32,13 +32,13 @@ SETTINGS = {
     "batch_size": Setting(),
     "seed": Setting(),
     "diagnostics": Setting(),
-    "augmentation": LATER,
-    "ema_decay": LATER,
-    "validation": LATER,
-    "schedule": LATER,
+    "augmentation": ADDED_LATER,
+    "ema_decay": ADDED_LATER,
+    "validation": ADDED_LATER,
+    "schedule": ADDED_LATER,
     "precision": Setting(omitted=(None, "float32")),
-    "users": LATER,
-    "normalization": LATER,
+    "users": ADDED_LATER,
+    "normalization": ADDED_LATER,
     "noise": Setting(omitted=(None, "seeded")),
     "engine": EXECUTION,
     "physical_batch_size": EXECUTION,

@@ -12,7 +12,7 @@ from dpbench.validate import SMALLEST, number
 DIGITS = 4
 """Of a number drawn from an interval, the first being that of the width: people copy it."""
 
-PATIENCE = 100
+DRAWS_PER_CONFIGURATION = 100
 """Draws for each configuration wanted; those that were drawn before count for nothing."""
 
 
@@ -73,12 +73,12 @@ class Interval:
         return "log" in self.tags
 
     @property
-    def whole(self) -> bool:
+    def integer(self) -> bool:
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     @property
     def size(self) -> float:
-        return self.high - self.low + 1 if self.whole else math.inf
+        return self.high - self.low + 1 if self.integer else math.inf
 
     @property
     def first(self) -> str:
@@ -87,19 +87,19 @@ class Interval:
     @property
     def text(self) -> str:
         plain = f"interval({self.low:g},{self.high:g})"
-        plain = f"int({plain})" if self.whole else plain
+        plain = f"int({plain})" if self.integer else plain
         return f"tag(log,{plain})" if self.log else plain
 
     def draw(self, source: np.random.Generator) -> str:
         if self.log:
             return self.write(math.exp(source.uniform(math.log(self.low), math.log(self.high))))
-        if self.whole:
+        if self.integer:
             return self.write(int(source.integers(int(self.low), int(self.high), endpoint=True)))
         return self.write(source.uniform(self.low, self.high))
 
     def write(self, value: float) -> str:
         """The value in few digits, and within the bounds."""
-        if self.whole:
+        if self.integer:
             return repr(round(value))
         width = value * math.log(self.high / self.low) if self.log else self.high - self.low
         rounded = round(value, DIGITS - 1 - math.floor(math.log10(width)))
@@ -133,7 +133,7 @@ class Space:
         count nor another range changes.
         """
         drawn: dict[Configuration, None] = {}
-        for turn in range(PATIENCE * count):
+        for turn in range(DRAWS_PER_CONFIGURATION * count):
             if len(drawn) >= min(count, self.size):
                 break
             sources = (numpy_generator(draw, f"search {one.key} {turn}") for one in self.ranges)

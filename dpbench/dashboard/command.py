@@ -10,8 +10,8 @@ from dpbench.dashboard.summarise import Summary
 from dpbench.dashboard.tables import tables
 from dpbench.dashboard.texts import Texts
 from dpbench.errors import UserError, nearest
-from dpbench.files import write_whole
-from dpbench.records.collect import collect, nothing
+from dpbench.files import write_atomically
+from dpbench.records.collect import collect, no_records
 from dpbench.records.reading import Unreadable
 from dpbench.validate import path_of
 
@@ -38,11 +38,11 @@ def report(arguments: list[str]) -> Path:
             summary.add(one)
             texts.add(one.digest, one.record)
     if not len(summary):
-        raise nothing(request.results_dir, unreadable)
+        raise no_records(request.results_dir, unreadable)
     compared, unreadable_tables = tables(request.results_dir)
     unreadable += unreadable_tables
     _warn(unreadable)
-    write_whole(request.out, page(summary.data(compared, unreadable), texts.finish()).encode())
+    write_atomically(request.out, page(summary.data(compared, unreadable), texts.finish()).encode())
     return request.out
 
 

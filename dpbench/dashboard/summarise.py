@@ -11,7 +11,7 @@ import dpbench
 from dpbench.dashboard import metrics, privacy
 from dpbench.dashboard.settings import differences, group_of, series_of
 from dpbench.errors import UserError
-from dpbench.records.collect import Found
+from dpbench.records.collect import StoredRecord
 from dpbench.records.divergence import dropped
 from dpbench.records.reading import Unreadable
 from dpbench.records.record import Record
@@ -36,7 +36,7 @@ class Summary:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, found: Found) -> None:
+    def add(self, found: StoredRecord) -> None:
         """Add the row of a record."""
         record = found.record
         row = _row(found) | self._kind(record.config) | _command(record.config, self._command)
@@ -87,7 +87,7 @@ def _sort_key(row: dict) -> tuple:
     return *names, budget, row["group"], int(row["seed"])
 
 
-def _row(found: Found) -> dict:
+def _row(found: StoredRecord) -> dict:
     record, config = found.record, found.record.config
     choices, statement = config["choices"], privacy.statement(record.privacy)
     return {

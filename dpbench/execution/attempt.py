@@ -24,7 +24,7 @@ def attempt(overrides: list[str], wait: bool = True, quiet: bool = True) -> Outc
         return Failure(f"{type(error).__name__}: {line}", traceback.format_exc())
 
 
-def all_of(attempts: Attempts, runs: Sequence[list[str]]) -> Iterator[tuple[int, Outcome]]:
+def attempt_all(attempts: Attempts, runs: Sequence[list[str]]) -> Iterator[tuple[int, Outcome]]:
     """All runs; last those that others were carrying out, for then their records may be there."""
     busy = []
     for number, outcome in attempts(runs, False):

@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from dpbench.errors import say_warnings_in_one_line
 from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
-from dpbench.training.interrupts import deaf, listening
+from dpbench.training.interrupts import interrupts_ignored, listening
 
 GRACE = 10.0
 """Seconds in which interrupted processes may end their step and put their run away."""
@@ -114,7 +114,7 @@ class Worker:
             context = get_context("spawn")
             self._pipe, theirs = context.Pipe()
             self._process = context.Process(target=_serve, args=(theirs, os.getpid()))
-            with deaf():  # this process decides what becomes of the others
+            with interrupts_ignored():  # this process decides what becomes of the others
                 self._process.start()
             theirs.close()
             return True

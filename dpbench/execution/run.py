@@ -10,7 +10,7 @@ from dpbench.records.digest import scientific
 from dpbench.records.reading import load, set_aside_invalid
 from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import About
-from dpbench.training.checkpoints import Checkpoints, claimed
+from dpbench.training.checkpoints import Checkpoints, locked_checkpoints
 from dpbench.training.interrupts import orderly
 from dpbench.training.plan import Run, plan
 from dpbench.training.tracking import Tracking
@@ -31,10 +31,10 @@ def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) ->
         plan(run)  # which refuses before any work; the accountants remember it for `fit`
     if missing or own.exists():
         check_writable(path.parent)
-        with orderly(), claimed(own, config["checkpoint_minutes"], wait) as kept:
+        with orderly(), locked_checkpoints(own, config["checkpoint_minutes"], wait) as kept:
             remove_parts(path.parent, path.name)
             tracking = _tracking(config, run, path, _table(overrides))
-            _complete(config, run, path, kept, tracking, quiet)
+            _run_or_finish_tracking(config, run, path, kept, tracking, quiet)
             kept.clear()
     return path
 
@@ -44,7 +44,7 @@ def checkpoint_folder(record: Path) -> Path:
     return record.parents[1] / "checkpoints" / record.stem
 
 
-def _complete(
+def _run_or_finish_tracking(
     config: dict, run: Run, path: Path, kept: Checkpoints, tracking: Tracking, quiet: bool
 ) -> None:
     """Make the record, or only tell the trackers of one whose process was killed before it could.
@@ -53,13 +53,13 @@ def _complete(
     """
     record = None if config["again"] else load(path)
     if record is None:
-        record = _made(config, run, path, kept, tracking, quiet)
+        record = _fit_and_save(config, run, path, kept, tracking, quiet)
     elif not kept.abandoned:
         return
     tracking.finish(record)
 
 
-def _made(
+def _fit_and_save(
     config: dict, run: Run, path: Path, kept: Checkpoints, tracking: Tracking, quiet: bool
 ) -> Record:
     if config["again"]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.errors import UserError
-from dpbench.execution.attempt import all_of
+from dpbench.execution.attempt import attempt_all
 from dpbench.execution.launcher import Attempts, Failure
 from dpbench.execution.prepare import launcher_of, run_of
 from dpbench.execution.run import checkpoint_folder
-from dpbench.files import check_writable, remove_parts, write_whole
+from dpbench.files import check_writable, remove_parts, write_atomically
 from dpbench.mechanism.method import Inapplicable
 from dpbench.records import divergence
 from dpbench.records.reading import load
@@ -101,15 +101,17 @@ def name_of(arguments: Iterable[str]) -> str:
     return f"run-{hashlib.sha256(shlex.join(sorted(arguments)).encode()).hexdigest()[:8]}"
 
 
-def carry_out(sweep: Sweep, tell: Callable[[Path], None] = lambda path: None) -> str:
+def run_and_report(sweep: Sweep, tell: Callable[[Path], None] = lambda path: None) -> str:
     """Make the missing runs; what failed and why, as lines to print, or nothing.
 
     tell hears of every record, those that were there first.
     """
-    return report(sweep, make(sweep, tell))
+    return report(sweep, run_missing(sweep, tell))
 
 
-def make(sweep: Sweep, tell: Callable[[Path], None] = lambda path: None) -> dict[Path, Failure]:
+def run_missing(
+    sweep: Sweep, tell: Callable[[Path], None] = lambda path: None
+) -> dict[Path, Failure]:
     """Make the missing runs; why those that failed did, by the path of the record."""
     unfinished = sweep.unfinished()
     for path in sweep.runs:
@@ -119,8 +121,8 @@ def make(sweep: Sweep, tell: Callable[[Path], None] = lambda path: None) -> dict
     if not unfinished:
         return {}
     paths, failed = list(unfinished), {}
-    with started(sweep.config) as attempts, counting("runs", len(unfinished)) as count:
-        for number, outcome in all_of(attempts, list(unfinished.values())):
+    with launched(sweep.config) as attempts, counting("runs", len(unfinished)) as count:
+        for number, outcome in attempt_all(attempts, list(unfinished.values())):
             if isinstance(outcome, Failure):
                 failed[paths[number]] = outcome
             else:
@@ -130,7 +132,7 @@ def make(sweep: Sweep, tell: Callable[[Path], None] = lambda path: None) -> dict
 
 
 @contextmanager
-def started(config: dict) -> Iterator[Attempts]:
+def launched(config: dict) -> Iterator[Attempts]:
     """What carries out many runs of such a configuration, and ends in order if interrupted."""
     folder = Path(config["results_dir"]) / "launched"
     with orderly(), launcher_of(config).start(config["jobs"], folder) as attempts:
@@ -177,7 +179,7 @@ def _write(sweep: Sweep, failures: list[tuple[list[str], Failure]]) -> str:
         for run, failure in failures
     ]
     try:
-        write_whole(path, "\n".join(entries).encode())
+        write_atomically(path, "\n".join(entries).encode())
     except UserError:  # the disk may be what they died of
         return ""
     return f", as {path} says too"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from dpbench.tables.grid import NOTHING, Grid
+from dpbench.tables.grid import NO_VALUE, Grid
 
 FEW = 6
 """Lines of no more points are all in the table; of a longer one its end is."""
@@ -48,11 +48,11 @@ def band_grid(banded: pd.DataFrame, x: str) -> Grid:
 def _shown(line: pd.DataFrame) -> Iterator[tuple]:
     """The rows of a line to be shown, each with its numbers as text."""
     few = len(line) <= FEW
-    overall = NOTHING if few else _number(line["mean"].mean())
+    overall = NO_VALUE if few else _number(line["mean"].mean())
     for row in (line if few else line.tail(1)).itertuples():
         spread = "" if pd.isna(row.deviation) else f" ± {row.deviation:.2g}"
         yield row, (_number(row.x), f"{_number(row.mean)}{spread} ({row.runs})", overall)
 
 
 def _number(value: float) -> str:
-    return NOTHING if pd.isna(value) else f"{value:.4g}"
+    return NO_VALUE if pd.isna(value) else f"{value:.4g}"

@@ -129,7 +129,7 @@ class Prepared(nn.Module):
         return (images.expand(-1, 3, -1, -1) - self.mean) / self.std
 
 
-class Tokens(nn.Module):
+class PatchTokens(nn.Module):
     """Patches [B, T, C] to tokens [B, 1 + T, C]: the class token in front, and positions added.
 
     first [1, 1, C] and positions [1, 1 + T, C] become tables that are looked up, which is a layer
@@ -159,7 +159,7 @@ def of_known_layers(net: Any) -> Any:
         if type(module) is library("timm").layers.LayerNorm:
             module.__class__ = nn.LayerNorm  # what it is, but for an option that is not in use
     if _has_plain_tokens(net):
-        net.patch_embed = nn.Sequential(net.patch_embed, Tokens(net.cls_token, net.pos_embed))
+        net.patch_embed = nn.Sequential(net.patch_embed, PatchTokens(net.cls_token, net.pos_embed))
         net.cls_token = net.pos_embed = None  # timm then takes the tokens as they come
     return net
 

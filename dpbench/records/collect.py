@@ -12,7 +12,7 @@ from dpbench.records.record import Record
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredRecord:
     """A record, and the file it comes from, as a path within the results folder."""
 
     record: Record
@@ -23,7 +23,7 @@ class Found:
         return self.record.digest
 
 
-def collect(folder: Path) -> Iterator[Found | Unreadable]:
+def collect(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     """What `runs/*.json` and `tables/*.records.jsonl` hold, one after the other, each record once.
 
     Where both have a run, the former counts. Raises UserError where there is no such folder.
@@ -39,7 +39,7 @@ def collect(folder: Path) -> Iterator[Found | Unreadable]:
             yield one
 
 
-def nothing(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
+def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
     """What to say of a folder without any record."""
     broken = ""
     if unreadable:
@@ -50,12 +50,12 @@ def nothing(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
     )
 
 
-def _runs(folder: Path) -> Iterator[Found | Unreadable]:
+def _runs(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     for path in sorted((folder / "runs").glob("*.json")):
         yield _found(read(path), f"runs/{path.name}")
 
 
-def _tables(folder: Path) -> Iterator[Found | Unreadable]:
+def _tables(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     for path in sorted((folder / "tables").glob("*.records.jsonl")):
         source, text = f"tables/{path.name}", text_of(path)
         if isinstance(text, Unreadable):
@@ -66,5 +66,5 @@ def _tables(folder: Path) -> Iterator[Found | Unreadable]:
                 yield _found(parse(line, source), f"{source}, line {number}")
 
 
-def _found(read: Record | Unreadable, source: str) -> Found | Unreadable:
-    return Found(read, source) if isinstance(read, Record) else Unreadable(source, read.why)
+def _found(read: Record | Unreadable, source: str) -> StoredRecord | Unreadable:
+    return StoredRecord(read, source) if isinstance(read, Record) else Unreadable(source, read.why)

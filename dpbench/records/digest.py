@@ -32,7 +32,7 @@ def digest(config: dict) -> str:
     """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
     chosen = {group: config["choices"][group] for group in ("dataset", "model", "method")}
     parts = {key: scientific(config).get(key) for key in SCIENTIFIC}
-    parts["model"] = _weights_once(parts["model"])
+    parts["model"] = _weights_by_one_name(parts["model"])
     usual = {**SETTINGS_OF_METHODS, **SETTINGS_OF_METHOD.get(chosen["method"], {})}.items()
     parts["method"] = {k: v for k, v in config["method"].items() if (k, v) not in usual}
     named = {k: part for k, part in parts.items() if part not in SETTINGS[k].omitted}
@@ -66,7 +66,7 @@ def with_current_options(choices: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _weights_once(model):
+def _weights_by_one_name(model):
     """The model with its weights named once, by checksum or else by revision, or not at all."""
     if not isinstance(model, dict):
         return model

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpbench.errors import UserError, nearest
-from dpbench.files import write_whole
-from dpbench.records.collect import Found, collect, nothing
+from dpbench.files import write_atomically
+from dpbench.records.collect import StoredRecord, collect, no_records
 from dpbench.records.reading import Unreadable
 from dpbench.records.record import Record
 
@@ -24,13 +24,13 @@ def publish(arguments: list[str]) -> Path:
     given = dict(_parsed(argument) for argument in arguments)
     asked = {name: Path(given.get(name, usual)) for name, usual in DEFAULTS.items()}
     read = list(collect(asked["results_dir"]))
-    records = [one.record for one in read if isinstance(one, Found)]
+    records = [one.record for one in read if isinstance(one, StoredRecord)]
     if not records:
-        raise nothing(asked["results_dir"], [one for one in read if isinstance(one, Unreadable)])
+        raise no_records(asked["results_dir"], [one for one in read if isinstance(one, Unreadable)])
     _warn(records)
     # In no order that the seeds would give.
     lines = sorted(covered(record).json() for record in records)
-    write_whole(asked["out"], "".join(f"{line}\n" for line in lines).encode())
+    write_atomically(asked["out"], "".join(f"{line}\n" for line in lines).encode())
     return asked["out"]
 
 

@@ -18,7 +18,7 @@ class Unreadable(NamedTuple):
     why: str
 
 
-class Choices(msgspec.Struct):
+class ChosenOptions(msgspec.Struct):
     """The option chosen in each group that names a run."""
 
     dataset: str
@@ -29,12 +29,12 @@ class Choices(msgspec.Struct):
 class Config(msgspec.Struct):
     """What everything that reads a record relies on of its configuration."""
 
-    choices: Choices
+    choices: ChosenOptions
     method: dict
     seed: int | None  # None where the record was published
 
 
-class Privacy(msgspec.Struct):
+class PrivacyStatement(msgspec.Struct):
     """The statement of a ledger; see `dpbench.training.budget.statement`."""
 
     guarantee: Literal["proven", "approximate", "none"]
@@ -50,7 +50,7 @@ class Privacy(msgspec.Struct):
     note: float | None = None
 
 
-class Bins(msgspec.Struct):
+class BinColumns(msgspec.Struct):
     """Of a reliability diagram: three columns of one length."""
 
     count: list[int]
@@ -72,18 +72,18 @@ class Histogram(msgspec.Struct):
 class Calibration(msgspec.Struct):
     """See `dpbench.metrics.reliability`."""
 
-    bins: Bins | None = None
+    bins: BinColumns | None = None
     histogram: Histogram | None = None
     interval: dict[str, float | tuple[float, float]] = {}
     temperature: dict[str, float | str] = {}
 
 
-class Fields(msgspec.Struct, forbid_unknown_fields=True):
+class RecordSchema(msgspec.Struct, forbid_unknown_fields=True):
     """What a record must be for this version to read it; see `dpbench.records.record.Record`."""
 
     config: Config
     metrics: dict[str, float]
-    privacy: Privacy
+    privacy: PrivacyStatement
     provenance: dict
     status: Literal["complete", "diverged"]
     schema: int
@@ -142,7 +142,7 @@ def _record(plain: object, source: str) -> Record | Unreadable:
     signed = "checksum" in plain
     if signed and plain.pop("checksum") != checksum(plain):
         return Unreadable(source, "is damaged: its checksum is of another content")
-    msgspec.convert(plain, Fields)
+    msgspec.convert(plain, RecordSchema)
     record = Record(**plain, signed=signed)
     record.digest  # noqa: B018  refuses what has none
     return record

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dpbench.files import write_whole
+from dpbench.files import write_atomically
 from dpbench.metrics.last_epochs import of_last_epochs
 from dpbench.records.digest import digest, scientific
 
@@ -78,7 +78,7 @@ class Record:
     def save(self, folder: Path) -> Path:
         """Write the record under its digest, at once or not at all."""
         path = record_path(folder, self.config)
-        write_whole(path, self.json().encode())
+        write_atomically(path, self.json().encode())
         return path
 
 

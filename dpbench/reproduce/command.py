@@ -8,14 +8,14 @@ from dpbench.config.buildable import function
 from dpbench.errors import Unavailable, UserError
 from dpbench.execution.prepare import trackers_of
 from dpbench.execution.run import tracking_folder
-from dpbench.execution.sweep import Sweep, make, planned, report
-from dpbench.files import check_writable, write_whole
+from dpbench.execution.sweep import Sweep, planned, report, run_missing
+from dpbench.files import check_writable, write_atomically
 from dpbench.records.reading import load
 from dpbench.reproduce.figure import check_figure
 from dpbench.reproduce.render import render, spec_of
 from dpbench.reproduce.target import Target, target
 from dpbench.tables import Statement, row_name
-from dpbench.training.plan import Run, plan, said_of
+from dpbench.training.plan import Run, plan, privacy_statement
 from dpbench.training.tracking import keep_table
 from dpbench.validate import one_of
 
@@ -87,7 +87,7 @@ def _carry_out(cells: Cells) -> dict[Path, str]:
     lacking = _without_weights(cells.sweep)
     ready = {path: run for path, run in cells.sweep.runs.items() if path not in lacking}
     sweep = replace(cells.sweep, runs=ready)
-    failed = make(sweep)
+    failed = run_missing(sweep)
     lacking |= {path: failure.reason for path, failure in failed.items() if failure.unavailable}
     failed = {path: failure for path, failure in failed.items() if not failure.unavailable}
     if failures := report(sweep, failed):
@@ -129,7 +129,7 @@ def _planned_privacy(cells: Cells, lacking: Mapping[Path, str]) -> dict[str, Sta
 
 
 def _statement(run: Run) -> Statement:
-    return said_of(run, plan(run))
+    return privacy_statement(run, plan(run))
 
 
 def _time(wanted: Target, folder: Path) -> str:
@@ -153,6 +153,6 @@ def _compute(wanted: Target, folder: Path) -> str:
 
 def _write(wanted: Target, files: Mapping[str, bytes]) -> None:
     for suffix, content in files.items():
-        write_whole(
+        write_atomically(
             Path(wanted.config["results_dir"]) / "tables" / f"{wanted.stem}.{suffix}", content
         )

@@ -12,7 +12,7 @@ from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
 from dpbench.tables import CORRECTED, PAPER_SCALE, Row, grid_lines
 from dpbench.tables.claims import Claim, claims_of
-from dpbench.tables.comparisons import Judged, evidence
+from dpbench.tables.comparisons import JudgedClaim, evidence
 from dpbench.tables.quantities import MINUS, Quantity
 from dpbench.tables.rulings import claims_grid, comparisons_grid
 from dpbench.tables.spec import Column
@@ -34,7 +34,9 @@ RULE = (
 )
 
 
-def judged_figure(wanted: Target, runs: pd.DataFrame, records: Sequence[Record]) -> list[Judged]:
+def judged_figure(
+    wanted: Target, runs: pd.DataFrame, records: Sequence[Record]
+) -> list[JudgedClaim]:
     """Every claim of a figure, in its order.
 
     runs: a row for each record, with its condition and method. A quantity is a series of the
@@ -58,7 +60,7 @@ def judged_figure(wanted: Target, runs: pd.DataFrame, records: Sequence[Record])
     ]
 
 
-def claims_blocks(judged: Sequence[Judged]) -> tuple[list[str], list[str]]:
+def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[str], list[str]]:
     """What a figure's page begins with, and what it ends with; nothing without a claim."""
     if not judged:
         return [], []

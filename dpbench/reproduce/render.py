@@ -35,7 +35,7 @@ from dpbench.tables import (
     to_markdown,
 )
 
-OWN_KEYS = (
+RUN_KEYS = (
     *("settings", "arm", "variants", "scales", "epsilon", "claimed_by", "loss_digits"),
     "group_numbers",
 )
@@ -65,7 +65,7 @@ def render(
 
 def spec_of(wanted: Target) -> TableSpec:
     """The specification of a target's table; UserError for one that makes no sense."""
-    plain = {k: v for k, v in wanted.table.items() if k not in OWN_KEYS}
+    plain = {k: v for k, v in wanted.table.items() if k not in RUN_KEYS}
     said = {"name": wanted.name, "title": wanted.title, "scale_label": wanted.scale_label}
     labels = [condition.label for condition in wanted.conditions]
     return table_spec(plain | said | {"conditions": labels, "claims": wanted.claims})

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dpbench.config.space import Configuration
-from dpbench.execution.attempt import all_of
+from dpbench.execution.attempt import attempt_all
 from dpbench.execution.launcher import Attempts, Failure, Outcome
-from dpbench.execution.sweep import started
-from dpbench.files import check_writable, write_whole
+from dpbench.execution.sweep import launched
+from dpbench.files import check_writable, write_atomically
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.search.report import render
-from dpbench.search.request import Request, parse
+from dpbench.search.request import SearchRequest, parse
 from dpbench.search.samplers import SAMPLERS
 from dpbench.search.selection import RULES, Trial, check_any
 from dpbench.training.progress import counting
@@ -26,17 +26,17 @@ def search(arguments: list[str]) -> str:
     check_any(trials)
     files = render(asked, trials)
     for suffix, text in files.items():
-        write_whole(folder / f"{asked.name}.{suffix}", text.encode())
+        write_atomically(folder / f"{asked.name}.{suffix}", text.encode())
     return files["md"]
 
 
-def run_trials(asked: Request) -> list[Trial]:
+def run_trials(asked: SearchRequest) -> list[Trial]:
     """All trials in their order; runs that have a record are not run again."""
     propose, scores = SAMPLERS[asked.by], RULES[asked.rule].scores
     history: dict[Configuration, tuple[float, ...] | None] = {}
     trials: list[Trial] = []
     total = asked.count * len(asked.seeds)
-    with started(asked.config) as attempts, counting("runs", total) as count:
+    with launched(asked.config) as attempts, counting("runs", total) as count:
         while batch := propose(asked.space, asked.count, asked.draw, history):
             for configuration, trial in zip(
                 batch, _try_all(asked, batch, len(trials), attempts, count), strict=True
@@ -47,7 +47,7 @@ def run_trials(asked: Request) -> list[Trial]:
 
 
 def _try_all(
-    asked: Request,
+    asked: SearchRequest,
     batch: list[Configuration],
     before: int,
     attempts: Attempts,
@@ -56,7 +56,7 @@ def _try_all(
     """The trials of a round, numbered on from those before."""
     drawn = [asked.space.overrides(configuration) for configuration in batch]
     outcomes: dict[int, Record | str] = {}
-    for place, outcome in all_of(attempts, [run for one in drawn for run in asked.runs(one)]):
+    for place, outcome in attempt_all(attempts, [run for one in drawn for run in asked.runs(one)]):
         outcomes[place] = _outcome(outcome)
         count()
     results = (outcomes[place] for place in sorted(outcomes))

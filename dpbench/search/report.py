@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from dpbench.search.request import Request
+from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, Trial, ranked
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
@@ -19,7 +19,7 @@ NOTES = (
 )
 
 
-def render(asked: Request, trials: Sequence[Trial]) -> dict[str, str]:
+def render(asked: SearchRequest, trials: Sequence[Trial]) -> dict[str, str]:
     """The texts by suffix: the same records give the same bytes."""
     best = ranked(trials, RULES[asked.rule])
     ordered = [*best, *(trial for trial in trials if trial.failures)]
@@ -30,7 +30,7 @@ def render(asked: Request, trials: Sequence[Trial]) -> dict[str, str]:
     }
 
 
-def _parts(asked: Request, ordered: Sequence[Trial], chosen: Sequence[Trial]) -> list[str]:
+def _parts(asked: SearchRequest, ordered: Sequence[Trial], chosen: Sequence[Trial]) -> list[str]:
     choices = asked.config["choices"]
     keys = [one.key for one in asked.space.ranges]
     fixed = [g for g in ("dataset", "model", "method") if g not in keys]
@@ -53,7 +53,7 @@ def _code(text: str) -> str:
     return f"`{text}`"
 
 
-def _choice(asked: Request, trial: Trial) -> str:
+def _choice(asked: SearchRequest, trial: Trial) -> str:
     command = asked.command(trial.overrides)
     return f"Chosen: trial {trial.number}. On all training examples and the test set:\n\n" + (
         f"```sh\n{command}\n```"
@@ -98,7 +98,7 @@ def _why(trial: Trial) -> str:
     return "; ".join(f"seed {', '.join(seeds)}: {why}" for why, seeds in reasons.items())
 
 
-def _measured(asked: Request, trial: Trial) -> dict:
+def _measured(asked: SearchRequest, trial: Trial) -> dict:
     """A trial as one row of the CSV file; fractions and nats."""
     return {
         "trial": trial.number,

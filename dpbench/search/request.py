@@ -17,7 +17,7 @@ from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
 from dpbench.validate import integer, one_of, quoted, spelled_integer
 
-OWN = {"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""}
+DEFAULTS = {"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""}
 """The settings of a search itself, and their defaults."""
 
 MOST_TRIALS = 100_000
@@ -31,7 +31,7 @@ LEFT_OUT = ("validation", "again", "jobs", "seed")
 
 
 @dataclass(frozen=True)
-class Request:
+class SearchRequest:
     """A search: the space, and how many trials of it, proposed by which sampler from which draw.
 
     fixed: the overrides of every run, a validation split among them; seeds: each trial is one run
@@ -65,11 +65,11 @@ class Request:
         return shlex.join(["dpbench", "run", *several, *kept, *overrides, seeds])
 
 
-def parse(arguments: list[str]) -> Request:
+def parse(arguments: list[str]) -> SearchRequest:
     """The request of a command line; UserError for what can be refused before any run."""
-    own = OWN | dict(_pair(a) for a in arguments if _key(a) in OWN)
-    ranges, fixed = split_ranges([a for a in arguments if _key(a) not in OWN])
-    _check_own(own)
+    settings = DEFAULTS | dict(_pair(a) for a in arguments if _key(a) in DEFAULTS)
+    ranges, fixed = split_ranges([a for a in arguments if _key(a) not in DEFAULTS])
+    _check_search_settings(settings)
     searched = tuple(one for one in ranges if one.key != "seed")
     _check_ranges(searched)
     if "validation" not in map(_key, fixed):
@@ -77,17 +77,17 @@ def parse(arguments: list[str]) -> Request:
     config = _checked(searched, fixed)
     seeds = _seeds(ranges, config)
     space = Space(searched)
-    identity = [own["by"], own["rule"], own["draw"], *seeds, digest(config)]
+    identity = [settings["by"], settings["rule"], settings["draw"], *seeds, digest(config)]
     identity += [f"{one.key}={one.text}" for one in searched]
-    return Request(
+    return SearchRequest(
         space=space,
         fixed=tuple(o for o in fixed if _key(o) != "seed"),
         seeds=seeds,
-        count=int(min(int(own["N"]), space.size)),
-        by=own["by"],
-        rule=own["rule"],
-        draw=int(own["draw"]),
-        name=own["name"] or f"{config['choices']['dataset']}-{_short(identity)}",
+        count=int(min(int(settings["N"]), space.size)),
+        by=settings["by"],
+        rule=settings["rule"],
+        draw=int(settings["draw"]),
+        name=settings["name"] or f"{config['choices']['dataset']}-{_short(identity)}",
         config=config,
     )
 
@@ -107,16 +107,17 @@ def _short(parts: list[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
-def _check_own(own: dict[str, str]) -> None:
-    integer("N", spelled_integer(own["N"]), most=MOST_TRIALS)
-    integer("draw", spelled_integer(own["draw"]), least=0)
-    one_of("by", own["by"], SAMPLERS)
-    one_of("rule", own["rule"], RULES)
-    if own["name"] and not re.fullmatch(r"\w[\w.-]{,99}", own["name"]):
+def _check_search_settings(settings: dict[str, str]) -> None:
+    integer("N", spelled_integer(settings["N"]), most=MOST_TRIALS)
+    integer("draw", spelled_integer(settings["draw"]), least=0)
+    one_of("by", settings["by"], SAMPLERS)
+    one_of("rule", settings["rule"], RULES)
+    if settings["name"] and not re.fullmatch(r"\w[\w.-]{,99}", settings["name"]):
         raise UserError(
-            f"name must be up to 100 letters, digits, '.', '_' and '-', got {quoted(own['name'])}."
+            f"name must be up to 100 letters, digits, '.', '_' and '-', "
+            f"got {quoted(settings['name'])}."
         )
-    check_installed(own["by"])
+    check_installed(settings["by"])
 
 
 def _check_ranges(ranges: tuple[Range, ...]) -> None:

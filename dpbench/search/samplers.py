@@ -67,14 +67,14 @@ def _law(one: Range):
     laws = _optuna().distributions
     if isinstance(one, Choices):
         return laws.CategoricalDistribution(one.values)
-    law = laws.IntDistribution if one.whole else laws.FloatDistribution
+    law = laws.IntDistribution if one.integer else laws.FloatDistribution
     return law(one.low, one.high, log=one.log)
 
 
 def _value(one: Range, text: str) -> str | float:
     if isinstance(one, Choices):
         return text
-    return int(text) if one.whole else float(text)
+    return int(text) if one.integer else float(text)
 
 
 def _text(one: Range, value) -> str:

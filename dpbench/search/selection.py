@@ -68,7 +68,7 @@ def _failure(outcome: Record | str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Rule:
+class SelectionRule:
     """A rule of selection: the trial with the largest scores, compared one after the other."""
 
     says: str
@@ -82,12 +82,12 @@ def _scores(trial: Trial) -> tuple[float, float]:
 
 
 RULES = {
-    "best_validation": Rule(
+    "best_validation": SelectionRule(
         "highest mean validation accuracy over all seeds, then lowest mean validation loss, then "
         "the earliest trial",
         _scores,
     ),
-    "lowest_validation_loss": Rule(
+    "lowest_validation_loss": SelectionRule(
         "lowest mean validation loss over all seeds, then highest mean validation accuracy, then "
         "the earliest trial",
         lambda trial: _scores(trial)[::-1],
@@ -95,7 +95,7 @@ RULES = {
 }
 
 
-def ranked(trials: Sequence[Trial], rule: Rule) -> list[Trial]:
+def ranked(trials: Sequence[Trial], rule: SelectionRule) -> list[Trial]:
     """The trials that can be chosen, the best first; a tie keeps the order of the trials."""
     sound = [trial for trial in trials if not trial.failures]
     return sorted(sound, key=rule.scores, reverse=True)

@@ -46,7 +46,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedClaim:
     """A claim and its comparisons."""
 
     claim: Claim
@@ -75,9 +75,9 @@ class Evidence:
     rows: Mapping[tuple[str, str], Row]
     published: PrintedTable
 
-    def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> Judged:
+    def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> JudgedClaim:
         """The claim and the verdict on each of its comparisons; quantities: those it is about."""
-        return Judged(claim, tuple(self._comparisons(claim, quantities)))
+        return JudgedClaim(claim, tuple(self._comparisons(claim, quantities)))
 
     def gaps(
         self, condition: str, row: str, than: str | float, quantity: Quantity

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dpbench.tables.cells import Cell
 
-NOTHING = "-"
+NO_VALUE = "-"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def mean_and_spread(cell: Cell) -> str:
 def as_published(cell: Cell) -> str:
     """The printed number and its spread, digit for digit."""
     if cell.published is None:
-        return NOTHING
+        return NO_VALUE
     value, spread = cell.published.value, cell.published.spread
     return value if spread is None else f"{value} ± {spread}"
 
@@ -56,5 +56,5 @@ def as_published(cell: Cell) -> str:
 def difference(cell: Cell) -> str:
     """Ours - published with its sign, or a dash if one of them is not there."""
     if cell.published is None or cell.n == 0:
-        return NOTHING
+        return NO_VALUE
     return signed(cell.difference, cell.column.digits)

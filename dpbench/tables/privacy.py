@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from dpbench.privacy.accountants import CLAIMS
-from dpbench.tables.grid import NOTHING, Grid, number
+from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.runs import PRIVACY, Row
 
 TIGHT = "PLD"
@@ -75,11 +75,11 @@ def _line(row: Row, printed: str | None) -> tuple[str, ...]:
     claimed, delta = _largest(row, "claimed"), _largest(row, "delta")
     return (
         row.label,
-        printed or NOTHING,
-        number(claimed, 2) if math.isfinite(claimed) else NOTHING,
+        printed or NO_VALUE,
+        number(claimed, 2) if math.isfinite(claimed) else NO_VALUE,
         *(_epsilon(_largest(row, name), guarantee, claimed) for name in ("rdp", "pld", "gdp")),
-        NOTHING if math.isnan(delta) else f"{delta:g}",
-        " and ".join(sorted(set(row.runs["privacy/arithmetic"].fillna(NOTHING)))),
+        NO_VALUE if math.isnan(delta) else f"{delta:g}",
+        " and ".join(sorted(set(row.runs["privacy/arithmetic"].fillna(NO_VALUE)))),
         guarantee,
         " ".join(sorted(set(row.runs["privacy/why"]))),
     )

@@ -10,11 +10,11 @@ from dpbench.tables.comparisons import (
     NOT_RUN,
     UNDECIDED,
     Comparison,
-    Judged,
+    JudgedClaim,
     interval,
 )
 from dpbench.tables.conditions import row_name
-from dpbench.tables.grid import NOTHING, Grid, number, signed
+from dpbench.tables.grid import NO_VALUE, Grid, number, signed
 
 RULE = (
     "Claims: a gap is the row's value less the other's, paired by seed, with its 95% interval by "
@@ -26,7 +26,7 @@ RULE = (
 )
 
 
-def claims_grid(judged: Sequence[Judged]) -> Grid:
+def claims_grid(judged: Sequence[JudgedClaim]) -> Grid:
     """The paper's claims: what its own numbers say of each, ours, and the verdict."""
     head = ("claim", "source", "in print", "ours", "verdict")
     lines = [
@@ -36,7 +36,7 @@ def claims_grid(judged: Sequence[Judged]) -> Grid:
     return _without_print(Grid("Claims", head, tuple(lines)), head.index("in print"))
 
 
-def comparisons_grid(judged: Sequence[Judged]) -> Grid:
+def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
     """Every comparison that a claim is made of."""
     head = ("claim", "row", "than", "in", "our gap [95% interval] (seeds)", "printed gap", "p")
     lines = [
@@ -47,7 +47,7 @@ def comparisons_grid(judged: Sequence[Judged]) -> Grid:
             c.quantity.name,
             gap_text(c),
             _printed_text(c),
-            NOTHING if math.isnan(c.p) else number(c.p, 3),
+            NO_VALUE if math.isnan(c.p) else number(c.p, 3),
             c.verdict,
         )
         for one in judged
@@ -60,7 +60,7 @@ def comparisons_grid(judged: Sequence[Judged]) -> Grid:
 
 def _without_print(grid: Grid, column: int) -> Grid:
     """Without a column that says nothing, where the paper printed no number of any row."""
-    if any(row[column] != NOTHING for row in grid.rows):
+    if any(row[column] != NO_VALUE for row in grid.rows):
         return grid
     head, *rows = (line[:column] + line[column + 1 :] for line in (grid.head, *grid.rows))
     return Grid(grid.heading, head, tuple(rows))
@@ -76,7 +76,7 @@ def counted(verdicts: Iterable[str]) -> str:
 def gap_text(c: Comparison) -> str:
     """`+2.9 [+2.1, +3.7] (5)`."""
     if not c.gaps:
-        return NOTHING
+        return NO_VALUE
     digits, (low, high) = c.quantity.digits, interval(c.gaps)
     mean = signed(statistics.fmean(c.gaps), digits)
     if len(c.gaps) < 2:
@@ -89,25 +89,25 @@ def _count(n: int, verdict: str) -> str:
     return f"{n} {words.get(verdict, (verdict, verdict))[n > 1]}"
 
 
-def _in_print(one: Judged) -> str:
+def _in_print(one: JudgedClaim) -> str:
     """What the paper's own numbers say of a claim."""
     told = [c for c in one.comparisons if c.agrees is not None]
     against = [c for c in told if not c.agrees]
     if not told:
-        return NOTHING
+        return NO_VALUE
     return f"against it in {len(against)} of {len(told)}" if against else "agrees"
 
 
-def _ours(one: Judged) -> str:
+def _ours(one: JudgedClaim) -> str:
     """The gap of a single comparison, or how many of several have which verdict."""
     if len(one.comparisons) == 1:
         return gap_text(one.comparisons[0])
-    return counted(c.verdict for c in one.comparisons) or NOTHING
+    return counted(c.verdict for c in one.comparisons) or NO_VALUE
 
 
 def _printed_text(c: Comparison) -> str:
     if c.printed is None:
-        return NOTHING
+        return NO_VALUE
     digits = c.quantity.digits
     gap = signed(c.printed.value, digits)
     return f"{gap} ± {number(c.printed.error, digits)}" if c.printed.error else gap

@@ -15,7 +15,7 @@ IDENTITY = ["dataset", "model", "method", "variant", "seed"]
 PRIVACY = ["rdp", "pld", "gdp", "guarantee", "why", "claimed", "delta", "arithmetic"]
 NEEDED = [*IDENTITY, "status", *(f"privacy/{name}" for name in PRIVACY)]
 CORRECTED = "corrected"
-LATER = ("train_set/", "test/mce_min20", "test/mce_last10")
+OPTIONAL_METRICS = ("train_set/", "test/mce_min20", "test/mce_last10")
 """How the metrics begin that not all records have."""
 
 
@@ -55,7 +55,7 @@ class Row:
         if metric not in self.runs.columns:
             return {}
         lacking = (self.runs["status"] != DIVERGED) & self.runs[metric].isna()
-        having = self.runs[~lacking] if metric.startswith(LATER) else self.runs
+        having = self.runs[~lacking] if metric.startswith(OPTIONAL_METRICS) else self.runs
         return dict(zip(having["seed"].tolist(), having[metric].tolist(), strict=True))
 
 
@@ -86,7 +86,7 @@ def _rows_under(spec: TableSpec, condition: str, runs: pd.DataFrame) -> list[Row
     metrics = [column.metric for column in spec.columns]
     if chosen.empty:
         chosen = chosen.reindex(columns=[*NEEDED, *metrics])
-    _require(chosen, [name for name in metrics if not name.startswith(LATER)])
+    _require(chosen, [name for name in metrics if not name.startswith(OPTIONAL_METRICS)])
     return [row for method in spec.methods for row in _variants(condition, method, chosen)]
 
 
@@ -106,7 +106,7 @@ def _chosen(spec: TableSpec, runs: pd.DataFrame) -> pd.DataFrame:
 
 def _without_diverged_metrics(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with NaN for every metric of a diverged one: its last numbers mean nothing."""
-    measured = [name for name in runs.columns if name.startswith(("test/", *LATER))]
+    measured = [name for name in runs.columns if name.startswith(("test/", *OPTIONAL_METRICS))]
     metrics = runs[measured].astype(float).mask(runs["status"] == DIVERGED, np.nan)
     return runs.assign(**{name: metrics[name] for name in measured})
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from dpbench.tables.cells import Cell
-from dpbench.tables.comparisons import FAILS, HOLDS, Judged
+from dpbench.tables.comparisons import FAILS, HOLDS, JudgedClaim
 from dpbench.tables.constants import Passed
 from dpbench.tables.rulings import counted
 from dpbench.tables.verdict import CLOSE, DIFFERS, REPRODUCED, UNDECIDED
@@ -12,7 +12,7 @@ from dpbench.tables.verdict import CLOSE, DIFFERS, REPRODUCED, UNDECIDED
 JUDGED = (REPRODUCED, CLOSE, DIFFERS, UNDECIDED)
 
 
-def claims_line(judged: Sequence[Judged]) -> str:
+def claims_line(judged: Sequence[JudgedClaim]) -> str:
     """`Claims: 5 hold, 1 does not hold (ece).`, with the names of those that do not."""
     if not judged:
         return ""

@@ -9,8 +9,8 @@ from dpbench.metrics.paired import is_paired
 from dpbench.records.divergence import note
 from dpbench.tables import constants, grid, ordering, rulings
 from dpbench.tables.cells import Cell, cells_of
-from dpbench.tables.comparisons import Evidence, Judged, evidence
-from dpbench.tables.grid import NOTHING, Grid, mean_and_spread
+from dpbench.tables.comparisons import Evidence, JudgedClaim, evidence
+from dpbench.tables.grid import NO_VALUE, Grid, mean_and_spread
 from dpbench.tables.privacy import NO_PLANS, TIGHT, Statement, privacy_grid
 from dpbench.tables.published import PublishedTable, check_covered
 from dpbench.tables.quantities import printed_table, quantity
@@ -35,7 +35,7 @@ class Table:
     rules: tuple[str, ...]
     notes: tuple[str, ...]
     cells: tuple[Cell, ...]
-    claims: tuple[Judged, ...] = ()
+    claims: tuple[JudgedClaim, ...] = ()
 
 
 def build_table(
@@ -90,7 +90,7 @@ def build_table(
     )
 
 
-def judge(spec: TableSpec, known: Evidence) -> list[Judged]:
+def judge(spec: TableSpec, known: Evidence) -> list[JudgedClaim]:
     """Every claim of a table, in its order."""
     return [
         known.judge(claim, [quantity(name, spec.columns) for name in claim.quantities])
@@ -130,8 +130,8 @@ def _main(
         if row.name in impossible and row.runs.empty
         else (
             row.label,
-            *(texts.get((row.label, name), NOTHING) for name in names),
-            epsilons.get(row.label, NOTHING),
+            *(texts.get((row.label, name), NO_VALUE) for name in names),
+            epsilons.get(row.label, NO_VALUE),
         )
         for row in rows
     ]

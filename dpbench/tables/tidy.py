@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from dpbench.tables.cells import Cell
-from dpbench.tables.comparisons import Comparison, Judged, interval
+from dpbench.tables.comparisons import Comparison, JudgedClaim, interval
 from dpbench.tables.table import Table
 
 HEAD = (
@@ -42,7 +42,7 @@ CLAIMS_HEAD = (
 )
 
 
-def claims_csv(judged: Sequence[Judged]) -> str:
+def claims_csv(judged: Sequence[JudgedClaim]) -> str:
     """One line for each comparison of each claim; a claim that nothing was run for has one too."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -22,7 +22,7 @@ MOST_ENTRIES = 100
 FOLLOWS = "follows"
 """In the place of a noise multiplier, where the method's other settings say what it is."""
 
-AGREES = 1e-4
+TOLERANCE = 1e-4
 """How far a noise multiplier that was asked for may be from the one that follows, relatively."""
 
 
@@ -83,7 +83,7 @@ class Privacy:
             self.accountant,
         )
 
-    def agreed(
+    def confirmed_multiplier(
         self, follows: float, method: Method, sampling: Sampling, steps: int, schedule: Schedules
     ) -> float:
         """The noise multiplier that follows from a method's other settings; UserError if another
@@ -91,7 +91,7 @@ class Privacy:
         if self.noise_multiplier == FOLLOWS:
             return follows
         asked = self.multiplier(method, sampling, steps, schedule)
-        if not math.isclose(asked, follows, rel_tol=AGREES):
+        if not math.isclose(asked, follows, rel_tol=TOLERANCE):
             raise UserError(
                 f"{method.name} has noise multiplier {follows:.6g} by its learning rate, bound and "
                 f"batch size, and {asked:.6g} is asked for: set privacy=follows, or make "

@@ -22,7 +22,7 @@ from dpbench.training.lock import exclusive
 
 FORMAT = 1
 
-KEPT = 2
+CHECKPOINTS_KEPT = 2
 """Checkpoints of one run: the last one, and one before in case that is damaged."""
 
 
@@ -31,7 +31,9 @@ class Unusable(Exception):
 
 
 @contextmanager
-def claimed(folder: Path, minutes: float | None, wait: bool = True) -> Iterator["Checkpoints"]:
+def locked_checkpoints(
+    folder: Path, minutes: float | None, wait: bool = True
+) -> Iterator["Checkpoints"]:
     """The checkpoints of one run, for one process at a time; others wait, or Busy is raised.
 
     folder: of this run alone, named by its digest. minutes: of training between checkpoints, None
@@ -60,7 +62,7 @@ class Checkpoints:
         minutes = self._minutes
         return minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
 
-    def put_away(self, state: dict, conditions: dict) -> None:
+    def save_at_exit(self, state: dict, conditions: dict) -> None:
         """Write one for a run that ends here, unless none is wanted at all."""
         if self._minutes is not None:
             self.save(state, conditions)
@@ -76,7 +78,7 @@ class Checkpoints:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
             replace_file(path, *_packed(state, conditions | self._run), mode=0o600)
-            for old in earlier[: -(KEPT - 1)]:
+            for old in earlier[: -(CHECKPOINTS_KEPT - 1)]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             warnings.warn(
@@ -86,7 +88,7 @@ class Checkpoints:
             )
         self._saved_at = time.monotonic()
 
-    def take_up(self, conditions: dict, load: Callable[[dict], None]) -> bool:
+    def resume_from_last(self, conditions: dict, load: Callable[[dict], None]) -> bool:
         """Load the state of the last checkpoint that is whole, agrees in the conditions and can be
         loaded: whether there is one.
 
@@ -105,8 +107,8 @@ class Checkpoints:
                 return True
             except (Unusable, OSError) as reason:
                 warnings.warn(
-                    f"the checkpoint {path} {_said(reason)}: it is left out, and the run goes on "
-                    "from an earlier one or starts anew.",
+                    f"the checkpoint {path} {_reason_text(reason)}: it is left out, and the "
+                    "run resumes from an earlier one or starts anew.",
                     stacklevel=2,
                 )
         return False
@@ -127,7 +129,7 @@ class Checkpoints:
         return sorted(found, key=lambda path: int(path.stem))
 
 
-def _said(reason: Unusable | OSError) -> str:
+def _reason_text(reason: Unusable | OSError) -> str:
     return f"cannot be read ({reason.strerror})" if isinstance(reason, OSError) else str(reason)
 
 

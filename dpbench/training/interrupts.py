@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from dpbench.errors import tell
 
-LATER = "interrupted; the same command goes on where it was."
+RESUME_HINT = "interrupted; the same command goes on where it was."
 PATIENCE = 1.0
 """Seconds of ending in order before the user is told that there is a quicker way."""
 
@@ -95,14 +95,14 @@ class Listener:
         for process in descendants():
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
-        self.say_later()
+        self.say_resume_hint()
         os._exit(128 + number)
 
-    def say_later(self) -> None:
+    def say_resume_hint(self) -> None:
         """Once."""
         if not self._said:
             self._said = True
-            self._say(LATER)
+            self._say(RESUME_HINT)
 
     def _say(self, sentence: str) -> None:
         if self._quiet:
@@ -160,9 +160,9 @@ def leave() -> NoReturn:
     Not as Python ends, which takes its modules apart for a second and hears nothing meanwhile.
     """
     if _listener is None or not _listener.number:
-        tell(LATER)
+        tell(RESUME_HINT)
         sys.exit(128 + signal.SIGINT)
-    _listener.say_later()
+    _listener.say_resume_hint()
     atexit._run_exitfuncs()
     with suppress(OSError):
         sys.stdout.flush()
@@ -206,7 +206,7 @@ def between_steps() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
+def interrupts_ignored() -> Iterator[None]:
     """Processes that are started within do not hear Ctrl-C, which reaches all of a terminal's.
 
     Whoever starts them decides what becomes of them.

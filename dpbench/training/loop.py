@@ -100,7 +100,7 @@ class Training:
         torch.manual_seed(seeds.derived(step.seed, "dropout"))
 
     @property
-    def made(self) -> int:
+    def steps_done(self) -> int:
         """Steps so far."""
         return self.step.released.steps_done
 
@@ -122,21 +122,21 @@ class Training:
 
     @property
     def between_epochs(self) -> bool:
-        return self.made % self.plan.sampler.steps_per_epoch == 0
+        return self.steps_done % self.plan.sampler.steps_per_epoch == 0
 
     def __iter__(self) -> Iterator[None]:
         """Make the steps that are left; whatever is to happen between two of them happens then."""
-        while not self._over():
-            self._make(next(self._batches))
+        while not self._finished():
+            self._do_step(next(self._batches))
             if self.between_epochs:
                 self._end_epoch()
             yield
 
-    def _over(self) -> bool:
-        diverged = self.made > 0 and self.between_epochs and not self.sound
-        return diverged or self.made == self.plan.steps
+    def _finished(self) -> bool:
+        diverged = self.steps_done > 0 and self.between_epochs and not self.sound
+        return diverged or self.steps_done == self.plan.steps
 
-    def _make(self, batch: Batch) -> None:
+    def _do_step(self, batch: Batch) -> None:
         if self.observer:
             self.observer.before(batch)
         multiplier = self.step.noise_multiplier  # which the step then changes for the next one
@@ -151,7 +151,7 @@ class Training:
         self._spent[-1][1] += 1
 
     def _end_epoch(self) -> None:
-        losses, finite = self._seen()
+        losses, finite = self._epoch_report()
         self.history["train/loss"].append(losses[losses.isfinite()].mean().item())
         self.history["train/not_finite"].append((~finite).sum().item())
         self._learns = bool(finite.any()) or not len(finite)
@@ -159,7 +159,7 @@ class Training:
         if self.observer:
             self.observer.end_of_epoch()
 
-    def _seen(self) -> StepReport:
+    def _epoch_report(self) -> StepReport:
         """All reports of the present epoch as one."""
         return StepReport(*(torch.cat(parts) for parts in zip(*self._reports, strict=True)))
 
@@ -178,7 +178,7 @@ class Training:
         return {
             "parts": {name: part.state_dict() for name, part in self._parts.items()},
             "history": self.history,
-            "reports": [tuple(self._seen())] if self._reports else [],
+            "reports": [tuple(self._epoch_report())] if self._reports else [],
             "spent": self._spent,
             "learns": self._learns,
             "torch": torch.get_rng_state(),
@@ -219,9 +219,9 @@ class Training:
         per_epoch = self.plan.sampler.steps_per_epoch
         epochs = {len(column) for column in self.history.values()}
         if not (
-            self.ledger == self.plan.ledger.first(self.made)
-            and epochs == {self.made // per_epoch}
-            and self._batches.drawn % per_epoch == self.made % per_epoch
+            self.ledger == self.plan.ledger.first(self.steps_done)
+            and epochs == {self.steps_done // per_epoch}
+            and self._batches.drawn % per_epoch == self.steps_done % per_epoch
         ):
             raise ValueError("a checkpoint says of its steps what cannot be")
 

@@ -134,7 +134,7 @@ def plan(run: Run) -> Plan:
         follows = method.noise_rule.multiplier(
             method.clip, optimizer, sampler.expected_batch_size, units
         )
-        multiplier = run.privacy.agreed(follows, method, sampler.law, steps, schedule)
+        multiplier = run.privacy.confirmed_multiplier(follows, method, sampler.law, steps, schedule)
     else:
         multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule)
     ledger = planned_ledger(method, sampler.law, steps, multiplier, schedule)
@@ -144,7 +144,7 @@ def plan(run: Run) -> Plan:
         )
     planned = Plan(method, units, sampler, steps, multiplier, schedule, ledger)
     # What no accountant can tell is refused now, and not after the training.
-    said_of(run, planned)
+    privacy_statement(run, planned)
     return planned
 
 
@@ -159,7 +159,7 @@ def _steps(run: Run, sampler: Sampler) -> int:
     return steps
 
 
-def said_of(run: Run, planned: Plan, ledger: Ledger | None = None) -> dict:
+def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> dict:
     """What can be said of a run's epsilon, as planned or by the ledger of the steps it made."""
     return statement(
         planned.ledger if ledger is None else ledger,

@@ -23,16 +23,16 @@ class Tracking:
     """
 
     def __init__(self, trackers: Mapping[str, Tracker], run: Run, about: Callable[[int], About]):
-        self._waiting, self._run, self._about = dict(trackers), run, about
+        self._not_started, self._run, self._about = dict(trackers), run, about
         self._logs: dict[str, Log] = {}
-        self._told = 0  # epochs
+        self._epochs_logged = 0  # epochs
 
     def end_of_epoch(self, history: Mapping[str, list]) -> None:
         """Tell of every epoch that was not told of yet, those of an earlier process among them.
 
         history: one entry per epoch.
         """
-        if self._waiting or self._logs:
+        if self._not_started or self._logs:
             guarded("all", lambda: self._epochs(history))
 
     def finish(self, record: Record) -> None:
@@ -40,46 +40,46 @@ class Tracking:
 
         All epochs are told by now, unless an earlier process made the last step.
         """
-        if self._waiting or self._logs:
+        if self._not_started or self._logs:
             guarded("all", lambda: self._end(record))
 
     def _epochs(self, history: Mapping[str, list]) -> None:
         planned, epochs = plan(self._run), len(history["train/loss"])
         steps = planned.sampler.steps_per_epoch
         self._start(steps * (epochs - 1))
-        for epoch in range(self._told, epochs):
+        for epoch in range(self._epochs_logged, epochs):
             made = steps * (epoch + 1)
             numbers = {name: values[epoch] for name, values in history.items()}
             spent = self._epsilon(planned.ledger.first(made))
-            self._tell(made, {"epoch": epoch + 1} | numbers | spent)
-        self._told = epochs
+            self._log(made, {"epoch": epoch + 1} | numbers | spent)
+        self._epochs_logged = epochs
 
     def _end(self, record: Record) -> None:
         self._start(record.privacy["steps"])
         if record.history:
             self._epochs(record.history)
         for step, numbers in _by_step(record.diagnostics):
-            self._tell(step, numbers)
+            self._log(step, numbers)
         if record.calibration:
             points = reliability_points({record.config["choices"]["method"]: [record]})
             png = draw_reliability(points, f"Reliability on the {_split(record)} set")
-            self._each(lambda log: log.picture("reliability", png))
-        self._each(lambda log: log.finish(record))
+            self._for_each_log(lambda log: log.picture("reliability", png))
+        self._for_each_log(lambda log: log.finish(record))
 
     def _start(self, made: int) -> None:
-        if not self._waiting:
+        if not self._not_started:
             return
-        about, waiting, self._waiting = self._about(made), self._waiting, {}
+        about, waiting, self._not_started = self._about(made), self._not_started, {}
         for name, tracker in waiting.items():
             guarded(name, partial(self._start_one, name, tracker, about))
 
     def _start_one(self, name: str, tracker: Tracker, about: About) -> None:
         self._logs[name] = tracker.start(about)
 
-    def _tell(self, step: int, numbers: Mapping[str, float]) -> None:
-        self._each(lambda log: log.log(step, numbers))
+    def _log(self, step: int, numbers: Mapping[str, float]) -> None:
+        self._for_each_log(lambda log: log.log(step, numbers))
 
-    def _each(self, tell: Callable[[Log], None]) -> None:
+    def _for_each_log(self, tell: Callable[[Log], None]) -> None:
         went_well = {name: guarded(name, partial(tell, log)) for name, log in self._logs.items()}
         self._logs = {name: log for name, log in self._logs.items() if went_well[name]}
 

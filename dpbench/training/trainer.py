@@ -29,7 +29,7 @@ from dpbench.training.averaging import MovingAverage
 from dpbench.training.checkpoints import Checkpoints
 from dpbench.training.interrupts import between_steps
 from dpbench.training.loop import Batches, Training
-from dpbench.training.plan import Plan, Run, plan, said_of
+from dpbench.training.plan import Plan, Run, plan, privacy_statement
 from dpbench.training.progress import Progress
 from dpbench.training.provenance import Effort, conditions, provenance
 from dpbench.training.tracking import Tracking
@@ -58,18 +58,18 @@ def fit(
     effort = Effort(device)
     data = run.load(data_dir)
     examples, test = data.train.to(device), data.test.to(device)
-    training = _taken_up(
+    training = _resumed(
         run, lambda: _training(run, planned, device, examples, test, copy(effort)), checkpoints
     )
-    _carry_out(run, training, quiet, checkpoints, tracking)
-    outputs, metrics = _tested(run, training, examples, test, data.tested_on, checkpoints)
+    _train(run, training, quiet, checkpoints, tracking)
+    outputs, metrics = _evaluate_or_save(run, training, examples, test, data.tested_on, checkpoints)
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
     sound = training.sound and finite
     classes = run.dataset.task == "classification"
     return Record(
         config=run.config,
         metrics=metrics if sound else dict.fromkeys(metrics, math.nan),
-        privacy=said_of(run, planned, training.ledger),
+        privacy=privacy_statement(run, planned, training.ledger),
         provenance=provenance(training.step, device, run.precision, training.effort),
         status="complete" if sound else DIVERGED,
         history=training.history,
@@ -79,7 +79,7 @@ def fit(
     )
 
 
-def _measured(
+def _evaluate(
     run: Run, engine: Engine, examples: Split, test: Split, tested_on: str
 ) -> tuple[Tensor, dict[str, float]]:
     """Outputs [n, K] for the test set, and the metrics of both sets."""
@@ -108,7 +108,7 @@ def pick_device(name: str) -> torch.device:
 def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
     """The private step of a run, its model freshly initialised from the run's seed."""
     views = run.augmentation.views if run.augmentation else 1
-    made_up = _made_up(run, planned, views).each(lambda t: t.to(device))
+    made_up = _probe_batch(run, planned, views).each(lambda t: t.to(device))
     loss, physical = LOSSES[run.dataset.task], run.physical_batch_size
     options = ForwardOptions(Precision(run.precision), run.channels_last)
     engine = make_engine(run.engine, _model(run, device), loss, made_up, views, options)
@@ -137,7 +137,7 @@ def stream(run: Run, purpose: str, device: torch.device) -> Stream:
     return seeded(purpose, run.seed, digest(run.config) if run.config else "", device)
 
 
-def _made_up(run: Run, planned: Plan, views: int) -> Batch:
+def _probe_batch(run: Run, planned: Plan, views: int) -> Batch:
     if run.users:
         return probe_users(run.dataset, max(planned.units.sizes))
     return probe(run.dataset, views)
@@ -173,13 +173,13 @@ def _training(
     )
 
 
-def _agreed(run: Run, step: PrivateStep) -> dict:
+def _checkpoint_conditions(run: Run, step: PrivateStep) -> dict:
     """What a run must agree in, to go on from a checkpoint of its own."""
     asked = {name: getattr(run, name) for name in ("physical_batch_size", "channels_last")}
     return conditions(step.engine.name, step.engine.parameters.theta.device) | asked
 
 
-def _taken_up(run: Run, make: Callable[[], Training], checkpoints: Checkpoints | None) -> Training:
+def _resumed(run: Run, make: Callable[[], Training], checkpoints: Checkpoints | None) -> Training:
     """The training after the last checkpoint that agrees and fits, or else from the start."""
     training: Training | None = make()
     assert training
@@ -193,11 +193,11 @@ def _taken_up(run: Run, make: Callable[[], Training], checkpoints: Checkpoints |
         begun.load_state_dict(state)
         training = begun
 
-    checkpoints.take_up(_agreed(run, training.step), load)
+    checkpoints.resume_from_last(_checkpoint_conditions(run, training.step), load)
     return training or make()
 
 
-def _carry_out(
+def _train(
     run: Run,
     training: Training,
     quiet: bool,
@@ -205,8 +205,8 @@ def _carry_out(
     tracking: Tracking | None,
 ) -> None:
     """Make all steps that are left."""
-    agreed = _agreed(run, training.step)
-    progress = Progress(training.plan, run.privacy.delta, quiet, training.made)
+    agreed = _checkpoint_conditions(run, training.step)
+    progress = Progress(training.plan, run.privacy.delta, quiet, training.steps_done)
     with between_steps() as interrupted, progress:
         for _ in training:
             progress.advance()
@@ -219,10 +219,10 @@ def _carry_out(
             if interrupted():
                 break
         if checkpoints and interrupted():
-            checkpoints.put_away(training.state_dict(), agreed)
+            checkpoints.save_at_exit(training.state_dict(), agreed)
 
 
-def _tested(
+def _evaluate_or_save(
     run: Run,
     training: Training,
     examples: Split,
@@ -230,11 +230,12 @@ def _tested(
     tested_on: str,
     checkpoints: Checkpoints | None,
 ) -> tuple[Tensor, dict[str, float]]:
-    """As `_measured`; whoever is interrupted here need not train again."""
+    """As `_evaluate`; whoever is interrupted here need not train again."""
     try:
         with training.average.in_place() if training.average else nullcontext():
-            return _measured(run, training.step.engine, examples, test, tested_on)
+            return _evaluate(run, training.step.engine, examples, test, tested_on)
     except KeyboardInterrupt:
         if checkpoints:
-            checkpoints.put_away(training.state_dict(), _agreed(run, training.step))
+            conditions_now = _checkpoint_conditions(run, training.step)
+            checkpoints.save_at_exit(training.state_dict(), conditions_now)
         raise

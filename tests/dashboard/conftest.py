@@ -10,7 +10,7 @@ import pytest
 
 from dpbench.config.compose import compose
 from dpbench.dashboard.command import report
-from dpbench.files import write_whole
+from dpbench.files import write_atomically
 from dpbench.records.record import Record
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -156,10 +156,10 @@ def spoiled(folder_of, record_of):
     good = record_of()
     folder = folder_of([good])
     older = json.loads(good.json()) | {"schema": 0}
-    write_whole(folder / "runs/truncated.json", good.json()[:200].encode())
-    write_whole(folder / "runs/older.json", json.dumps(older).encode())
-    write_whole(folder / "runs/empty.json", b"")
-    write_whole(folder / "runs/list.json", b"[1, 2]")
-    write_whole(folder / "runs/bytes.json", b"\xff\xfe\x00")
-    write_whole(folder / "tables/t.records.jsonl", (good.json() + "\n{\n").encode())
+    write_atomically(folder / "runs/truncated.json", good.json()[:200].encode())
+    write_atomically(folder / "runs/older.json", json.dumps(older).encode())
+    write_atomically(folder / "runs/empty.json", b"")
+    write_atomically(folder / "runs/list.json", b"[1, 2]")
+    write_atomically(folder / "runs/bytes.json", b"\xff\xfe\x00")
+    write_atomically(folder / "tables/t.records.jsonl", (good.json() + "\n{\n").encode())
     return folder

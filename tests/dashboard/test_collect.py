@@ -2,14 +2,14 @@ import pytest
 
 from dpbench.dashboard.command import report
 from dpbench.errors import UserError
-from dpbench.records.collect import Found, collect
+from dpbench.records.collect import StoredRecord, collect
 from dpbench.records.reading import Unreadable
 
 
 def sorted_out(folder):
     """What was found, and what could not be read."""
     read = list(collect(folder))
-    return [one for one in read if isinstance(one, Found)], [
+    return [one for one in read if isinstance(one, StoredRecord)], [
         one for one in read if isinstance(one, Unreadable)
     ]
 

@@ -6,14 +6,14 @@ from scipy import stats
 
 from dpbench.dashboard.summarise import Summary, record_text
 from dpbench.errors import UserError
-from dpbench.records.collect import Found
+from dpbench.records.collect import StoredRecord
 
 
 def summarised(records, command):
     """What the page gets, with no tables."""
     summary = Summary(command)
     for record in records:
-        summary.add(Found(record, "runs/x.json"))
+        summary.add(StoredRecord(record, "runs/x.json"))
     return summary.data([], [])
 
 

@@ -37,15 +37,15 @@ def steps(monkeypatch):
     class Steps(list):
         until: int | None = None
 
-    made, make = Steps(), Training._make
+    made, make = Steps(), Training._do_step
 
     def counted(training, batch):
-        if training.made == made.until:
+        if training.steps_done == made.until:
             raise Interrupted
-        made.append(training.made)
+        made.append(training.steps_done)
         make(training, batch)
 
-    monkeypatch.setattr(Training, "_make", counted)
+    monkeypatch.setattr(Training, "_do_step", counted)
     return made
 
 
@@ -200,14 +200,14 @@ def test_a_record_that_another_process_made_meanwhile_is_not_made_again(
     asked, steps, monkeypatch, tmp_path
 ):
     """The other one comes between this one's look at the records and its claim to the run."""
-    claimed = runs.claimed
+    claimed = runs.locked_checkpoints
 
     def late(*arguments):
-        monkeypatch.setattr(runs, "claimed", claimed)
+        monkeypatch.setattr(runs, "locked_checkpoints", claimed)
         load_or_run(asked, quiet=True)
         return claimed(*arguments)
 
-    monkeypatch.setattr(runs, "claimed", late)
+    monkeypatch.setattr(runs, "locked_checkpoints", late)
     load_or_run(asked, quiet=True)
     assert steps == list(range(8))
     assert len(files(tmp_path)) == 1

@@ -21,7 +21,7 @@ def test_a_sweep_through_submitit_makes_its_records_and_lists_what_failed(tmp_pa
     fixed = [*SMALL, "launcher.cluster=local", f"results_dir={tmp_path}"]
     runs = [[*fixed, "seed=0"], [*fixed, "seed=1"], [*fixed, "seed=2", "device=nonsense"]]
     heard = []
-    said = sweeps.carry_out(sweeps.planned("some", runs), heard.append)
+    said = sweeps.run_and_report(sweeps.planned("some", runs), heard.append)
     assert sorted(load(path).config["seed"] for path in heard) == [0, 1]
     assert "1 of 3 runs failed" in said
     assert "device=nonsense is not available here" in said

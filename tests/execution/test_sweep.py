@@ -58,7 +58,7 @@ def records(folder):
 def test_what_fails_is_listed_and_the_rest_is_done(sweep, failing, tmp_path):
     trained = failing({0: RuntimeError("out of luck\nand more"), 1: UserError("No such thing.")})
     heard = []
-    said = sweeps.carry_out(sweep(), heard.append)
+    said = sweeps.run_and_report(sweep(), heard.append)
     assert trained == [0, 1, 2]
     (path,) = heard
     assert load(path).config["seed"] == 2
@@ -76,11 +76,11 @@ def test_what_fails_is_listed_and_the_rest_is_done(sweep, failing, tmp_path):
 def test_what_failed_is_tried_again_and_then_listed_no_more(sweep, failing, tmp_path):
     errors = {1: RuntimeError("once")}
     trained = failing(errors)
-    assert sweeps.carry_out(sweep())
+    assert sweeps.run_and_report(sweep())
     before = records(tmp_path)
     errors.clear()
     heard = []
-    assert sweeps.carry_out(sweep(), heard.append) == ""
+    assert sweeps.run_and_report(sweep(), heard.append) == ""
     assert trained == [0, 1, 2, 1]
     assert len(heard) == 3
     assert before.items() < records(tmp_path).items()
@@ -88,17 +88,17 @@ def test_what_failed_is_tried_again_and_then_listed_no_more(sweep, failing, tmp_
 
 
 def test_a_finished_sweep_trains_nothing(sweep, failing):
-    sweeps.carry_out(sweep())
+    sweeps.run_and_report(sweep())
     trained, heard = failing({}), []
-    assert sweeps.carry_out(sweep(), heard.append) == ""
+    assert sweeps.run_and_report(sweep(), heard.append) == ""
     assert (trained, len(heard)) == ([], 3)
-    sweeps.carry_out(sweep("again=true"))
+    sweeps.run_and_report(sweep("again=true"))
     assert trained == [0, 1, 2]
 
 
 def test_what_killed_processes_left_is_swept_away_though_all_is_finished(sweep, tmp_path):
     one = sweep()
-    sweeps.carry_out(one)
+    sweeps.run_and_report(one)
     digest = next(iter(one.runs)).stem
     left = tmp_path / "checkpoints" / digest / "lock"
     left.parent.mkdir(parents=True)
@@ -106,7 +106,7 @@ def test_what_killed_processes_left_is_swept_away_though_all_is_finished(sweep, 
     (tmp_path / "failures").mkdir()
     (tmp_path / "failures" / ".some.txt.0123456789abcdef").touch()
     heard = []
-    assert sweeps.carry_out(sweep(), heard.append) == ""
+    assert sweeps.run_and_report(sweep(), heard.append) == ""
     assert sorted(heard) == sorted(one.runs)
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
@@ -114,19 +114,19 @@ def test_what_killed_processes_left_is_swept_away_though_all_is_finished(sweep, 
 def test_one_reason_for_all_is_a_refusal(sweep, failing):
     failing(dict.fromkeys(range(3), UserError("No such thing.")))
     with pytest.raises(UserError, match=r"^No such thing\.$"):
-        sweeps.carry_out(sweep())
+        sweeps.run_and_report(sweep())
 
 
 def test_a_run_that_is_named_twice_is_made_once(sweep, failing):
     trained = failing({})
-    sweeps.carry_out(sweep(seeds=[0, 0, 1]))
+    sweeps.run_and_report(sweep(seeds=[0, 0, 1]))
     assert trained == [0, 1]
 
 
 def test_the_impossible_is_listed_too_and_refused_where_it_is_all(sweep, tmp_path):
     fixed = [*SMALL, f"results_dir={tmp_path}"]
     both = sweeps.planned("some", [fixed, [*fixed, "method=fairlens"]])
-    said = sweeps.carry_out(both)
+    said = sweeps.run_and_report(both)
     assert "1 of 2 runs failed" in said
     assert "method=fairlens: fairlens is defined for exactly 2 groups and digits has 10" in said
     with pytest.raises(UserError, match="fairlens is defined for exactly 2"):
@@ -145,7 +145,7 @@ def test_runs_that_differ_by_their_seed_alone_are_planned_once(sweep, monkeypatc
 def test_runs_that_are_finished_are_not_planned(sweep, failing, monkeypatch):
     seen = []
     failing({})
-    sweeps.carry_out(sweep(seeds=[0]))
+    sweeps.run_and_report(sweep(seeds=[0]))
     monkeypatch.setattr(sweeps, "plan", lambda run: seen.append(run.seed))
     sweep(seeds=[0])
     assert seen == []
@@ -157,7 +157,7 @@ def test_runs_that_are_finished_are_not_planned(sweep, failing, monkeypatch):
 
 def at_another(one, folder):
     """Where another process is about to write a record, that record, and what ends its run."""
-    sweeps.carry_out(one)
+    sweeps.run_and_report(one)
     (theirs,) = (folder / "runs").iterdir()
     content = theirs.read_bytes()
     theirs.unlink()
@@ -184,7 +184,7 @@ def test_a_run_that_another_process_carries_out_comes_last(sweep, failing, tmp_p
             end()
 
     trained.clear()
-    assert sweeps.carry_out(sweep(), heard) == ""
+    assert sweeps.run_and_report(sweep(), heard) == ""
     assert trained == [1, 2]
     assert told[-1] == theirs
     assert len(told) == 3

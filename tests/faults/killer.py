@@ -47,14 +47,14 @@ def brief(ledger, *_) -> dict:
 
 
 def _notes_steps(log: str) -> None:
-    make = Training._make
+    make = Training._do_step
 
     def noted(training, batch):
         with Path(log).open("a") as file:
-            file.write(f"{training.made}\n")
+            file.write(f"{training.steps_done}\n")
         make(training, batch)
 
-    Training._make = noted  # type: ignore[method-assign]
+    Training._do_step = noted  # type: ignore[method-assign]
 
 
 def ended(pid: int) -> int:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dpbench.records.reading import load
-from dpbench.training.interrupts import LATER
+from dpbench.training.interrupts import RESUME_HINT
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +17,7 @@ QUICK = 8.0
 RUN = ["run", "model=logistic", "method=sgd", "batch_size=64"]
 LONG = [*RUN, "epochs=120"]
 ENDLESS = [*RUN, "epochs=20000"]
-SAID = f"dpbench: {LATER}"
+SAID = f"dpbench: {RESUME_HINT}"
 
 
 def at_work(folder, number=1):

@@ -22,7 +22,7 @@ from dpbench.records.reading import parse
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import render
 from dpbench.reproduce.target import target
-from dpbench.training.plan import said_of
+from dpbench.training.plan import privacy_statement
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["dataset=digits", "model=mlp", "epochs=2", "batch_size=128", "table.seeds=[0]"]
@@ -120,7 +120,7 @@ def test_what_is_private_of_the_systems_has_the_same_epsilon(arm):
 def test_without_clipping_there_is_no_epsilon_and_no_warning():
     for arm in ("unclipped", "batch"):
         _, run, planned = prepare(["+table=calibration_systems", f"table.arm={arm}"])
-        said = said_of(run, planned)
+        said = privacy_statement(run, planned)
         assert (said["guarantee"], said["rdp"], said["gdp"]) == ("none", None, None)
 
 
@@ -299,7 +299,7 @@ def test_every_printed_epsilon_recounted(dataset):
     _, run, planned = prepare(
         [f"+table=calibration_{name}", f"dataset={dataset}", "table.arm=large_r"]
     )
-    said = said_of(run, planned)
+    said = privacy_statement(run, planned)
     assert [said["rdp"], said["pld"], said["gdp"]] == pytest.approx([rdp, pld, gdp], abs=2e-3)
     # The paper's accountant is GDP's, and all but one of its numbers are.
     assert (said["claimed"], said["claimed_by"]) == (said["gdp"], "gdp")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dpbench.errors import UserError
 from dpbench.training import checkpoints
-from dpbench.training.checkpoints import FORMAT, Checkpoints, claimed
+from dpbench.training.checkpoints import FORMAT, Checkpoints, locked_checkpoints
 
 STATE = {
     "tensors": {"theta": torch.linspace(0, 1, 7), "generator": torch.Generator().get_state()},
@@ -33,7 +33,7 @@ def kept(tmp_path):
 def taken_up(kept, conditions):
     """The state that a run would go on from, or None."""
     states = []
-    assert kept.take_up(conditions, states.append) == bool(states)
+    assert kept.resume_from_last(conditions, states.append) == bool(states)
     return states[0] if states else None
 
 
@@ -226,7 +226,7 @@ def test_one_that_cannot_be_loaded_is_passed_over(kept):
             raise KeyError("parts")
 
     with pytest.warns(UserWarning, match=r"is none of this run \(KeyError\): it is left out"):
-        assert kept.take_up(CONDITIONS, load)
+        assert kept.resume_from_last(CONDITIONS, load)
     assert tried == [2, 1]
 
 
@@ -237,7 +237,7 @@ def test_where_memory_runs_out_nothing_is_passed_over(kept):
         raise torch.OutOfMemoryError("no room")
 
     with pytest.raises(torch.OutOfMemoryError):
-        kept.take_up(CONDITIONS, load)
+        kept.resume_from_last(CONDITIONS, load)
 
 
 def test_only_its_owner_may_read_one(kept, tmp_path):
@@ -250,7 +250,7 @@ def test_only_its_owner_may_read_one(kept, tmp_path):
 
 
 def test_a_folder_that_somebody_removed_is_made_again(tmp_path):
-    with claimed(tmp_path / "checkpoints" / "run", None) as kept:
+    with locked_checkpoints(tmp_path / "checkpoints" / "run", None) as kept:
         saved(kept, numbered(1))
         shutil.rmtree(tmp_path / "checkpoints")
         assert taken_up(kept, CONDITIONS) is None
@@ -331,16 +331,16 @@ def test_one_that_cannot_be_written_is_tried_again_only_when_the_next_is_due(mon
 
 def test_what_a_killed_process_was_about_to_write_is_swept_away(tmp_path):
     folder = tmp_path / "checkpoints" / "run"
-    with claimed(folder, None) as kept:
+    with locked_checkpoints(folder, None) as kept:
         saved(kept, numbered(1))
         (folder / ".000002.ckpt.0123456789abcdef").write_bytes(b"half")
-    with claimed(folder, None) as kept:
+    with locked_checkpoints(folder, None) as kept:
         assert sorted(path.name for path in folder.iterdir()) == ["000001.ckpt", "lock"]
         assert taken_up(kept, CONDITIONS) == numbered(1)
 
 
 def test_a_run_without_checkpoints_leaves_no_folder(tmp_path):
-    with claimed(tmp_path / "checkpoints" / "run", None) as kept:
+    with locked_checkpoints(tmp_path / "checkpoints" / "run", None) as kept:
         saved(kept, STATE)
         kept.clear()
     assert list(tmp_path.iterdir()) == []
@@ -353,6 +353,6 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path, place):
     blocked.write_text("in the way")
     with (
         pytest.raises(UserError, match=r"cannot be written \(.*\); set results_dir to a folder"),
-        claimed(tmp_path / "checkpoints" / "run", None),
+        locked_checkpoints(tmp_path / "checkpoints" / "run", None),
     ):
         pass

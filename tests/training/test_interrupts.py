@@ -130,11 +130,11 @@ def test_where_nobody_listens_python_does_as_it_always_did():
 
 DEAF = """
 import multiprocessing, os, shutil
-from dpbench.training.interrupts import deaf
+from dpbench.training.interrupts import interrupts_ignored
 LOOK = ["grep", "SigBlk", "/proc/self/status"]
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
-    with deaf():
+    with interrupts_ignored():
         child = context.Process(target=os.execv, args=(shutil.which("grep"), LOOK))
         child.start()
     child.join()

@@ -72,7 +72,7 @@ class Kept:
     def __init__(self, folder: Path, at: int, ends: int | None = None):
         folder.mkdir(exist_ok=True)
         self._on_disk, self._at, self._ends = Checkpoints(folder, None), at, ends
-        self._steps, self.take_up = count(1), self._on_disk.take_up
+        self._steps, self.resume_from_last = count(1), self._on_disk.resume_from_last
 
     def due(self) -> bool:
         step = next(self._steps)

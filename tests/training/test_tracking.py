@@ -141,7 +141,7 @@ def test_a_run_that_goes_on_is_told_from_its_beginning():
 
     def about(steps):
         made.append(steps)
-        return SimpleNamespace(made=steps)
+        return SimpleNamespace(steps_done=steps)
 
     tracking = Tracking({"notes": notes}, run, about)
     history = {"train/loss": [3.0, 2.0, 1.0]}
@@ -168,7 +168,7 @@ def tracked(tmp_path):
     return [*small, f"results_dir={tmp_path / 'ended'}"], table_of(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("where", ["predict", "said_of"])
+@pytest.mark.parametrize("where", ["predict", "privacy_statement"])
 def test_a_run_that_ends_after_its_last_step_loses_no_row(where, tracked, tmp_path, monkeypatch):
     overrides, whole = tracked
     with monkeypatch.context() as patch:

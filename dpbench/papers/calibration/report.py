@@ -44,7 +44,7 @@ RULE_OF_NOISE = (
 
 
 @dataclass(frozen=True)
-class Claim:
+class PropertyClaim:
     """One cell of the paper's table, and what speaks for or against it.
 
     kept: whether the property was seen to be kept everywhere; None if that is open. worst: the
@@ -76,13 +76,15 @@ UNITS = {
 }
 
 
-def claims(findings: Sequence[Finding], printed: PublishedTable, zero: float) -> list[Claim]:
+def claims(
+    findings: Sequence[Finding], printed: PublishedTable, zero: float
+) -> list[PropertyClaim]:
     """The properties that the paper speaks of, the worst over all flows of a label.
 
     In the order of the findings.
     """
     return [
-        Claim(
+        PropertyClaim(
             label, name, printed[label, name].value == "1", *_seen(name, _of(findings, label), zero)
         )
         for label in _labels(findings)
@@ -136,12 +138,12 @@ def _stands_still(losses: Sequence[float]) -> bool:
     return max(last) - min(last) <= STANDS_STILL * min(max(last), max(fallen, 0.0))
 
 
-def grids(found: Sequence[Claim], findings: Sequence[Finding]) -> list[Grid]:
+def grids(found: Sequence[PropertyClaim], findings: Sequence[Finding]) -> list[Grid]:
     """The table as the paper has it with our verdicts, every number, and what went with them."""
     return [_main(found), _numbers(found), _besides(findings)]
 
 
-def _main(found: Sequence[Claim]) -> Grid:
+def _main(found: Sequence[PropertyClaim]) -> Grid:
     rows: dict[str, list[str]] = {}
     for claim in found:
         rows.setdefault(claim.label, []).append(f"{_said(claim.guaranteed)}: {claim.verdict}")
@@ -150,7 +152,7 @@ def _main(found: Sequence[Claim]) -> Grid:
     return Grid("The paper's word, and our verdict", ("clipping", *names), lines)
 
 
-def _numbers(found: Sequence[Claim]) -> Grid:
+def _numbers(found: Sequence[PropertyClaim]) -> Grid:
     head = ("clipping", "property", "paper", "worst seen", "of", "verdict")
     lines = [
         (c.label, c.name, _said(c.guaranteed), f"{c.worst:.2g}", UNITS[c.name], c.verdict)
@@ -184,7 +186,7 @@ def _line(finding: Finding) -> tuple[str, ...]:
     )
 
 
-def summary(found: Sequence[Claim]) -> str:
+def summary(found: Sequence[PropertyClaim]) -> str:
     """How many of the paper's words have which verdict, and where one fails."""
     counts = Counter(claim.verdict for claim in found)
     told = ", ".join(_counted(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
@@ -199,7 +201,7 @@ def _counted(count: int, verdict: str) -> str:
     return f"{count} {verdict if count == 1 else plural}"
 
 
-def to_csv(found: Sequence[Claim]) -> str:
+def to_csv(found: Sequence[PropertyClaim]) -> str:
     """One line per claim."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -13,7 +13,7 @@ class About:
     """What a tracker is told at the start: the run's digest, the group it belongs to (table and
     method), its configuration, and a folder for the files of all trackers.
 
-    made: steps of an earlier process that this one goes on from. What was told of them is told
+    steps_done: by an earlier process whose run this one resumes. What was told of them is told
     again: a log has each number of each step once.
     """
 
@@ -21,7 +21,7 @@ class About:
     group: str
     config: dict
     folder: Path
-    made: int = 0
+    steps_done: int = 0
 
 
 class Log(Protocol):

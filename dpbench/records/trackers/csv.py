@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpbench.files import write_whole
+from dpbench.files import write_atomically
 from dpbench.records.record import Record
 from dpbench.records.trackers import About
 
@@ -35,10 +35,10 @@ class CsvLog:
         table = csv.DictWriter(text, ["step", *names], lineterminator="\n")
         table.writeheader()
         table.writerows({"step": made, **self.rows[made]} for made in sorted(self.rows))
-        write_whole(self.path, text.getvalue().encode())
+        write_atomically(self.path, text.getvalue().encode())
 
     def picture(self, name: str, png: bytes) -> None:
-        write_whole(self.path.with_name(f"{self.path.stem}-{name}.png"), png)
+        write_atomically(self.path.with_name(f"{self.path.stem}-{name}.png"), png)
 
     def finish(self, record: Record) -> None:
         self.log(record.privacy["steps"], record.metrics)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.errors import UserError
-from dpbench.files import write_whole
+from dpbench.files import write_atomically
 from dpbench.records.record import Record
 from dpbench.records.trackers import About
 from dpbench.validate import one_of, quoted
@@ -39,7 +39,7 @@ class WandbTracker:
 
     def start(self, about: About) -> "WandbLog":
         memory = about.folder / "wandb" / f"{about.digest}.json"
-        known = _read(memory) if about.made else None
+        known = _read(memory) if about.steps_done else None
         # A run that is made anew is another one there, for an identity cannot be used again.
         known = known or {"id": f"{about.digest}-{secrets.token_hex(4)}", "told": {}}
         run = self._init(about.folder, about.digest, about.group, "run", known["id"], about.config)
@@ -102,7 +102,7 @@ class WandbLog:
         if new:
             self._run.log({AXIS: step, **new})
             told.update(dict.fromkeys(new, step))
-            write_whole(self._memory, json.dumps(self._known).encode())
+            write_atomically(self._memory, json.dumps(self._known).encode())
 
     def picture(self, name: str, png: bytes) -> None:
         import wandb
