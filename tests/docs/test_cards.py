@@ -1,5 +1,7 @@
 """A card for every method, which says what its YAML and its code say."""
 
+import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from dpbench.execution.prepare import build
 
 CARDS = Path(__file__).parents[2] / "docs" / "methods"
 NAMES = options("method")
+GENERATED = runpy.run_path(str(CARDS.parents[1] / "scripts" / "cards"))["generated"]
 
 
 def card(name: str) -> str:
@@ -40,8 +43,17 @@ def test_a_card_has_the_seams_the_cost_and_the_source(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_what_a_card_takes_from_yaml_and_code_is_current(name):
+    text = card(name)
+    assert GENERATED(name, text) == text, "run scripts/cards"
+    kinds = ["defaults", *["guarantee"] * (2 if "variant" in settings_of(name) else 1)]
+    assert re.findall(r"<!-- (defaults|guarantee)", text) == kinds
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_card_gives_the_guarantee_of_the_code_and_its_reason(name):
-    said = " ".join(card(name).partition("## Guarantee")[2].partition("## Cost")[0].split())
+    text = re.sub(r"<!-- .*? -->", "", card(name))
+    said = " ".join(text.partition("## Guarantee")[2].partition("## Cost")[0].split())
     variants = ["corrected", "paper"] if "variant" in settings_of(name) else [None]
     for variant in variants:
         chosen, head = [], ""
