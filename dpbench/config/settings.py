@@ -66,6 +66,11 @@ PATHS = {"model": ("weights",)}
 lead to has a checksum beside them."""
 
 
+def key_of(override: str) -> str:
+    """The key that an override sets: `model.width` of `+model.width=8`."""
+    return override.lstrip("+~").split("=")[0]
+
+
 def is_scientific(override: str) -> bool:
     """Whether an override changes what a run is, and not only how it is carried out."""
-    return override.lstrip("+~").split("=")[0].split(".")[0] in (*SCIENTIFIC, "privacy")
+    return key_of(override).split(".")[0] in (*SCIENTIFIC, "privacy")

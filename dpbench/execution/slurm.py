@@ -81,7 +81,7 @@ class Slurm:
 
 
 class Task:
-    """A run as a task; when its time is over it is handed in again, and goes on where it was."""
+    """A run as a task; when its time is over it is requeued, and resumes."""
 
     def __call__(self, overrides: list[str], wait: bool) -> Outcome:
         say_warnings_in_one_line()

@@ -9,7 +9,7 @@ from typing import Any
 from dpbench.config.buildable import check_settings
 from dpbench.config.compose import compose, options
 from dpbench.config.rules import ARM
-from dpbench.config.settings import PATHS, is_scientific
+from dpbench.config.settings import PATHS, is_scientific, key_of
 from dpbench.errors import UserError, nearest
 from dpbench.execution.prepare import build
 from dpbench.paths import benchmarks_folder
@@ -81,7 +81,7 @@ class Target:
 
     @property
     def _is_part(self) -> bool:
-        return any(_narrows(o) or _key(o) in self.conditions[0].keys for o in self.overrides)
+        return any(_narrows(o) or key_of(o) in self.conditions[0].keys for o in self.overrides)
 
     @property
     def notes(self) -> list[str]:
@@ -171,12 +171,12 @@ def target(name: str, asked: list[str]) -> Target:
     known = options("table")
     if name not in known:
         raise UserError(f"table {name} is unknown: {nearest(name, known)}")
-    overrides = tuple(o for o in asked if _key(o) != "scale")
-    fixed = [o for o in overrides if _key(o) in ("method", "seed", "table", ARM)]
+    overrides = tuple(o for o in asked if key_of(o) != "scale")
+    fixed = [o for o in overrides if key_of(o) in ("method", "seed", "table", ARM)]
     if fixed:
         raise UserError(f"{fixed[0]} is for the table to choose; use table.methods or table.seeds.")
     config = compose([f"+table={name}", *overrides])
-    scale = _scale(name, config["table"], [o for o in asked if _key(o) == "scale"])
+    scale = _scale(name, config["table"], [o for o in asked if key_of(o) == "scale"])
     conditions = conditions_of(config["table"].get("conditions", []))
     if scale.overrides:
         alone = compose([f"+table={name}", *scale.overrides])
@@ -222,7 +222,7 @@ def _pinned(
 ) -> tuple[list[Condition], set[str]]:
     """The conditions that overrides leave, and the keys they set to what no condition has."""
     moved = set()
-    for key in {_key(o) for o in overrides} & {*conditions[0].keys}:
+    for key in {key_of(o) for o in overrides} & {*conditions[0].keys}:
         value = setting(config, key)
         if not any((key, value) in condition.values for condition in conditions):
             moved.add(key)
@@ -232,7 +232,7 @@ def _pinned(
 
 def _changes(override: str, conditions: list[Condition], moved: set[str]) -> bool:
     """Whether an override makes the runs other ones, and does not only choose among them."""
-    key = _key(override)
+    key = key_of(override)
     if key in conditions[0].keys:
         return key in moved
     return is_scientific(override) or (key.startswith("table.") and not _narrows(override))
@@ -240,15 +240,11 @@ def _changes(override: str, conditions: list[Condition], moved: set[str]) -> boo
 
 def _without_path(override: str, config: dict) -> str:
     """The override, or what a path in it leads to: a page is no place for anybody's folders."""
-    group, _, key = _key(override).partition(".")
+    group, _, key = key_of(override).partition(".")
     return (
         f"{group}.checksum={config[group]['checksum']}" if key in PATHS.get(group, ()) else override
     )
 
 
 def _narrows(override: str) -> bool:
-    return _key(override) in ("table.methods", "table.seeds")
-
-
-def _key(override: str) -> str:
-    return override.lstrip("+~").split("=")[0]
+    return key_of(override) in ("table.methods", "table.seeds")

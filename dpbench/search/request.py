@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dpbench.config.compose import compose, groups
 from dpbench.config.overrides import split_ranges
-from dpbench.config.settings import is_scientific
+from dpbench.config.settings import is_scientific, key_of
 from dpbench.config.space import Choices, Range, Space
 from dpbench.errors import UserError, nearest
 from dpbench.execution.prepare import check_execution
@@ -51,7 +51,7 @@ class SearchRequest:
     @property
     def settings(self) -> list[str]:
         """What of `fixed` makes the runs what they are."""
-        return [o for o in self.fixed if is_scientific(o) or _key(o) == "table"]
+        return [o for o in self.fixed if is_scientific(o) or key_of(o) == "table"]
 
     def runs(self, overrides: list[str]) -> list[list[str]]:
         """The overrides of a trial's runs, seed by seed."""
@@ -59,7 +59,7 @@ class SearchRequest:
 
     def command(self, overrides: tuple[str, ...]) -> str:
         """A trial's settings as a command: all training examples, and tested on the test set."""
-        kept = [o for o in self.fixed if _key(o) not in LEFT_OUT]
+        kept = [o for o in self.fixed if key_of(o) not in LEFT_OUT]
         several = ["-m"] if len(self.seeds) > 1 else []
         seeds = f"seed={','.join(self.seeds)}"
         return shlex.join(["dpbench", "run", *several, *kept, *overrides, seeds])
@@ -67,12 +67,12 @@ class SearchRequest:
 
 def parse(arguments: list[str]) -> SearchRequest:
     """The request of a command line; UserError for what can be refused before any run."""
-    settings = DEFAULTS | dict(_pair(a) for a in arguments if _key(a) in DEFAULTS)
-    ranges, fixed = split_ranges([a for a in arguments if _key(a) not in DEFAULTS])
+    settings = DEFAULTS | dict(_pair(a) for a in arguments if key_of(a) in DEFAULTS)
+    ranges, fixed = split_ranges([a for a in arguments if key_of(a) not in DEFAULTS])
     _check_search_settings(settings)
     searched = tuple(one for one in ranges if one.key != "seed")
     _check_ranges(searched)
-    if "validation" not in map(_key, fixed):
+    if "validation" not in map(key_of, fixed):
         fixed = [*fixed, SHARE]
     config = _checked(searched, fixed)
     seeds = _seeds(ranges, config)
@@ -81,7 +81,7 @@ def parse(arguments: list[str]) -> SearchRequest:
     identity += [f"{one.key}={one.text}" for one in searched]
     return SearchRequest(
         space=space,
-        fixed=tuple(o for o in fixed if _key(o) != "seed"),
+        fixed=tuple(o for o in fixed if key_of(o) != "seed"),
         seeds=seeds,
         count=int(min(int(settings["N"]), space.size)),
         by=settings["by"],
@@ -90,10 +90,6 @@ def parse(arguments: list[str]) -> SearchRequest:
         name=settings["name"] or f"{config['choices']['dataset']}-{_short(identity)}",
         config=config,
     )
-
-
-def _key(override: str) -> str:
-    return override.lstrip("+~").split("=")[0]
 
 
 def _pair(argument: str) -> tuple[str, str]:
@@ -128,11 +124,11 @@ def _check_ranges(ranges: tuple[Range, ...]) -> None:
     for one in ranges:
         if sum(other.key == one.key for other in ranges) > 1:
             raise UserError(f"{one.key} has two ranges: give one with all of its values.")
-        if _key(one.key) == "validation":
+        if key_of(one.key) == "validation":
             raise UserError("validation must be one share for all trials; give a single number.")
         if not is_scientific(one.key):
             raise UserError(
-                f"{one.key} cannot be searched: {nearest(_key(one.key), _searchable())}"
+                f"{one.key} cannot be searched: {nearest(key_of(one.key), _searchable())}"
             )
 
 

@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from dpbench.errors import tell
 
-RESUME_HINT = "interrupted; the same command goes on where it was."
+RESUME_HINT = "interrupted; rerun the same command to resume."
 PATIENCE = 1.0
 """Seconds of ending in order before the user is told that there is a quicker way."""
 
