@@ -81,7 +81,7 @@ function numbers(groups, metric, page) {
       epsilonText(g.first, page.state.accountant),
       figures(g.first.delta ?? "–"),
       g.first.guarantee,
-      withInterval(g, metric),
+      meanText(g, metric),
     ]);
     more.append(
       grid(
@@ -191,7 +191,7 @@ function hover(group, metric, page) {
   return [
     nameOf(row),
     `${epsilonText(row, page.state.accountant)}${delta} (${row.guarantee})`,
-    `${metric.label} ${withInterval(group, metric)}`,
+    `${metric.label} ${meanText(group, metric)}`,
     "select for the records",
   ]
     .map(plain)
@@ -273,10 +273,12 @@ function ticks(values) {
     factors.map((factor) => Number(`${factor}e${power}`)),
   );
   const inside = round.filter((value) => value >= 10 ** low && value <= 10 ** high);
-  const said = [...new Set(values.map((value) => figures(value, 2)))].map(Number);
+  const candidates = [...new Set(values.map((value) => figures(value, 2)))].map(Number);
   const tickvals =
     inside.length > 1
       ? inside
-      : [Math.min(...said), Math.max(...said)].filter((v, i, all) => !i || v > 1.06 * all[0]);
+      : [Math.min(...candidates), Math.max(...candidates)].filter(
+          (v, i, all) => !i || v > 1.06 * all[0],
+        );
   return { tickvals, ticktext: tickvals.map((value) => figures(value)) };
 }

@@ -82,18 +82,18 @@ function figures(value, digits = 3) {
 }
 
 /** A value of a metric in its unit; null is a dash. */
-function shown(value, metric) {
+function valueText(value, metric) {
   if (value === null || value === undefined) return "–";
   if (!Number.isFinite(value)) return String(value);
   return metric.percent ? `${(100 * value).toFixed(1)} %` : figures(value, 4);
 }
 
 /** Mean ± half width (n). */
-function withInterval(found, metric) {
+function meanText(found, metric) {
   if (found.mean === null)
     return found.lost ? `no mean: ${found.lost} diverged` : found.measured ? "not finite" : "–";
-  const half = found.half === null ? "" : ` ± ${shown(found.half, metric)}`;
-  return `${shown(found.mean, metric)}${half} (${found.n})`;
+  const half = found.half === null ? "" : ` ± ${valueText(found.half, metric)}`;
+  return `${valueText(found.mean, metric)}${half} (${found.n})`;
 }
 
 /** What lies packed in an element of the page: JSON in gzip in base 64. */

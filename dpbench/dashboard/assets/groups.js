@@ -35,12 +35,12 @@ const nameOf = (row) => (row.settings ? `${row.method} · ${row.settings}` : row
 
 /** The series of a picture with its look: colour and marker by method, dashes by settings. */
 function seriesOf(groups, page) {
-  const seen = new Map();
+  const counts = new Map();
   const named = grouped(groups, (group) => group.first.series);
   return [...named.values()].map((members) => {
     const first = members[0].first;
-    const before = seen.get(first.method) ?? 0;
-    seen.set(first.method, before + 1);
+    const before = counts.get(first.method) ?? 0;
+    counts.set(first.method, before + 1);
     return {
       members,
       first,

@@ -19,7 +19,7 @@ function lead() {
 }
 
 function skeleton() {
-  for (const part of PARTS.filter(shows)) {
+  for (const part of PARTS.filter(hasContent)) {
     const section = make(
       "section",
       { id: `part-${part.id}`, "aria-labelledby": `title-${part.id}` },
@@ -102,7 +102,7 @@ function controls() {
     for (const input of inputs(name))
       input.checked = !page.state[name] || page.state[name].includes(input.value);
   }
-  for (const part of PARTS.filter(shows)) {
+  for (const part of PARTS.filter(hasContent)) {
     const labels = part.choices?.();
     labels?.forEach((label, i) => {
       const select = at(`part-${part.id}`).querySelectorAll("select")[i];
@@ -119,7 +119,7 @@ function update(changed) {
   const own = changed?.every((name) => name in OF || name === "run")
     ? changed.flatMap((name) => OF[name] ?? [])
     : null;
-  for (const part of PARTS.filter(shows)) {
+  for (const part of PARTS.filter(hasContent)) {
     if (own ? !own.includes(part.id) : changed && part.fixed) continue;
     const section = at(`part-${part.id}`);
     const place = section.querySelector(".pictures");

@@ -95,7 +95,7 @@ const PARTS = [
 
 const better = (metric) =>
   ({ higher: "Higher is better.", lower: "Lower is better." })[metric?.better] ?? "";
-const shows = (part) => !part.show || part.show();
+const hasContent = (part) => !part.show || part.show();
 
 function metricChoice(label, name, metrics) {
   const text = (m) => (m.group ? `${m.label}: ${m.group}` : m.label);

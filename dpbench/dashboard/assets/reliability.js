@@ -25,7 +25,7 @@ function diagram(group, page) {
     const index = page.data.metrics.findIndex((metric) => metric.name === name);
     const found = index < 0 ? null : summary(group.runs, (run) => run.metrics[index], page.data.t);
     return found?.measured
-      ? [`${name.slice(5).toUpperCase()} ${withInterval(found, page.data.metrics[index])}`]
+      ? [`${name.slice(5).toUpperCase()} ${meanText(found, page.data.metrics[index])}`]
       : [];
   });
   const title = `${nameOf(row)}, ${epsilonText(row, page.state.accountant)}`;

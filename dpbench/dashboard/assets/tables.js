@@ -145,7 +145,7 @@ function runList(rows, metric, page) {
     nameOf(row),
     row.seed,
     epsilonText(row, page.state.accountant),
-    shown(row.metrics[index], metric),
+    valueText(row.metrics[index], metric),
     row.status,
   ];
   const table = grid(
