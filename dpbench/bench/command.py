@@ -14,7 +14,7 @@ from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE, CONTENDERS, Contender
 from dpbench.bench.environment import environment
 from dpbench.bench.timing import measure
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError
 from dpbench.validate import integer, one_of, path_of, spelled_integer
 
 SUITES = ("step", "depth")
@@ -108,9 +108,7 @@ READERS: dict[str, Callable[[str], Any]] = {
 
 def _known(what: str, name: str, known: dict):
     """What goes by that name; UserError, with the nearest names, if nothing does."""
-    if name not in known:
-        raise UserError(f"{what}={name} is unknown: {nearest(name, known)}")
-    return known[name]
+    return known[one_of(what, name, known)]
 
 
 def _say(message: str) -> None:

@@ -61,8 +61,8 @@ def check_table(config: DictConfig) -> None:
             one_of(f"the key of a rule in table.settings[{number}]", key, RULE)
         typed(f"table.settings[{number}].choose", rule.get("choose", {}), dict[str, str])
     arm, known = table.get("arm"), table.get("methods", [])
-    if arm is not None and arm not in known:
-        raise UserError(f"{ARM}={arm} is unknown: {nearest(str(arm), known)}")
+    if arm is not None:
+        one_of(ARM, arm, known)
 
 
 def _check_keys(prefix: str, part: dict) -> None:
