@@ -273,7 +273,7 @@ def test_a_figure_is_a_picture_its_points_and_a_page(checkout, tmp_path):
     (checkout / "conf" / "table" / "tiny_fig.yaml").write_text(
         (checkout / "conf" / "table" / "misalignment_fig3.yaml")
         .read_text()
-        .replace("methods: [sgd, dpsgd, dpsgd_f, fairlens, ", "methods: [dpsgd, ")
+        .replace("\ntable:\n", "\ntable:\n  methods: [dpsgd, dpsgd_global, dpsgd_global_adapt]\n")
     )
     small = ["dataset=digits", "model=logistic", "epochs=1", "table.seeds=[0]"]
     groups = ["table.groups=['0','1']", "diagnostics.groups=[0,1]"]
