@@ -71,14 +71,14 @@ def bases():
     """Configurations by overrides, with the keys that each is the first to have."""
     found, known = {}, set()
     with grammar():
-        options = [
+        choices = [
             [f"{group}={name}", *NEEDS.get(name, [])]
             for group in groups()
             if group != "table"
             for name in options(group)
             if name not in LARGE
         ]
-        for overrides in ([], *options):
+        for overrides in ([], *choices):
             config = compose(overrides)
             group = overrides[0].split("=")[0] if overrides else None
             part = config if group is None else {group: config.get(group) or {}}

@@ -140,7 +140,7 @@ def test_a_page_can_be_followed(page, monkeypatch, tmp_path):
     follow(page, False, monkeypatch, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("page", pages(is_slow))
 def test_a_page_can_be_followed_to_the_last_command(page, monkeypatch, tmp_path):
     follow(page, True, monkeypatch, tmp_path)

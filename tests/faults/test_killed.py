@@ -99,6 +99,7 @@ def test_of_two_at_once_one_waits_and_no_step_is_made_twice(folder, whole):
     assert folder.record == whole
 
 
+@pytest.mark.long
 def test_who_waited_goes_on_when_the_other_is_killed(folder, whole):
     assert folder.after("the_first", str(folder.results / "checkpoints")) == [-SIGKILL, 0]
     assert folder.record == whole

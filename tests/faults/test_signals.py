@@ -90,6 +90,7 @@ def test_the_second_one_ends_a_sweep_and_all_its_processes(pause, group, command
     assert {path: path.read_bytes() for path in tmp_path.glob("runs/*")} == before
 
 
+@pytest.mark.long
 def test_one_puts_all_runs_of_a_sweep_away(command, until, tmp_path):
     sweep = [*LONG, "-m", f"results_dir={tmp_path}", "seed=range(2)", "jobs=2"]
     one = command(*sweep)

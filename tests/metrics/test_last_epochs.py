@@ -11,7 +11,7 @@ from dpbench.metrics.last_epochs import of_last_epochs
 from dpbench.records.reading import load, parse
 from dpbench.records.record import frame
 
-TABLES = Path(__file__).resolve().parent.parent / "results" / "tables"
+TABLES = Path(__file__).resolve().parents[2] / "results" / "tables"
 MCE = [0.9, 0.1, 0.5, 0.3, 0.8, 0.2, 0.7, 0.4, 0.6, 0.35, 0.15, 1.0]
 
 

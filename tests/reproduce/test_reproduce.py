@@ -323,7 +323,7 @@ def test_a_table_that_is_killed_ends_with_the_same_bytes(results, checkout, tmp_
     assert out == text + "\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_make_the_same_bytes_as_one(finished, checkout, tmp_path):
     out, err = (both := start(checkout, "tiny", f"results_dir={tmp_path}", "jobs=2")).communicate()
     assert (both.returncode, err) == (0, "")
@@ -333,7 +333,7 @@ def test_two_processes_make_the_same_bytes_as_one(finished, checkout, tmp_path):
     assert {record.provenance["threads"] for record in records(tmp_path, "tiny")} == {1}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_failure_in_another_process_is_one_sentence(checkout, tmp_path):
     overrides = [f"results_dir={tmp_path}", "jobs=2", "device=nonsense"]
     out, err = (both := start(checkout, "tiny", *overrides)).communicate()

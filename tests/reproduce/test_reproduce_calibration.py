@@ -223,7 +223,7 @@ def test_a_regression_figure_has_both_losses_of_its_data_set(small):
     assert all(len(axis.lines) == len(axis.collections) == 3 for axis in axes)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.data
 def test_the_regressions_are_run_as_the_paper_has_it(small, regression_folder):
     asked = ["epochs=20", "table.seeds=[0,1]", f"data_dir={regression_folder}"]

@@ -81,7 +81,7 @@ def test_a_formula_below_what_is_surely_spent_is_no_upper_bound():
     assert said.endswith("does not hold: in 1 of 2 runs it is below what is surely spent.")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_table_of_accuracies_on_digits(tmp_path):
     small = ["dataset=digits", "privacy.epsilon=8", "table.seeds=[0]"]
     said = reproduce(
