@@ -1,4 +1,4 @@
-"""What each setting of a run is for: said once, and read by all that asks."""
+"""What each setting of a run is for: whether it names the run, or only says how to carry it out."""
 
 from dataclasses import dataclass
 
@@ -49,8 +49,8 @@ SETTINGS = {
 SCIENTIFIC = tuple(name for name, setting in SETTINGS.items() if setting.scientific)
 """The parts of a configuration that make a run what it is."""
 
-OFF: tuple[object, ...] = (None, {}, "float32", "seeded")
-"""What says nothing of a run: settings that came later have one of these where they are off."""
+OFF = tuple(value for setting in SETTINGS.values() for value in setting.omitted)
+"""Values that say nothing of a run, as the settings that came later have where they are off."""
 
 SETTINGS_OF_METHODS = {"clip": "abadi", "style": "flat"}
 """Settings of methods that came after the first records, and what they had been until then."""
@@ -72,5 +72,5 @@ def key_of(override: str) -> str:
 
 
 def is_scientific(override: str) -> bool:
-    """Whether an override changes what a run is, and not only how it is carried out."""
-    return key_of(override).split(".")[0] in (*SCIENTIFIC, "privacy")
+    """Whether an override changes what a run is, rather than only how it is carried out."""
+    return key_of(override).split(".")[0] in SCIENTIFIC

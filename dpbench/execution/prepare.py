@@ -20,13 +20,13 @@ MOST_PER_CORE = 8
 
 
 def prepare(overrides: list[str]) -> tuple[dict, Run, Plan]:
-    """The configuration, the run and its plan; UserError for all that can be refused by now."""
+    """The configuration, the run and its plan; UserError for all that can be refused now."""
     config, run = run_of(overrides)
     return config, run, plan(run)
 
 
 def run_of(overrides: list[str]) -> tuple[dict, Run]:
-    """The configuration and the run, but no plan: accountants may take seconds to make one."""
+    """The configuration and the run, without the plan, which may take accountants seconds."""
     config = compose(overrides)
     check_execution(config)
     launcher_of(config)
@@ -35,7 +35,7 @@ def run_of(overrides: list[str]) -> tuple[dict, Run]:
 
 
 def check_execution(config: dict) -> None:
-    """Refuse values that say in no sensible way how to carry out a run."""
+    """UserError for settings of execution (jobs, threads, folders, checkpoints) out of range."""
     most = MOST_PER_CORE * (os.cpu_count() or 1)
     integer("jobs", config["jobs"], most=most)
     if config["threads"] is not None:
@@ -67,19 +67,19 @@ def _types_of_parts() -> dict[str, Any]:
 
 
 def launcher_of(config: dict) -> Launcher:
-    """Where a configuration wants its runs to be carried out, if there are several."""
+    """The launcher of a configuration, which carries out several runs."""
     made = buildable.build("launcher", config["launcher"])
     typed("launcher", made, Launcher)
     return made
 
 
 def trackers_of(config: dict) -> dict[str, Tracker]:
-    """What is to be told how a run goes on, by name."""
+    """The trackers of a configuration by name, which log a run while it goes on."""
     made = buildable.build("tracker", config.get("tracker"))
     typed("tracker", made, dict[str, Tracker] | None)
     return made or {}
 
 
 def data_folder(config: dict) -> Path:
-    """Where the data of a configuration lie."""
+    """The data folder of a configuration: `data_dir`, or the default one."""
     return Path(config["data_dir"]) if config["data_dir"] else default_folder()

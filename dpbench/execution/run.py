@@ -1,9 +1,10 @@
-"""From overrides to a record: what is there already is not run again."""
+"""From overrides to a record; a finished run is not repeated."""
 
 from pathlib import Path
 
 import torch
 
+from dpbench.config.settings import key_of
 from dpbench.execution.prepare import data_folder, run_of, trackers_of
 from dpbench.files import check_writable, remove_parts
 from dpbench.records.digest import scientific
@@ -18,10 +19,10 @@ from dpbench.training.trainer import fit
 
 
 def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
-    """The path of a run's record: the one there is, or, with again=true or none, a new one.
+    """The path of a run's record; without one, or with again=true, the run is carried out first.
 
-    A run that was interrupted goes on from its last checkpoint, or with again=true from the start.
-    One that another process is carrying out is waited for, or Busy raised where wait is false.
+    An interrupted run resumes from its last checkpoint, with again=true it starts over. A run of
+    another process is waited for; if `wait` is false, Busy is raised instead.
     """
     config, run = run_of(overrides)
     path = record_path(Path(config["results_dir"]), config)
@@ -40,16 +41,17 @@ def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) ->
 
 
 def checkpoint_folder(record: Path) -> Path:
-    """Where the checkpoints of the run with that record are; it is gone when the run is over."""
+    """The checkpoint folder of the run with that record; removed when the run is complete."""
     return record.parents[1] / "checkpoints" / record.stem
 
 
 def _run_or_finish_tracking(
     config: dict, run: Run, path: Path, kept: Checkpoints, tracking: Tracking, quiet: bool
 ) -> None:
-    """Make the record, or only tell the trackers of one whose process was killed before it could.
+    """Carry out the run, unless its record exists by now, and finish its trackers.
 
-    Where another process was waited for, there may be nothing left to do.
+    They are still open where the earlier process was killed between record and trackers; where
+    another process was waited for, there is nothing left to do.
     """
     record = None if config["again"] else load(path)
     if record is None:
@@ -85,4 +87,4 @@ def tracking_folder(config: dict) -> Path:
 
 def _table(overrides: list[str]) -> str:
     """The table whose settings a run takes, or nothing."""
-    return next((o.split("=")[1] for o in overrides if o.lstrip("+").startswith("table=")), "")
+    return next((o.partition("=")[2] for o in overrides if key_of(o) == "table"), "")

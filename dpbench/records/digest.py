@@ -31,7 +31,8 @@ CURRENT_OPTIONS = {("schedule", "mixup"): "bound_switch"}
 def digest(config: dict) -> str:
     """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
     chosen = {group: config["choices"][group] for group in ("dataset", "model", "method")}
-    parts = {key: scientific(config).get(key) for key in SCIENTIFIC}
+    known = scientific(config)
+    parts = {key: known.get(key) for key in SCIENTIFIC}
     parts["model"] = _weights_by_one_name(parts["model"])
     usual = {**SETTINGS_OF_METHODS, **SETTINGS_OF_METHOD.get(chosen["method"], {})}.items()
     parts["method"] = {k: v for k, v in config["method"].items() if (k, v) not in usual}

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from dpbench.records.digest import digest
 from dpbench.records.record import SCHEMA, Record, checksum
 
 
@@ -144,15 +145,15 @@ def _record(plain: object, source: str) -> Record | Unreadable:
         return Unreadable(source, "is damaged: its checksum is of another content")
     msgspec.convert(plain, RecordSchema)
     record = Record(**plain, signed=signed)
-    record.digest  # noqa: B018  refuses what has none
+    digest(record.config)  # which raises for a configuration that cannot be named
     return record
 
 
 def set_aside_invalid(path: Path) -> None:
-    """Say of what stands in a record's place why it is none, and put another version's aside.
+    """Warn of an invalid file at a record's path, and set aside one of another schema.
 
-    What was cut off is left to be replaced; a record of another version may be all that is left of
-    a long run, and keeps its content under the name `DIGEST.json.schemaN`.
+    A damaged file is left to be overwritten. A record of another schema may be all that is left of
+    a long run, and is renamed to `DIGEST.json.schemaN`.
     """
     if not path.exists() or isinstance(found := read(path), Record):
         return
