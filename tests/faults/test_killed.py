@@ -83,9 +83,7 @@ def test_killed_around_the_writing_of_a_checkpoint(folder, whole, name, number, 
     assert folder.record == whole
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(s, marks=pytest.mark.long) for s in range(1, 50))]
-)
+@pytest.mark.parametrize("seed", range(int(os.environ.get("FAULT_ROUNDS", "1"))))
 def test_killed_at_random(folder, whole, seed):
     *killed, last = folder.after("at_random", seed, str(folder.results / "checkpoints"), 0.02)
     assert killed
