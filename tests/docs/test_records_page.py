@@ -49,5 +49,5 @@ def test_a_part_has_the_keys_that_are_named(record, part, optional):
 
 
 def test_what_names_a_run_is_the_scientific_part(record):
-    assert named("What names a run") == set(SCIENTIFIC)
+    assert named("How runs are named") == set(SCIENTIFIC)
     assert record["config"].keys() == {*SCIENTIFIC, "choices"}
