@@ -1,4 +1,4 @@
-"""What a user reads when a request cannot be met."""
+"""Errors that a user can act on, and messages on the terminal."""
 
 import difflib
 import sys
@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 
-LONGEST, MOST_NAMES = 200, 25
-"""Characters of a name that are compared with others, and names that a sentence lists."""
+MAX_COMPARED, MAX_LISTED = 200, 25
+"""Characters of a name that are compared with the known names, and names that a message lists."""
 
 
 class UserError(Exception):
@@ -15,28 +15,28 @@ class UserError(Exception):
 
 
 class Unavailable(UserError):
-    """What a run needs and this machine neither has nor can get: data, or pre-trained weights."""
+    """Data or pre-trained weights are missing on this machine and cannot be downloaded."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known names closest to a misspelt one, as the end of a sentence."""
+    """The known names closest to a misspelt one, or all of them, as the end of a sentence."""
     names = sorted(known)
-    close = difflib.get_close_matches(name[:LONGEST], names, n=3, cutoff=0.5)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"there are {', '.join(names[:MOST_NAMES])}{more}."
+    matches = difflib.get_close_matches(name[:MAX_COMPARED], names, n=3, cutoff=0.5)
+    if matches:
+        return f"did you mean {' or '.join(matches)}?"
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return f"choose from {', '.join(names[:MAX_LISTED])}{more}."
 
 
-def tell(what: object) -> None:
-    """Say something to the user, beside what a command prints for programs."""
-    with suppress(OSError, ValueError):  # nobody listens, and that stops no run
+def tell(message: object) -> None:
+    """Print a message on the standard error; the standard output is for results."""
+    with suppress(OSError, ValueError):  # a closed terminal must not stop a run
         if sys.stderr:
-            print(f"dpbench: {what}", file=sys.stderr, flush=True)
+            print(f"dpbench: {message}", file=sys.stderr, flush=True)
 
 
-def say_warnings_in_one_line() -> None:
-    """Write warnings of this process as a user reads them: a sentence, and no line of code."""
+def show_warnings_as_messages() -> None:
+    """Print the warnings of this process as messages, without the line of code they come from."""
 
     def show(message, category, *_) -> None:
         tell(message)

@@ -1,7 +1,7 @@
-"""Files that are complete or not there, whatever happens while they are written.
+"""Atomic writes: a file is either complete or absent, even if the process is killed.
 
-A file is written beside its place, under a name of its own, and moved. What a killed process leaves
-behind is removed by whoever next writes the same file.
+A file is written under a temporary name in the same folder (a part) and then renamed. Parts that a
+killed process has left are removed by the next write of the same file.
 """
 
 import fcntl
@@ -15,12 +15,12 @@ from typing import IO
 
 from dpbench.errors import UserError
 
-TOKEN = 8
-"""Random bytes in the name of a part, which has twice as many hex digits."""
+TOKEN_BYTES = 8
+"""Random bytes in the name of a part, as twice as many hex digits."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that is either complete or not there; UserError where it cannot be written."""
+    """Write a file at once or not at all; UserError where it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content)
@@ -31,7 +31,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 def replace_file(path: Path, *contents: bytes | memoryview, mode: int = 0o666) -> None:
     """Write contents one after the other as one file, at once or not at all; or OSError.
 
-    mode: who may read and write it, less what the umask takes away.
+    mode: permissions of the file before the umask.
     """
     remove_parts(path.parent, path.name)
     part, file = _new_part(path, mode)
@@ -48,11 +48,11 @@ def replace_file(path: Path, *contents: bytes | memoryview, mode: int = 0o666) -
 
 
 def _new_part(path: Path, mode: int) -> tuple[Path, IO[bytes]]:
-    """A new file beside a path, locked for as long as it is open, so that nobody sweeps it away."""
+    """A new part, locked while it is open so that no other process takes it for abandoned."""
     while True:
-        part = path.with_name(f".{path.name}.{secrets.token_hex(TOKEN)}")
+        part = path.with_name(f".{path.name}.{secrets.token_hex(TOKEN_BYTES)}")
         file = os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
-        with suppress(OSError):  # a file system without locks, or a sweeper who came in between
+        with suppress(OSError):  # a file system without locks, or another process was faster
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if part.exists():
             return part, file
@@ -60,10 +60,10 @@ def _new_part(path: Path, mode: int) -> tuple[Path, IO[bytes]]:
 
 
 def remove_parts(folder: Path, name: str | None = None) -> None:
-    """Remove what killed processes were about to write as the file of that name, or as any file."""
+    """Remove the parts that killed processes have left, of one file or of all in a folder."""
     stem = "*" if name is None else glob.escape(name)
-    for part in folder.glob(f".{stem}.{'[0-9a-f]' * 2 * TOKEN}"):
-        with suppress(OSError):  # its writer is alive, or it has gone
+    for part in folder.glob(f".{stem}.{'[0-9a-f]' * 2 * TOKEN_BYTES}"):
+        with suppress(OSError):  # still being written, or removed by another process
             _remove_if_abandoned(part)
 
 
@@ -75,11 +75,11 @@ def _remove_if_abandoned(part: Path) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """UserError if no file can be made in a folder, before hours are spent on what goes there."""
+    """UserError if no file can be created in a folder, before hours of work for it are lost."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(2**16))  # on a full disk an empty file can be made
+            file.write(bytes(2**16))  # even a full disk takes an empty file
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -87,7 +87,7 @@ def check_writable(folder: Path) -> None:
 
 
 def unwritable(path: Path, error: OSError) -> UserError:
-    """What to tell the user of a file or folder that cannot be written."""
+    """The error for a file or folder that cannot be written."""
     return UserError(
-        f"{path} cannot be written ({error.strerror}); set results_dir to a folder that can be."
+        f"{path} cannot be written ({error.strerror}); set results_dir to a writable folder."
     )

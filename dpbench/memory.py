@@ -1,7 +1,7 @@
-"""How much memory work takes, how much there is, and what to do when it runs out.
+"""Memory: how much is used, how much is free, and smaller physical batches when it runs out.
 
-A physical batch size never changes what a step is: only the order in which its parts are added up,
-and with it the last digits (and, where a model draws random numbers, which ones each example gets).
+The physical batch size does not change what a step computes, only the order of its sums, and with
+it the last digits (and, where a model draws random numbers, which ones each example gets).
 """
 
 from collections.abc import Callable, Iterator
@@ -14,14 +14,14 @@ from dpbench.errors import UserError
 
 T = TypeVar("T")
 
-SHARE = 0.8
-"""Of the free memory that physical batches may take: the rest is for the update and for others."""
+MAX_SHARE = 0.8
+"""Of the free memory, for physical batches: the rest is for the update and other processes."""
 
-SIGNS = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
-"""What a RuntimeError says when memory ran out: of CUDA, of torch's CPU allocator, of CUDA's BLAS.
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
+"""In the RuntimeError of CUDA, of torch's CPU allocator, and of cuBLAS.
 
-Where the system promises more memory than it has, as Linux does by default, a process is killed
-instead: on a CPU it is the measurement beforehand that protects, not the error.
+Where the system overcommits memory, as Linux does by default, the process is killed instead: on a
+CPU only the measurement beforehand protects.
 """
 
 
@@ -29,16 +29,16 @@ def ran_out(error: BaseException) -> bool:
     """Whether an error says that memory ran out."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY)
 
 
 def halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
-    """work(size), or work of half the size each time memory runs out, and the size that fitted.
+    """work(size), with the size halved each time memory runs out, and the size that fitted.
 
-    The work must change nothing that outlives it; torch's own generators are put back before it is
-    done again. Raises UserError where not even a size of 1 fits.
+    The work must not have lasting effects; torch's global generators are reset before each retry.
+    Raises UserError where not even a size of 1 fits.
     """
-    draws = torch.get_rng_state(), _cuda_draws()
+    cpu_state, cuda_state = torch.get_rng_state(), _cuda_rng_state()
     while True:
         try:
             return work(size), size
@@ -50,44 +50,44 @@ def halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
                     "memory runs out even with one example at a time; choose a smaller model or a "
                     "device with more memory."
                 ) from error
-        # Only here is the error gone, and with it the frames that held what filled the memory.
+        # Outside of the except block, where the traceback no longer keeps the tensors alive.
         size //= 2
-        torch.set_rng_state(draws[0])
-        if draws[1] is not None:
-            torch.cuda.set_rng_state(draws[1])
+        torch.set_rng_state(cpu_state)
+        if cuda_state is not None:
+            torch.cuda.set_rng_state(cuda_state)
             torch.cuda.empty_cache()
 
 
-def _cuda_draws() -> torch.Tensor | None:
+def _cuda_rng_state() -> torch.Tensor | None:
     return torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
 
 
 def largest(work: Callable[[int], object], most: int, device: torch.device) -> int:
-    """The largest of 1, 2, 4, ... and `most` whose work fits in the free memory, by trying them.
+    """The largest of 1, 2, 4, ... and `most` whose work fits in the free memory, found by trying.
 
-    A size is tried if it fits by what the size before it took, scaled up. Raises UserError where
-    memory cannot be measured, or one example does not fit.
+    A size is tried only if the memory of the size before it, scaled up, would fit. Raises UserError
+    where memory cannot be measured, or one example does not fit.
     """
     check_measurable(device)
-    room, rest, fitting = SHARE * free(device), in_use(device), 1
-    taken = halving(lambda size: _taken(work, size, device), fitting)[0] - rest
+    available, baseline, fitting = MAX_SHARE * free(device), in_use(device), 1
+    used = halving(lambda size: _peak_of(work, size, device), fitting)[0] - baseline
     while fitting < most:
         size = min(2 * fitting, most)
-        if taken * size / fitting > room:
+        if used * size / fitting > available:
             break
         try:
-            taken = _taken(work, size, device) - rest
+            used = _peak_of(work, size, device) - baseline
         except Exception as error:
             if not ran_out(error):
                 raise
             break
         fitting = size
-    forget_peak(device)
+    reset_peak(device)
     return fitting
 
 
-def _taken(work: Callable[[int], object], size: int, device: torch.device) -> int:
-    forget_peak(device)
+def _peak_of(work: Callable[[int], object], size: int, device: torch.device) -> int:
+    reset_peak(device)
     work(size)
     return peak(device)
 
@@ -97,12 +97,12 @@ def check_measurable(device: torch.device) -> None:
     if device.type != "cuda" and (device.type != "cpu" or resident("VmHWM") is None):
         raise UserError(
             f"physical_batch_size=auto cannot measure the memory of {device.type} on this machine; "
-            "give it a number."
+            "set it to a number."
         )
 
 
 def peak(device: torch.device) -> int:
-    """Bytes: the most that was in use since `forget_peak`."""
+    """Bytes: the most that was in use since `reset_peak`."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resident("VmHWM") or 0
@@ -115,8 +115,8 @@ def in_use(device: torch.device) -> int:
     return resident("VmRSS") or 0
 
 
-def forget_peak(device: torch.device) -> None:
-    """Count peaks from here on, where they can be counted."""
+def reset_peak(device: torch.device) -> None:
+    """Start a new measurement of the peak, where it can be measured."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     elif resident("VmHWM") is not None:
@@ -124,7 +124,7 @@ def forget_peak(device: torch.device) -> None:
 
 
 def free(device: torch.device) -> int:
-    """Bytes still available: on the GPU, or by this process within its control groups."""
+    """Bytes still available: on the GPU, or to this process within its control groups."""
     if device.type == "cuda":
         idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + idle
@@ -147,22 +147,24 @@ def _field(table: Path, name: str) -> int:
 
 
 def _free_in_groups(root: Path) -> Iterator[int]:
-    """What each limit of this process's control groups leaves; the page cache can be given up."""
+    """Bytes free under each limit of this process's control groups; page cache counts as free."""
     for line in (root / "proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":  # version 2
-            yield from _left(root / "sys/fs/cgroup", path, "memory.max", "memory.current", "")
+            yield from _free_in_group(
+                root / "sys/fs/cgroup", path, "memory.max", "memory.current", ""
+            )
         elif controllers == "memory":
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
-            yield from _left(root / "sys/fs/cgroup/memory", path, *names)
+            yield from _free_in_group(root / "sys/fs/cgroup/memory", path, *names)
 
 
-def _left(top: Path, path: str, limit: str, usage: str, prefix: str) -> Iterator[int]:
-    own = top / path.lstrip("/")
-    # Inside a container the group's own folder may be the top one, whatever its path says.
-    for folder in [own, *own.parents]:
+def _free_in_group(top: Path, path: str, limit: str, usage: str, prefix: str) -> Iterator[int]:
+    group = top / path.lstrip("/")
+    # In a container the group may be mounted at the top, although its path says otherwise.
+    for folder in [group, *group.parents]:
         if folder.is_relative_to(top) and (folder / limit).exists():
-            most = (folder / limit).read_text().strip()
-            if most != "max":
+            maximum = (folder / limit).read_text().strip()
+            if maximum != "max":
                 cache = _field(folder / "memory.stat", f"{prefix}inactive_file ")
-                yield int(most) - int((folder / usage).read_text()) + cache
+                yield int(maximum) - int((folder / usage).read_text()) + cache

@@ -1,6 +1,6 @@
-"""Where the settings (conf/) and the published numbers (benchmarks/) lie.
+"""The folders of the configuration (conf/) and of the published numbers (benchmarks/).
 
-A wheel carries both inside the package; in a checkout they stand beside it.
+A wheel has both inside the package; a checkout has them beside it.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ def conf_folder() -> Path:
 
 
 def benchmarks_folder() -> Path:
-    """The folder with one folder per paper: what it printed and what we found."""
+    """The folder with one folder per paper: its published numbers and what we found."""
     return _folder("benchmarks")
 
 
@@ -24,7 +24,7 @@ def _folder(name: str) -> Path:
     inside, beside = PACKAGE / name, PACKAGE.parent / name
     if inside.is_dir():
         return inside
-    # Beside an installed package lie other people's folders, so only a checkout counts.
+    # Beside an installed package there may be unrelated folders, so only a checkout counts.
     if beside.is_dir() and (PACKAGE.parent / "pyproject.toml").is_file():
         return beside
     raise UserError(

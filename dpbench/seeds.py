@@ -1,4 +1,4 @@
-"""Random streams by purpose: one seed makes a run, and no stream depends on another's use."""
+"""Random streams by purpose: all derived from the seed of a run, each independent of the others."""
 
 import hashlib
 import zlib
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:  # which takes seconds, and not all that draws numbers needs it
+if TYPE_CHECKING:  # importing torch takes seconds
     import torch
 
 
@@ -24,5 +24,5 @@ def generator(seed: int, purpose: str, device: "torch.device") -> "torch.Generat
 
 
 def numpy_generator(seed: int, purpose: str) -> np.random.Generator:
-    """A generator for one purpose alone: the same draws for every method and on every machine."""
+    """A NumPy generator for one purpose: the same draws for every method and on every machine."""
     return np.random.default_rng([seed, zlib.crc32(purpose.encode())])

@@ -1,6 +1,6 @@
-"""What a value must be: each check refuses anything else in one sentence that names the setting.
+"""Checks of settings: each raises a UserError of one sentence that names the setting.
 
-Booleans are no numbers here, and neither are NaN and infinity.
+Booleans are not numbers here, and neither are NaN and infinity.
 """
 
 import math
@@ -15,33 +15,33 @@ from dpbench.errors import UserError, nearest
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """The normal numbers of float32: where settings are used, less is 0 and more is infinite."""
 
-MOST = 2**63 - 1
+MAX_INTEGER = 2**63 - 1
 """The largest integer that a tensor can hold."""
 
-LONGEST_NAME, LONGEST_PATH = 255, 3_000
-"""Of files: bytes that systems allow, and characters that leave room for what is put below them."""
+MAX_NAME, MAX_PATH = 255, 3_000
+"""Bytes of a file name that systems allow, and characters of a path that leave room for files."""
 
-WIDTH = 60
-"""Characters of a value that a sentence quotes."""
+MAX_QUOTED = 60
+"""Characters of a value that a message quotes."""
 
 
 def quoted(value: object) -> str:
-    """The value as a sentence quotes it, cut where it is long."""
+    """The value as a message quotes it, truncated where it is long."""
     try:
-        return _cut(repr(value))
-    except ValueError:  # Python writes no integer of that size
+        return _truncated(repr(value))
+    except ValueError:  # Python does not convert larger integers
         return "an integer of more than 4,300 digits"
 
 
 def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a finite number that float32 can hold."""
     if is_integer(value):
-        return -MOST <= value <= MOST
+        return -MAX_INTEGER <= value <= MAX_INTEGER
     return isinstance(value, float) and -LARGEST <= value <= LARGEST
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Whether a value is an integer, and no boolean."""
+    """Whether a value is an integer and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -50,29 +50,29 @@ def number(what: str, value: object, least: float = -math.inf, most: float = mat
     if is_number(value) and least <= value <= most:
         return value
     bounds = f" to {most:g}" if math.isfinite(most) else ""
-    wanted = f"a number from {least:g}{bounds}" if math.isfinite(least) else "a number"
-    raise _refusal(what, wanted + _of_size(value), value)
+    expected = f"a number from {least:g}{bounds}" if math.isfinite(least) else "a number"
+    raise _refusal(what, expected + _size_hint(value), value)
 
 
 def positive(what: str, value: object) -> float:
     """The value itself, if it is a positive number; otherwise a UserError."""
     if is_number(value) and value >= SMALLEST:
         return value
-    raise _refusal(what, "a positive number" + _of_size(value), value)
+    raise _refusal(what, "a positive number" + _size_hint(value), value)
 
 
-def integer(what: str, value: object, least: int = 1, most: int = MOST) -> int:
+def integer(what: str, value: object, least: int = 1, most: int = MAX_INTEGER) -> int:
     """The value itself, if it is an integer from `least` to `most`; otherwise a UserError."""
     if is_integer(value) and least <= value <= most:
         return value
-    told = most < MOST or (is_integer(value) and value > most)
-    raise _refusal(what, f"a whole number from {least}{f' to {most}' if told else ''}", value)
+    upper = f" to {most}" if most < MAX_INTEGER or (is_integer(value) and value > most) else ""
+    raise _refusal(what, f"a whole number from {least}{upper}", value)
 
 
 def fraction(what: str, value: object, *, zero: bool = False, one: bool = False) -> float:
     """The value itself, if it lies between 0 and 1; otherwise a UserError.
 
-    zero, one: whether these count too.
+    zero, one: whether 0 and 1 are allowed too.
     """
     if is_number(value) and (0 < value < 1 or (zero and value == 0) or (one and value == 1)):
         return value
@@ -88,9 +88,9 @@ def fraction(what: str, value: object, *, zero: bool = False, one: bool = False)
 def spelled_integer(text: str) -> int | str:
     """The integer that a text spells in decimal digits, or else the text, for `integer` to refuse.
 
-    Python itself reads no more than 4,300 digits.
+    Python does not parse more than 4,300 digits.
     """
-    return int(text) if text.isdecimal() and len(text) <= WIDTH else text
+    return int(text) if text.isdecimal() and len(text) <= MAX_QUOTED else text
 
 
 def boolean(what: str, value: object) -> bool:
@@ -102,16 +102,16 @@ def boolean(what: str, value: object) -> bool:
 
 def path_of(what: str, value: object, kind: str = "folder") -> Path:
     """The path that a setting names; otherwise a UserError. kind: "folder" or "file"."""
-    wanted = f"the name of a {kind}"
+    expected = f"the name of a {kind}"
     if isinstance(value, str) and value and "\0" not in value:
         try:
             longest = max((len(part.encode()) for part in Path(value).parts), default=0)
         except UnicodeEncodeError:
-            raise _refusal(what, f"{wanted} in UTF-8", value) from None
-        if longest <= LONGEST_NAME and len(value) <= LONGEST_PATH:
+            raise _refusal(what, f"{expected} in UTF-8", value) from None
+        if longest <= MAX_NAME and len(value) <= MAX_PATH:
             return Path(value)
-        wanted += f", of which no part has more than {LONGEST_NAME} bytes"
-    raise _refusal(what, wanted, value)
+        expected += f", of which no part has more than {MAX_NAME} bytes"
+    raise _refusal(what, expected, value)
 
 
 def one_of(what: str, value: object, known: Collection[str]) -> str:
@@ -119,16 +119,16 @@ def one_of(what: str, value: object, known: Collection[str]) -> str:
     if isinstance(value, str) and value in known:
         return value
     text = str(value) if str(value).isprintable() else repr(value)
-    raise UserError(f"{what}={_cut(text)} is unknown: {nearest(text, known)}")
+    raise UserError(f"{what}={_truncated(text)} is unknown: {nearest(text, known)}")
 
 
 def typed(what: str, value: object, hint: Any) -> None:
     """UserError unless a value from a configuration is of an annotated type.
 
-    A list does for a tuple, and an object for a protocol whose members it has.
+    A list is accepted as a tuple, and an object as a protocol if it has the protocol's members.
     """
     if not fits(value, hint):
-        raise _refusal(what, _words(hint) + _of_size(value), value)
+        raise _refusal(what, _in_words(hint) + _size_hint(value), value)
 
 
 def fits(value: object, hint: Any) -> bool:
@@ -150,7 +150,7 @@ def fits(value: object, hint: Any) -> bool:
 
 
 def _all_fit(values: Sequence, hints: tuple) -> bool:
-    """Whether each value is of the one type that all have, or of its own."""
+    """Whether all values are of one type, or each of the type at its position."""
     if len(hints) == 1 or hints[1:] == (...,):
         return all(fits(value, hints[0]) for value in values)
     return len(values) == len(hints) and all(map(fits, values, hints))
@@ -167,11 +167,11 @@ SCALARS: dict[Any, Callable[[object], bool]] = {
     None: lambda value: value is None,
     NoneType: lambda value: value is None,
     bool: lambda value: isinstance(value, bool),
-    int: lambda value: is_integer(value) and -MOST <= value <= MOST,
+    int: lambda value: is_integer(value) and -MAX_INTEGER <= value <= MAX_INTEGER,
     float: is_number,
     str: lambda value: isinstance(value, str),
 }
-"""What is of a type, where Python's own answer is another: true is no number."""
+"""Types for which `isinstance` is not enough: true is not a number."""
 
 WORDS = {
     NoneType: ("null", "null"),
@@ -186,33 +186,33 @@ WORDS = {
 }
 
 
-def _words(hint: Any, several: bool = False) -> str:
-    """A type as a sentence calls it."""
+def _in_words(hint: Any, plural: bool = False) -> str:
+    """A type as a message names it."""
     origin, options = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         named = [o for o in options if not getattr(o, "__module__", "").startswith("torch")]
-        return " or ".join(dict.fromkeys(_words(option, several) for option in named))
+        return " or ".join(dict.fromkeys(_in_words(option, plural) for option in named))
     if origin is Literal:
         return " or ".join(map(str, options))
     if origin in (list, tuple, Sequence):
-        return f"{WORDS[origin][several]} of {_words(options[0], several=True)}"
+        return f"{WORDS[origin][plural]} of {_in_words(options[0], plural=True)}"
     if (kind := origin or hint) in WORDS:
-        return WORDS[kind][several]
-    return "a part with a _target_ of another kind"
+        return WORDS[kind][plural]
+    return "an object of another type (see its _target_)"
 
 
-def _refusal(what: str, wanted: str, value: object) -> UserError:
-    return UserError(f"{what} must be {wanted}, got {quoted(value)}.")
+def _refusal(what: str, expected: str, value: object) -> UserError:
+    return UserError(f"{what} must be {expected}, got {quoted(value)}.")
 
 
-def _of_size(value: object) -> str:
-    """What to add to the words for a number where a value is one, but too large or too small."""
+def _size_hint(value: object) -> str:
+    """The limit to add to a message about a number that is too large or too small."""
     if is_integer(value):
-        return " (an integer of more than 63 bits is none)" * (abs(value) > MOST)
+        return " of at most 63 bits" * (abs(value) > MAX_INTEGER)
     if not isinstance(value, float) or not math.isfinite(value):
         return ""
     return " that float32 can hold" * (abs(value) > LARGEST or 0 < abs(value) < SMALLEST)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."
+def _truncated(text: str) -> str:
+    return text if len(text) <= MAX_QUOTED else f"{text[: MAX_QUOTED - 3]}..."

@@ -124,9 +124,9 @@ def test_the_peak_on_a_cpu_is_what_was_allocated_since_the_last_was_forgotten():
         torch.ones(mebibytes * MIB, dtype=torch.uint8)
 
     for mebibytes in (256, 64):
-        taken = memory._taken(work, mebibytes, CPU) - rest
+        taken = memory._peak_of(work, mebibytes, CPU) - rest
         assert taken == pytest.approx(mebibytes * MIB, abs=8 * MIB)
-    memory.forget_peak(CPU)
+    memory.reset_peak(CPU)
     assert peak(CPU) - rest < 8 * MIB
 
 
@@ -180,7 +180,7 @@ def test_the_first_version_of_control_groups_is_read_too(tmp_path):
 
 
 def test_where_nothing_can_be_measured_a_number_is_asked_for(monkeypatch):
-    with pytest.raises(UserError, match="cannot measure the memory of mps on this machine; give"):
+    with pytest.raises(UserError, match="cannot measure the memory of mps on this machine; set"):
         check_measurable(torch.device("mps"))
     monkeypatch.setattr(memory, "resident", lambda _: None)
     with pytest.raises(UserError, match="cannot measure the memory of cpu"):

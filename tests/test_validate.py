@@ -13,7 +13,7 @@ from dpbench.errors import UserError
 from dpbench.mechanism.schedules import Constant, Linear
 from dpbench.validate import (
     LARGEST,
-    MOST,
+    MAX_INTEGER,
     SMALLEST,
     boolean,
     fits,
@@ -45,7 +45,7 @@ def test_what_is_no_number_is_refused_by_every_check_of_numbers(check, value):
         (number, [0, -1.5, LARGEST, -LARGEST, 1e-300]),
         (positive, [1, 0.5, LARGEST, SMALLEST]),
         (fraction, [0.5, 1e-300, 1 - 1e-16]),
-        (integer, [1, 2, MOST]),
+        (integer, [1, 2, MAX_INTEGER]),
     ],
 )
 def test_what_is_one_is_given_back_as_it_is(check, values):
@@ -67,7 +67,7 @@ def test_what_is_one_is_given_back_as_it_is(check, values):
         (lambda w, v: fraction(w, v, one=True), 0.0),
         (integer, 0),
         (integer, 1.0),
-        (integer, MOST + 1),
+        (integer, MAX_INTEGER + 1),
         (lambda w, v: integer(w, v, 0, 9), 10),
     ],
 )
@@ -108,7 +108,7 @@ def test_digits_are_an_integer_and_too_many_are_refused():
     ("hint", "fitting", "others"),
     [
         (float, [0, 1.5, -1], [True, "1", None, math.nan, 1e300, 10**30, [1.0]]),
-        (int, [0, -3, MOST], [True, 1.0, "1", MOST + 1]),
+        (int, [0, -3, MAX_INTEGER], [True, 1.0, "1", MAX_INTEGER + 1]),
         (bool, [True, False], [0, 1, "true", None]),
         (str, ["", "x"], [None, 1, ["x"]]),
         (float | None, [None, 1.0], ["null", True]),

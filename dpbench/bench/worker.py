@@ -13,7 +13,7 @@ import torch
 from dpbench.bench.cases import Case, UnavailableError
 from dpbench.bench.check import Observation, observe
 from dpbench.bench.stepper import Stepper
-from dpbench.memory import forget_peak, resident
+from dpbench.memory import reset_peak, resident
 from dpbench.training.interrupts import interrupts_ignored
 
 Make = Callable[[Case, torch.device], Stepper]
@@ -76,7 +76,7 @@ class Contestant:
 
     def warm_up(self) -> int:
         """How many steps make a repeat, found after some that do not count."""
-        forget_peak(self._device)  # the check's own memory is not to count
+        reset_peak(self._device)  # the check's own memory is not to count
         seconds = self._run(1)
         if seconds < REPEAT_SECONDS:
             seconds = self._run(WARM_UP)

@@ -1,4 +1,4 @@
-"""How a command ends that nobody foresaw: in one sentence, and with the traceback in a file."""
+"""How a command ends on an unexpected error: one sentence, and the traceback in a file."""
 
 import os
 import platform
@@ -15,40 +15,40 @@ from dpbench.errors import UserError, tell
 from dpbench.validate import quoted
 
 FAILED = 1
-"""Exit code: it was tried. What is refused beforehand has 2."""
+"""Exit code for what was tried; a request that is refused beforehand has 2."""
 
-UNREAD = 141
-"""Exit code: nobody reads the output any more. What shells say of a program that SIGPIPE ended."""
+BROKEN_PIPE = 141
+"""Exit code where the reader of the output has gone, as shells report it for SIGPIPE."""
 
 
-def check_words(words: list[str]) -> None:
-    """UserError for an argument that is no text: it could be neither printed nor kept."""
-    for word in words:
+def check_encoding(arguments: list[str]) -> None:
+    """UserError for an argument that is not UTF-8, and so could be neither printed nor stored."""
+    for argument in arguments:
         try:
-            word.encode()
+            argument.encode()
         except UnicodeEncodeError:
-            raise UserError(f"{quoted(word)} is not UTF-8: rename it, or give another.") from None
+            raise UserError(f"{quoted(argument)} is not UTF-8: rename it.") from None
 
 
-class Unwritten(Exception):
-    """The standard output does not take what it is given."""
+class OutputError(Exception):
+    """The standard output could not be written."""
 
 
 class Output:
-    """A stream whose errors are known for what they are."""
+    """A stream that raises OutputError, to tell its errors from those of a command's files."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
-        # A terminal that cannot show a letter is no reason to lose the table that it is in.
+        # A character that the terminal cannot show must not lose the table around it.
         with suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
 
     def write(self, text: str) -> int:
-        with _known():
+        with _output_errors():
             return self._stream.write(text)
 
     def flush(self) -> None:
-        with _known():
+        with _output_errors():
             self._stream.flush()
 
     def __getattr__(self, name: str):
@@ -56,16 +56,16 @@ class Output:
 
 
 @contextmanager
-def _known() -> Iterator[None]:
+def _output_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unwritten from error
+        raise OutputError from error
 
 
 @contextmanager
-def reported() -> Iterator[None]:
-    """Around a command: it prints all that it has to say, or ends with the reason, and a code.
+def reporting_errors() -> Iterator[None]:
+    """Run a command: exit with a message and a code on any unexpected error, of the output too.
 
     UserError, KeyboardInterrupt and SystemExit go through.
     """
@@ -78,35 +78,35 @@ def reported() -> Iterator[None]:
                     output.flush()
         except UserError:
             raise
-        except Unwritten as error:
-            _end_without_output(error.__cause__)
+        except OutputError as error:
+            _exit_without_output(error.__cause__)
         except Exception as error:
-            _end(error)
+            _exit_with_report(error)
 
 
 @contextmanager
 def _output() -> Iterator[Output | None]:
-    """The standard output in its place, if there is one."""
-    before = sys.stdout
-    output = Output(before) if before else None
+    """Replace the standard output, if there is one, by an `Output`."""
+    original = sys.stdout
+    output = Output(original) if original else None
     try:
         sys.stdout = output  # type: ignore[assignment]
         yield output
     finally:
-        sys.stdout = before
+        sys.stdout = original
 
 
-def _end_without_output(error: BaseException | None) -> NoReturn:
-    with suppress(OSError):  # what is left in the buffer goes nowhere, and nobody is told of it
+def _exit_without_output(error: BaseException | None) -> NoReturn:
+    with suppress(OSError):  # so that Python does not complain when it flushes the buffer at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
-        sys.exit(UNREAD)
+        sys.exit(BROKEN_PIPE)
     assert isinstance(error, OSError)
     tell(f"the output cannot be written ({error.strerror}).")
     sys.exit(FAILED)
 
 
-def _end(error: Exception) -> NoReturn:
+def _exit_with_report(error: Exception) -> NoReturn:
     from dpbench.memory import ran_out
 
     if ran_out(error):
@@ -114,22 +114,22 @@ def _end(error: Exception) -> NoReturn:
         sys.exit(FAILED)
     first = " ".join(str(error).split("\n")[0].split())[:200]
     tell(
-        f"nobody foresaw {type(error).__name__}: {first}; please report this bug of dpbench with "
-        f"{_written_down(error)}."
+        f"unexpected {type(error).__name__}: {first}; please report this bug of dpbench with "
+        f"{_save_report(error)}."
     )
     sys.exit(FAILED)
 
 
-def _written_down(error: Exception) -> str:
-    """The traceback in a file of its own, and where; on the standard error where there is none."""
+def _save_report(error: Exception) -> str:
+    """The path of a file with the traceback, which is printed if no file can be written."""
     text = "".join(traceback.format_exception(error))
     versions = f"dpbench {dpbench.__version__}, Python {platform.python_version()}"
-    whole = f"{shlex.join(sys.argv)}\n{versions}, {platform.platform()}\n\n{text}"
+    report = f"{shlex.join(sys.argv)}\n{versions}, {platform.platform()}\n\n{text}"
     try:
-        number, path = tempfile.mkstemp(prefix="dpbench-", suffix=".txt")
-        with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(whole)
+        descriptor, path = tempfile.mkstemp(prefix="dpbench-", suffix=".txt")
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(report)
     except OSError:
-        tell(whole)
+        tell(report)
         return "the traceback above"
     return path

@@ -1,4 +1,4 @@
-"""What the commands do: each takes what stands after its name, and imports only what it needs."""
+"""The commands: each takes the arguments after its name, and imports only what it needs."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from dpbench.errors import UserError, nearest, tell
 
 
 def run(arguments: list[str]) -> None:
-    """One run, or with -m every combination of a sweep; exit code 1 if some of those failed."""
+    """One run, or with -m a sweep; exit code 1 if some runs of it failed."""
     flags = {"-m", "--multirun"}
     overrides = [a for a in arguments if a not in flags]
     if flags & set(arguments):
@@ -32,15 +32,15 @@ def _sweep(overrides: list[str]) -> None:
     from dpbench.execution import sweep as sweeps
 
     sweep = sweeps.planned(sweeps.name_of(overrides), expand(overrides))
-    failures = sweeps.run_and_report(sweep, tell=partial(print, flush=True))
-    for said in filter(None, (sweeps.summary(sweep), failures)):
-        tell(said)
+    failures = sweeps.run_and_report(sweep, on_record=partial(print, flush=True))
+    for message in filter(None, (sweeps.summary(sweep), failures)):
+        tell(message)
     if failures:
         sys.exit(1)
 
 
 def epsilon(arguments: list[str]) -> None:
-    """The ledger without training: last line one JSON object."""
+    """The privacy statement of a run without training it, as one JSON object."""
     from dpbench.execution.prepare import prepare
     from dpbench.training.plan import privacy_statement
 
@@ -49,7 +49,7 @@ def epsilon(arguments: list[str]) -> None:
 
 
 def reproduce(arguments: list[str]) -> None:
-    """A paper's table or figure: run what is missing, then write and print it."""
+    """Run what is missing for a paper's table or figure, then write and print it."""
     from dpbench.config.compose import options
     from dpbench.reproduce.command import reproduce as rerun
 
@@ -59,14 +59,14 @@ def reproduce(arguments: list[str]) -> None:
 
 
 def search(arguments: list[str]) -> None:
-    """Trials on a validation split: run what is missing, then write and print them, best first."""
+    """Run the missing trials of a search, then write and print all of them, best first."""
     from dpbench.search.command import search as run_trials
 
     print(run_trials(arguments), end="")
 
 
 def data(arguments: list[str]) -> None:
-    """Download and check data sets: all that were named."""
+    """Download and check the named data sets, or all."""
     from dpbench.config.compose import compose, options
     from dpbench.execution.prepare import build, data_folder
 
@@ -81,7 +81,7 @@ def data(arguments: list[str]) -> None:
 
 
 def listing(arguments: list[str]) -> None:
-    """Groups and their options."""
+    """Print configuration groups and their options."""
     from dpbench.config.compose import groups, options
 
     for group in arguments or groups():
@@ -98,14 +98,14 @@ def bench(arguments: list[str]) -> None:
 
 
 def report(arguments: list[str]) -> None:
-    """The page that compares the records of a results folder; prints where it is."""
+    """Write the page that compares the records of a results folder; prints its path."""
     from dpbench.dashboard.command import report as write
 
     print(write(arguments))
 
 
 def publish(arguments: list[str]) -> None:
-    """Records to give away; prints where they are."""
+    """Write the records in a form that can be published; prints the path."""
     from dpbench.records.publish import publish as write
 
     print(write(arguments))

@@ -1,37 +1,37 @@
 """The command line: `dpbench COMMAND [KEY=VALUE ...]`.
 
-What takes long to import is imported when somebody already listens to Ctrl-C.
+Modules that take long to import are imported only once Ctrl-C is handled.
 """
 
 import re
 import sys
 from textwrap import dedent
 
-from dpbench.cli.bugs import check_words, reported
-from dpbench.errors import UserError, nearest, say_warnings_in_one_line, tell
+from dpbench.cli.bugs import check_encoding, reporting_errors
+from dpbench.errors import UserError, nearest, show_warnings_as_messages, tell
 from dpbench.training import interrupts
 
 USAGE = """dpbench COMMAND [KEY=VALUE ...]
 
-  run [KEY=VALUE ...]              one run; prints where its record is (-m: all of a=1,2 b=3,4, in
-                                   jobs=N processes, or on a cluster: launcher=slurm)
-  reproduce TABLE [KEY=VALUE ...]  what is missing of a paper's table or figure, and then the table;
-                                   scale=NAME is a smaller one, if the table declares it
-  search [KEY=RANGE ...]           N=20 trials on a validation split, and the best of them by rule;
-                                   a range is a=1,2 or lr=tag(log,interval(1e-3,1)), by=random|tpe
-  epsilon [KEY=VALUE ...]          the epsilon of a run, without training it or reading any data
-  data [NAME ...]                  download data sets and check them
-  bench [KEY=VALUE ...]            time and memory of a step, beside other libraries' steps, by
+  run [KEY=VALUE ...]              one run; prints the path of its record. With -m a sweep: all
+                                   combinations of a=1,2 b=3,4, in jobs=N processes or on a cluster
+                                   (launcher=slurm)
+  reproduce TABLE [KEY=VALUE ...]  the missing runs of a paper's table or figure, then the table;
+                                   scale=NAME for a smaller one, if the table declares it
+  search [KEY=RANGE ...]           N=20 trials on a validation split, the best first by rule; a
+                                   range is a=1,2 or lr=tag(log,interval(1e-3,1)), by=random|tpe
+  epsilon [KEY=VALUE ...]          the epsilon of a run, without training or reading any data
+  data [NAME ...]                  download and check data sets
+  bench [KEY=VALUE ...]            time and memory of a step, ours and other libraries':
                                    suite=step|depth, case, contender, repeats, device, out
-  report [results_dir=] [out=]     one HTML page that compares all records; opens without a network
-  publish [results_dir=] [out=]    the records without what no epsilon covers, and without seeds
-  list [GROUP]                     what there is to choose from
+  report [results_dir=] [out=]     one HTML page that compares all records; works offline
+  publish [results_dir=] [out=]    the records without seeds and all that no epsilon covers
+  list [GROUP]                     configuration groups and their options
 
 A run takes +table=NAME to use that table's settings for the chosen data set and method.
 
-Exit code: 0 if all is done, 1 if runs failed or something went wrong that nobody foresaw, 2 if the
-request was refused before any work, 130 after Ctrl-C, 143 after SIGTERM, 141 if nobody read the
-output."""
+Exit code: 0 if all is done, 1 if runs failed or an unexpected error occurred, 2 if the request was
+refused before any work, 130 after Ctrl-C, 143 after SIGTERM, 141 if the output was closed."""
 
 
 HELP = {"-h", "--help", "help"}
@@ -40,8 +40,8 @@ COMMANDS = tuple(re.findall(r"^  (\w+) ", USAGE, re.MULTILINE))
 
 
 def main() -> None:
-    """Run a command; exit code 2, and one sentence, for what cannot be done."""
-    with interrupts.listening(), reported():
+    """Run a command; a request that cannot be met ends with one sentence and exit code 2."""
+    with interrupts.listening(), reporting_errors():
         _main()
 
 
@@ -50,9 +50,9 @@ def _main() -> None:
     if command in HELP:
         print(USAGE)
         return
-    say_warnings_in_one_line()
+    show_warnings_as_messages()
     try:
-        check_words(sys.argv[1:])
+        check_encoding(sys.argv[1:])
         if command not in COMMANDS:
             raise UserError(f"{command} is not a command: {nearest(command, COMMANDS)}")
         if HELP & {*arguments}:
@@ -69,7 +69,7 @@ def _main() -> None:
 
 
 def usage_of(command: str) -> str:
-    """What the usage says of one command."""
-    said = re.search(rf"^  {command} .*\n(?:   +.*\n)*", USAGE, re.MULTILINE)
-    assert said
-    return f"dpbench {dedent(said[0]).strip()}\n\n`dpbench list` names what there is to set."
+    """The part of the usage about one command."""
+    part = re.search(rf"^  {command} .*\n(?:   +.*\n)*", USAGE, re.MULTILINE)
+    assert part
+    return f"dpbench {dedent(part[0]).strip()}\n\n`dpbench list` prints what can be set."

@@ -14,7 +14,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from queue import SimpleQueue
 
-from dpbench.errors import say_warnings_in_one_line
+from dpbench.errors import show_warnings_as_messages
 from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
 from dpbench.training.interrupts import interrupts_ignored, listening
@@ -134,7 +134,7 @@ class Worker:
 def _serve(pipe: Connection, parent: int) -> None:
     """Attempt what is asked for until nobody asks any more."""
     _end_with(parent)
-    say_warnings_in_one_line()
+    show_warnings_as_messages()
     with (
         listening((signal.SIGTERM,), quiet=True),
         suppress(EOFError, BrokenPipeError, KeyboardInterrupt),

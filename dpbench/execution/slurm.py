@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpbench.errors import UserError, say_warnings_in_one_line
+from dpbench.errors import UserError, show_warnings_as_messages
 from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
 from dpbench.validate import integer, one_of, positive, quoted
@@ -84,7 +84,7 @@ class Task:
     """A run as a task; when its time is over it is requeued, and resumes."""
 
     def __call__(self, overrides: list[str], wait: bool) -> Outcome:
-        say_warnings_in_one_line()
+        show_warnings_as_messages()
         return attempt(overrides, wait)
 
     def checkpoint(self, overrides: list[str], wait: bool):

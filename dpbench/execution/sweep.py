@@ -101,22 +101,22 @@ def name_of(arguments: Iterable[str]) -> str:
     return f"run-{hashlib.sha256(shlex.join(sorted(arguments)).encode()).hexdigest()[:8]}"
 
 
-def run_and_report(sweep: Sweep, tell: Callable[[Path], None] = lambda path: None) -> str:
+def run_and_report(sweep: Sweep, on_record: Callable[[Path], None] = lambda path: None) -> str:
     """Make the missing runs; what failed and why, as lines to print, or nothing.
 
-    tell hears of every record, those that were there first.
+    on_record is called with the path of every record, existing ones first.
     """
-    return report(sweep, run_missing(sweep, tell))
+    return report(sweep, run_missing(sweep, on_record))
 
 
 def run_missing(
-    sweep: Sweep, tell: Callable[[Path], None] = lambda path: None
+    sweep: Sweep, on_record: Callable[[Path], None] = lambda path: None
 ) -> dict[Path, Failure]:
     """Make the missing runs; why those that failed did, by the path of the record."""
     unfinished = sweep.unfinished()
     for path in sweep.runs:
         if path not in unfinished:
-            tell(path)
+            on_record(path)
     check_writable(sweep.folder / "runs")
     if not unfinished:
         return {}
@@ -126,7 +126,7 @@ def run_missing(
             if isinstance(outcome, Failure):
                 failed[paths[number]] = outcome
             else:
-                tell(outcome)
+                on_record(outcome)
             count()
     return {path: failed[path] for path in paths if path in failed}
 

@@ -38,13 +38,12 @@ def raising(error):
     return command
 
 
-def test_what_nobody_foresaw_is_one_sentence_and_its_traceback_is_in_a_file(ended, tmp_path):
+def test_an_unexpected_error_is_one_sentence_and_its_traceback_is_in_a_file(ended, tmp_path):
     code, out, err = ended(raising(KeyError("a\nb")), "dataset")
     (file,) = tmp_path.iterdir()
     assert (code, out) == (1, "")
     assert err == (
-        "dpbench: nobody foresaw KeyError: 'a\\nb'; please report this bug of dpbench with "
-        f"{file}.\n"
+        f"dpbench: unexpected KeyError: 'a\\nb'; please report this bug of dpbench with {file}.\n"
     )
     text = file.read_text()
     assert text.startswith("dpbench list dataset\n")
@@ -106,22 +105,20 @@ def test_an_output_that_is_not_taken_is_no_bug(number, code, said, command, ende
 
 
 def test_another_error_of_the_system_is_a_bug(ended):
-    assert "nobody foresaw PermissionError" in ended(raising(PermissionError(13, "no")))[2]
+    assert "unexpected PermissionError" in ended(raising(PermissionError(13, "no")))[2]
 
 
 @pytest.mark.parametrize("stream", [None, Broken(errno.ENOSPC)])
-def test_nobody_who_listens_to_remarks_is_no_error(stream, monkeypatch, capsys):
+def test_a_closed_standard_error_is_no_error(stream, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", stream)
     tell("something")
     assert capsys.readouterr().out == ""
 
 
-def test_words_that_are_no_text_are_refused(ended):
+def test_an_argument_that_is_not_utf_8_is_refused(ended):
     code, _, err = ended(print, "results_dir=\udcff")
-    assert (code, err) == (
-        *(2, r"dpbench: 'results_dir=\udcff' is not UTF-8: rename it, or give another." + "\n"),
-    )
-    bugs.check_words(["results_dir=é"])
+    assert (code, err) == (*(2, r"dpbench: 'results_dir=\udcff' is not UTF-8: rename it." + "\n"),)
+    bugs.check_encoding(["results_dir=é"])
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ REFUSED = [
     ("sampler=poison", "sampler=poison is unknown: did you mean poisson"),
     ("method.variant=papper", "variant=papper is unknown: did you mean paper"),
     ("model.activation=tahn", "activation=tahn is unknown: did you mean tanh"),
-    ("privacy.accountant=prv", "privacy.accountant=prv is unknown: there are gdp, pld, rdp"),
+    ("privacy.accountant=prv", "privacy.accountant=prv is unknown: choose from gdp, pld, rdp"),
     ("privacy.accountant=gdp", "privacy.accountant=gdp cannot be aimed at"),
     ("+bath_size=3", "bath_size is not a setting: did you mean batch_size"),
     ("+table=misalignment_table6", "did you mean misalignment_table5"),
@@ -141,7 +141,7 @@ def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, comman
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("frobnicate", "frobnicate is not a command: there are bench, data, epsilon, list"),
+        ("frobnicate", "frobnicate is not a command: choose from bench, data, epsilon, list"),
         ("rum", "rum is not a command: did you mean run?"),
         ("epsilon epoch=3", "epoch is not a setting: did you mean epochs"),
         ("epsilon dataset=adult,dutch", "names several runs"),

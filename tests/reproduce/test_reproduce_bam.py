@@ -277,6 +277,6 @@ def test_figure_3_is_timed_and_not_trained(tmp_path, monkeypatch):
 def test_an_unknown_scale_is_refused_before_any_run(tmp_path):
     with pytest.raises(UserError, match="scale=cpu_our is none of bam_table1: did you mean cpu_ho"):
         reproduce("bam_table1", [f"results_dir={tmp_path}", "scale=cpu_our"])
-    with pytest.raises(UserError, match="scale=x is none of misalignment_table5: there are paper"):
+    with pytest.raises(UserError, match="scale=x is none of misalignment_table5: choose from"):
         reproduce("misalignment_table5", ["scale=x"])
     assert not list(tmp_path.iterdir())

@@ -23,13 +23,13 @@ def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"spread": "sd"}, "spread=sd is unknown: there are standard deviation, standard error"),
+        ({"spread": "sd"}, "spread=sd is unknown: choose from standard deviation, standard error"),
         ({"methods": []}, "methods must name at least one"),
         ({"seeds": [0, 0]}, "none twice"),
         ({"conditions": []}, "conditions must name at least one"),
         ({"groups": ["m"]}, "two groups or none"),
         ({"groups": []}, "whose privacy cost toy_table1 has"),
-        ({"baseline": "adam"}, "baseline=adam is unknown: there are"),
+        ({"baseline": "adam"}, "baseline=adam is unknown: choose from"),
         ({"published_runs": 0}, "published_runs must be a whole number from 1"),
         ({"spreed": "sd"}, "no 'spreed' in the table: did you mean spread"),
         ({"columns": {}}, "columns must name at least one"),

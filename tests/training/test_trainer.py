@@ -163,7 +163,7 @@ def test_secure_noise_is_another_one_each_time_and_no_seed_makes_it(streams):
     assert {record.privacy["arithmetic"] for record in records} == {"secure"}
     assert fit(run_of(), NOWHERE).privacy["arithmetic"] == "float"
     assert fit(run_of("sgd"), NOWHERE).privacy["arithmetic"] is None
-    with pytest.raises(UserError, match="noise=safe is unknown: there are secure, seeded"):
+    with pytest.raises(UserError, match="noise=safe is unknown: choose from secure, seeded"):
         run_of(noise="safe")
 
 
