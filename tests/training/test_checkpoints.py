@@ -352,9 +352,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path, place):
     blocked.parent.mkdir(exist_ok=True)
     blocked.write_text("in the way")
     with (
-        pytest.raises(
-            UserError, match=r"cannot be written \(.*\); set results_dir"
-        ),
+        pytest.raises(UserError, match=r"cannot be written \(.*\); set results_dir"),
         locked_checkpoints(tmp_path / "checkpoints" / "run", None),
     ):
         pass
