@@ -1,1 +1,1 @@
-"""From a command line to the plain configuration of a run; only this room imports Hydra."""
+"""From a command line to the plain configuration of a run; only this package imports Hydra."""

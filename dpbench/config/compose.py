@@ -1,9 +1,9 @@
-"""From overrides to the plain configuration of one run, which Hydra composes.
+"""From overrides to the plain configuration of one run, composed by Hydra.
 
-A `table` may be added (`+table=NAME`): its options and settings for the chosen data set and method
-then take the place of the defaults, and whatever the user says on the command line still wins.
-A table whose rows differ by more than their method names each an arm, to which its rules may refer:
-`+table=NAME table.arm=ARM` is that row.
+A table may be added (`+table=NAME`): its options and settings for the chosen data set and method
+then replace the defaults, and overrides on the command line still take precedence. Where the rows
+of a table differ by more than their method, each row is an arm with rules of its own:
+`+table=NAME table.arm=ARM`.
 """
 
 import copy
@@ -28,14 +28,14 @@ from dpbench.validate import one_of
 
 
 def compose(overrides: list[str]) -> dict:
-    """The plain configuration of one run; UserError, with the nearest names, for what is unknown.
+    """The plain configuration of one run; UserError, with the nearest names, for unknown names.
 
-    `choices` in it names the option chosen in each group.
+    Its key `choices` has the option chosen in each group.
     """
     with grammar():
         try:
             parsed = check(overrides)
-            config, choices = _with_values(parsed)
+            config, choices = _compose(parsed)
             check_table(config)
             for rule in rules(config, choices):
                 config.merge_with(rule.get("set", {}))
@@ -65,9 +65,9 @@ def groups() -> list[str]:
 
 
 def check(overrides: list[str]) -> list[Override]:
-    """The parsed overrides, after the options that the table's rules choose: the last one counts.
+    """The parsed overrides, preceded by the options that the table's rules choose.
 
-    Raises UserError, with the nearest names, for unknown ones.
+    Later overrides take precedence. Raises UserError, with the nearest names, for unknown names.
     """
     parsed, known_groups = parse(overrides), groups()
     chosen = [o for o in parsed if o.key_or_group in (*known_groups, ARM)]
@@ -77,10 +77,10 @@ def check(overrides: list[str]) -> list[Override]:
     for override in chosen:
         _check_option(override)
     options = [str(override.input_line) for override in chosen]
-    config, choices = _of_options(conf_folder(), *options)
+    config, choices = _compose_options(conf_folder(), *options)
     check_table(config)
     if by_table := chosen_by_table(config, choices):
-        config, _ = _of_options(conf_folder(), *by_table, *options)
+        config, _ = _compose_options(conf_folder(), *by_table, *options)
     known = {*_keys(config), *known_groups}
     for override in parsed:
         _check_key(override, known)
@@ -92,28 +92,26 @@ def _check_option(override: Override) -> None:
     if group == ARM:
         return
     if override.is_delete():
-        raise UserError(f"{group} cannot be taken away: choose an option, as {group}=NAME.")
+        raise UserError(f"{group} cannot be deleted: choose an option, as {group}=NAME.")
     names = GlobalHydra.instance().config_loader().get_group_options(group)
-    if group == "tracker" and isinstance(value, list) and value:
-        for one in value:
-            one_of(group, one, names)
-    else:
-        one_of(group, value, names)
+    several = group == "tracker" and isinstance(value, list) and value
+    for option in value if several else [value]:
+        one_of(group, option, names)
     if override.is_add() != (group == "table") or override.is_force_add():
-        raise UserError(f"a table is added, as +table=NAME, and an option chosen, as {group}=NAME.")
+        raise UserError(f"add a table with +table=NAME, and choose an option with {group}=NAME.")
 
 
 def _check_key(override: Override, known: set[str]) -> None:
-    """UserError for a key that is not there, unless it may be added, or for one that must stay.
+    """UserError for an unknown key, unless it may be added, or for deleting a required one.
 
-    What a part leaves to its constructor may be added to it, and taken away from it.
+    Optional settings of a constructor may be added, and deleted.
     """
     key = override.key_or_group
     parent = key.rpartition(".")[0]
-    of_part = f"{parent}.{buildable.TARGET}" in known
-    if override.is_delete() and not of_part:
-        raise UserError(f"{key} cannot be taken away: set it to a value.")
-    added = (override.is_add() or override.is_force_add()) and (of_part or parent == "table")
+    constructed = f"{parent}.{buildable.TARGET}" in known
+    if override.is_delete() and not constructed:
+        raise UserError(f"{key} cannot be deleted: set it to a value.")
+    added = (override.is_add() or override.is_force_add()) and (constructed or parent == "table")
     if key not in known and not added:
         raise UserError(f"{key} is not a setting: {nearest(key, known)}")
 
@@ -130,25 +128,25 @@ def _keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _of_options(folder: Path, *options: str) -> tuple[DictConfig, dict[str, str]]:
-    """What options alone compose to, to look at: runs of a sweep have them in common."""
-    return _composed(list(options))
+def _compose_options(folder: Path, *options: str) -> tuple[DictConfig, dict[str, str]]:
+    """The configuration of options alone, which runs of a sweep share; not to be modified."""
+    return _compose_by_hydra(list(options))
 
 
-def _with_values(parsed: list[Override]) -> tuple[DictConfig, dict[str, str]]:
-    """What options and values compose to; values alone are set in a copy of what options gave."""
+def _compose(parsed: list[Override]) -> tuple[DictConfig, dict[str, str]]:
+    """The configuration of options and values; plain values are set in a copy of a cached one."""
     known = groups()
     values = [override for override in parsed if override.key_or_group not in known]
     if any(override.type != OverrideType.CHANGE for override in values):
-        return _composed([str(override.input_line) for override in parsed])
+        return _compose_by_hydra([str(override.input_line) for override in parsed])
     options = [str(o.input_line) for o in parsed if o.key_or_group in known]
-    config, choices = copy.deepcopy(_of_options(conf_folder(), *options))
+    config, choices = copy.deepcopy(_compose_options(conf_folder(), *options))
     for override in values:
         OmegaConf.update(config, override.key_or_group, override.value())
     return config, choices
 
 
-def _composed(overrides: list[str]) -> tuple[DictConfig, dict[str, str]]:
+def _compose_by_hydra(overrides: list[str]) -> tuple[DictConfig, dict[str, str]]:
     """The configuration and the option chosen in each group."""
     config = hydra.compose("config", overrides, return_hydra_config=True)
     choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}

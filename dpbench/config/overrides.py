@@ -1,7 +1,7 @@
-"""From the words of a command line to overrides, by Hydra's grammar, and what of it is refused.
+"""Parses the arguments of a command line as overrides, by Hydra's grammar, with some restrictions.
 
-Somebody else's command may hold them, so an interpolation reaches nothing outside of the
-configuration: `${epochs}` is another setting, and `${oc.env:HOME}` would be this machine's.
+A command may come from somebody else, so interpolations reach nothing outside the configuration:
+`${epochs}`, another setting, is allowed, and `${oc.env:HOME}`, from this machine, is refused.
 """
 
 import itertools
@@ -22,11 +22,11 @@ from dpbench.errors import UserError
 from dpbench.paths import conf_folder
 from dpbench.validate import quoted
 
-LONGEST, DEEPEST = 20_000, 20
-"""Characters of an override and brackets within brackets: the grammar's parser takes its time."""
+MAX_LENGTH, MAX_DEPTH = 20_000, 20
+"""Characters of an override, and its nesting of brackets: the grammar's parser is slow."""
 
-MOST_RUNS = 10_000
-"""Of a sweep, and values of a range."""
+MAX_RUNS = 10_000
+"""Of a sweep; also the values of a range."""
 
 RESOLVER = re.compile(r"\$\{[^{}]*:")
 
@@ -35,7 +35,7 @@ BRACKETS = {"[": 1, "{": 1, "(": 1, "]": -1, "}": -1, ")": -1}
 
 @contextmanager
 def grammar() -> Iterator[None]:
-    """Hydra ready to parse and compose, started once where one use is part of another."""
+    """Initialises Hydra to parse and compose; may be nested."""
     if GlobalHydra.instance().is_initialized():
         yield
         return
@@ -44,31 +44,30 @@ def grammar() -> Iterator[None]:
 
 
 def parse(overrides: list[str]) -> list[Override]:
-    """What each word says; UserError, with the culprit, for one that says nothing."""
+    """The overrides of a command line; UserError for one that cannot be parsed."""
     with grammar():
         parser = OverridesParser.create(GlobalHydra.instance().config_loader())
-        return [_parsed(parser, text) for text in overrides]
+        return [_parse(parser, text) for text in overrides]
 
 
-def _parsed(parser: OverridesParser, text: str) -> Override:
-    if len(text) > LONGEST or _depth(text) > DEEPEST:
+def _parse(parser: OverridesParser, text: str) -> Override:
+    if len(text) > MAX_LENGTH or _depth(text) > MAX_DEPTH:
         raise UserError(f"{quoted(text)} is too long, or nested too deeply, for an override.")
     if RESOLVER.search(text):
         raise UserError(
             f"{quoted(text)} is refused: an interpolation may name another setting, as "
-            "${epochs}, and call nothing."
+            "${epochs}, but not call a resolver."
         )
     try:
         (override,) = parser.parse_overrides([text])
     except (HydraException, ValueError) as error:
-        why = sentence(error)
         raise UserError(
-            f"an override reads KEY=VALUE, and {quoted(text)} does not: {why}"
+            f"an override must be KEY=VALUE, got {quoted(text)}: {sentence(error)}"
         ) from error
     if re.match(r"hydra\b", override.key_or_group):
         raise UserError(
-            f"{override.key_or_group} is not read here: results_dir= says where files go, run -m "
-            "with jobs= or launcher= makes several runs, and dpbench search searches."
+            f"{override.key_or_group} is not supported: set the output folder with results_dir=, "
+            "use run -m with jobs= or launcher= for several runs, and dpbench search to search."
         )
     return override
 
@@ -78,33 +77,33 @@ def _depth(text: str) -> int:
 
 
 def sentence(error: BaseException) -> str:
-    """The first line of what an error says."""
+    """The first line of an error's message."""
     return " ".join(str(error).split("\n")[0].split()).removesuffix(":")
 
 
 def expand(overrides: list[str]) -> list[list[str]]:
     """Every combination of a sweep: `a=1,2 b=3` is [a=1, b=3] and [a=2, b=3].
 
-    Raises UserError for none, and for more than MOST_RUNS.
+    Raises UserError for no values, and for more than MAX_RUNS combinations.
     """
     choices = [
-        [f"{one.get_key_element()}={value}" for value in _values(one)]
-        if one.is_sweep_override()
-        else [str(one.input_line)]
-        for one in parse(overrides)
+        [f"{override.get_key_element()}={value}" for value in _values(override)]
+        if override.is_sweep_override()
+        else [str(override.input_line)]
+        for override in parse(overrides)
     ]
-    if (count := math.prod(map(len, choices))) > MOST_RUNS:
-        raise UserError(f"a sweep has at most {MOST_RUNS} runs, and this one {count}.")
+    if (count := math.prod(map(len, choices))) > MAX_RUNS:
+        raise UserError(f"a sweep has at most {MAX_RUNS} runs, and this one has {count}.")
     return [list(combination) for combination in itertools.product(*choices)]
 
 
 def _values(override: Override) -> list[str]:
-    """The values of a sweep, as they are written; UserError for none, and for too many."""
+    """The values of a sweep, as text; UserError for none, and for too many."""
     if override.is_interval_sweep():
         raise UserError(f"{override.input_line} is an interval: use dpbench search.")
-    swept = override.value()
-    if isinstance(swept, RangeSweep) and _length(swept) > MOST_RUNS:
-        raise UserError(f"{override.input_line} has more than {MOST_RUNS} values.")
+    sweep = override.value()
+    if isinstance(sweep, RangeSweep) and _length(sweep) > MAX_RUNS:
+        raise UserError(f"{override.input_line} has more than {MAX_RUNS} values.")
     try:
         with grammar():
             values = list(override.sweep_string_iterator())
@@ -115,30 +114,30 @@ def _values(override: Override) -> list[str]:
     return values
 
 
-def _length(swept: RangeSweep) -> float:
-    """How many values a range has, without making them."""
-    start, stop, step = (float(cast(float, end)) for end in (swept.start, swept.stop, swept.step))
+def _length(sweep: RangeSweep) -> float:
+    """How many values a range has, without listing them."""
+    start, stop, step = (float(cast(float, end)) for end in (sweep.start, sweep.stop, sweep.step))
     if step == 0 or not math.isfinite(start + stop + step):
         return math.inf
     return max(0.0, (stop - start) / step)
 
 
 def split_ranges(overrides: list[str]) -> tuple[list[Range], list[str]]:
-    """The ranges among overrides, in the order of their names, and the other overrides.
+    """The ranges among overrides, sorted by key, and the other overrides.
 
-    A range is what Hydra's grammar knows: `a=1,2`, `a=choice(1,2)`, `a=range(1,5)`, `a=glob(*)`,
-    `a=interval(0,1)`, `a=tag(log,interval(1e-3,1))`, `a=int(interval(1,8))`.
+    A range in Hydra's grammar is `a=1,2`, `a=choice(1,2)`, `a=range(1,5)`, `a=glob(*)`,
+    `a=interval(0,1)`, `a=tag(log,interval(1e-3,1))` or `a=int(interval(1,8))`.
     """
     parsed = parse(overrides)
-    swept = [_range(override) for override in parsed if override.is_sweep_override()]
-    plain = [str(o.input_line) for o in parsed if not o.is_sweep_override()]
-    return sorted(swept, key=lambda one: one.key), plain
+    ranges = [_range(override) for override in parsed if override.is_sweep_override()]
+    fixed = [str(o.input_line) for o in parsed if not o.is_sweep_override()]
+    return sorted(ranges, key=lambda range_: range_.key), fixed
 
 
 def _range(override: Override) -> Range:
-    key, swept = override.get_key_element(), override.value()
-    tags = frozenset(getattr(swept, "tags", ()))
-    if isinstance(swept, IntervalSweep):
-        return Interval(key, cast(float, swept.start), cast(float, swept.end), tags)
-    # Sorted, because shuffle(...) draws from no seed of ours.
+    key, sweep = override.get_key_element(), override.value()
+    tags = frozenset(getattr(sweep, "tags", ()))
+    if isinstance(sweep, IntervalSweep):
+        return Interval(key, cast(float, sweep.start), cast(float, sweep.end), tags)
+    # Sorted, because Hydra's shuffle(...) is not seeded.
     return Choices(key, tuple(sorted(set(_values(override)))), tags)

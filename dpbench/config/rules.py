@@ -1,6 +1,6 @@
-"""The rules of a table: what its `settings` say for the chosen options, and what a table may hold.
+"""The schema of a table, and the rules in its `settings`.
 
-Each rule has conditions (`when`), options (`choose`) and values (`set`).
+Each rule has conditions (`when`), options to choose (`choose`) and values to set (`set`).
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from dpbench.errors import UserError, nearest
 from dpbench.validate import one_of, typed
 
 ARM = "table.arm"
-"""Which row of a table, where rows differ by more than their method."""
+"""The key that selects a row of a table whose rows differ by more than their method."""
 
 Value = str | float | None
 
@@ -40,14 +40,14 @@ TYPES: dict[str, Any] = {
     "figure.rows": list[dict[str, Any]],
     "figure.panels": list[dict[str, Any]] | dict[str, str],
 }
-"""By key of a table: what it holds. What a column or a picture is made of, its own part checks."""
+"""The type of each key of a table. Columns, claims and panels are checked by `dpbench.tables`."""
 
 RULE = ("when", "choose", "set")
-"""What a rule in `table.settings` may say."""
+"""The keys of a rule in `table.settings`."""
 
 
 def check_table(config: DictConfig) -> None:
-    """UserError for a table, if there is one, that holds what no table does, or no such arm."""
+    """UserError for unknown keys, mistyped values or an unknown arm of the table, if any."""
     if "table" not in config:
         return
     table = OmegaConf.to_container(config.table, resolve=True)
@@ -75,7 +75,7 @@ def _check_keys(prefix: str, part: dict) -> None:
 
 
 def rules(config: DictConfig, choices: dict) -> Iterator[DictConfig]:
-    """The table's rules for these choices, in the order in which it says them."""
+    """The table's rules that apply to these choices, in their order."""
     table = config.get("table", {})
     chosen = {**choices, "arm": table.get("arm")}
     for rule in table.get("settings", ()):
@@ -85,6 +85,9 @@ def rules(config: DictConfig, choices: dict) -> Iterator[DictConfig]:
 
 def chosen_by_table(config: DictConfig, choices: dict) -> list[str]:
     """The options that the table's rules choose, as overrides."""
-    found = list(rules(config, choices))
-    wanted = {group: name for rule in found for group, name in rule.get("choose", {}).items()}
-    return [f"{group}={name}" for group, name in wanted.items()]
+    chosen = {
+        group: option
+        for rule in list(rules(config, choices))
+        for group, option in rule.get("choose", {}).items()
+    }
+    return [f"{group}={option}" for group, option in chosen.items()]

@@ -1,15 +1,15 @@
-"""What each setting of a run is for: whether it names the run, or only says how to carry it out."""
+"""The settings of a run: which are scientific, and so in its digest, and which only execution."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A top-level key of a configuration that reaches a run.
+    """A top-level key of a configuration that is passed to a run.
 
-    scientific: it makes the run what it is, so that the record keeps it and the digest has it; all
-    else is how the run is carried out. omitted: the values at which the digest leaves it out,
-    because there was no such setting when the first records were named.
+    scientific: part of what the run computes, so it is in the record and in the digest; otherwise
+    it only says how the run is executed. omitted: values at which the digest leaves the setting
+    out, because it was added after the first records were named.
     """
 
     scientific: bool = True
@@ -17,7 +17,7 @@ class Setting:
 
 
 ADDED_LATER = Setting(omitted=(None, {}))
-"""A setting that came after the first records, and then was off."""
+"""A setting added after the first records, which are runs with the setting off."""
 
 EXECUTION = Setting(scientific=False)
 
@@ -47,23 +47,23 @@ SETTINGS = {
 }
 
 SCIENTIFIC = tuple(name for name, setting in SETTINGS.items() if setting.scientific)
-"""The parts of a configuration that make a run what it is."""
+"""The settings that the record keeps and the digest is made of."""
 
 OFF = tuple(value for setting in SETTINGS.values() for value in setting.omitted)
-"""Values that say nothing of a run, as the settings that came later have where they are off."""
+"""The values of settings that are off."""
 
-SETTINGS_OF_METHODS = {"clip": "abadi", "style": "flat"}
-"""Settings of methods that came after the first records, and what they had been until then."""
+ADDED_TO_METHODS = {"clip": "abadi", "style": "flat"}
+"""Settings of methods that were added after the first records, with what those records used."""
 
-SETTINGS_OF_METHOD: dict[str, dict[str, str | None]] = {
+ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
     "dp_fedsgd": {"variant": "corrected", "local_batch_size": None},
     "dp_fedavg": {"variant": "corrected"},
 }
-"""The same of one method alone, where others have always had the setting."""
+"""The same for single methods, where other methods have always had the setting."""
 
 PATHS = {"model": ("weights",)}
-"""Settings that are paths, by group: they neither name a run nor stand in its record. What they
-lead to has a checksum beside them."""
+"""Settings that are paths, by group: neither in the digest nor in the record. The checksum of the
+file that they name is a setting beside them."""
 
 
 def key_of(override: str) -> str:
@@ -72,5 +72,5 @@ def key_of(override: str) -> str:
 
 
 def is_scientific(override: str) -> bool:
-    """Whether an override changes what a run is, rather than only how it is carried out."""
+    """Whether an override changes what a run computes, rather than only how it is executed."""
     return key_of(override).split(".")[0] in SCIENTIFIC

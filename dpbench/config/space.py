@@ -1,4 +1,4 @@
-"""What is searched: settings, each with the values it may take, and random draws of all of them."""
+"""The search space: settings with the values they may take, and random draws from it."""
 
 import math
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from dpbench.seeds import numpy_generator
 from dpbench.validate import SMALLEST, number
 
 DIGITS = 4
-"""Of a number drawn from an interval, the first being that of the width: people copy it."""
+"""Of a number drawn from an interval, relative to the interval's width: people copy the number."""
 
 DRAWS_PER_CONFIGURATION = 100
-"""Draws for each configuration wanted; those that were drawn before count for nothing."""
+"""Attempts for each configuration, as repeated ones are discarded."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """A setting and the values to choose from, as they are written on a command line."""
+    """A setting and the values to choose from, as text for a command line."""
 
     key: str
     values: tuple[str, ...]
@@ -42,8 +42,8 @@ class Choices:
     def text(self) -> str:
         return ",".join(self.values)
 
-    def draw(self, source: np.random.Generator) -> str:
-        return self.values[source.integers(len(self.values))]
+    def draw(self, generator: np.random.Generator) -> str:
+        return self.values[generator.integers(len(self.values))]
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,15 @@ class Interval:
         plain = f"int({plain})" if self.integer else plain
         return f"tag(log,{plain})" if self.log else plain
 
-    def draw(self, source: np.random.Generator) -> str:
+    def draw(self, generator: np.random.Generator) -> str:
         if self.log:
-            return self.write(math.exp(source.uniform(math.log(self.low), math.log(self.high))))
+            return self.write(math.exp(generator.uniform(math.log(self.low), math.log(self.high))))
         if self.integer:
-            return self.write(int(source.integers(int(self.low), int(self.high), endpoint=True)))
-        return self.write(source.uniform(self.low, self.high))
+            return self.write(int(generator.integers(int(self.low), int(self.high), endpoint=True)))
+        return self.write(generator.uniform(self.low, self.high))
 
     def write(self, value: float) -> str:
-        """The value in few digits, and within the bounds."""
+        """The value as text, rounded but within the bounds."""
         if self.integer:
             return repr(round(value))
         width = value * math.log(self.high / self.low) if self.log else self.high - self.low
@@ -108,7 +108,7 @@ class Interval:
 
 Range = Choices | Interval
 Configuration = tuple[str, ...]
-"""One value of each range, in their order, as they are written on a command line."""
+"""One value of each range, in their order, as text for a command line."""
 
 
 @dataclass(frozen=True)
@@ -120,23 +120,25 @@ class Space:
     @property
     def size(self) -> float:
         """How many configurations there are; infinite with an interval of real numbers."""
-        return math.prod(one.size for one in self.ranges)
+        return math.prod(range_.size for range_ in self.ranges)
 
     def overrides(self, configuration: Configuration) -> list[str]:
         pairs = zip(self.ranges, configuration, strict=True)
-        return [f"{one.key}={value}" for one, value in pairs]
+        return [f"{range_.key}={value}" for range_, value in pairs]
 
     def random(self, count: int, draw: int) -> list[Configuration]:
         """The first `count` different configurations of a random sequence, or all that it has.
 
-        draw: the seed of the sequence. Each setting has draws of its own, which neither a larger
-        count nor another range changes.
+        draw: the seed of the sequence. Each setting has its own generator, so its draws depend
+        neither on the count nor on the other ranges.
         """
-        drawn: dict[Configuration, None] = {}
-        for turn in range(DRAWS_PER_CONFIGURATION * count):
-            if len(drawn) >= min(count, self.size):
+        configurations: dict[Configuration, None] = {}
+        for attempt in range(DRAWS_PER_CONFIGURATION * count):
+            if len(configurations) >= min(count, self.size):
                 break
-            sources = (numpy_generator(draw, f"search {one.key} {turn}") for one in self.ranges)
-            pairs = zip(self.ranges, sources, strict=True)
-            drawn[tuple(one.draw(source) for one, source in pairs)] = None
-        return list(drawn)
+            drawn = (
+                range_.draw(numpy_generator(draw, f"search {range_.key} {attempt}"))
+                for range_ in self.ranges
+            )
+            configurations[tuple(drawn)] = None
+        return list(configurations)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from dpbench.config import buildable
 from dpbench.config.compose import compose, groups
-from dpbench.config.settings import OFF, SCIENTIFIC, SETTINGS_OF_METHODS
+from dpbench.config.settings import ADDED_TO_METHODS, OFF, SCIENTIFIC
 from dpbench.errors import UserError
 from dpbench.records.digest import digest, with_current_names, with_current_options
 
@@ -113,8 +113,8 @@ def _changes(place: tuple[str, ...], base, wanted) -> Iterator[tuple[tuple[str, 
         return
     for key, value in wanted.items():
         yield from _changes((*place, key), base.get(key), value)
-    for key in base.keys() & SETTINGS_OF_METHODS.keys() - wanted.keys():
-        yield from _changes((*place, key), base[key], SETTINGS_OF_METHODS[key])
+    for key in base.keys() & ADDED_TO_METHODS.keys() - wanted.keys():
+        yield from _changes((*place, key), base[key], ADDED_TO_METHODS[key])
 
 
 def _put(made: dict, place: tuple[str, ...], value) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from dpbench.config.settings import OFF, SCIENTIFIC, SETTINGS_OF_METHODS
+from dpbench.config.settings import ADDED_TO_METHODS, OFF, SCIENTIFIC
 from dpbench.records.digest import digest, with_current_options
 
 EXCLUDED = ("seed", "privacy", "diagnostics")
@@ -26,7 +26,7 @@ def flatten(config: dict) -> dict[str, object]:
     """
     parts = {key: config.get(key) for key in SCIENTIFIC if key not in EXCLUDED}
     leaves = {key: value for key, value in _leaves(parts) if value not in OFF}
-    usual = {f"method.{key}": value for key, value in SETTINGS_OF_METHODS.items()}
+    usual = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
     return {k: v for k, v in leaves.items() if usual.get(k) != v and not k.endswith("_partial_")}
 
 

@@ -5,11 +5,11 @@ import json
 from typing import Any
 
 from dpbench.config.settings import (
+    ADDED_TO_METHOD,
+    ADDED_TO_METHODS,
     PATHS,
     SCIENTIFIC,
     SETTINGS,
-    SETTINGS_OF_METHOD,
-    SETTINGS_OF_METHODS,
 )
 
 FIRST_NAMES = {
@@ -34,7 +34,7 @@ def digest(config: dict) -> str:
     known = scientific(config)
     parts = {key: known.get(key) for key in SCIENTIFIC}
     parts["model"] = _weights_by_one_name(parts["model"])
-    usual = {**SETTINGS_OF_METHODS, **SETTINGS_OF_METHOD.get(chosen["method"], {})}.items()
+    usual = {**ADDED_TO_METHODS, **ADDED_TO_METHOD.get(chosen["method"], {})}.items()
     parts["method"] = {k: v for k, v in config["method"].items() if (k, v) not in usual}
     named = {k: part for k, part in parts.items() if part not in SETTINGS[k].omitted}
     science = _plain(named) | {"choices": chosen}

@@ -97,7 +97,7 @@ CALL = {"_target_": "dpbench.records.record.pd.read_pickle", "filepath_or_buffer
 def test_no_command_and_the_reason_where_a_record_asks_for_more_than_settings(command, spoil):
     config = compose([])
     spoil(config)
-    with pytest.raises(UserError, match=r" is refused|is not for changing"):
+    with pytest.raises(UserError, match=" is refused"):
         command(config)
 
 

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from dpbench.config.compose import compose
-from dpbench.config.settings import SCIENTIFIC, SETTINGS, SETTINGS_OF_METHOD, is_scientific
+from dpbench.config.settings import ADDED_TO_METHOD, SCIENTIFIC, SETTINGS, is_scientific
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.records.record import Record, frame, record_path
@@ -117,13 +117,13 @@ def test_parts_that_older_records_do_not_have_leave_the_name_alone_where_they_ar
     assert digest({**older, "ema_decay": 0}) != digest(default)
 
 
-LATER = [(name, setting) for name, usual in SETTINGS_OF_METHOD.items() for setting in usual]
+LATER = [(name, setting) for name, usual in ADDED_TO_METHOD.items() for setting in usual]
 
 
 @pytest.mark.parametrize(("name", "setting"), LATER)
 def test_a_setting_that_came_later_has_a_name_where_it_is_not_what_it_had_been(name, setting):
     config = compose([f"method={name}", "users=iid"])
-    assert config["method"][setting] == SETTINGS_OF_METHOD[name][setting]
+    assert config["method"][setting] == ADDED_TO_METHOD[name][setting]
     before = {**config, "method": {k: v for k, v in config["method"].items() if k != setting}}
     assert digest(config) == digest(before)
     other = {"variant": "paper", "local_batch_size": 3}[setting]

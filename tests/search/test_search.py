@@ -197,7 +197,7 @@ def test_optuna_s_sampler_resumes_by_the_records_alone(folder, tmp_path, monkeyp
         ([LR, "name=../x"], "name must be up to 100 letters, digits"),
         (["optimizer.lr=interval(1,0.1)"], r"optimizer.lr: the first bound of interval\(1,0.1\)"),
         (["optimizer.lr=tag(log,interval(0,1))"], "needs bounds above 0"),
-        (["optimizer.lr=interval(0)"], "an override reads KEY=VALUE"),
+        (["optimizer.lr=interval(0)"], "an override must be KEY=VALUE"),
         (["optimizer.Lr=interval(0,1)"], "optimizer.Lr is not a setting: did you mean"),
         ([LR, "epoch=3"], "epoch is not a setting: did you mean epochs"),
         (["method=dpsgd,dpgsd"], "method=dpgsd is unknown: did you mean dpsgd"),
