@@ -90,6 +90,13 @@ def listing(arguments: list[str]) -> None:
         print(f"{group}: {', '.join(options(group))}")
 
 
+def audit(arguments: list[str]) -> None:
+    """An attack on the epsilon of a run: a table, and as last line one JSON object."""
+    from dpbench.audit.command import run_audit
+
+    print(run_audit(arguments))
+
+
 def bench(arguments: list[str]) -> None:
     """The step-cost benchmark, which needs neither Hydra nor Opacus."""
     from dpbench.bench.command import bench as measure
@@ -117,6 +124,7 @@ COMMANDS = {
     "search": search,
     "epsilon": epsilon,
     "data": data,
+    "audit": audit,
     "bench": bench,
     "report": report,
     "publish": publish,

@@ -21,6 +21,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   search [KEY=RANGE ...]           N=20 trials on a validation split, the best first by rule; a
                                    range is a=1,2 or lr=tag(log,interval(1e-3,1)), by=random|tpe
   epsilon [KEY=VALUE ...]          the epsilon of a run, without training or reading any data
+  audit [KEY=VALUE ...]            attack the epsilon of a run: canaries in its real training, and a
+                                   lower bound; canaries=N, claim=EPSILON, confidence=0.95
   data [NAME ...]                  download and check data sets
   bench [KEY=VALUE ...]            time and memory of a step, ours and other libraries':
                                    suite=step|depth, case, contender, repeats, device, out

@@ -47,12 +47,12 @@ class Direction(NamedTuple):
 def tight_epsilon(steps: Sequence[Steps], delta: float) -> float:
     """Epsilon for removing and for adding an example; infinity where no finite one is found."""
     return max(
-        _sum(steps, delta, removing).epsilon(delta)
+        sum_of_losses(steps, delta, removing).epsilon(delta)
         for removing in ([True] if all(one.rate == 1 for one in steps) else [True, False])
     )
 
 
-def _sum(steps: Sequence[Steps], delta: float, removing: bool) -> Sum:
+def sum_of_losses(steps: Sequence[Steps], delta: float, removing: bool) -> Sum:
     """The sum of all losses on a grid that is as fine as it must be and memory allows."""
     times = sum(one.times for one in steps)
     ways = [_direction(one, delta, times, removing) for one in steps]

@@ -59,7 +59,7 @@ def fit(
     data = run.load(data_dir)
     examples, test = data.train.to(device), data.test.to(device)
     training = _resumed(
-        run, lambda: _training(run, planned, device, examples, test, copy(effort)), checkpoints
+        run, lambda: start_training(run, planned, device, examples, test, copy(effort)), checkpoints
     )
     _train(run, training, quiet, checkpoints, tracking)
     outputs, metrics = _evaluate_or_save(run, training, examples, test, data.tested_on, checkpoints)
@@ -149,7 +149,7 @@ def _model(run: Run, device: torch.device) -> nn.Module:
         return run.model.build(run.dataset.shape, run.dataset.classes).to(device)
 
 
-def _training(
+def start_training(
     run: Run, planned: Plan, device: torch.device, examples: Split, test: Split, effort: Effort
 ) -> Training:
     """The training of a run from its start."""

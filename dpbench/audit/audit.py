@@ -1,0 +1,124 @@
+"""One audit: a game, what its scores prove, and what becomes of the epsilon that was claimed."""
+
+import math
+import time
+from dataclasses import dataclass
+
+import torch
+
+from dpbench.audit.canaries import Canaries
+from dpbench.audit.game import Game, on_canaries, play
+from dpbench.audit.inference import CERTAIN, Bounds, bounds, refutes
+from dpbench.errors import UserError
+from dpbench.records.record import COVERED, Record
+from dpbench.training.plan import Run, privacy_statement
+from dpbench.training.provenance import Effort, provenance
+
+HOLDS, REFUTED = "holds", "refuted"
+
+LEAST_CANARIES = 100
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An epsilon and who says so; proven: whether by our ledger, and not by a number alone."""
+
+    epsilon: float
+    source: str
+    proven: bool = False
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an attack on one run found; lower bounds of epsilon at `confidence`.
+
+    verdict: "refuted" where the scores are impossible under the claim but for a chance of 1e-4;
+    "holds" says that this attack found nothing, and is no proof.
+    """
+
+    game: Game
+    claim: Claim
+    bounds: Bounds
+    confidence: float
+    verdict: str
+    seconds: float
+
+    @property
+    def ratio(self) -> float:
+        """The share of the claimed epsilon that the attack accounts for."""
+        return self.bounds.own / self.claim.epsilon if self.claim.epsilon else math.nan
+
+    @property
+    def plain(self) -> dict:
+        """For the record of the run, as `privacy.audit`."""
+        return {
+            "epsilon": self.bounds.own,
+            "confidence": self.confidence,
+            "gdp": self.bounds.gdp,
+            "one_run": self.bounds.one_run,
+            "canaries": len(self.game.scores.values),
+            "claimed": self.claim.epsilon,
+            "claimed_by": self.claim.source,
+            "verdict": self.verdict,
+        }
+
+
+def check_auditable(run: Run) -> None:
+    """UserError for a run that no canary can say anything of."""
+    if not run.method.private:
+        raise UserError(f"{run.method.name} adds no noise: its epsilon is infinite, as it says.")
+
+
+def audit(
+    run: Run,
+    canaries: int,
+    claimed: float | None = None,
+    confidence: float = 0.95,
+    quiet: bool = False,
+) -> Audit:
+    """Attack a run that was built for any data set: canaries take the place of its data and model.
+
+    claimed: an epsilon to refute, in the place of the one that the ledger or the paper has.
+    """
+    check_auditable(run)
+    start = time.perf_counter()
+    game = play(on_canaries(run, canaries), quiet)
+    claim = _claim(game, claimed)
+    delta, seed = run.privacy.delta, run.seed
+    found = bounds(game.scores, game.ledger, delta, confidence, seed)
+    if claim.proven:
+        impossible = refutes(game.scores, game.ledger, delta, seed)
+    else:
+        impossible = bounds(game.scores, game.ledger, delta, CERTAIN, seed).own > claim.epsilon
+    verdict = REFUTED if impossible else HOLDS
+    return Audit(game, claim, found, confidence, verdict, time.perf_counter() - start)
+
+
+def _claim(game: Game, claimed: float | None) -> Claim:
+    said = privacy_statement(game.run, game.planned, game.ledger)
+    if claimed is not None:
+        return Claim(claimed, "given")
+    if said["guarantee"] == "proven" and said["pld"] is not None:
+        return Claim(said["pld"], "PLD", proven=True)
+    if said["claimed"] is None:
+        raise UserError(f"nobody claims an epsilon of {game.run.method.name}: give one, claim=3.")
+    return Claim(said["claimed"], "its paper")
+
+
+def record_of(made: Audit) -> Record:
+    """The audited run as a record that the report shows; it has no metrics."""
+    run, game = made.game.run, made.game
+    dataset = run.dataset
+    assert isinstance(dataset, Canaries)
+    described = {"number": dataset.number, "copies": dataset.copies, "length": dataset.length}
+    choices = run.config["choices"] | {"dataset": "canaries", "model": "linear"}
+    config = run.config | {"choices": choices, "dataset": described, "model": {}}
+    device = torch.device("cpu")
+    return Record(
+        config=config,
+        metrics={},
+        privacy=privacy_statement(run, game.planned, game.ledger) | {"audit": made.plain},
+        provenance=provenance(game.step, device, run.precision, Effort(device)),
+        status="complete",
+        covered=COVERED,
+    )

@@ -1,0 +1,112 @@
+"""`dpbench audit [KEY=VALUE ...]`: an attack on the epsilon of a run."""
+
+import json
+from pathlib import Path
+
+from dpbench.audit.audit import Audit, audit, check_auditable, record_of
+from dpbench.config.settings import key_of
+from dpbench.errors import UserError
+from dpbench.execution.prepare import run_of
+from dpbench.files import check_writable
+from dpbench.tables.grid import Grid
+from dpbench.tables.markdown import grid_lines
+from dpbench.training.plan import Run
+from dpbench.validate import fraction, integer, number, spelled_integer
+
+DEFAULTS = {"canaries": "", "claim": "", "confidence": "0.95"}
+"""The settings of an audit itself."""
+
+ALONE, SHARED = 100_000, 1_000
+"""How many canaries: each with a coordinate of its own, or all with the same thousands."""
+
+MOST_CANARIES = 10_000_000
+
+EPOCH = 142
+"""Steps of an epoch, unless batch_size says otherwise."""
+
+MADE_UP = (
+    "dataset",
+    "model",
+    "users",
+    "normalization",
+    "augmentation",
+    "diagnostics",
+    "validation",
+)
+"""What the canaries take the place of."""
+
+HEAD = (
+    "method",
+    "canaries",
+    "steps",
+    "claimed",
+    "by",
+    "audited (own family)",
+    "audited (GDP)",
+    "audited (one run)",
+    "audited / claimed",
+    "verdict",
+)
+
+
+def run_audit(arguments: list[str]) -> str:
+    """Attack one run, keep its record, and return the table and one JSON object."""
+    settings = DEFAULTS | dict(_pair(a) for a in arguments if key_of(a) in DEFAULTS)
+    overrides = [a for a in arguments if key_of(a) not in DEFAULTS]
+    run, canaries = prepared(overrides, settings["canaries"])
+    claim = None if settings["claim"] == "" else number("claim", float(settings["claim"]), 0)
+    confidence = float(settings["confidence"])
+    fraction("confidence", confidence)
+    folder = Path(run.config["results_dir"])
+    check_writable(folder)
+    made = audit(run, canaries, claim, confidence)
+    path = record_of(made).save(folder)
+    said = {"method": run.method.name, **made.plain, "record": str(path)}
+    return f"{grid_lines(Grid('', HEAD, (line(made),)))}\n\n{json.dumps(said)}"
+
+
+def prepared(overrides: list[str], canaries: str = "") -> tuple[Run, int]:
+    """The run of the overrides, by default of 20 epochs at a rate of 1/142 with a model that stays
+    where it is, and how many canaries there will be; UserError for what an audit makes up itself.
+    """
+    for override in overrides:
+        if key_of(override).partition(".")[0] in MADE_UP:
+            raise UserError(
+                f"{override} is not for an audit to choose: canaries take the place of data and "
+                "model. Set method, privacy, batch_size, epochs, schedule or seed."
+            )
+    _, run = run_of(overrides)
+    check_auditable(run)
+    shared = run.method.clip.per_coordinate
+    many = int(canaries) if canaries.isdecimal() else SHARED if shared else ALONE
+    integer("canaries", spelled_integer(canaries or str(many)), least=100, most=MOST_CANARIES)
+    usual = [f"batch_size={max(1, many // EPOCH)}", *_still(run)]
+    return run_of([*usual, *overrides])[1], many
+
+
+def _still(run: Run) -> list[str]:
+    """Where the learning rate decides on the noise, the model moves; its gradients do not."""
+    return [] if run.method.noise_rule else ["optimizer.lr=0"]
+
+
+def line(made: Audit) -> tuple[str, ...]:
+    """One row of the table."""
+    run, found = made.game.run, made.bounds
+    variant = "" if run.method.variant == "corrected" else f" ({run.method.variant})"
+    return (
+        run.method.name + variant,
+        str(len(made.game.scores.values)),
+        str(made.game.ledger.steps),
+        f"{made.claim.epsilon:.3f}",
+        made.claim.source,
+        *(f"{epsilon:.3f}" for epsilon in (found.own, found.gdp, found.one_run)),
+        f"{made.ratio:.2f}",
+        made.verdict,
+    )
+
+
+def _pair(argument: str) -> tuple[str, str]:
+    key, _, value = argument.partition("=")
+    if not value:
+        raise UserError(f"{key} needs a value: {key}=VALUE.")
+    return key, value

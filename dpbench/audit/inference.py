@@ -1,0 +1,193 @@
+"""From the scores of canaries to a lower bound of epsilon.
+
+One half of the canaries chooses a threshold, the other half is judged by it: a threshold that was
+chosen on the scores that it is tested on finds an epsilon where there is none.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from dpbench.audit.family import epsilon_of, least_miss_rate, scaled
+from dpbench.privacy.gaussian import exact_epsilon
+from dpbench.privacy.ledger import Ledger
+
+THRESHOLDS = 200
+"""How many thresholds the first half is tried at: quantiles of its scores."""
+
+CERTAIN = 1 - 1e-4
+"""How sure an audit must be before it says that an epsilon does not hold."""
+
+FACTORS = np.geomspace(1 / 8, 32, 49)
+"""How many times the noise of the ledger is tried, to find what the scores leave possible."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores [m] of canaries, larger for those that look as if they were in the data, and whether
+    they were: included [m] bool."""
+
+    values: np.ndarray
+    included: np.ndarray
+
+    def halves(self, seed: int) -> tuple["Scores", "Scores"]:
+        """The canaries dealt out at random."""
+        order = np.random.default_rng(seed).permutation(len(self.values))
+        first, second = order[: len(order) // 2], order[len(order) // 2 :]
+        return self._at(first), self._at(second)
+
+    def _at(self, indices: np.ndarray) -> "Scores":
+        return Scores(self.values[indices], self.included[indices])
+
+
+class Rates(NamedTuple):
+    """Upper confidence limits of the share of canaries outside the data that are taken for members,
+    and of canaries in the data that are not."""
+
+    false_alarms: float
+    misses: float
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Lower bounds of epsilon at one confidence, by inference.
+
+    own: in the family of the ledger with more or less noise; gdp: by Gaussian differential privacy;
+    one_run: by Steinke et al. 2023, for which the canaries need not be independent.
+    """
+
+    own: float
+    gdp: float
+    one_run: float
+
+
+def bounds(scores: Scores, ledger: Ledger, delta: float, confidence: float, seed: int) -> Bounds:
+    """What the scores prove of a mechanism of which the ledger says so much."""
+    chosen, judged = scores.halves(seed)
+    own = _at_best_threshold(chosen, judged, partial(_most_noise, ledger, delta), confidence)
+    mu = _gaussian_mu(_at_best_threshold(chosen, judged, _gaussian_mu, confidence))
+    return Bounds(
+        own=_epsilon_in_family(ledger, delta, own),
+        gdp=exact_epsilon(mu, delta) if mu > 0 else 0.0,
+        one_run=one_run_epsilon(chosen, judged, delta, confidence),
+    )
+
+
+def refutes(scores: Scores, ledger: Ledger, delta: float, seed: int) -> bool:
+    """Whether the scores have at most a chance of 1 - CERTAIN if the ledger is right."""
+    chosen, judged = scores.halves(seed)
+    excess = partial(_excess, ledger, delta)
+    return excess(_at_best_threshold(chosen, judged, excess, CERTAIN)) > 0
+
+
+def _excess(ledger: Ledger, delta: float, rates: Rates) -> float:
+    """By how much fewer canaries are missed than any attack can manage."""
+    return least_miss_rate(ledger, rates.false_alarms, delta) - rates.misses
+
+
+def _most_noise(ledger: Ledger, delta: float, rates: Rates) -> tuple[float, float]:
+    """Minus the smallest of FACTORS that is more noise than the rates leave possible, and by how
+    much; minus the last one where they leave all possible."""
+    low, high = 0, len(FACTORS) - 1
+    while low < high:
+        middle = (low + high) // 2
+        possible = _excess(scaled(ledger, FACTORS[middle]), delta, rates) <= 0
+        low, high = (middle + 1, high) if possible else (low, middle)
+    return -float(FACTORS[low]), _excess(scaled(ledger, FACTORS[low]), delta, rates)
+
+
+def _epsilon_in_family(ledger: Ledger, delta: float, rates: Rates) -> float:
+    """The epsilon of the ledger with the most noise that the rates leave possible; 0 where that is
+    more than the last of FACTORS."""
+    high = -_most_noise(ledger, delta, rates)[0]
+    if high == FACTORS[-1]:
+        return 0.0
+    low = high / (FACTORS[1] / FACTORS[0])
+    while high > 1.002 * low:
+        middle = math.sqrt(low * high)
+        possible = _excess(scaled(ledger, middle), delta, rates) <= 0
+        low, high = (middle, high) if possible else (low, middle)
+    return epsilon_of(scaled(ledger, high), delta)
+
+
+def _at_best_threshold(
+    chosen: Scores, judged: Scores, value: Callable[[Rates], Any], confidence: float
+) -> Rates:
+    """Of the judged canaries, at the threshold where the value of the chosen ones is largest."""
+    tried = np.unique(np.quantile(chosen.values, np.linspace(0.001, 0.999, THRESHOLDS)))
+    best = max(tried, key=lambda threshold: value(rates_at(chosen, threshold, confidence)))
+    return rates_at(judged, best, confidence)
+
+
+def rates_at(scores: Scores, threshold: float, confidence: float) -> Rates:
+    """Clopper-Pearson limits, which hold together with the confidence."""
+    above = scores.values > threshold
+    members, others = scores.included.sum(), (~scores.included).sum()
+    level = 1 - (1 - confidence) / 2
+    return Rates(
+        _upper_limit(int((above & ~scores.included).sum()), int(others), level),
+        _upper_limit(int((~above & scores.included).sum()), int(members), level),
+    )
+
+
+def _upper_limit(count: int, number: int, level: float) -> float:
+    """Of a share, by Clopper and Pearson 1934: above it at most 1 - level of the time."""
+    return 1.0 if count == number else float(stats.beta.ppf(level, count + 1, number - count))
+
+
+def _gaussian_mu(rates: Rates) -> float:
+    """mu for which the rates are just possible: Phi(Phi^-1(1 - a) - mu) = b (Dong et al. 2022)."""
+    if rates.false_alarms + rates.misses >= 1:
+        return 0.0
+    return float(stats.norm.isf(rates.false_alarms) - stats.norm.ppf(rates.misses))
+
+
+def one_run_epsilon(chosen: Scores, judged: Scores, delta: float, confidence: float) -> float:
+    """Steinke, Nasr and Jagielski 2023, Theorem 5.2, by guesses on those canaries of the judged
+    half whose scores are beyond two thresholds, which the other half chooses."""
+    tried = np.unique(np.quantile(chosen.values, np.linspace(0.01, 0.99, 41)))
+    pairs = [(-math.inf, high) for high in tried] + [(low, math.inf) for low in tried]
+    pairs += [(tried[i], tried[-1 - i]) for i in range(len(tried) // 2)]
+
+    def least_share(pair: tuple[float, float]) -> float:
+        """Of right guesses."""
+        guesses, right = _guesses(chosen, *pair)
+        return 1 - _upper_limit(guesses - right, guesses, confidence) if guesses else 0.0
+
+    guesses, right = _guesses(judged, *max(pairs, key=least_share))
+    return _by_guesses(len(judged.values), guesses, right, delta, confidence)
+
+
+def _guesses(scores: Scores, low: float, high: float) -> tuple[int, int]:
+    """How many canaries score below one threshold or above another, and are guessed right by it."""
+    above, below = scores.values > high, scores.values < low
+    right = (above & scores.included).sum() + (below & ~scores.included).sum()
+    return int((above | below).sum()), int(right)
+
+
+def _by_guesses(canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
+    """The epsilon that so many right guesses leave as the smallest one possible."""
+    if _chance(0.0, canaries, guesses, right, delta) > 1 - confidence:
+        return 0.0
+    low, high = 0.0, 64.0
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        rare = _chance(middle, canaries, guesses, right, delta) <= 1 - confidence
+        low, high = (middle, high) if rare else (low, middle)
+    return low
+
+
+def _chance(epsilon: float, canaries: int, guesses: int, right: int, delta: float) -> float:
+    """At most, of so many right guesses or more under (epsilon, delta)."""
+    if not guesses:
+        return 1.0
+    law = stats.binom(guesses, 1 / (1 + math.exp(-epsilon)))
+    fewer = np.arange(1, right + 1)
+    # sum_{j=1}^i P[right - j] / i, at its largest
+    steepest = float((np.cumsum(law.pmf(right - fewer)) / fewer).max()) if right else 0.0
+    return float(law.sf(right - 1)) + 2 * canaries * delta * steepest
