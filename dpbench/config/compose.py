@@ -94,8 +94,8 @@ def _check_option(override: Override) -> None:
     if override.is_delete():
         raise UserError(f"{group} cannot be deleted: choose an option, as {group}=NAME.")
     names = GlobalHydra.instance().config_loader().get_group_options(group)
-    several = group == "tracker" and isinstance(value, list) and value
-    for option in value if several else [value]:
+    several = group == "tracker" and isinstance(value, list) and bool(value)
+    for option in cast(list, value) if several else [value]:
         one_of(group, option, names)
     if override.is_add() != (group == "table") or override.is_force_add():
         raise UserError(f"add a table with +table=NAME, and choose an option with {group}=NAME.")

@@ -209,8 +209,8 @@ def test_an_interpolation_of_another_setting_is_read():
         (["dataset=adult", "dataset.balance_by_sex=../../x"], "must be true or false, got '../"),
         (["dataset=celeba", "dataset.size=1/2"], "dataset.size must be a whole number, got '1/2'"),
         (["dataset=celeba", "dataset.group=3"], "dataset.group must be text, got 3."),
-        (["method=bam", "method.lambda_=[1]"], "method.lambda_ must be a number or a part with"),
-        (["schedule=custom", "schedule.lr='1'"], "schedule.lr must be a number or a part with"),
+        (["method=bam", "method.lambda_=[1]"], "method.lambda_ must be a number or an object of"),
+        (["schedule=custom", "schedule.lr='1'"], "schedule.lr must be a number or an object of"),
         (["diagnostics=bias", "diagnostics.groups=3"], "must be a list of whole numbers or null"),
         (["~method.bound"], "method.bound is missing: set it to a value."),
         (["+method.bond=3"], "method.bond is not a setting: did you mean bound?"),
@@ -230,7 +230,7 @@ def test_settings_have_the_types_that_constructors_annotate(overrides, sentence)
 def test_a_part_of_another_kind_is_refused():
     config = compose(["dataset=snli"])
     for dataset in (config["dataset"]["tokens"], 3, [1], "digits"):
-        with pytest.raises(UserError, match="dataset must be a part with a _target_ of another"):
+        with pytest.raises(UserError, match="dataset must be an object of another type"):
             build({**config, "dataset": dataset})
 
 
