@@ -102,6 +102,20 @@ def rdp(entries: list[Entry], delta: float) -> float:
 
 
 @_accountant
+def moments(entries: list[Entry], delta: float) -> float:
+    """Epsilon by Renyi divergences and rdp + log(1/delta)/(order - 1) (Abadi et al. 2016, Theorem
+    2; Mironov 2017, Proposition 3): a bound looser than `rdp`, which libraries had until 2021."""
+    from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
+
+    orders = np.array(_orders())
+    if coordinates := by_coordinate(entries):
+        divergences = coordinate_accounts.renyi(coordinates, orders)
+    else:
+        divergences = _fill(RdpAccountant(orders), entries).rdp
+    return float(np.min(divergences - math.log(delta) / (orders - 1)))
+
+
+@_accountant
 def pld(entries: list[Entry], delta: float) -> float:
     """Epsilon by privacy loss distributions (Koskela et al. 2020), a tight upper bound."""
     if coordinates := by_coordinate(entries):
@@ -165,7 +179,12 @@ def _sigma(joint: float | CoordinateMechanism) -> float:
 ACCOUNTANTS = {"rdp": rdp, "pld": pld, "gdp": gdp}
 """Those that hold, and `gdp`, which only approximates."""
 
-CLAIMS = {"rdp": ("RDP", rdp), "gdp": ("GDP", gdp), "note": ("the note's formula", note)}
+CLAIMS = {
+    "rdp": ("RDP", rdp),
+    "gdp": ("GDP", gdp),
+    "moments": ("RDP, converted as in 2017", moments),
+    "note": ("the note's formula", note),
+}
 """Accountants used by papers: display name and function."""
 
 

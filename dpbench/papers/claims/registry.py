@@ -1,0 +1,191 @@
+"""The registry of printed epsilons: one row each, as `benchmarks/claims/claims.csv` has them."""
+
+import csv
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from pathlib import Path
+
+from dpbench.errors import UserError
+from dpbench.privacy.accountants import ACCOUNTANTS, CLAIMS
+from dpbench.privacy.ledger import (
+    CoordinateMechanism,
+    GaussianMechanism,
+    Ledger,
+    Mechanism,
+    Poisson,
+    Release,
+    Step,
+)
+from dpbench.validate import one_of
+
+SHUFFLED = "shuffled"
+SAMPLERS = ("poisson", SHUFFLED, "unstated")
+EVIDENCE = ("verified", "assumed", "derived")
+MECHANISMS = ("gaussian", "logistic_sign")
+OWN = ("", *ACCOUNTANTS, *(name for name in CLAIMS if name not in ACCOUNTANTS))
+"""The accountants that a claim may name as its own; none where it names none that is here."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One printed epsilon, and the setting that it was printed for.
+
+    n, batch: of examples; rate: the sampling rate, batch/n unless it is given; once: multipliers of
+    queries of all examples made once; beside: of further queries of every batch; layers: parts of
+    the sum that are clipped and noised each on their own; printed: as it was written; accountant:
+    what it was computed by, empty if that is not known; evidence: whether the setting was verified
+    in a public copy or is assumed, or the number is derived from a printed statement; flaw: why
+    no epsilon follows from the setting, if none does.
+    """
+
+    id: str
+    source: str
+    where: str
+    setting: str
+    n: int | None
+    batch: int | None
+    rate: float | None
+    steps: int | None
+    noise_multiplier: float | None
+    once: tuple[float, ...]
+    beside: tuple[float, ...]
+    layers: int
+    delta: float
+    sampler: str
+    mechanism: str
+    dimension: int | None
+    printed: str
+    accountant: str
+    evidence: str
+    flaw: str
+    note: str
+
+    @property
+    def epsilon(self) -> float:
+        return float(self.printed)
+
+    @property
+    def rounding(self) -> float:
+        """Half a unit of the last printed decimal; 0 for a whole number, which is a budget."""
+        decimals = len(self.printed.partition(".")[2])
+        return 0.5 * 10**-decimals if decimals else 0.0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether what was printed is enough to account for."""
+        return None not in (self.rate, self.steps, self.noise_multiplier)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the setting releases, were its batches Poisson samples."""
+        return self._with_steps(*self._sampling)
+
+    @property
+    def unamplified(self) -> Ledger:
+        """What it releases to somebody who knows the batch of every example.
+
+        It holds for batches of a permutation, where an example is in one batch of each pass, for an
+        example whose gradient is replaced by zero: its place in the permutation stays.
+        """
+        rate, steps = self._sampling
+        return self._with_steps(1.0, math.ceil(steps * rate - 1e-9))
+
+    @property
+    def _sampling(self) -> tuple[float, int]:
+        assert self.rate is not None
+        assert self.steps is not None
+        return self.rate, self.steps
+
+    def _with_steps(self, rate: float, steps: int) -> Ledger:
+        queries = [Release("query beside", GaussianMechanism(sigma)) for sigma in self.beside]
+        ledger = Ledger().after(Step(Poisson(rate), (self._sum(), *queries)), steps)
+        for sigma in self.once:
+            query = Release("query of all examples", GaussianMechanism(sigma))
+            ledger = ledger.after(Step(Poisson(1.0), (query,)))
+        return ledger
+
+    def _sum(self) -> Release:
+        """The noisy sum of gradients. One example moves all layers at once, each by its bound."""
+        assert self.noise_multiplier is not None
+        mechanism: Mechanism = GaussianMechanism(self.noise_multiplier)
+        if self.layers > 1:
+            layerwise = GaussianMechanism(self.noise_multiplier / math.sqrt(self.layers))
+            return Release("gradient sum", layerwise, claimed=mechanism)
+        if self.dimension is not None:
+            scale = self.noise_multiplier
+            mechanism = CoordinateMechanism("logistic", scale, self.dimension, signed=True)
+        return Release("gradient sum", mechanism)
+
+
+def read_claims(path: Path) -> list[Claim]:
+    """The rows of a registry in their order; UserError for the first that is not well-formed."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = [field.name for field in fields(Claim)]
+    if not rows or list(rows[0]) != names:
+        raise UserError(f"{path.name} must have the columns {', '.join(names)}.")
+    claims = [_claim(row, f"{path.name}, line {line}") for line, row in enumerate(rows, 2)]
+    for number, claim in enumerate(claims):
+        if claim.id in {other.id for other in claims[:number]}:
+            raise UserError(f"{path.name} has {claim.id} twice.")
+    return claims
+
+
+def _claim(row: Mapping[str, str], place: str) -> Claim:
+    read: dict[str, Callable[[str], object]] = {
+        **dict.fromkeys(("n", "batch", "steps", "dimension"), _whole),
+        **dict.fromkeys(("once", "beside"), lambda text: tuple(map(_positive, text.split()))),
+        "rate": lambda text: _positive(text) if text else _share(row["batch"], row["n"]),
+        "noise_multiplier": lambda text: _positive(text) if text else None,
+        "layers": lambda text: _whole(text) or 1,
+        "delta": _positive,
+        "printed": lambda text: text if _positive(text) else "",
+    }
+    values = {}
+    for name, text in row.items():
+        try:
+            values[name] = read.get(name, str)(text or "")
+        except (ValueError, ZeroDivisionError):
+            raise UserError(f"{place}: {name} cannot be {text!r}.") from None
+    claim = Claim(**values)  # type: ignore[arg-type]
+    _check(claim, place)
+    return claim
+
+
+def _check(claim: Claim, place: str) -> None:
+    if not (claim.id and claim.source and claim.where and claim.setting):
+        raise UserError(f"{place}: a claim needs an id, a source, a place in it and a setting.")
+    one_of(f"{place}: sampler", claim.sampler, SAMPLERS)
+    one_of(f"{place}: evidence", claim.evidence, EVIDENCE)
+    one_of(f"{place}: mechanism", claim.mechanism, MECHANISMS)
+    one_of(f"{place}: accountant", claim.accountant, OWN)
+    if not claim.delta < 1 or (claim.rate is not None and claim.rate > 1):
+        raise UserError(f"{place}: delta must be below 1, and the sampling rate no larger.")
+    if (claim.mechanism == "gaussian") != (claim.dimension is None):
+        raise UserError(f"{place}: a dimension is of noise on coordinates, and they need one.")
+
+
+def _whole(text: str) -> int | None:
+    if not text:
+        return None
+    if int(text) < 1:
+        raise ValueError(text)
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    """A number, a fraction or one over a product: 0.004, 1/142, 1/(1.1*18576)."""
+    above, _, below = text.partition("/")
+    factors = below.strip("()").split("*") if below else []
+    value = Fraction(above)
+    for factor in factors:
+        value /= Fraction(factor)
+    if value <= 0:
+        raise ValueError(text)
+    return float(value)
+
+
+def _share(batch: str, n: str) -> float | None:
+    return int(batch) / int(n) if batch and n else None

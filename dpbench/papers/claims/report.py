@@ -1,0 +1,141 @@
+"""`dpbench reproduce recount`: the registry with a verdict on every row."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from dpbench.errors import UserError
+from dpbench.papers.claims.recount import (
+    FOLLOWS,
+    NEAR,
+    TIGHT,
+    TOO_SMALL,
+    VERDICTS,
+    Recount,
+    recount,
+)
+from dpbench.papers.claims.registry import read_claims
+from dpbench.paths import benchmarks_folder
+from dpbench.reproduce.target import Target
+from dpbench.tables import Table, to_latex, to_markdown
+from dpbench.tables.grid import NO_VALUE, Grid
+from dpbench.training.progress import counting
+
+RULES = (
+    "RDP and PLD are upper bounds of what the setting spends, were its batches Poisson samples; "
+    "GDP is an approximation. *Own* is the account that the claim names, as it is used there: each "
+    "query on a batch of its own, and `moments` with the conversion to epsilon of 2017. *Shuffled, "
+    "at most* is PLD without any gain from sampling, which holds for batches of a permutation and "
+    "an example whose gradient is replaced by zero.",
+    f"Too small: the printed number lies more than {TIGHT:.1%} and its rounding below the smaller "
+    f"of RDP and PLD, by so many percent of it. Loose: more than {NEAR:.0%} above the larger, by "
+    "so many percent of the smaller. Does not follow: the setting has no epsilon, for the reason "
+    f"given, or the account that the claim names gives less by more than {FOLLOWS:.0%}. Holds: all "
+    "else. *If Poisson*: the source shuffles or does not say how it samples, and nothing is known "
+    "of its own sampler but *shuffled, at most*.",
+    "*verified*: the setting was read in a public copy of the source; *assumed*: some of it was "
+    "not printed there; *derived*: the number follows from a printed statement and is not printed "
+    "itself.",
+)
+HEAD = (
+    *("claim", "setting", "steps", "rate", "noise multiplier", "sampler", "delta", "printed"),
+    *("RDP", "PLD", "GDP", "own", "shuffled, at most", "verdict", "evidence"),
+)
+STATEMENT_HEAD = ("source", "where", "statement", "what holds", "shown by")
+
+
+def recounted_claims(wanted: Target) -> dict[str, bytes]:
+    """The files by suffix; nothing is trained. Raises UserError for a malformed registry."""
+    path = benchmarks_folder() / wanted.table["published"]
+    claims = read_claims(path)
+    with counting("claims", len(claims)) as count:
+        found = recount(claims, count)
+    return {"md": _page(wanted, found, path), "csv": _csv(found), "tex": _tex(wanted, found, path)}
+
+
+def summary(found: Sequence[Recount]) -> list[str]:
+    """How many of which verdict, and the worst of those that are too small."""
+    counts = Counter(one.verdict for one in found)
+    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    worst = sorted((o for o in found if o.verdict == TOO_SMALL), key=lambda o: -o.share)
+    named = ", ".join(f"{o.claim.id} ({o.claim.printed} for {o.pld:.2f})" for o in worst)
+    return [f"{len(found)} claims: {said}.", *([f"Too small: {named}."] if worst else [])]
+
+
+def _page(wanted: Target, found: Sequence[Recount], path: Path) -> bytes:
+    return to_markdown(_table(wanted, found, path)).encode()
+
+
+def _tex(wanted: Target, found: Sequence[Recount], path: Path) -> bytes:
+    return to_latex(_table(wanted, found, path)).encode()
+
+
+def _table(wanted: Target, found: Sequence[Recount], path: Path) -> Table:
+    sources = dict.fromkeys(one.claim.source for one in found)
+    grids = [
+        Grid(source, HEAD, tuple(_row(one) for one in found if one.claim.source == source))
+        for source in sources
+    ]
+    return Table(
+        name=wanted.name,
+        title=wanted.title,
+        introduction=(f"{wanted.table['paper']}. Nothing is trained.",),
+        grids=(*grids, _statements(path.with_name("statements.csv"))),
+        summary=tuple(summary(found)),
+        rules=RULES,
+        notes=(*_notes(found), *wanted.table["notes"]),
+        cells=(),
+    )
+
+
+def _notes(found: Sequence[Recount]) -> Iterable[str]:
+    """Each reason and each note once, with the claims that it is of."""
+    said: dict[str, list[str]] = {}
+    for one in found:
+        for text in filter(None, (one.reason, one.claim.note)):
+            said.setdefault(text, []).append(one.claim.id)
+    return (f"{', '.join(names)}: {text}" for text, names in said.items())
+
+
+def _row(one: Recount) -> tuple[str, ...]:
+    claim = one.claim
+    given = (claim.rate, claim.noise_multiplier)
+    return (
+        claim.id,
+        claim.setting,
+        str(claim.steps or NO_VALUE),
+        *(NO_VALUE if value is None else f"{value:.4g}" for value in given),
+        claim.sampler,
+        f"{claim.delta:.3g}",
+        claim.printed,
+        *map(_number, (one.rdp, one.pld, one.gdp, one.own, one.unamplified)),
+        one.ruling,
+        claim.evidence,
+    )
+
+
+def _number(epsilon: float | None) -> str:
+    return NO_VALUE if epsilon is None else f"{epsilon:.2f}"
+
+
+def _statements(path: Path) -> Grid:
+    """What sources say of privacy without an epsilon, and does not hold."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    if not rows or tuple(rows[0]) != STATEMENT_HEAD:
+        raise UserError(f"{path.name} must have the columns {', '.join(STATEMENT_HEAD)}.")
+    return Grid("Statements without an epsilon", STATEMENT_HEAD, tuple(map(tuple, rows[1:])))
+
+
+def _csv(found: Sequence[Recount]) -> bytes:
+    """One row for each claim, with its place in its source."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["source", "where", *HEAD, "by", "note"])
+    for one in found:
+        claim = one.claim
+        why = " ".join(filter(None, (one.reason, claim.note)))
+        writer.writerow([claim.source, claim.where, *_row(one), claim.accountant, why])
+    return text.getvalue().encode()

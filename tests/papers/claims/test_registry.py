@@ -1,0 +1,119 @@
+"""The registry of printed epsilons: every row is well-formed, and what is not is refused."""
+
+import csv
+import io
+
+import pytest
+
+from dpbench.errors import UserError
+from dpbench.execution.prepare import prepare
+from dpbench.papers.claims.registry import read_claims
+from dpbench.paths import PACKAGE, benchmarks_folder
+from dpbench.privacy.entries import entries_of
+
+FOLDER = benchmarks_folder() / "claims"
+CLAIMS = {claim.id: claim for claim in read_claims(FOLDER / "claims.csv")}
+
+
+def test_there_are_forty_claims_and_all_four_papers_are_among_them():
+    assert len(CLAIMS) >= 40
+    papers = {name.partition("-")[0] for name in CLAIMS}
+    assert {"misalignment", "bam", "calibration", "sign"} <= papers
+    assert {claim.evidence for claim in CLAIMS.values()} == {"verified", "assumed", "derived"}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_has_a_setting_that_fits_together(name):
+    claim = CLAIMS[name]
+    if not claim.is_complete:
+        assert claim.note
+        return
+    assert claim.epsilon > 0
+    assert claim.rate <= 1
+    assert claim.steps * claim.rate > 0.99  # an epoch, but for a last part of a batch
+    if claim.batch and claim.n:
+        assert claim.rate == pytest.approx(claim.batch / claim.n, rel=0.02)
+        assert claim.delta < 1.1 / claim.n  # 8e-7 is printed for 1,281,167
+    assert claim.evidence == "assumed" or "assumed" not in claim.note
+
+
+def test_every_printed_epsilon_of_our_papers_is_there():
+    for paper in ("calibration", "misalignment"):
+        text = (benchmarks_folder() / paper / "epsilon.csv").read_text()
+        lines = io.StringIO("".join(x for x in text.splitlines(True) if not x.startswith("#")))
+        for line in csv.DictReader(lines):
+            found = {(c.printed, c.id) for c in CLAIMS.values() if c.id.startswith(paper)}
+            data = line["dataset"].partition("_")[0]
+            assert any(line["epsilon"] == printed and data in name for printed, name in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [
+        ("misalignment-dutch-dpsgd", ["+table=misalignment_table5", "method=dpsgd"]),
+        ("misalignment-dutch-adapt", ["+table=misalignment_table5", "method=dpsgd_global_adapt"]),
+        ("misalignment-celeba-dpsgd_f", ["+table=misalignment_table3", "method=dpsgd_f"]),
+        ("calibration-wine", ["+table=calibration_fig10", "dataset=wine", "table.arm=small_r"]),
+        ("sign-adult-0.25", ["+table=sign_table2", "privacy.noise_multiplier=0.25"]),
+    ],
+)
+def test_a_claim_of_our_papers_has_the_setting_of_our_runs(name, run):
+    method = [] if "+table=sign_table2" not in run else ["method=dp_signlosgd"]
+    _, _, planned = prepare([*run, *method])
+    ((rate, joint, steps, _),) = entries_of(CLAIMS[name].ledger)
+    ((planned_rate, planned_joint, planned_steps, _),) = entries_of(planned.ledger)
+    assert (rate, steps) == (pytest.approx(planned_rate), planned_steps)
+    if isinstance(joint, float):
+        assert joint == pytest.approx(planned_joint)
+    else:
+        assert joint == planned_joint
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "says"),
+    [
+        ("steps", "many", "steps cannot be 'many'"),
+        ("steps", "-3", "steps cannot be '-3'"),
+        ("rate", "1/0", "rate cannot be '1/0'"),
+        ("rate", "2", "the sampling rate no larger"),
+        ("printed", "", "printed cannot be ''"),
+        ("printed", "-1.0", "printed cannot be '-1.0'"),
+        ("delta", "1", "delta must be below 1"),
+        ("noise_multiplier", "0", "noise_multiplier cannot be '0'"),
+        ("sampler", "poison", "sampler"),
+        ("evidence", "certain", "evidence"),
+        ("accountant", "magic", "accountant"),
+        ("mechanism", "laplace", "mechanism"),
+        ("mechanism", "logistic_sign", "a dimension is of noise on coordinates"),
+        ("source", "", "a claim needs an id, a source"),
+    ],
+)
+def test_a_row_that_is_not_well_formed_is_refused_by_line_and_column(column, text, says, tmp_path):
+    rows = list(csv.DictReader((FOLDER / "claims.csv").read_text().splitlines()))[:3]
+    rows[1][column] = text
+    with pytest.raises(UserError, match=r"line 3: ") as refused:
+        read_claims(written(tmp_path, rows))
+    assert says in str(refused.value)
+
+
+def test_a_claim_twice_and_a_file_of_other_columns_are_refused(tmp_path):
+    rows = list(csv.DictReader((FOLDER / "claims.csv").read_text().splitlines()))[:1]
+    with pytest.raises(UserError, match="twice"):
+        read_claims(written(tmp_path, rows * 2))
+    with pytest.raises(UserError, match="must have the columns"):
+        read_claims(FOLDER / "statements.csv")
+
+
+def written(folder, rows):
+    path = folder / "claims.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_every_statement_names_a_test_that_is_there():
+    for line in csv.DictReader((FOLDER / "statements.csv").read_text().splitlines()):
+        file, _, name = line["shown by"].partition("::")
+        assert f"def {name}(" in (PACKAGE.parent / file).read_text()
