@@ -66,4 +66,4 @@ def _warn(unreadable: list[Unreadable]) -> None:
         return
     first, *others = unreadable
     more = f", and {len(others)} more, which the page lists" if others else ""
-    warnings.warn(f"left out {first.source}, which {first.why}{more}.", stacklevel=3)
+    warnings.warn(f"left out {first.source}, which {first.reason}{more}.", stacklevel=3)

@@ -65,7 +65,7 @@ class Summary:
             "accountants": privacy.ACCOUNTANTS,
             "rows": self._rows,
             "tables": tables,
-            "unreadable": [[one.source, one.why] for one in unreadable],
+            "unreadable": [[entry.source, entry.reason] for entry in unreadable],
         }
 
     def _add_settings(self) -> None:

@@ -1,1 +1,1 @@
-"""Runs carried out: one, many in parallel, here or on a cluster."""
+"""Executes runs: one, or many in parallel, on this machine or on a cluster."""

@@ -1,4 +1,4 @@
-"""One of many runs: whatever it dies of, the others go on."""
+"""One of many runs: an error in it does not stop the others."""
 
 import traceback
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from dpbench.training.lock import Busy
 
 
 def attempt(overrides: list[str], wait: bool = True, quiet: bool = True) -> Outcome:
-    """The path of a run's record, or the reason why there is none."""
+    """The path of a run's record, or why the run failed."""
     try:
         return load_or_run(overrides, quiet, wait)
     except Busy as reason:
@@ -25,7 +25,7 @@ def attempt(overrides: list[str], wait: bool = True, quiet: bool = True) -> Outc
 
 
 def attempt_all(attempts: Attempts, runs: Sequence[list[str]]) -> Iterator[tuple[int, Outcome]]:
-    """All runs; last those that others were carrying out, for then their records may be there."""
+    """All runs; those that another process is executing come last, as their records may be done."""
     busy = []
     for number, outcome in attempts(runs, False):
         if isinstance(outcome, Failure) and outcome.busy:

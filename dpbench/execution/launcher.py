@@ -1,4 +1,4 @@
-"""Where many runs are carried out: here, or on a cluster. What makes the runs is not theirs."""
+"""The interface of launchers, which execute many runs, and the outcomes of runs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -9,10 +9,10 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run has no record, in a sentence; trace: where it failed, if nobody expected that.
+    """Why a run has no record. reason: a sentence; trace: the traceback of an unexpected error.
 
-    busy: only because another process is carrying it out. unavailable: because it lacks data or
-    weights that this machine neither has nor gets.
+    busy: another process is executing the run. unavailable: data or weights are missing on this
+    machine and cannot be downloaded.
     """
 
     reason: str
@@ -24,19 +24,19 @@ class Failure:
 Outcome = Path | Failure
 
 Attempts = Callable[[Sequence[list[str]], bool], Iterator[tuple[int, Outcome]]]
-"""Attempts runs, given by their overrides: the number of each and what became of it, as they end.
+"""From the overrides of runs to the index and the outcome of each, in the order they finish.
 
-The flag says whether to wait for a run that another process is carrying out.
+The flag says whether to wait for a run that another process is executing.
 """
 
 
 class Launcher(Protocol):
-    """A place for runs."""
+    """Executes many runs somewhere."""
 
     def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts]:
-        """A function that attempts runs there; what is still going on at the end is stopped.
+        """A function that executes runs; those that are still running on exit are stopped.
 
-        jobs: processes, where they are ours to choose; folder: for files of its own. UserError for
-        what is not available.
+        jobs: processes, where the launcher can choose; folder: for the launcher's own files.
+        UserError where the launcher is not available.
         """
         ...

@@ -20,12 +20,12 @@ from dpbench.execution.launcher import Attempts, Failure, Outcome
 from dpbench.training.interrupts import interrupts_ignored, listening
 
 GRACE = 10.0
-"""Seconds in which interrupted processes may end their step and put their run away."""
+"""Seconds for interrupted processes to finish their step and write a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Local:
-    """In this process if jobs is 1, or else in so many others, each with one thread."""
+    """In this process if jobs is 1, otherwise in that many processes with one thread each."""
 
     @contextmanager
     def start(self, jobs: int, folder: Path) -> Iterator[Attempts]:
@@ -37,20 +37,20 @@ class Local:
 
 
 def one_by_one(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Outcome]]:
-    """In this process; with a progress bar of its own only where there is one run."""
+    """In this process; with a progress bar if there is only one run."""
     for number, overrides in enumerate(runs):
         yield number, attempt(overrides, wait, quiet=len(runs) > 1)
 
 
 @contextmanager
 def workers(jobs: int) -> Iterator[Attempts]:
-    """In several processes, which end with this block, and with this process."""
-    all_workers = [Worker() for _ in range(jobs)]
+    """In several processes, which end with this context, and with this process."""
+    pool = [Worker() for _ in range(jobs)]
     idle: SimpleQueue[Worker] = SimpleQueue()
-    for worker in all_workers:
+    for worker in pool:
         idle.put(worker)
 
-    def on_any(overrides: list[str], wait: bool) -> Outcome:
+    def on_idle_worker(overrides: list[str], wait: bool) -> Outcome:
         worker = idle.get()
         try:
             return worker.attempt(["threads=1", *overrides], wait)
@@ -60,23 +60,23 @@ def workers(jobs: int) -> Iterator[Attempts]:
     with ThreadPoolExecutor(jobs) as threads:
 
         def attempts(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Outcome]]:
-            numbers = {threads.submit(on_any, run, wait): n for n, run in enumerate(runs)}
-            for future in as_completed(numbers):
-                yield numbers[future], future.result()
+            indices = {threads.submit(on_idle_worker, run, wait): i for i, run in enumerate(runs)}
+            for future in as_completed(indices):
+                yield indices[future], future.result()
 
         try:
             yield attempts
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
-            for worker in all_workers:
+            for worker in pool:
                 worker.stop()
             end = time.monotonic() + GRACE
-            for worker in all_workers:
+            for worker in pool:
                 worker.wait_or_kill(end - time.monotonic())
 
 
 class Worker:
-    """A process that attempts one run after the other; another takes its place when it dies."""
+    """A process that executes one run after the other, and is replaced when it dies."""
 
     def __init__(self) -> None:
         self._process: SpawnProcess | None = None
@@ -84,7 +84,7 @@ class Worker:
 
     def attempt(self, overrides: list[str], wait: bool) -> Outcome:
         if not self._start():
-            return Failure("the sweep was stopped before it.")
+            return Failure("the sweep was stopped before this run.")
         try:
             self._pipe.send((overrides, wait))
             return self._pipe.recv()
@@ -92,31 +92,31 @@ class Worker:
             return self._died()
 
     def stop(self) -> None:
-        """Ask the process to end after its step, and begin no other."""
+        """Ask the process to end after its step, and start no other."""
         with self._lock:
             self._stopped = True
             if self._process:
                 self._process.terminate()
 
     def wait_or_kill(self, seconds: float) -> None:
-        """Wait for the process that was stopped to end, and end it then, whatever it is doing."""
+        """Wait for the stopped process to end, and kill it after that time."""
         if process := self._process:
             process.join(max(0.0, seconds))
             process.kill()
             process.join()
 
     def _start(self) -> bool:
-        """Have a process, unless this worker was stopped."""
+        """Start a process if there is none; False if this worker was stopped."""
         with self._lock:
             if self._process or self._stopped:
                 return not self._stopped
             # Spawned, because a forked process inherits torch's thread pools without their threads.
             context = get_context("spawn")
-            self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs, os.getpid()))
-            with interrupts_ignored():  # this process decides what becomes of the others
+            self._pipe, child = context.Pipe()
+            self._process = context.Process(target=_serve, args=(child, os.getpid()))
+            with interrupts_ignored():  # signals are for this process, which stops its workers
                 self._process.start()
-            theirs.close()
+            child.close()
             return True
 
     def _died(self) -> Failure:
@@ -126,14 +126,14 @@ class Worker:
         process.join()
         self._pipe.close()
         return Failure(
-            f"its process was killed (exit code {process.exitcode}), most likely for want of "
-            "memory: lower jobs."
+            f"its process was killed (exit code {process.exitcode}), most likely because memory "
+            "ran out: lower jobs."
         )
 
 
 def _serve(pipe: Connection, parent: int) -> None:
-    """Attempt what is asked for until nobody asks any more."""
-    _end_with(parent)
+    """Execute the runs that the parent sends, until it closes the pipe."""
+    _exit_with(parent)
     show_warnings_as_messages()
     with (
         listening((signal.SIGTERM,), quiet=True),
@@ -144,8 +144,8 @@ def _serve(pipe: Connection, parent: int) -> None:
             pipe.send(attempt(overrides, wait))
 
 
-def _end_with(parent: int) -> None:
-    """Let this process end when its parent is gone: a killed sweep must not train on unseen."""
+def _exit_with(parent: int) -> None:
+    """Exit when the parent has gone: the workers of a killed sweep must not go on training."""
 
     def watch() -> None:
         while os.getppid() == parent:

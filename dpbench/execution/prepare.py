@@ -1,4 +1,4 @@
-"""From a plain configuration to the run that it describes, and to what carries it out."""
+"""From a plain configuration to the run, the launcher and the trackers that it describes."""
 
 import functools
 import os
@@ -15,18 +15,18 @@ from dpbench.records.trackers import Tracker
 from dpbench.training.plan import Plan, Run, plan
 from dpbench.validate import boolean, integer, path_of, positive, typed
 
-MOST_PER_CORE = 8
-"""Threads, and processes, of a command: more only wait for each other, and many end it."""
+MAX_PER_CORE = 8
+"""Threads or processes of a command: more only wait for each other, or exhaust memory."""
 
 
 def prepare(overrides: list[str]) -> tuple[dict, Run, Plan]:
-    """The configuration, the run and its plan; UserError for all that can be refused now."""
+    """The configuration, the run and its plan; UserError for all that can be refused beforehand."""
     config, run = run_of(overrides)
     return config, run, plan(run)
 
 
 def run_of(overrides: list[str]) -> tuple[dict, Run]:
-    """The configuration and the run, without the plan, which may take accountants seconds."""
+    """The configuration and the run, without the plan: the accountants may take seconds."""
     config = compose(overrides)
     check_execution(config)
     launcher_of(config)
@@ -36,7 +36,7 @@ def run_of(overrides: list[str]) -> tuple[dict, Run]:
 
 def check_execution(config: dict) -> None:
     """UserError for settings of execution (jobs, threads, folders, checkpoints) out of range."""
-    most = MOST_PER_CORE * (os.cpu_count() or 1)
+    most = MAX_PER_CORE * (os.cpu_count() or 1)
     integer("jobs", config["jobs"], most=most)
     if config["threads"] is not None:
         integer("threads", config["threads"], most=most)
@@ -49,11 +49,11 @@ def check_execution(config: dict) -> None:
 
 
 def build(config: dict) -> Run:
-    """The run that a plain configuration describes; UserError for values that no run can have."""
+    """The run that a plain configuration describes; UserError for unsuitable values."""
     parts: dict[str, Any] = {key: config.get(key) for key in SETTINGS}
     for group in parts.keys() & {*groups()}:
         parts[group] = buildable.build(group, parts[group])
-        typed(group, parts[group], _types_of_parts()[group])
+        typed(group, parts[group], _types_of_groups()[group])
     parts["engine"] = parts["engine"].get("name")
     parts["dataset"] = validated(parts["dataset"], parts.pop("validation"))
     claimed_by = config.get("table", {}).get("claimed_by", "rdp")
@@ -61,23 +61,23 @@ def build(config: dict) -> Run:
 
 
 @functools.cache
-def _types_of_parts() -> dict[str, Any]:
-    """By group: what a run takes. Of an engine it takes the name."""
+def _types_of_groups() -> dict[str, Any]:
+    """The type that a run takes by group; an engine is passed by its name."""
     return get_type_hints(Run) | {"engine": dict[str, Any]}
 
 
 def launcher_of(config: dict) -> Launcher:
-    """The launcher of a configuration, which carries out several runs."""
-    made = buildable.build("launcher", config["launcher"])
-    typed("launcher", made, Launcher)
-    return made
+    """The launcher of a configuration."""
+    launcher = buildable.build("launcher", config["launcher"])
+    typed("launcher", launcher, Launcher)
+    return launcher
 
 
 def trackers_of(config: dict) -> dict[str, Tracker]:
-    """The trackers of a configuration by name, which log a run while it goes on."""
-    made = buildable.build("tracker", config.get("tracker"))
-    typed("tracker", made, dict[str, Tracker] | None)
-    return made or {}
+    """The trackers of a configuration by name."""
+    trackers = buildable.build("tracker", config.get("tracker"))
+    typed("tracker", trackers, dict[str, Tracker] | None)
+    return trackers or {}
 
 
 def data_folder(config: dict) -> Path:

@@ -1,4 +1,4 @@
-"""Runs on a cluster under Slurm, by submitit: array jobs whose tasks are safe to repeat."""
+"""Runs on a Slurm cluster, by submitit, as array jobs whose tasks can be requeued."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,11 @@ CLUSTERS = ("slurm", "local")
 
 @dataclass(frozen=True)
 class Slurm:
-    """Every run is a task of an array job, which the sweep waits for and cancels when interrupted.
+    """Each run is a task of an array job; the sweep waits for it, and cancels it if interrupted.
 
-    cluster: slurm, or local: processes of this machine, to try it. partition: None for the
-    cluster's own choice. minutes, gpus, cpus, memory_gb: of a task. at_once: tasks at a time.
-    requeues: how often a task that is out of time may come again.
+    cluster: slurm, or local for processes on this machine, to try it. partition: None for the
+    cluster's default. minutes, gpus, cpus, memory_gb: per task. at_once: the number of tasks that
+    run at a time. requeues: how often a task that ran out of time is requeued.
     """
 
     cluster: str
@@ -40,21 +40,21 @@ class Slurm:
             integer(f"launcher.{name}", getattr(self, name), least=0)
         positive("launcher.memory_gb", self.memory_gb)
         if self.partition is not None and not re.fullmatch(r"[\w.,-]+", self.partition):
-            raise UserError(f"launcher.partition={quoted(self.partition)} names no partition.")
+            raise UserError(f"launcher.partition={quoted(self.partition)} is not a valid name.")
 
     @contextmanager
     def start(self, jobs: int, folder: Path) -> Iterator[Attempts]:
-        executor, handed_in = self._executor(folder), []
+        executor, submitted = self._executor(folder), []
 
         def attempts(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Outcome]]:
             tasks = executor.map_array(Task(), runs, [wait] * len(runs))
-            handed_in.extend(tasks)
-            yield from _results(tasks)
+            submitted.extend(tasks)
+            yield from _outcomes(tasks)
 
         try:
             yield attempts
         finally:
-            for task in handed_in:
+            for task in submitted:
                 if not task.done():
                     task.cancel(check=False)
 
@@ -65,8 +65,8 @@ class Slurm:
             executor = submitit.AutoExecutor(folder, self.cluster, **options)
         except RuntimeError as error:
             raise UserError(
-                "launcher=slurm finds no sbatch here: give the command where there is one, "
-                "or try it with launcher.cluster=local."
+                "launcher=slurm found no sbatch: run the command on a login node of the cluster, "
+                "or try it here with launcher.cluster=local."
             ) from error
         executor.update_parameters(
             name="dpbench",
@@ -81,28 +81,28 @@ class Slurm:
 
 
 class Task:
-    """A run as a task; when its time is over it is requeued, and resumes."""
+    """A run as a task, which resumes when it is requeued after its time limit."""
 
     def __call__(self, overrides: list[str], wait: bool) -> Outcome:
         show_warnings_as_messages()
         return attempt(overrides, wait)
 
     def checkpoint(self, overrides: list[str], wait: bool):
-        """What submitit hands in again; it knows this method by its name."""
+        """The task to requeue; submitit calls the method of this name at the time limit."""
         return _submitit().helpers.DelayedSubmission(self, overrides, wait)
 
 
-def _results(tasks: Sequence) -> Iterator[tuple[int, Outcome]]:
-    numbers = {task.job_id: number for number, task in enumerate(tasks)}
+def _outcomes(tasks: Sequence) -> Iterator[tuple[int, Outcome]]:
+    indices = {task.job_id: index for index, task in enumerate(tasks)}
     for task in _submitit().helpers.as_completed(tasks, poll_frequency=1):
-        yield numbers[task.job_id], _result(task)
+        yield indices[task.job_id], _outcome(task)
 
 
-def _result(task) -> Outcome:
+def _outcome(task) -> Outcome:
     try:
         return task.result()
     except Exception as error:
-        reason = f"task {task.job_id} of the cluster ended early: see {task.paths.stderr}."
+        reason = f"task {task.job_id} of the cluster failed: see {task.paths.stderr}."
         return Failure(reason, str(error))
 
 

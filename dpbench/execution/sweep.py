@@ -1,4 +1,4 @@
-"""Many runs: those that are finished are left, the failed are listed, and the others go on."""
+"""Sweeps of many runs: finished runs are reused, and failed runs are listed at the end."""
 
 import hashlib
 import json
@@ -25,10 +25,10 @@ from dpbench.training.progress import counting
 
 @dataclass(frozen=True)
 class Sweep:
-    """Runs by the path of their record, given by their overrides, and what cannot be at all.
+    """The overrides of runs by the path of their records, and combinations that are impossible.
 
-    name: of the file that lists what failed. config: the composed configuration of one of the runs,
-    which says how they are carried out. built: what the overrides make.
+    name: of the file that lists failures. config: the composed configuration of one of the runs,
+    for the settings of execution. built: the runs that the overrides describe.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Sweep:
         return {path: run for path, run in self.runs.items() if again or load(path) is None}
 
     def unfinished(self) -> dict[Path, list[str]]:
-        """The missing runs, and those whose process was killed when only their record was there."""
+        """The missing runs, and those killed after the record and before the trackers were done."""
         missing = self.missing()
         return {
             path: run
@@ -61,10 +61,10 @@ class Sweep:
 
 
 def planned(name: str, runs: Iterable[list[str]]) -> Sweep:
-    """The sweep over runs; UserError, before any work, for one that nobody could mean.
+    """The sweep over runs; UserError, before any work, for invalid ones.
 
-    A run that has a record was possible, so only the others are planned. Raises the reason where
-    none of them is possible.
+    A run that has a record was possible, so only the others are planned. Where no run is possible,
+    the reason is raised.
     """
     paths: dict[Path, list[str]] = {}
     built: dict[Path, Run] = {}
@@ -74,21 +74,21 @@ def planned(name: str, runs: Iterable[list[str]]) -> Sweep:
     for overrides in runs:
         config, run = run_of(overrides)
         path = record_path(Path(config["results_dir"]), config)
-        # Runs that differ by their seed alone are planned alike, and planning may take seconds.
-        kind = json.dumps({**config, "seed": None}, sort_keys=True)
-        if kind not in reasons and (config["again"] or load(path) is None):
-            reasons[kind] = _why_not(run)
-        if reason := reasons.get(kind):
+        # Runs that differ only by their seed have the same plan, which may take seconds.
+        without_seed = json.dumps({**config, "seed": None}, sort_keys=True)
+        if without_seed not in reasons and (config["again"] or load(path) is None):
+            reasons[without_seed] = _why_impossible(run)
+        if reason := reasons.get(without_seed):
             impossible.append((overrides, reason))
         else:
             paths[path], built[path] = overrides, run
-    launcher_of(config)  # which refuses what no place can have
+    launcher_of(config)  # refuses invalid settings of the launcher
     if not paths:
         raise impossible[0][1]
     return Sweep(name, config, paths, built, impossible)
 
 
-def _why_not(run: Run) -> Inapplicable | None:
+def _why_impossible(run: Run) -> Inapplicable | None:
     try:
         plan(run)
     except Inapplicable as reason:
@@ -97,12 +97,12 @@ def _why_not(run: Run) -> Inapplicable | None:
 
 
 def name_of(arguments: Iterable[str]) -> str:
-    """A name for a sweep that is given as a command: the same for the same arguments."""
+    """A name for the sweep of a command line: the same for the same arguments."""
     return f"run-{hashlib.sha256(shlex.join(sorted(arguments)).encode()).hexdigest()[:8]}"
 
 
 def run_and_report(sweep: Sweep, on_record: Callable[[Path], None] = lambda path: None) -> str:
-    """Make the missing runs; what failed and why, as lines to print, or nothing.
+    """Execute the missing runs; the failures as lines to print, or "".
 
     on_record is called with the path of every record, existing ones first.
     """
@@ -112,7 +112,7 @@ def run_and_report(sweep: Sweep, on_record: Callable[[Path], None] = lambda path
 def run_missing(
     sweep: Sweep, on_record: Callable[[Path], None] = lambda path: None
 ) -> dict[Path, Failure]:
-    """Make the missing runs; why those that failed did, by the path of the record."""
+    """Execute the missing runs; the failures by the path of the record."""
     unfinished = sweep.unfinished()
     for path in sweep.runs:
         if path not in unfinished:
@@ -133,17 +133,17 @@ def run_missing(
 
 @contextmanager
 def launched(config: dict) -> Iterator[Attempts]:
-    """What carries out many runs of such a configuration, and ends in order if interrupted."""
+    """The launcher of a configuration, started; it shuts down in order if interrupted."""
     folder = Path(config["results_dir"]) / "launched"
     with orderly(), launcher_of(config).start(config["jobs"], folder) as attempts:
         yield attempts
 
 
 def report(sweep: Sweep, failed: Mapping[Path, Failure]) -> str:
-    """What failed and why, as lines to print, or nothing.
+    """The failures as lines to print, or "".
 
-    It is also written to `results/failures/NAME.txt`, which is removed when nothing failed. Raises
-    UserError where every run failed for one reason: then the request is wrong, or the machine.
+    They are also written to `results/failures/NAME.txt`, which is removed when nothing failed.
+    Raises UserError where all runs failed for one reason: then the request or the machine is wrong.
     """
     failures = [(sweep.runs[path], failure) for path, failure in failed.items()]
     reasons = {failure.reason for failure in failed.values()}
@@ -151,26 +151,27 @@ def report(sweep: Sweep, failed: Mapping[Path, Failure]) -> str:
         _write(sweep, failures)
         raise UserError(reasons.pop())
     failures += [(run, Failure(str(reason))) for run, reason in sweep.impossible]
-    where = _write(sweep, failures)
+    saved = _write(sweep, failures)
     if not failures:
         return ""
     total = len(sweep.runs) + len(sweep.impossible)
-    lines = [f"{len(failures)} of {total} runs failed{where}; the same command tries them again:"]
-    return "\n".join([*lines, *(f"  {shlex.join(run)}: {why.reason}" for run, why in failures)])
+    lines = [f"{len(failures)} of {total} runs failed{saved}; rerun the same command to retry:"]
+    lines += [f"  {shlex.join(run)}: {failure.reason}" for run, failure in failures]
+    return "\n".join(lines)
 
 
 def summary(sweep: Sweep) -> str:
-    """Which of the finished runs diverged or left gradients out, as lines to print, or nothing."""
+    """Remarks on finished runs that diverged or had non-finite gradients, as lines, or ""."""
     finished = ((run, load(path)) for path, run in sweep.runs.items())
-    return divergence.summary([(shlex.join(run), one) for run, one in finished if one is not None])
+    return divergence.summary([(shlex.join(run), record) for run, record in finished if record])
 
 
 def _write(sweep: Sweep, failures: list[tuple[list[str], Failure]]) -> str:
-    """List what failed in a file, and say where, if it can be written."""
+    """List the failures in a file; the end of a clause that names the file, if it was written."""
     path = sweep.list_of_failures
     if not failures:
         remove_parts(path.parent, path.name)
-        with suppress(OSError):  # other sweeps have theirs in the folder, or there is none
+        with suppress(OSError):  # the folder has files of other sweeps, or does not exist
             path.unlink(missing_ok=True)
             path.parent.rmdir()
         return ""
@@ -180,6 +181,6 @@ def _write(sweep: Sweep, failures: list[tuple[list[str], Failure]]) -> str:
     ]
     try:
         write_atomically(path, "\n".join(entries).encode())
-    except UserError:  # the disk may be what they died of
+    except UserError:  # a full disk may be why the runs failed
         return ""
-    return f", as {path} says too"
+    return f" (listed in {path})"

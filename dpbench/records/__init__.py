@@ -1,1 +1,1 @@
-"""What a run leaves: its record, its digest, and the trackers that watch it being made."""
+"""Records of finished runs, the digests that name them, and trackers that log runs in training."""

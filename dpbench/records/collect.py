@@ -1,4 +1,4 @@
-"""The records of a results folder, and what lies there that is none."""
+"""Reads all records of a results folder, and reports the files that cannot be read."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from dpbench.records.record import Record
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """A record, and the file it comes from, as a path within the results folder."""
+    """A record, and its source: a file in the results folder, and the line if it has several."""
 
     record: Record
     source: str
@@ -24,47 +24,49 @@ class StoredRecord:
 
 
 def collect(folder: Path) -> Iterator[StoredRecord | Unreadable]:
-    """What `runs/*.json` and `tables/*.records.jsonl` hold, one after the other, each record once.
+    """The records in `runs/*.json`, then those in `tables/*.records.jsonl`, each run once.
 
-    Where both have a run, the former counts. Raises UserError where there is no such folder.
+    Raises UserError where there is no such folder.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder: set results_dir to where the records are.")
-    there: set[str] = set()
-    for one in chain(_runs(folder), _tables(folder)):
-        if isinstance(one, Unreadable):
-            yield one
-        elif one.digest not in there:
-            there.add(one.digest)
-            yield one
+        raise UserError(f"{folder} is not a folder: set results_dir to the folder of the records.")
+    digests: set[str] = set()
+    for entry in chain(_runs(folder), _tables(folder)):
+        if isinstance(entry, Unreadable):
+            yield entry
+        elif entry.digest not in digests:
+            digests.add(entry.digest)
+            yield entry
 
 
 def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
-    """What to say of a folder without any record."""
+    """The error for a folder without any record."""
     broken = ""
     if unreadable:
         broken = f" but {len(unreadable)} that cannot be read, as {unreadable[0].source}"
     return UserError(
         f"there is no record in {folder}{broken}: make one with dpbench run, or set results_dir "
-        "to where the records are."
+        "to the folder of the records."
     )
 
 
 def _runs(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     for path in sorted((folder / "runs").glob("*.json")):
-        yield _found(read(path), f"runs/{path.name}")
+        yield _with_source(read(path), f"runs/{path.name}")
 
 
 def _tables(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     for path in sorted((folder / "tables").glob("*.records.jsonl")):
         source, text = f"tables/{path.name}", text_of(path)
         if isinstance(text, Unreadable):
-            yield _found(text, source)
+            yield _with_source(text, source)
             continue
         for number, line in enumerate(text.split("\n"), 1):
             if line.strip():
-                yield _found(parse(line, source), f"{source}, line {number}")
+                yield _with_source(parse(line, source), f"{source}, line {number}")
 
 
-def _found(read: Record | Unreadable, source: str) -> StoredRecord | Unreadable:
-    return StoredRecord(read, source) if isinstance(read, Record) else Unreadable(source, read.why)
+def _with_source(entry: Record | Unreadable, source: str) -> StoredRecord | Unreadable:
+    if isinstance(entry, Record):
+        return StoredRecord(entry, source)
+    return Unreadable(source, entry.reason)

@@ -1,4 +1,4 @@
-"""The name of a run: a digest of what makes it what it is, in every version of the suite."""
+"""The digest that names a run: of its scientific settings, the same in all versions."""
 
 import hashlib
 import json
@@ -20,38 +20,38 @@ FIRST_NAMES = {
         for name in ("augmentation", "normalization", "unbalanced", "users")
     },
 }
-"""Modules whose parts a configuration builds, and their names when the first records were made."""
+"""Modules that `_target_`s name, and their names when the first records were made."""
 
 CURRENT_NAMES = {first: current for current, first in FIRST_NAMES.items()}
 
 CURRENT_OPTIONS = {("schedule", "mixup"): "bound_switch"}
-"""Options under another name than in the first records: the digest has none of these groups."""
+"""Options that were renamed after the first records; their groups are not in the digest."""
 
 
 def digest(config: dict) -> str:
     """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
-    chosen = {group: config["choices"][group] for group in ("dataset", "model", "method")}
-    known = scientific(config)
-    parts = {key: known.get(key) for key in SCIENTIFIC}
-    parts["model"] = _weights_by_one_name(parts["model"])
-    usual = {**ADDED_TO_METHODS, **ADDED_TO_METHOD.get(chosen["method"], {})}.items()
-    parts["method"] = {k: v for k, v in config["method"].items() if (k, v) not in usual}
-    named = {k: part for k, part in parts.items() if part not in SETTINGS[k].omitted}
-    science = _plain(named) | {"choices": chosen}
-    return hashlib.sha256(json.dumps(science, sort_keys=True).encode()).hexdigest()[:16]
+    choices = {group: config["choices"][group] for group in ("dataset", "model", "method")}
+    settings = scientific(config)
+    parts = {key: settings.get(key) for key in SCIENTIFIC}
+    parts["model"] = _with_one_name_of_weights(parts["model"])
+    defaults = {**ADDED_TO_METHODS, **ADDED_TO_METHOD.get(choices["method"], {})}.items()
+    parts["method"] = {k: v for k, v in config["method"].items() if (k, v) not in defaults}
+    included = {k: part for k, part in parts.items() if part not in SETTINGS[k].omitted}
+    canonical = _canonical(included) | {"choices": choices}
+    return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def scientific(config: dict) -> dict:
-    """The scientific part of a configuration and its choices, without anybody's paths."""
-    kept = {k: v for k, v in config.items() if k in (*SCIENTIFIC, "choices")}
-    for group in PATHS.keys() & kept.keys():
-        if isinstance(part := kept[group], dict):
-            kept[group] = {k: v for k, v in part.items() if k not in PATHS[group]}
-    return kept
+    """The scientific part of a configuration and its choices, without paths on this machine."""
+    settings = {k: v for k, v in config.items() if k in (*SCIENTIFIC, "choices")}
+    for group in PATHS.keys() & settings.keys():
+        if isinstance(part := settings[group], dict):
+            settings[group] = {k: v for k, v in part.items() if k not in PATHS[group]}
+    return settings
 
 
 def with_current_names(node: Any) -> Any:
-    """A part of a record's configuration with the names that its parts have today."""
+    """A part of a record's configuration with the current names of its targets."""
     if isinstance(node, dict):
         return {
             key: _renamed(part, CURRENT_NAMES) if key == "_target_" else with_current_names(part)
@@ -61,31 +61,31 @@ def with_current_names(node: Any) -> Any:
 
 
 def with_current_options(choices: dict[str, str]) -> dict[str, str]:
-    """A record's choices with the names that options have today."""
+    """A record's choices with the current names of the options."""
     return {
         group: CURRENT_OPTIONS.get((group, option), option) for group, option in choices.items()
     }
 
 
-def _weights_by_one_name(model):
-    """The model with its weights named once, by checksum or else by revision, or not at all."""
+def _with_one_name_of_weights(model):
+    """The model with its weights named once at most: by checksum, or else by revision."""
     if not isinstance(model, dict):
         return model
-    unsaid = [key for key in ("revision", "checksum") if model.get(key) is None]
-    if "checksum" not in unsaid:
-        unsaid.append("revision")
-    return {key: value for key, value in model.items() if key not in unsaid}
+    omitted = [key for key in ("revision", "checksum") if model.get(key) is None]
+    if "checksum" not in omitted:
+        omitted.append("revision")
+    return {key: value for key, value in model.items() if key not in omitted}
 
 
-def _plain(value):
-    """The value with 1.0 written as 1, since both mean the same run, and parts by first names."""
+def _canonical(value):
+    """The value with 1.0 written as 1, since both mean the same run, and targets by first names."""
     if isinstance(value, dict):
         return {
-            key: _renamed(part, FIRST_NAMES) if key == "_target_" else _plain(part)
+            key: _renamed(part, FIRST_NAMES) if key == "_target_" else _canonical(part)
             for key, part in value.items()
         }
     if isinstance(value, list):
-        return [_plain(part) for part in value]
+        return [_canonical(part) for part in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -1,4 +1,4 @@
-"""What a reader must know of how runs ended: that they diverged, and what of them was left out."""
+"""Remarks on runs that diverged, and on gradients that were not finite."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -8,16 +8,16 @@ from dpbench.records.record import Record
 
 DIVERGED = "diverged"
 
-LEFT_OUT = "gradients were not finite and counted as zero"
+NOT_FINITE = "gradients were not finite and counted as zero"
 
 
 def dropped(record: Record) -> int:
-    """Gradients, of examples or users, that were not finite in any step of the run."""
+    """How many gradients, of examples or users, were not finite, over all steps of the run."""
     return sum(record.history.get("train/not_finite", ()))
 
 
 def remarks(path: Path) -> Iterator[str]:
-    """Sentences on the run of a record, if it did not go well."""
+    """Sentences on the run at a path, if it diverged or had gradients that were not finite."""
     record = load(path)
     if record is None:
         return
@@ -28,29 +28,30 @@ def remarks(path: Path) -> Iterator[str]:
             f"{record.config['epochs']}): its metrics are NaN."
         )
     if count := dropped(record):
-        yield f"{count} {LEFT_OUT} in the run of {path}."
+        yield f"{count} {NOT_FINITE} in the run of {path}."
 
 
 def summary(runs: Sequence[tuple[str, Record]]) -> str:
-    """The closing lines of a sweep: which of its runs, each by its command, did not go well.
-
-    Empty where all went well.
-    """
-    ended = [(name, r) for name, r in runs if r.status == DIVERGED]
-    thinned = [(name, r) for name, r in runs if r.status != DIVERGED and dropped(r)]
+    """The last lines of a sweep: the runs, by their commands, that such remarks apply to; or ""."""
+    diverged = [name for name, r in runs if r.status == DIVERGED]
+    affected = [name for name, r in runs if r.status != DIVERGED and dropped(r)]
+    total = len(runs)
     return "\n".join(
         [
-            *_listed(f"{len(ended)} of {len(runs)} runs diverged: their metrics are NaN", ended),
-            *_listed(f"in {len(thinned)} of {len(runs)} runs {LEFT_OUT}", thinned),
+            *_list(f"{len(diverged)} of {total} runs diverged: their metrics are NaN", diverged),
+            *_list(f"in {len(affected)} of {total} runs {NOT_FINITE}", affected),
         ]
     )
 
 
-def _listed(head: str, runs: Sequence[tuple[str, Record]]) -> list[str]:
-    return [f"{head}:", *(f"  {name}" for name, _ in runs)] if runs else []
+def _list(head: str, names: Sequence[str]) -> list[str]:
+    return [f"{head}:", *(f"  {name}" for name in names)] if names else []
 
 
 def note(row: str, counts: Iterable[tuple[int, int]]) -> str | None:
-    """The sentence under a table on a row with so many gradients left out, by seed, if any were."""
-    said = [f"{count} with seed {seed}" for seed, count in sorted(counts) if count]
-    return f"{row}: {LEFT_OUT}, {', '.join(said)}." if said else None
+    """The note under a table on a row's gradients that were not finite, if any were.
+
+    counts: pairs of seed and number.
+    """
+    by_seed = [f"{count} with seed {seed}" for seed, count in sorted(counts) if count]
+    return f"{row}: {NOT_FINITE}, {', '.join(by_seed)}." if by_seed else None

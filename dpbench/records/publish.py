@@ -11,7 +11,7 @@ from dpbench.records.reading import Unreadable
 from dpbench.records.record import Record
 
 UNCOVERED = ("seconds", "peak_memory_mib", "resumed")
-"""Of the provenance: what depends on the sizes of batches."""
+"""Fields of the provenance that depend on the sizes of private batches."""
 
 DEFAULTS = {"results_dir": "results", "out": "published.records.jsonl"}
 
@@ -19,32 +19,33 @@ DEFAULTS = {"results_dir": "results", "out": "published.records.jsonl"}
 def publish(arguments: list[str]) -> Path:
     """Write all records of a results folder as one file, a line each, and return its path.
 
-    Raises UserError for an unknown argument, where there is no record, or nowhere to write.
+    Raises UserError for an unknown argument, where there is no record, or where the file cannot be
+    written.
     """
-    given = dict(_parsed(argument) for argument in arguments)
-    asked = {name: Path(given.get(name, usual)) for name, usual in DEFAULTS.items()}
-    read = list(collect(asked["results_dir"]))
-    records = [one.record for one in read if isinstance(one, StoredRecord)]
+    paths = DEFAULTS | dict(_parse(argument) for argument in arguments)
+    folder, out = Path(paths["results_dir"]), Path(paths["out"])
+    entries = list(collect(folder))
+    records = [entry.record for entry in entries if isinstance(entry, StoredRecord)]
     if not records:
-        raise no_records(asked["results_dir"], [one for one in read if isinstance(one, Unreadable)])
-    _warn(records)
-    # In no order that the seeds would give.
+        raise no_records(folder, [entry for entry in entries if isinstance(entry, Unreadable)])
+    _warn_of_guessable_noise(records)
+    # Sorted by their text, so that the order says nothing about the seeds.
     lines = sorted(covered(record).json() for record in records)
-    write_atomically(asked["out"], "".join(f"{line}\n" for line in lines).encode())
-    return asked["out"]
+    write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
+    return out
 
 
 def covered(record: Record) -> Record:
-    """The record without what reads private data outside its account, and without its seed.
+    """The record without its seed and without what was read from private data outside the account.
 
-    What was measured on the test set stays: it is about test examples, which no epsilon covers.
+    Test metrics stay: they are about test examples, which no epsilon covers.
     """
-    where = {k: v for k, v in record.provenance.items() if k not in UNCOVERED}
+    provenance = {k: v for k, v in record.provenance.items() if k not in UNCOVERED}
     return replace(
         record,
         config=record.config | {"seed": None},
         metrics={k: v for k, v in record.metrics.items() if not k.startswith("train_set/")},
-        provenance=where,
+        provenance=provenance,
         history={},
         diagnostics={},
         calibration={},
@@ -52,22 +53,22 @@ def covered(record: Record) -> Record:
     )
 
 
-def _parsed(argument: str) -> tuple[str, str]:
+def _parse(argument: str) -> tuple[str, str]:
     key, _, value = argument.partition("=")
     if key not in DEFAULTS:
-        raise UserError(f"publish takes no {key}: {nearest(key, DEFAULTS)}")
+        raise UserError(f"{key} is not an argument of publish: {nearest(key, DEFAULTS)}")
     if not value:
         raise UserError(f"{key} must name a file or folder: write {key}=NAME.")
     return key, value
 
 
-def _warn(records: list[Record]) -> None:
+def _warn_of_guessable_noise(records: list[Record]) -> None:
     private = [record for record in records if record.privacy["guarantee"] != "none"]
     guessable = [r for r in private if r.privacy.get("arithmetic") != "secure"]
     if guessable:
         warnings.warn(
-            f"the noise of {len(guessable)} of {len(private)} private runs follows from a seed, "
-            "which can be guessed, and then be taken off again; make what is to be published with "
-            "noise=secure.",
+            f"the noise of {len(guessable)} of {len(private)} private runs follows from a seed: "
+            "whoever guesses the seed can subtract the noise. Use noise=secure for runs to be "
+            "published.",
             stacklevel=3,
         )

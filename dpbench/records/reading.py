@@ -1,4 +1,4 @@
-"""Records as they are read: believed only where they are whole, well-formed and their own."""
+"""Reads records: only those that are complete, of this schema, and of the run that they name."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from dpbench.records.record import SCHEMA, Record, checksum
 
 
 class Unreadable(NamedTuple):
-    """A file, or a line of one, that gave no record, and why."""
+    """A file, or a line of one, that is not a valid record; reason: the end of a sentence."""
 
     source: str
-    why: str
+    reason: str
 
 
 class ChosenOptions(msgspec.Struct):
-    """The option chosen in each group that names a run."""
+    """The options chosen in the groups that are in the digest."""
 
     dataset: str
     model: str
@@ -28,11 +28,11 @@ class ChosenOptions(msgspec.Struct):
 
 
 class Config(msgspec.Struct):
-    """What everything that reads a record relies on of its configuration."""
+    """The fields of a configuration that all readers of records rely on."""
 
     choices: ChosenOptions
     method: dict
-    seed: int | None  # None where the record was published
+    seed: int | None  # None in published records
 
 
 class PrivacyStatement(msgspec.Struct):
@@ -52,7 +52,7 @@ class PrivacyStatement(msgspec.Struct):
 
 
 class BinColumns(msgspec.Struct):
-    """Of a reliability diagram: three columns of one length."""
+    """The bins of a reliability diagram: three columns of one length."""
 
     count: list[int]
     confidence: list[float]
@@ -64,7 +64,7 @@ class BinColumns(msgspec.Struct):
 
 
 class Histogram(msgspec.Struct):
-    """Examples per cell."""
+    """Numbers of examples per cell."""
 
     confidence: list[int]
     true_class: list[int]
@@ -80,7 +80,7 @@ class Calibration(msgspec.Struct):
 
 
 class RecordSchema(msgspec.Struct, forbid_unknown_fields=True):
-    """What a record must be for this version to read it; see `dpbench.records.record.Record`."""
+    """The schema of records that this version reads; see `dpbench.records.record.Record`."""
 
     config: Config
     metrics: dict[str, float]
@@ -95,14 +95,13 @@ class RecordSchema(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load(path: Path) -> Record | None:
-    """The record at a path, or None if there is none that is whole, of this schema and of the run
-    that the path names."""
-    found = read(path)
-    return found if isinstance(found, Record) else None
+    """The record at a path, or None if there is no valid one of the run that the path names."""
+    entry = read(path)
+    return entry if isinstance(entry, Record) else None
 
 
 def read(path: Path) -> Record | Unreadable:
-    """The record `<digest>.json`, or why it is none."""
+    """The record `<digest>.json`, or why it is not valid."""
     text = text_of(path)
     record = parse(text, path.name) if isinstance(text, str) else text
     if isinstance(record, Record) and record.digest != path.stem:
@@ -111,61 +110,61 @@ def read(path: Path) -> Record | Unreadable:
 
 
 def text_of(path: Path) -> str | Unreadable:
-    """What a regular file holds; nothing else is opened, as a pipe would never end."""
+    """The text of a regular file; nothing else is opened, as reading a pipe may never end."""
     try:
         if not path.is_file():
-            return Unreadable(path.name, "is no file")
+            return Unreadable(path.name, "is not a regular file")
         return path.read_text(encoding="utf-8")
     except OSError as error:
         return Unreadable(path.name, f"cannot be read: {error.strerror}")
     except UnicodeDecodeError:
-        return Unreadable(path.name, "is no text")
+        return Unreadable(path.name, "is not UTF-8 text")
 
 
 def parse(text: str, source: str) -> Record | Unreadable:
-    """The record that a text is, or why it is none."""
+    """The record in a text, or why it is not valid."""
     try:
         plain = json.loads(text)
-        return _record(plain, source)
+        return _validate(plain, source)
     except json.JSONDecodeError as error:
-        return Unreadable(source, f"is not whole: {error.msg.lower()} at character {error.pos}")
+        return Unreadable(source, f"is not JSON: {error.msg.lower()} at character {error.pos}")
     except msgspec.ValidationError as error:
-        return Unreadable(source, f"is no record: {error}"[:200])
+        return Unreadable(source, f"is not a record: {error}"[:200])
     except (ValueError, RecursionError):
-        return Unreadable(source, "is no JSON that can be read")
+        return Unreadable(source, "is not JSON that Python can parse")
 
 
-def _record(plain: object, source: str) -> Record | Unreadable:
+def _validate(plain: object, source: str) -> Record | Unreadable:
     if not isinstance(plain, dict):
-        return Unreadable(source, "is no record: not an object")
+        return Unreadable(source, "is not a record: not an object")
     if (schema := plain.get("schema")) != SCHEMA:
         return Unreadable(source, f"is of schema {schema!r:.20}, and this version reads {SCHEMA}")
     signed = "checksum" in plain
     if signed and plain.pop("checksum") != checksum(plain):
-        return Unreadable(source, "is damaged: its checksum is of another content")
+        return Unreadable(source, "is damaged: its checksum does not match")
     msgspec.convert(plain, RecordSchema)
     record = Record(**plain, signed=signed)
-    digest(record.config)  # which raises for a configuration that cannot be named
+    digest(record.config)  # raises for a configuration without a digest
     return record
 
 
 def set_aside_invalid(path: Path) -> None:
-    """Warn of an invalid file at a record's path, and set aside one of another schema.
+    """Warn of an invalid file at a record's path, and rename one of another schema.
 
-    A damaged file is left to be overwritten. A record of another schema may be all that is left of
+    A damaged file is left to be overwritten. A record of another schema may be the only result of
     a long run, and is renamed to `DIGEST.json.schemaN`.
     """
-    if not path.exists() or isinstance(found := read(path), Record):
+    if not path.exists() or isinstance(entry := read(path), Record):
         return
     schema = _schema(path)
     if schema in (None, SCHEMA):
-        warnings.warn(f"the record {path} {found.why}: its run is made again.", stacklevel=2)
+        warnings.warn(f"the record {path} {entry.reason}: the run is repeated.", stacklevel=2)
         return
-    aside = path.with_name(f"{path.name}.schema{schema}")
-    os.replace(path, aside)
+    backup = path.with_name(f"{path.name}.schema{schema}")
+    os.replace(path, backup)
     warnings.warn(
-        f"the record {path} is of schema {schema} and not {SCHEMA}: it is kept as {aside.name} and "
-        "its run is made again.",
+        f"the record {path} is of schema {schema} and not {SCHEMA}: it is kept as {backup.name}, "
+        "and the run is repeated.",
         stacklevel=2,
     )
 

@@ -1,4 +1,4 @@
-"""Records: one JSON file per run, named by what the run is, complete if it exists."""
+"""Records: one JSON file per run, named by the digest of its settings, complete if it exists."""
 
 import hashlib
 import json
@@ -19,22 +19,22 @@ COVERED = {
     **dict.fromkeys(("metrics", "history", "diagnostics", "calibration"), False),
     **dict.fromkeys(("provenance.seconds", "provenance.peak_memory_mib"), False),
 }
-"""What of a record the epsilon in it covers. Metrics are exact numbers about examples, of the test
-set or of the training set; seconds and memory depend on the sizes of batches."""
+"""Whether the epsilon of a record covers its parts. Metrics are exact numbers about examples of the
+test or training set; seconds and memory depend on the sizes of batches."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a run was, what it measured, what it spent, and where and how it ran.
+    """The result of a run: its settings, metrics, privacy statement and provenance.
 
-    config keeps the scientific part of the configuration, so no record holds anybody's paths.
-    metrics are flat (`test/accuracy`, `test/loss/<group>`, fractions and nats), or all
-    `validation/...` and none of the test set where config holds out a validation split. history
-    holds one entry per epoch, diagnostics one per measured step; both read private data outside the
-    account. calibration holds the counts behind reliability diagrams and histograms, intervals and
-    a temperature (`dpbench.metrics.reliability`); it is empty for older and for diverged runs.
-    status is "complete" or "diverged". covered: of its parts, whether the epsilon covers them.
-    signed: whether it has a checksum, which the first records have not.
+    config has the scientific settings only, and no paths on this machine. metrics are flat
+    (`test/accuracy`, `test/loss/<group>`, fractions and nats); where config holds out a validation
+    split they are all `validation/...`. history has one entry per epoch, diagnostics one per
+    measured step; both read private data outside the account. calibration has the counts behind
+    reliability diagrams and histograms, intervals and a temperature
+    (`dpbench.metrics.reliability`); it is empty for older and for diverged runs. status is
+    "complete" or "diverged". covered: by part, whether the epsilon covers it. signed: whether the
+    record has a checksum; the first ones have none.
     """
 
     config: dict
@@ -58,13 +58,13 @@ class Record:
 
     @property
     def measured(self) -> dict[str, float]:
-        """The metrics, and what follows from the diagnostics of the last epochs."""
+        """The metrics, and those computed from the diagnostics of the last epochs."""
         return self.metrics | of_last_epochs(self.config, self.diagnostics)
 
     def json(self) -> str:
         """The record as one JSON object; NaN and Infinity as Python's json writes them.
 
-        What older records do not have is left out, so that they are written as they were.
+        Fields that older records lack are omitted while empty, so those are written unchanged.
         """
         fields = asdict(self)
         del fields["signed"]
@@ -83,7 +83,7 @@ class Record:
 
 
 def checksum(fields: dict) -> str:
-    """SHA-256 of a record's fields but for the checksum itself, as 64 hex digits."""
+    """SHA-256 of a record's fields without the checksum itself, as 64 hex digits."""
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
@@ -92,7 +92,7 @@ def record_path(folder: Path, config: dict) -> Path:
 
 
 def frame(records: Iterable[Record]) -> pd.DataFrame:
-    """One row per record: dataset, model, method, variant and seed, and all that it measured."""
+    """One row per record: data set, model, method, variant, seed, metrics and privacy."""
     return pd.DataFrame([row(record) for record in records])
 
 
@@ -105,6 +105,6 @@ def row(record: Record) -> dict:
         "seed": config["seed"],
         "status": record.status,
         **record.measured,
-        "privacy/arithmetic": "real",  # of records from before it was said
+        "privacy/arithmetic": "real",  # older records lack the field
         **{f"privacy/{k}": v for k, v in record.privacy.items() if k != "ledger"},
     }

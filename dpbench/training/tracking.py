@@ -12,7 +12,7 @@ from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
 from dpbench.records.record import Record
-from dpbench.records.trackers import About, Log, Tracker
+from dpbench.records.trackers import Log, RunInfo, Tracker
 from dpbench.training.plan import Run, plan
 
 
@@ -22,7 +22,7 @@ class Tracking:
     about: what they are told at the start, given how many steps an earlier process made.
     """
 
-    def __init__(self, trackers: Mapping[str, Tracker], run: Run, about: Callable[[int], About]):
+    def __init__(self, trackers: Mapping[str, Tracker], run: Run, about: Callable[[int], RunInfo]):
         self._not_started, self._run, self._about = dict(trackers), run, about
         self._logs: dict[str, Log] = {}
         self._epochs_logged = 0  # epochs
@@ -73,7 +73,7 @@ class Tracking:
         for name, tracker in waiting.items():
             guarded(name, partial(self._start_one, name, tracker, about))
 
-    def _start_one(self, name: str, tracker: Tracker, about: About) -> None:
+    def _start_one(self, name: str, tracker: Tracker, about: RunInfo) -> None:
         self._logs[name] = tracker.start(about)
 
     def _log(self, step: int, numbers: Mapping[str, float]) -> None:

@@ -57,7 +57,7 @@ def test_the_array_job_asks_for_what_the_settings_say(false_slurm, tmp_path):
     with place.start(1, tmp_path / "launched") as attempts:
         outcomes = dict(attempts([["seed=0"], ["seed=1"]], False))
     assert len(outcomes) == 2
-    assert all("of the cluster ended early" in outcome.reason for outcome in outcomes.values())
+    assert all("of the cluster failed" in outcome.reason for outcome in outcomes.values())
     script = (tmp_path / "script").read_text()
     for line in (
         "--partition=short",
@@ -79,7 +79,7 @@ def test_tasks_are_cancelled_when_the_sweep_is_interrupted(false_slurm, tmp_path
     def interrupt(tasks):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpbench.execution.slurm._results", interrupt)
+    monkeypatch.setattr("dpbench.execution.slurm._outcomes", interrupt)
     # submitit remembers what it heard of a number.
     sbatch = tmp_path / "bin" / "sbatch"
     sbatch.write_text(sbatch.read_text().replace("job 12", "job 34"))
@@ -91,7 +91,7 @@ def test_tasks_are_cancelled_when_the_sweep_is_interrupted(false_slurm, tmp_path
 def test_without_slurm_there_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     config = compose(SMALL)
-    with pytest.raises(UserError, match=r"finds no sbatch here"):
+    with pytest.raises(UserError, match=r"found no sbatch"):
         launcher_of(config).start(1, tmp_path).__enter__()
 
 

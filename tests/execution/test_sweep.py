@@ -64,7 +64,7 @@ def test_what_fails_is_listed_and_the_rest_is_done(sweep, failing, tmp_path):
     assert load(path).config["seed"] == 2
     head, first, second = said.splitlines()
     listed = tmp_path / "failures" / "some.txt"
-    assert head == (f"2 of 3 runs failed, as {listed} says too; the same command tries them again:")
+    assert head == (f"2 of 3 runs failed (listed in {listed}); rerun the same command to retry:")
     assert first.endswith("seed=0: RuntimeError: out of luck")
     assert second.endswith("seed=1: No such thing.")
     text = listed.read_text()

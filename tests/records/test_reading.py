@@ -90,7 +90,7 @@ def test_every_flipped_bit_is_noticed(tmp_path):
 
 def test_every_prefix_of_a_record_is_refused():
     text = record().json()
-    assert all(parse(text[:end], "x").why for end in range(0, len(text), 37))
+    assert all(parse(text[:end], "x").reason for end in range(0, len(text), 37))
     assert isinstance(parse(text, "x"), Record)
 
 
@@ -100,7 +100,7 @@ def test_a_record_in_another_run_s_place_is_not_that_run_s(tmp_path):
     path.parent.mkdir()
     path.write_text(record().json())
     assert load(path) is None
-    assert digest(CONFIG) in read(path).why
+    assert digest(CONFIG) in read(path).reason
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_record_in_another_run_s_place_is_not_that_run_s(tmp_path):
     ],
 )
 def test_a_record_of_another_shape_is_left_out_with_the_reason(path, value, why):
-    assert why in parse(spoiled(path, value), "x").why
+    assert why in parse(spoiled(path, value), "x").reason
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_record_of_another_shape_is_left_out_with_the_reason(path, value, why)
     ids=range(11),
 )
 def test_no_text_crashes_it(text, tmp_path):
-    assert parse(text, "x").why
+    assert parse(text, "x").reason
     path = tmp_path / "record.json"
     path.write_text(text)
     assert load(path) is None
@@ -161,7 +161,7 @@ def test_nothing_but_a_file_is_opened(tmp_path):
     for name in ("pipe.json", "absent.json", "."):
         assert isinstance(read(tmp_path / name), Unreadable)
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
-    assert read(tmp_path / "bytes.json").why == "is no text"
+    assert read(tmp_path / "bytes.json").reason == "is not UTF-8 text"
 
 
 def test_every_committed_record_is_read_and_written_as_it_is():

@@ -196,7 +196,7 @@ def test_only_what_is_missing_or_broken_is_run(finished, results):
     broken.write_bytes(broken.read_bytes()[:50])
     before = [path.stat().st_mtime_ns for path in others]
     with pytest.warns(
-        UserWarning, match=f"the record {broken} is not whole: .* its run is made again"
+        UserWarning, match=f"the record {broken} is not JSON: .* the run is repeated"
     ):
         reproduce("tiny", [f"results_dir={results}"])
     assert [path.stat().st_mtime_ns for path in others] == before

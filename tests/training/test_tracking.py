@@ -11,7 +11,7 @@ from dpbench.execution.prepare import prepare, trackers_of
 from dpbench.execution.run import load_or_run
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
-from dpbench.records.trackers import About
+from dpbench.records.trackers import RunInfo
 from dpbench.training import lock, trainer
 from dpbench.training.tracking import Tracking, keep_table
 
@@ -65,7 +65,7 @@ def test_a_run_is_told_epoch_by_epoch_with_what_it_spent(tell, tmp_path):
     record = tell(notes)
     assert notes.duties() == ["start", *["log"] * 3, "picture", "finish"]
     about = notes.calls[0][1]
-    assert about == About(record.digest, "dpsgd", record.config, tmp_path / "tracking", 0)
+    assert about == RunInfo(record.digest, "dpsgd", record.config, tmp_path / "tracking", 0)
     steps, numbers = zip(*(told for duty, *told in notes.calls if duty == "log"), strict=True)
     per_epoch = record.privacy["steps"] // 3
     assert steps == (per_epoch, 2 * per_epoch, 3 * per_epoch)

@@ -1,4 +1,4 @@
-"""Where the numbers of a run are shown while it goes on. What a run is does not depend on it."""
+"""Trackers log the numbers of a run as it trains; they do not affect the run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from dpbench.records.record import Record
 
 
 @dataclass(frozen=True)
-class About:
-    """What a tracker is told at the start: the run's digest, the group it belongs to (table and
-    method), its configuration, and a folder for the files of all trackers.
+class RunInfo:
+    """A run as trackers identify it: its digest, its group (table and method), its configuration,
+    and a folder for the files of all trackers.
 
-    steps_done: by an earlier process whose run this one resumes. What was told of them is told
-    again: a log has each number of each step once.
+    steps_done: by an earlier process, if this one resumes its run. Their numbers are logged again;
+    a log must keep each number of a step only once.
     """
 
     digest: str
@@ -25,25 +25,25 @@ class About:
 
 
 class Log(Protocol):
-    """The open log of one run. Numbers of one step may come in several calls, and steps in any
+    """The open log of one run. Numbers of a step may come in several calls, and steps in any
     order."""
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """step: how many were made when the numbers were taken."""
+        """step: the number of steps done when the numbers were measured."""
         ...
 
     def picture(self, name: str, png: bytes) -> None: ...
 
     def finish(self, record: Record) -> None:
-        """The run is over: what it measured and spent."""
+        """Log the metrics and the privacy of the finished run, and close."""
         ...
 
 
 class Tracker(Protocol):
-    """A kind of log, as configured; makes one log per run."""
+    """A configured tracker, which opens one log per run."""
 
-    def start(self, about: About) -> Log: ...
+    def start(self, info: RunInfo) -> Log: ...
 
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
-        """Keep a finished table: its files by suffix."""
+        """Store a finished table. files: by suffix."""
         ...

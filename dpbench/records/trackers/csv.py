@@ -8,15 +8,15 @@ from pathlib import Path
 
 from dpbench.files import write_atomically
 from dpbench.records.record import Record
-from dpbench.records.trackers import About
+from dpbench.records.trackers import RunInfo
 
 
 @dataclass(frozen=True)
 class CsvTracker:
-    """`tracking/csv/DIGEST.csv`, written anew each time and thus whole, and pictures beside it."""
+    """`tracking/csv/DIGEST.csv`, rewritten atomically at each call, and pictures beside it."""
 
-    def start(self, about: About) -> "CsvLog":
-        return CsvLog(about.folder / "csv" / f"{about.digest}.csv")
+    def start(self, info: RunInfo) -> "CsvLog":
+        return CsvLog(info.folder / "csv" / f"{info.digest}.csv")
 
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
         """Nothing: tables are CSV files already."""
@@ -29,12 +29,12 @@ class CsvLog:
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         self.rows.setdefault(step, {}).update(numbers)
-        # Sorted, because a run that another process ended must leave the same file.
+        # Sorted, so that a resumed run writes the same file as one without interruption.
         names = sorted({name for row in self.rows.values() for name in row})
         text = io.StringIO()
         table = csv.DictWriter(text, ["step", *names], lineterminator="\n")
         table.writeheader()
-        table.writerows({"step": made, **self.rows[made]} for made in sorted(self.rows))
+        table.writerows({"step": step, **self.rows[step]} for step in sorted(self.rows))
         write_atomically(self.path, text.getvalue().encode())
 
     def picture(self, name: str, png: bytes) -> None:

@@ -11,18 +11,18 @@ import numpy as np
 from PIL import Image
 
 from dpbench.records.record import Record
-from dpbench.records.trackers import About
+from dpbench.records.trackers import RunInfo
 
 
 @dataclass(frozen=True)
 class TensorboardTracker:
     """`tracking/tensorboard/GROUP/DIGEST`: TensorBoard filters runs by that path."""
 
-    def start(self, about: About) -> "TensorboardLog":
-        folder = about.folder / "tensorboard" / about.group / about.digest
-        shutil.rmtree(folder, ignore_errors=True)  # of an earlier process: all is told again
+    def start(self, info: RunInfo) -> "TensorboardLog":
+        folder = info.folder / "tensorboard" / info.group / info.digest
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier process: all is logged again
         writer = _writer(folder)
-        writer.add_text("config", f"```json\n{json.dumps(about.config, indent=1)}\n```")
+        writer.add_text("config", f"```json\n{json.dumps(info.config, indent=1)}\n```")
         return TensorboardLog(writer)
 
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:

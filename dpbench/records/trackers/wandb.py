@@ -12,18 +12,18 @@ from pathlib import Path
 from dpbench.errors import UserError
 from dpbench.files import write_atomically
 from dpbench.records.record import Record
-from dpbench.records.trackers import About
+from dpbench.records.trackers import RunInfo
 from dpbench.validate import one_of, quoted
 
 AXIS = "step"
-"""The axis of every curve: diagnostics of a step may come after the epoch that the step is in."""
+"""The x-axis of every curve, as wandb's own step may not decrease: diagnostics come late."""
 
 
 @dataclass(frozen=True)
 class WandbTracker:
     """A run in `project`, named by its digest, in the group of its table and method.
 
-    mode: offline or online. Nothing of the machine, its code or its terminal is recorded.
+    mode: offline or online. Nothing about the machine, the code or the terminal is recorded.
     """
 
     project: str
@@ -33,18 +33,18 @@ class WandbTracker:
         one_of("tracker.wandb.mode", self.mode, ("offline", "online"))
         if not re.fullmatch(r"[^/\\#?%:\s]{1,100}", self.project):
             raise UserError(
-                f"tracker.wandb.project={quoted(self.project)} is no name of a project there: use "
+                f"tracker.wandb.project={quoted(self.project)} is not a valid project name: use "
                 "letters, digits, '.', '_' and '-'."
             )
 
-    def start(self, about: About) -> "WandbLog":
-        memory = about.folder / "wandb" / f"{about.digest}.json"
-        known = _read(memory) if about.steps_done else None
-        # A run that is made anew is another one there, for an identity cannot be used again.
-        known = known or {"id": f"{about.digest}-{secrets.token_hex(4)}", "told": {}}
-        run = self._init(about.folder, about.digest, about.group, "run", known["id"], about.config)
+    def start(self, info: RunInfo) -> "WandbLog":
+        path = info.folder / "wandb" / f"{info.digest}.json"
+        state = _read(path) if info.steps_done else None
+        # A repeated run needs a new id, as wandb does not reuse ids.
+        state = state or {"id": f"{info.digest}-{secrets.token_hex(4)}", "told": {}}
+        run = self._init(info.folder, info.digest, info.group, "run", state["id"], info.config)
         run.define_metric("*", step_metric=AXIS)
-        return WandbLog(run, memory, known)
+        return WandbLog(run, path, state)
 
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
         import wandb
@@ -58,9 +58,9 @@ class WandbTracker:
         run.finish()
 
     def _init(
-        self, folder: Path, name: str, group: str, kind: str, identity: str | None, config: dict
+        self, folder: Path, name: str, group: str, kind: str, run_id: str | None, config: dict
     ):
-        # Before the import, which asks; nothing leaves this machine unless mode says so.
+        # Read at import; nothing leaves this machine unless mode is online.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
 
@@ -72,9 +72,9 @@ class WandbTracker:
             name=name,
             group=group,
             job_type=kind,
-            id=identity,
+            id=run_id,
             config=config,
-            resume="allow" if identity else None,
+            resume="allow" if run_id else None,
             reinit="create_new",
             settings=wandb.Settings(
                 console="off",
@@ -90,19 +90,19 @@ class WandbTracker:
 
 
 class WandbLog:
-    """A run there can only be added to. So a file beside it remembers, for who goes on with it, its
-    identity and the last step that was told of each number."""
+    """A run at wandb, which is append-only: a file beside it has the run's id and the last logged
+    step of each number, for a process that resumes the run."""
 
-    def __init__(self, run, memory: Path, known: dict):
-        self._run, self._memory, self._known = run, memory, known
+    def __init__(self, run, path: Path, state: dict):
+        self._run, self._path, self._state = run, path, state
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        told = self._known["told"]
-        new = {name: number for name, number in numbers.items() if step > told.get(name, -1)}
+        logged = self._state["told"]
+        new = {name: number for name, number in numbers.items() if step > logged.get(name, -1)}
         if new:
             self._run.log({AXIS: step, **new})
-            told.update(dict.fromkeys(new, step))
-            write_atomically(self._memory, json.dumps(self._known).encode())
+            logged.update(dict.fromkeys(new, step))
+            write_atomically(self._path, json.dumps(self._state).encode())
 
     def picture(self, name: str, png: bytes) -> None:
         import wandb
@@ -115,11 +115,11 @@ class WandbLog:
         self._run.summary.update({**record.metrics, **privacy, "status": record.status})
         self._run.summary["ledger"] = record.privacy["ledger"]
         self._run.finish()
-        self._memory.unlink(missing_ok=True)
+        self._path.unlink(missing_ok=True)
 
 
-def _read(memory: Path) -> dict | None:
+def _read(path: Path) -> dict | None:
     try:
-        return json.loads(memory.read_text())
+        return json.loads(path.read_text())
     except (OSError, ValueError):
         return None

@@ -7,7 +7,7 @@ import pytest
 from dpbench.execution.run import load_or_run
 from dpbench.records.reading import load
 from dpbench.records.record import Record
-from dpbench.records.trackers import About
+from dpbench.records.trackers import RunInfo
 
 FINISHED = Record(
     config={"choices": {"dataset": "digits", "model": "mlp", "method": "dpsgd"}, "seed": 0},
@@ -36,7 +36,7 @@ def interrupted(tmp_path):
 
     def make(tracker, end=lambda log: None):
         def about(made):
-            return About("abc", "table/dpsgd", {"epochs": 3}, tmp_path, made)
+            return RunInfo("abc", "table/dpsgd", {"epochs": 3}, tmp_path, made)
 
         log = tracker.start(about(0))
         log.log(10, {"train/loss": math.nan})
