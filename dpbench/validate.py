@@ -4,7 +4,7 @@ Booleans are not numbers here, and neither are NaN and infinity.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import Parameter, getattr_static
 from pathlib import Path
 from types import NoneType, UnionType
@@ -120,6 +120,31 @@ def one_of(what: str, value: object, known: Collection[str]) -> str:
         return value
     text = str(value) if str(value).isprintable() else repr(value)
     raise UserError(f"{what}={_truncated(text)} is unknown: {nearest(text, known)}")
+
+
+def known_keys(
+    what: str, mapping: Mapping[str, Any], known: Collection[str], required: Iterable[str] = ()
+) -> None:
+    """UserError for keys of a mapping that are unknown, and for required ones that are missing."""
+    for key in mapping:
+        if key not in known:
+            raise UserError(f"there is no {key!r} in {what}: {nearest(key, known)}")
+    for key in required:
+        if key not in mapping:
+            raise UserError(f"{key!r} is missing in {what}.")
+
+
+def key_values(command: str, arguments: Iterable[str], known: Collection[str]) -> dict[str, str]:
+    """KEY=VALUE arguments as a mapping; UserError for unknown keys and missing values."""
+    values = {}
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        if key not in known:
+            raise UserError(f"{key} is not an argument of {command}: {nearest(key, known)}")
+        if not value:
+            raise UserError(f"{key} needs a value: {key}=VALUE.")
+        values[key] = value
+    return values
 
 
 def typed(what: str, value: object, hint: Any) -> None:

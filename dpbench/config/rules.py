@@ -8,8 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from dpbench.errors import UserError, nearest
-from dpbench.validate import one_of, typed
+from dpbench.validate import known_keys, one_of, typed
 
 ARM = "table.arm"
 """The key that selects a row of a table whose rows differ by more than their method."""
@@ -67,10 +66,8 @@ def check_table(config: DictConfig) -> None:
 
 def _check_keys(prefix: str, part: dict) -> None:
     known = [key.removeprefix(prefix) for key in TYPES if key.rpartition(".")[0] == prefix[:-1]]
-    where = f"table.{prefix[:-1]}" if prefix else "the table"
+    known_keys(f"table.{prefix[:-1]}" if prefix else "the table", part, known)
     for key, value in part.items():
-        if key not in known:
-            raise UserError(f"There is no {key!r} in {where}: {nearest(key, known)}")
         typed(f"table.{prefix}{key}", value, TYPES[prefix + key])
 
 

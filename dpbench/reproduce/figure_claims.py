@@ -11,10 +11,10 @@ from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
 from dpbench.tables import CORRECTED, PAPER_SCALE, Row, grid_lines
+from dpbench.tables.claim_grids import claims_grid, comparisons_grid
 from dpbench.tables.claims import Claim, claims_of
 from dpbench.tables.comparisons import JudgedClaim, evidence
 from dpbench.tables.quantities import MINUS, Quantity
-from dpbench.tables.rulings import claims_grid, comparisons_grid
 from dpbench.tables.spec import Column
 from dpbench.tables.summary import claims_line
 

@@ -1,4 +1,4 @@
-"""From runs to tables: ours beside the published numbers, with a verdict on each."""
+"""From runs to tables: our numbers beside the published ones, with a verdict on each."""
 
 from dpbench.tables.conditions import Condition, conditions_of, narrowed, row_name, setting
 from dpbench.tables.latex import to_latex

@@ -16,8 +16,8 @@ from dpbench.tables.verdict import IMPOSSIBLE, MISSING, tolerance, verdict
 class Cell:
     """One number of a table, in the column's unit.
 
-    ours is the mean of n runs, NaN if any of them diverged; spread is what the specification calls
-    for, NaN with fewer than two runs.
+    ours: the mean of n runs, NaN if any of them diverged; spread: the standard error or deviation,
+    as specified, NaN with fewer than two runs.
     """
 
     condition: str
@@ -38,7 +38,7 @@ class Cell:
 def cells_of(
     spec: TableSpec, rows: Sequence[Row], published: PublishedTable, impossible: Collection[str]
 ) -> list[Cell]:
-    """All cells, row by row; the baseline has none in columns that compare with itself."""
+    """All cells, row by row; the baseline has none in columns that are relative to it."""
     return [
         _cell(spec, row, column, published, impossible)
         for row in rows
@@ -48,28 +48,32 @@ def cells_of(
 
 
 def _cell(
-    spec: TableSpec, row: Row, column: Column, published: PublishedTable, none: Collection[str]
+    spec: TableSpec,
+    row: Row,
+    column: Column,
+    published: PublishedTable,
+    impossible: Collection[str],
 ) -> Cell:
     printed = published.get((row.name, column.printed))
     values = [column.factor * value for value in row.values(column.metric).values()]
     if not values:
-        why = IMPOSSIBLE if row.name in none else MISSING
-        return Cell(row.condition, row.label, column, math.nan, math.nan, 0, printed, why)
+        reason = IMPOSSIBLE if row.name in impossible else MISSING
+        return Cell(row.condition, row.label, column, math.nan, math.nan, 0, printed, reason)
     mean = statistics.fmean(values)
     error = standard_error(values)
     spread = error if spec.spread == STANDARD_ERROR else standard_deviation(values)
     close = tolerance(spec, published, row.condition, column)
-    judged = verdict(spec, close, mean, error, len(values), printed)
-    return Cell(row.condition, row.label, column, mean, spread, len(values), printed, judged)
+    result = verdict(spec, close, mean, error, len(values), printed)
+    return Cell(row.condition, row.label, column, mean, spread, len(values), printed, result)
 
 
 def standard_deviation(values: Sequence[float]) -> float:
-    """Of a sample, with n - 1 below the line; NaN for fewer than two values or one not finite."""
+    """The sample standard deviation (n - 1); NaN for fewer than two or non-finite values."""
     if len(values) < 2 or not all(map(math.isfinite, values)):
         return math.nan
     return statistics.stdev(values)
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of the mean: standard deviation / sqrt(n)."""
+    """The standard error of the mean: standard deviation / sqrt(n)."""
     return standard_deviation(values) / math.sqrt(len(values))

@@ -1,18 +1,18 @@
-"""What a paper claims of its rows, as the YAML of a table or figure names it."""
+"""A paper's claims about the rows of a table or figure, as declared in its YAML."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from dpbench.errors import UserError, nearest
-from dpbench.validate import one_of, typed
+from dpbench.errors import UserError
+from dpbench.validate import known_keys, one_of, typed
 
 Relation = Literal["better", "larger", "smaller"]
 Statistic = Literal["mean", "min", "max"]
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 
-NEEDED = ("says", "source", "than", "in")
+REQUIRED = ("says", "source", "than", "in")
 HINTS: dict[str, Any] = {
     **{"says": str, "source": str, "than": list[str | float], "in": list[str]},
     **{"under": list[str] | None, "by": float, "over": str},
@@ -21,13 +21,13 @@ HINTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Claim:
-    """That each of `rows` is better (larger, smaller) than each of `than`, in each of `quantities`.
+    """Each of `rows` is better (larger, smaller) than each of `than`, in each of `quantities`.
 
     says: the claim in a sentence; source: where the paper makes it. than: rows, or a number.
     quantities: columns of a table, series of a figure, or the difference of two (`loss_b - loss_a`,
-    where better is what is better in the first). under: labels of the conditions that the claim is
-    about, None for all. by: the least difference that it asks for, in the quantity's unit; below 0,
-    how far a row may fall behind. over: which of a series' values along a run counts.
+    where the first defines which way is better). under: labels of the conditions that the claim is
+    about, None for all. by: the least difference, in the quantity's unit; below 0, how far a row
+    may fall behind. over: the statistic of a series along a run.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Claim:
 
 
 def claims_of(plain: Mapping[str, Mapping[str, Any]]) -> tuple[Claim, ...]:
-    """The claims that a mapping from YAML names; UserError for keys or values that make no sense.
+    """The claims in a mapping from YAML, by name; UserError for unsuitable keys or values.
 
-    Of each: `says`, `source`, one of RELATIONS with the rows, `than`, `in` with the quantities,
-    and, where they are not as usual, `under` (labels of conditions), `by` and `over`.
+    Each has `says`, `source`, one of RELATIONS with the rows, `than`, `in` with the quantities, and
+    optionally `under` (labels of conditions), `by` and `over`.
     """
     typed("claims", plain, dict[str, Any])
     return tuple(_claim(name, values) for name, values in plain.items())
@@ -55,38 +55,31 @@ def claims_of(plain: Mapping[str, Mapping[str, Any]]) -> tuple[Claim, ...]:
 def _claim(name: str, values: Mapping[str, Any]) -> Claim:
     typed(f"claim {name}", values, dict[str, Any])
     relation = _relation(name, values)
-    said = {"under": None, "by": 0.0, "over": "mean", **values}
+    plain = {"under": None, "by": 0.0, "over": "mean", **values}
     for key, hint in {**HINTS, relation: list[str]}.items():
-        typed(f"{key} in claim {name}", said[key], hint)
-    one_of(f"over in claim {name}", said["over"], STATISTICS)
+        typed(f"{key} in claim {name}", plain[key], hint)
+    one_of(f"over in claim {name}", plain["over"], STATISTICS)
     for key in (relation, "than", "in"):
-        if not said[key] or len(set(said[key])) < len(said[key]):
+        if not plain[key] or len(set(plain[key])) < len(plain[key]):
             raise UserError(f"{key} in claim {name} must name at least one, and none twice.")
     return Claim(
         name=name,
-        says=said["says"],
-        source=said["source"],
+        says=plain["says"],
+        source=plain["source"],
         relation=relation,
-        rows=tuple(said[relation]),
-        than=tuple(said["than"]),
-        quantities=tuple(said["in"]),
-        under=None if said["under"] is None else tuple(said["under"]),
-        by=said["by"],
-        over=said["over"],
+        rows=tuple(plain[relation]),
+        than=tuple(plain["than"]),
+        quantities=tuple(plain["in"]),
+        under=None if plain["under"] is None else tuple(plain["under"]),
+        by=plain["by"],
+        over=plain["over"],
     )
 
 
 def _relation(name: str, values: Mapping[str, Any]) -> Relation:
-    """The one that a claim has; UserError for several, none, or keys that no claim has."""
-    for key in values:
-        if key not in (*HINTS, *RELATIONS):
-            raise UserError(
-                f"There is no {key!r} in claim {name}: {nearest(key, [*HINTS, *RELATIONS])}"
-            )
-    for key in NEEDED:
-        if key not in values:
-            raise UserError(f"Claim {name} does not say what its {key} is.")
-    given = [relation for relation in RELATIONS if relation in values]
-    if len(given) != 1:
+    """The relation of a claim; UserError for several or none, and for unknown or missing keys."""
+    known_keys(f"claim {name}", values, [*HINTS, *RELATIONS], REQUIRED)
+    relations = [relation for relation in RELATIONS if relation in values]
+    if len(relations) != 1:
         raise UserError(f"Claim {name} must have one of {', '.join(RELATIONS)}.")
-    return given[0]
+    return relations[0]

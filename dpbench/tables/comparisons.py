@@ -1,4 +1,4 @@
-"""Claims held against runs: gaps between rows, paired by seed, with their intervals."""
+"""Judges claims by runs: gaps between rows, paired by seed, with confidence intervals."""
 
 import math
 import statistics
@@ -24,7 +24,7 @@ class Comparison:
     """One row against another (or a number), in one quantity and under one condition.
 
     gaps: the row's value - the other's for each seed that both have, in the quantity's unit;
-    printed: the same of the printed numbers. favour: 1 where the claim wants gaps above `by`, -1
+    printed: the gap of the printed numbers. favour: 1 where the claim needs gaps above `by`, -1
     where below -by. p: of the one-sided Wilcoxon signed-rank test, NaN without a seed.
     """
 
@@ -41,7 +41,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether the printed numbers say what the claim does; None where there are none."""
+        """Whether the printed numbers support the claim; None where none were printed."""
         return None if self.printed is None else self.favour * self.printed.value > self.by
 
 
@@ -54,7 +54,7 @@ class JudgedClaim:
 
     @property
     def verdict(self) -> str:
-        """The claim holds if every comparison does, and does not if one of them does not."""
+        """HOLDS if all comparisons do, FAILS if one of them does, else UNDECIDED or NOT_RUN."""
         verdicts = {comparison.verdict for comparison in self.comparisons}
         if not verdicts - {NOT_RUN}:
             return NOT_RUN
@@ -65,7 +65,7 @@ class JudgedClaim:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What claims are held against: rows by condition and method, and the printed numbers.
+    """The data that claims are judged by: rows by condition and method, and the printed numbers.
 
     conditions: their labels; at_paper_scale: whether the runs are of the paper's scale.
     """
@@ -76,7 +76,7 @@ class Evidence:
     published: PrintedTable
 
     def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> JudgedClaim:
-        """The claim and the verdict on each of its comparisons; quantities: those it is about."""
+        """The claim with the verdicts on its comparisons. quantities: those of the claim."""
         return JudgedClaim(claim, tuple(self._comparisons(claim, quantities)))
 
     def gaps(
@@ -85,13 +85,13 @@ class Evidence:
         """The row's value - the other's for each seed that both have."""
         ours = self._values(condition, row, quantity)
         theirs = self._others(condition, than, quantity, ours)
-        # What floating point leaves of a difference of equals is 0.
+        # Rounded, so that rounding errors of equal values do not count as gaps.
         return tuple(round(ours[s] - theirs[s], 12) for s in sorted(ours.keys() & theirs.keys()))
 
     def printed_gap(
         self, condition: str, row: str, than: str | float, quantity: Quantity
     ) -> PrintedNumber | None:
-        """The same of the printed numbers; None where one of them was not printed."""
+        """The gap of the printed numbers; None where one of them was not printed."""
         ours = quantity.printed(self.published, row_name(condition, row))
         if not isinstance(than, str):
             return ours and ours - PrintedNumber(float(than), 0.0, 0.0)
@@ -139,17 +139,17 @@ class Evidence:
 def evidence(
     conditions: Sequence[str], at_paper_scale: bool, rows: Sequence[Row], published: PrintedTable
 ) -> Evidence:
-    """Of rows in their order; of several variants of a method, the first speaks for it."""
-    of: dict[tuple[str, str], Row] = {}
+    """The evidence in rows; of several variants of a method, the first row counts."""
+    first_rows: dict[tuple[str, str], Row] = {}
     for row in rows:
-        of.setdefault((row.condition, row.method), row)
-    return Evidence(conditions, at_paper_scale, of, published)
+        first_rows.setdefault((row.condition, row.method), row)
+    return Evidence(conditions, at_paper_scale, first_rows, published)
 
 
 def verdict_of(gaps: Sequence[float], least: float = -math.inf) -> str:
-    """The verdict on gaps, in a claim's favour where they are above 0.
+    """The verdict on gaps, of which those above 0 favour the claim.
 
-    least: half of the printed gap: where the interval lies below, the paper's effect is not there.
+    least: half of the printed gap; an interval that lies below it excludes the paper's effect.
     """
     if not gaps:
         return NOT_RUN
@@ -162,7 +162,7 @@ def verdict_of(gaps: Sequence[float], least: float = -math.inf) -> str:
 def interval(gaps: Sequence[float]) -> tuple[float, float]:
     """The 95% confidence interval of the mean gap by Student's t.
 
-    NaN of gaps that are not all finite; of a single one it is the whole line.
+    NaN where gaps are not all finite; infinite for a single gap.
     """
     from scipy import stats
 

@@ -1,4 +1,4 @@
-"""What a table varies beside its methods: data sets, budgets, or any other setting of a run."""
+"""The conditions of a table: the settings that it varies beside its methods, as data sets."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,9 +13,9 @@ Value = str | int | float | None
 
 @dataclass(frozen=True)
 class Condition:
-    """One combination: an option for each group and a value for each setting that is varied.
+    """One combination of options and values of the settings that are varied.
 
-    With none it is the only condition of a table that varies nothing but its methods.
+    Without any it is the only condition of a table that varies only its methods.
     """
 
     values: tuple[tuple[str, Value], ...]
@@ -26,18 +26,18 @@ class Condition:
 
     @property
     def label(self) -> str:
-        """`cifar10, epsilon 1`: options as they are, other values after the end of their key."""
-        return ", ".join(_said(key, value) for key, value in self.values)
+        """`cifar10, epsilon 1`: options by their name, other values after the end of their key."""
+        return ", ".join(_in_words(key, value) for key, value in self.values)
 
     def overrides(self) -> list[str]:
         return [f"{key}={'null' if value is None else value}" for key, value in self.values]
 
     def holds_in(self, config: Mapping[str, Any]) -> bool:
-        """Whether a plain configuration is of this condition."""
+        """Whether a plain configuration meets this condition."""
         return all(setting(config, key) == value for key, value in self.values)
 
 
-def _said(key: str, value: Value) -> str:
+def _in_words(key: str, value: Value) -> str:
     if isinstance(value, str):
         return value
     name = key.rpartition(".")[2]
@@ -54,30 +54,30 @@ def setting(config: Mapping[str, Any], key: str) -> Any:
 def conditions_of(blocks: Iterable[Mapping[str, Sequence[Value]]]) -> list[Condition]:
     """Every combination within each block (key to values), block after block.
 
-    Without a block, the condition that varies nothing. Raises UserError where blocks differ in what
-    they vary, and where a condition is there twice.
+    Without a block, the one condition that varies nothing. Raises UserError where blocks vary
+    different settings, and for duplicate conditions.
     """
-    found = [
+    conditions = [
         Condition(tuple(zip(block, values, strict=True)))
         for block in blocks
         for values in itertools.product(*block.values())
     ]
-    if len({condition.keys for condition in found}) > 1:
+    if len({condition.keys for condition in conditions}) > 1:
         raise UserError("Every block of a table's conditions must vary the same settings.")
-    if len(set(found)) < len(found):
+    if len(set(conditions)) < len(conditions):
         raise UserError("A table's conditions must not name a combination twice.")
-    return found or [Condition(())]
+    return conditions or [Condition(())]
 
 
 def narrowed(conditions: Sequence[Condition], key: str, value: Value) -> list[Condition]:
-    """The conditions of that value; where there is none, all of them with that value instead."""
-    kept = [c for c in conditions if (key, value) in c.values]
-    moved = [
+    """The conditions with that value; if there are none, all conditions changed to that value."""
+    matching = [c for c in conditions if (key, value) in c.values]
+    changed = [
         Condition(tuple((k, value if k == key else v) for k, v in c.values)) for c in conditions
     ]
-    return kept or list(dict.fromkeys(moved))
+    return matching or list(dict.fromkeys(changed))
 
 
 def row_name(condition: str, method: str) -> str:
-    """What a method is called in a table, under the condition of that label."""
+    """The name of a method's row under the condition of that label."""
     return f"{condition}, {method}" if condition else method

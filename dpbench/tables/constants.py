@@ -1,4 +1,4 @@
-"""How many cells a table without any content would pass: a measure of what verdicts are worth."""
+"""How many cells a constant table would pass: a baseline for the verdicts."""
 
 import statistics
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ RULE = (
 )
 
 
-class Passed(NamedTuple):
-    """Of the printed numbers of a column under a condition, how many a constant would pass."""
+class ConstantBaseline(NamedTuple):
+    """How many printed numbers of a column under a condition 0 and their mean would pass."""
 
     condition: str
     column: Column
@@ -27,26 +27,26 @@ class Passed(NamedTuple):
     means: int
 
 
-def constants(spec: TableSpec, published: PublishedTable) -> list[Passed]:
-    """Every column with printed numbers, under every condition."""
+def constants(spec: TableSpec, published: PublishedTable) -> list[ConstantBaseline]:
+    """One for each column with printed numbers, under each condition."""
     return [
-        _passed(spec, published, condition, column, numbers)
+        _baseline(spec, published, condition, column, numbers)
         for condition in spec.conditions
         for column in spec.columns
         if (numbers := list(_printed(spec, published, condition, column)))
     ]
 
 
-def constants_grid(found: list[Passed]) -> Grid:
+def constants_grid(baselines: list[ConstantBaseline]) -> Grid:
     """One line for each column and condition."""
     lines = [
         (
-            row_name(p.condition, p.column.name),
-            f"{p.tolerance:g}",
-            str(p.printed),
-            *(f"{n} (all)" if n == p.printed else str(n) for n in (p.zeros, p.means)),
+            row_name(b.condition, b.column.name),
+            f"{b.tolerance:g}",
+            str(b.printed),
+            *(f"{n} (all)" if n == b.printed else str(n) for n in (b.zeros, b.means)),
         )
-        for p in found
+        for b in baselines
     ]
     head = ("column", "close within", "printed", "zeros that pass", "means that pass")
     return Grid("What a constant would pass", head, tuple(lines))
@@ -60,13 +60,13 @@ def _printed(
             yield number
 
 
-def _passed(
+def _baseline(
     spec: TableSpec,
     published: PublishedTable,
     condition: str,
     column: Column,
     numbers: list[Published],
-) -> Passed:
+) -> ConstantBaseline:
     close = tolerance(spec, published, condition, column)
     mean = statistics.fmean(float(number.value) for number in numbers)
     counts = [
@@ -77,4 +77,4 @@ def _passed(
         )
         for constant in (0.0, mean)
     ]
-    return Passed(condition, column, close, len(numbers), *counts)
+    return ConstantBaseline(condition, column, close, len(numbers), *counts)

@@ -1,4 +1,4 @@
-"""A block of text cells, and how numbers become text in one."""
+"""A grid of text cells, and how numbers are formatted in it."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ NO_VALUE = "-"
 class Grid:
     """One block of a rendered table: a heading, column heads, and rows of text.
 
-    A row shorter than the head runs on to the end of the line: its last text is a sentence.
+    The last cell of a row that is shorter than the head spans the other columns.
     """
 
     heading: str
@@ -21,10 +21,7 @@ class Grid:
 
 
 def number(value: float, digits: int | None) -> str:
-    """A number with so many decimals, never `-0.0`; NaN and infinity stay what they are.
-
-    digits: None for three significant digits.
-    """
+    """A number as text, never `-0.0`. digits: decimals, None for three significant digits."""
     if math.isnan(value):
         return "NaN"
     text = f"{value:.3g}" if digits is None else f"{value:.{digits}f}"
@@ -54,7 +51,7 @@ def as_published(cell: Cell) -> str:
 
 
 def difference(cell: Cell) -> str:
-    """Ours - published with its sign, or a dash if one of them is not there."""
+    """Ours - published with its sign, or a dash if one of them is missing."""
     if cell.published is None or cell.n == 0:
         return NO_VALUE
     return signed(cell.difference, cell.column.digits)

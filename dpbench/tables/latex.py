@@ -28,14 +28,14 @@ SPECIAL = re.compile("|".join(map(re.escape, ESCAPES)))
 
 
 def to_latex(table: Table) -> str:
-    """Summary, blocks as table environments, rules and notes: the same runs, the same text."""
+    """The whole table as LaTeX: the same runs always give the same text."""
     blocks = [_block(table, grid) for grid in table.grids]
     before, after = map(escape, table.summary), map(escape, [*table.rules, *table.notes])
     return "\n\n".join([*before, *blocks, *after]) + "\n"
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX prints as it stands, in one pass so that no escape is escaped again."""
+    """Text with LaTeX's special characters escaped, in one pass so that escapes stay intact."""
     return SPECIAL.sub(lambda match: ESCAPES[match[0]], text)
 
 

@@ -16,18 +16,18 @@ def to_markdown(table: Table) -> str:
 
 
 def _items(sentences: Sequence[str]) -> list[str]:
-    """A list, or nothing where there is none."""
+    """A Markdown list, if there are any sentences."""
     return ["\n".join(f"- {sentence}" for sentence in sentences)] if sentences else []
 
 
 def grid_lines(grid: Grid) -> str:
-    """One block; a row shorter than the head is filled up with empty cells."""
+    """A grid as a Markdown table; shorter rows are padded with empty cells."""
     ruler = ["---", *["---:"] * (len(grid.head) - 1)]
     rows = [(*row, *[""] * (len(grid.head) - len(row))) for row in grid.rows]
     return "\n".join([_line(grid.head), _line(ruler), *map(_line, rows)])
 
 
 def _line(texts: Sequence[str]) -> str:
-    """One line; a bar or a line break within a cell would end it."""
+    """A row of a table; bars are escaped, and line breaks replaced, as they would end a cell."""
     cells = (" ".join(text.split()).replace("|", "\\|") for text in texts)
     return f"| {' | '.join(cells)} |"

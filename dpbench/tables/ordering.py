@@ -1,4 +1,4 @@
-"""Whether the rows stand in the published order, where print and our runs can tell them apart."""
+"""Whether the rows are in the published order, by pairs that differ significantly in print."""
 
 import itertools
 from collections import Counter
@@ -19,7 +19,7 @@ RULE = (
 
 
 def order_of(spec: TableSpec, evidence: Evidence) -> dict[str, Counter]:
-    """By column, how many pairs of rows that print tells apart have which verdict."""
+    """By column, the verdicts on the pairs of rows whose printed numbers differ, with counts."""
     counts = {column.name: Counter(_verdicts(spec, evidence, column)) for column in spec.columns}
     return {column: count for column, count in counts.items() if count.total()}
 
@@ -34,14 +34,14 @@ def order_grid(counts: dict[str, Counter]) -> Grid:
 
 
 def _verdicts(spec: TableSpec, evidence: Evidence, column: Column) -> Iterator[str]:
-    measured = quantity(column.name, [column])
+    value = quantity(column.name, [column])
     paired = is_paired(column.metric)
     methods = [method for method in spec.methods if not (paired and method == spec.baseline)]
     for condition in evidence.conditions:
         for row, other in itertools.combinations(methods, 2):
-            printed = evidence.printed_gap(condition, row, other, measured)
+            printed = evidence.printed_gap(condition, row, other, value)
             if printed and _apart(printed):
-                yield _verdict(evidence, condition, row, other, measured, printed.value)
+                yield _verdict(evidence, condition, row, other, value, printed.value)
 
 
 def _apart(gap: PrintedNumber) -> bool:
@@ -49,7 +49,7 @@ def _apart(gap: PrintedNumber) -> bool:
 
 
 def _verdict(
-    evidence: Evidence, condition: str, row: str, other: str, measured: Quantity, printed: float
+    evidence: Evidence, condition: str, row: str, other: str, value: Quantity, printed: float
 ) -> str:
-    gaps = evidence.gaps(condition, row, other, measured)
+    gaps = evidence.gaps(condition, row, other, value)
     return verdict_of([gap if printed > 0 else -gap for gap in gaps])

@@ -1,4 +1,4 @@
-"""What is known of each method's epsilon, shown only as strongly as it holds."""
+"""The epsilons of each method, shown only as far as its guarantee supports them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.runs import PRIVACY, Row
 
 TIGHT = "PLD"
-"""The column of the tightest epsilon that holds."""
+"""The column of the tightest upper bound."""
 
 HEAD = (
     "method",
@@ -32,7 +32,7 @@ NO_PROOF = "no proof"
 NOT_COMPUTED = "not computed"
 
 Statement = Mapping[str, Any]
-"""What `dpbench.training.budget` says of a run."""
+"""The privacy statement of a run, from `dpbench.training.budget`."""
 
 NO_PLANS: Mapping[str, Statement] = MappingProxyType({})
 
@@ -44,17 +44,17 @@ def privacy_grid(
     planned: Mapping[str, Statement] = NO_PLANS,
     claimed_by: str = "rdp",
 ) -> Grid:
-    """One line per method that was run or planned; printed: the paper's epsilon for the private
-    methods, by condition; planned: what holds of rows that lack what they need to run, by name;
-    claimed_by: what the paper accounts by, of CLAIMS.
+    """One line per method that was run or planned.
 
-    Where the guarantee is `none`, RDP, PLD and GDP say so and only the claim shows a number. Of
+    printed: the paper's epsilon of private methods, by condition; planned: the statements of rows
+    that cannot be run on this machine, by name; claimed_by: the paper's accountant, one of CLAIMS.
+    Where the guarantee is `none`, RDP, PLD and GDP say so and only the claim shows a number. For
     several runs the largest epsilon, the weakest guarantee and all reasons are shown.
     """
-    known = [row if len(row.runs) else _as_planned(row, planned.get(row.name)) for row in rows]
+    completed = [row if len(row.runs) else _as_planned(row, planned.get(row.name)) for row in rows]
     lines = [
         _line(row, None if row.method == baseline else printed.get(row.condition))
-        for row in known
+        for row in completed
         if len(row.runs)
     ]
     head = tuple(name.format(by=CLAIMS[claimed_by][0]) for name in HEAD)
@@ -62,12 +62,12 @@ def privacy_grid(
 
 
 def _as_planned(row: Row, statement: Statement | None) -> Row:
-    """The row with its plan in the place of runs, where there is one."""
+    """The row with the statement of its plan, if there is one, in place of runs."""
     if statement is None:
         return row
-    said = {f"privacy/{name}": statement[name] for name in PRIVACY}
-    said["privacy/why"] += " Not run: as planned."
-    return replace(row, runs=pd.DataFrame([said]))
+    plan = {f"privacy/{name}": statement[name] for name in PRIVACY}
+    plan["privacy/why"] += " Not run: as planned."
+    return replace(row, runs=pd.DataFrame([plan]))
 
 
 def _line(row: Row, printed: str | None) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def _line(row: Row, printed: str | None) -> tuple[str, ...]:
 
 
 def _epsilon(epsilon: float, guarantee: str, claimed: float) -> str:
-    # A method that claims no privacy has none to prove: its epsilon is infinite, and that is true.
+    # The infinite epsilon of a method that claims no privacy is true, and needs no proof.
     if guarantee == "none" and (math.isfinite(claimed) or not math.isinf(epsilon)):
         return NO_PROOF
     return NOT_COMPUTED if math.isnan(epsilon) else number(epsilon, 2)

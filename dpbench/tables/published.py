@@ -1,4 +1,4 @@
-"""The numbers that a paper printed, digit for digit."""
+"""Reads the numbers that a paper printed, digit for digit."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ class Published:
 
     @property
     def rounding(self) -> float:
-        """The most that rounding can have moved the value: half a unit of its last digit."""
+        """The largest rounding error: half a unit of the last digit."""
         decimals = len(self.value.partition(".")[2])
         return 0.5 * 10**-decimals
 
@@ -28,10 +28,10 @@ PublishedTable = Mapping[tuple[str, str], Published]
 
 
 def read_published(path: Path, varied: Sequence[str] = ()) -> dict[tuple[str, str], Published]:
-    """The printed numbers by (row name, column) from a tidy CSV; lines that begin with # are prose.
+    """The printed numbers by (row name, column) from a tidy CSV, with comments after #.
 
-    varied: the keys that the table's conditions vary; the file has a column for each, named as the
-    last part of the key. Raises UserError where a cell is there twice or is not a number.
+    varied: the keys that the table's conditions vary; the file has a column for each, named by the
+    last part of the key. Raises UserError for duplicate cells and cells that are not numbers.
     """
     table: dict[tuple[str, str], Published] = {}
     names = {key: key.rpartition(".")[2] for key in varied}
@@ -63,16 +63,16 @@ def check_covered(spec: TableSpec, published: PublishedTable) -> None:
             raise UserError(f"{spec.name} has no cell for the published {column} of {row}.")
 
 
-def _lines(path: Path, needed: list[str]) -> list[dict[str, str]]:
+def _lines(path: Path, required: list[str]) -> list[dict[str, str]]:
     text = path.read_text(encoding="utf-8").splitlines()
     reader = csv.DictReader(line for line in text if not line.startswith("#"))
-    if not set(needed) <= set(reader.fieldnames or ()):
-        raise UserError(f"{path.name} must have the columns {', '.join(needed)}.")
+    if not set(required) <= set(reader.fieldnames or ()):
+        raise UserError(f"{path.name} must have the columns {', '.join(required)}.")
     return list(reader)
 
 
 def _value(text: str) -> Value:
-    """A number where the text is one."""
+    """The text, as a number if it is one."""
     try:
         return float(text)
     except ValueError:

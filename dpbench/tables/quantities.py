@@ -1,4 +1,4 @@
-"""What a claim compares: a column, or the difference of two, in our runs and in print."""
+"""The quantities that claims compare: a column, or the difference of two, in runs and in print."""
 
 import functools
 import math
@@ -24,7 +24,7 @@ class PrintedNumber:
     rounding: float
 
     def __sub__(self, other: "PrintedNumber") -> "PrintedNumber":
-        """As if the two were independent."""
+        """The difference, its error being that of independent numbers."""
         return PrintedNumber(
             self.value - other.value,
             math.hypot(self.error, other.error),
@@ -34,14 +34,14 @@ class PrintedNumber:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A column, or the first of two less the second; better is what is better in the first."""
+    """A column, or the difference of two, of which the first defines which way is better."""
 
     name: str
     columns: tuple[Column, ...]
 
     @property
     def sign(self) -> int:
-        """1 where more is better, else -1."""
+        """1 where higher is better, else -1."""
         return 1 if self.columns[0].better == "higher" else -1
 
     @property
@@ -49,7 +49,7 @@ class Quantity:
         return self.columns[0].digits
 
     def values(self, row: Row) -> dict[int, float]:
-        """By seed, of the runs of a row, in the column's unit."""
+        """The values of a row's runs by seed, in the column's unit."""
         first, *rest = [
             {seed: column.factor * value for seed, value in row.values(column.metric).items()}
             for column in self.columns
@@ -57,9 +57,8 @@ class Quantity:
         return {seed: value - sum(other[seed] for other in rest) for seed, value in first.items()}
 
     def printed(self, numbers: "PrintedTable", row: str) -> PrintedNumber | None:
-        """What the paper printed of a row, by its name; None where it did not."""
-        found = [numbers.get((row, column.printed)) for column in self.columns]
-        first, *rest = found
+        """The printed number of the row of that name; None where it was not printed."""
+        first, *rest = (numbers.get((row, column.printed)) for column in self.columns)
         if first is None or None in rest:
             return None
         return functools.reduce(operator.sub, filter(None, rest), first)
@@ -72,8 +71,8 @@ PrintedTable = Mapping[tuple[str, str], PrintedNumber]
 def printed_table(spec: TableSpec, published: PublishedTable) -> PrintedTable:
     """The printed numbers with the standard errors that follow from their spreads."""
     return {
-        cell: PrintedNumber(float(one.value), published_standard_error(spec, one), one.rounding)
-        for cell, one in published.items()
+        cell: PrintedNumber(float(p.value), published_standard_error(spec, p), p.rounding)
+        for cell, p in published.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""The runs that belong in a table, checked, paired with their baselines and put in rows."""
+"""Selects and checks the runs of a table, pairs them with their baselines and forms rows."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ from dpbench.tables.spec import TableSpec
 
 IDENTITY = ["dataset", "model", "method", "variant", "seed"]
 PRIVACY = ["rdp", "pld", "gdp", "guarantee", "why", "claimed", "delta", "arithmetic"]
-NEEDED = [*IDENTITY, "status", *(f"privacy/{name}" for name in PRIVACY)]
+REQUIRED = [*IDENTITY, "status", *(f"privacy/{name}" for name in PRIVACY)]
 CORRECTED = "corrected"
 OPTIONAL_METRICS = ("train_set/", "test/mce_min20", "test/mce_last10")
-"""How the metrics begin that not all records have."""
+"""Prefixes of the metrics that some records lack."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Condition and method, as the published numbers have them."""
+        """Condition and method, as in the published numbers."""
         return row_name(self.condition, self.method)
 
     @property
     def label(self) -> str:
-        """The name; a variant that is not the corrected one is always named."""
+        """The name, with the variant unless it is the corrected one."""
         return self.name if self.variant == CORRECTED else f"{self.name} ({self.variant})"
 
     @property
@@ -45,28 +45,28 @@ class Row:
 
     @property
     def dropped(self) -> list[tuple[int, int]]:
-        """By seed, how many gradients were not finite; nothing where nobody counted."""
+        """Pairs of seed and number of non-finite gradients; empty where they were not counted."""
         if "dropped" not in self.runs.columns:
             return []
         return list(zip(self.runs["seed"].tolist(), self.runs["dropped"].tolist(), strict=True))
 
     def values(self, metric: str) -> dict[int, float]:
-        """A metric by seed, NaN for a diverged run; without the runs that do not have it."""
+        """A metric by seed, NaN for a diverged run; runs without an optional metric are omitted."""
         if metric not in self.runs.columns:
             return {}
-        lacking = (self.runs["status"] != DIVERGED) & self.runs[metric].isna()
-        having = self.runs[~lacking] if metric.startswith(OPTIONAL_METRICS) else self.runs
-        return dict(zip(having["seed"].tolist(), having[metric].tolist(), strict=True))
+        missing = (self.runs["status"] != DIVERGED) & self.runs[metric].isna()
+        runs = self.runs[~missing] if metric.startswith(OPTIONAL_METRICS) else self.runs
+        return dict(zip(runs["seed"].tolist(), runs[metric].tolist(), strict=True))
 
 
 def rows_of(spec: TableSpec, runs: pd.DataFrame) -> list[Row]:
     """The rows of the table in the specification's order, corrected variants first.
 
-    runs: one row per run with the columns NEEDED, `test/...` metrics and, where the table has
+    runs: one row per run with the columns REQUIRED, `test/...` metrics and, where the table has
     conditions, the label of its `condition`. Runs of other methods, seeds or conditions are left
     out; a method without runs has an empty row. All metrics of a diverged run are NaN. Raises
-    UserError where runs of several data sets or models are mixed under one condition, where a run
-    is there twice, and where a column of the table has no metric.
+    UserError where runs of several data sets or models are mixed under one condition, for
+    duplicate runs, and where a column of the table has no metric.
     """
     if "condition" not in runs.columns:
         runs = runs.assign(condition="")
@@ -78,48 +78,49 @@ def rows_of(spec: TableSpec, runs: pd.DataFrame) -> list[Row]:
 
 
 def _rows_under(spec: TableSpec, condition: str, runs: pd.DataFrame) -> list[Row]:
-    chosen = _chosen(spec, runs)
+    selected = _selected(spec, runs)
     paired = any(is_paired(column.metric) for column in spec.columns)
-    if paired and len(chosen):
+    if paired and len(selected):
         a, b = spec.groups
-        chosen = pair_with_baseline(chosen, (a, b), spec.baseline)
+        selected = pair_with_baseline(selected, (a, b), spec.baseline)
     metrics = [column.metric for column in spec.columns]
-    if chosen.empty:
-        chosen = chosen.reindex(columns=[*NEEDED, *metrics])
-    _require(chosen, [name for name in metrics if not name.startswith(OPTIONAL_METRICS)])
-    return [row for method in spec.methods for row in _variants(condition, method, chosen)]
+    if selected.empty:
+        selected = selected.reindex(columns=[*REQUIRED, *metrics])
+    _require(selected, [name for name in metrics if not name.startswith(OPTIONAL_METRICS)])
+    return [row for method in spec.methods for row in _variants(condition, method, selected)]
 
 
-def _chosen(spec: TableSpec, runs: pd.DataFrame) -> pd.DataFrame:
+def _selected(spec: TableSpec, runs: pd.DataFrame) -> pd.DataFrame:
     if runs.empty:
-        return pd.DataFrame(columns=NEEDED)
-    _require(runs, NEEDED)
-    wanted = runs["method"].isin([*spec.methods, spec.baseline]) & runs["seed"].isin(spec.seeds)
-    chosen = runs[wanted].sort_values(IDENTITY).reset_index(drop=True)
+        return pd.DataFrame(columns=REQUIRED)
+    _require(runs, REQUIRED)
+    in_table = runs["method"].isin([*spec.methods, spec.baseline]) & runs["seed"].isin(spec.seeds)
+    selected = runs[in_table].sort_values(IDENTITY).reset_index(drop=True)
     for name in ("dataset", "model"):
-        if chosen[name].nunique() > 1:
-            raise UserError(f"A table is about one {name}, not {', '.join(chosen[name].unique())}.")
-    for twice in chosen.loc[chosen.duplicated(IDENTITY), IDENTITY].to_dict("records"):
-        raise UserError(f"There are two runs of {twice}; say which one belongs in the table.")
-    return _without_diverged_metrics(chosen)
+        values = selected[name].unique()
+        if len(values) > 1:
+            raise UserError(f"A table is about one {name}, not {', '.join(values)}.")
+    for duplicate in selected.loc[selected.duplicated(IDENTITY), IDENTITY].to_dict("records"):
+        raise UserError(f"There are two runs of {duplicate}: leave one out.")
+    return _without_diverged_metrics(selected)
 
 
 def _without_diverged_metrics(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs with NaN for every metric of a diverged one: its last numbers mean nothing."""
-    measured = [name for name in runs.columns if name.startswith(("test/", *OPTIONAL_METRICS))]
-    metrics = runs[measured].astype(float).mask(runs["status"] == DIVERGED, np.nan)
-    return runs.assign(**{name: metrics[name] for name in measured})
+    """The runs with NaN for all metrics of diverged ones, whose last values are meaningless."""
+    names = [name for name in runs.columns if name.startswith(("test/", *OPTIONAL_METRICS))]
+    metrics = runs[names].astype(float).mask(runs["status"] == DIVERGED, np.nan)
+    return runs.assign(**{name: metrics[name] for name in names})
 
 
 def _variants(condition: str, method: str, runs: pd.DataFrame) -> list[Row]:
-    mine = runs[runs["method"] == method]
-    names = sorted(mine["variant"].unique(), key=lambda name: (name != CORRECTED, name))
+    runs = runs[runs["method"] == method]
+    names = sorted(runs["variant"].unique(), key=lambda name: (name != CORRECTED, name))
     return [
-        Row(condition, method, name, mine[mine["variant"] == name]) for name in names or [CORRECTED]
+        Row(condition, method, name, runs[runs["variant"] == name]) for name in names or [CORRECTED]
     ]
 
 
 def _require(runs: pd.DataFrame, names: list[str]) -> None:
-    absent = [name for name in names if name not in runs.columns]
-    if absent:
-        raise UserError(f"The runs have no column {', '.join(absent)}.")
+    missing = [name for name in names if name not in runs.columns]
+    if missing:
+        raise UserError(f"The runs have no column {', '.join(missing)}.")

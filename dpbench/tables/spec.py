@@ -1,16 +1,16 @@
-"""What a table is made of: its methods, its columns and the paper's numbers it is held against."""
+"""The specification of a table: its methods, its columns and the published numbers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from dpbench.config.buildable import check_settings
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError
 from dpbench.metrics.paired import is_paired
 from dpbench.metrics.registry import parse_name
 from dpbench.metrics.significance import Better
 from dpbench.tables.claims import Claim, claims_of
-from dpbench.validate import integer, one_of, positive
+from dpbench.validate import integer, known_keys, one_of, positive
 
 STANDARD_ERROR = "standard error"
 STANDARD_DEVIATION = "standard deviation"
@@ -21,10 +21,10 @@ PAPER_SCALE = "paper"
 class Column:
     """One column: a metric of the records, in the paper's unit and with the paper's digits.
 
-    factor turns the metric into the column's unit (100 for percent); digits is None for three
-    significant ones; better is which way is better. In YAML these three are those of
-    `metrics.registry` unless others are given. printed is the column of the published numbers that
-    it is held against, in YAML its own name unless another is given.
+    factor: converts the metric to the column's unit (100 for percent). digits: decimals, or None
+    for three significant digits. better: "higher" or "lower". In YAML these default to those of
+    `metrics.registry`. printed: the column of the published numbers to compare with, in YAML by
+    default the same name.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table of a paper, as it is to be rebuilt.
+    """The specification of a paper's table.
 
-    published: its numbers, a path under benchmarks/, or None; published_runs: how many runs the
-    paper averaged; spread: what the paper's ± means, and so what ours means; baseline: the
-    non-private method that privacy costs are measured from; groups: the two groups a and b, or
-    none; conditions: the labels of what else is varied, of which "" varies nothing; scale_label:
-    or in a few words what was made smaller; claims: what the paper says of the rows.
+    published: the file of its numbers, a path under benchmarks/, or None; published_runs: how many
+    runs the paper averaged; spread: the meaning of the paper's ±, and of ours; baseline: the
+    non-private method that privacy costs are relative to; groups: the two groups a and b, or none;
+    conditions: labels, "" for a table that varies only its methods; scale_label: "paper", or what
+    differs from the paper's runs; claims: what the paper claims about the rows.
     """
 
     name: str
@@ -89,41 +89,33 @@ class TableSpec:
 def table_spec(plain: Mapping[str, Any]) -> TableSpec:
     """The table that a plain mapping (from YAML) describes.
 
-    `columns` maps each column's name to its metric, to digits, factor and better where the registry
-    has others or does not know it, and to `printed` where that is another name; `claims` is what
-    `claims_of` reads.
-    Raises UserError for keys that are missing, unknown or of a value that makes no sense.
+    `columns` maps each column's name to its metric, to digits, factor and better unless they are
+    the registry's, and to `printed` unless it is the column's name; for `claims` see `claims_of`.
+    Raises UserError for keys that are missing or unknown, and for unsuitable values.
     """
-    _known_keys("the table", plain, {field.name for field in fields(TableSpec)})
+    keys = [field.name for field in fields(TableSpec)]
+    known_keys("the table", plain, keys, required=keys)
     lists = {key: tuple(plain[key]) for key in ("methods", "seeds", "conditions", "notes")}
     groups = tuple(str(group) for group in plain["groups"])
     columns = tuple(_column(name, values) for name, values in plain["columns"].items())
     claims = claims_of(plain["claims"])
-    made = {**lists, "groups": groups, "columns": columns, "claims": claims}
-    return TableSpec(**{**plain, **made})
+    return TableSpec(**{**plain, **lists, "groups": groups, "columns": columns, "claims": claims})
 
 
 def _column(name: str, values: Mapping[str, Any]) -> Column:
     settings = {"printed": name, **_defaults(values), **values}
-    _known_keys(f"column {name}", settings, {field.name for field in fields(Column)} - {"name"})
+    keys = [field.name for field in fields(Column) if field.name != "name"]
+    known_keys(f"column {name}", settings, keys, required=keys)
     check_settings(Column, {**settings, "name": name}, f"table.columns.{name}.")
     return Column(name=name, **settings)
 
 
 def _defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What the registry knows of a column's metric; nothing of one that it does not know."""
+    """Factor, digits and better by the registry; nothing for a metric that it does not know."""
     metric = parse_name(str(values.get("metric"))).metric
     if metric is None or metric.better is None:
         return {}
     return {"factor": metric.factor, "digits": metric.digits, "better": metric.better}
-
-
-def _known_keys(what: str, given: Mapping[str, Any], known: set[str]) -> None:
-    for key in given:
-        if key not in known:
-            raise UserError(f"There is no {key!r} in {what}: {nearest(key, known)}")
-    for key in sorted(known - given.keys()):
-        raise UserError(f"{what[0].upper()}{what[1:]} does not say what its {key} is.")
 
 
 def _distinct(what: str, values: Iterable[Any]) -> None:

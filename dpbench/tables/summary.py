@@ -1,43 +1,43 @@
-"""What a table's verdicts come to, in the few sentences that its page begins with."""
+"""The summary of a table's verdicts, as the sentences that its page begins with."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from dpbench.tables.cells import Cell
+from dpbench.tables.claim_grids import counted
 from dpbench.tables.comparisons import FAILS, HOLDS, JudgedClaim
-from dpbench.tables.constants import Passed
-from dpbench.tables.rulings import counted
+from dpbench.tables.constants import ConstantBaseline
 from dpbench.tables.verdict import CLOSE, DIFFERS, REPRODUCED, UNDECIDED
 
 JUDGED = (REPRODUCED, CLOSE, DIFFERS, UNDECIDED)
 
 
 def claims_line(judged: Sequence[JudgedClaim]) -> str:
-    """`Claims: 5 hold, 1 does not hold (ece).`, with the names of those that do not."""
+    """`Claims of 6: 5 hold, 1 does not hold (ece).`, with the names of those that do not."""
     if not judged:
         return ""
-    failed = [one.claim.name for one in judged if one.verdict == FAILS]
+    failed = [j.claim.name for j in judged if j.verdict == FAILS]
     names = f" ({', '.join(failed)})" if failed else ""
-    return f"Claims of {len(judged)}: {counted(one.verdict for one in judged)}{names}."
+    return f"Claims of {len(judged)}: {counted(j.verdict for j in judged)}{names}."
 
 
-def cells_line(cells: Iterable[Cell], passed: Sequence[Passed]) -> str:
-    """How many cells are what, beside how many a table of constants would pass."""
+def cells_line(cells: Iterable[Cell], baselines: Sequence[ConstantBaseline]) -> str:
+    """The counts of verdicts on cells, and how many cells a constant table would pass."""
     counts = Counter(cell.verdict for cell in cells)
-    told = [f"{name} {counts[name]}" for name in JUDGED if counts[name]]
-    if not told:
+    judged = [f"{name} {counts[name]}" for name in JUDGED if counts[name]]
+    if not judged:
         return ""
     printed, zeros, means = (
-        sum(values) for values in zip(*((p.printed, p.zeros, p.means) for p in passed), strict=True)
+        sum(getattr(b, name) for b in baselines) for name in ("printed", "zeros", "means")
     )
     return (
-        f"Cells: {', '.join(told)}. Of {printed} printed numbers a table of zeros would pass "
+        f"Cells: {', '.join(judged)}. Of {printed} printed numbers a table of zeros would pass "
         f"{zeros}, one of each column's mean {means}."
     )
 
 
 def order_line(counts: Mapping[str, Counter]) -> str:
-    """How many pairs of rows stand as printed, and in which columns some are reversed."""
+    """How many pairs of rows are in the printed order, and in which columns some are reversed."""
     total = sum(counts.values(), Counter[str]())
     if not total:
         return ""

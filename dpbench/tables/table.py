@@ -1,4 +1,4 @@
-"""A table, ready to be rendered."""
+"""Builds a table, ready to be rendered."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import pandas as pd
 
 from dpbench.metrics.paired import is_paired
 from dpbench.records.divergence import note
-from dpbench.tables import constants, grid, ordering, rulings
+from dpbench.tables import claim_grids, constants, grid, ordering
 from dpbench.tables.cells import Cell, cells_of
 from dpbench.tables.comparisons import Evidence, JudgedClaim, evidence
 from dpbench.tables.grid import NO_VALUE, Grid, mean_and_spread
@@ -22,9 +22,9 @@ from dpbench.tables.verdict import rule
 
 @dataclass(frozen=True)
 class Table:
-    """What every renderer writes down: title, introduction, blocks of cells and notes.
+    """The content that renderers write: title, introduction, grids and notes.
 
-    summary: what the verdicts come to; claims: each with its verdict.
+    summary: of the verdicts; rules: of the verdicts, in words; claims: with their verdicts.
     """
 
     name: str
@@ -49,40 +49,40 @@ def build_table(
     planned: Mapping[str, Statement] = NO_PLANS,
     claimed_by: str = "rdp",
 ) -> Table:
-    """The table of a specification from runs, one row each, and the paper's printed numbers.
+    """The table of a specification, from runs and the paper's printed numbers.
 
-    runs: columns dataset, model, method, variant, seed, status (`complete` or `diverged`),
-    `privacy/rdp|pld|gdp|guarantee|why|claimed|delta` and metrics `test/...`, in the units of the
-    records, `condition` where the table has conditions, and `dropped` where gradients were counted
-    that were not finite. epsilon: by condition, as printed for
-    the private methods; impossible: name of a row to the reason why it has no runs on this data;
-    notes: sentences to print below those of the specification; planned: name of a row without runs
-    to what would hold of its epsilon; claimed_by: what the paper accounts by.
-    Raises UserError where runs, specification and published numbers do not fit together.
+    runs: one row per run, with the columns dataset, model, method, variant, seed, status
+    (`complete` or `diverged`), `privacy/rdp|pld|gdp|guarantee|why|claimed|delta`, metrics
+    `test/...` in the units of the records, `condition` where the table has conditions, and
+    `dropped`, the number of non-finite gradients, where they were counted. epsilon: as printed for
+    the private methods, by condition; impossible: the reason why a row has no runs on this data,
+    by its name; notes: sentences to add to those of the specification; planned: the privacy
+    statements of rows without runs, by name; claimed_by: the paper's accountant.
+    Raises UserError where runs, specification and published numbers do not match.
     """
     check_covered(spec, published)
     rows = rows_of(spec, runs)
     cells = cells_of(spec, rows, published, impossible)
     privacy = privacy_grid(rows, epsilon, spec.baseline, planned, claimed_by)
     at_paper_scale = spec.scale_label == PAPER_SCALE
-    known = evidence(spec.conditions, at_paper_scale, rows, printed_table(spec, published))
-    judged = judge(spec, known)
-    order, passed = ordering.order_of(spec, known), constants.constants(spec, published)
-    blocks = [
-        rulings.claims_grid(judged),
+    data = evidence(spec.conditions, at_paper_scale, rows, printed_table(spec, published))
+    judged = judge(spec, data)
+    order, baselines = ordering.order_of(spec, data), constants.constants(spec, published)
+    grids = [
+        claim_grids.claims_grid(judged),
         _main(spec, rows, cells, impossible, privacy),
         *([_comparison(cells)] if published else []),
         ordering.order_grid(order),
-        constants.constants_grid(passed if at_paper_scale else []),
-        rulings.comparisons_grid(judged),
+        constants.constants_grid(baselines if at_paper_scale else []),
+        claim_grids.comparisons_grid(judged),
         privacy,
     ]
     return Table(
         spec.name,
         spec.title if at_paper_scale else f"{spec.title} (not at the paper's scale)",
         tuple(_introduction(spec)),
-        tuple(filter(None, (claims_line(judged), cells_line(cells, passed), order_line(order)))),
-        tuple(block for block in blocks if block.rows),
+        tuple(filter(None, (claims_line(judged), cells_line(cells, baselines), order_line(order)))),
+        tuple(block for block in grids if block.rows),
         tuple(_rules(spec, bool(published))),
         (*spec.notes, *notes, *_notes_on_runs(spec, rows, impossible)),
         tuple(cells),
@@ -90,17 +90,17 @@ def build_table(
     )
 
 
-def judge(spec: TableSpec, known: Evidence) -> list[JudgedClaim]:
-    """Every claim of a table, in its order."""
+def judge(spec: TableSpec, data: Evidence) -> list[JudgedClaim]:
+    """The claims of a table, in their order."""
     return [
-        known.judge(claim, [quantity(name, spec.columns) for name in claim.quantities])
+        data.judge(claim, [quantity(name, spec.columns) for name in claim.quantities])
         for claim in spec.claims
     ]
 
 
 def _rules(spec: TableSpec, published: bool) -> Iterable[str]:
     if spec.claims:
-        yield rulings.RULE
+        yield claim_grids.RULE
     if published:
         yield rule(spec)
         yield ordering.RULE
@@ -121,7 +121,7 @@ def _main(
     impossible: Mapping[str, str],
     privacy: Grid,
 ) -> Grid:
-    """The table as the paper has it, and what each method's epsilon is at most."""
+    """The table in the paper's layout, with the upper bound of each method's epsilon."""
     epsilons = {line[0]: line[privacy.head.index(TIGHT)] for line in privacy.rows}
     texts = {(cell.row, cell.column.name): mean_and_spread(cell) for cell in cells}
     names = [column.name for column in spec.columns]
@@ -157,7 +157,7 @@ def _comparison(cells: Sequence[Cell]) -> Grid:
 def _notes_on_runs(
     spec: TableSpec, rows: Sequence[Row], impossible: Mapping[str, str]
 ) -> Iterable[str]:
-    """What a reader must know of the runs that are not there or did not end well."""
+    """Notes on runs that are missing, diverged, or had non-finite gradients."""
     seeds_of_baseline = {
         (row.condition, seed)
         for row in rows
@@ -169,13 +169,13 @@ def _notes_on_runs(
         seeds = set(row.runs["seed"])
         if row.diverged:
             yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
-        if said := note(row.label, row.dropped):
-            yield said
-        if row.name not in impossible and (absent := set(spec.seeds) - seeds):
-            yield f"{row.label} has no run with seed {_list(absent)}."
-        alone = {seed for seed in seeds if (row.condition, seed) not in seeds_of_baseline}
-        if paired and alone:
-            yield f"{row.label} has no {spec.baseline} run to pair with for seed {_list(alone)}."
+        if sentence := note(row.label, row.dropped):
+            yield sentence
+        if row.name not in impossible and (missing := set(spec.seeds) - seeds):
+            yield f"{row.label} has no run with seed {_list(missing)}."
+        unpaired = {seed for seed in seeds if (row.condition, seed) not in seeds_of_baseline}
+        if paired and unpaired:
+            yield f"{row.label} has no {spec.baseline} run to pair with for seed {_list(unpaired)}."
 
 
 def _list(seeds: Iterable[int]) -> str:

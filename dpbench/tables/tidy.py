@@ -43,15 +43,15 @@ CLAIMS_HEAD = (
 
 
 def claims_csv(judged: Sequence[JudgedClaim]) -> str:
-    """One line for each comparison of each claim; a claim that nothing was run for has one too."""
+    """One line for each comparison of each claim, or one line for a claim without comparisons."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CLAIMS_HEAD)
-    for one in judged:
-        about = (one.claim.name, one.claim.says, one.claim.source, one.verdict)
-        writer.writerows((*about, *_numbers(c)) for c in one.comparisons)
-        if not one.comparisons:
-            writer.writerow((*about, *[""] * 10, one.verdict))
+    for j in judged:
+        claim = (j.claim.name, j.claim.says, j.claim.source, j.verdict)
+        writer.writerows((*claim, *_numbers(c)) for c in j.comparisons)
+        if not j.comparisons:
+            writer.writerow((*claim, *[""] * 10, j.verdict))
     return text.getvalue()
 
 
@@ -84,5 +84,5 @@ def _line(cell: Cell) -> tuple[str, ...]:
 
 
 def _text(value: float) -> str:
-    """Six digits; what floating point leaves of a difference of equals is 0."""
+    """Six significant digits, after rounding errors around 0 are removed."""
     return f"{round(value, 9) + 0.0:.6g}"

@@ -1,4 +1,4 @@
-"""The one rule that says whether a published number was reproduced."""
+"""The rule that decides whether a published number was reproduced."""
 
 import math
 from collections.abc import Iterator
@@ -27,13 +27,13 @@ def verdict(
     n: int,
     printed: Published | None,
 ) -> str:
-    """Our mean of n runs and its standard error, in the column's unit, against the printed number.
+    """The verdict on our mean of n runs, by its standard error, in the column's unit.
 
-    With r half a unit of the last printed digit, it is within its error if
-    |ours - printed| <= 2 sqrt(se_ours^2 + se_printed^2 + r^2): `reproduced`, if n is at least the
-    paper's number of runs. Else `close` if within the tolerance, `undecided` if within an error
-    that fewer runs have made large or that one run does not have, and `differs` otherwise. A
-    standard error that was not printed is 0. At another scale it is always `other scale`.
+    With r half a unit of the last printed digit, the mean is within the error if
+    |ours - printed| <= 2 sqrt(se_ours^2 + se_printed^2 + r^2). It is then `reproduced` if n is at
+    least the paper's number of runs. Otherwise it is `close` within the tolerance, `undecided` if
+    within the error of fewer runs or if there is only one run, and else `differs`. A standard error
+    that was not printed is 0. At another scale the verdict is always `other scale`.
     """
     if printed is None:
         return NOTHING_PUBLISHED
@@ -60,7 +60,7 @@ def published_standard_error(spec: TableSpec, printed: Published) -> float:
 
 
 def tolerance(spec: TableSpec, published: PublishedTable, condition: str, column: Column) -> float:
-    """How far off a number may be and still be called close; 0 where no claim gives a measure.
+    """The largest difference that counts as close; 0 where no claim compares rows of the column.
 
     A third of the smallest gap that the paper printed, in that column and under that condition,
     between two rows that a claim compares: no constant is close to both.
@@ -85,7 +85,7 @@ def _pairs(claim: Claim, condition: str) -> Iterator[tuple[str, str]]:
 
 
 def rule(spec: TableSpec) -> str:
-    """The rule in words, to be printed under the table."""
+    """The rule in words, as printed under the table."""
     if spec.scale_label != PAPER_SCALE:
         return (
             f"Cells: these runs are not of the scale of the paper ({spec.scale_label}), so "
@@ -111,5 +111,5 @@ def _conversion(spec: TableSpec) -> str:
 
 
 def _at_most(value: float, bound: float) -> bool:
-    """value <= bound, forgiving floating point: 81 - 80 must not exceed a tolerance of 1."""
+    """value <= bound, but for rounding errors: 81 - 80 must not exceed a tolerance of 1."""
     return value <= bound + 1e-9

@@ -160,7 +160,7 @@ def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, comman
         ("reproduce demo table.seeds=[]", "seeds must name at least one"),
         ("reproduce demo table.methods=[sgd,dpgsd]", "method=dpgsd is unknown"),
         ("reproduce misalignment_table4 table.methods=[dpsgd]", "baseline=sgd is unknown"),
-        ("reproduce demo +table.note=x", "There is no 'note' in the table: did you mean notes"),
+        ("reproduce demo +table.note=x", "there is no 'note' in the table: did you mean notes"),
         ("reproduce demo epoch=3", "epoch is not a setting: did you mean epochs"),
         ("reproduce demo epochs=0", "epochs must be a whole number from 1, got 0."),
         ("reproduce demo jobs=0", "jobs must be a whole number from 1 to "),

@@ -46,8 +46,8 @@ def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
         ({"claims": {"x": {**CLAIM, "than": []}}}, "than in claim x must name at least one"),
         ({"claims": {"x": {**CLAIM, "by": "2"}}}, "by in claim x must be a number"),
         ({"claims": {"x": ["better"]}}, "claim x must be a mapping"),
-        ({"claims": {"x": {"better": ["fair"]}}}, "Claim x does not say what its says is"),
-        ({"columns": {"x": {"metric": "test/new"}}}, "Column x does not say what its better is"),
+        ({"claims": {"x": {"better": ["fair"]}}}, "'says' is missing in claim x"),
+        ({"columns": {"x": {"metric": "test/new"}}}, "'factor' is missing in column x"),
     ],
 )
 def test_what_makes_no_sense_is_refused(plain, changes, complaint):
@@ -64,5 +64,5 @@ def test_a_column_has_unit_digits_and_direction_of_the_registry(plain):
 
 @pytest.mark.parametrize("key", [field.name for field in fields(TableSpec)])
 def test_no_key_has_a_default(plain, key):
-    with pytest.raises(UserError, match=f"does not say what its {key} is"):
+    with pytest.raises(UserError, match=f"'{key}' is missing in the table"):
         table_spec({name: value for name, value in plain.items() if name != key})

@@ -1,7 +1,8 @@
-"""The claims of a table or figure as its page shows them: first what holds, then every gap."""
+"""The claims of a table or figure as grids: one of the verdicts, and one of all comparisons."""
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from dpbench.tables.comparisons import (
@@ -27,21 +28,18 @@ RULE = (
 
 
 def claims_grid(judged: Sequence[JudgedClaim]) -> Grid:
-    """The paper's claims: what its own numbers say of each, ours, and the verdict."""
+    """A line for each claim: whether the paper's own numbers support it, ours, and the verdict."""
     head = ("claim", "source", "in print", "ours", "verdict")
-    lines = [
-        (one.claim.says, one.claim.source, _in_print(one), _ours(one), one.verdict)
-        for one in judged
-    ]
+    lines = [(j.claim.says, j.claim.source, _in_print(j), _ours(j), j.verdict) for j in judged]
     return _without_print(Grid("Claims", head, tuple(lines)), head.index("in print"))
 
 
 def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
-    """Every comparison that a claim is made of."""
+    """A line for each comparison of each claim."""
     head = ("claim", "row", "than", "in", "our gap [95% interval] (seeds)", "printed gap", "p")
     lines = [
         (
-            one.claim.name,
+            j.claim.name,
             row_name(c.condition, c.row),
             str(c.than),
             c.quantity.name,
@@ -50,8 +48,8 @@ def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
             NO_VALUE if math.isnan(c.p) else number(c.p, 3),
             c.verdict,
         )
-        for one in judged
-        for c in one.comparisons
+        for j in judged
+        for c in j.comparisons
         if c.verdict != NOT_RUN
     ]
     grid = Grid("Every comparison of a claim", (*head, "verdict"), tuple(lines))
@@ -59,7 +57,7 @@ def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
 
 
 def _without_print(grid: Grid, column: int) -> Grid:
-    """Without a column that says nothing, where the paper printed no number of any row."""
+    """The grid without a column of printed numbers in which all cells are empty."""
     if any(row[column] != NO_VALUE for row in grid.rows):
         return grid
     head, *rows = (line[:column] + line[column + 1 :] for line in (grid.head, *grid.rows))
@@ -67,10 +65,10 @@ def _without_print(grid: Grid, column: int) -> Grid:
 
 
 def counted(verdicts: Iterable[str]) -> str:
-    """How many of several verdicts are which: `5 hold, 1 does not hold`."""
-    given = list(verdicts)
-    counts = [(given.count(verdict), verdict) for verdict in (HOLDS, FAILS, UNDECIDED, NOT_RUN)]
-    return ", ".join(_count(n, verdict) for n, verdict in counts if n)
+    """The counts of verdicts: `5 hold, 1 does not hold`."""
+    counts = Counter(verdicts)
+    order = (HOLDS, FAILS, UNDECIDED, NOT_RUN)
+    return ", ".join(_count(counts[verdict], verdict) for verdict in order if counts[verdict])
 
 
 def gap_text(c: Comparison) -> str:
@@ -89,20 +87,20 @@ def _count(n: int, verdict: str) -> str:
     return f"{n} {words.get(verdict, (verdict, verdict))[n > 1]}"
 
 
-def _in_print(one: JudgedClaim) -> str:
-    """What the paper's own numbers say of a claim."""
-    told = [c for c in one.comparisons if c.agrees is not None]
-    against = [c for c in told if not c.agrees]
-    if not told:
+def _in_print(judged: JudgedClaim) -> str:
+    """Whether the paper's own numbers support a claim."""
+    printed = [c for c in judged.comparisons if c.agrees is not None]
+    against = [c for c in printed if not c.agrees]
+    if not printed:
         return NO_VALUE
-    return f"against it in {len(against)} of {len(told)}" if against else "agrees"
+    return f"against it in {len(against)} of {len(printed)}" if against else "agrees"
 
 
-def _ours(one: JudgedClaim) -> str:
-    """The gap of a single comparison, or how many of several have which verdict."""
-    if len(one.comparisons) == 1:
-        return gap_text(one.comparisons[0])
-    return counted(c.verdict for c in one.comparisons) or NO_VALUE
+def _ours(judged: JudgedClaim) -> str:
+    """The gap of a single comparison, or the counts of verdicts on several."""
+    if len(judged.comparisons) == 1:
+        return gap_text(judged.comparisons[0])
+    return counted(c.verdict for c in judged.comparisons) or NO_VALUE
 
 
 def _printed_text(c: Comparison) -> str:
