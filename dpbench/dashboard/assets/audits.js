@@ -6,83 +6,78 @@ function audits(rows, page) {
   if (!audited.length) return [empty("No audited record among the runs that are shown.")];
   const claimed = audited.filter((row) => Number.isFinite(row.axis[page.state.accountant]));
   const others = audited.filter((row) => !claimed.includes(row));
-  const link = (row) => {
-    const name = `${nameOf(row)} (${epsilonText(row, page.state.accountant)})`;
-    const text = `${name}: at least ${figures(row.audit.epsilon)}`;
-    return button(text, () => page.open(row.id), { className: "link" });
-  };
-  const broken = claimed.filter((row) => row.audit.epsilon > row.axis[page.state.accountant]);
+  const label = "audited against claimed epsilon";
   return [
     make(
       "article",
       { className: "card" },
-      legend(
-        [...new Set(claimed.map((row) => row.method))].map((method) => ({
-          look: page.looks.get(method),
-          dash: "solid",
-          text: method,
-        })),
-      ),
-      claimed.length
-        ? picture(
-            "audited against claimed epsilon",
-            "audit",
-            () => auditPicture(claimed, page),
-            page.open,
-          )
-        : null,
-      make(
-        "div",
-        { className: "notes" },
-        broken.length
-          ? make("p", { className: "alarm" }, "Above its claim: ", broken.map(link))
-          : null,
-        others.length
-          ? make("p", {}, "Audited, with no epsilon to compare: ", others.map(link))
-          : null,
-      ),
+      auditLegend(claimed, page),
+      claimed.length ? picture(label, "audit", () => auditPicture(claimed, page), page.open) : null,
+      auditNotes(claimed, others, page),
     ),
   ];
 }
 
-function auditPicture(rows, page) {
-  const x = (row) => row.axis[page.state.accountant];
-  const most = 1.1 * Math.max(...rows.flatMap((row) => [x(row), row.audit.epsilon]), 0.1);
-  const traces = [...grouped(rows, (row) => row.method)].map(([method, runs]) => {
-    const look = page.looks.get(method);
-    return {
-      type: "scatter",
-      mode: "markers",
-      x: runs.map(x),
-      y: runs.map((r) => r.audit.epsilon),
-      marker: { color: colour(look.colour), symbol: look.mark, size: 10 },
-      hoverinfo: "text",
-      hovertext: runs.map((r) => {
-        const bounds = `claimed ${figures(x(r))}, at least ${figures(r.audit.epsilon)}`;
-        return plain(`${nameOf(r)}, seed ${r.seed}: ${bounds}`);
-      }),
-      customdata: runs.map((r) => r.id),
-    };
-  });
-  const diagonal = {
-    type: "scatter",
-    mode: "lines",
-    x: [0, most],
-    y: [0, most],
-    line: { color: colour("ink"), width: 1.2, dash: "dash" },
-    hoverinfo: "skip",
+const auditLegend = (rows, page) =>
+  legend(
+    [...new Set(rows.map((row) => row.method))].map((method) => ({
+      look: page.looks.get(method),
+      dash: "solid",
+      text: method,
+    })),
+  );
+
+/** The claims that an audit refutes, and the audits that refute nothing for want of an epsilon. */
+function auditNotes(claimed, others, page) {
+  const { accountant } = page.state;
+  const link = (row) => {
+    const name = `${nameOf(row)} (${epsilonText(row, accountant)})`;
+    const text = `${name}: at least ${figures(row.audit.epsilon)}`;
+    return button(text, () => page.open(row.id), { className: "link" });
   };
+  const refuted = claimed.filter((row) => row.audit.epsilon > row.axis[accountant]);
+  return make(
+    "div",
+    { className: "notes" },
+    refuted.length
+      ? make("p", { className: "alarm" }, "Above its claim: ", refuted.map(link))
+      : null,
+    others.length ? make("p", {}, "Audited, with no epsilon to compare: ", others.map(link)) : null,
+  );
+}
+
+function auditPicture(rows, page) {
+  const { accountant } = page.state;
+  const most =
+    1.1 * Math.max(...rows.flatMap((row) => [row.axis[accountant], row.audit.epsilon]), 0.1);
+  const claimed = { text: `claimed ε by ${page.data.accountants[accountant]}`, standoff: 6 };
   return {
-    traces: [diagonal, ...traces],
+    traces: [
+      diagonalTrace(most),
+      ...[...grouped(rows, (row) => row.method).values()].map((runs) => auditTrace(runs, page)),
+    ],
     layout: {
-      xaxis: {
-        range: [0, most],
-        title: {
-          text: `claimed ε by ${page.data.accountants[page.state.accountant]}`,
-          standoff: 6,
-        },
-      },
+      xaxis: { range: [0, most], title: claimed },
       yaxis: { range: [0, most], title: { text: "audited ε (lower bound)", standoff: 6 } },
     },
+  };
+}
+
+/** The audits of one method. */
+function auditTrace(runs, page) {
+  const look = page.looks.get(runs[0].method);
+  const claim = (run) => run.axis[page.state.accountant];
+  return {
+    type: "scatter",
+    mode: "markers",
+    x: runs.map(claim),
+    y: runs.map((run) => run.audit.epsilon),
+    marker: { color: colour(look.colour), symbol: look.mark, size: 10 },
+    hoverinfo: "text",
+    hovertext: runs.map((run) => {
+      const bounds = `claimed ${figures(claim(run))}, at least ${figures(run.audit.epsilon)}`;
+      return plain(`${nameOf(run)}, seed ${run.seed}: ${bounds}`);
+    }),
+    customdata: runs.map((run) => run.id),
   };
 }

@@ -14,23 +14,10 @@ function cost(title, rows, page) {
   const varied = rows[0].how.map((_, i) => new Set(rows.map((row) => row.how[i])).size > 1);
   const said = (row, differing) => row.how.filter((_, i) => varied[i] === differing).join(", ");
   const lanes = [...grouped(rows, (row) => [row.series, ...row.how].join(" ")).values()]
-    .map((runs) => ({
-      runs,
-      text: [nameOf(runs[0]), said(runs[0], true)].filter((part) => part).join(" · "),
-      look: page.looks.get(runs[0].method),
-      ...summary(
-        runs.map((r) => ({ ...r, status: "complete" })),
-        (row) => row.ms,
-        page.data.t,
-      ),
-    }))
+    .map((runs) => costLane(runs, said(runs[0], true), page))
     .sort((a, b) => b.mean - a.mean);
-  const plot = picture(
-    `milliseconds per step, ${title}`,
-    "cost",
-    () => costPicture(lanes),
-    page.open,
-  );
+  const label = `milliseconds per step, ${title}`;
+  const plot = picture(label, "cost", () => costPicture(lanes), page.open);
   plot.style.height = `${80 + 30 * lanes.length}px`;
   return make(
     "article",
@@ -41,62 +28,72 @@ function cost(title, rows, page) {
   );
 }
 
-function costPicture(lanes) {
-  const labels = lanes.map((lane) => shortened(lane.text));
-  const most =
-    1.06 *
-    Math.max(
-      ...lanes
-        .flatMap((lane) => [...lane.runs.map((r) => r.ms), lane.mean + (lane.half ?? 0)])
-        .filter(Number.isFinite),
-    );
-  const text = (lane, value) => `${plain(lane.text)}<br>${figures(value)} ms a step`;
-  const traces = lanes.flatMap((lane, y) => [
-    {
-      type: "scatter",
-      mode: "markers",
-      x: lane.runs.map((r) => r.ms),
-      y: lane.runs.map(() => y),
-      marker: { color: colour(lane.look.colour), opacity: 0.35, size: 7 },
-      hoverinfo: "text",
-      hovertext: lane.runs.map((r) => `${text(lane, r.ms)}<br>seed ${plain(r.seed)}`),
-      customdata: lane.runs.map((r) => r.id),
-    },
-    {
-      type: "scatter",
-      mode: "markers",
-      x: [lane.mean],
-      y: [y],
-      marker: {
-        color: colour(lane.look.colour),
-        symbol: lane.look.mark,
-        size: 11,
-        line: { color: colour("card"), width: 1 },
-      },
-      error_x: {
-        type: "data",
-        array: [lane.half],
-        visible: lane.half !== null,
-        color: colour(lane.look.colour),
-        thickness: 1.4,
-        width: 4,
-      },
-      hoverinfo: "text",
-      hovertext: [`${text(lane, lane.mean)}, mean of ${lane.n}`],
-      customdata: [lane.runs[0].id],
-    },
-  ]);
+/** One line of the picture. A run that diverged has a time like any other. */
+function costLane(runs, how, page) {
+  const timed = runs.map((run) => ({ ...run, status: "complete" }));
   return {
-    traces,
+    runs,
+    text: [nameOf(runs[0]), how].filter((part) => part).join(" · "),
+    look: page.looks.get(runs[0].method),
+    ...summary(timed, (run) => run.ms, page.data.t),
+  };
+}
+
+function costPicture(lanes) {
+  return {
+    traces: lanes.flatMap((lane, y) => [runsTrace(lane, y), meanTrace(lane, y)]),
     layout: {
-      xaxis: { title: { text: "ms per step", standoff: 6 }, range: [0, most] },
+      xaxis: { title: { text: "ms per step", standoff: 6 }, range: [0, 1.06 * longest(lanes)] },
       yaxis: {
         tickvals: lanes.map((_, i) => i),
-        ticktext: labels.map(plain),
+        ticktext: lanes.map((lane) => plain(shortened(lane.text))),
         range: [-0.6, lanes.length - 0.4],
         ticks: "",
       },
     },
+  };
+}
+
+/** The largest time that is drawn, ends of intervals included. */
+function longest(lanes) {
+  const ends = lanes.map((lane) => lane.mean + (lane.half ?? 0));
+  const times = lanes.flatMap((lane) => lane.runs.map((run) => run.ms));
+  return Math.max(...[...times, ...ends].filter(Number.isFinite));
+}
+
+const stepText = (lane, value) => `${plain(lane.text)}<br>${figures(value)} ms a step`;
+
+const runsTrace = (lane, y) => ({
+  type: "scatter",
+  mode: "markers",
+  x: lane.runs.map((r) => r.ms),
+  y: lane.runs.map(() => y),
+  marker: { color: colour(lane.look.colour), opacity: 0.35, size: 7 },
+  hoverinfo: "text",
+  hovertext: lane.runs.map((r) => `${stepText(lane, r.ms)}<br>seed ${plain(r.seed)}`),
+  customdata: lane.runs.map((r) => r.id),
+});
+
+function meanTrace(lane, y) {
+  const color = colour(lane.look.colour);
+  const line = { color: colour("card"), width: 1 };
+  return {
+    type: "scatter",
+    mode: "markers",
+    x: [lane.mean],
+    y: [y],
+    marker: { color, symbol: lane.look.mark, size: 11, line },
+    error_x: {
+      type: "data",
+      array: [lane.half],
+      visible: lane.half !== null,
+      color,
+      thickness: 1.4,
+      width: 4,
+    },
+    hoverinfo: "text",
+    hovertext: [`${stepText(lane, lane.mean)}, mean of ${lane.n}`],
+    customdata: [lane.runs[0].id],
   };
 }
 

@@ -35,35 +35,6 @@ function auditText({ epsilon, confidence }) {
 
 /** What the dialog shows of a row. */
 function detail(row, page) {
-  const alike = page.data.rows.filter((other) => other.group === row.group);
-  const record = make("pre", { tabIndex: 0, role: "region", "aria-label": "record" }, "…");
-  recordText(row.id).then(
-    (text) =>
-      (record.textContent =
-        text ??
-        `There are too many records for this page to hold them all; this one is ${row.source}.`),
-  );
-  const facts = [
-    [
-      "epsilon",
-      Object.entries(page.data.accountants)
-        .map(([name, text]) => `${text}: ${epsilonText(row, name)}`)
-        .join("; "),
-    ],
-    ["guarantee", row.why ? `${row.guarantee}. ${row.why}` : row.guarantee],
-    ["δ", row.delta === null ? "–" : figures(row.delta)],
-    ["adjacency", row.adjacency],
-    ["holds in arithmetic", row.arithmetic],
-    [
-      "status",
-      row.dropped
-        ? `${row.status}; ${row.dropped} gradients were not finite and counted as zero`
-        : row.status,
-    ],
-    ["time", row.ms === null ? "–" : timeText(row)],
-    ["audit", row.audit ? auditText(row.audit) : "none"],
-    ["file", row.source],
-  ];
   return [
     make(
       "header",
@@ -72,27 +43,55 @@ function detail(row, page) {
       button("Close", () => page.open(""), { className: "close" }),
     ),
     make("p", { className: "sub" }, `${row.facet}, seed ${row.seed}`),
-    alike.length > 1
-      ? make(
-          "p",
-          { className: "seeds" },
-          "Seeds: ",
-          alike
-            .sort((a, b) => byNumber(a.seed, b.seed))
-            .map((other) =>
-              button(other.seed, () => page.open(other.id), {
-                "aria-pressed": String(other === row),
-              }),
-            ),
-        )
-      : null,
+    otherSeeds(row, page),
     row.command ? commandLine(row.command) : empty(`No command: ${row.no_command}`),
     make(
       "dl",
       {},
-      facts.flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]),
+      facts(row, page).flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]),
     ),
     make("h3", {}, "Record"),
-    record,
+    recordElement(row),
   ].filter((node) => node);
+}
+
+/** Buttons that lead to the runs that differ in nothing but the seed, if there are others. */
+function otherSeeds(row, page) {
+  const alike = page.data.rows.filter((other) => other.group === row.group);
+  if (alike.length < 2) return null;
+  const buttons = alike
+    .sort((a, b) => byNumber(a.seed, b.seed))
+    .map((other) =>
+      button(other.seed, () => page.open(other.id), { "aria-pressed": String(other === row) }),
+    );
+  return make("p", { className: "seeds" }, "Seeds: ", buttons);
+}
+
+/** Names and texts of what a record says of its run. */
+function facts(row, page) {
+  const epsilons = Object.entries(page.data.accountants).map(
+    ([name, text]) => `${text}: ${epsilonText(row, name)}`,
+  );
+  const dropped = `${row.dropped} gradients were not finite and counted as zero`;
+  return [
+    ["epsilon", epsilons.join("; ")],
+    ["guarantee", row.why ? `${row.guarantee}. ${row.why}` : row.guarantee],
+    ["δ", row.delta === null ? "–" : figures(row.delta)],
+    ["adjacency", row.adjacency],
+    ["holds in arithmetic", row.arithmetic],
+    ["status", row.dropped ? `${row.status}; ${dropped}` : row.status],
+    ["time", row.ms === null ? "–" : timeText(row)],
+    ["audit", row.audit ? auditText(row.audit) : "none"],
+    ["file", row.source],
+  ];
+}
+
+/** The record's JSON, which arrives when it is unpacked. */
+function recordElement(row) {
+  const node = make("pre", { tabIndex: 0, role: "region", "aria-label": "record" }, "…");
+  const missing = `This page has no room for all records; this one is in ${row.source}.`;
+  recordText(row.id).then((text) => {
+    node.textContent = text ?? missing;
+  });
+  return node;
 }

@@ -77,6 +77,16 @@ function forget(part) {
 const redraw = () => [...drawn].forEach(draw);
 const drawAll = () => [...waiting.keys()].forEach(draw);
 
+/** The dashed line from the origin on which x and y are equal. */
+const diagonalTrace = (end) => ({
+  type: "scatter",
+  mode: "lines",
+  x: [0, end],
+  y: [0, end],
+  line: { color: colour("ink"), width: 1.2, dash: "dash" },
+  hoverinfo: "skip",
+});
+
 function framed(layout) {
   const axis = {
     gridcolor: colour("line"),

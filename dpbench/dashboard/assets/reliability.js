@@ -50,53 +50,45 @@ function diagram(group, page) {
 
 function diagramPicture(bins, look) {
   const total = bins.reduce((sum, [count]) => sum + count, 0);
-  const full = bins.map(([count], i) => ({ count, i })).filter((bin) => bin.count);
-  const centre = ({ i }) => (i + 0.5) / bins.length;
-  const accuracy = ({ count, i }) => bins[i][2] / count;
-  const text = full.map((bin) =>
-    [
-      `confidence ${figures(bins[bin.i][1] / bin.count)}`,
-      `accuracy ${figures(accuracy(bin))}`,
-      `${bin.count} examples`,
-    ].join("<br>"),
-  );
+  const full = bins.map(([count, , right], i) => ({ i, count, accuracy: right / count }));
+  const drawn = full.filter((bin) => bin.count);
   const bar = {
     type: "bar",
-    x: full.map(centre),
+    x: drawn.map((bin) => (bin.i + 0.5) / bins.length),
     width: 1 / bins.length,
     hoverinfo: "text",
-    hovertext: text,
+    hovertext: drawn.map((bin) => binText(bin, bins[bin.i][1] / bin.count)),
     marker: { color: colour(look.colour), line: { color: colour("card"), width: 1 } },
   };
-  const ends = { range: [0, 1], tickvals: [0, 0.5, 1] };
+  const shares = {
+    ...bar,
+    y: drawn.map((bin) => bin.count / total),
+    yaxis: "y2",
+    marker: { color: colour("muted") },
+  };
   return {
-    traces: [
-      { ...bar, y: full.map(accuracy) },
-      {
-        type: "scatter",
-        mode: "lines",
-        x: [0, 1],
-        y: [0, 1],
-        line: { color: colour("ink"), width: 1.2, dash: "dash" },
-        hoverinfo: "skip",
-      },
-      {
-        ...bar,
-        y: full.map((bin) => bin.count / total),
-        yaxis: "y2",
-        marker: { color: colour("muted") },
-      },
-    ],
-    layout: {
-      xaxis: { ...ends, title: { text: "confidence", standoff: 4 }, anchor: "y2" },
-      yaxis: { ...ends, domain: [0.34, 1], title: { text: "accuracy", standoff: 4 } },
-      yaxis2: {
-        domain: [0, 0.24],
-        rangemode: "tozero",
-        nticks: 3,
-        title: { text: "share", standoff: 4 },
-      },
-      bargap: 0,
+    traces: [{ ...bar, y: drawn.map((bin) => bin.accuracy) }, diagonalTrace(1), shares],
+    layout: diagramLayout(),
+  };
+}
+
+const binText = ({ count, accuracy }, confidence) =>
+  [`confidence ${figures(confidence)}`, `accuracy ${figures(accuracy)}`, `${count} examples`].join(
+    "<br>",
+  );
+
+/** Accuracy above, the share of the examples below. */
+function diagramLayout() {
+  const unit = { range: [0, 1], tickvals: [0, 0.5, 1] };
+  return {
+    xaxis: { ...unit, title: { text: "confidence", standoff: 4 }, anchor: "y2" },
+    yaxis: { ...unit, domain: [0.34, 1], title: { text: "accuracy", standoff: 4 } },
+    yaxis2: {
+      domain: [0, 0.24],
+      rangemode: "tozero",
+      nticks: 3,
+      title: { text: "share", standoff: 4 },
     },
+    bargap: 0,
   };
 }

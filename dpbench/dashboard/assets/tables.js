@@ -29,14 +29,6 @@ function tableCards(tables) {
 }
 
 function tableCard(table) {
-  const cells = new Map(table.cells.map((cell) => [`${cell.row}\n${cell.column}`, cell]));
-  const line = (row) =>
-    make(
-      "tr",
-      {},
-      make("th", { scope: "row" }, row),
-      table.columns.map((column) => tableCell(cells.get(`${row}\n${column}`))),
-    );
   return make(
     "article",
     { className: "card wide" },
@@ -50,24 +42,29 @@ function tableCard(table) {
           { className: "sub" },
           "Of other settings, or of a part: its name does not say which command made it.",
         ),
+    publishedTable(table),
+  );
+}
+
+/** The cells of a table: rows are methods, each with ours and the published value. */
+function publishedTable(table) {
+  const cells = new Map(table.cells.map((cell) => [`${cell.row}\n${cell.column}`, cell]));
+  const heads = table.columns.map((column) => make("th", { scope: "col" }, column));
+  const line = (row) =>
     make(
-      "div",
-      { className: "scroll", tabIndex: 0, role: "region", "aria-label": table.title },
-      make(
-        "table",
-        { className: "published" },
-        make(
-          "thead",
-          {},
-          make(
-            "tr",
-            {},
-            make("td", {}),
-            table.columns.map((c) => make("th", { scope: "col" }, c)),
-          ),
-        ),
-        make("tbody", {}, table.rows.map(line)),
-      ),
+      "tr",
+      {},
+      make("th", { scope: "row" }, row),
+      table.columns.map((column) => tableCell(cells.get(`${row}\n${column}`))),
+    );
+  return make(
+    "div",
+    { className: "scroll", tabIndex: 0, role: "region", "aria-label": table.title },
+    make(
+      "table",
+      { className: "published" },
+      make("thead", {}, make("tr", {}, make("td", {}), heads)),
+      make("tbody", {}, table.rows.map(line)),
     ),
   );
 }
@@ -129,14 +126,17 @@ const pair = (value, spread) => (spread ? `${value} ± ${spread}` : value);
 const rounded = (text, digits) =>
   text !== "" && Number.isFinite(Number(text)) ? Number(text).toFixed(digits) : text;
 
+const FIRST_RUNS = 50;
+
 /** All runs that are shown, each a way to its record. */
 function runList(rows, metric, page) {
+  const { accountant } = page.state;
   const index = page.data.metrics.indexOf(metric);
   const ordered = [...rows].sort(
     (a, b) =>
       byNumber(a.facet, b.facet) ||
       byNumber(a.method, b.method) ||
-      byNumber(epsilonText(a, page.state.accountant), epsilonText(b, page.state.accountant)) ||
+      byNumber(epsilonText(a, accountant), epsilonText(b, accountant)) ||
       byNumber(a.seed, b.seed),
   );
   const line = (row) => [
@@ -144,28 +144,24 @@ function runList(rows, metric, page) {
     row.facet,
     nameOf(row),
     row.seed,
-    epsilonText(row, page.state.accountant),
+    epsilonText(row, accountant),
     valueText(row.metrics[index], metric),
     row.status,
   ];
-  const table = grid(
-    ["record", "data set · model", "method", "seed", "epsilon", metric.label, "status"],
-    ordered.slice(0, 50).map(line),
-    `${rows.length} runs`,
-  );
-  if (ordered.length > 50) {
-    const more = button(`Show ${ordered.length - 50} more runs`, () => {
-      const all = grid(
-        ["record", "data set · model", "method", "seed", "epsilon", metric.label, "status"],
-        ordered.map(line),
-        `${rows.length} runs`,
-      );
-      table.replaceWith(all);
-      more.remove();
-    });
-    return [table, more];
-  }
-  return [table];
+  const heads = ["record", "data set · model", "method", "seed", "epsilon", metric.label, "status"];
+  const table = (some) => grid(heads, some.map(line), `${rows.length} runs`);
+  return shortTable(ordered, table);
+}
+
+/** The table of the first rows, and a button that shows it of all. */
+function shortTable(rows, table) {
+  const short = table(rows.slice(0, FIRST_RUNS));
+  if (rows.length <= FIRST_RUNS) return [short];
+  const more = button(`Show ${rows.length - FIRST_RUNS} more runs`, () => {
+    short.replaceWith(table(rows));
+    more.remove();
+  });
+  return [short, more];
 }
 
 function unreadable(files) {
