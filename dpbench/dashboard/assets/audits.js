@@ -3,7 +3,7 @@
 /** What audits found, against what is claimed; one picture, because both are epsilons. */
 function audits(rows, page) {
   const audited = rows.filter((row) => row.audit && row.status === "complete");
-  if (!audited.length) return [empty("No audited record among the runs that are shown.")];
+  if (!audited.length) return [empty("No audited record among the selected runs.")];
   const claimed = audited.filter((row) => Number.isFinite(row.axis[page.state.accountant]));
   const others = audited.filter((row) => !claimed.includes(row));
   const label = "audited against claimed epsilon";
@@ -39,10 +39,10 @@ function auditNotes(claimed, others, page) {
   return make(
     "div",
     { className: "notes" },
-    refuted.length
-      ? make("p", { className: "alarm" }, "Above its claim: ", refuted.map(link))
+    refuted.length ? make("p", { className: "alarm" }, "Claim refuted: ", refuted.map(link)) : null,
+    others.length
+      ? make("p", {}, "Audited, but without an epsilon to compare with: ", others.map(link))
       : null,
-    others.length ? make("p", {}, "Audited, with no epsilon to compare: ", others.map(link)) : null,
   );
 }
 

@@ -3,7 +3,7 @@
 /** Milliseconds per step: only runs on one machine with one batch size stand in one picture. */
 function costs(rows, page) {
   const timed = rows.filter((row) => Number.isFinite(row.ms) && row.ms > 0);
-  if (!timed.length) return [empty("No run that is shown has its time and its steps on record.")];
+  if (!timed.length) return [empty("None of the selected runs has recorded its time and steps.")];
   const cards = [...grouped(timed, (row) => `${row.facet} — ${row.machine}`)].map(
     ([title, members]) => cost(title, members, page),
   );
@@ -61,7 +61,7 @@ function longest(lanes) {
   return Math.max(...[...times, ...ends].filter(Number.isFinite));
 }
 
-const stepText = (lane, value) => `${plain(lane.text)}<br>${figures(value)} ms a step`;
+const stepText = (lane, value) => `${plain(lane.text)}<br>${figures(value)} ms per step`;
 
 const runsTrace = (lane, y) => ({
   type: "scatter",

@@ -73,7 +73,7 @@ function hover(group, metric, page) {
     nameOf(row),
     `${epsilonText(row, page.state.accountant)}${delta} (${row.guarantee})`,
     `${metric.label} ${meanText(group, metric)}`,
-    "select for the records",
+    "select to see the records",
   ]
     .map(plain)
     .join("<br>");

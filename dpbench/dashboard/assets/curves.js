@@ -8,7 +8,7 @@ function curves(rows, metric, page) {
     const groups = groupsOf(members, value, page).filter((group) => group.measured || group.lost);
     return groups.some((group) => group.measured) ? [curve(facet, groups, metric, page)] : [];
   });
-  if (!cards.length) return [empty(`No run that is shown has measured ${metric.label}.`)];
+  if (!cards.length) return [empty(`None of the selected runs has measured ${metric.label}.`)];
   return limited(cards, 6);
 }
 
@@ -19,7 +19,7 @@ function curve(facet, groups, metric, page) {
   const label = `${over}; the numbers are in the table below the picture`;
   const plot = finite.length
     ? picture(label, "curve", () => curvePicture(series, finite, metric, page), page.open)
-    : empty("Nothing to draw: every group has a run that diverged.");
+    : empty("Nothing to draw: every group contains a run that diverged.");
   return make(
     "article",
     { className: "card" },
@@ -47,7 +47,7 @@ function excludedNote(groups, page) {
   return make(
     "p",
     {},
-    "In no mean: ",
+    "Without a mean: ",
     links.flatMap((link, i) => (i ? ["; ", link] : [link])),
     ". Untick “diverged” under Status to average the others.",
   );
@@ -57,8 +57,8 @@ function deltasNote(groups) {
   const deltas = deltasOf(groups);
   if (deltas.length < 2) return null;
   const text =
-    `These epsilons are for several δ (${deltas.join(", ")}) and do not compare ` +
-    "as they stand, so no front is drawn.";
+    `These epsilons are at different δ (${deltas.join(", ")}) and not comparable, ` +
+    "so no front is drawn.";
   return make("p", {}, text);
 }
 

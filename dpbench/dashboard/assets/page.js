@@ -146,7 +146,7 @@ function record() {
   dialog.querySelector(".close").focus();
 }
 
-const THEMES = { "": ["◐", "as the system has them"], light: ["☀", "light"], dark: ["☾", "dark"] };
+const THEMES = { "": ["◐", "as set in the system"], light: ["☀", "light"], dark: ["☾", "dark"] };
 
 function theme() {
   document.documentElement.dataset.theme = page.state.theme;

@@ -1,11 +1,11 @@
 // The parts of the page: what each says, and what it lets choose.
 
 const LEVEL = `${Math.round(100 * data.level)} %`;
-const INTERVAL = `bars: ${LEVEL} interval of the mean over the seeds shown`;
+const INTERVAL = `error bars: ${LEVEL} confidence interval of the mean over the selected seeds`;
 const OVER_BUDGET =
   `Further left is more private; ${INTERVAL}. ` +
-  "Methods at one epsilon are set a little apart; what has no epsilon stands right of the axis, " +
-  "under the reason. Select a point for its records.";
+  "Methods at the same epsilon are drawn slightly apart; runs without an epsilon are to the right " +
+  "of the axis, above the reason. Select a point to see its records.";
 
 /** The parts of the page; `show` says whether there is anything to say, `build` says it. */
 const PARTS = [
@@ -13,13 +13,13 @@ const PARTS = [
     id: "utility",
     title: "Privacy and utility",
     how: () =>
-      `${better(find(page.state.metric))} ${OVER_BUDGET} Wide band: Pareto front of the proven ` +
-      "epsilons. Dotted line: without privacy. Open marker: approximate guarantee.",
+      `${better(find(page.state.metric))} ${OVER_BUDGET} Wide band: Pareto front of runs with a ` +
+      "proven epsilon. Dotted line: without privacy. Open marker: approximate guarantee.",
     choices: () => [metricChoice("Metric", "metric", data.metrics), accountantChoice()],
     build: (rows) =>
       find(page.state.metric)
         ? curves(rows, find(page.state.metric), page)
-        : [empty("The records hold no metric.")],
+        : [empty("The records contain no metrics.")],
   },
   {
     id: "calibration",
@@ -35,16 +35,16 @@ const PARTS = [
     id: "reliability",
     title: "Reliability diagrams",
     how: () =>
-      "Above: how often predictions of a confidence were right; bars below the dashed line are " +
-      "overconfident, above it underconfident. Below: the share of the examples. The seeds that " +
-      "are shown are taken together; intervals beside ECE and MCE are over seeds.",
+      "Top: accuracy of the predictions in each bin of confidence; bars below the dashed line are " +
+      "overconfident, bars above it underconfident. Bottom: the share of examples in each bin. " +
+      "Examples of all selected seeds are pooled; the intervals of ECE and MCE are over seeds.",
     build: (rows) => reliability(rows, page),
   },
   {
     id: "fairness",
     title: "Fairness gaps",
     show: () => page.state.fairness,
-    how: () => `How differently groups fare: ${better(find(page.state.fairness))} ${OVER_BUDGET}`,
+    how: () => `Differences between groups. ${better(find(page.state.fairness))} ${OVER_BUDGET}`,
     choices: () => [metricChoice("Gap", "fairness", byKind("fairness"))],
     build: (rows) => curves(rows, find(page.state.fairness), page),
   },
@@ -52,17 +52,17 @@ const PARTS = [
     id: "cost",
     title: "Cost per step",
     how: () =>
-      "Seconds of the whole run, divided by its steps: evaluation and set-up are in it. Pale " +
-      `dots are runs, the marker is their mean; ${INTERVAL}. ` +
-      "Compare within a picture only: it holds one machine and one batch size.",
+      "Duration of the whole run divided by its steps, including evaluation and set-up. Pale dots " +
+      `are runs, the marker is their mean; ${INTERVAL}. ` +
+      "Compare only within a plot: each is for one machine and one batch size.",
     build: (rows) => costs(rows, page),
   },
   {
     id: "audit",
     title: "Audited against claimed epsilon",
     how: () =>
-      "An audit attacks the trained model and gives a lower bound. A point above the dashed line " +
-      "refutes its claim; one below it refutes nothing.",
+      "An audit attacks the trained model and yields a lower bound on epsilon. A point above the " +
+      "dashed line refutes the claimed epsilon; a point below it is consistent with the claim.",
     build: (rows) => audits(rows, page),
   },
   {
@@ -70,17 +70,17 @@ const PARTS = [
     title: "Tables of papers",
     fixed: true,
     how: () =>
-      "Ours ± spread (n), the published value in brackets, and the verdict: reproduced is within " +
-      "two standard errors and the rounding over as many runs as the paper's, close within a " +
-      "third of the smallest printed gap that a claim is about. Above them the paper's claims, " +
-      "judged by gaps paired by seed. Filters do not apply here.",
+      "Our value ± spread (n), the published value in brackets, and the verdict. Reproduced: within " +
+      "two standard errors and rounding, with at least as many runs as the paper. Close: within a " +
+      "third of the smallest printed gap that a claim is about. Above the numbers are the paper's " +
+      "claims, judged by differences paired by seed. Filters do not apply here.",
     build: () => tableCards(data.tables),
   },
   {
     id: "runs",
     title: "Runs",
     how: () =>
-      "Each record is one run; select it for all that it says and the command that makes it again.",
+      "Each record is one run; select it to see all of it and the command that reproduces it.",
     build: (rows) => runList(rows, find(page.state.metric) ?? { label: "metric" }, page),
   },
   {
@@ -88,7 +88,7 @@ const PARTS = [
     title: "Files left out",
     fixed: true,
     show: () => data.unreadable.length,
-    how: () => "These lay among the records and are in nothing above.",
+    how: () => "These files in the results folder could not be used and are not in anything above.",
     build: () => unreadable(data.unreadable),
   },
 ];

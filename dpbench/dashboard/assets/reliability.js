@@ -8,8 +8,8 @@ function reliability(rows, page) {
   if (!groups.length)
     return [
       empty(
-        "No run that is shown holds a reliability diagram: " +
-          "it has no classes, diverged, or is older than that.",
+        "None of the selected runs has a reliability diagram: they have no classes, diverged, or " +
+          "are older than this feature.",
       ),
     ];
   return limited(

@@ -20,11 +20,11 @@ function tableCards(tables) {
       ? make(
           "details",
           { className: "card" },
-          make("summary", {}, `Published tables that were not run here: ${not.length}`),
+          make("summary", {}, `Published tables that were not run: ${not.length}`),
           not.map(tableCard),
         )
       : null,
-    tables.length ? null : empty("No table lies beside these records."),
+    tables.length ? null : empty("The results folder contains no tables."),
   ].filter((node) => node);
 }
 
@@ -40,7 +40,7 @@ function tableCard(table) {
       : make(
           "p",
           { className: "sub" },
-          "Of other settings, or of a part: its name does not say which command made it.",
+          "Made with other settings, or in part: the file name does not give the command.",
         ),
     publishedTable(table),
   );
