@@ -4,8 +4,8 @@ const LEVEL = `${Math.round(100 * data.level)} %`;
 const INTERVAL = `error bars: ${LEVEL} confidence interval of the mean over the selected seeds`;
 const OVER_BUDGET =
   `Further left is more private; ${INTERVAL}. ` +
-  "Methods at the same epsilon are drawn slightly apart; runs without an epsilon are to the right " +
-  "of the axis, above the reason. Select a point to see its records.";
+  "Methods at the same epsilon are drawn slightly apart; runs without an epsilon are to the " +
+  "right of the axis, above the reason. Select a point to see its records.";
 
 /** The parts of the page; `show` says whether there is anything to say, `build` says it. */
 const PARTS = [
@@ -35,9 +35,9 @@ const PARTS = [
     id: "reliability",
     title: "Reliability diagrams",
     how: () =>
-      "Top: accuracy of the predictions in each bin of confidence; bars below the dashed line are " +
-      "overconfident, bars above it underconfident. Bottom: the share of examples in each bin. " +
-      "Examples of all selected seeds are pooled; the intervals of ECE and MCE are over seeds.",
+      "Top: accuracy of the predictions in each bin of confidence; bars below the dashed line " +
+      "are overconfident, bars above it underconfident. Bottom: the share of examples in each " +
+      "bin. Examples of all selected seeds are pooled; intervals of ECE and MCE are over seeds.",
     build: (rows) => reliability(rows, page),
   },
   {
@@ -52,8 +52,8 @@ const PARTS = [
     id: "cost",
     title: "Cost per step",
     how: () =>
-      "Duration of the whole run divided by its steps, including evaluation and set-up. Pale dots " +
-      `are runs, the marker is their mean; ${INTERVAL}. ` +
+      "Duration of the whole run divided by its steps, including evaluation and set-up. Pale " +
+      `dots are runs, the marker is their mean; ${INTERVAL}. ` +
       "Compare only within a plot: each is for one machine and one batch size.",
     build: (rows) => costs(rows, page),
   },
@@ -70,10 +70,10 @@ const PARTS = [
     title: "Tables of papers",
     fixed: true,
     how: () =>
-      "Our value ± spread (n), the published value in brackets, and the verdict. Reproduced: within " +
-      "two standard errors and rounding, with at least as many runs as the paper. Close: within a " +
-      "third of the smallest printed gap that a claim is about. Above the numbers are the paper's " +
-      "claims, judged by differences paired by seed. Filters do not apply here.",
+      "Our value ± spread (n), the published value in brackets, and the verdict. Reproduced: " +
+      "within two standard errors and rounding, with at least as many runs as the paper. Close: " +
+      "within a third of the smallest printed gap that a claim is about. Above the numbers are " +
+      "the paper's claims, judged by differences paired by seed. Filters do not apply here.",
     build: () => tableCards(data.tables),
   },
   {
