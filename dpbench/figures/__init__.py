@@ -1,1 +1,1 @@
-"""Pictures of records: lines, learning curves, heat maps, reliability diagrams."""
+"""Figures of records: lines, learning curves, heat maps, reliability diagrams."""

@@ -1,4 +1,4 @@
-"""Lines over runs that differ by their seed: mean and spread at every x, and a table of them."""
+"""Aggregates lines over seeds: mean and spread at every x, and a grid of these numbers."""
 
 from collections.abc import Iterator
 
@@ -6,50 +6,50 @@ import pandas as pd
 
 from dpbench.tables.grid import NO_VALUE, Grid
 
-FEW = 6
-"""Lines of no more points are all in the table; of a longer one its end is."""
+MAX_POINTS = 6
+"""Lines of up to so many points are in the grid as a whole; of longer ones only the last point."""
 
 NUMBERS = ("mean", "deviation", "low", "high", "runs")
 
 
 def bands(points: pd.DataFrame, skip_nan: bool) -> pd.DataFrame:
-    """A row for each x of each line: its mean, deviation, low and high over runs, and their number.
+    """A row for each x of each line: mean, deviation, low and high over runs, and their number.
 
-    points: columns seed and y, and those that name a line, the last of which is x. skip_nan:
-    whether a run that is NaN there is left out, or makes the mean NaN. deviation: the
-    standard deviation, NaN of a single run.
+    points: columns seed and y, and those that identify a line, the last of which is x. skip_nan:
+    whether runs with NaN are left out, or make the mean NaN. deviation: the standard deviation,
+    NaN for a single run.
     """
     names = [name for name in points.columns if name not in ("seed", "y")]
     over_runs = points.groupby(names, sort=False, dropna=False)["y"]
-    found = over_runs.agg(["mean", "std", "min", "max", "size"])
-    found.columns = NUMBERS
+    statistics = over_runs.agg(["mean", "std", "min", "max", "size"])
+    statistics.columns = NUMBERS
     if not skip_nan:
-        lacking = (over_runs.count() < over_runs.size()).to_numpy()
-        found.loc[lacking, ["mean", "deviation"]] = float("nan")
-    return found.reset_index()
+        has_nan = (over_runs.count() < over_runs.size()).to_numpy()
+        statistics.loc[has_nan, ["mean", "deviation"]] = float("nan")
+    return statistics.reset_index()
 
 
-def band_grid(banded: pd.DataFrame, x: str) -> Grid:
-    """The points of short lines and the end of long ones, as text; from `bands`.
+def band_grid(data: pd.DataFrame, x: str) -> Grid:
+    """The points of short lines and the last point of long ones, as text; data: from `bands`.
 
-    x: what x is. What is the same for all lines is left out of their names.
+    x: the heading of the column x. Columns that are the same for all lines are left out.
     """
-    names = [name for name in banded.columns if name not in (*NUMBERS, "x")]
-    told = [name for name in names if banded[name].nunique() > 1]
+    names = [name for name in data.columns if name not in (*NUMBERS, "x")]
+    varying = [name for name in names if data[name].nunique() > 1]
     rows = [
-        (*(str(getattr(row, name)) for name in told), *numbers)
-        for _, line in banded.groupby(names, sort=False)
-        for row, numbers in _shown(line)
+        (*(str(getattr(row, name)) for name in varying), *numbers)
+        for _, line in data.groupby(names, sort=False)
+        for row, numbers in _rows(line)
     ]
-    head = (*told, x, "mean ± standard deviation (runs)", "mean over all points")
+    head = (*varying, x, "mean ± standard deviation (runs)", "mean over all points")
     return Grid("Numbers", head, tuple(rows))
 
 
-def _shown(line: pd.DataFrame) -> Iterator[tuple]:
-    """The rows of a line to be shown, each with its numbers as text."""
-    few = len(line) <= FEW
-    overall = NO_VALUE if few else _number(line["mean"].mean())
-    for row in (line if few else line.tail(1)).itertuples():
+def _rows(line: pd.DataFrame) -> Iterator[tuple]:
+    """The points of a line that are in the grid, each with its numbers as text."""
+    short = len(line) <= MAX_POINTS
+    overall = NO_VALUE if short else _number(line["mean"].mean())
+    for row in (line if short else line.tail(1)).itertuples():
         spread = "" if pd.isna(row.deviation) else f" ± {row.deviation:.2g}"
         yield row, (_number(row.x), f"{_number(row.mean)}{spread} ({row.runs})", overall)
 

@@ -1,4 +1,4 @@
-"""Curves of the rows of a table in one picture: what runs measured as they went on."""
+"""Learning curves with all arms in one panel: series over time, or metrics over a setting."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ RANGE = "range"
 
 @dataclass(frozen=True)
 class CurvePanel:
-    """One panel: what is drawn against x, and for which arms (None for all).
+    """One panel: its lines, x-axis and arms (None for all).
 
     x is step or epoch, and lines maps a label to a series of the records' diagnostics, as
-    `tested/loss`. Or x is a setting, as `method.bound`, and lines maps to metrics that a run ended
-    with, as `test/ece`: then a run is one point, and the line of an arm without that setting is
-    level. x_scale, y_scale: linear or log.
+    `tested/loss`. Or x is a setting, as `method.bound`, and lines maps a label to a final metric,
+    as `test/ece`: then each run is one point, and an arm without that setting is a horizontal line.
+    x_scale, y_scale: linear or log.
     """
 
     title: str
@@ -39,9 +39,9 @@ class CurvePanel:
 
 @dataclass(frozen=True)
 class CurveFigure:
-    """Arms maps each arm's name to its label; columns: the conditions, of which "" is the only one.
+    """A figure. arms: from each arm's name to its label; columns: the labels of the conditions.
 
-    band: what the shaded region is, the standard deviation over the runs or their range.
+    band: the shaded region, the standard deviation over the runs or their range.
     """
 
     name: str
@@ -60,7 +60,7 @@ USUAL: dict[str, Any] = {"arms": None, "x_scale": "linear", "y_scale": "linear"}
 
 
 def panel_of(plain: Mapping) -> CurvePanel:
-    """The panel that a mapping from YAML describes; what it does not say is all, and linear."""
+    """The panel that a mapping from YAML describes, by default of all arms and linear."""
     return CurvePanel(**{**USUAL, **plain})
 
 
@@ -71,13 +71,13 @@ Named = tuple[str, str, Record]
 def curve_points(spec: CurveFigure, records: Iterable[Named]) -> pd.DataFrame:
     """Every point of every line: columns condition, panel, arm, seed, line, x, y.
 
-    x is NaN for an arm without the setting that a panel has there. Raises UserError for a series
-    that a record does not have.
+    x is NaN for an arm without the setting on the x-axis. Raises UserError for a series that a
+    record does not have.
     """
     names = ["condition", "panel", "arm", "seed", "line", "x", "y"]
     rows = [point for named in records for point in _points(spec, *named)]
-    by = ["condition", "panel", "arm", "seed", "line", "x"]
-    return pd.DataFrame(rows, columns=names).sort_values(by, kind="stable", ignore_index=True)
+    data = pd.DataFrame(rows, columns=names)
+    return data.sort_values(names[:-1], kind="stable", ignore_index=True)
 
 
 def _points(spec: CurveFigure, condition: str, arm: str, record: Record) -> Iterator[tuple]:
@@ -118,8 +118,8 @@ def draw_curves(spec: CurveFigure, data: pd.DataFrame) -> bytes:
     axes = figure.subplots(rows, columns, squeeze=False)
     cells = [(panel, column) for panel in spec.panels for column in spec.columns]
     for axis, (panel, column) in zip(axes.flat, cells, strict=True):
-        shown = data[(data["panel"] == panel.title) & (data["condition"] == column)]
-        _panel(axis, spec, panel, shown)
+        lines = data[(data["panel"] == panel.title) & (data["condition"] == column)]
+        _panel(axis, spec, panel, lines)
         axis.set_title(panel.title if one else f"{column}: {panel.title}", fontsize=10)
     return png(figure, spec.title)
 
@@ -141,28 +141,30 @@ def _panel(axis, spec: CurveFigure, panel: CurvePanel, data: pd.DataFrame) -> No
 
 def _over_time(axis, spec: CurveFigure, panel: CurvePanel, data: pd.DataFrame) -> None:
     """A colour for each arm, a style for each line."""
-    shown = [arm for arm in spec.arms if panel.arms is None or arm in panel.arms]
-    for number, arm in enumerate(shown):
+    arms = [arm for arm in spec.arms if panel.arms is None or arm in panel.arms]
+    for number, arm in enumerate(arms):
         for style, label in zip(STYLES * len(panel.lines), panel.lines, strict=False):
-            chosen = data[(data["arm"] == arm) & (data["line"] == label)]
-            if len(chosen):
+            line = data[(data["arm"] == arm) & (data["line"] == label)]
+            if len(line):
                 name = spec.arms[arm] + f", {label}" * (len(panel.lines) > 1)
-                _banded(axis, chosen, spec.band, f"C{number}", style, name)
+                _line_with_band(axis, line, spec.band, f"C{number}", style, name)
 
 
 def _over_setting(axis, spec: CurveFigure, panel: CurvePanel, data: pd.DataFrame) -> None:
-    """A colour for each line, through the arms that have the setting; the others are level."""
+    """A colour for each line through the arms with the setting; other arms are horizontal lines."""
     for number, label in enumerate(panel.lines):
-        mine = data[data["line"] == label]
-        moved = mine[mine["x"].notna()]
-        if len(moved):
-            _banded(axis, moved, spec.band, f"C{number}", "-o", label)
-        for level in mine[mine["x"].isna()].itertuples():
-            name = f"{label}, {spec.arms[level.arm]}"
-            axis.axhline(level.mean, color=f"C{number}", linestyle=":", label=name)
+        points = data[data["line"] == label]
+        with_setting = points[points["x"].notna()]
+        if len(with_setting):
+            _line_with_band(axis, with_setting, spec.band, f"C{number}", "-o", label)
+        for point in points[points["x"].isna()].itertuples():
+            name = f"{label}, {spec.arms[point.arm]}"
+            axis.axhline(point.mean, color=f"C{number}", linestyle=":", label=name)
 
 
-def _banded(axis, data: pd.DataFrame, band: str, color: str, style: str, label: str) -> None:
+def _line_with_band(
+    axis, data: pd.DataFrame, band: str, color: str, style: str, label: str
+) -> None:
     """The mean over runs, and their spread."""
     data = data.sort_values("x")  # of different arms, where x is a setting
     x, mean = data["x"], data["mean"]

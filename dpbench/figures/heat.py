@@ -1,4 +1,4 @@
-"""Heat maps: what runs ended with, over two of their settings."""
+"""Heat maps: final metrics of runs over two of their settings."""
 
 from collections.abc import Iterable, Mapping
 
@@ -31,9 +31,9 @@ def heat_points(
 
 
 def draw_heat(data: pd.DataFrame, title: str, x: str, y: str, panels: Iterable[str]) -> bytes:
-    """Heat maps as a PNG, from `heat_points`: a panel beside the other, cells in percent.
+    """Heat maps as a PNG, from `heat_points`: panels side by side, cells in percent.
 
-    Cells are means over the seeds; one that is NaN, as of a diverged run, stays empty and says so.
+    Cells are means over the seeds; NaN, as of a diverged run, is an empty cell with that text.
     """
     from matplotlib.figure import Figure
 
@@ -49,7 +49,7 @@ def draw_heat(data: pd.DataFrame, title: str, x: str, y: str, panels: Iterable[s
 
 
 def heat_grids(data: pd.DataFrame, x: str, y: str, panels: Iterable[str]) -> tuple[Grid, ...]:
-    """The numbers of every map, in percent, from `heat_points`: the smallest settings first."""
+    """The numbers of every map in percent, from `heat_points`, in increasing order of settings."""
     return tuple(_grid(_means(data, panel), f"{panel} (%)", f"{y}, and {x}") for panel in panels)
 
 
@@ -60,13 +60,13 @@ def _grid(means: pd.DataFrame, heading: str, corner: str) -> Grid:
 
 
 def _means(data: pd.DataFrame, panel: str) -> pd.DataFrame:
-    """Means over the seeds in percent, y down and x to the right; NaN where a run has it."""
+    """Means over the seeds in percent, y by row and x by column; NaN if it is so in any run."""
     cells = data[data["panel"] == panel].groupby(["y", "x"])["value"]
     return 100 * cells.agg(lambda v: v.mean(skipna=False)).unstack("x")
 
 
 def _cells(axis, grid: pd.DataFrame) -> None:
-    """One map, smallest settings below and to the left, each cell with its number."""
+    """One map, each cell with its number; settings increase upwards and to the right."""
     image = axis.imshow(grid, cmap="viridis", origin="lower", aspect="auto")
     axis.set_xticks(range(grid.shape[1]), [f"{value:g}" for value in grid.columns], rotation=45)
     axis.set_yticks(range(grid.shape[0]), [f"{value:g}" for value in grid.index])

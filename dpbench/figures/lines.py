@@ -1,4 +1,4 @@
-"""Figures of papers: what runs measured along the way, as a picture and as the numbers in it."""
+"""Line figures with a column per method: series of the records' diagnostics, over steps or runs."""
 
 import statistics
 from collections.abc import Iterable, Iterator
@@ -9,15 +9,15 @@ import pandas as pd
 from dpbench.errors import UserError
 from dpbench.figures.png import png
 from dpbench.records.record import Record
-from dpbench.tables import PAPER_SCALE, setting
+from dpbench.tables import setting
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One row of pictures, one picture per method: lines map a label to a series.
+    """One row of axes, one per method. lines: from a label to a series.
 
     `<k>` in a series and `<group>` in its label stand for each of the figure's groups in turn.
-    x: where it is not the figure's.
+    x: None for that of the figure.
     """
 
     title: str
@@ -27,16 +27,15 @@ class Panel:
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A figure: groups maps each group's name to its number.
+    """A figure. groups: from each group's name to its number.
 
-    x is a series of the records, as "step" or "epoch", or a setting that differs from run to run,
-    as "batch_size": then a run is one point, the mean of what it measured. x_scale: "linear", or
-    "log" with base 2.
+    x is a series of the records, as "step" or "epoch", or a setting that differs between runs, as
+    "batch_size": then each run is one point, the mean of its series. x_scale: "linear", or "log"
+    with base 2.
     """
 
     name: str
     title: str
-    scale_label: str
     x: str
     x_scale: str
     panels: tuple[Panel, ...]
@@ -65,12 +64,12 @@ def points(spec: FigureSpec, records: Iterable[Record]) -> pd.DataFrame:
 
 
 def _points(spec: FigureSpec, record: Record) -> Iterator[tuple]:
-    measured, method = record.diagnostics, record.config["choices"]["method"]
+    diagnostics, method = record.diagnostics, record.config["choices"]["method"]
     for panel in spec.panels:
         for label, series in spec.series(panel):
-            if series not in measured:
+            if series not in diagnostics:
                 raise UserError(f"{spec.name} needs {series}, which the run of {method} lacks.")
-            for x, y in _line_of(panel.x or spec.x, record, measured[series]):
+            for x, y in _line_of(panel.x or spec.x, record, diagnostics[series]):
                 yield panel.title, method, record.config["seed"], label, x, y
 
 
@@ -94,8 +93,8 @@ def draw(spec: FigureSpec, data: pd.DataFrame) -> bytes:
     for row, panel in zip(axes, spec.panels, strict=True):
         row[0].set_ylabel(panel.title)
         for axis, method in zip(row, spec.methods, strict=True):
-            chosen = data[(data["panel"] == panel.title) & (data["method"] == method)]
-            _lines(axis, [label for label, _ in spec.series(panel)], chosen)
+            lines = data[(data["panel"] == panel.title) & (data["method"] == method)]
+            _lines(axis, [label for label, _ in spec.series(panel)], lines)
     for axis, method in zip(axes[0], spec.methods, strict=True):
         axis.set_title(method, fontsize=10)
     for axis in axes[-1]:
@@ -103,10 +102,7 @@ def draw(spec: FigureSpec, data: pd.DataFrame) -> bytes:
         axis.set_xscale(spec.x_scale, **({"base": 2} if spec.x_scale == "log" else {}))
     for row in axes:
         row[0].legend(fontsize=8)
-    smaller = (
-        "" if spec.scale_label == PAPER_SCALE else f" (not the paper's runs: {spec.scale_label})"
-    )
-    return png(figure, spec.title + smaller)
+    return png(figure, spec.title)
 
 
 STYLES = ("-", "--", "-.", ":")

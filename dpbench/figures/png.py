@@ -1,13 +1,13 @@
-"""A figure of matplotlib as the bytes of its file."""
+"""Renders a matplotlib figure as PNG."""
 
 import io
 import textwrap
 
 
 def png(figure, title: str | None = None) -> bytes:
-    """The figure under its title: the same numbers give the same bytes, whatever drew them."""
+    """The bytes of a PNG, under a title: the same numbers always give the same bytes."""
     if title is not None:
-        # About twelve letters fit into an inch.
+        # About twelve characters fit into an inch.
         figure.suptitle(textwrap.fill(title, int(12 * figure.get_figwidth())), fontsize=11)
     file = io.BytesIO()
     # No software version in the file.

@@ -1,4 +1,4 @@
-"""Pictures of calibration: reliability diagrams and histograms, and the numbers in them."""
+"""Figures of calibration: reliability diagrams and histograms, and the numbers in them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -10,9 +10,11 @@ from dpbench.figures.png import png
 from dpbench.records.record import Record
 
 Runs = Mapping[str, Sequence[Record]]
-"""The records behind each column of a picture, by its label: usually one method's, over seeds."""
+"""Records by the label of their column: usually those of one method, over seeds."""
 
 HISTOGRAMS = {"confidence": "confidence", "true_class": "probability of the true class"}
+
+BIN_COLUMNS = ("count", "confidence", "accuracy")
 
 
 def reliability_points(runs: Runs) -> pd.DataFrame:
@@ -23,15 +25,11 @@ def reliability_points(runs: Runs) -> pd.DataFrame:
     """
     rows = [
         (label, record.config["seed"], low, high, *bin_)
-        for label, record, kept in _kept(runs)
-        for low, high, *bin_ in zip(*_edges(kept["bins"]["count"]), *_columns(kept), strict=True)
+        for label, record in _calibrated(runs)
+        for columns in [[record.calibration["bins"][name] for name in BIN_COLUMNS]]
+        for low, high, *bin_ in zip(*_edges(columns[0]), *columns, strict=True)
     ]
-    names = ["label", "seed", "low", "high", "count", "confidence", "accuracy"]
-    return pd.DataFrame(rows, columns=names)
-
-
-def _columns(kept: dict) -> list[list[float]]:
-    return [kept["bins"][name] for name in ("count", "confidence", "accuracy")]
+    return pd.DataFrame(rows, columns=["label", "seed", "low", "high", *BIN_COLUMNS])
 
 
 def histogram_points(runs: Runs, what: str) -> pd.DataFrame:
@@ -41,22 +39,23 @@ def histogram_points(runs: Runs, what: str) -> pd.DataFrame:
     """
     rows = [
         (label, record.config["seed"], low, high, count)
-        for label, record, kept in _kept(runs)
-        for counts in [kept["histogram"][what]]
+        for label, record in _calibrated(runs)
+        for counts in [record.calibration["histogram"][what]]
         for low, high, count in zip(*_edges(counts), counts, strict=True)
     ]
     return pd.DataFrame(rows, columns=["label", "seed", "low", "high", "count"])
 
 
-def _kept(runs: Runs) -> Iterator[tuple[str, Record, dict]]:
+def _calibrated(runs: Runs) -> Iterator[tuple[str, Record]]:
+    """Label and record of every run; UserError for a record without calibration."""
     for label, records in runs.items():
         for record in records:
             if not record.calibration:
                 raise UserError(
-                    f"the run {record.digest} of {label} has no calibration in its record: it "
-                    "diverged, has no classes, or is older than that; run it with again=true."
+                    f"the record {record.digest} of {label} has no calibration: the run diverged, "
+                    "has no classes, or is too old; repeat it with again=true."
                 )
-            yield label, record, record.calibration
+            yield label, record
 
 
 def _edges(counts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -67,8 +66,8 @@ def _edges(counts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
 def draw_reliability(data: pd.DataFrame, title: str) -> bytes:
     """Reliability diagrams as a PNG, from `reliability_points`: one column per label.
 
-    Above: accuracy by bin of confidence, and how far the mean confidence is from it. Below: the
-    share of the examples. The runs of a label are taken together.
+    Above: accuracy by bin of confidence, and its gap to the mean confidence. Below: the share of
+    the examples. The runs of a label are pooled.
     """
     labels = list(dict.fromkeys(data["label"]))
     figure = _figure(len(labels), rows=2)
@@ -86,7 +85,7 @@ def draw_reliability(data: pd.DataFrame, title: str) -> bytes:
 
 
 def _pooled(data: pd.DataFrame) -> pd.DataFrame:
-    """One row per bin, over all runs: low, high, count, and means weighted by their examples."""
+    """One row per bin over all runs: low, high, count, and means weighted by the counts."""
     means = ["confidence", "accuracy"]
     sums = data.assign(**{m: (data[m] * data["count"]).fillna(0) for m in means})
     sums = sums.groupby(["low", "high"], as_index=False)[["count", *means]].sum()
@@ -117,14 +116,14 @@ def draw_histograms(
 ) -> bytes:
     """Histograms as a PNG, from `histogram_points`: one line per label, shares of the examples.
 
-    x: what the horizontal axis says. panels: values of the column `panel`, for one picture of each,
-    side by side; one without runs says so. The runs of a label are taken together; shares are on a
-    logarithmic axis, since most examples may be in one cell.
+    x: label of the x-axis. panels: values of the column `panel`, side by side, even without runs.
+    The runs of a label are pooled; the y-axis is logarithmic, since most examples may be in one
+    cell.
     """
     parts = {"": data} if panels is None else {p: data[data["panel"] == p] for p in panels}
     figure = _figure(columns=max(2, 2 * len(parts) - 1), rows=1)
     axes = figure.subplots(1, len(parts), squeeze=False)[0]
-    # A label has one colour in all panels, whichever of them it is in.
+    # A label has the same colour in all panels.
     colors = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(data["label"]))}
     for axis, (name, part) in zip(axes, parts.items(), strict=True):
         _histograms(axis, part, colors)

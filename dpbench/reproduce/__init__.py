@@ -1,1 +1,1 @@
-"""Tables and figures of papers: which runs they need, and the files that those make."""
+"""Reproduces tables and figures of papers: executes their runs, and renders the files."""

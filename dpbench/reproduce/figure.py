@@ -1,4 +1,4 @@
-"""The picture of a figure to be rerun, by its kind, and the numbers in it."""
+"""Draws the figure of a target by its kind, and tabulates the numbers in it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -36,24 +36,24 @@ from dpbench.validate import one_of, typed
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as a PNG, everything that is drawn in it, and what of that is worth a table."""
+    """A figure as a PNG, the data drawn in it, and the grids for its page."""
 
     png: bytes
     numbers: pd.DataFrame
     grids: tuple[Grid, ...] = ()
 
 
-def picture(wanted: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
-    """The figure of a target; impossible: why rows are not there, by name.
+def picture(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
+    """The figure of a target, of the kind in its specification, by default `series`.
 
-    Which of KINDS it is, its specification says: without a word, `series`.
+    impossible: why rows have no runs, by name.
     """
-    kind = one_of("table.figure.kind", wanted.table["figure"].get("kind", "series"), KINDS)
-    return KINDS[kind](wanted, records, impossible)
+    kind = one_of("table.figure.kind", target.table["figure"].get("kind", "series"), KINDS)
+    return KINDS[kind](target, records, impossible)
 
 
 def check_figure(table: Mapping[str, Any]) -> None:
-    """UserError, before any run is made, for a specification of a figure that nobody can draw."""
+    """UserError, before any run, for an invalid specification of a figure."""
     figure = table["figure"]
     if TARGET in figure:
         check("table", figure)
@@ -73,63 +73,61 @@ def check_figure(table: Mapping[str, Any]) -> None:
     for number, row in enumerate(figure["panels"] if kind == "curves" else ()):
         check_settings(CurvePanel, {**USUAL, **row}, f"table.figure.panels[{number}].")
     if len(table.get("groups", ())) != len(table.get("group_numbers", ())):
-        raise UserError("table.groups and table.group_numbers must be as many.")
+        raise UserError("table.groups and table.group_numbers must have the same length.")
 
 
-def remarks(wanted: Target, records: Iterable[Record]) -> list[str]:
-    """Sentences on the runs that diverged, where curves end and diagrams leave them out, and on
-    gradients that counted as zero."""
-    ended: dict[str, list[int]] = {}
+def remarks(target: Target, records: Iterable[Record]) -> list[str]:
+    """Sentences on runs that diverged, whose curves end early, and on non-finite gradients."""
+    diverged: dict[str, list[int]] = {}
     counts: dict[str, list[tuple[int, int]]] = {}
     for record in records:
-        row = row_name(wanted.condition_of(record.config), wanted.method_of(record.config))
+        row = row_name(target.condition_of(record.config), target.method_of(record.config))
         counts.setdefault(row, []).append((record.config["seed"], dropped(record)))
         if record.status == DIVERGED:
-            ended.setdefault(row, []).append(record.config["seed"])
+            diverged.setdefault(row, []).append(record.config["seed"])
     return [
         *(
-            f"{row} diverged with seed {', '.join(map(str, sorted(of)))}."
-            for row, of in sorted(ended.items())
+            f"{row} diverged with seed {', '.join(map(str, sorted(seeds)))}."
+            for row, seeds in sorted(diverged.items())
         ),
-        *filter(None, (note(row, of) for row, of in sorted(counts.items()))),
+        *filter(None, (note(row, by_seed) for row, by_seed in sorted(counts.items()))),
     ]
 
 
-def _series(wanted: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
-    table, rows = wanted.table, wanted.table["figure"]["rows"]
-    labels = [condition.label for condition in wanted.conditions]
+def _series(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
+    table, rows = target.table, target.table["figure"]["rows"]
+    labels = [condition.label for condition in target.conditions]
     possible = [
         method
         for method in table["methods"]
         if not all(row_name(label, method) in impossible for label in labels)
     ]
     spec = FigureSpec(
-        name=wanted.name,
-        title=wanted.title,
-        scale_label=wanted.scale_label,
+        name=target.name,
+        title=_title(target),
         x=table["figure"]["x"],
         x_scale=table["figure"].get("x_scale", "linear"),
         panels=tuple(Panel(**row) for row in rows),
         methods=tuple(possible),
         groups=dict(zip(table["groups"], table["group_numbers"], strict=True)),
     )
-    # A group without an example in a batch has no number there.
+    # A group has no number at a step whose batch has none of its examples.
     data = bands(points(spec, records), skip_nan=True)
     return Picture(draw(spec, data), data, (band_grid(data, spec.x),))
 
 
-def _curves(wanted: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
-    figure = wanted.table["figure"]
+def _curves(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
+    figure = target.table["figure"]
     spec = CurveFigure(
-        name=wanted.name,
-        title=_title(wanted),
+        name=target.name,
+        title=_title(target),
         band=figure["band"],
         panels=tuple(panel_of(row) for row in figure["panels"]),
-        arms={arm: _label(wanted, arm) for arm in wanted.table["methods"]},
-        columns=tuple(condition.label for condition in wanted.conditions),
+        arms={arm: _label(target, arm) for arm in target.table["methods"]},
+        columns=tuple(condition.label for condition in target.conditions),
     )
     named = [
-        (wanted.condition_of(record.config), wanted.method_of(record.config), record)
+        (target.condition_of(record.config), target.method_of(record.config), record)
         for record in records
     ]
     data = bands(curve_points(spec, named), skip_nan=False)
@@ -140,51 +138,48 @@ def _x_of(spec: CurveFigure) -> str:
     return " or ".join(dict.fromkeys(panel.x for panel in spec.panels))
 
 
-def _heat(wanted: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
-    figure = wanted.table["figure"]
+def _heat(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
+    figure = target.table["figure"]
     data = heat_points(records, figure["x"], figure["y"], figure["panels"])
-    drawn = draw_heat(data, _title(wanted), figure["x"], figure["y"], figure["panels"])
+    drawn = draw_heat(data, _title(target), figure["x"], figure["y"], figure["panels"])
     return Picture(drawn, data, heat_grids(data, figure["x"], figure["y"], figure["panels"]))
 
 
-def _reliability(wanted: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
-    data = reliability_points(_runs(wanted, records))
-    return Picture(draw_reliability(data, _title(wanted)), data)
+def _reliability(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
+    data = reliability_points(_runs(target, records))
+    return Picture(draw_reliability(data, _title(target)), data)
 
 
-def _histogram(wanted: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
-    """One panel for each condition, in which runs are missing or not."""
-    what, parts = wanted.table["figure"]["what"], []
-    labels = [condition.label for condition in wanted.conditions]
+def _histogram(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
+    """One panel for each condition, even if it has no runs."""
+    what, parts = target.table["figure"]["what"], []
+    labels = [condition.label for condition in target.conditions]
     for label in labels:
-        runs = _runs(wanted, [r for r in records if wanted.condition_of(r.config) == label])
+        runs = _runs(target, [r for r in records if target.condition_of(r.config) == label])
         parts.append(histogram_points(runs, what).assign(panel=label))
-    # An empty part has no types, and would take those of the others away.
+    # Concatenating an empty part, whose columns have no types, would change those of the others.
     data = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
-    return Picture(draw_histograms(data, _title(wanted), HISTOGRAMS[what], labels), data)
+    return Picture(draw_histograms(data, _title(target), HISTOGRAMS[what], labels), data)
 
 
-def _runs(wanted: Target, records: list[Record]) -> dict[str, list[Record]]:
-    """The runs that ended well by the label of their arm, in the order of the table."""
-    runs: dict[str, list[Record]] = {_label(wanted, arm): [] for arm in wanted.table["methods"]}
+def _runs(target: Target, records: list[Record]) -> dict[str, list[Record]]:
+    """The runs that did not diverge, by the label of their arm, in the order of the table."""
+    runs: dict[str, list[Record]] = {_label(target, arm): [] for arm in target.table["methods"]}
     for record in sorted(records, key=lambda record: record.config["seed"]):
         if record.status != DIVERGED:
-            runs[_label(wanted, wanted.method_of(record.config))].append(record)
-    return {label: of for label, of in runs.items() if of}
+            runs[_label(target, target.method_of(record.config))].append(record)
+    return {label: records for label, records in runs.items() if records}
 
 
-def _label(wanted: Target, arm: str) -> str:
-    return wanted.table["figure"].get("labels", {}).get(arm, arm)
+def _label(target: Target, arm: str) -> str:
+    return target.table["figure"].get("labels", {}).get(arm, arm)
 
 
-def _title(wanted: Target) -> str:
-    """The title; that of other runs than the paper's says so."""
-    smaller = (
-        ""
-        if wanted.scale_label == PAPER_SCALE
-        else f" (not the paper's runs: {wanted.scale_label})"
-    )
-    return wanted.title + smaller
+def _title(target: Target) -> str:
+    """The title, with a remark if the runs are not the paper's."""
+    if target.scale_label == PAPER_SCALE:
+        return target.title
+    return f"{target.title} (not the paper's runs: {target.scale_label})"
 
 
 NEEDS: dict[str, dict[str, Any]] = {
@@ -194,7 +189,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "reliability": {},
     "histogram": {"what": Literal["confidence", "true_class"]},
 }
-"""What a figure must say, by its kind."""
+"""The required keys of a figure and their types, by its kind."""
 
 KINDS = {
     "series": _series,

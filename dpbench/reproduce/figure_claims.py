@@ -1,4 +1,4 @@
-"""What a paper claims of a figure's curves, held against what runs measured as they went on."""
+"""Judges a paper's claims about the curves of a figure by the diagnostics and metrics of runs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,57 +35,56 @@ RULE = (
 
 
 def judged_figure(
-    wanted: Target, runs: pd.DataFrame, records: Sequence[Record]
+    target: Target, runs: pd.DataFrame, records: Sequence[Record]
 ) -> list[JudgedClaim]:
-    """Every claim of a figure, in its order.
+    """The claims of a figure, in their order.
 
     runs: a row for each record, with its condition and method. A quantity is a series of the
-    records' diagnostics or a metric, or the difference of two, point by point; in bars, the size of
-    it. `<k>` in it stands for each of the figure's groups in turn. Raises UserError for one that a
-    record does not have.
+    records' diagnostics or a metric, or the difference of two, point by point; within bars, its
+    absolute value. `<k>` in it stands for each of the figure's groups in turn. Raises UserError for
+    a series that a record does not have.
     """
-    claims = claims_of(wanted.claims)
-    about = {column.metric: column for claim in claims for column in _columns(wanted, claim)}
-    measured = [{name: _value(record, name) for name in about} for record in records]
-    whole = pd.concat([runs.reset_index(drop=True), pd.DataFrame(measured)], axis=1)
+    claims = claims_of(target.claims)
+    names = dict.fromkeys(c.metric for claim in claims for c in _columns(target, claim))
+    values = [{name: _value(record, name) for name in names} for record in records]
+    data = pd.concat([runs.reset_index(drop=True), pd.DataFrame(values)], axis=1)
     rows = [
         Row(label, method, CORRECTED, part)
-        for (label, method), part in whole.groupby(["condition", "method"], sort=False)
+        for (label, method), part in data.groupby(["condition", "method"], sort=False)
     ]
-    conditions = [condition.label for condition in wanted.conditions]
-    known = evidence(conditions, wanted.scale_label == PAPER_SCALE, rows, {})
+    conditions = [condition.label for condition in target.conditions]
+    judge = evidence(conditions, target.scale_label == PAPER_SCALE, rows, {}).judge
     return [
-        known.judge(claim, [Quantity(c.name, (c,)) for c in _columns(wanted, claim)])
-        for claim in claims
+        judge(claim, [Quantity(c.name, (c,)) for c in _columns(target, claim)]) for claim in claims
     ]
 
 
 def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[str], list[str]]:
-    """What a figure's page begins with, and what it ends with; nothing without a claim."""
+    """The parts of a figure's page about claims, at its beginning and at its end, if any."""
     if not judged:
         return [], []
-    every = comparisons_grid(judged)
+    comparisons = comparisons_grid(judged)
     before = [f"- {claims_line(judged)}", f"## Claims\n\n{grid_lines(claims_grid(judged))}"]
-    return before, [f"## {every.heading}\n\n{grid_lines(every)}", RULE]
+    return before, [f"## {comparisons.heading}\n\n{grid_lines(comparisons)}", RULE]
 
 
-def _columns(wanted: Target, claim: Claim) -> list[Column]:
-    """What a claim compares, as columns whose metric says how it is read from a record."""
-    groups = dict(zip(wanted.table["groups"], wanted.table["group_numbers"], strict=True))
+def _columns(target: Target, claim: Claim) -> list[Column]:
+    """The quantities of a claim as columns, whose metrics are expressions for `_value`."""
+    groups = dict(zip(target.table["groups"], target.table["group_numbers"], strict=True))
     series = [
         (text.replace("<k>", str(group)), text.replace("<k>", str(number)))
         for text in claim.quantities
         for group, number in (groups.items() if "<k>" in text else [("", "")])
     ]
-    what = "" if claim.over == "mean" else f"{claim.over} of "
+    prefix = "" if claim.over == "mean" else f"{claim.over} of "
     return [
-        Column(f"{what}{label}", f"{claim.over} of {one}", 1, None, "higher", label)
-        for label, one in series
+        Column(f"{prefix}{label}", f"{claim.over} of {name}", 1, None, "higher", label)
+        for label, name in series
     ]
 
 
 def _value(record: Record, name: str) -> float:
-    """`max of |step/a - step/b|`: of the points of a run that are numbers; NaN where none is."""
+    """`max of |step/a - step/b|`: over the points of a run that are not NaN, if there are any."""
     over, _, series = name.partition(" of ")
     first, *rest = (_points(record, part) for part in series.strip("|").split(MINUS))
     points = np.abs(first - sum(rest)) if series.startswith("|") else first - sum(rest)
@@ -95,8 +94,8 @@ def _value(record: Record, name: str) -> float:
 
 
 def _points(record: Record, series: str) -> np.ndarray:
-    for measured in (record.diagnostics, record.metrics):
-        if series in measured:
-            return np.atleast_1d(np.array(measured[series], dtype=float))
+    for values in (record.diagnostics, record.metrics):
+        if series in values:
+            return np.atleast_1d(np.array(values[series], dtype=float))
     method = record.config["choices"]["method"]
     raise UserError(f"a claim is about {series}, which the run of {method} lacks.")

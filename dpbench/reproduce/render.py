@@ -1,4 +1,4 @@
-"""From the records of a target to its files: table or picture, numbers, records."""
+"""Renders the files of a target from its records: table or figure, numbers, records."""
 
 import math
 from collections.abc import Mapping
@@ -39,55 +39,55 @@ RUN_KEYS = (
     *("settings", "arm", "variants", "scales", "epsilon", "claimed_by", "loss_digits"),
     "group_numbers",
 )
-"""What a table's YAML says of its runs; the rest is the specification of the table itself."""
+"""The keys of a table's YAML about its runs; the others are the specification of the table."""
 
 
 def render(
-    wanted: Target,
+    target: Target,
     records: list[Record],
     impossible: Mapping[str, str],
     planned: Mapping[str, Statement] = NO_PLANS,
 ) -> dict[str, bytes]:
     """The files by suffix, the records included: the same records give the same bytes.
 
-    impossible: why rows have no runs, by name; planned: what would hold of their epsilon.
+    impossible: why rows have no runs, by name; planned: the privacy statements of their plans.
     """
-    figure = wanted.table.get("figure", {})
+    figure = target.table.get("figure", {})
     if TARGET in figure:
-        files = function("table", figure)(wanted, records)
+        files = function("table", figure)(target, records)
     else:
-        make = _figure if "figure" in wanted.table else _table
-        files = make(wanted, records, impossible, planned)
+        render_kind = _figure if "figure" in target.table else _table
+        files = render_kind(target, records, impossible, planned)
     ordered = sorted(records, key=lambda record: record.digest)
     files["records.jsonl"] = "".join(record.json() + "\n" for record in ordered).encode()
     return files
 
 
-def spec_of(wanted: Target) -> TableSpec:
-    """The specification of a target's table; UserError for one that makes no sense."""
-    plain = {k: v for k, v in wanted.table.items() if k not in RUN_KEYS}
-    said = {"name": wanted.name, "title": wanted.title, "scale_label": wanted.scale_label}
-    labels = [condition.label for condition in wanted.conditions]
-    return table_spec(plain | said | {"conditions": labels, "claims": wanted.claims})
+def spec_of(target: Target) -> TableSpec:
+    """The specification of a target's table; UserError for an invalid one."""
+    plain = {k: v for k, v in target.table.items() if k not in RUN_KEYS}
+    plain |= {"name": target.name, "title": target.title, "scale_label": target.scale_label}
+    labels = [condition.label for condition in target.conditions]
+    return table_spec(plain | {"conditions": labels, "claims": target.claims})
 
 
 def _table(
-    wanted: Target,
+    target: Target,
     records: list[Record],
     impossible: Mapping[str, str],
     planned: Mapping[str, Statement],
 ) -> dict[str, bytes]:
-    spec = spec_of(wanted)
+    spec = spec_of(target)
     caveats = (CAVEAT,) * any(c.metric == "test/ece_temperature" for c in spec.columns)
     table = build_table(
         spec,
-        _runs(wanted, records),
-        printed_numbers(wanted, spec),
-        epsilon=_printed_epsilons(wanted),
+        _runs(target, records),
+        printed_numbers(target, spec),
+        epsilon=_printed_epsilons(target),
         impossible=impossible,
-        notes=(*wanted.notes, *caveats),
+        notes=(*target.notes, *caveats),
         planned=planned,
-        claimed_by=_accountant(wanted),
+        claimed_by=_accountant(target),
     )
     texts = {"md": to_markdown(table), "csv": to_csv(table), "tex": to_latex(table)}
     if table.claims:
@@ -95,57 +95,58 @@ def _table(
     return {suffix: text.encode() for suffix, text in texts.items()}
 
 
-def _runs(wanted: Target, records: list[Record]) -> pd.DataFrame:
-    """A row for each record, with the condition, the method or arm, and the variant it is of."""
-    by = _accountant(wanted)
+def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
+    """A row for each record, with its condition, its method or arm, and its variant."""
+    accountant = _accountant(target)
     return frame(records).assign(
-        condition=[wanted.condition_of(record.config) for record in records],
-        method=[wanted.method_of(record.config) for record in records],
+        condition=[target.condition_of(record.config) for record in records],
+        method=[target.method_of(record.config) for record in records],
         dropped=[dropped(record) for record in records],
-        variant=[wanted.variant_of(record.config) for record in records],
-        **{"privacy/claimed": [_claimed(record.privacy, by) for record in records]},
+        variant=[target.variant_of(record.config) for record in records],
+        **{"privacy/claimed": [_claimed(record.privacy, accountant) for record in records]},
     )
 
 
-def _accountant(wanted: Target) -> str:
-    """What the table's paper accounts by."""
-    return wanted.table.get("claimed_by", "rdp")
+def _accountant(target: Target) -> str:
+    """The accountant of the table's paper."""
+    return target.table.get("claimed_by", "rdp")
 
 
-def _claimed(privacy: dict, by: str) -> float | None:
-    """What the paper claims of a record's ledger, which another table's run may have made."""
-    said, recorded = privacy["claimed"], privacy.get("claimed_by", "rdp")
-    finite = said is not None and math.isfinite(said)
-    # A method that has an accountant of its own keeps it in every table.
-    if by == recorded or (said is not None and not finite) or (recorded == "note" and finite):
-        return said
-    return claimed(from_plain(privacy["ledger"]), privacy["delta"], by)
+def _claimed(privacy: dict, accountant: str) -> float | None:
+    """The epsilon by the paper's accountant; the run may be another table's, with another one."""
+    epsilon, recorded = privacy["claimed"], privacy.get("claimed_by", "rdp")
+    infinite = epsilon is not None and not math.isfinite(epsilon)
+    # The accountant of the note on DP-SignSGD belongs to the method, not to a table.
+    by_note = recorded == "note" and epsilon is not None
+    if accountant == recorded or infinite or by_note:
+        return epsilon
+    return claimed(from_plain(privacy["ledger"]), privacy["delta"], accountant)
 
 
 def _figure(
-    wanted: Target,
+    target: Target,
     records: list[Record],
     impossible: Mapping[str, str],
     planned: Mapping[str, Statement],
 ) -> dict[str, bytes]:
-    table = wanted.table
-    drawn = picture(wanted, records, impossible)
-    judged = judged_figure(wanted, _runs(wanted, records), records)
+    table = target.table
+    drawn = picture(target, records, impossible)
+    judged = judged_figure(target, _runs(target, records), records)
     before, after = claims_blocks(judged)
     text = "\n\n".join(
         [
-            f"# {wanted.title}",
-            f"{table['paper']}. Scale: {wanted.scale_label}. Seeds: {table['seeds']}.",
+            f"# {target.title}",
+            f"{table['paper']}. Scale: {target.scale_label}. Seeds: {table['seeds']}.",
             *before,
-            f"![{wanted.title}]({wanted.stem}.png)",
+            f"![{target.title}]({target.stem}.png)",
             "Drawn from private data outside the account; nothing of it is released privately.",
             *(f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in drawn.grids),
-            *_reasons(wanted, impossible),
-            *remarks(wanted, records),
-            *_privacy(wanted, records, planned),
+            *_reasons(target, impossible),
+            *remarks(target, records),
+            *_privacy(target, records, planned),
             *after,
             *table["notes"],
-            *wanted.notes,
+            *target.notes,
         ]
     )
     csv = drawn.numbers.to_csv(index=False, lineterminator="\n")
@@ -155,48 +156,48 @@ def _figure(
     return files
 
 
-def _reasons(wanted: Target, impossible: Mapping[str, str]) -> list[str]:
-    """Why rows are not there; a table of arms says of which."""
-    if "arm" not in wanted.table:
+def _reasons(target: Target, impossible: Mapping[str, str]) -> list[str]:
+    """Why rows have no runs; in a table of arms, each reason with the names of its rows."""
+    if "arm" not in target.table:
         return list(impossible.values())
-    rows: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for row, reason in impossible.items():
-        rows.setdefault(reason, []).append(row)
-    return [f"No runs of {'; '.join(of)}: {reason}" for reason, of in rows.items()]
+        by_reason.setdefault(reason, []).append(row)
+    return [f"No runs of {'; '.join(rows)}: {reason}" for reason, rows in by_reason.items()]
 
 
-def _privacy(wanted: Target, records: list[Record], planned: Mapping[str, Statement]) -> list[str]:
-    """Every epsilon of a figure whose paper printed one, as under a table."""
-    if "epsilon" not in wanted.table:
+def _privacy(target: Target, records: list[Record], planned: Mapping[str, Statement]) -> list[str]:
+    """The privacy grid, as under a table, of a figure whose paper printed an epsilon."""
+    if "epsilon" not in target.table:
         return []
-    runs = _runs(wanted, records)
+    runs = _runs(target, records)
     rows = [
         Row(label, arm, "corrected", runs[(runs["condition"] == label) & (runs["method"] == arm)])
-        for label in [condition.label for condition in wanted.conditions]
-        for arm in wanted.table["methods"]
+        for label in [condition.label for condition in target.conditions]
+        for arm in target.table["methods"]
     ]
-    printed, baseline = _printed_epsilons(wanted), wanted.table["baseline"]
-    grid = privacy_grid(rows, printed, baseline, planned, _accountant(wanted))
+    printed, baseline = _printed_epsilons(target), target.table["baseline"]
+    grid = privacy_grid(rows, printed, baseline, planned, _accountant(target))
     return ["## Privacy", grid_lines(grid)]
 
 
-def printed_numbers(wanted: Target, spec: TableSpec) -> PublishedTable:
-    """What the paper printed of the methods and conditions that the table was narrowed to."""
+def printed_numbers(target: Target, spec: TableSpec) -> PublishedTable:
+    """The printed numbers of the methods and conditions that the table is narrowed to."""
     if spec.published is None:
         return {}
-    printed = read_published(benchmarks_folder() / spec.published, wanted.conditions[0].keys)
+    printed = read_published(benchmarks_folder() / spec.published, target.conditions[0].keys)
     rows = {row_name(condition, method) for condition in spec.conditions for method in spec.methods}
     return {cell: number for cell, number in printed.items() if cell[0] in rows}
 
 
-def _printed_epsilons(wanted: Target) -> dict[str, str]:
-    """By condition, what the paper printed: the numbers of a file, what each condition asks for
-    where the table's `epsilon` is "budget", or nothing."""
-    source, printed = wanted.table["epsilon"], {}
-    declared = conditions_of(wanted.table.get("conditions", []))
-    others = any(change.startswith("dataset=") for change in wanted.changes)
-    for condition in wanted.conditions:
-        values = {"dataset": wanted.config["choices"]["dataset"], **dict(condition.values)}
+def _printed_epsilons(target: Target) -> dict[str, str]:
+    """The printed epsilon by condition: from a file, or each condition's own budget where the
+    table's `epsilon` is "budget"."""
+    source, printed = target.table["epsilon"], {}
+    declared = conditions_of(target.table.get("conditions", []))
+    others = any(change.startswith("dataset=") for change in target.changes)
+    for condition in target.conditions:
+        values = {"dataset": target.config["choices"]["dataset"], **dict(condition.values)}
         if source == BUDGET:
             if condition in declared:
                 printed[condition.label] = f"{values['privacy.epsilon']}"

@@ -1,4 +1,4 @@
-"""What `dpbench reproduce` was asked for: a table or figure, at a scale, and all of its runs."""
+"""The target of `dpbench reproduce`: a table or figure at a scale, and all of its runs."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -18,14 +18,14 @@ from dpbench.tables import CORRECTED, PAPER_SCALE, Condition, conditions_of, nar
 from dpbench.validate import one_of, typed
 
 BUDGET = "budget"
-"""In the place of a file of printed epsilons: they are what the conditions ask for."""
+"""Instead of a file of printed epsilons: each condition's privacy budget."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A size to run a table at: the paper's, or a smaller one that says what it shrinks.
+    """A size to run a table at: the paper's, or a smaller one. shrinks: what is smaller, in words.
 
-    overrides are those of the command line, and what the user says comes after them.
+    overrides: of the scale; those of the user come after them.
     """
 
     name: str
@@ -35,10 +35,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class Target:
-    """A table to rerun: its name, its scale, the user's overrides, its composed configuration, and
-    the conditions that its methods run under.
+    """A table to reproduce: its name, its scale, the user's overrides, its composed configuration,
+    and the conditions that its methods run under.
 
-    changes: the overrides that make the runs other than those of the scale.
+    changes: the overrides by which runs differ from those of the scale.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Target:
 
     @property
     def title(self) -> str:
-        """The table's title, and what a smaller scale shrinks and the user changed of it.
+        """The table's title, with what a smaller scale shrinks and what the user changed.
 
-        A figure of a single seed says so: its curves have no spread.
+        The title of a figure says if there is only one seed, since curves then have no spread.
         """
-        one = "figure" in self.table and len(self.table["seeds"]) == 1
-        title = f"{self.table['title']}{', one seed' * one}"
+        single_seed = "figure" in self.table and len(self.table["seeds"]) == 1
+        title = f"{self.table['title']}{', one seed' * single_seed}"
         if self.scale.name == PAPER_SCALE:
             return title
         changed = "".join(f", then {change}" for change in self.changes)
@@ -67,14 +67,14 @@ class Target:
 
     @property
     def scale_label(self) -> str:
-        """What the runs are, in a few words: whose scale, and what was changed."""
+        """The scale and the changes in a few words: "paper" for the paper's own runs."""
         if self.scale.name == PAPER_SCALE:
             return ", ".join(self.changes) or PAPER_SCALE
         return ", ".join([self.scale.name, *self.changes])
 
     @property
     def stem(self) -> str:
-        """The name of its files; neither other runs nor fewer take the whole table's place."""
+        """The name of its files, which differs for changed or fewer runs than the whole table."""
         scale = [] if self.scale.name == PAPER_SCALE else [self.scale.name]
         part = "changed" if self.changes else "part"
         return "-".join([self.name, *scale, *([part] if self.changes or self._is_part else [])])
@@ -85,15 +85,15 @@ class Target:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know of the data of the runs, as what of it no epsilon covers."""
+        """Notes on the data of the runs, as on statistics that no epsilon covers."""
         first = [next(self.cells_of(c, self.table["methods"][0])) for c in self.conditions]
         runs = [build(compose(overrides)) for overrides in first]
-        told = (f"{run.dataset.name}: {note}" for run in runs for note in run.notes)
-        return list(dict.fromkeys(told))
+        notes = (f"{run.dataset.name}: {note}" for run in runs for note in run.notes)
+        return list(dict.fromkeys(notes))
 
     @property
     def claims(self) -> dict[str, dict]:
-        """The table's claims; of one about some conditions only, `under` has their labels."""
+        """The table's claims, with the labels of conditions in place of the settings in `under`."""
         return {
             name: {**claim, "under": self._labels(name, claim["under"])}
             if "under" in claim
@@ -102,14 +102,14 @@ class Target:
         }
 
     def _labels(self, claim: str, values: Mapping[str, list]) -> list[str]:
-        """Of the conditions whose settings are among the values, by key."""
+        """The labels of the conditions whose settings are among the values, by key."""
         typed(f"under in claim {claim}", values, dict[str, list])
         for key in values:
             one_of(f"a condition in claim {claim}", key, self.conditions[0].keys)
         return [
             c.label
             for c in self.conditions
-            if all(dict(c.values)[key] in of for key, of in values.items())
+            if all(dict(c.values)[key] in allowed for key, allowed in values.items())
         ]
 
     def cells(self) -> Iterator[list[str]]:
@@ -120,31 +120,30 @@ class Target:
 
     def cells_of(self, condition: Condition, method: str) -> Iterator[list[str]]:
         """The overrides of every run of one method, or arm, under one of its conditions."""
-        said = [*self.scale.overrides, *self.overrides, *condition.overrides()]
+        common = [*self.scale.overrides, *self.overrides, *condition.overrides()]
         row = f"{ARM}={method}" if self._has_arms else f"method={method}"
         for seed, variant in itertools.product(self.table["seeds"], self._variants(method)):
-            chosen = [f"+table={self.name}", row, f"seed={seed}"]
-            yield [*chosen, *said, *variant.overrides()]
+            yield [f"+table={self.name}", row, f"seed={seed}", *common, *variant.overrides()]
 
     def variant_of(self, config: Mapping[str, Any]) -> str:
-        """What sets a run apart from others of its method: its variant, or settings of its own."""
+        """The variant of a run within its method, by the settings that declare it."""
         declared = reversed(self._variants(self.method_of(config)))
         label = next((v.label for v in declared if v.holds_in(config)), "")
         names = dict.fromkeys([label, config["method"].get("variant", CORRECTED)])
         return ", ".join(name for name in names if name not in ("", CORRECTED)) or CORRECTED
 
     def _variants(self, method: str) -> list[Condition]:
-        """Of a method, each by the settings that it adds; the first is the one that is meant."""
+        """The variants of a method, each by the settings that it adds; the main one first."""
         declared = self.table.get("variants", {}).get(method, [{}])
         named = [{"method.variant": v} if isinstance(v, str) else v for v in declared]
         return [Condition(tuple(values.items())) for values in named]
 
     def condition_of(self, config: Mapping[str, Any]) -> str:
-        """The label of the condition that a run was made under."""
+        """The label of a run's condition."""
         return next(c.label for c in self.conditions if c.holds_in(config))
 
     def method_of(self, config: Mapping[str, Any]) -> str:
-        """The method, or the arm where the table has them, that a run was made for."""
+        """The method of a run, or its arm where the table has arms."""
         if not self._has_arms:
             return config["choices"]["method"]
         return self._arms[digest({**config, "seed": self.table["seeds"][0]})]
@@ -155,7 +154,7 @@ class Target:
 
     @cached_property
     def _arms(self) -> dict[str, str]:
-        """The arm of every run with the first seed, by its digest: seeds differ no further."""
+        """The arm of every run with the first seed, by its digest; other seeds are the same."""
         return {
             digest(compose(next(self.cells_of(condition, arm)))): arm
             for condition in self.conditions
@@ -163,35 +162,36 @@ class Target:
         }
 
 
-def target(name: str, asked: list[str]) -> Target:
-    """The table of that name at the scale and with the overrides asked for.
+def target_of(name: str, arguments: list[str]) -> Target:
+    """The table of that name at a scale (`scale=NAME`) and with the overrides in the arguments.
 
     Raises UserError, with the nearest names, if there is no such table or scale.
     """
     known = options("table")
     if name not in known:
         raise UserError(f"table {name} is unknown: {nearest(name, known)}")
-    overrides = tuple(o for o in asked if key_of(o) != "scale")
+    overrides = tuple(o for o in arguments if key_of(o) != "scale")
     fixed = [o for o in overrides if key_of(o) in ("method", "seed", "table", ARM)]
     if fixed:
-        raise UserError(f"{fixed[0]} is for the table to choose; use table.methods or table.seeds.")
+        raise UserError(f"{fixed[0]} is set by the table: use table.methods or table.seeds.")
     config = compose([f"+table={name}", *overrides])
-    scale = _scale(name, config["table"], [o for o in asked if key_of(o) == "scale"])
+    scale = _scale(name, config["table"], [o for o in arguments if key_of(o) == "scale"])
     conditions = conditions_of(config["table"].get("conditions", []))
     if scale.overrides:
-        alone = compose([f"+table={name}", *scale.overrides])
+        scaled = compose([f"+table={name}", *scale.overrides])
         config = compose([f"+table={name}", *scale.overrides, *overrides])
         declared = conditions_of(config["table"].get("conditions", []))
-        conditions, _ = _pinned(declared, scale.overrides, alone)
+        conditions, _ = _narrow(declared, scale.overrides, scaled)
     _check_names(config["table"])
-    conditions, moved = _pinned(conditions, overrides, config)
-    changed = (o for o in overrides if _changes(o, conditions, moved))
-    changes = tuple(_without_path(o, config) for o in changed)
+    conditions, undeclared = _narrow(conditions, overrides, config)
+    changes = tuple(
+        _without_path(o, config) for o in overrides if _is_change(o, conditions, undeclared)
+    )
     return Target(name, scale, overrides, changes, config, tuple(conditions))
 
 
 def _check_names(table: dict) -> None:
-    """UserError for a baseline that is no method, and for printed numbers that are not there."""
+    """UserError for an unknown baseline, and for missing files of published numbers."""
     if "baseline" in table:
         arms = {rule.get("when", {}).get("arm") for rule in table.get("settings", ())}
         known = {*table["methods"], *options("method"), *arms} - {None}
@@ -203,43 +203,43 @@ def _check_names(table: dict) -> None:
             one_of(f"table.{key}", table[key], files | ({BUDGET} if key == "epsilon" else set()))
 
 
-def _scale(name: str, table: dict, asked: list[str]) -> Scale:
-    """The scale asked for last; the paper's if none was."""
-    chosen = asked[-1].partition("=")[2] if asked else PAPER_SCALE
+def _scale(name: str, table: dict, choices: list[str]) -> Scale:
+    """The scale of the last `scale=NAME`, by default the paper's."""
+    chosen = choices[-1].partition("=")[2] if choices else PAPER_SCALE
     if chosen == PAPER_SCALE:
         return Scale(PAPER_SCALE, "", ())
     declared = table.get("scales", {})
     if chosen not in declared:
         known = nearest(chosen, [PAPER_SCALE, *declared])
-        raise UserError(f"scale={chosen} is none of {name}: {known}")
-    said = {"name": chosen, **declared[chosen]}
-    check_settings(Scale, said, f"table.scales.{chosen}.")
-    return Scale(chosen, said["shrinks"], tuple(said["overrides"]))
+        raise UserError(f"scale={chosen} is not declared by {name}: {known}")
+    settings = {"name": chosen, **declared[chosen]}
+    check_settings(Scale, settings, f"table.scales.{chosen}.")
+    return Scale(chosen, settings["shrinks"], tuple(settings["overrides"]))
 
 
-def _pinned(
+def _narrow(
     conditions: list[Condition], overrides: tuple[str, ...], config: dict
 ) -> tuple[list[Condition], set[str]]:
-    """The conditions that overrides leave, and the keys they set to what no condition has."""
-    moved = set()
+    """The conditions that match overrides, and the keys that they set to undeclared values."""
+    undeclared = set()
     for key in {key_of(o) for o in overrides} & {*conditions[0].keys}:
         value = setting(config, key)
         if not any((key, value) in condition.values for condition in conditions):
-            moved.add(key)
+            undeclared.add(key)
         conditions = narrowed(conditions, key, value)
-    return conditions, moved
+    return conditions, undeclared
 
 
-def _changes(override: str, conditions: list[Condition], moved: set[str]) -> bool:
-    """Whether an override makes the runs other ones, and does not only choose among them."""
+def _is_change(override: str, conditions: list[Condition], undeclared: set[str]) -> bool:
+    """Whether an override changes the runs, rather than only selecting some of them."""
     key = key_of(override)
     if key in conditions[0].keys:
-        return key in moved
+        return key in undeclared
     return is_scientific(override) or (key.startswith("table.") and not _narrows(override))
 
 
 def _without_path(override: str, config: dict) -> str:
-    """The override, or what a path in it leads to: a page is no place for anybody's folders."""
+    """The override, with the checksum of a file instead of its path, as pages show no paths."""
     group, _, key = key_of(override).partition(".")
     return (
         f"{group}.checksum={config[group]['checksum']}" if key in PATHS.get(group, ()) else override

@@ -13,7 +13,7 @@ from dpbench.errors import UserError
 from dpbench.execution.prepare import build, prepare
 from dpbench.paths import conf_folder
 from dpbench.records.digest import digest
-from dpbench.reproduce.target import target
+from dpbench.reproduce.target import target_of
 from dpbench.training import plan
 
 FILES = sorted(conf_folder().rglob("*.yaml"))
@@ -129,7 +129,7 @@ def marked(name):
 @pytest.mark.parametrize("name", [marked(name) for name in TABLES])
 def test_every_run_of_a_table_is_planned_without_data(name, nowhere, no_statement):
     # Runs that differ by their seed alone are planned alike.
-    wanted, seeds, others = target(name, []), set(), set()
+    wanted, seeds, others = target_of(name, []), set(), set()
     if "bench" in wanted.table or not wanted.table["seeds"]:
         pytest.skip("it is timed or computed, and trains nothing")
     for overrides in wanted.cells():
@@ -148,7 +148,7 @@ SCALES = [(name, scale) for name in TABLES for scale in scales_of(name)]
 
 @pytest.mark.parametrize(("name", "scale"), SCALES)
 def test_a_scale_says_what_it_shrinks_and_does(name, scale):
-    paper, wanted = target(name, []), target(name, [f"scale={scale}"])
+    paper, wanted = target_of(name, []), target_of(name, [f"scale={scale}"])
     assert wanted.scale.shrinks.strip(" .") == wanted.scale.shrinks != ""
     assert wanted.changes == ()
     assert wanted.stem == f"{name}-{scale}"
@@ -167,7 +167,7 @@ def test_a_scale_says_what_it_shrinks_and_does(name, scale):
 @pytest.mark.parametrize(("name", "scale"), SCALES)
 def test_every_run_of_a_scale_is_planned_without_data(name, scale, nowhere, no_statement):
     seed, others = set(), set()
-    for overrides in target(name, [f"scale={scale}"]).cells():
+    for overrides in target_of(name, [f"scale={scale}"]).cells():
         seed = {o for o in overrides if o.startswith("seed=")}
         others.add(tuple(o for o in overrides if not o.startswith("seed=")))
     for overrides in sorted(others):
@@ -296,7 +296,7 @@ def test_imagenet32_has_its_wider_network_and_a_thousand_classes_in_every_target
 
 
 def test_bam_table1_runs_the_paper_s_methods_and_budgets_with_three_seeds():
-    wanted = target("bam_table1", [])
+    wanted = target_of("bam_table1", [])
     assert wanted.table["methods"] == ["dpsgd", "dpsat", "bam"]
     assert wanted.table["seeds"] == [0, 1, 2]
     assert wanted.table["spread"] == "standard deviation"

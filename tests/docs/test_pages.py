@@ -27,7 +27,7 @@ from dpbench.cli.main import main
 from dpbench.config import compose as config
 from dpbench.config.overrides import expand
 from dpbench.execution.prepare import prepare
-from dpbench.reproduce.target import target
+from dpbench.reproduce.target import target_of
 from dpbench.search.request import parse
 
 ROOT = Path(__file__).parents[2]
@@ -166,7 +166,7 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "reproduce":
-        prepare(next(target(arguments[0], arguments[1:]).cells()))
+        prepare(next(target_of(arguments[0], arguments[1:]).cells()))
     else:
         known = {"data": config.options("dataset"), "list": config.groups()}[verb]
         assert set(arguments) <= set(known)

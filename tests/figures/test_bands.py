@@ -4,7 +4,7 @@ import statistics
 import pandas as pd
 import pytest
 
-from dpbench.figures.bands import FEW, band_grid, bands
+from dpbench.figures.bands import MAX_POINTS, band_grid, bands
 
 NAN = math.nan
 
@@ -44,12 +44,12 @@ def test_lines_whose_x_is_nan_stay():
 
 
 def test_short_lines_are_told_whole_and_long_ones_by_their_end_and_mean():
-    long = [("loss", arm, 0, x, float(x)) for arm in ("r1", "r9") for x in range(FEW + 1)]
+    long = [("loss", arm, 0, x, float(x)) for arm in ("r1", "r9") for x in range(MAX_POINTS + 1)]
     short = [("loss", "plain", seed, 5, 1.5 + seed) for seed in (0, 1)]
     grid = band_grid(bands(points(long + short, "panel", "arm"), skip_nan=False), "step")
     assert grid.head == ("arm", "step", "mean ± standard deviation (runs)", "mean over all points")
     assert grid.rows == (
-        ("r1", f"{FEW}", f"{FEW} (1)", f"{FEW / 2:g}"),
-        ("r9", f"{FEW}", f"{FEW} (1)", f"{FEW / 2:g}"),
+        ("r1", f"{MAX_POINTS}", f"{MAX_POINTS} (1)", f"{MAX_POINTS / 2:g}"),
+        ("r9", f"{MAX_POINTS}", f"{MAX_POINTS} (1)", f"{MAX_POINTS / 2:g}"),
         ("plain", "5", "2 ± 0.71 (2)", "-"),
     )

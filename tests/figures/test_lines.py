@@ -11,7 +11,6 @@ from dpbench.records.record import Record
 SPEC = FigureSpec(
     name="toy_fig1",
     title="Toy: risk (Figure 1)",
-    scale_label="paper",
     x="step",
     x_scale="linear",
     panels=(
@@ -117,7 +116,7 @@ def test_other_points_give_another_picture():
     assert draw(SPEC, lines(SPEC, changed)) != draw(SPEC, lines(SPEC, plain))
 
 
-def test_runs_that_are_not_the_paper_s_say_so_in_the_picture():
+def test_the_title_is_in_the_picture():
     data = lines(SPEC, RECORDS)
-    changed = FigureSpec(**{**vars(SPEC), "scale_label": "epochs=1"})
+    changed = FigureSpec(**{**vars(SPEC), "title": f"{SPEC.title} (changed)"})
     assert draw(changed, data) != draw(SPEC, data)

@@ -21,7 +21,7 @@ from dpbench.models.weights import checked, tensors_of, weights_in
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.records.record import Record
-from dpbench.reproduce.target import target
+from dpbench.reproduce.target import target_of
 
 VIT = Vit("test_vit", pretrained=True, image_size=32, train="all")
 BERT = Bert(
@@ -267,7 +267,7 @@ def test_a_bert_of_other_files_is_refused(tmp_path):
 
 def test_a_page_says_which_weights_were_chosen_and_not_where_they_are(file):
     asked = ["dataset=cifar10", f"model.weights={file}"]
-    wanted = target("calibration_table2", asked)
+    wanted = target_of("calibration_table2", asked)
     assert f"model.checksum={sha256(file)}" in wanted.scale_label
     assert str(file) not in wanted.title + wanted.scale_label
     overrides = next(wanted.cells_of(wanted.conditions[0], "small_r"))

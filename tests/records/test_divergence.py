@@ -13,7 +13,7 @@ from dpbench.data.digits import Digits
 from dpbench.records.record import Record
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.figure import remarks
-from dpbench.reproduce.target import target
+from dpbench.reproduce.target import target_of
 
 WILD = ["model=logistic", "method.bound=1e3", "optimizer.lr=1e38", "epochs=3"]
 TAME = ["model=logistic", "method=sgd", "optimizer.lr=0.1", "epochs=1"]
@@ -89,7 +89,7 @@ def test_a_table_counts_what_was_left_out(some_broken, tmp_path):
 
 
 def test_a_figure_names_what_diverged_and_what_was_left_out():
-    wanted = target("misalignment_fig3", [])
+    wanted = target_of("misalignment_fig3", [])
     config = {"choices": {"method": "dpsgd", "dataset": "adult"}, "seed": 4}
     runs = [
         Record(config, {}, {}, {}, status, {"train/not_finite": [2, 5]})

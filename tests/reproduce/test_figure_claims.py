@@ -9,7 +9,7 @@ import pytest
 from dpbench.config.compose import options
 from dpbench.errors import UserError
 from dpbench.reproduce.figure_claims import claims_blocks, judged_figure
-from dpbench.reproduce.target import target
+from dpbench.reproduce.target import target_of
 from dpbench.tables.claims import claims_of
 
 FIGURES = [name for name in options("table") if "_fig" in name]
@@ -110,7 +110,7 @@ def made_up(wanted, claim, sign):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_claim_of_a_figure_is_of_its_rows_and_can_hold_and_can_fail(name):
-    wanted = target(name, [])
+    wanted = target_of(name, [])
     for claim in claims_of(wanted.claims):
         named = {*claim.rows, *(row for row in claim.than if isinstance(row, str))}
         assert named <= {*wanted.table["methods"]}
@@ -124,6 +124,6 @@ def test_every_claim_of_a_figure_is_of_its_rows_and_can_hold_and_can_fail(name):
 
 
 def test_a_figure_of_one_seed_says_so_in_its_title():
-    assert target("misalignment_fig4", ["table.seeds=[0]"]).title.endswith(", one seed")
-    assert "seed" not in target("misalignment_fig4", []).title
-    assert "seed" not in target("misalignment_table4", ["table.seeds=[0]"]).title
+    assert target_of("misalignment_fig4", ["table.seeds=[0]"]).title.endswith(", one seed")
+    assert "seed" not in target_of("misalignment_fig4", []).title
+    assert "seed" not in target_of("misalignment_table4", ["table.seeds=[0]"]).title

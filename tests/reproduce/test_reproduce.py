@@ -23,7 +23,7 @@ from dpbench.records.digest import digest
 from dpbench.records.reading import load, parse
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import render
-from dpbench.reproduce.target import target
+from dpbench.reproduce.target import target_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ROOT / "results" / "tables"
@@ -264,7 +264,7 @@ def test_a_diverged_run_is_named_under_the_table(results, no_training):
 
 def test_the_same_records_in_any_order_give_the_same_bytes(finished, checkout):
     kept = records(finished.folder, "tiny")
-    wanted, impossible = target("tiny", []), {"fairlens": "because"}
+    wanted, impossible = target_of("tiny", []), {"fairlens": "because"}
     assert render(wanted, kept, impossible) == render(wanted, kept[::-1], impossible)
 
 
@@ -346,7 +346,7 @@ def test_a_committed_table_follows_from_its_committed_records(name):
     committed = {path.name.removeprefix(f"{name}."): path for path in TABLES.glob(f"{name}.*")}
     assert set(committed) == {"md", "csv", "claims.csv", "tex", "records.jsonl"}
     lines = committed["records.jsonl"].read_text().splitlines()
-    wanted = target(name, [])
+    wanted = target_of(name, [])
     files = render(wanted, [parse(line, "x") for line in lines], {})
     for suffix, path in committed.items():
         assert files[suffix] == path.read_bytes(), path.name
@@ -386,5 +386,5 @@ def assert_agree(ours, committed):
 def test_a_committed_table_has_all_its_runs_at_the_paper_s_settings(name):
     """The records are those that the table asks for today, each once."""
     lines = (TABLES / f"{name}.records.jsonl").read_text().splitlines()
-    asked = {digest(compose(overrides)) for overrides in target(name, []).cells()}
+    asked = {digest(compose(overrides)) for overrides in target_of(name, []).cells()}
     assert sorted(parse(line, "x").digest for line in lines) == sorted(asked)

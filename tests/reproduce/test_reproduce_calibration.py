@@ -21,7 +21,7 @@ from dpbench.records.digest import digest
 from dpbench.records.reading import parse
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import render
-from dpbench.reproduce.target import target
+from dpbench.reproduce.target import target_of
 from dpbench.training.plan import privacy_statement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ def small(results, monkeypatch):
         before = set((results / "tables").glob("*")) if (results / "tables").exists() else set()
         overrides = [*on, *changes, f"results_dir={results}"]
         text = reproduce(name, overrides)
-        stem = target(name, overrides).stem
+        stem = target_of(name, overrides).stem
         files = {p.name.partition(".")[2]: p for p in (results / "tables").glob(f"{stem}.*")}
         assert text == files["md"].read_text()
         assert set((results / "tables").glob("*")) >= before
@@ -146,8 +146,8 @@ def test_the_federated_systems(small):
 def test_an_unknown_arm_is_refused_with_the_nearest():
     with pytest.raises(UserError, match=r"table.arm=small is unknown.*small_r"):
         compose(["+table=calibration_table2", "table.arm=small"])
-    with pytest.raises(UserError, match="is for the table to choose"):
-        target("calibration_table2", ["table.arm=small_r"])
+    with pytest.raises(UserError, match="is set by the table"):
+        target_of("calibration_table2", ["table.arm=small_r"])
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_a_table_claims_by_its_paper_s_accountant_whatever_its_records_say():
     private = [r for r in records if r.privacy["guarantee"] == "proven"]
     old = [r.privacy | {"claimed": 9.99, "claimed_by": "rdp"} for r in private]
     records = [replace(r, privacy=p) for r, p in zip(private, old, strict=True)]
-    wanted = target("calibration_table2", ["dataset=mnist", "table.seeds=[0]"])
+    wanted = target_of("calibration_table2", ["dataset=mnist", "table.seeds=[0]"])
     text = render(wanted, records, {})["md"].decode()
     assert "reasoning (GDP)" in text
     claims = {line[0]: line[2] for line in cells(text, "Privacy")}
@@ -325,7 +325,7 @@ def test_a_table_claims_by_its_paper_s_accountant_whatever_its_records_say():
 
 def test_the_sign_table_claims_what_the_note_s_formula_gives_and_prints_nothing():
     records = committed("sign_table1-cpu_hour")
-    wanted = target("sign_table1", ["scale=cpu_hour"])
+    wanted = target_of("sign_table1", ["scale=cpu_hour"])
     lines = cells(render(wanted, records, {})["md"].decode(), "Privacy")
     assert {line[1] for line in lines} == {"-"}
     claims = {line[0].rpartition(", ")[2]: set() for line in lines}

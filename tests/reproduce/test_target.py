@@ -4,18 +4,19 @@ import pytest
 
 from dpbench.config.compose import compose
 from dpbench.errors import UserError
-from dpbench.reproduce.target import target
+from dpbench.reproduce.figure import _title
+from dpbench.reproduce.target import target_of
 
 
 def test_fixing_what_a_table_varies_is_a_part_of_the_paper_s_table():
-    wanted = target("bam_table1", ["dataset=cifar100", "privacy.epsilon=2.0"])
+    wanted = target_of("bam_table1", ["dataset=cifar100", "privacy.epsilon=2.0"])
     assert [c.label for c in wanted.conditions] == ["cifar100, epsilon 2"]
     assert (wanted.stem, wanted.scale_label) == ("bam_table1-part", "paper")
     assert len(list(wanted.cells())) == 9
 
 
 def test_a_value_that_the_table_does_not_have_is_a_change():
-    wanted = target("bam_table1", ["privacy.epsilon=3"])
+    wanted = target_of("bam_table1", ["privacy.epsilon=3"])
     assert [c.label for c in wanted.conditions] == [
         *("cifar10, epsilon 3", "cifar100, epsilon 3", "imagenet32, epsilon 3"),
     ]
@@ -23,7 +24,7 @@ def test_a_value_that_the_table_does_not_have_is_a_change():
 
 
 def test_a_scale_narrows_and_the_user_may_still_change_its_runs():
-    wanted = target("bam_table1", ["scale=cpu_hour", "epochs=1"])
+    wanted = target_of("bam_table1", ["scale=cpu_hour", "epochs=1"])
     assert [c.label for c in wanted.conditions] == ["cifar10, epsilon 10"]
     assert (wanted.stem, wanted.scale_label) == (
         "bam_table1-cpu_hour-changed",
@@ -34,7 +35,7 @@ def test_a_scale_narrows_and_the_user_may_still_change_its_runs():
 
 
 def test_a_scale_can_be_moved_to_another_data_set_and_says_so():
-    wanted = target("bam_table1", ["scale=cpu_hour", "dataset=cifar100"])
+    wanted = target_of("bam_table1", ["scale=cpu_hour", "dataset=cifar100"])
     assert [c.label for c in wanted.conditions] == ["cifar100, epsilon 10"]
     assert (wanted.stem, wanted.scale_label) == (
         *("bam_table1-cpu_hour-changed", "cpu_hour, dataset=cifar100"),
@@ -44,7 +45,7 @@ def test_a_scale_can_be_moved_to_another_data_set_and_says_so():
 @pytest.mark.parametrize("scale", [[], ["scale=cpu_hour"]])
 def test_other_conditions_of_the_user_s_are_those_at_every_scale(scale):
     few = "table.conditions=[{optimizer.lr:[0.02,0.1],method.bound:[5.0]}]"
-    wanted = target("calibration_fig3", [*scale, few])
+    wanted = target_of("calibration_fig3", [*scale, few])
     assert [dict(condition.values) for condition in wanted.conditions] == [
         {"optimizer.lr": lr, "method.bound": 5.0} for lr in (0.02, 0.1)
     ]
@@ -52,38 +53,38 @@ def test_other_conditions_of_the_user_s_are_those_at_every_scale(scale):
 
 
 def test_the_paper_s_scale_is_the_default():
-    assert target("bam_table1", ["scale=paper"]) == target("bam_table1", [])
-    assert target("bam_table1", []).stem == "bam_table1"
+    assert target_of("bam_table1", ["scale=paper"]) == target_of("bam_table1", [])
+    assert target_of("bam_table1", []).stem == "bam_table1"
 
 
 def test_every_cell_is_there_once():
-    cells = [tuple(cell) for cell in target("bam_table1", []).cells()]
+    cells = [tuple(cell) for cell in target_of("bam_table1", []).cells()]
     assert len(set(cells)) == len(cells) == 7 * 3 * 3
 
 
 @pytest.mark.parametrize("asked", ["method=bam", "seed=1", "+table=demo"])
 def test_what_the_table_chooses_is_refused(asked):
-    with pytest.raises(UserError, match="is for the table to choose"):
-        target("bam_table1", [asked])
+    with pytest.raises(UserError, match="is set by the table"):
+        target_of("bam_table1", [asked])
 
 
 def test_an_unknown_table_is_named():
     with pytest.raises(UserError, match="table bam_tabel1 is unknown: did you mean bam_table1"):
-        target("bam_tabel1", [])
+        target_of("bam_tabel1", [])
 
 
 def test_a_run_is_told_by_its_arm_whatever_its_seed():
-    wanted = target("calibration_table2", ["dataset=mnist", "table.seeds=[3,4]", "epochs=1"])
+    wanted = target_of("calibration_table2", ["dataset=mnist", "table.seeds=[3,4]", "epochs=1"])
     for overrides in wanted.cells():
         arm = next(o for o in overrides if o.startswith("table.arm=")).partition("=")[2]
         assert wanted.method_of(compose(overrides)) == arm
 
 
 def test_a_claim_about_some_conditions_names_those_that_are_there():
-    labels = target("calibration_table2", []).claims["ece"]["under"]
+    labels = target_of("calibration_table2", []).claims["ece"]["under"]
     assert labels == ["cifar10", "mnist"]
-    assert target("calibration_table2", ["dataset=mnist"]).claims["ece"]["under"] == ["mnist"]
-    assert target("calibration_table2", ["dataset=digits"]).claims["ece"]["under"] == []
+    assert target_of("calibration_table2", ["dataset=mnist"]).claims["ece"]["under"] == ["mnist"]
+    assert target_of("calibration_table2", ["dataset=digits"]).claims["ece"]["under"] == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_a_claim_about_some_conditions_names_those_that_are_there():
     ],
 )
 def test_a_condition_that_a_table_does_not_vary_is_refused_in_a_claim(under, sentence):
-    wanted = target("calibration_table2", [])
+    wanted = target_of("calibration_table2", [])
     wanted.table["claims"]["ece"]["under"] = under
     with pytest.raises(UserError, match=sentence):
         _ = wanted.claims
@@ -102,7 +103,7 @@ def test_a_condition_that_a_table_does_not_vary_is_refused_in_a_claim(under, sen
 
 def test_a_variant_may_be_of_other_settings_and_is_told_by_them():
     asked = "table.variants.dpsgd_f=[corrected,paper,{optimizer.lr:0.3}]"
-    wanted = target("misalignment_table5", [asked])
+    wanted = target_of("misalignment_table5", [asked])
     usual, paper, other, *_ = wanted.cells_of(wanted.conditions[0], "dpsgd_f")
     assert paper[:-1] == other[:-1] == usual[:-1]
     assert (usual[-1], other[-1]) == ("method.variant=corrected", "optimizer.lr=0.3")
@@ -111,3 +112,10 @@ def test_a_variant_may_be_of_other_settings_and_is_told_by_them():
     ]
     assert wanted.variant_of(compose([*other, "method.variant=paper"])) == "lr 0.3, paper"
     assert wanted.variant_of(compose([*other, "method=sgd"])) == "corrected"
+
+
+def test_the_title_of_a_figure_says_when_the_runs_are_not_the_paper_s():
+    changed = target_of("misalignment_fig4", ["epochs=1"])
+    assert _title(changed) == f"{changed.title} (not the paper's runs: epochs=1)"
+    paper = target_of("misalignment_fig4", [])
+    assert _title(paper) == paper.title

@@ -10,7 +10,7 @@ from dpbench.config.compose import options
 from dpbench.metrics.paired import is_paired
 from dpbench.paths import conf_folder
 from dpbench.reproduce.render import printed_numbers, spec_of
-from dpbench.reproduce.target import target
+from dpbench.reproduce.target import target_of
 from dpbench.tables import build_table, row_name
 from dpbench.tables.comparisons import FAILS, HOLDS
 from dpbench.tables.constants import constants
@@ -28,7 +28,7 @@ PRIVACY = {
 @functools.cache
 def known(name):
     """The specification of a table, and what the paper printed of it."""
-    wanted = target(name, [])
+    wanted = target_of(name, [])
     spec = spec_of(wanted)
     return spec, printed_numbers(wanted, spec)
 

@@ -10,7 +10,7 @@ from dpbench.records.reading import parse
 from dpbench.records.record import Record
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import render
-from dpbench.reproduce.target import target
+from dpbench.reproduce.target import target_of
 
 DIGITS = [
     *("dataset=digits", "model=logistic", "batch_size=1438", "table.seeds=[0]"),
@@ -55,7 +55,7 @@ def test_one_noise_multiplier_is_refused():
 
 
 def test_every_step_size_takes_the_same_time():
-    wanted = target("calibration_fig1", [])
+    wanted = target_of("calibration_fig1", [])
     at = [dict(condition.values) for condition in wanted.conditions]
     assert {round(c["optimizer.lr"] * c["epochs"], 9) for c in at} == {10.0}
     assert len({c["optimizer.lr"] for c in at}) == 4
@@ -85,5 +85,5 @@ def test_the_same_records_in_any_order_give_the_same_bytes(small):
     folder, _ = small
     kept = (folder / "calibration_fig1-changed.records.jsonl").read_text().splitlines()
     records = [parse(line, "x") for line in kept]
-    wanted = target("calibration_fig1", DIGITS)
+    wanted = target_of("calibration_fig1", DIGITS)
     assert render(wanted, records, {}) == render(wanted, records[::-1], {})

@@ -11,7 +11,7 @@ from dpbench.papers.calibration.laboratory import setup_of
 from dpbench.papers.calibration.report import PROPERTIES
 from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.command import reproduce
-from dpbench.reproduce.target import target
+from dpbench.reproduce.target import target_of
 from dpbench.tables import read_published
 
 CLIPPINGS = [
@@ -36,7 +36,7 @@ def test_the_printed_table_is_that_of_theorems_1_and_2():
 
 def test_the_table_measures_all_that_is_printed():
     assert (
-        list(setup_of(settings_of(target("calibration_table1", []).table["compute"])).clips)
+        list(setup_of(settings_of(target_of("calibration_table1", []).table["compute"])).clips)
         == CLIPPINGS
     )
 

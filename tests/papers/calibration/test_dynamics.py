@@ -24,10 +24,10 @@ from dpbench.papers.calibration.laboratory import Finding, setup_of
 from dpbench.papers.calibration.linear import Examples
 from dpbench.papers.calibration.report import SAME, ZERO, claims
 from dpbench.paths import benchmarks_folder
-from dpbench.reproduce.target import target
+from dpbench.reproduce.target import target_of
 from dpbench.tables import read_published
 
-TABLE = target("calibration_theorem3", []).table
+TABLE = target_of("calibration_theorem3", []).table
 COMPUTE = settings_of(TABLE["compute"])
 SETUP = setup_of(COMPUTE)
 PRINTED = read_published(benchmarks_folder() / TABLE["published"])
