@@ -134,9 +134,18 @@ def known_keys(
             raise UserError(f"{key!r} is missing in {what}.")
 
 
-def key_values(command: str, arguments: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    """KEY=VALUE arguments as a mapping; UserError for unknown keys and missing values."""
-    values = {}
+def key_values(
+    command: str,
+    defaults: Mapping[str, str],
+    arguments: Iterable[str],
+    known: Collection[str] | None = None,
+) -> dict[str, str]:
+    """KEY=VALUE arguments over their defaults; UserError for unknown keys and missing values.
+
+    known: the keys, where not all of them have a default.
+    """
+    values = dict(defaults)
+    known = defaults if known is None else known
     for argument in arguments:
         key, _, value = argument.partition("=")
         if key not in known:

@@ -1,1 +1,1 @@
-"""What a private step costs: ours and other people's, against a step without privacy."""
+"""Benchmarks the cost of private steps, ours and other libraries', against a plain step."""

@@ -1,4 +1,4 @@
-"""What is timed: models and batches, as data."""
+"""Benchmark cases: models and batches."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,16 +15,16 @@ from dpbench.paths import conf_folder
 
 
 class UnavailableError(Exception):
-    """Why something cannot be timed here, as the end of a sentence."""
+    """Why a contender cannot run a case on this machine, as the end of a sentence."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model and a batch of made-up examples, in float32.
+    """A model and a batch of synthetic examples, in float32.
 
-    model is an option of conf/model, with `changes` to its settings. shape is that of one input, a
-    standard normal draw; with a `vocabulary` it is (2, T), token numbers below it and token types.
-    compiled: whether compiled steps are among the contenders unless others are named.
+    model: an option of conf/model, with `changes` to its settings. shape: of one input, which is
+    standard normal; with a `vocabulary` it is (2, T), token ids below it and token types.
+    compiled: whether compiled steps are among the default contenders.
     """
 
     name: str
@@ -37,9 +37,9 @@ class Case:
     compiled: bool = False
 
     def build(self, device: torch.device) -> nn.Module:
-        """The same fresh model in every process, dropout off.
+        """A new model with the same weights in every process, and without dropout.
 
-        Raises UnavailableError if it cannot be had.
+        Raises UnavailableError if it cannot be built.
         """
         architecture: Architecture = from_conf("model", self.model, self.changes)
         torch.manual_seed(0)
@@ -49,7 +49,7 @@ class Case:
             raise UnavailableError(f"model={self.model} cannot be built: {error}") from error
         for module in model.modules():
             if isinstance(module, nn.Dropout):
-                module.p = 0.0  # two right contenders would draw different masks
+                module.p = 0.0  # correct contenders would draw different masks
         return model.to(device).train()
 
     def batch(self, device: torch.device, examples: int | None = None, seed: int = 1) -> Batch:
@@ -67,7 +67,7 @@ class Case:
 
 
 def from_conf(group: str, name: str, changes: dict[str, Any]) -> Any:
-    """What conf/GROUP/NAME.yaml describes, made without Hydra; UnavailableError if it cannot be."""
+    """The object that conf/GROUP/NAME.yaml describes, built without Hydra; or UnavailableError."""
     path = conf_folder() / group / f"{name}.yaml"
     if not path.exists():
         raise UnavailableError(f"{group}={name} is not available yet")
@@ -78,9 +78,9 @@ def from_conf(group: str, name: str, changes: dict[str, Any]) -> Any:
 
 
 ADULT, DUTCH, MNIST, CIFAR = (98,), (59,), (1, 28, 28), (3, 32, 32)
-PLAIN = {"weight_standardisation": False}  # for which the peers have rules of their own
+PLAIN = {"weight_standardisation": False}  # not every library supports it
 IMAGENET = (3, 224, 224)
-RANDOM = {"pretrained": False}  # the time is the same, and nothing is downloaded
+RANDOM = {"pretrained": False}  # takes the same time without a download
 BERT_MINI = {"layers": 4, "hidden": 256, "heads": 4, "intermediate": 1024}
 BERT_BASE = {"dropout": 0.0, **RANDOM}
 

@@ -1,6 +1,5 @@
-"""`dpbench bench [KEY=VALUE ...]`: what to measure, and where the results go."""
+"""`dpbench bench [KEY=VALUE ...]`: measures steps, and writes CSV, table and picture."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,18 +14,18 @@ from dpbench.bench.contenders import BASELINE, CONTENDERS, Contender
 from dpbench.bench.environment import environment
 from dpbench.bench.timing import measure
 from dpbench.errors import UserError
-from dpbench.validate import integer, one_of, path_of, spelled_integer
+from dpbench.validate import integer, key_values, one_of, path_of, spelled_integer
 
 SUITES = ("step", "depth")
-MOST_REPEATS = 10_000
+MAX_REPEATS = 10_000
 
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What was asked for. No case or contender named means those that belong to the suite.
+    """The arguments of the command. Without cases or contenders, those of the suite are measured.
 
     suite: "step" (models), or "depth" (methods over the depth of a perceptron). repeats: 0 measures
-    nothing and writes table and picture again.
+    nothing and only writes table and picture again.
     """
 
     device: str
@@ -37,41 +36,38 @@ class BenchRequest:
     out: Path = Path("results/step_cost")
 
     def cases(self) -> list[Case]:
-        """The cases, in their order; UserError for one that does not exist."""
-        known = cases.DEPTH if self.suite == "depth" else cases.STEP[self.device]
-        by_name = {case.name: case for case in known}
-        return [_known("case", name, by_name) for name in self.case or by_name]
+        """The cases, in their order; UserError for an unknown one."""
+        suite = cases.DEPTH if self.suite == "depth" else cases.STEP[self.device]
+        by_name = {case.name: case for case in suite}
+        return [by_name[one_of("case", name, by_name)] for name in self.case or by_name]
 
     def contenders(self, case: Case) -> dict[str, Contender]:
-        """Contenders by name, the baseline first; UserError for one that does not exist."""
-        usual = contenders.DEPTH if self.suite == "depth" else contenders.STEP
-        chosen = self.contender or [n for n, c in usual.items() if case.compiled or not c.compiled]
-        return {n: _known("contender", n, CONTENDERS) for n in dict.fromkeys((BASELINE, *chosen))}
+        """Contenders by name, the baseline first; UserError for an unknown one."""
+        suite = contenders.DEPTH if self.suite == "depth" else contenders.STEP
+        names = self.contender or [n for n, c in suite.items() if case.compiled or not c.compiled]
+        return {
+            name: CONTENDERS[one_of("contender", name, CONTENDERS)]
+            for name in dict.fromkeys((BASELINE, *names))
+        }
 
 
 def bench(arguments: list[str]) -> None:
     """Measure, add to the CSV file after each case, and write table and picture from it."""
     request = parse(arguments)
     file = request.out / f"{request.suite}_{request.device}.csv"
-    chosen = [(case, request.contenders(case)) for case in request.cases()]
-    for case, who in chosen if request.repeats else ():
-        timed = measure(case, who, request.repeats, request.device, _say)
+    measurements = [(case, request.contenders(case)) for case in request.cases()]
+    for case, by_name in measurements if request.repeats else ():
+        timed = measure(case, by_name, request.repeats, request.device)
         report.add(file, report.rows(case, timed, environment(request.device)))
     if not file.exists():
-        raise UserError(f"{file} is not there to be drawn again; measure with repeats=20.")
-    print(report.render(file, over_depth=request.suite == "depth", say=_say))
+        raise UserError(f"{file} does not exist; measure with repeats=20.")
+    print(report.render(file, over_depth=request.suite == "depth"))
 
 
 def parse(arguments: list[str]) -> BenchRequest:
-    """The request of KEY=VALUE arguments; UserError for what cannot be."""
-    given: dict = {}
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        _known("argument", key, READERS)
-        if not equals or not value:
-            raise UserError(f"{key} needs a value: {key}=VALUE.")
-        given[key] = READERS[key](value)
-    return BenchRequest(**{"device": _device("auto")} | given)
+    """The request of KEY=VALUE arguments; UserError for invalid ones."""
+    values = key_values("bench", {"device": "auto"}, arguments, READERS)
+    return BenchRequest(**{key: READERS[key](value) for key, value in values.items()})
 
 
 def _suite(value: str) -> str:
@@ -83,15 +79,15 @@ def _names(value: str) -> tuple[str, ...]:
 
 
 def _repeats(value: str) -> int:
-    return integer("repeats", spelled_integer(value), least=0, most=MOST_REPEATS)
+    return integer("repeats", spelled_integer(value), least=0, most=MAX_REPEATS)
 
 
 def _device(value: str) -> str:
     """cpu or cuda."""
-    there = torch.cuda.is_available()
+    available = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     if value == "auto":
-        return "cuda" if there else "cpu"
-    if value not in ("cpu", "cuda") or (value == "cuda" and not there):
+        return available[-1]
+    if value not in available:
         raise UserError(f"device={value} is not available here; try device=auto.")
     return value
 
@@ -104,12 +100,3 @@ READERS: dict[str, Callable[[str], Any]] = {
     "device": _device,
     "out": partial(path_of, "out"),
 }
-
-
-def _known(what: str, name: str, known: dict):
-    """What goes by that name; UserError, with the nearest names, if nothing does."""
-    return known[one_of(what, name, known)]
-
-
-def _say(message: str) -> None:
-    print(f"dpbench: {message}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Who is timed, by name. A contender is made in a process of its own, from a case and a device."""
+"""The contenders by name. Each is built in a process of its own, from a case and a device."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from dpbench.gradients import ENGINES
 
 @dataclass(frozen=True)
 class Contender:
-    """make builds the stepper; method is the one whose reference it must agree with."""
+    """make: builds the stepper; method: the one whose reference step it must agree with."""
 
     make: Callable[[Case, torch.device], Stepper]
     method: str = "dpsgd"
@@ -28,12 +28,12 @@ class Contender:
 
 
 def plain(case: Case, device: torch.device, compiled: bool = False) -> PlainStepper:
-    """The step without privacy."""
+    """A step without privacy."""
     return PlainStepper(case.build(device), case.batch(device), compiled)
 
 
 def fastdp(case: Case, device: torch.device) -> Stepper:
-    """fastDP is not on the registry, so there is nothing to install it from."""
+    """fastDP is not on the package index, so it cannot be installed."""
     raise UnavailableError("not installed (pip finds no distribution of the name fastDP)")
 
 

@@ -1,4 +1,4 @@
-"""On what the time was taken."""
+"""The environment of a measurement."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ PACKAGES = ("torch", "opacus", "jax", "jax_privacy")
 
 def environment(device: str) -> str:
     """Machine, versions and commit, in one line."""
-    installed = [f"{name} {found}" for name in PACKAGES if (found := _version(name))]
+    installed = [f"{name} {number}" for name in PACKAGES if (number := _version(name))]
     python = f"Python {platform.python_version()}"
     return "; ".join([*_machine(device), python, *installed, f"dpbench {commit() or 'unknown'}"])
 

@@ -1,4 +1,4 @@
-"""jax_privacy, on those of our models that translate to JAX layer by layer."""
+"""jax_privacy, on our models that can be translated to JAX layer by layer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -84,7 +84,7 @@ def jax_privacy(case: Case, device: torch.device) -> JaxPrivacy:
 
 
 def _flat(model: nn.Module) -> list[nn.Module]:
-    """The layers of a plain sequence, in order."""
+    """The layers of a plain `nn.Sequential`, in order."""
     if type(model) is not nn.Sequential:
         raise UnavailableError("only plain sequences of layers are translated to JAX")
     return list(model)

@@ -1,4 +1,4 @@
-"""Opacus, in each of its four ways to get at per-example gradients."""
+"""Opacus, in each of its four modes of per-example gradients."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Our own private step, with any engine and any method, as training runs it."""
+"""Our private step, with any engine and any method, as in training."""
 
 import warnings
 
@@ -58,32 +58,32 @@ def ours(
     physical_batch_size: int | None = None,
     compiled: bool = False,
 ) -> Ours:
-    """Our step on a case; UnavailableError where that engine or method cannot be had."""
-    composed = _method(method)
+    """Our step on a case; UnavailableError where that engine or method is not available."""
+    built = _method(method)
     model, batch = case.build(device), case.batch(device)
-    made = _engine(engine, model, case.batch(device, examples=2, seed=2))
-    return Ours(model, batch, made, composed, physical_batch_size, compiled)
+    probe = case.batch(device, examples=2, seed=2)
+    return Ours(model, batch, _engine(engine, model, probe), built, physical_batch_size, compiled)
 
 
 def reference(case: Case, device: torch.device, method: str) -> Ours:
-    """What a method's step should be: the loop engine, a few examples at a time where it may be."""
+    """The reference of a method's step: the loop engine, with small physical batches if allowed."""
     whole = _method(method).whole_batches
     return ours(case, device, "loop", method, physical_batch_size=None if whole else 8)
 
 
 def _method(name: str) -> Method:
-    """The method as conf/method has it, but clipping where the peers clip."""
+    """The method of conf/method, with the clipping bound of all contenders."""
     return from_conf("method", name, {} if name == "sgd" else {"bound": BOUND})
 
 
 def _engine(name: str, model: nn.Module, probe: Batch) -> Engine:
-    """That engine and no other: where it falls back, what it says is why it is unavailable."""
-    with warnings.catch_warnings(record=True) as said:
+    """The engine of that name; UnavailableError, with its warning, where it would fall back."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             engine = make_engine(name, model, cross_entropy, probe)
         except UserError as error:
             raise UnavailableError(str(error)) from error
     if name not in ("auto", engine.name):
-        raise UnavailableError(str(said[-1].message))
+        raise UnavailableError(str(caught[-1].message))
     return engine

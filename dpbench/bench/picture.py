@@ -1,4 +1,4 @@
-"""The measurements as a picture."""
+"""Draws the measurements."""
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -7,7 +7,7 @@ from dpbench.figures.png import png
 
 
 def draw(data: pd.DataFrame) -> bytes:
-    """A PNG: one panel per case, one bar per contender, from the least to the largest ratio."""
+    """A PNG: one panel per case, one bar per contender, with whiskers from minimum to maximum."""
     panels = list(data.dropna(subset="ratio").groupby("case", sort=False))
     height = 1 + sum(0.6 + 0.22 * len(rows) for _, rows in panels)
     figure = Figure(figsize=(8, height), layout="constrained")
@@ -31,7 +31,7 @@ def _bars(axis, title: str, rows: pd.DataFrame) -> None:
 
 
 def draw_depth(data: pd.DataFrame) -> bytes:
-    """A PNG: milliseconds per step over depth, one line per method, bands from least to largest."""
+    """A PNG: milliseconds per step over depth, one line per method, bands from min to max."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axis = figure.subplots()
     depth = data["case"].str.extract(r"(\d+)$")[0].astype(int)

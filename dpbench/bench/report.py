@@ -1,7 +1,7 @@
-"""Measurements as numbers (CSV), as a table (Markdown) and as a picture (PNG)."""
+"""Writes measurements as numbers (CSV), as a table (Markdown) and as a picture (PNG)."""
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +9,7 @@ import pandas as pd
 from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE
 from dpbench.bench.timing import Timed
+from dpbench.errors import tell
 
 COLUMNS = (
     *("case", "contender", "parameters", "batch_size", "dtype"),
@@ -19,13 +20,13 @@ COLUMNS = (
 
 
 def rows(case: Case, timed: list[Timed], environment: str) -> pd.DataFrame:
-    """One row per contender: medians over the repeats, and the least and the largest of them.
+    """One row per contender: median, minimum and maximum over the repeats.
 
-    A ratio is the median over the repeats of its time over the baseline's in the same turn.
+    A ratio is the time over the baseline's in the same repeat.
     """
-    (baseline,) = (one for one in timed if one.contender == BASELINE)
-    described = [_row(case, one, baseline) | {"environment": environment} for one in timed]
-    return pd.DataFrame(described, columns=list(COLUMNS))
+    (baseline,) = (t for t in timed if t.contender == BASELINE)
+    plain = [_row(case, t, baseline) | {"environment": environment} for t in timed]
+    return pd.DataFrame(plain, columns=list(COLUMNS))
 
 
 def _row(case: Case, timed: Timed, baseline: Timed) -> dict:
@@ -40,7 +41,7 @@ def _row(case: Case, timed: Timed, baseline: Timed) -> dict:
         "memory_mib": None if timed.memory is None else timed.memory / 2**20,
         "repeats": len(timed.seconds),
         "steps_per_repeat": timed.steps,
-        "check": timed.check.said if timed.check else "",
+        "check": timed.check.message if timed.check else "",
         "error": timed.check.error if timed.check else None,
         "reason": timed.reason,
     }
@@ -53,14 +54,14 @@ def _spread(name: str, values: list[float]) -> dict[str, float]:
     return {name: middle, f"{name}_min": low, f"{name}_max": high}
 
 
-def add(path: Path, measured: pd.DataFrame) -> None:
-    """Write the rows, in place of older ones of the same cases: a case is one run or none."""
+def add(path: Path, data: pd.DataFrame) -> None:
+    """Add rows to the CSV file, replacing all older rows of the same cases."""
     if path.exists():
         older = read(path)
-        kept = older[~older["case"].isin(measured["case"])]
-        measured = pd.concat([kept, measured]) if len(kept) else measured
+        others = older[~older["case"].isin(data["case"])]
+        data = pd.concat([others, data]) if len(others) else data
     path.parent.mkdir(parents=True, exist_ok=True)
-    measured.to_csv(path, index=False, float_format="%.5g")
+    data.to_csv(path, index=False, float_format="%.5g")
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -68,7 +69,7 @@ def read(path: Path) -> pd.DataFrame:
     return pd.read_csv(path).fillna({"check": "", "reason": ""})
 
 
-def render(path: Path, over_depth: bool, say: Callable[[str], None]) -> str:
+def render(path: Path, over_depth: bool) -> str:
     """Write table and picture beside the CSV file; returns the table."""
     data = read(path)
     table = markdown(data)
@@ -76,7 +77,7 @@ def render(path: Path, over_depth: bool, say: Callable[[str], None]) -> str:
     try:
         from dpbench.bench.picture import draw, draw_depth
     except ImportError as error:
-        say(f"no picture ({error}); repeats=0 draws it where matplotlib is installed")
+        tell(f"no picture ({error}); repeats=0 draws it where matplotlib is installed")
         return table
     picture = draw_depth(data) if over_depth else draw(data)
     path.with_suffix(".png").write_bytes(picture)
@@ -102,10 +103,10 @@ def markdown(data: pd.DataFrame) -> str:
 
 
 def _environments(data: pd.DataFrame) -> Iterable[str]:
-    """Each environment once, with its cases where there are several."""
+    """Each environment once, with its cases if there are several environments."""
     several = data["environment"].nunique() > 1
-    for environment, measured in data.groupby("environment", sort=False):
-        names = ", ".join(measured["case"].unique())
+    for environment, rows in data.groupby("environment", sort=False):
+        names = ", ".join(rows["case"].unique())
         yield f"{names}: {environment}" if several else str(environment)
 
 

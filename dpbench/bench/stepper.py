@@ -1,4 +1,4 @@
-"""What the benchmark asks of whatever it times, and the step without privacy."""
+"""The interface of timed steps, and the plain step without privacy."""
 
 from typing import Protocol
 
@@ -10,16 +10,16 @@ from dpbench.data.dataset import Batch
 BOUND = 1.0
 NOISE_MULTIPLIER = 1.0
 LR = 1e-6
-"""So small that thousands of timed steps do not move the weights to where they overflow."""
+"""So small that the weights do not overflow in thousands of timed steps."""
 
 
 class Stepper(Protocol):
-    """One training step on one fixed batch, as often as called; the update divides by its size."""
+    """One training step per call, on a fixed batch; the update divides by the batch size."""
 
     def __call__(self) -> None: ...
 
     def configure(self, lr: float, noise_multiplier: float) -> None:
-        """From the next step on."""
+        """Set them for the next steps."""
         ...
 
     def weights(self) -> Tensor:
@@ -27,12 +27,12 @@ class Stepper(Protocol):
         ...
 
     def wait(self) -> None:
-        """Return when all steps so far are done."""
+        """Block until all steps are done."""
         ...
 
 
 class TorchStepper:
-    """What steppers have in common that train a torch model with plain SGD."""
+    """The base of steppers that train a torch model with plain SGD."""
 
     def __init__(self, model: nn.Module, batch: Batch):
         self.batch = batch
@@ -47,7 +47,7 @@ class TorchStepper:
 
 
 class PlainStepper(TorchStepper):
-    """Forward, backward, update: what all else is compared with."""
+    """Forward, backward, update: the baseline of all comparisons."""
 
     def __init__(self, model: nn.Module, batch: Batch, compiled: bool = False):
         super().__init__(model, batch)

@@ -1,4 +1,4 @@
-"""Contenders timed in turns: A B C, A B C, ..., each in its own process."""
+"""Times contenders in turns (A B C, A B C, ...), each in its own process."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,16 +11,17 @@ from dpbench.bench.check import Verdict, verdict
 from dpbench.bench.contenders import Contender
 from dpbench.bench.ours import reference
 from dpbench.bench.worker import ContenderProcess, WorkerError
+from dpbench.errors import tell
 
 Reference = np.ndarray | WorkerError
-"""The update [D] that a step must come to, or why it is not known."""
+"""The update [D] that a step must agree with, or why it is not available."""
 
 
 @dataclass
 class Timed:
-    """What one contender did on one case, or in `reason` why it did not.
+    """The measurements of one contender on one case, or in `reason` why there are none.
 
-    seconds: per step, one entry per repeat. memory: bytes, see `Contestant.memory`.
+    seconds: per step, one entry per repeat. memory: bytes, see `TimedStepper.memory`.
     """
 
     contender: str
@@ -32,26 +33,20 @@ class Timed:
     reason: str = ""
 
     def ratios(self, baseline: "Timed") -> list[float]:
-        """Its seconds over the baseline's of the same turn."""
+        """The times over the baseline's of the same turn."""
         pairs = zip(self.seconds, baseline.seconds, strict=False)
         return [ours / plain for ours, plain in pairs]
 
 
-def measure(
-    case: Case,
-    contenders: dict[str, Contender],
-    repeats: int,
-    device: str,
-    say: Callable[[str], None],
-) -> list[Timed]:
-    """All contenders on one case; those that cannot run say why instead."""
+def measure(case: Case, contenders: dict[str, Contender], repeats: int, device: str) -> list[Timed]:
+    """All contenders on one case; for those that cannot run, the reason."""
     methods = {contender.method for contender in contenders.values()}
     expected = {method: _reference(case, method, device) for method in methods}
     results = {name: Timed(name) for name in contenders}
     running: dict[str, ContenderProcess] = {}
     try:
         for name, contender in contenders.items():
-            say(f"{case.name}: {name}")
+            tell(f"{case.name}: {name}")
             running[name] = ContenderProcess(contender.make, case, device)
             prepare = partial(_prepare, expected[contender.method], contender.private)
             _attempt(running, results[name], prepare)
@@ -69,40 +64,40 @@ def measure(
 def _attempt(
     running: dict[str, ContenderProcess],
     result: Timed,
-    what: Callable[[ContenderProcess, Timed], None],
+    action: Callable[[ContenderProcess, Timed], None],
 ) -> None:
-    """Do one thing with a contender, and be done with it where that fails."""
+    """Do an action of a contender, and drop the contender where it fails."""
     try:
-        what(running[result.contender], result)
-    except WorkerError as why:
-        result.reason, result.seconds = str(why), []
+        action(running[result.contender], result)
+    except WorkerError as reason:
+        result.reason, result.seconds = str(reason), []
         running.pop(result.contender).close()
 
 
 def _prepare(expected: Reference, private: bool, worker: ContenderProcess, result: Timed) -> None:
-    seen = worker.ask("observe")
-    result.parameters = len(seen.update)
+    observation = worker.call("observe")
+    result.parameters = len(observation.update)
     if isinstance(expected, WorkerError):
         result.check = Verdict(float("nan"), f"not checked: {expected}")
     else:
-        result.check = verdict(seen, expected, private)
-    result.steps = worker.ask("warm_up")
+        result.check = verdict(observation, expected, private)
+    result.steps = worker.call("warm_up")
 
 
 def _repeat(worker: ContenderProcess, result: Timed) -> None:
-    result.seconds.append(worker.ask("repeat"))
+    result.seconds.append(worker.call("repeat"))
 
 
 def _finish(worker: ContenderProcess, result: Timed) -> None:
-    result.memory = worker.ask("memory")
+    result.memory = worker.call("memory")
 
 
 def _reference(case: Case, method: str, device: str) -> Reference:
-    """The update [D] that contenders of a method must come to."""
+    """The update [D] that contenders of a method must agree with."""
     worker = ContenderProcess(partial(reference, method=method), case, device)
     try:
-        return worker.ask("observe").update
-    except WorkerError as why:
-        return why
+        return worker.call("observe").update
+    except WorkerError as reason:
+        return reason
     finally:
         worker.close()

@@ -1,4 +1,4 @@
-"""A contender in a process of its own, which does what it is told over a pipe and else waits."""
+"""A contender in a process of its own, which is called over a pipe and waits between calls."""
 
 import math
 import multiprocessing
@@ -21,62 +21,62 @@ Make = Callable[[Case, torch.device], Stepper]
 WARM_UP = 3
 REPEAT_SECONDS = 0.1
 PATIENCE = 600.0
-"""Seconds after which a process that has not answered is given up."""
+"""Seconds to wait for the result of a call."""
 
 
 class WorkerError(Exception):
-    """Why a contender cannot go on, as the end of a sentence."""
+    """Why a contender failed, as the end of a sentence."""
 
 
 class ContenderProcess:
-    """The parent's end: questions are names of methods of `Contestant`."""
+    """The parent's end of the pipe."""
 
     def __init__(self, make: Make, case: Case, device: str):
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, make, case, device))
+        self._pipe, child = context.Pipe()
+        self._process = context.Process(target=_serve, args=(child, make, case, device))
         with interrupts_ignored():  # Ctrl-C is for this process, which ends the other one
             self._process.start()
-        theirs.close()
+        child.close()
 
-    def ask(self, question: str) -> Any:
-        """The answer; raises WorkerError where there is none."""
+    def call(self, method: str) -> Any:
+        """The result of a method of `TimedStepper`; WorkerError where it failed."""
         try:
-            self._pipe.send(question)
+            self._pipe.send(method)
             if not self._pipe.poll(PATIENCE):
                 raise WorkerError(f"no answer within {PATIENCE:.0f} s")
-            answer = self._pipe.recv()
+            result = self._pipe.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.join()
             raise WorkerError(f"its process ended with code {self._process.exitcode}") from None
-        if isinstance(answer, WorkerError):
-            raise answer
-        return answer
+        if isinstance(result, WorkerError):
+            raise result
+        return result
 
     def close(self) -> None:
-        """Hang up, which ends the process, and end it by force where that takes too long."""
+        """Close the pipe, which ends the process, or kill it if that takes too long."""
         self._pipe.close()
         self._process.join(10)
         self._process.kill()
         self._process.join()
 
 
-class Contestant:
-    """The child's end: one stepper, asked one thing at a time."""
+class TimedStepper:
+    """The child's end of the pipe: one stepper, and the measurements of it."""
 
     def __init__(self, make: Make, case: Case, device: torch.device):
         self._case, self._device = case, device
         self._stepper = make(case, device)
-        self._rest = resident("VmRSS")
+        self._baseline = resident("VmRSS")
         self._steps = 1
 
     def observe(self) -> Observation:
-        """What it computes; see `check`."""
+        """The update and the scale of the noise; see `check`."""
         return observe(self._stepper, self._case.batch_size)
 
     def warm_up(self) -> int:
-        """How many steps make a repeat, found after some that do not count."""
-        reset_peak(self._device)  # the check's own memory is not to count
+        """The number of steps per repeat, by the time of warm-up steps."""
+        reset_peak(self._device)  # without the memory of the check
         seconds = self._run(1)
         if seconds < REPEAT_SECONDS:
             seconds = self._run(WARM_UP)
@@ -92,7 +92,7 @@ class Contestant:
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated(self._device)
         peak = resident("VmHWM")
-        return None if peak is None or self._rest is None else peak - self._rest
+        return None if peak is None or self._baseline is None else peak - self._baseline
 
     def _run(self, steps: int) -> float:
         self._stepper.wait()
@@ -104,16 +104,16 @@ class Contestant:
 
 
 def _serve(pipe: Connection, make: Make, case: Case, device: str) -> None:
-    """Answer until the parent hangs up, or until something fails."""
+    """Execute calls until the parent closes the pipe, or one fails."""
     warnings.simplefilter("ignore")
     # TF32 would make convolutions differ between contenders by more than the check allows.
     torch.backends.cudnn.allow_tf32 = False
-    contestant: Contestant | None = None
+    stepper: TimedStepper | None = None
     try:
         while True:
-            question = pipe.recv()
-            contestant = contestant or Contestant(make, case, torch.device(device))
-            pipe.send(getattr(contestant, question)())
+            method = pipe.recv()
+            stepper = stepper or TimedStepper(make, case, torch.device(device))
+            pipe.send(getattr(stepper, method)())
     except (EOFError, BrokenPipeError):
         return
     except Exception as error:
@@ -121,7 +121,7 @@ def _serve(pipe: Connection, make: Make, case: Case, device: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """One line."""
+    """An error in one line."""
     if isinstance(error, UnavailableError):
         return str(error)
     if isinstance(error, torch.OutOfMemoryError):

@@ -1,7 +1,6 @@
-"""`dpbench report [results_dir=...] [out=report.html]`: the page; warns of files left out."""
+"""`dpbench report [results_dir=...] [out=report.html]`: writes the page that compares records."""
 
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.dashboard.commands import commands
@@ -9,56 +8,46 @@ from dpbench.dashboard.page import page
 from dpbench.dashboard.summarise import Summary
 from dpbench.dashboard.tables import tables
 from dpbench.dashboard.texts import Texts
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError
 from dpbench.files import write_atomically
 from dpbench.records.collect import collect, no_records
 from dpbench.records.reading import Unreadable
-from dpbench.validate import path_of
+from dpbench.validate import key_values, path_of
 
-
-@dataclass(frozen=True)
-class Request:
-    """Where the records are and where the page goes."""
-
-    results_dir: Path = Path("results")
-    out: Path = Path("report.html")
+DEFAULTS = {"results_dir": "results", "out": "report.html"}
 
 
 def report(arguments: list[str]) -> Path:
     """Write the page and return its path; one warning for all files that could not be read.
 
-    Raises UserError for an unknown argument, where there is no record, or nowhere to write.
+    Raises UserError for an unknown argument, where there is no record, or where the page cannot be
+    written.
     """
-    request = parse(arguments)
+    folder, out = parse(arguments)
     summary, texts, unreadable = Summary(commands()), Texts(), []
-    for one in collect(request.results_dir):
-        if isinstance(one, Unreadable):
-            unreadable.append(one)
+    for entry in collect(folder):
+        if isinstance(entry, Unreadable):
+            unreadable.append(entry)
         else:
-            summary.add(one)
-            texts.add(one.digest, one.record)
+            summary.add(entry)
+            texts.add(entry.digest, entry.record)
     if not len(summary):
-        raise no_records(request.results_dir, unreadable)
-    compared, unreadable_tables = tables(request.results_dir)
+        raise no_records(folder, unreadable)
+    compared, unreadable_tables = tables(folder)
     unreadable += unreadable_tables
     _warn(unreadable)
-    write_atomically(request.out, page(summary.data(compared, unreadable), texts.finish()).encode())
-    return request.out
+    write_atomically(out, page(summary.data(compared, unreadable), texts.finish()).encode())
+    return out
 
 
-def parse(arguments: list[str]) -> Request:
-    """The request of a command line; UserError for what is unknown."""
-    known = {"results_dir", "out"}
-    values = {}
-    for argument in arguments:
-        key, _, value = argument.partition("=")
-        if key not in known:
-            raise UserError(f"report takes no {key}: {nearest(key, known)}")
-        values[key] = path_of(key, value, "file" if key == "out" else "folder")
-    request = Request(**values)
-    if request.out.is_dir():
-        raise UserError(f"out={request.out} is a folder: name a file in it, as report.html.")
-    return request
+def parse(arguments: list[str]) -> tuple[Path, Path]:
+    """The folder of the records and the path of the page; UserError for invalid arguments."""
+    values = key_values("report", DEFAULTS, arguments)
+    folder = path_of("results_dir", values["results_dir"])
+    out = path_of("out", values["out"], "file")
+    if out.is_dir():
+        raise UserError(f"out={out} is a folder: name a file in it, as report.html.")
+    return folder, out
 
 
 def _warn(unreadable: list[Unreadable]) -> None:

@@ -4,11 +4,11 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from dpbench.errors import UserError, nearest
 from dpbench.files import write_atomically
 from dpbench.records.collect import StoredRecord, collect, no_records
 from dpbench.records.reading import Unreadable
 from dpbench.records.record import Record
+from dpbench.validate import key_values
 
 UNCOVERED = ("seconds", "peak_memory_mib", "resumed")
 """Fields of the provenance that depend on the sizes of private batches."""
@@ -22,7 +22,7 @@ def publish(arguments: list[str]) -> Path:
     Raises UserError for an unknown argument, where there is no record, or where the file cannot be
     written.
     """
-    paths = DEFAULTS | dict(_parse(argument) for argument in arguments)
+    paths = key_values("publish", DEFAULTS, arguments)
     folder, out = Path(paths["results_dir"]), Path(paths["out"])
     entries = list(collect(folder))
     records = [entry.record for entry in entries if isinstance(entry, StoredRecord)]
@@ -51,15 +51,6 @@ def covered(record: Record) -> Record:
         calibration={},
         signed=True,
     )
-
-
-def _parse(argument: str) -> tuple[str, str]:
-    key, _, value = argument.partition("=")
-    if key not in DEFAULTS:
-        raise UserError(f"{key} is not an argument of publish: {nearest(key, DEFAULTS)}")
-    if not value:
-        raise UserError(f"{key} must name a file or folder: write {key}=NAME.")
-    return key, value
 
 
 def _warn_of_guessable_noise(records: list[Record]) -> None:

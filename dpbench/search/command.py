@@ -1,4 +1,4 @@
-"""`dpbench search [KEY=RANGE ...]`: trials on a validation split, and the one to choose."""
+"""`dpbench search [KEY=RANGE ...]`: trials on a validation split, and the choice of the best."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,53 +18,54 @@ from dpbench.training.progress import counting
 
 
 def search(arguments: list[str]) -> str:
-    """Run what is missing, write `results/search/NAME.*`, and return the trials as Markdown."""
-    asked = parse(arguments)
-    folder = Path(asked.config["results_dir"]) / "search"
+    """Run the missing trials, write `results/search/NAME.*`, and return all as Markdown."""
+    request = parse(arguments)
+    folder = Path(request.config["results_dir"]) / "search"
     check_writable(folder)
-    trials = run_trials(asked)
+    trials = run_trials(request)
     check_any(trials)
-    files = render(asked, trials)
+    files = render(request, trials)
     for suffix, text in files.items():
-        write_atomically(folder / f"{asked.name}.{suffix}", text.encode())
+        write_atomically(folder / f"{request.name}.{suffix}", text.encode())
     return files["md"]
 
 
-def run_trials(asked: SearchRequest) -> list[Trial]:
-    """All trials in their order; runs that have a record are not run again."""
-    propose, scores = SAMPLERS[asked.by], RULES[asked.rule].scores
+def run_trials(request: SearchRequest) -> list[Trial]:
+    """All trials in their order; runs that have a record are not repeated."""
+    propose, scores = SAMPLERS[request.by], RULES[request.rule].scores
     history: dict[Configuration, tuple[float, ...] | None] = {}
     trials: list[Trial] = []
-    total = asked.count * len(asked.seeds)
-    with launched(asked.config) as attempts, counting("runs", total) as count:
-        while batch := propose(asked.space, asked.count, asked.draw, history):
+    total = request.count * len(request.seeds)
+    with launched(request.config) as attempts, counting("runs", total) as count:
+        while batch := propose(request.space, request.count, request.draw, history):
             for configuration, trial in zip(
-                batch, _try_all(asked, batch, len(trials), attempts, count), strict=True
+                batch, _run_batch(request, batch, len(trials), attempts, count), strict=True
             ):
                 history[configuration] = None if trial.failures else scores(trial)
                 trials.append(trial)
     return trials
 
 
-def _try_all(
-    asked: SearchRequest,
+def _run_batch(
+    request: SearchRequest,
     batch: list[Configuration],
-    before: int,
+    previous: int,
     attempts: Attempts,
     count: Callable[[], None],
 ) -> Iterator[Trial]:
-    """The trials of a round, numbered on from those before."""
-    drawn = [asked.space.overrides(configuration) for configuration in batch]
+    """The trials of a batch of configurations. previous: the number of trials before them."""
+    trials = [request.space.overrides(configuration) for configuration in batch]
+    runs = [run for overrides in trials for run in request.runs(overrides)]
     outcomes: dict[int, Record | str] = {}
-    for place, outcome in attempt_all(attempts, [run for one in drawn for run in asked.runs(one)]):
-        outcomes[place] = _outcome(outcome)
+    for index, outcome in attempt_all(attempts, runs):
+        outcomes[index] = _record_or_reason(outcome)
         count()
-    results = (outcomes[place] for place in sorted(outcomes))
-    for number, overrides in enumerate(drawn, before + 1):
-        yield Trial(number, tuple(overrides), {seed: next(results) for seed in asked.seeds})
+    results = (outcomes[index] for index in sorted(outcomes))
+    for number, overrides in enumerate(trials, previous + 1):
+        yield Trial(number, tuple(overrides), {seed: next(results) for seed in request.seeds})
 
 
-def _outcome(outcome: Outcome) -> Record | str:
+def _record_or_reason(outcome: Outcome) -> Record | str:
     if isinstance(outcome, Failure):
         return outcome.reason
-    return load(outcome) or f"{outcome.name} is gone or broken"
+    return load(outcome) or f"{outcome.name} is missing or damaged"

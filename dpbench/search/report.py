@@ -1,4 +1,4 @@
-"""A search as Markdown and CSV: every trial, the best first, and what was chosen by which rule."""
+"""A search as Markdown and CSV: all trials, the best first, and the one chosen by the rule."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, Trial, ranked
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
+from dpbench.tables.privacy import NO_PROOF
 
 NOTES = (
     "Validation examples are drawn from the training set by the seed of a run; no test metric was "
@@ -19,30 +20,32 @@ NOTES = (
 )
 
 
-def render(asked: SearchRequest, trials: Sequence[Trial]) -> dict[str, str]:
+def render(request: SearchRequest, trials: Sequence[Trial]) -> dict[str, str]:
     """The texts by suffix: the same records give the same bytes."""
-    best = ranked(trials, RULES[asked.rule])
+    best = ranked(trials, RULES[request.rule])
     ordered = [*best, *(trial for trial in trials if trial.failures)]
-    csv = pd.DataFrame([_measured(asked, trial) for trial in ordered])
+    csv = pd.DataFrame([_row(trial) for trial in ordered])
     return {
-        "md": "\n\n".join(_parts(asked, ordered, best[:1])) + "\n",
+        "md": "\n\n".join(_parts(request, ordered, best[:1])) + "\n",
         "csv": csv.to_csv(index=False, lineterminator="\n"),
     }
 
 
-def _parts(asked: SearchRequest, ordered: Sequence[Trial], chosen: Sequence[Trial]) -> list[str]:
-    choices = asked.config["choices"]
-    keys = [one.key for one in asked.space.ranges]
+def _parts(request: SearchRequest, ordered: Sequence[Trial], chosen: Sequence[Trial]) -> list[str]:
+    choices = request.config["choices"]
+    keys = [range_.key for range_ in request.space.ranges]
     fixed = [g for g in ("dataset", "model", "method") if g not in keys]
     count = f"{len(ordered)} trials" if len(ordered) != 1 else "1 trial"
     return [
         f"# Search: {', '.join(choices[group] for group in fixed)}",
-        f"{count} (by={asked.by}, draw={asked.draw}) of "
-        + ", ".join(f"`{one.key}={one.text}`" for one in asked.space.ranges)
-        + f", each with seed {', '.join(asked.seeds)} and {' '.join(map(_code, asked.settings))}.",
-        f"Rule `{asked.rule}`: {RULES[asked.rule].says}. Spread: standard deviation over seeds.",
+        f"{count} (by={request.by}, draw={request.draw}) of "
+        + ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
+        + f", each with seed {', '.join(request.seeds)}"
+        + f" and {' '.join(map(_code, request.settings))}.",
+        f"Rule `{request.rule}`: {RULES[request.rule].says}. "
+        "Spread: standard deviation over seeds.",
         grid_lines(_grid(keys, ordered)),
-        *[_choice(asked, trial) for trial in chosen],
+        *[_choice(request, trial) for trial in chosen],
         *(() if chosen else ("No trial has numbers for every seed, so none is chosen.",)),
         f"The privacy cost of this selection ({count}) is not in epsilon.",
         *NOTES,
@@ -53,8 +56,8 @@ def _code(text: str) -> str:
     return f"`{text}`"
 
 
-def _choice(asked: SearchRequest, trial: Trial) -> str:
-    command = asked.command(trial.overrides)
+def _choice(request: SearchRequest, trial: Trial) -> str:
+    command = request.command(trial.overrides)
     return f"Chosen: trial {trial.number}. On all training examples and the test set:\n\n" + (
         f"```sh\n{command}\n```"
     )
@@ -70,7 +73,7 @@ def _grid(keys: list[str], ordered: Sequence[Trial]) -> Grid:
             _number(trial, LOSS, lambda value: f"{value:.4f}"),
             str(len(trial.outcomes) - len(trial.failures)),
             _epsilon(trial),
-            _why(trial),
+            _reasons(trial),
         )
         for trial in ordered
     ]
@@ -87,18 +90,18 @@ def _number(trial: Trial, metric: str, write: Callable[[float], str]) -> str:
 def _epsilon(trial: Trial) -> str:
     if not trial.records:
         return ""
-    return "no proof" if trial.epsilon is None else f"{trial.epsilon:.2f}"
+    return NO_PROOF if trial.epsilon is None else f"{trial.epsilon:.2f}"
 
 
-def _why(trial: Trial) -> str:
-    """Each reason once, with the seeds that it is the reason of."""
+def _reasons(trial: Trial) -> str:
+    """The reasons of a trial's failures, each once with its seeds."""
     reasons: dict[str, list[str]] = {}
-    for seed, why in trial.failures.items():
-        reasons.setdefault(why, []).append(seed)
-    return "; ".join(f"seed {', '.join(seeds)}: {why}" for why, seeds in reasons.items())
+    for seed, reason in trial.failures.items():
+        reasons.setdefault(reason, []).append(seed)
+    return "; ".join(f"seed {', '.join(seeds)}: {reason}" for reason, seeds in reasons.items())
 
 
-def _measured(asked: SearchRequest, trial: Trial) -> dict:
+def _row(trial: Trial) -> dict:
     """A trial as one row of the CSV file; fractions and nats."""
     return {
         "trial": trial.number,
@@ -107,6 +110,6 @@ def _measured(asked: SearchRequest, trial: Trial) -> dict:
         **{name: trial.mean(name) for name in (ACCURACY, LOSS)},
         **{f"{name}/spread": trial.spread(name) for name in (ACCURACY, LOSS)},
         "privacy/rdp": trial.epsilon,
-        "failed": _why(trial),
+        "failed": _reasons(trial),
         "records": " ".join(record.digest for record in trial.records),
     }

@@ -1,4 +1,4 @@
-"""Which configurations are tried next, given how the earlier ones did."""
+"""Samplers propose the next configurations, given the scores of the earlier ones."""
 
 from collections.abc import Mapping
 
@@ -10,19 +10,20 @@ STARTUP = 10
 """Random trials before the tree of Parzen estimators has anything to learn from."""
 
 History = Mapping[Configuration, tuple[float, ...] | None]
-"""Configurations in the order in which they were tried, with their scores; None if they failed."""
+"""Configurations in the order of their trials, with their scores; None if they failed."""
 
 
 def random(space: Space, count: int, draw: int, history: History) -> list[Configuration]:
-    """All that are left of `count` random configurations, at once: for trials in parallel."""
-    return [one for one in space.random(count, draw) if one not in history]
+    """The remaining ones of `count` random configurations, all at once, to run in parallel."""
+    return [c for c in space.random(count, draw) if c not in history]
 
 
 def tpe(space: Space, count: int, draw: int, history: History) -> list[Configuration]:
     """Random configurations first, and then one at a time by Optuna's TPE sampler.
 
-    Bergstra et al., NeurIPS 2011. It sees the first of the scores, and nothing but the history, so
-    the same history leads to the same proposal. A repeated proposal gives way to a random one.
+    Bergstra et al., NeurIPS 2011. The sampler is built anew from the history, with the first of the
+    scores, so the same history leads to the same proposal. A repeated proposal is replaced by a
+    random one.
     """
     if len(history) < STARTUP:
         return random(space, min(count, STARTUP), draw, history)
@@ -31,14 +32,14 @@ def tpe(space: Space, count: int, draw: int, history: History) -> list[Configura
     proposed = _by_tpe(space, draw, history)
     if proposed not in history:
         return [proposed]
-    return [one for one in space.random(len(history) + 1, draw) if one not in history][:1]
+    return [c for c in space.random(len(history) + 1, draw) if c not in history][:1]
 
 
 SAMPLERS = {"random": random, "tpe": tpe}
 
 
 def check_installed(by: str) -> None:
-    """UserError where a sampler needs a package that is not there."""
+    """UserError where a sampler needs a package that is not installed."""
     if by == "tpe":
         _optuna()
 
@@ -48,37 +49,37 @@ def _by_tpe(space: Space, draw: int, history: History) -> Configuration:
     seed = int(numpy_generator(draw, f"tpe {len(history)}").integers(2**32))
     sampler = optuna.samplers.TPESampler(n_startup_trials=1, seed=seed)
     study = optuna.create_study(sampler=sampler, direction="maximize")
-    laws = {one.key: _law(one) for one in space.ranges}
+    distributions = {range_.key: _distribution(range_) for range_ in space.ranges}
     for configuration, scores in history.items():
         pairs = zip(space.ranges, configuration, strict=True)
-        past = optuna.trial.create_trial(
-            params={one.key: _value(one, text) for one, text in pairs},
-            distributions=laws,
+        trial = optuna.trial.create_trial(
+            params={range_.key: _value(range_, text) for range_, text in pairs},
+            distributions=distributions,
             value=scores[0] if scores else None,
             state=getattr(optuna.trial.TrialState, "COMPLETE" if scores else "FAIL"),
         )
-        study.add_trial(past)
-    asked = study.ask(laws).params
-    return tuple(_text(one, asked[one.key]) for one in space.ranges)
+        study.add_trial(trial)
+    proposal = study.ask(distributions).params
+    return tuple(_text(range_, proposal[range_.key]) for range_ in space.ranges)
 
 
-def _law(one: Range):
-    """The same range as one of Optuna's distributions."""
-    laws = _optuna().distributions
-    if isinstance(one, Choices):
-        return laws.CategoricalDistribution(one.values)
-    law = laws.IntDistribution if one.integer else laws.FloatDistribution
-    return law(one.low, one.high, log=one.log)
+def _distribution(range_: Range):
+    """A range as one of Optuna's distributions."""
+    distributions = _optuna().distributions
+    if isinstance(range_, Choices):
+        return distributions.CategoricalDistribution(range_.values)
+    kind = distributions.IntDistribution if range_.integer else distributions.FloatDistribution
+    return kind(range_.low, range_.high, log=range_.log)
 
 
-def _value(one: Range, text: str) -> str | float:
-    if isinstance(one, Choices):
+def _value(range_: Range, text: str) -> str | float:
+    if isinstance(range_, Choices):
         return text
-    return int(text) if one.integer else float(text)
+    return int(text) if range_.integer else float(text)
 
 
-def _text(one: Range, value) -> str:
-    return one.write(value) if isinstance(one, Interval) else value
+def _text(range_: Range, value) -> str:
+    return range_.write(value) if isinstance(range_, Interval) else value
 
 
 def _optuna():

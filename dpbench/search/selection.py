@@ -1,4 +1,4 @@
-"""What a trial was, and which one is chosen."""
+"""Trials, and the rules that choose the best one."""
 
 import math
 import statistics
@@ -13,10 +13,10 @@ ACCURACY, LOSS = "validation/accuracy", "validation/loss"
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration and what became of its runs, one of each seed.
+    """One configuration and the outcomes of its runs, one for each seed.
 
-    number: from 1, in the order of the trials; overrides: what was drawn for it; outcomes: by seed,
-    the run's record, or a sentence why there is none.
+    number: from 1, in the order of the trials; overrides: the configuration; outcomes: by seed, the
+    run's record, or a sentence why the run failed.
     """
 
     number: int
@@ -25,20 +25,21 @@ class Trial:
 
     @property
     def records(self) -> list[Record]:
-        """Of the runs that came to their end, diverged ones among them."""
-        return [one for one in self.outcomes.values() if isinstance(one, Record)]
+        """The records of finished runs, also of diverged ones."""
+        return [outcome for outcome in self.outcomes.values() if isinstance(outcome, Record)]
 
     @property
     def failures(self) -> dict[str, str]:
-        """Why a seed has no numbers."""
-        return {seed: why for seed, one in self.outcomes.items() if (why := _failure(one))}
+        """Why runs failed or diverged, by seed."""
+        reasons = {seed: _failure(outcome) for seed, outcome in self.outcomes.items()}
+        return {seed: reason for seed, reason in reasons.items() if reason}
 
     def mean(self, metric: str) -> float:
-        """Over all seeds; NaN where one failed, since a mean over the others would flatter."""
+        """The mean over all seeds; NaN where one failed, as the others alone would be biased."""
         return math.nan if self.failures else statistics.fmean(self._values(metric))
 
     def spread(self, metric: str) -> float:
-        """Standard deviation over the seeds; NaN where one failed and where there is only one."""
+        """The standard deviation over the seeds; NaN where one failed or there is only one."""
         if self.failures or len(self.outcomes) == 1:
             return math.nan
         return statistics.stdev(self._values(metric))
@@ -48,11 +49,10 @@ class Trial:
 
     @property
     def epsilon(self) -> float | None:
-        """The RDP epsilon of one of its runs, or PLD's where RDP has none, the largest; None where
-        none is proven."""
-        spent = [_bound(record.privacy) for record in self.records]
-        known = [one for one in spent if one is not None]
-        return max(known) if known and len(known) == len(spent) else None
+        """The largest epsilon of its runs, by RDP or else PLD; None if one has no proof."""
+        bounds = [_bound(record.privacy) for record in self.records]
+        proven = [bound for bound in bounds if bound is not None]
+        return max(proven) if proven and len(proven) == len(bounds) else None
 
 
 def _bound(privacy: dict) -> float | None:
@@ -62,21 +62,21 @@ def _bound(privacy: dict) -> float | None:
 def _failure(outcome: Record | str) -> str | None:
     if isinstance(outcome, str):
         return outcome
-    numbers = [outcome.metrics[name] for name in (ACCURACY, LOSS) if name in outcome.metrics]
-    sound = outcome.status == "complete" and all(math.isfinite(number) for number in numbers)
-    return None if sound else "diverged"
+    metrics = [outcome.metrics[name] for name in (ACCURACY, LOSS) if name in outcome.metrics]
+    valid = outcome.status == "complete" and all(map(math.isfinite, metrics))
+    return None if valid else "diverged"
 
 
 @dataclass(frozen=True)
 class SelectionRule:
-    """A rule of selection: the trial with the largest scores, compared one after the other."""
+    """Chooses the trial with the largest scores, compared in lexicographic order."""
 
     says: str
     scores: Callable[[Trial], tuple[float, float]]
 
 
 def _scores(trial: Trial) -> tuple[float, float]:
-    """Mean accuracy, 0 where nothing is classified, and minus the mean loss."""
+    """Mean accuracy, 0 for regression, and minus the mean loss."""
     accuracy = trial.mean(ACCURACY)
     return (0.0 if math.isnan(accuracy) else accuracy, -trial.mean(LOSS))
 
@@ -96,13 +96,13 @@ RULES = {
 
 
 def ranked(trials: Sequence[Trial], rule: SelectionRule) -> list[Trial]:
-    """The trials that can be chosen, the best first; a tie keeps the order of the trials."""
-    sound = [trial for trial in trials if not trial.failures]
-    return sorted(sound, key=rule.scores, reverse=True)
+    """The trials without failures, the best first; ties keep the order of the trials."""
+    valid = [trial for trial in trials if not trial.failures]
+    return sorted(valid, key=rule.scores, reverse=True)
 
 
 def check_any(trials: Sequence[Trial]) -> None:
-    """UserError where no run at all could be made: then the request is wrong, not its values."""
+    """UserError where all runs failed: then the request is wrong, and not only some values."""
     if not any(trial.records for trial in trials):
-        (why, *_) = trials[0].failures.values()
-        raise UserError(f"none of the {len(trials)} trials could be run: {why}")
+        (reason, *_) = trials[0].failures.values()
+        raise UserError(f"none of the {len(trials)} trials could be run: {reason}")

@@ -22,7 +22,7 @@ def expected():
 
 
 def judged(stepper, expected, private=True):
-    return verdict(observe(stepper, CASE.batch_size), expected, private).said
+    return verdict(observe(stepper, CASE.batch_size), expected, private).message
 
 
 @pytest.mark.parametrize("engine", ENGINES)
