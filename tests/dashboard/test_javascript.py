@@ -40,9 +40,10 @@ def version_of(path):
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_no_line_is_longer_than_a_hundred_characters(name):
+def test_no_line_and_no_file_is_too_long(name):
     lines = (ASSETS / name).read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if len(line) > 100] == []
+    assert len(lines) <= 250
 
 
 def test_every_file_is_in_the_page():
@@ -66,3 +67,11 @@ def test_the_linter_finds_a_name_that_no_file_declares(biome, tmp_path):
     status, said = biome("lint", tmp_path / "page.js")
     assert status != 0
     assert "The empty variable is undeclared" in said
+
+
+def test_the_linter_finds_a_function_of_more_than_forty_lines(biome, tmp_path):
+    lines = "".join(f"  console.log({i});\n" for i in range(41))
+    (tmp_path / "page.js").write_text(f"function long() {{\n{lines}}}\nlong();\n")
+    status, said = biome("lint", tmp_path / "page.js")
+    assert status != 0
+    assert "noExcessiveLinesPerFunction" in said

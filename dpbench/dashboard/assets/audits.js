@@ -1,6 +1,6 @@
 // Audited against claimed epsilon.
 
-/** What audits found, against what is claimed; one picture, because both are epsilons. */
+/** Audited epsilons against claimed ones, in a single plot. */
 function audits(rows, page) {
   const audited = rows.filter((row) => row.audit && row.status === "complete");
   if (!audited.length) return [empty("No audited record among the selected runs.")];
@@ -27,7 +27,7 @@ const auditLegend = (rows, page) =>
     })),
   );
 
-/** The claims that an audit refutes, and the audits that refute nothing for want of an epsilon. */
+/** The claims that an audit refutes, and the audits of runs without an epsilon. */
 function auditNotes(claimed, others, page) {
   const { accountant } = page.state;
   const link = (row) => {

@@ -1,6 +1,6 @@
-// The axis of epsilon, logarithmic, and beside it a strip for groups without one.
+// The logarithmic epsilon axis, and beside it a strip for groups without an epsilon.
 
-/** An axis of epsilon, and beside it a strip for groups without one. */
+/** The axes of epsilon and of the strip; either may be missing. */
 function budgetAxes(values, words, page) {
   const split = values.length ? Math.max(0.5, 1 - 0.17 * words.length) : 0;
   const hidden = { visible: false, domain: [0, 0.001] };
@@ -29,24 +29,24 @@ const stripAxis = (words, start) => ({
   anchor: "y",
 });
 
-/** Epsilons a little apart on the logarithmic axis, where methods at one epsilon would overlap. */
+/** Epsilons shifted slightly per series, so that methods at the same epsilon do not overlap. */
 function dodged(groups, lane, lanes, range) {
   const step = Math.min(0.006, 0.03 / lanes) * (range[1] - range[0]);
   return groups.map((g) => g.at * 10 ** (step * (lane - (lanes - 1) / 2)));
 }
 
-/** Places in the strip beside the axis: one lane for each series, so that none hides another. */
+/** Positions in the strip: one lane per series, so that none hides another. */
 const inStrip = (groups, lane, lanes, words) =>
   groups.map((g) => words.indexOf(g.at) + (0.7 * (lane + 0.5)) / lanes - 0.35);
 
-/** The range of an axis of epsilon, in powers of ten, with a margin around the values. */
+/** The range of the epsilon axis, in powers of ten, with a margin around the values. */
 function logRange(values) {
   const [low, high] = [Math.min(...values), Math.max(...values)].map(Math.log10);
   const margin = Math.max(0.12, 0.08 * (high - low));
   return [low - margin, high + margin];
 }
 
-/** Round numbers on an axis of epsilon; the epsilons themselves where fewer than two lie there. */
+/** Round numbers on the epsilon axis; the epsilons themselves if fewer than two are in range. */
 function ticks(values) {
   const [low, high] = logRange(values);
   const factors = high - low > 3 ? [1] : [1, 2, 5];

@@ -1,6 +1,6 @@
 // Milliseconds per step.
 
-/** Milliseconds per step: only runs on one machine with one batch size stand in one picture. */
+/** Milliseconds per step, one plot per data set, model, batch size and machine. */
 function costs(rows, page) {
   const timed = rows.filter((row) => Number.isFinite(row.ms) && row.ms > 0);
   if (!timed.length) return [empty("None of the selected runs has recorded its time and steps.")];
@@ -28,7 +28,7 @@ function cost(title, rows, page) {
   );
 }
 
-/** One line of the picture. A run that diverged has a time like any other. */
+/** One line of the plot. A run that diverged has a valid time. */
 function costLane(runs, how, page) {
   const timed = runs.map((run) => ({ ...run, status: "complete" }));
   return {
@@ -54,7 +54,7 @@ function costPicture(lanes) {
   };
 }
 
-/** The largest time that is drawn, ends of intervals included. */
+/** The largest time in the plot, including the ends of intervals. */
 function longest(lanes) {
   const ends = lanes.map((lane) => lane.mean + (lane.half ?? 0));
   const times = lanes.flatMap((lane) => lane.runs.map((run) => run.ms));

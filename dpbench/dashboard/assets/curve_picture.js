@@ -79,7 +79,7 @@ function hover(group, metric, page) {
     .join("<br>");
 }
 
-/** Only what is proven competes, at one delta: an approximate epsilon would win by being less. */
+/** The front of proven epsilons at one delta; an approximate one would win by being too small. */
 function frontTrace(budgeted, metric, factor) {
   const proven = budgeted
     .filter((g) => g.first.guarantee === "proven")
@@ -100,7 +100,7 @@ function frontTrace(budgeted, metric, factor) {
   ];
 }
 
-/** What is reached without privacy, as a line across, if any group has an epsilon. */
+/** The means of non-private groups as horizontal lines, if any group has an epsilon. */
 const baselines = (finite, factor, budgeted, page) =>
   (budgeted ? finite.filter((g) => g.at === "not private") : []).map((g) => ({
     type: "line",

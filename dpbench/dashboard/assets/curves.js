@@ -1,6 +1,6 @@
-// A metric over the privacy budget: a card with a picture for each data set and model.
+// A metric over the privacy budget: one card with a plot per data set and model.
 
-/** Pictures of a metric over epsilon, one for each data set and model. */
+/** Plots of a metric over epsilon, one per data set and model. */
 function curves(rows, metric, page) {
   const value = (row) => row.metrics[page.data.metrics.indexOf(metric)];
   const facets = [...grouped(rows, (row) => row.facet)];
@@ -31,7 +31,7 @@ function curve(facet, groups, metric, page) {
   );
 }
 
-/** Notes below a picture: groups without a mean, epsilons at several deltas. */
+/** Notes below a plot: groups without a mean, epsilons at several deltas. */
 function notes(groups, page) {
   return make("div", { className: "notes" }, excludedNote(groups, page), deltasNote(groups));
 }
@@ -66,7 +66,7 @@ const deltasOf = (groups) => [
   ...new Set(groups.filter((g) => Number.isFinite(g.at)).map((g) => String(g.first.delta))),
 ];
 
-/** The numbers behind a picture, made when they are asked for. */
+/** The numbers behind a plot, built when they are first opened. */
 function numbers(groups, metric, page) {
   const more = make(
     "details",

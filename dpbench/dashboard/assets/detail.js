@@ -1,4 +1,4 @@
-// One record: what it says, the command that makes it again, and its JSON.
+// One record: its facts, the command that reproduces it, and its JSON.
 
 /** A command, and a button that copies it. */
 function commandLine(text) {
@@ -18,7 +18,7 @@ function commandLine(text) {
 
 let texts = null;
 
-/** The text of a record, if there was room for it; all of them are unpacked once. */
+/** The text of a record, if there was room for it; all are unpacked at once, on first use. */
 async function recordText(id) {
   texts ??= unpacked("records");
   return (await texts)[id];
@@ -55,7 +55,7 @@ function detail(row, page) {
   ].filter((node) => node);
 }
 
-/** Buttons that lead to the runs that differ in nothing but the seed, if there are others. */
+/** Links to the runs that differ only in the seed, if there are any. */
 function otherSeeds(row, page) {
   const alike = page.data.rows.filter((other) => other.group === row.group);
   if (alike.length < 2) return null;
@@ -67,7 +67,7 @@ function otherSeeds(row, page) {
   return make("p", { className: "seeds" }, "Seeds: ", buttons);
 }
 
-/** Names and texts of what a record says of its run. */
+/** Names and values of the facts that a record gives about its run. */
 function facts(row, page) {
   const epsilons = Object.entries(page.data.accountants).map(
     ([name, text]) => `${text}: ${epsilonText(row, name)}`,
@@ -86,7 +86,7 @@ function facts(row, page) {
   ];
 }
 
-/** The record's JSON, which arrives when it is unpacked. */
+/** The record's JSON, filled in once it is unpacked. */
 function recordElement(row) {
   const node = make("pre", { tabIndex: 0, role: "region", "aria-label": "record" }, "…");
   const missing = `This page has no room for all records; this one is in ${row.source}.`;

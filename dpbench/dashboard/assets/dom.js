@@ -1,4 +1,4 @@
-// Elements and numbers. Text only ever goes in as text, so nothing that a record says is markup.
+// Elements and numbers. Text is only inserted as text, so nothing in a record can become markup.
 
 function make(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
@@ -32,7 +32,7 @@ function choice(label, options, value, onchange) {
   return make("label", { className: "choice" }, make("span", {}, label), select);
 }
 
-/** A table with a heading row; numbers are marked so that they line up. */
+/** A table with a heading row; cells that are numbers get a class, so that they align. */
 function grid(head, lines, caption) {
   const cell = (content) =>
     make(
@@ -65,7 +65,7 @@ function grid(head, lines, caption) {
   );
 }
 
-/** At most `most` of the nodes, and a button for the others. */
+/** At most `most` of the nodes, and a button that shows the others. */
 function limited(nodes, most) {
   if (nodes.length <= most) return nodes;
   const rest = make("div", { className: "more" });
@@ -81,7 +81,7 @@ function figures(value, digits = 3) {
   return short !== 0 && Math.abs(short) < 1e-3 ? short.toExponential() : String(short);
 }
 
-/** A value of a metric in its unit; null is a dash. */
+/** A value of a metric in its unit, a dash for null. */
 function valueText(value, metric) {
   if (value === null || value === undefined) return "–";
   if (!Number.isFinite(value)) return String(value);
@@ -96,7 +96,7 @@ function meanText(found, metric) {
   return `${valueText(found.mean, metric)}${half} (${found.n})`;
 }
 
-/** What lies packed in an element of the page: JSON in gzip in base 64. */
+/** The JSON that an element of the page contains, in gzip in base 64. */
 async function unpacked(id) {
   const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (c) =>
     c.charCodeAt(0),

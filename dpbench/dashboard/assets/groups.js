@@ -1,8 +1,8 @@
-// Groups of runs that differ in nothing but the seed, and how they are named.
+// Groups of runs that differ only in the seed, and their names.
 
 const STRIP = ["ε = 0", "not computed", "no proof", "not private"];
 
-/** Where a run stands: an epsilon, or the words that its record has instead. */
+/** The position of a run: an epsilon, or the reason that its record gives instead. */
 function budget(row, accountant) {
   const epsilon = row.axis[accountant];
   return epsilon === 0 ? STRIP[0] : epsilon;
@@ -14,15 +14,15 @@ const epsilonText = (row, accountant) => {
 };
 
 /**
- * One run of each seed: a run that was made again to be observed counts once.
- * Where there are several, one that measured the value.
+ * One run per seed: a run that was repeated with diagnostics counts once.
+ * If there are several, one that measured the value.
  */
 const ofEachSeed = (runs, value) =>
   [...grouped(runs, (run) => run.seed).values()].map(
     (same) => same.find((run) => value(run) != null) ?? same[0],
   );
 
-/** The groups of runs that differ in nothing but the seed, and what they found. */
+/** The groups of runs that differ only in the seed, with their means. */
 function groupsOf(rows, value, page) {
   return [...grouped(rows, (row) => row.group).values()].map((all) => {
     const runs = ofEachSeed(all, value);
@@ -33,7 +33,7 @@ function groupsOf(rows, value, page) {
 
 const nameOf = (row) => (row.settings ? `${row.method} · ${row.settings}` : row.method);
 
-/** The series of a picture with its look: colour and marker by method, dashes by settings. */
+/** The series of a plot: colour and marker by method, dashes by settings. */
 function seriesOf(groups, page) {
   const counts = new Map();
   const named = grouped(groups, (group) => group.first.series);

@@ -1,4 +1,4 @@
-// The page: its filters, and drawing it anew when something is chosen.
+// The page: its filters, and its updates when the selection changes.
 
 function lead() {
   const cells = data.tables.flatMap((table) => table.cells);
@@ -71,14 +71,14 @@ function filtered(name) {
   choose({ [name]: ticked.length === options[name].length ? null : ticked });
 }
 
-/** Take over a choice, and put it into the address. */
+/** Apply a choice by writing it into the address. */
 function choose(change) {
   const hash = hashOf({ ...page.state, ...change }, defaults);
   history.replaceState(null, "", `#${hash}`);
   apply();
 }
 
-/** Bring the page to what the address says; only what a change touches is made anew. */
+/** Update the page to the address; only the parts affected by a change are rebuilt. */
 function apply() {
   const before = page.state;
   page.state = parsed(location.hash, defaults, known);

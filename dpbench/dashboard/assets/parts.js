@@ -1,4 +1,4 @@
-// The parts of the page: what each says, and what it lets choose.
+// The parts of the page: their texts, their controls and their contents.
 
 const LEVEL = `${Math.round(100 * data.level)} %`;
 const INTERVAL = `error bars: ${LEVEL} confidence interval of the mean over the selected seeds`;
@@ -7,7 +7,7 @@ const OVER_BUDGET =
   "Methods at the same epsilon are drawn slightly apart; runs without an epsilon are to the " +
   "right of the axis, above the reason. Select a point to see its records.";
 
-/** The parts of the page; `show` says whether there is anything to say, `build` says it. */
+/** The parts of the page; `show` says whether there is anything to show, `build` creates it. */
 const PARTS = [
   {
     id: "utility",

@@ -1,17 +1,17 @@
-// What all pictures share: colours, markers, and drawing only what comes into view.
+// Shared by all plots: colours, markers, and drawing only what comes into view.
 
 const MARKS = ["circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "x", "star"];
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 
-/** A colour from the style sheet, for the theme that is on. */
+/** A colour from the style sheet, in the current theme. */
 const colour = (name) =>
   getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-/** Plotly reads a little markup in texts; what comes from records must not be read as such. */
+/** Plotly interprets some markup in texts; text from records must be escaped. */
 const plain = (text) =>
   String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-/** How each method looks, the same in every picture and under every filter. */
+/** Colour and marker of each method, the same in every plot and under every filter. */
 function looks(methods) {
   return new Map(
     methods.map((method, i) => [
@@ -32,7 +32,7 @@ const observer = new IntersectionObserver(
   { rootMargin: "300px" },
 );
 
-/** A place for a picture; it is drawn from `describe()` -> {traces, layout} when near the view. */
+/** A placeholder, drawn from `describe()` -> {traces, layout} when it comes near the view. */
 function picture(label, className, describe, onpoint) {
   const node = make("div", { className: `picture ${className}`, role: "img", "aria-label": label });
   waiting.set(node, { describe, onpoint });
@@ -59,13 +59,13 @@ function draw(node) {
   observer.unobserve(node);
 }
 
-/** Plotly follows the window; on paper there is none to follow. */
+/** Plotly adapts to the window, which does not exist on paper. */
 const size = (node) =>
   document.documentElement.classList.contains("paper")
     ? { width: node.clientWidth, height: node.clientHeight }
     : { autosize: true };
 
-/** Forget the pictures in a part of the page before it is made anew. */
+/** Release the plots in a part of the page before it is rebuilt. */
 function forget(part) {
   for (const node of part.querySelectorAll(".picture")) {
     if (drawn.delete(node)) Plotly.purge(node);

@@ -1,6 +1,6 @@
 // Reliability diagrams.
 
-/** A reliability diagram for each group whose records hold one. */
+/** A reliability diagram for each group whose records contain one. */
 function reliability(rows, page) {
   const groups = groupsOf(rows, (row) => (row.bins ? 0 : null), page).filter((group) =>
     pooled(group.runs),
@@ -77,7 +77,7 @@ const binText = ({ count, accuracy }, confidence) =>
     "<br>",
   );
 
-/** Accuracy above, the share of the examples below. */
+/** Accuracy at the top, the share of the examples at the bottom. */
 function diagramLayout() {
   const unit = { range: [0, 1], tickvals: [0, 0.5, 1] };
   return {

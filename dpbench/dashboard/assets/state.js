@@ -1,4 +1,4 @@
-// What is chosen, kept in the address after the #, so that a link shows the same view.
+// The selection, stored in the address after the #, so that a link shows the same view.
 
 const FILTERS = {
   dataset: "Data set",
@@ -11,13 +11,13 @@ const CHOICES = ["metric", "calibration", "fairness", "accountant", "theme", "ru
 
 const byNumber = (a, b) => a.localeCompare(b, "en", { numeric: true });
 
-/** What each filter offers. */
+/** The values that each filter offers. */
 function offered(rows) {
   const values = (name) => [...new Set(rows.map((row) => row[name]))].sort(byNumber);
   return Object.fromEntries(Object.keys(FILTERS).map((name) => [name, values(name)]));
 }
 
-/** The state that a hash says; what it says wrongly is left as it was by default. */
+/** The state that a hash encodes; invalid parts of it are ignored. */
 function parsed(hash, defaults, options) {
   const state = { ...defaults };
   const known = new Map(Object.entries(options));
@@ -41,7 +41,7 @@ function decoded(text) {
   }
 }
 
-/** The hash of a state: what differs from the default, and nothing else. */
+/** The hash of a state: only what differs from the default. */
 function hashOf(state, defaults) {
   const parts = [];
   for (const name of Object.keys(FILTERS)) {
@@ -53,7 +53,7 @@ function hashOf(state, defaults) {
   return parts.join("&");
 }
 
-/** The rows that all filters let through; a filter that is null lets everything through. */
+/** The rows that pass all filters; a filter that is null passes everything. */
 function passing(rows, state) {
   return rows.filter((row) =>
     Object.keys(FILTERS).every((f) => !state[f] || state[f].includes(row[f])),

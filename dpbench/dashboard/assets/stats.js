@@ -1,4 +1,5 @@
-// Means, intervals and fronts over the runs that the filters leave.
+// Means, intervals and fronts over the runs that pass the filters. Any subset of the seeds may be
+// selected, so they are computed here and not when the page is written.
 
 const mean = (values) => values.reduce((sum, v) => sum + v, 0) / values.length;
 
@@ -31,7 +32,7 @@ function summary(runs, value, t) {
   };
 }
 
-/** The points {x, y} that no other beats: none has as small an x and a better y. In order of x. */
+/** The Pareto front of points {x, y} with small x and good y, in order of x. */
 function front(points, better) {
   const sign = better === "lower" ? -1 : 1;
   const ordered = [...points].sort((a, b) => a.x - b.x || sign * (b.y - a.y));
@@ -43,7 +44,7 @@ function front(points, better) {
   });
 }
 
-/** Bins [examples, sum of confidences, sum of right answers] of several runs, added. */
+/** Bins [examples, sum of confidences, number correct] summed over runs. */
 function pooled(runs) {
   const bins = runs.map((run) => run.bins).filter((b) => b);
   if (!bins.length || bins.some((b) => b.length !== bins[0].length)) return null;

@@ -1,4 +1,4 @@
-// The papers' tables beside ours, the list of runs, and the files that were left out.
+// The papers' tables with our numbers, the list of runs, and the files that were left out.
 
 const VERDICTS = {
   reproduced: ["good", "✓"],
@@ -10,7 +10,7 @@ const VERDICTS = {
 };
 const mark = (verdict) => VERDICTS[verdict] ?? ["none", "·"];
 
-/** One card for each table that was run; the others wait in a list. */
+/** One card per table that was run; the others are in a collapsed list. */
 function tableCards(tables) {
   const run = tables.filter((table) => !table.verdicts["not run"]);
   const not = tables.filter((table) => table.verdicts["not run"]);
@@ -69,7 +69,7 @@ function publishedTable(table) {
   );
 }
 
-/** What the paper claims of the rows, each with its verdict. */
+/** The paper's claims about the rows, with their verdicts. */
 function claims(table) {
   const item = (claim) => {
     const [kind, sign] = mark(claim.verdict);
@@ -83,7 +83,7 @@ function claims(table) {
   return table.claims.length ? make("ul", { className: "claims" }, table.claims.map(item)) : null;
 }
 
-/** How many cells have which verdict, as a bar and in words. */
+/** The number of cells per verdict, as a bar and in words. */
 function tally(table) {
   const verdicts = Object.entries(table.verdicts).filter(([name]) => name !== "-");
   const part = ([name, count]) => {
@@ -128,7 +128,7 @@ const rounded = (text, digits) =>
 
 const FIRST_RUNS = 50;
 
-/** All runs that are shown, each a way to its record. */
+/** All selected runs, with links to their records. */
 function runList(rows, metric, page) {
   const { accountant } = page.state;
   const index = page.data.metrics.indexOf(metric);

@@ -1,4 +1,4 @@
-// What the page holds, and what is chosen of it.
+// The data of the page, and the selection.
 
 const data = await unpacked("data");
 const options = offered(data.rows);
