@@ -33,11 +33,11 @@ def test_a_card_names_the_settings_of_its_method_and_no_others(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_card_has_the_seams_the_cost_and_the_source(name):
+def test_a_card_has_the_parts_of_a_step_the_cost_and_the_source(name):
     lines = card(name).splitlines()
     assert lines[0] == f"# {name}"
-    seams = [line.split("|")[1].strip() for line in lines if line.startswith("| ")]
-    assert seams[:5] == ["seam", "gradient", "clip", "noise", "update"]
+    parts = [line.split("|")[1].strip() for line in lines if line.startswith("| ")]
+    assert parts[:5] == ["part", "gradient", "clip", "noise", "update"]
     heads = [line for line in lines if line.startswith("## ")]
     assert heads == ["## Settings", "## Guarantee", "## Cost", "## Source"]
 
