@@ -45,7 +45,7 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
         assert arguments[0] in config.options("table")
         prepare([f"+table={arguments[0]}", *arguments[1:]])
     elif verb == "report":
-        assert parse_report(arguments).out.suffix == ".html"
+        assert parse_report(arguments)[1].suffix == ".html"
     else:
         known = config.options("dataset") if verb == "data" else config.groups()
         assert verb in ("data", "list")

@@ -1,1 +1,1 @@
-"""One self-contained HTML page that compares the runs of a results folder."""
+"""Writes one self-contained HTML page that compares the runs of a results folder."""

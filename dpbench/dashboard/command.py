@@ -3,8 +3,8 @@
 import warnings
 from pathlib import Path
 
-from dpbench.dashboard.commands import commands
 from dpbench.dashboard.page import page
+from dpbench.dashboard.rerun import command_builder
 from dpbench.dashboard.summarise import Summary
 from dpbench.dashboard.tables import tables
 from dpbench.dashboard.texts import Texts
@@ -24,7 +24,7 @@ def report(arguments: list[str]) -> Path:
     written.
     """
     folder, out = parse(arguments)
-    summary, texts, unreadable = Summary(commands()), Texts(), []
+    summary, texts, unreadable = Summary(command_builder()), Texts(), []
     for entry in collect(folder):
         if isinstance(entry, Unreadable):
             unreadable.append(entry)

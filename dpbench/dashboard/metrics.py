@@ -1,4 +1,4 @@
-"""What the page knows of metrics: their names in words, their unit, which way is better."""
+"""The metrics of the page: their labels, units, and which way is better."""
 
 from dpbench.metrics.registry import REGISTRY, MetricName, parse_name
 
@@ -6,7 +6,7 @@ FIRST_SPLIT = "test"
 
 
 def metric_entry(name: str) -> dict:
-    """A metric `split/name` or `split/name/group`, as the page takes it.
+    """A metric `split/name` or `split/name/group` as the page's JSON.
 
     kind: "calibration", "fairness", "group" (of one group of examples) or "utility".
     """

@@ -1,4 +1,4 @@
-"""The page: one HTML file with its styles, its scripts, its data and its records inside."""
+"""Assembles the page: one HTML file that contains its styles, scripts, data and records."""
 
 import base64
 import gzip
@@ -15,10 +15,10 @@ SCRIPTS = (
 
 
 def page(data: dict, texts: str) -> str:
-    """The HTML. data: as of `Summary.data`; texts: of the records, as of `Texts.finish`.
+    """The HTML. data: from `Summary.data`; texts: of the records, from `Texts.finish`.
 
-    A policy in the page lets nothing run but the two scripts written here, and nothing be fetched,
-    so what a record says cannot become code whatever it says.
+    The page's Content-Security-Policy allows only these two scripts and no requests, so nothing in
+    a record can be executed.
     """
     library, ours = _plotly(), script()
     parts = {

@@ -1,17 +1,17 @@
-"""Which epsilon of a record may be shown: never more than its guarantee says."""
+"""The epsilons of a record that the page may show, given its guarantee."""
 
 import math
 from typing import TypeGuard
 
+from dpbench.tables.privacy import NO_PROOF, NOT_COMPUTED
+
 ADJACENCY = "add or remove one example"
-"""Of most records, and of those that do not say."""
+"""The default, and that of records without the field."""
 
 WITH_EPSILON = ("proven", "approximate")
-"""The guarantees of which an epsilon may be shown."""
+"""The guarantees with which an epsilon may be shown."""
 
-NO_PROOF = "no proof"
 NOT_PRIVATE = "not private"
-NOT_COMPUTED = "not computed"
 ACCOUNTANTS = {
     "pld": "PLD (upper bound)",
     "rdp": "RDP (upper bound)",
@@ -20,7 +20,7 @@ ACCOUNTANTS = {
 
 
 def epsilon_or_reason(privacy: dict, accountant: str) -> float | str:
-    """The epsilon by an accountant if it is finite and the guarantee supports it, else why not."""
+    """The epsilon by an accountant if it is finite and the guarantee supports it, else a reason."""
     value = privacy.get(accountant)
     if _is_number(value) and math.isinf(value):
         return NOT_PRIVATE
@@ -30,7 +30,7 @@ def epsilon_or_reason(privacy: dict, accountant: str) -> float | str:
 
 
 def statement(privacy: dict) -> dict:
-    """What the page says of a record's privacy; `axis` holds epsilon by accountant."""
+    """A record's privacy as the page's JSON; `axis` has the epsilon by accountant."""
     return {
         "axis": {name: epsilon_or_reason(privacy, name) for name in ACCOUNTANTS},
         "guarantee": privacy["guarantee"],

@@ -1,4 +1,4 @@
-"""What tells runs of one method apart: the settings in which they differ, in a few words."""
+"""The settings in which runs of one method differ, in a few words."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,24 +10,24 @@ MAX_SETTINGS = 3
 
 
 def group_of(config: dict) -> str:
-    """One name for all runs that differ in nothing but their seed, observed or not."""
+    """A common name of runs that differ only by their seed and diagnostics."""
     return digest({**config, "seed": None, "diagnostics": None})
 
 
 def series_of(config: dict) -> str:
-    """One name for all runs that differ in nothing but their seed and their budget."""
+    """A common name of runs that differ only by their seed, diagnostics and budget."""
     return digest({**config, "seed": None, "privacy": None, "diagnostics": None})
 
 
 def flatten(config: dict) -> dict[str, object]:
-    """The scientific settings by dotted key, without seed and budget and what says nothing.
+    """The scientific settings by dotted key, without those that are off or EXCLUDED.
 
-    Nor with diagnostics, which look at a run and leave what it measures alone.
+    Diagnostics are excluded because they do not change the metrics of a run.
     """
     parts = {key: config.get(key) for key in SCIENTIFIC if key not in EXCLUDED}
     leaves = {key: value for key, value in _leaves(parts) if value not in OFF}
-    usual = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
-    return {k: v for k, v in leaves.items() if usual.get(k) != v and not k.endswith("_partial_")}
+    defaults = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
+    return {k: v for k, v in leaves.items() if defaults.get(k) != v and not k.endswith("_partial_")}
 
 
 def _leaves(node: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -39,39 +39,40 @@ def _leaves(node: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def differences(configs: Sequence[dict]) -> list[str]:
-    """For each configuration, the settings in which it is unlike the others; "" where none is.
+    """For each configuration, the settings in which it differs from the others; "" if in none.
 
-    Where options of a group tell them apart, those are said, and what they stand for only where it
-    differs under the same options.
+    If the options of a group differ, the option is named, and its settings only if they differ
+    between configurations with the same options.
     """
-    settings_of = [flatten(config) for config in configs]
+    flat = [flatten(config) for config in configs]
     options = [with_current_options(config["choices"]) for config in configs]
-    varying = _varying_keys(settings_of)
+    varying = _varying_keys(flat)
     groups = [
         key for key in _varying_keys(options) if any(v.startswith(f"{key}.") for v in varying)
     ]
     others = [key for key in varying if key.partition(".")[0] not in groups]
     parts = [
-        _select(o, groups) | _select(f, others) for o, f in zip(options, settings_of, strict=True)
+        _select(choices, groups) | _select(settings, others)
+        for choices, settings in zip(options, flat, strict=True)
     ]
-    alike: dict[str, list[dict[str, object]]] = {}
-    for one, settings in zip(parts, settings_of, strict=True):
-        alike.setdefault(repr(one), []).append(settings)
-    more = {name: _varying_keys(of) for name, of in alike.items()}
+    same_parts: dict[str, list[dict[str, object]]] = {}
+    for part, settings in zip(parts, flat, strict=True):
+        same_parts.setdefault(repr(part), []).append(settings)
+    more = {key: _varying_keys(settings) for key, settings in same_parts.items()}
     return [
-        _text(one | _select(settings, more[repr(one)]))
-        for one, settings in zip(parts, settings_of, strict=True)
+        _text(part | _select(settings, more[repr(part)]))
+        for part, settings in zip(parts, flat, strict=True)
     ]
 
 
-def _varying_keys(ones: Sequence[dict]) -> list[str]:
-    """The keys whose values differ, but for what only follows from a choice (its constructor)."""
-    keys = sorted({key for one in ones for key in one if not key.endswith("_target_")})
-    return [key for key in keys if len({repr(one.get(key)) for one in ones}) > 1]
+def _varying_keys(mappings: Sequence[dict]) -> list[str]:
+    """The keys whose values differ, without constructors, which follow from the options."""
+    keys = sorted({key for m in mappings for key in m if not key.endswith("_target_")})
+    return [key for key in keys if len({repr(m.get(key)) for m in mappings}) > 1]
 
 
-def _select(one: dict, keys: Sequence[str]) -> dict[str, object]:
-    return {key: one.get(key) for key in keys}
+def _select(mapping: dict, keys: Sequence[str]) -> dict[str, object]:
+    return {key: mapping.get(key) for key in keys}
 
 
 def _text(settings: dict[str, object]) -> str:

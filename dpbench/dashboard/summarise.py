@@ -1,4 +1,4 @@
-"""From records to what the page compares: one row per run, and how runs belong together."""
+"""From records to the data of the page: one row per run, with the group and series of the run."""
 
 import json
 import math
@@ -20,38 +20,38 @@ LEVEL = 0.95
 
 
 class Summary:
-    """Everything the page shows except the text of the records.
+    """The data of the page except for the texts of the records.
 
-    Records are added one by one and not held: there may be more of them than fit into memory.
-    command: as of `commands`.
+    Records are added one by one and not stored, as there may be more than fit into memory.
+    command: see `command_builder`.
     """
 
     def __init__(self, command: Callable[[dict], str]):
         self._command = command
         self._rows: list[dict] = []
-        self._kinds: dict[str, dict[str, str]] = {}
+        self._names: dict[str, dict[str, str]] = {}
         # By facet and method: one configuration of each series.
         self._series: dict[tuple, dict[str, dict]] = defaultdict(dict)
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, found: StoredRecord) -> None:
+    def add(self, stored: StoredRecord) -> None:
         """Add the row of a record."""
-        record = found.record
-        row = _row(found) | self._kind(record.config) | _command(record.config, self._command)
-        self._series[row["facet"], row["method"]].setdefault(row["series"], record.config)
+        config = stored.record.config
+        row = _row(stored) | self._group_and_series(config) | _command(config, self._command)
+        self._series[row["facet"], row["method"]].setdefault(row["series"], config)
         self._rows.append(row)
 
-    def _kind(self, config: dict) -> dict[str, str]:
-        """What runs that differ by their seed alone have in common."""
-        name = json.dumps({**config, "seed": None}, sort_keys=True)
-        if name not in self._kinds:
-            self._kinds[name] = {"group": group_of(config), "series": series_of(config)}
-        return self._kinds[name]
+    def _group_and_series(self, config: dict) -> dict[str, str]:
+        """Cached, since they are the same for runs that differ only by their seed."""
+        key = json.dumps({**config, "seed": None}, sort_keys=True)
+        if key not in self._names:
+            self._names[key] = {"group": group_of(config), "series": series_of(config)}
+        return self._names[key]
 
     def data(self, tables: list[dict], unreadable: Sequence[Unreadable]) -> dict:
-        """Plain JSON without NaN; call once, after the last record was added."""
+        """The data as plain JSON without NaN; to be called once, after the last record."""
         self._add_settings()
         names = metrics.sorted_names({name for row in self._rows for name in row["metrics"]})
         for row in self._rows:
@@ -69,11 +69,11 @@ class Summary:
         }
 
     def _add_settings(self) -> None:
-        """Give each row the settings in which its series is unlike others of the same name."""
+        """Add to each row the settings in which its series differs from others of the same name."""
         descriptions = {
-            (*key, name): words
+            (*key, name): text
             for key, series in self._series.items()
-            for name, words in zip(series, differences([*series.values()]), strict=True)
+            for name, text in zip(series, differences([*series.values()]), strict=True)
         }
         for row in self._rows:
             row["settings"] = descriptions[row["facet"], row["method"], row["series"]]
@@ -87,11 +87,11 @@ def _sort_key(row: dict) -> tuple:
     return *names, budget, row["group"], int(row["seed"])
 
 
-def _row(found: StoredRecord) -> dict:
-    record, config = found.record, found.record.config
+def _row(stored: StoredRecord) -> dict:
+    record, config = stored.record, stored.record.config
     choices, statement = config["choices"], privacy.statement(record.privacy)
     return {
-        "id": found.digest,
+        "id": stored.digest,
         **{name: choices[name] for name in ("dataset", "model")},
         "method": _label(config),
         "seed": str(config["seed"]),
@@ -102,12 +102,12 @@ def _row(found: StoredRecord) -> dict:
         **_cost(record, statement["steps"]),
         "bins": _bins(record.calibration),
         "metrics": record.measured,
-        "source": found.source,
+        "source": stored.source,
     }
 
 
 def _command(config: dict, command: Callable[[dict], str]) -> dict[str, str | None]:
-    """The command that makes a record again, or why none is shown."""
+    """The command that reruns a record, or why there is none."""
     try:
         return {"command": command(config), "no_command": None}
     except UserError as reason:
@@ -121,17 +121,17 @@ def _label(config: dict) -> str:
 
 
 def _facet(choices: dict, adjacency: str) -> str:
-    """Which plot a run belongs to: epsilons of another adjacency cannot stand on the same axis."""
+    """The plot of a run: epsilons of another adjacency must not be on the same axis."""
     name = f"{choices['dataset']} · {choices['model']}"
     return name if adjacency == privacy.ADJACENCY else f"{name} · {adjacency}"
 
 
 def _cost(record: Record, steps: float | None) -> dict:
-    """Milliseconds per step over the whole run, the machine, and the engine's settings."""
+    """Milliseconds per step over the whole run, the machine, and the settings of execution."""
     seconds = record.provenance.get("seconds")
     has_time = isinstance(seconds, int | float) and math.isfinite(seconds)
     provenance, batch = record.provenance, record.config.get("batch_size")
-    how = {
+    execution = {
         "engine {}": provenance.get("engine"),
         "physical batches of {}": provenance.get("physical_batch_size"),
         "{}": provenance.get("precision", "float32"),
@@ -141,12 +141,12 @@ def _cost(record: Record, steps: float | None) -> dict:
     return {
         "ms": 1000 * float(seconds or 0) / steps if has_time and steps else None,
         "machine": f"{provenance.get('device')} · batches of {batch}",
-        "how": [text.format("?" if value is None else value) for text, value in how.items()],
+        "how": [text.format("?" if value is None else value) for text, value in execution.items()],
     }
 
 
 def _bins(calibration: dict) -> list[list[float]] | None:
-    """Per bin: examples, sum of confidences, sum of right answers, so that runs can be added."""
+    """Per bin the sums of examples, confidences and correct answers, which add up over runs."""
     if not calibration:
         return None
     columns = (calibration["bins"][name] for name in ("count", "confidence", "accuracy"))
@@ -158,28 +158,28 @@ def _bins(calibration: dict) -> list[list[float]] | None:
     ]
 
 
-def _student(most: int) -> list[float]:
-    """The two-sided quantile of Student's t for 1, 2, ... degrees of freedom, as scipy has it."""
+def _student(runs: int) -> list[float]:
+    """The two-sided quantiles of Student's t for 1, 2, ... runs - 1 degrees of freedom."""
     from scipy import stats
 
-    freedom = np.arange(1, max(2, most))
-    return [_seven_digits(value) for value in stats.t.ppf((1 + LEVEL) / 2, freedom).tolist()]
+    degrees = np.arange(1, max(2, runs))
+    return [_seven_digits(value) for value in stats.t.ppf((1 + LEVEL) / 2, degrees).tolist()]
 
 
 def _json_number(value: float | None) -> float | str | None:
-    """JSON has no NaN: what is not finite goes as a word, what was not measured as null."""
+    """JSON has no NaN: non-finite values become strings, and missing ones null."""
     if value is None or math.isfinite(value):
         return value if value is None else _seven_digits(value)
     return str(float(value))
 
 
 def _seven_digits(value: float) -> float:
-    """Seven digits, which is what float32 has, and more than a picture shows."""
+    """Rounded to seven digits, the precision of float32, and more than a plot shows."""
     return float(f"{value:.7g}")
 
 
 def record_text(record: Record) -> str:
-    """A record as indented JSON, its lists on one line each; NaN and Infinity as they are."""
+    """A record as indented JSON with each list on one line; NaN and Infinity stay."""
     return _indented(json.loads(record.json()), "")
 
 

@@ -1,4 +1,4 @@
-"""Tables of papers for the page: ours beside the published numbers, and those not run yet."""
+"""The papers' tables on the page: our numbers beside the published ones, and tables not run."""
 
 import csv
 import shlex
@@ -17,7 +17,7 @@ OTHER_COLUMNS = ("method", "column", "value", "spread", "delta")
 
 
 def tables(folder: Path) -> tuple[list[dict], list[Unreadable]]:
-    """Every table of `tables/*.csv`, then the published ones that nobody has run here."""
+    """The tables in `tables/*.csv`, then the published ones that were not run."""
     ours, unreadable = [], []
     for path in sorted((folder / "tables").glob("*.csv")):
         table = _compared_table(path)
@@ -30,7 +30,7 @@ def tables(folder: Path) -> tuple[list[dict], list[Unreadable]]:
 
 
 def _compared_table(path: Path) -> dict | Unreadable | None:
-    """A table, None for a file that is another thing (a figure's points, a search's trials)."""
+    """A table; None for a CSV file of something else (a figure's points, a search's trials)."""
     source = f"tables/{path.name}"
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -41,20 +41,20 @@ def _compared_table(path: Path) -> dict | Unreadable | None:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         return Unreadable(source, f"cannot be read: {type(error).__name__}")
     if any(None in line or None in line.values() for line in lines):
-        return Unreadable(source, "is not whole: a line has more or fewer fields than the head")
+        return Unreadable(source, "is damaged: a line has more or fewer fields than the header")
     cells = [_cell(line) for line in lines]
     return _table(path.stem, _title(path), cells, _claims(path.with_suffix(".claims.csv")))
 
 
 def _claims(path: Path) -> list[dict]:
-    """The claims that a table was held against, each with its verdict; none where it names none."""
+    """The claims of a table with their verdicts, if there are any."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             lines = list(csv.DictReader(file))
-        found = {line["claim"]: (line["says"], line["claim_verdict"]) for line in lines}
+        claims = {line["claim"]: (line["says"], line["claim_verdict"]) for line in lines}
     except (OSError, UnicodeDecodeError, csv.Error, KeyError):
         return []
-    return [{"says": says, "verdict": verdict} for says, verdict in found.values()]
+    return [{"says": says, "verdict": verdict} for says, verdict in claims.values()]
 
 
 def _cell(line: dict[str, str]) -> dict:
@@ -88,7 +88,7 @@ def _table(name: str, title: str, cells: list[dict], claims: list[dict]) -> dict
 
 
 def _command(stem: str) -> str | None:
-    """What makes a table's files; None where their name says that something was changed."""
+    """The command that writes a table's files; None where their name marks changed settings."""
     name, *marks = stem.split("-")
     if marks and marks[-1] in ("changed", "part"):
         return None
@@ -102,8 +102,7 @@ def _published_tables() -> Iterator[dict]:
             try:
                 yield _table(name, _published_title(path), _published_cells(path), [])
             except UserError:
-                # A file of another form says nothing about anybody's runs.
-                continue
+                continue  # a file of another format
 
 
 def _published_cells(path: Path) -> list[dict]:
@@ -124,9 +123,9 @@ def _published_cells(path: Path) -> list[dict]:
 
 
 def _published_title(path: Path) -> str:
-    """What the file's own prose calls the table."""
-    prose = [line.lstrip("# ") for line in path.read_text(encoding="utf-8").splitlines()]
-    return next((line.rstrip(".") for line in prose if line.startswith("Table")), path.stem)
+    """The title of the table in the comments of the file."""
+    lines = [line.lstrip("# ") for line in path.read_text(encoding="utf-8").splitlines()]
+    return next((line.rstrip(".") for line in lines if line.startswith("Table")), path.stem)
 
 
 def _lines(path: Path) -> Iterator[str]:

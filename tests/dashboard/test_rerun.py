@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.config.compose import compose, options
-from dpbench.dashboard.commands import commands, hydra_value
+from dpbench.dashboard.rerun import command_builder, hydra_value
 from dpbench.errors import UserError
 from dpbench.records.digest import digest
 from dpbench.records.record import Record
@@ -29,7 +29,7 @@ RUNS = [
 
 @pytest.fixture(scope="module")
 def command():
-    return commands()
+    return command_builder()
 
 
 @pytest.mark.parametrize("overrides", RUNS, ids=" ".join)
@@ -73,7 +73,7 @@ def test_a_record_with_the_first_name_of_an_option_has_a_command(command):
 def test_no_command_where_none_gives_the_record(command, spoil):
     config = compose([])
     spoil(config)
-    with pytest.raises(UserError, match="gone or changed"):
+    with pytest.raises(UserError, match="removed or changed"):
         command(config)
 
 

@@ -1,0 +1,152 @@
+"""The command line that reruns a record, verified by the record's digest."""
+
+import copy
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+
+from dpbench.config import buildable
+from dpbench.config.compose import compose, groups
+from dpbench.config.settings import ADDED_TO_METHODS, OFF, SCIENTIFIC
+from dpbench.errors import UserError
+from dpbench.records.digest import digest, with_current_names, with_current_options
+
+ALWAYS = ("dataset", "model", "method")
+PLAIN = re.compile(r"[A-Za-z_][\w./:-]*")
+WORDS = ("null", "true", "false", "inf", "nan")
+
+
+NO_COMMAND = "a setting was removed or changed since; this version cannot reproduce the record."
+
+
+def command_builder() -> Callable[[dict], str]:
+    """command(config): `dpbench run ...` for a record's configuration.
+
+    Raises UserError, with the reason, for a record with targets that conf/ does not declare, since
+    a shared record must not make others run arbitrary code, and where the current settings cannot
+    express the record.
+    """
+    defaults, constructed = compose([]), {*SCIENTIFIC} & {*groups()}
+    # Groups in conf/ do not depend on each other, so each option is composed once, and not in every
+    # combination; if that changed, the digest would differ and no command would be shown.
+    parts: dict[str, dict | None] = {}
+    cache: dict[str, str | UserError] = {}  # shared by runs that differ only by their seed
+
+    def command(config: dict) -> str:
+        with_default_seed = with_current_names({**config, "seed": defaults["seed"]})
+        key = json.dumps(with_default_seed, sort_keys=True)
+        if key not in cache:
+            cache[key] = _command_or_reason(with_default_seed)
+        cached = cache[key]
+        if isinstance(cached, UserError):
+            raise UserError(str(cached))
+        seed = config.get("seed")
+        return cached if seed == defaults["seed"] else f"{cached} seed={seed}"
+
+    def _command_or_reason(config: dict) -> str | UserError:
+        try:
+            return _build(config)
+        except UserError as reason:
+            return reason
+
+    def _build(config: dict) -> str:
+        for group in constructed:
+            buildable.check(group, config.get(group))
+        options = tuple(_options(config["choices"], defaults["choices"]))
+        for option in options:
+            if option not in parts:
+                parts[option] = _part(option)
+        composed = [part for option in options if (part := parts[option]) is not None]
+        if len(composed) < len(options):
+            raise UserError(NO_COMMAND)
+        base = {**defaults, **{key: node for part in composed for key, node in part.items()}}
+        choices = dict(option.split("=") for option in options)
+        return _command(config, base | {"choices": defaults["choices"] | choices}, options)
+
+    return command
+
+
+def _options(choices: dict, defaults: dict) -> Iterator[str]:
+    current = with_current_options(choices)
+    others = (group for group in sorted(defaults) if group in SCIENTIFIC and group not in ALWAYS)
+    for group in (*ALWAYS, *others):
+        option = current.get(group, defaults[group])
+        if group in ALWAYS or option != defaults[group]:
+            yield f"{group}={option}"
+
+
+def _part(option: str) -> dict | None:
+    """The part of the configuration that an option sets; None if there is no such option."""
+    group, _, name = option.partition("=")
+    # Options are file names; a record may contain anything.
+    if not PLAIN.fullmatch(name):
+        return None
+    try:
+        return {group: compose([option])[group]}
+    except UserError:
+        return None
+
+
+def _command(config: dict, base: dict, options: tuple[str, ...]) -> str:
+    rebuilt = copy.deepcopy(base)
+    overrides = []
+    for key in SCIENTIFIC:
+        for path, value in _changes((key,), base.get(key), config.get(key)):
+            text = hydra_value(value)
+            if text is None:
+                raise UserError(NO_COMMAND)
+            prefix = "" if _set(rebuilt, path, value) else "+"
+            overrides.append(f"{prefix}{'.'.join(path)}={text}")
+    if digest(rebuilt) != digest(config):
+        raise UserError(NO_COMMAND)
+    return shlex.join(["dpbench", "run", *options, *overrides])
+
+
+def _changes(path: tuple[str, ...], base, recorded) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Path and value of every leaf in which a recorded part differs from the composed one."""
+    if base == recorded or (base in OFF and recorded in OFF):
+        return
+    if not (isinstance(base, dict) and isinstance(recorded, dict)):
+        yield path, recorded
+        return
+    for key, value in recorded.items():
+        yield from _changes((*path, key), base.get(key), value)
+    for key in base.keys() & ADDED_TO_METHODS.keys() - recorded.keys():
+        yield from _changes((*path, key), base[key], ADDED_TO_METHODS[key])
+
+
+def _set(config: dict, path: tuple[str, ...], value) -> bool:
+    """Set the value at a path; returns whether there was one before."""
+    *parents, last = path
+    node = config
+    for key in parents:
+        node = node[key]
+    existed = last in node
+    node[last] = value
+    return existed
+
+
+def hydra_value(value: object) -> str | None:
+    """A value in Hydra's grammar; None for one that cannot be written in it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return _hydra_string(value)
+    if isinstance(value, list):
+        parts = [hydra_value(part) for part in value]
+        return None if None in parts else f"[{','.join(map(str, parts))}]"
+    if isinstance(value, dict):
+        pairs = {key: hydra_value(part) for key, part in value.items()}
+        fits = None not in pairs.values() and all(map(PLAIN.fullmatch, pairs))
+        return f"{{{','.join(f'{k}:{v}' for k, v in pairs.items())}}}" if fits else None
+    return None
+
+
+def _hydra_string(value: str) -> str | None:
+    if PLAIN.fullmatch(value) and value.lower() not in WORDS:
+        return value
+    # Backslashes, dollars and quotes are special in Hydra's grammar, and in none of our settings.
+    return None if re.search(r"[\\$'\n]", value) else f"'{value}'"
