@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from dpbench.audit.audit import Audit, audit, check_auditable, record_of
-from dpbench.config.settings import key_of
+from dpbench.config.settings import key_of, split_settings
 from dpbench.errors import UserError
 from dpbench.execution.prepare import run_of
 from dpbench.files import check_writable
@@ -51,8 +51,7 @@ HEAD = (
 
 def run_audit(arguments: list[str]) -> str:
     """Attack one run, keep its record, and return the table and one JSON object."""
-    settings = DEFAULTS | dict(_pair(a) for a in arguments if key_of(a) in DEFAULTS)
-    overrides = [a for a in arguments if key_of(a) not in DEFAULTS]
+    settings, overrides = split_settings("audit", DEFAULTS, arguments)
     run, canaries = prepared(overrides, settings["canaries"])
     claim = None if settings["claim"] == "" else number("claim", float(settings["claim"]), 0)
     confidence = float(settings["confidence"])
@@ -103,10 +102,3 @@ def line(made: Audit) -> tuple[str, ...]:
         f"{made.ratio:.2f}",
         made.verdict,
     )
-
-
-def _pair(argument: str) -> tuple[str, str]:
-    key, _, value = argument.partition("=")
-    if not value:
-        raise UserError(f"{key} needs a value: {key}=VALUE.")
-    return key, value

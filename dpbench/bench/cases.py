@@ -74,7 +74,7 @@ def from_conf(group: str, name: str, changes: dict[str, Any]) -> Any:
     try:
         return build(group, yaml.safe_load(path.read_text()) | changes)
     except UserError as error:
-        raise UnavailableError(f"{group}={name} cannot be made: {error}") from error
+        raise UnavailableError(f"{group}={name} cannot be built: {error}") from error
 
 
 ADULT, DUTCH, MNIST, CIFAR = (98,), (59,), (1, 28, 28), (3, 32, 32)

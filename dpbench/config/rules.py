@@ -84,7 +84,7 @@ def chosen_by_table(config: DictConfig, choices: dict) -> list[str]:
     """The options that the table's rules choose, as overrides."""
     chosen = {
         group: option
-        for rule in list(rules(config, choices))
+        for rule in rules(config, choices)
         for group, option in rule.get("choose", {}).items()
     }
     return [f"{group}={option}" for group, option in chosen.items()]

@@ -1,6 +1,9 @@
 """The settings of a run: which are scientific, and so in its digest, and which only execution."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from dpbench.validate import key_values
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,15 @@ file that they name is a setting beside them."""
 def key_of(override: str) -> str:
     """The key that an override sets: `model.width` of `+model.width=8`."""
     return override.lstrip("+~").split("=")[0]
+
+
+def split_settings(
+    command: str, defaults: Mapping[str, str], arguments: Sequence[str]
+) -> tuple[dict[str, str], list[str]]:
+    """A command's own settings, and the other arguments; UserError for a setting without value."""
+    own = [argument for argument in arguments if key_of(argument) in defaults]
+    others = [argument for argument in arguments if key_of(argument) not in defaults]
+    return key_values(command, defaults, own), others
 
 
 def is_scientific(override: str) -> bool:

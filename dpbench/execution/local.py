@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -27,13 +27,8 @@ GRACE = 10.0
 class Local:
     """In this process if jobs is 1, otherwise in that many processes with one thread each."""
 
-    @contextmanager
-    def start(self, jobs: int, folder: Path) -> Iterator[Attempts]:
-        if jobs == 1:
-            yield one_by_one
-            return
-        with workers(jobs) as attempts:
-            yield attempts
+    def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts]:
+        return nullcontext(one_by_one) if jobs == 1 else workers(jobs)
 
 
 def one_by_one(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Outcome]]:

@@ -140,9 +140,9 @@ def _x_of(spec: CurveFigure) -> str:
 
 def _heat(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
     figure = target.table["figure"]
-    data = heat_points(records, figure["x"], figure["y"], figure["panels"])
-    drawn = draw_heat(data, _title(target), figure["x"], figure["y"], figure["panels"])
-    return Picture(drawn, data, heat_grids(data, figure["x"], figure["y"], figure["panels"]))
+    layout = (figure["x"], figure["y"], figure["panels"])
+    data = heat_points(records, *layout)
+    return Picture(draw_heat(data, _title(target), *layout), data, heat_grids(data, *layout))
 
 
 def _reliability(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:

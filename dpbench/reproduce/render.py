@@ -130,7 +130,7 @@ def _figure(
     planned: Mapping[str, Statement],
 ) -> dict[str, bytes]:
     table = target.table
-    drawn = picture(target, records, impossible)
+    figure = picture(target, records, impossible)
     judged = judged_figure(target, _runs(target, records), records)
     before, after = claims_blocks(judged)
     text = "\n\n".join(
@@ -140,7 +140,7 @@ def _figure(
             *before,
             f"![{target.title}]({target.stem}.png)",
             "Drawn from private data outside the account; nothing of it is released privately.",
-            *(f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in drawn.grids),
+            *(f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in figure.grids),
             *_reasons(target, impossible),
             *remarks(target, records),
             *_privacy(target, records, planned),
@@ -149,8 +149,8 @@ def _figure(
             *target.notes,
         ]
     )
-    csv = drawn.numbers.to_csv(index=False, lineterminator="\n")
-    files = {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": drawn.png}
+    csv = figure.numbers.to_csv(index=False, lineterminator="\n")
+    files = {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": figure.png}
     if judged:
         files["claims.csv"] = claims_csv(judged).encode()
     return files

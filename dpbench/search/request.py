@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from dpbench.config.compose import compose, groups
 from dpbench.config.overrides import split_ranges
-from dpbench.config.settings import is_scientific, key_of
+from dpbench.config.settings import is_scientific, key_of, split_settings
 from dpbench.config.space import Choices, Range, Space
 from dpbench.errors import UserError, nearest
 from dpbench.execution.prepare import check_execution
 from dpbench.records.digest import digest
 from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
-from dpbench.validate import integer, key_values, one_of, quoted, spelled_integer
+from dpbench.validate import integer, one_of, quoted, spelled_integer
 
 DEFAULTS = {"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""}
 """The settings of a search itself, and their defaults."""
@@ -67,9 +67,8 @@ class SearchRequest:
 
 def parse(arguments: list[str]) -> SearchRequest:
     """The request of a command line; UserError for what can be refused before any run."""
-    own = [argument for argument in arguments if key_of(argument) in DEFAULTS]
-    settings = key_values("search", DEFAULTS, own)
-    ranges, fixed = split_ranges([a for a in arguments if key_of(a) not in DEFAULTS])
+    settings, overrides = split_settings("search", DEFAULTS, arguments)
+    ranges, fixed = split_ranges(overrides)
     _check_search_settings(settings)
     space = Space(tuple(range_ for range_ in ranges if range_.key != "seed"))
     _check_ranges(space.ranges)

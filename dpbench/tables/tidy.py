@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dpbench.tables.cells import Cell
 from dpbench.tables.comparisons import Comparison, JudgedClaim, interval
@@ -29,11 +29,8 @@ def to_csv(table: Table) -> str:
     Where the table has conditions, the first column says which.
     """
     varied = any(cell.condition for cell in table.cells)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("condition",) * varied + HEAD)
-    writer.writerows((cell.condition,) * varied + _line(cell) for cell in table.cells)
-    return text.getvalue()
+    lines = ((cell.condition,) * varied + _line(cell) for cell in table.cells)
+    return _csv(("condition",) * varied + HEAD, lines)
 
 
 CLAIMS_HEAD = (
@@ -44,14 +41,17 @@ CLAIMS_HEAD = (
 
 def claims_csv(judged: Sequence[JudgedClaim]) -> str:
     """One line for each comparison of each claim, or one line for a claim without comparisons."""
+    lines = (
+        (j.claim.name, j.claim.says, j.claim.source, j.verdict, *numbers)
+        for j in judged
+        for numbers in [_numbers(c) for c in j.comparisons] or [(*[""] * 10, j.verdict)]
+    )
+    return _csv(CLAIMS_HEAD, lines)
+
+
+def _csv(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CLAIMS_HEAD)
-    for j in judged:
-        claim = (j.claim.name, j.claim.says, j.claim.source, j.verdict)
-        writer.writerows((*claim, *_numbers(c)) for c in j.comparisons)
-        if not j.comparisons:
-            writer.writerow((*claim, *[""] * 10, j.verdict))
+    csv.writer(text, lineterminator="\n").writerows([head, *lines])
     return text.getvalue()
 
 

@@ -61,7 +61,7 @@ def test_every_case_has_a_name_of_its_own(known):
 def test_what_is_not_there_yet_says_so():
     with pytest.raises(UnavailableError, match="model=nonsuch is not available yet"):
         Case("tiny", "nonsuch", (5,), 3, 8).build(CPU)
-    with pytest.raises(UnavailableError, match=r"cannot be made: model\.width is not a setting"):
+    with pytest.raises(UnavailableError, match=r"cannot be built: model\.width is not a setting"):
         Case("tiny", "mlp", (5,), 3, 8, {"width": 4}).build(CPU)
 
 
