@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -16,7 +16,7 @@ from dpbench.training.provenance import Effort, provenance
 
 HOLDS, REFUTED = "holds", "refuted"
 
-LEAST_CANARIES = 100
+PAPER = "its paper"
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,20 @@ class Audit:
     def ratio(self) -> float:
         """The share of the claimed epsilon that the attack accounts for."""
         return self.bounds.own / self.claim.epsilon if self.claim.epsilon else math.nan
+
+    @property
+    def papers_claim(self) -> Claim | None:
+        """What the method's paper would say of the run, where that is by an accountant of its own
+        and is not attacked already."""
+        game = self.game
+        if game.run.method.claimed_by is None or self.claim.source == PAPER:
+            return None
+        epsilon = privacy_statement(game.run, game.planned, game.ledger)["claimed"]
+        return None if epsilon is None else Claim(epsilon, PAPER)
+
+    def against(self, claim: Claim) -> "Audit":
+        """The same attack, held against another claim."""
+        return replace(self, claim=claim, verdict=_verdict(self.game, claim))
 
     @property
     def plain(self) -> dict:
@@ -83,26 +97,27 @@ def audit(
     check_auditable(run)
     start = time.perf_counter()
     game = play(on_canaries(run, canaries), quiet)
-    claim = _claim(game, claimed)
-    delta, seed = run.privacy.delta, run.seed
-    found = bounds(game.scores, game.ledger, delta, confidence, seed)
-    if claim.proven:
-        impossible = refutes(game.scores, game.ledger, delta, seed)
-    else:
-        impossible = bounds(game.scores, game.ledger, delta, CERTAIN, seed).own > claim.epsilon
-    verdict = REFUTED if impossible else HOLDS
-    return Audit(game, claim, found, confidence, verdict, time.perf_counter() - start)
+    claim = _claim(game) if claimed is None else Claim(claimed, "given")
+    found = bounds(game.scores, game.ledger, run.privacy.delta, confidence, run.seed)
+    return Audit(game, claim, found, confidence, _verdict(game, claim), time.perf_counter() - start)
 
 
-def _claim(game: Game, claimed: float | None) -> Claim:
-    said = privacy_statement(game.run, game.planned, game.ledger)
-    if claimed is not None:
-        return Claim(claimed, "given")
-    if said["guarantee"] == "proven" and said["pld"] is not None:
-        return Claim(said["pld"], "PLD", proven=True)
-    if said["claimed"] is None:
+def _claim(game: Game) -> Claim:
+    statement = privacy_statement(game.run, game.planned, game.ledger)
+    if statement["guarantee"] == "proven" and statement["pld"] is not None:
+        return Claim(statement["pld"], "PLD", proven=True)
+    if statement["claimed"] is None:
         raise UserError(f"nobody claims an epsilon of {game.run.method.name}: give one, claim=3.")
-    return Claim(said["claimed"], "its paper")
+    return Claim(statement["claimed"], PAPER)
+
+
+def _verdict(game: Game, claim: Claim) -> str:
+    scores, ledger = game.scores, game.ledger
+    delta, seed = game.run.privacy.delta, game.run.seed
+    if claim.proven:
+        return REFUTED if refutes(scores, ledger, delta, seed) else HOLDS
+    least = bounds(scores, ledger, delta, CERTAIN, seed).own
+    return REFUTED if least > claim.epsilon else HOLDS
 
 
 def record_of(made: Audit) -> Record:
