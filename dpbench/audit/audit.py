@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from dpbench.audit.alone import play_alone
 from dpbench.audit.canaries import Canaries
 from dpbench.audit.game import Game, on_canaries, play
-from dpbench.audit.inference import CERTAIN, Bounds, bounds, refutes
+from dpbench.audit.inference import CERTAIN, Bounds, Scores, bounds, refutes, sharpest
 from dpbench.errors import UserError
 from dpbench.records.record import COVERED, Record
 from dpbench.training.plan import Run, privacy_statement
@@ -37,6 +38,7 @@ class Audit:
     """
 
     game: Game
+    scores: Scores
     claim: Claim
     bounds: Bounds
     confidence: float
@@ -60,7 +62,7 @@ class Audit:
 
     def against(self, claim: Claim) -> "Audit":
         """The same attack, held against another claim."""
-        return replace(self, claim=claim, verdict=_verdict(self.game, claim))
+        return replace(self, claim=claim, verdict=_verdict(self.game, self.scores, claim))
 
     @property
     def plain(self) -> dict:
@@ -70,11 +72,17 @@ class Audit:
             "confidence": self.confidence,
             "gdp": self.bounds.gdp,
             "one_run": self.bounds.one_run,
-            "canaries": len(self.game.scores.values),
+            "canaries": len(self.scores.values),
             "claimed": self.claim.epsilon,
             "claimed_by": self.claim.source,
             "verdict": self.verdict,
         }
+
+
+GAMES = {
+    "run": lambda run, canaries, quiet: play(on_canaries(run, canaries), quiet),
+    "step": lambda run, canaries, quiet: play_alone(run, canaries),
+}
 
 
 def check_auditable(run: Run) -> None:
@@ -88,18 +96,22 @@ def audit(
     canaries: int,
     claimed: float | None = None,
     confidence: float = 0.95,
+    game: str = "run",
     quiet: bool = False,
 ) -> Audit:
     """Attack a run that was built for any data set: canaries take the place of its data and model.
 
-    claimed: an epsilon to refute, in the place of the one that the ledger or the paper has.
+    claimed: an epsilon to refute, in the place of the one that the ledger or the paper has. game:
+    "run" for all canaries in one run, "step" for one canary in so many steps, each by itself.
     """
     check_auditable(run)
     start = time.perf_counter()
-    game = play(on_canaries(run, canaries), quiet)
-    claim = _claim(game) if claimed is None else Claim(claimed, "given")
-    found = bounds(game.scores, game.ledger, run.privacy.delta, confidence, run.seed)
-    return Audit(game, claim, found, confidence, _verdict(game, claim), time.perf_counter() - start)
+    played = GAMES[game](run, canaries, quiet)
+    claim = _claim(played) if claimed is None else Claim(claimed, "given")
+    scores = sharpest(played.attacks, run.seed)
+    found = bounds(scores, played.ledger, run.privacy.delta, confidence, run.seed)
+    verdict = _verdict(played, scores, claim)
+    return Audit(played, scores, claim, found, confidence, verdict, time.perf_counter() - start)
 
 
 def _claim(game: Game) -> Claim:
@@ -111,9 +123,8 @@ def _claim(game: Game) -> Claim:
     return Claim(statement["claimed"], PAPER)
 
 
-def _verdict(game: Game, claim: Claim) -> str:
-    scores, ledger = game.scores, game.ledger
-    delta, seed = game.run.privacy.delta, game.run.seed
+def _verdict(game: Game, scores: Scores, claim: Claim) -> str:
+    ledger, delta, seed = game.ledger, game.run.privacy.delta, game.run.seed
     if claim.proven:
         return REFUTED if refutes(scores, ledger, delta, seed) else HOLDS
     least = bounds(scores, ledger, delta, CERTAIN, seed).own

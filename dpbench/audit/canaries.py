@@ -158,9 +158,10 @@ class Canaries:
     def load(self, folder: Path, seed: int) -> Data:
         """Made up; nothing is read. The test set is the first canary, since there must be one."""
         numbers = self.included(seed).nonzero().flatten().repeat_interleave(self.copies)
-        return Data(self._split(numbers), self._split(numbers[:1]))
+        return Data(self.split(numbers), self.split(numbers[:1]))
 
-    def _split(self, numbers: Tensor) -> Split:
+    def split(self, numbers: Tensor) -> Split:
+        """The canaries of these numbers."""
         targets = torch.full((len(numbers),), -self.length / 2)
         return Split(self.patterns.inputs(numbers), targets, numbers % len(self.groups))
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from dpbench.audit.audit import Audit, audit, check_auditable, record_of
+from dpbench.audit.audit import GAMES, Audit, audit, check_auditable, record_of
 from dpbench.config.settings import key_of, split_settings
 from dpbench.errors import UserError
 from dpbench.execution.prepare import run_of
@@ -11,13 +11,14 @@ from dpbench.files import check_writable
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
 from dpbench.training.plan import Run
-from dpbench.validate import fraction, integer, number, spelled_integer
+from dpbench.validate import fraction, integer, number, one_of, spelled_integer
 
-DEFAULTS = {"canaries": "", "claim": "", "confidence": "0.95"}
+DEFAULTS = {"canaries": "", "claim": "", "confidence": "0.95", "game": "run"}
 """The settings of an audit itself."""
 
-ALONE, SHARED = 100_000, 1_000
-"""How many canaries: each with a coordinate of its own, or all with the same thousands."""
+ALONE, SHARED, STEPS = 100_000, 1_000, 5_000
+"""How many canaries: each with a coordinate of its own, or all with the same thousands; and how
+many steps with one canary."""
 
 MOST_CANARIES = 10_000_000
 
@@ -37,6 +38,7 @@ MADE_UP = (
 
 HEAD = (
     "method",
+    "attacked",
     "canaries",
     "steps",
     "claimed",
@@ -52,19 +54,20 @@ HEAD = (
 def run_audit(arguments: list[str]) -> str:
     """Attack one run, keep its record, and return the table and one JSON object."""
     settings, overrides = split_settings("audit", DEFAULTS, arguments)
-    run, canaries = prepared(overrides, settings["canaries"])
+    game = one_of("game", settings["game"], GAMES)
+    run, canaries = prepared(overrides, settings["canaries"], game)
     claim = None if settings["claim"] == "" else number("claim", float(settings["claim"]), 0)
     confidence = float(settings["confidence"])
     fraction("confidence", confidence)
     folder = Path(run.config["results_dir"])
     check_writable(folder)
-    made = audit(run, canaries, claim, confidence)
+    made = audit(run, canaries, claim, confidence, game)
     path = record_of(made).save(folder)
     said = {"method": run.method.name, **made.plain, "record": str(path)}
     return f"{grid_lines(Grid('', HEAD, (line(made),)))}\n\n{json.dumps(said)}"
 
 
-def prepared(overrides: list[str], canaries: str = "") -> tuple[Run, int]:
+def prepared(overrides: list[str], canaries: str = "", game: str = "run") -> tuple[Run, int]:
     """The run of the overrides, by default of 20 epochs at a rate of 1/142 with a model that stays
     where it is, and how many canaries there will be; UserError for what an audit makes up itself.
     """
@@ -76,11 +79,11 @@ def prepared(overrides: list[str], canaries: str = "") -> tuple[Run, int]:
             )
     _, run = run_of(overrides)
     check_auditable(run)
-    shared = run.method.clip.per_coordinate
-    many = int(canaries) if canaries.isdecimal() else SHARED if shared else ALONE
+    usual = STEPS if game == "step" else SHARED if run.method.clip.per_coordinate else ALONE
+    many = int(canaries) if canaries.isdecimal() else usual
     integer("canaries", spelled_integer(canaries or str(many)), least=100, most=MOST_CANARIES)
-    usual = [f"batch_size={max(1, many // EPOCH)}", *_still(run)]
-    return run_of([*usual, *overrides])[1], many
+    added = [f"batch_size={max(1, many // EPOCH)}", *_still(run)]
+    return run_of([*added, *overrides])[1], many
 
 
 def _still(run: Run) -> list[str]:
@@ -94,7 +97,8 @@ def line(made: Audit) -> tuple[str, ...]:
     variant = "" if run.method.variant == "corrected" else f" ({run.method.variant})"
     return (
         run.method.name + variant,
-        str(len(made.game.scores.values)),
+        made.game.name,
+        str(len(made.scores.values)),
         str(made.game.ledger.steps),
         f"{made.claim.epsilon:.3f}",
         made.claim.source,

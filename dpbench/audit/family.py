@@ -70,7 +70,7 @@ def least_miss_rate(ledger: Ledger, false_alarms: float, delta: float) -> float:
     """The smallest share of included canaries that is missed by any attack on the ledger with so
     large a share of false alarms."""
     present, absent = profiles(ledger, delta)
-    below = 1 - present.deltas - np.exp(present.epsilons) * false_alarms
+    below = 1 - present.deltas - np.exp(np.minimum(present.epsilons, 700)) * false_alarms
     beyond = (1 - absent.deltas - false_alarms) * np.exp(-absent.epsilons)
     return max(0.0, float(below.max()), float(beyond.max()))
 

@@ -3,6 +3,7 @@
 Nothing of the run is written a second time here: its data are canaries, its noise is overheard.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -76,9 +77,11 @@ class Overheard:
 
 @dataclass(frozen=True)
 class Game:
-    """What an audit has seen: the canaries' scores, and the ledger of the run that they were in."""
+    """What an audit has seen: the scores of one or more attacks, and the ledger of what they were
+    on, a run or a step."""
 
-    scores: Scores
+    name: str
+    attacks: tuple[Scores, ...]
     ledger: Ledger
     planned: Plan
     step: PrivateStep
@@ -106,7 +109,11 @@ def _patterns(run: Run, number: int) -> Patterns:
 
 
 def play(run: Run, quiet: bool = False) -> Game:
-    """Train a run of `on_canaries` to its end, and score each canary by all that was released."""
+    """Train a run of `on_canaries` to its end, and score each canary by all that was released.
+
+    Two attacks: by the likelihood ratio, which is best against independent noise, and by how far
+    apart a canary's sums are over the steps, which tells where noise is not.
+    """
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
     overheard = Overheard(run.method.noise)
@@ -117,14 +124,18 @@ def play(run: Run, quiet: bool = False) -> Game:
         raise UserError("audits know the chances of sampler=poisson; no other has an epsilon.")
     data = run.load(Path())
     training = start_training(run, planned, device, data.train, data.test, Effort(device))
-    scores = torch.zeros(dataset.number, dtype=torch.float64)
+    likelihood = torch.zeros(dataset.number, dtype=torch.float64)
+    low, high = torch.full_like(likelihood, math.inf), torch.full_like(likelihood, -math.inf)
     with Progress(planned, run.privacy.delta, quiet, 0) as progress:
         for _ in training:
             noisy, multiplier = overheard.releases.pop()
             (mechanism, *_) = (r.mechanism for r in planned.method.releases(multiplier))
             sent = training.step.released.gradient
             assert sent is not None
-            scores += step_scores(mechanism, sampling.rate, noisy, sent, dataset.patterns)
+            along = dataset.patterns.along(noisy, -noisy)
+            likelihood += step_scores(mechanism, sampling.rate, noisy, sent, dataset.patterns)
+            low, high = torch.minimum(low, along), torch.maximum(high, along)
             progress.advance()
-    known = Scores(scores.numpy(), dataset.included(run.seed).numpy())
-    return Game(known, training.ledger, planned, training.step, run)
+    included = dataset.included(run.seed).numpy()
+    attacks = tuple(Scores(values.numpy(), included) for values in (likelihood, high - low))
+    return Game("run", attacks, training.ledger, planned, training.step, run)

@@ -5,7 +5,7 @@ chosen on the scores that it is tested on finds an epsilon where there is none.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -66,28 +66,64 @@ class Bounds:
     one_run: float
 
 
+def sharpest(attacks: Sequence[Scores], seed: int) -> Scores:
+    """The attack that does best on the half of the canaries that chooses thresholds."""
+
+    def promise(scores: Scores) -> float:
+        chosen, _ = scores.halves(seed)
+        return gdp_mu(chosen, chosen, 0.95)
+
+    return max(attacks, key=promise)
+
+
 def bounds(scores: Scores, ledger: Ledger, delta: float, confidence: float, seed: int) -> Bounds:
     """What the scores prove of a mechanism of which the ledger says so much."""
-    chosen, judged = scores.halves(seed)
-    own = _at_best_threshold(chosen, judged, partial(_most_noise, ledger, delta), confidence)
-    mu = _gaussian_mu(_at_best_threshold(chosen, judged, _gaussian_mu, confidence))
+    halves = scores.halves(seed)
     return Bounds(
-        own=_epsilon_in_family(ledger, delta, own),
-        gdp=exact_epsilon(mu, delta) if mu > 0 else 0.0,
-        one_run=one_run_epsilon(chosen, judged, delta, confidence),
+        own=family_epsilon(*halves, ledger, delta, confidence),
+        gdp=gdp_epsilon(*halves, delta, confidence),
+        one_run=one_run_epsilon(*halves, delta, confidence),
     )
 
 
 def refutes(scores: Scores, ledger: Ledger, delta: float, seed: int) -> bool:
     """Whether the scores have at most a chance of 1 - CERTAIN if the ledger is right."""
-    chosen, judged = scores.halves(seed)
     excess = partial(_excess, ledger, delta)
-    return excess(_at_best_threshold(chosen, judged, excess, CERTAIN)) > 0
+    return excess(_at_best_threshold(*scores.halves(seed), excess, CERTAIN)) > 0
 
 
-def _excess(ledger: Ledger, delta: float, rates: Rates) -> float:
-    """By how much fewer canaries are missed than any attack can manage."""
-    return least_miss_rate(ledger, rates.false_alarms, delta) - rates.misses
+def family_epsilon(
+    chosen: Scores, judged: Scores, ledger: Ledger, delta: float, confidence: float
+) -> float:
+    """The epsilon of the ledger with the most noise that the judged scores leave possible."""
+    most = partial(_most_noise, ledger, delta)
+    rates = _at_best_threshold(chosen, judged, most, confidence)
+    high = -most(rates)[0]
+    if high == FACTORS[-1]:
+        return 0.0
+    low = high / (FACTORS[1] / FACTORS[0])
+    while high > 1.002 * low:
+        middle = math.sqrt(low * high)
+        possible = _excess(ledger, delta, rates, middle) <= 0
+        low, high = (middle, high) if possible else (low, middle)
+    return epsilon_of(scaled(ledger, high), delta)
+
+
+def gdp_epsilon(chosen: Scores, judged: Scores, delta: float, confidence: float) -> float:
+    """The epsilon of the Gaussian mechanism with the least mu that the judged scores leave
+    possible."""
+    mu = gdp_mu(chosen, judged, confidence)
+    return exact_epsilon(mu, delta) if mu > 0 else 0.0
+
+
+def gdp_mu(chosen: Scores, judged: Scores, confidence: float) -> float:
+    """That mu; 0 where the judged scores leave any possible."""
+    return _gaussian_mu(_at_best_threshold(chosen, judged, _gaussian_mu, confidence))
+
+
+def _excess(ledger: Ledger, delta: float, rates: Rates, by: float = 1.0) -> float:
+    """By how much fewer canaries are missed than by any attack on `by` times the noise."""
+    return least_miss_rate(scaled(ledger, by), rates.false_alarms, delta) - rates.misses
 
 
 def _most_noise(ledger: Ledger, delta: float, rates: Rates) -> tuple[float, float]:
@@ -96,23 +132,9 @@ def _most_noise(ledger: Ledger, delta: float, rates: Rates) -> tuple[float, floa
     low, high = 0, len(FACTORS) - 1
     while low < high:
         middle = (low + high) // 2
-        possible = _excess(scaled(ledger, FACTORS[middle]), delta, rates) <= 0
+        possible = _excess(ledger, delta, rates, FACTORS[middle]) <= 0
         low, high = (middle + 1, high) if possible else (low, middle)
-    return -float(FACTORS[low]), _excess(scaled(ledger, FACTORS[low]), delta, rates)
-
-
-def _epsilon_in_family(ledger: Ledger, delta: float, rates: Rates) -> float:
-    """The epsilon of the ledger with the most noise that the rates leave possible; 0 where that is
-    more than the last of FACTORS."""
-    high = -_most_noise(ledger, delta, rates)[0]
-    if high == FACTORS[-1]:
-        return 0.0
-    low = high / (FACTORS[1] / FACTORS[0])
-    while high > 1.002 * low:
-        middle = math.sqrt(low * high)
-        possible = _excess(scaled(ledger, middle), delta, rates) <= 0
-        low, high = (middle, high) if possible else (low, middle)
-    return epsilon_of(scaled(ledger, high), delta)
+    return -float(FACTORS[low]), _excess(ledger, delta, rates, FACTORS[low])
 
 
 def _at_best_threshold(
@@ -120,24 +142,25 @@ def _at_best_threshold(
 ) -> Rates:
     """Of the judged canaries, at the threshold where the value of the chosen ones is largest."""
     tried = np.unique(np.quantile(chosen.values, np.linspace(0.001, 0.999, THRESHOLDS)))
-    best = max(tried, key=lambda threshold: value(rates_at(chosen, threshold, confidence)))
-    return rates_at(judged, best, confidence)
+    rates = rates_at(chosen, tried, confidence)
+    best = max(range(len(tried)), key=lambda i: value(rates[i]))
+    return rates_at(judged, tried[best : best + 1], confidence)[0]
 
 
-def rates_at(scores: Scores, threshold: float, confidence: float) -> Rates:
-    """Clopper-Pearson limits, which hold together with the confidence."""
-    above = scores.values > threshold
-    members, others = scores.included.sum(), (~scores.included).sum()
+def rates_at(scores: Scores, thresholds: np.ndarray, confidence: float) -> list[Rates]:
+    """Clopper-Pearson limits at each threshold, both of which hold with the confidence."""
+    members, others = (np.sort(scores.values[scores.included == is_in]) for is_in in (True, False))
     level = 1 - (1 - confidence) / 2
-    return Rates(
-        _upper_limit(int((above & ~scores.included).sum()), int(others), level),
-        _upper_limit(int((~above & scores.included).sum()), int(members), level),
-    )
+    alarms = len(others) - np.searchsorted(others, thresholds, "right")
+    misses = np.searchsorted(members, thresholds, "right")
+    limits = (_upper_limits(alarms, len(others), level), _upper_limits(misses, len(members), level))
+    return [Rates(*pair) for pair in zip(*limits, strict=True)]
 
 
-def _upper_limit(count: int, number: int, level: float) -> float:
-    """Of a share, by Clopper and Pearson 1934: above it at most 1 - level of the time."""
-    return 1.0 if count == number else float(stats.beta.ppf(level, count + 1, number - count))
+def _upper_limits(counts: np.ndarray, number: int, level: float) -> np.ndarray:
+    """Of shares, by Clopper and Pearson 1934: above them at most 1 - level of the time."""
+    found = stats.beta.ppf(level, counts + 1, np.maximum(number - counts, 1))
+    return np.where(counts == number, 1.0, found)
 
 
 def _gaussian_mu(rates: Rates) -> float:
@@ -157,7 +180,8 @@ def one_run_epsilon(chosen: Scores, judged: Scores, delta: float, confidence: fl
     def least_share(pair: tuple[float, float]) -> float:
         """Of right guesses."""
         guesses, right = _guesses(chosen, *pair)
-        return 1 - _upper_limit(guesses - right, guesses, confidence) if guesses else 0.0
+        wrong = np.array([guesses - right])
+        return 1 - float(_upper_limits(wrong, guesses, confidence)[0]) if guesses else 0.0
 
     guesses, right = _guesses(judged, *max(pairs, key=least_share))
     return _by_guesses(len(judged.values), guesses, right, delta, confidence)

@@ -1,4 +1,4 @@
-"""The table of audits: every method that claims an epsilon, attacked (`dpbench reproduce audit`)."""
+"""The table of audits: every method that claims an epsilon, attacked."""
 
 import csv
 import io
@@ -6,56 +6,54 @@ import math
 from collections.abc import Iterator, Sequence
 
 from dpbench.audit.audit import REFUTED, Audit, audit
-from dpbench.audit.command import HEAD, line, prepared
+from dpbench.audit.command import HEAD, STEPS, line, prepared
 from dpbench.figures.png import png
 from dpbench.reproduce.target import Target
-from dpbench.tables.conditions import Condition
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
 from dpbench.training.progress import counting
 
 RULES = (
-    "Audited: lower bounds of epsilon at 95% confidence. Own family: by the trade-off curves of the "
-    "method's own ledger with more or less noise; GDP: by those of Gaussian differential privacy; one "
-    "run: by Steinke et al. 2023, who need no independence.",
-    "Holds: this attack found nothing against the claim. A lower bound can prove a mistake, and never "
-    "that there is none. Refuted: under the claim, scores like these have a chance of at most 1e-4.",
-    "PLD: the epsilon of the ledger, which the method's sensitivity and noise are claimed to have. "
-    "Its paper: what the paper would print for this run, by its own accountant.",
+    "Audited: lower bounds of epsilon at 95% confidence. Own family: by the trade-off curves of "
+    "the run's own ledger with more or less noise; GDP: by those of Gaussian differential privacy; "
+    "one run: by Steinke et al. 2023, who assume nothing of how canaries depend on each other.",
+    "Holds: this attack found nothing against the claim. A lower bound can prove a mistake, never "
+    "that there is none. Refuted: under the claim such scores have a chance of at most 1e-4.",
+    "PLD: the epsilon of the run's ledger. Its paper: what the method's paper would print for this "
+    "run, by its own accountant.",
 )
 
 
 def audit_table(wanted: Target) -> dict[str, bytes]:
-    """The files of the table by suffix; a row for each method, its variants and its paper's claim."""
+    """The files of the table by suffix: a row for each method, variant and claim of its paper."""
+    (condition,) = wanted.conditions
     cells = [
-        (condition, overrides)
-        for condition in wanted.conditions
+        overrides
         for method in wanted.table["methods"]
         for overrides in wanted.cells_of(condition, method)
     ]
     made: list[Audit] = []
-    labels: list[str] = []
     with counting("audits", len(cells)) as count:
-        for condition, overrides in cells:
-            for one in _audits(overrides):
-                made.append(one)
-                labels.append(condition.label)
+        for overrides in cells:
+            made += _audits(overrides)
             count()
-    rows = [(label, *line(one)) for label, one in zip(labels, made, strict=True)]
-    head = ("setting", *HEAD)
+    grid = Grid("", HEAD, tuple(map(line, made)))
     return {
-        "md": _page(wanted, made, Grid("", head, tuple(rows))).encode(),
-        "csv": _csv(head, rows).encode(),
+        "md": _page(wanted, made, grid).encode(),
+        "csv": _csv(grid).encode(),
         "png": png(_picture(made), wanted.title),
     }
 
 
 def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
+    """Of a whole run, also against its paper's claim, and of a step where counts are released."""
     run, canaries = prepared(list(overrides))
     first = audit(run, canaries, quiet=True)
     yield first
     if (claim := first.papers_claim) is not None:
         yield first.against(claim)
+    if run.method.clip.query and first.claim.proven:
+        yield audit(run, STEPS, game="step", quiet=True)
 
 
 def _page(wanted: Target, made: Sequence[Audit], grid: Grid) -> str:
@@ -73,9 +71,9 @@ def _page(wanted: Target, made: Sequence[Audit], grid: Grid) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _csv(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _csv(grid: Grid) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    csv.writer(text, lineterminator="\n").writerows([grid.head, *grid.rows])
     return text.getvalue()
 
 
@@ -89,7 +87,7 @@ def _picture(made: Sequence[Audit]):
     claimed = [one.claim.epsilon for one in made]
     axes.barh(places, [one.bounds.own for one in made], color="tab:blue", label="audited, at least")
     axes.plot(claimed, places, "k|", markersize=12, label="claimed")
-    names = [f"{line(one)[0]}, {one.claim.source}" for one in made]
+    names = [f"{line(one)[0]}, {one.game.name}, {one.claim.source}" for one in made]
     axes.set_yticks(list(places), names)
     axes.set_xlim(0, 1.1 * max([1.0, *(c for c in claimed if math.isfinite(c))]))
     axes.set_xlabel("epsilon")

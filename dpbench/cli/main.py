@@ -22,7 +22,7 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    range is a=1,2 or lr=tag(log,interval(1e-3,1)), by=random|tpe
   epsilon [KEY=VALUE ...]          the epsilon of a run, without training or reading any data
   audit [KEY=VALUE ...]            attack the epsilon of a run: canaries in its real training, and a
-                                   lower bound; canaries=N, claim=EPSILON, confidence=0.95
+                                   lower bound; canaries=N, claim=EPSILON, game=run|step
   data [NAME ...]                  download and check data sets
   bench [KEY=VALUE ...]            time and memory of a step, ours and other libraries':
                                    suite=step|depth, case, contender, repeats, device, out

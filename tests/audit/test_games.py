@@ -1,0 +1,257 @@
+"""Audits of real runs: what is right holds, and what is broken is refuted."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dpbench.audit.audit import GAMES
+from dpbench.audit.canaries import LONGEST, worst_length
+from dpbench.audit.command import prepared
+from dpbench.audit.game import on_canaries, play
+from dpbench.audit.inference import CERTAIN, gdp_epsilon, refutes, sharpest
+from dpbench.cli.main import main
+from dpbench.clipping import Coordinates
+from dpbench.gradients.ghost import Ghost
+from dpbench.mechanism import sampling
+from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.step import PrivateStep
+from dpbench.records.reading import read
+from dpbench.records.record import Record
+from dpbench.training.plan import privacy_statement
+
+# So few canaries are no data set: attacks are sharper at a large delta.
+pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
+
+SHORT = ["privacy.noise_multiplier=1", "privacy.delta=0.001", "seed=1"]
+
+
+def run_of(*overrides: str, canaries: int = 20_000, rate: float = 1.0, steps: int = 9):
+    """The run of so many steps that an audit is of."""
+    epochs = round(steps * rate)
+    usual = [f"batch_size={round(canaries * rate)}", f"epochs={epochs}"]
+    return prepared([*SHORT, *usual, *overrides], str(canaries))[0]
+
+
+def is_refuted(
+    *overrides: str, canaries: int = 20_000, rate: float = 1.0, steps: int = 9, game: str = "run"
+) -> bool:
+    """As `audit` judges a proven epsilon, without its lower bounds, which take longer."""
+    run = run_of(*overrides, canaries=canaries, rate=rate, steps=steps)
+    played = GAMES[game](run, canaries, True)
+    return refutes(sharpest(played.attacks, 1), played.ledger, run.privacy.delta, 1)
+
+
+def step_is_refuted(*overrides: str) -> bool:
+    return is_refuted(*overrides, canaries=1500, game="step")
+
+
+@pytest.mark.parametrize(
+    "method", ["dpsgd", "dpsgd_global", "bam", "dpsat", "dp_signsgd", "dpsgd_jl"]
+)
+def test_a_canary_moves_the_sum_as_far_as_the_ledger_says_and_no_further(method):
+    """The mean score of those in the data is mu^2/2, of the others -mu^2/2."""
+    run = run_of(f"method={method}", canaries=4000)
+    scores = play(on_canaries(run, 4000), quiet=True).attacks[0]
+    moved = scores.values[scores.included].mean() / 9 + 0.5
+    assert scores.values[~scores.included].mean() == pytest.approx(-4.5, abs=0.25)
+    at_least = 0.55 if method == "dpsgd_jl" else 0.97  # which estimates norms, and errs upwards
+    assert at_least < moved < 1.03
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "method",
+    ["dpsgd", "dpsgd_global_adapt", "dpsgd_quantile", "dpsgd_f", "dp_fedsgd", "bam", "dpsgd_jl"],
+)
+def test_what_is_right_holds(method):
+    assert not is_refuted(f"method={method}", canaries=4000)
+    assert not is_refuted(f"method={method}", canaries=4000, rate=0.1, steps=40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dp_losgd", "dp_signlosgd", "dpsgd_coordinate"])
+def test_what_is_right_holds_where_canaries_share_coordinates(method):
+    assert not is_refuted(f"method={method}", canaries=400, rate=0.1, steps=40)
+
+
+def less_noise(by: float):
+    def mutate(patch):
+        add = Gaussian.add
+
+        def mutant(self, total, sensitivity, multiplier, stream):
+            return add(self, total, sensitivity, by * multiplier, stream)
+
+        patch.setattr(Gaussian, "add", mutant)
+
+    return mutate
+
+
+def small_sensitivity(patch):
+    from dpbench.clipping.functions import Abadi
+
+    patch.setattr(Abadi, "factors", lambda self, norms, groups: 1.25 * self.bound / norms)
+
+
+def forgotten_norm(patch):
+    """A fifth of each gradient is not in its norm."""
+    norms = Ghost.__call__
+
+    def mutant(self, *arguments):
+        gradients = norms(self, *arguments)
+        gradients.norms.mul_(0.8)
+        return gradients
+
+    patch.setattr(Ghost, "__call__", mutant)
+
+
+def same_noise(patch):
+    """All of a run's steps draw the same noise: their differences have none."""
+    add, first = Gaussian.add, {}
+
+    def mutant(self, total, sensitivity, multiplier, stream):
+        noise = add(self, torch.zeros_like(total), sensitivity, multiplier, stream)
+        return total + first.setdefault(len(total), noise)
+
+    patch.setattr(Gaussian, "add", mutant)
+
+
+def examples_twice(patch):
+    at = sampling.PoissonSampler.batches
+
+    def mutant(self, size, stream):
+        for indices in at(self, size, stream):
+            yield indices.repeat(2)
+
+    patch.setattr(sampling.PoissonSampler, "batches", mutant)
+
+
+def fixed_batches(patch):
+    """Each example once an epoch, and accounted as Poisson."""
+
+    def mutant(self, size, stream):
+        pieces = round(1 / self.rate)
+        while True:
+            yield from torch.randperm(size).tensor_split(pieces)
+
+    patch.setattr(sampling.PoissonSampler, "batches", mutant)
+
+
+def examples_one_by_one(patch):
+    """A user's examples are clipped one by one, and each counts as a user."""
+    from dpbench.audit import game
+
+    on = game.on_canaries
+
+    def mutant(run, number):
+        made = on(run, number)
+        return replace(made, dataset=replace(made.dataset, copies=3))
+
+    patch.setattr(game, "on_canaries", mutant)
+    patch.setattr("dpbench.audit.audit.on_canaries", mutant)
+
+
+MUTANTS = {
+    "noise times 0.9": (less_noise(0.9), {"canaries": 60_000}),
+    "noise times 0.8": (less_noise(0.8), {}),
+    "sensitivity 1.25 too small": (small_sensitivity, {"canaries": 10_000}),
+    "a part left out of the norm": (forgotten_norm, {"canaries": 10_000}),
+    "the same noise in all steps": (same_noise, {"canaries": 4000, "rate": 0.1, "steps": 10}),
+    "each example twice in a batch": (examples_twice, {"canaries": 4000}),
+    "fixed batches accounted as Poisson": (
+        fixed_batches,
+        {"privacy": "privacy.noise_multiplier=0.3", "canaries": 4000, "rate": 0.1, "steps": 10},
+    ),
+    "views or users' examples counted as units": (
+        examples_one_by_one,
+        {"canaries": 4000, "rate": 0.1, "steps": 40},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_refuted(name, monkeypatch):
+    mutate, how = MUTANTS[name]
+    mutate(monkeypatch)
+    privacy = how.get("privacy", "privacy.noise_multiplier=1")
+    size = {key: value for key, value in how.items() if key != "privacy"}
+    assert is_refuted("method=dpsgd", privacy, **size)
+
+
+COUNTS = ("method=dpsgd_quantile", "method.count_noise=0.15")  # of half counts: 0.3
+
+
+def test_a_step_with_its_counts_holds():
+    assert not step_is_refuted(*COUNTS)
+
+
+@pytest.mark.slow
+def test_counts_without_noise_are_refuted(monkeypatch):
+    answer = PrivateStep._answer
+
+    def mutant(self, query, counts, divisor):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Gaussian, "add", lambda self, total, s, m, stream: total)
+            answer(self, query, counts, divisor)
+
+    monkeypatch.setattr(PrivateStep, "_answer", mutant)
+    assert step_is_refuted(*COUNTS)
+
+
+@pytest.mark.slow
+def test_counts_that_the_ledger_does_not_know_are_refuted(monkeypatch):
+    from dpbench.mechanism.method import Method
+
+    releases = Method.releases
+    monkeypatch.setattr(Method, "releases", lambda self, multiplier: releases(self, multiplier)[:1])
+    assert step_is_refuted(*COUNTS)
+
+
+def test_dpsgd_f_as_published_is_refuted():
+    run = run_of("method=dpsgd_f", "method.variant=paper", canaries=4000)
+    played = GAMES["run"](run, 4000, True)
+    claim = privacy_statement(played.run, played.planned, played.ledger)["claimed"]
+    assert gdp_epsilon(*played.attacks[0].halves(1), run.privacy.delta, CERTAIN) > claim
+
+
+@pytest.mark.parametrize("strict", [1.0, 50.0, 3e4])
+def test_the_worst_length_of_global_scaling_is_just_below_its_strict_bound(strict):
+    (run, _) = prepared(["method=dpsgd_global", f"method.strict_bound={strict}"], "100")
+    assert 0.999 * strict < worst_length(run.method.clip) <= strict
+    assert worst_length(Coordinates(1.0)) == pytest.approx(LONGEST, rel=1e-4)
+
+
+def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
+    capsys, monkeypatch, tmp_path
+):
+    words = ["audit", "canaries=1000", "epochs=1", "privacy.delta=1e-3", f"results_dir={tmp_path}"]
+    monkeypatch.setattr("sys.argv", ["dpbench", *words])
+    main()
+    *_, last = capsys.readouterr().out.splitlines()
+    said = json.loads(last)
+    assert said["verdict"] == "holds"
+    (path,) = tmp_path.glob("runs/*.json")
+    record = read(path)
+    assert isinstance(record, Record)
+    assert record.privacy["audit"]["epsilon"] == said["epsilon"] <= record.privacy["pld"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["dataset=mnist"], "is not for an audit to choose"),
+        (["method=sgd"], "adds no noise"),
+        (["canaries=3"], "canaries"),
+        (["game=chess"], "game"),
+        (["claim="], "claim needs a value"),
+        (["sampler=shuffled"], "sampler=poisson"),
+    ],
+)
+def test_what_cannot_be_audited_is_one_sentence(words, why, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.argv", ["dpbench", "audit", *words, f"results_dir={tmp_path}"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert why in capsys.readouterr().err
