@@ -19,7 +19,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   reproduce TABLE [KEY=VALUE ...]  the missing runs of a paper's table or figure, then the table;
                                    scale=NAME for a smaller one, if the table declares it
   search [KEY=RANGE ...]           N=20 trials on a validation split, the best first by rule; a
-                                   range is a=1,2 or lr=tag(log,interval(1e-3,1)), by=random|tpe
+                                   range is a=1,2 or lr=tag(log,interval(1e-3,1)), by=random|tpe;
+                                   private=true: random trials, one epsilon for the whole search
   epsilon [KEY=VALUE ...]          the epsilon of a run, without training or reading any data
   audit [KEY=VALUE ...]            attack the epsilon of a run: canaries in its real training, and a
                                    lower bound; canaries=N, claim=EPSILON, game=run|step

@@ -43,6 +43,8 @@ SETTINGS = {
     "users": ADDED_LATER,
     "normalization": ADDED_LATER,
     "noise": Setting(omitted=(None, "seeded")),
+    "score_noise_multiplier": ADDED_LATER,
+    "trial": ADDED_LATER,
     "engine": EXECUTION,
     "physical_batch_size": EXECUTION,
     "channels_last": EXECUTION,

@@ -37,6 +37,7 @@ def _fairness(label: str) -> Metric:
 
 REGISTRY: Mapping[str, Metric] = {
     "accuracy": Metric("accuracy", "percent", 1, "higher"),
+    "noisy_accuracy": Metric("accuracy, with noise", "percent", 1, "higher"),
     "loss": Metric("loss", "nats", 3, "lower"),
     "nll": Metric("negative log-likelihood", "nats", 2, "lower"),
     "ece": _calibration("ECE"),

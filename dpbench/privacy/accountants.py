@@ -61,11 +61,14 @@ def _accountant(function: Callable[[list[Entry], float], float]) -> Spend:
     return checked
 
 
-@functools.cache
-def _orders() -> tuple[float, ...]:
-    """RDP orders from just above 1 to far beyond what any useful budget selects."""
-    fine = [1 + x / 100 for x in range(1, 100)] + [2 + x / 10 for x in range(90)]
-    return (*fine, *range(11, 64), 72, 96, *(2**k for k in range(7, 15)))
+ORDERS: tuple[float, ...] = (
+    *(1 + x / 100 for x in range(1, 100)),
+    *(2 + x / 10 for x in range(90)),
+    *range(11, 64),
+    *(72, 96),
+    *(2**k for k in range(7, 15)),
+)
+"""RDP orders from just above 1 to far beyond what any useful budget selects."""
 
 
 def _fill(accountant, entries: list[Entry]):
@@ -84,7 +87,7 @@ def rdp(entries: list[Entry], delta: float) -> float:
     """Epsilon by Renyi divergences (Mironov et al. 2019), optimal over orders."""
     from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant, compute_epsilon
 
-    orders = _orders()
+    orders = ORDERS
     if coordinates := by_coordinate(entries):
         divergences = coordinate_accounts.renyi(coordinates, np.array(orders))
         epsilon, order = compute_epsilon(orders, divergences.tolist(), delta)
@@ -101,13 +104,37 @@ def rdp(entries: list[Entry], delta: float) -> float:
     return epsilon
 
 
+def renyi_divergences(ledger: Ledger) -> np.ndarray:
+    """At ORDERS. Raises Unaccountable where a release has none, as one that is exact or whose
+    sensitivity may fail, and for noise on each coordinate."""
+    from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
+
+    entries = list(entries_of(ledger))
+    if by_coordinate(entries) or any(entry.failure or entry.joint == 0 for entry in entries):
+        raise Unaccountable("only Gaussian noise of sure sensitivity has Renyi divergences here.")
+    return _fill(RdpAccountant(ORDERS), entries).rdp
+
+
+def epsilon_of(divergences: np.ndarray, delta: float) -> float:
+    """The smallest epsilon of Renyi divergences at ORDERS; Unaccountable at the edge of them."""
+    from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
+
+    epsilon, order = compute_epsilon(ORDERS, divergences.tolist(), delta)
+    if order in (ORDERS[0], ORDERS[-1]) and epsilon > 0.01:
+        raise Unaccountable(
+            f"the best Renyi order, {order}, is at the edge of the orders tried: choose more noise "
+            "or a larger delta."
+        )
+    return epsilon
+
+
 @_accountant
 def moments(entries: list[Entry], delta: float) -> float:
     """Epsilon by Renyi divergences and rdp + log(1/delta)/(order - 1) (Abadi et al. 2016, Theorem
     2; Mironov 2017, Proposition 3): a bound looser than `rdp`, which libraries had until 2021."""
     from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 
-    orders = np.array(_orders())
+    orders = np.array(ORDERS)
     if coordinates := by_coordinate(entries):
         divergences = coordinate_accounts.renyi(coordinates, orders)
     else:
@@ -149,7 +176,7 @@ def note(entries: list[Entry], delta: float) -> float:
     Raises Unaccountable for anything else.
     """
     signs = _signs(entries)
-    return note_epsilon(signs, delta, _orders()) if signs else 0.0
+    return note_epsilon(signs, delta, ORDERS) if signs else 0.0
 
 
 @_accountant

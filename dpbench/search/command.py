@@ -10,6 +10,8 @@ from dpbench.execution.sweep import launched
 from dpbench.files import check_writable, write_atomically
 from dpbench.records.reading import load
 from dpbench.records.record import Record
+from dpbench.search import private_report
+from dpbench.search.private import select
 from dpbench.search.report import render
 from dpbench.search.request import SearchRequest, parse
 from dpbench.search.samplers import SAMPLERS
@@ -22,12 +24,22 @@ def search(arguments: list[str]) -> str:
     request = parse(arguments)
     folder = Path(request.config["results_dir"]) / "search"
     check_writable(folder)
-    trials = run_trials(request)
-    check_any(trials)
-    files = render(request, trials)
+    files = _private_files(request) if request.repetitions else _files(request)
     for suffix, text in files.items():
         write_atomically(folder / f"{request.name}.{suffix}", text.encode())
     return files["md"]
+
+
+def _private_files(request: SearchRequest) -> dict[str, str]:
+    """The files of a search that releases its best trial alone."""
+    return private_report.render(request, select(request))
+
+
+def _files(request: SearchRequest) -> dict[str, str]:
+    """The files of a search that releases all of its trials."""
+    trials = run_trials(request)
+    check_any(trials)
+    return render(request, trials)
 
 
 def run_trials(request: SearchRequest) -> list[Trial]:

@@ -9,15 +9,22 @@ from dataclasses import dataclass
 from dpbench.config.compose import compose, groups
 from dpbench.config.overrides import split_ranges
 from dpbench.config.settings import is_scientific, key_of, split_settings
-from dpbench.config.space import Choices, Range, Space
+from dpbench.config.space import Choices, Configuration, Range, Space
 from dpbench.errors import UserError, nearest
 from dpbench.execution.prepare import check_execution
+from dpbench.privacy.selection import Repetitions
 from dpbench.records.digest import digest
 from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
 from dpbench.validate import integer, one_of, quoted, spelled_integer
 
-DEFAULTS = {"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""}
+PRIVATE = {"law": "negative_binomial", "trials": "10", "shape": "1"}
+"""The settings of a private search alone: the law of the number of trials, and their defaults."""
+
+DEFAULTS = {
+    **{"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""},
+    **{"private": "false", **PRIVATE},
+}
 """The settings of a search itself, and their defaults."""
 
 MAX_TRIALS = 100_000
@@ -25,6 +32,9 @@ MAX_TRIALS = 100_000
 
 DEFAULT_VALIDATION = "validation=0.2"
 """The share of the training examples held out unless the user sets another."""
+
+SCORE_NOISE = "score_noise_multiplier=10"
+"""The noise of the scores of a private search unless the user sets another."""
 
 DROPPED = ("validation", "again", "jobs", "seed")
 """Settings of a search that the command of the chosen run leaves out."""
@@ -35,7 +45,8 @@ class SearchRequest:
     """A search: its space, the number of trials, the sampler (by), and the sampler's seed (draw).
 
     fixed: the overrides of all runs, with a validation split; seeds: a trial is one run of each;
-    config: the composed configuration of one of the runs.
+    config: the composed configuration of one of the runs; identity: a digest of what makes the
+    search. repetitions: of a private search, whose trials are drawn from `count` candidates.
     """
 
     space: Space
@@ -47,6 +58,8 @@ class SearchRequest:
     draw: int
     name: str
     config: dict
+    identity: str
+    repetitions: Repetitions | None = None
 
     @property
     def settings(self) -> list[str]:
@@ -56,6 +69,11 @@ class SearchRequest:
     def runs(self, overrides: list[str]) -> list[list[str]]:
         """The overrides of a trial's runs, seed by seed."""
         return [[*self.fixed, *overrides, f"seed={seed}"] for seed in self.seeds]
+
+    def trial_run(self, candidate: Configuration, token: str) -> list[str]:
+        """The overrides of a trial of a private search: no other run shares its noise."""
+        (run,) = self.runs(self.space.overrides(candidate))
+        return [*run, f"trial={self.identity}-{token}"]
 
     def command(self, overrides: tuple[str, ...]) -> str:
         """The command for a trial's settings on all training examples and the test set."""
@@ -74,10 +92,16 @@ def parse(arguments: list[str]) -> SearchRequest:
     _check_ranges(space.ranges)
     if "validation" not in map(key_of, fixed):
         fixed = [*fixed, DEFAULT_VALIDATION]
+    repetitions = _repetitions(settings)
+    if repetitions and "score_noise_multiplier" not in map(key_of, fixed):
+        fixed = [*fixed, SCORE_NOISE]
     config = _compose_first(space.ranges, fixed)
     seeds = _seeds(ranges, config)
     identity = [settings["by"], settings["rule"], settings["draw"], *seeds, digest(config)]
     identity += [f"{range_.key}={range_.text}" for range_ in space.ranges]
+    if repetitions:
+        _check_private(arguments, space.ranges, seeds)
+        identity += [settings["N"], repr(repetitions)]
     return SearchRequest(
         space=space,
         fixed=tuple(o for o in fixed if key_of(o) != "seed"),
@@ -88,6 +112,8 @@ def parse(arguments: list[str]) -> SearchRequest:
         draw=int(settings["draw"]),
         name=settings["name"] or f"{config['choices']['dataset']}-{_short(identity)}",
         config=config,
+        identity=_short(identity),
+        repetitions=repetitions,
     )
 
 
@@ -106,6 +132,38 @@ def _check_search_settings(settings: dict[str, str]) -> None:
             f"got {quoted(settings['name'])}."
         )
     check_installed(settings["by"])
+
+
+def _repetitions(settings: dict[str, str]) -> Repetitions | None:
+    """The law of the number of trials of a private search; None for any other search."""
+    one_of("private", settings["private"], ("true", "false"))
+    if settings["private"] == "false":
+        if said := [key for key, value in PRIVATE.items() if settings[key] != value]:
+            raise UserError(f"{said[0]} is a setting of private=true.")
+        return None
+    mean, shape = (_spelled(key, settings[key]) for key in ("trials", "shape"))
+    return Repetitions(settings["law"], mean, shape)
+
+
+def _spelled(key: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"{key} must be a number, got {quoted(text)}.") from None
+
+
+def _check_private(arguments: list[str], ranges: tuple[Range, ...], seeds: tuple[str, ...]) -> None:
+    """UserError for what the theorem does not allow, or has no use for."""
+    if said := {key_of(argument) for argument in arguments} & {"by", "rule"}:
+        raise UserError(
+            f"{min(said)} is not for private=true, which draws candidates at random and chooses by "
+            "the noisy accuracy."
+        )
+    if len(seeds) > 1:
+        raise UserError("private=true takes one seed: each trial is one run.")
+    private = ("score_noise_multiplier", "trial", "privacy.delta", "noise")
+    if fixed := [one.key for one in ranges if one.key in private]:
+        raise UserError(f"{fixed[0]} must be the same for all trials of private=true.")
 
 
 def _check_ranges(ranges: tuple[Range, ...]) -> None:

@@ -59,7 +59,12 @@ class Privacy:
             )
 
     def multiplier(
-        self, method: Method, sampling: Sampling, steps: int, schedule: Schedules = UNCHANGED
+        self,
+        method: Method,
+        sampling: Sampling,
+        steps: int,
+        schedule: Schedules = UNCHANGED,
+        score: Step | None = None,
     ) -> float:
         """The noise multiplier that is asked for; 0 for a method that adds no noise.
 
@@ -77,20 +82,26 @@ class Privacy:
             return float(self.noise_multiplier)
         assert self.epsilon is not None
         return calibrate(
-            lambda sigma: planned_ledger(method, sampling, steps, sigma, schedule),
+            lambda sigma: planned_ledger(method, sampling, steps, sigma, schedule, score),
             self.epsilon,
             self.delta,
             self.accountant,
         )
 
     def confirmed_multiplier(
-        self, follows: float, method: Method, sampling: Sampling, steps: int, schedule: Schedules
+        self,
+        follows: float,
+        method: Method,
+        sampling: Sampling,
+        steps: int,
+        schedule: Schedules,
+        score: Step | None = None,
     ) -> float:
         """The noise multiplier that follows from a method's other settings; UserError if another
         one is asked for."""
         if self.noise_multiplier == FOLLOWS:
             return follows
-        asked = self.multiplier(method, sampling, steps, schedule)
+        asked = self.multiplier(method, sampling, steps, schedule, score)
         if not math.isclose(asked, follows, rel_tol=TOLERANCE):
             raise UserError(
                 f"{method.name} has noise multiplier {follows:.6g} by its learning rate, bound and "
@@ -110,7 +121,12 @@ class Privacy:
 
 
 def planned_ledger(
-    method: Method, sampling: Sampling, steps: int, multiplier: float, schedule: Schedules
+    method: Method,
+    sampling: Sampling,
+    steps: int,
+    multiplier: float,
+    schedule: Schedules,
+    score: Step | None = None,
 ) -> Ledger:
     """The ledger of so many steps as planned: an entry for every stretch of one noise multiplier.
 
@@ -125,7 +141,7 @@ def planned_ledger(
                 "compose each: use dpbench.mechanism.schedules.Pieces, or Stairs of it (in dpsgld "
                 "and dpsghmc, for schedule.lr and schedule.bound, which it follows)."
             )
-    return ledger
+    return ledger.after(score) if score else ledger
 
 
 ARITHMETIC = {"seeded": "float", "secure": "secure"}

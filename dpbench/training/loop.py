@@ -118,7 +118,12 @@ class Training:
 
         A run whose gradients all count as zero keeps finite parameters, and learns nothing.
         """
-        return self._learns and bool(torch.isfinite(self.step.engine.parameters.theta).all())
+        return self._learns and self.finite
+
+    @property
+    def finite(self) -> bool:
+        """Whether all parameters are."""
+        return bool(torch.isfinite(self.step.engine.parameters.theta).all())
 
     @property
     def between_epochs(self) -> bool:
@@ -133,7 +138,9 @@ class Training:
             yield
 
     def _finished(self) -> bool:
-        diverged = self.steps_done > 0 and self.between_epochs and not self.sound
+        # Whether gradients were finite is not released: where a score is, only parameters decide.
+        goes_on = self.finite if self.plan.score else self.sound
+        diverged = self.steps_done > 0 and self.between_epochs and not goes_on
         return diverged or self.steps_done == self.plan.steps
 
     def _do_step(self, batch: Batch) -> None:

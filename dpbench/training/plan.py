@@ -23,7 +23,8 @@ from dpbench.models.architecture import Architecture
 from dpbench.privacy.accountants import CLAIMS
 from dpbench.privacy.ledger import Ledger, Step
 from dpbench.training.budget import ARITHMETIC, Privacy, planned_ledger, statement
-from dpbench.validate import boolean, fraction, integer, one_of, quoted
+from dpbench.training.score import SCORE_NOTE, score_step
+from dpbench.validate import boolean, fraction, integer, one_of, quoted, typed
 
 MOST_STEPS = 5_000_000
 """Of a run: hours of the smallest model, and what a schedule is looked through for in seconds."""
@@ -35,7 +36,9 @@ class Run:
 
     optimizer maps a list of parameters to a torch optimiser. noise: "seeded", so that the same run
     draws the same again, or "secure". config is the plain configuration that the record keeps.
-    claimed_by: what the paper accounts by, if the run is of one.
+    score_noise_multiplier: of the accuracy on the validation split, see dpbench.training.score.
+    trial: sets runs of one configuration apart, which then share no noise. claimed_by: what the
+    paper accounts by, if the run is of one.
     """
 
     dataset: Dataset
@@ -59,6 +62,8 @@ class Run:
     schedule: Schedules | None = None
     users: Users | None = None
     noise: str = "seeded"
+    score_noise_multiplier: float | None = None
+    trial: str | None = None
     claimed_by: str = "rdp"
     config: dict = field(default_factory=dict)
 
@@ -75,6 +80,7 @@ class Run:
         one_of("table.claimed_by", self.claimed_by, CLAIMS)
         one_of("precision", self.precision, PRECISIONS)
         one_of("noise", self.noise, ARITHMETIC)
+        typed("trial", self.trial, str | None)
         boolean("channels_last", self.channels_last)
         one_of("engine", self.engine, ["auto", *ENGINES])
         integer("seed", self.seed, least=0)
@@ -84,7 +90,9 @@ class Run:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know of the data, as what of it no epsilon covers."""
-        return (*self.dataset.notes, *([self.normalization.note] if self.normalization else []))
+        scored = [SCORE_NOTE] if self.score_noise_multiplier else []
+        normalized = [self.normalization.note] if self.normalization else []
+        return (*self.dataset.notes, *scored, *normalized)
 
     def load(self, folder: Path) -> Data:
         """What is trained and tested on, read below `folder`, or downloaded to it."""
@@ -103,6 +111,7 @@ class Plan:
     noise_multiplier: float
     schedule: Schedules
     ledger: Ledger  # of the run, if it goes as planned
+    score: Step | None = None  # what is released of the validation split, after the last step
 
     @property
     def step(self) -> Step:
@@ -121,6 +130,7 @@ def plan(run: Run) -> Plan:
     units = units_of(run.dataset, run.users)
     sampler = SAMPLERS[run.sampler](units.number, run.batch_size, units.name)
     steps = _steps(run, sampler)
+    score = score_step(run)
     if method.private:
         run.privacy.warn_if_weak(units)
     schedule = run.schedule or UNCHANGED
@@ -134,15 +144,17 @@ def plan(run: Run) -> Plan:
         follows = method.noise_rule.multiplier(
             method.clip, optimizer, sampler.expected_batch_size, units
         )
-        multiplier = run.privacy.confirmed_multiplier(follows, method, sampler.law, steps, schedule)
+        multiplier = run.privacy.confirmed_multiplier(
+            follows, method, sampler.law, steps, schedule, score
+        )
     else:
-        multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule)
-    ledger = planned_ledger(method, sampler.law, steps, multiplier, schedule)
+        multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule, score)
+    ledger = planned_ledger(method, sampler.law, steps, multiplier, schedule, score)
     if method.whole_batches and run.physical_batch_size not in (None, "auto"):
         raise UserError(
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
         )
-    planned = Plan(method, units, sampler, steps, multiplier, schedule, ledger)
+    planned = Plan(method, units, sampler, steps, multiplier, schedule, ledger, score)
     # What no accountant can tell is refused now, and not after the training.
     privacy_statement(run, planned)
     return planned

@@ -22,6 +22,7 @@ from dpbench.metrics import FIT, METRICS
 from dpbench.metrics.reliability import reliability
 from dpbench.models.architecture import LOSSES
 from dpbench.models.predict import predict
+from dpbench.privacy.ledger import Ledger
 from dpbench.records.digest import digest
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import COVERED, Record
@@ -32,6 +33,7 @@ from dpbench.training.loop import Batches, Training
 from dpbench.training.plan import Plan, Run, plan, privacy_statement
 from dpbench.training.progress import Progress
 from dpbench.training.provenance import Effort, conditions, provenance
+from dpbench.training.score import NOISY_ACCURACY, noisy_accuracy
 from dpbench.training.tracking import Tracking
 
 
@@ -63,13 +65,14 @@ def fit(
     )
     _train(run, training, quiet, checkpoints, tracking)
     outputs, metrics = _evaluate_or_save(run, training, examples, test, data.tested_on, checkpoints)
+    ledger, score = _scored(run, planned, training, outputs, test)
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
     sound = training.sound and finite
     classes = run.dataset.task == "classification"
     return Record(
         config=run.config,
-        metrics=metrics if sound else dict.fromkeys(metrics, math.nan),
-        privacy=privacy_statement(run, planned, training.ledger),
+        metrics=(metrics if sound else dict.fromkeys(metrics, math.nan)) | score,
+        privacy=privacy_statement(run, planned, ledger),
         provenance=provenance(training.step, device, run.precision, training.effort),
         status="complete" if sound else DIVERGED,
         history=training.history,
@@ -77,6 +80,18 @@ def fit(
         calibration=reliability(outputs, test.targets) if sound and classes else {},
         covered=COVERED,
     )
+
+
+def _scored(
+    run: Run, planned: Plan, training: Training, outputs: Tensor, test: Split
+) -> tuple[Ledger, dict[str, float]]:
+    """The ledger of the whole run, and the noisy accuracy if one is asked for: of every run, since
+    that its metrics are not finite is not released."""
+    if planned.score is None or run.score_noise_multiplier is None:
+        return training.ledger, {}
+    noise = stream(run, "score", torch.device("cpu"))
+    score = noisy_accuracy(outputs, test.targets, run.score_noise_multiplier, noise)
+    return training.ledger.after(planned.score), {NOISY_ACCURACY: score}
 
 
 def _evaluate(

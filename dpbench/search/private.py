@@ -1,0 +1,143 @@
+"""`dpbench search private=true`: a random number of trials, and one epsilon for the whole search.
+
+Algorithm 1 of Papernot and Steinke (ICLR 2022). The candidates are a list that is drawn without
+data. A trial is one of them, uniformly and with replacement, trained with noise of its own, and its
+score: the noisy accuracy on the validation split, which is in the ledger of the trial. The best
+trial is released, and neither the others nor how many there were.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from dpbench.config.space import Configuration
+from dpbench.errors import UserError
+from dpbench.execution.attempt import attempt_all
+from dpbench.execution.launcher import Failure
+from dpbench.execution.prepare import prepare
+from dpbench.execution.sweep import launched
+from dpbench.files import write_atomically
+from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
+from dpbench.privacy.ledger import Ledger
+from dpbench.privacy.selection import Repetitions, selection_epsilon
+from dpbench.records.reading import load
+from dpbench.records.record import Record
+from dpbench.search.request import SearchRequest
+from dpbench.training.plan import Plan, Run
+from dpbench.training.progress import counting
+from dpbench.training.score import NOISY_ACCURACY
+
+PRIVATE_MODE = 0o600
+MASK = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What a private search releases. single: the epsilon of one trial, its score included; whole:
+    of the search; both by RDP. overrides and record are None where no trial was drawn, as a Poisson
+    law allows."""
+
+    candidates: tuple[Configuration, ...]
+    single: float
+    whole: float
+    delta: float
+    overrides: tuple[str, ...] | None
+    record: Record | None
+
+    @property
+    def score(self) -> float | None:
+        return self.record.metrics[NOISY_ACCURACY] if self.record else None
+
+
+def select(request: SearchRequest) -> Selected:
+    """Carry the search out. Raises UserError for what cannot be private before any trial, and where
+    a trial could not be run: then nothing is released, and the same command goes on."""
+    assert request.repetitions
+    candidates = tuple(request.space.random(request.count, request.draw))
+    ledgers, delta = _ledgers(request, candidates)
+    single, whole = selection_epsilon(ledgers, request.repetitions, delta)
+    trials = draw_trials(stream_of(request), request.repetitions, len(candidates))
+    records = _records(request, [request.trial_run(candidates[c], token) for c, token in trials])
+    if not records:
+        return Selected(candidates, single, whole, delta, None, None)
+    best = max(range(len(records)), key=lambda place: records[place].metrics[NOISY_ACCURACY])
+    chosen = tuple(request.space.overrides(candidates[trials[best][0]]))
+    return Selected(candidates, single, whole, delta, chosen, records[best])
+
+
+def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> list[tuple[int, str]]:
+    """The trials, as many as their law says: the place of a candidate, uniform, and a name that
+    tells nothing of how many there are."""
+    count = repetitions.number(uniforms(stream, 1).item())
+    places = [int(uniform * candidates) for uniform in uniforms(stream, count).tolist()]
+    names = [f"{bits & MASK:016x}" for bits in stream.bits(count).tolist()]
+    return list(zip(places, names, strict=True))
+
+
+def stream_of(request: SearchRequest) -> Stream:
+    """Of the number of trials and the draws of candidates, apart from every stream of a run.
+
+    With noise=secure from a key that lies beside the report, for its owner alone, so that a search
+    that was interrupted goes on with the same trials.
+    """
+    if request.config["noise"] != "secure":
+        return seeded("search", int(request.seeds[0]), request.identity, torch.device("cpu"))
+    path = key_path(request)
+    if not path.exists():
+        state = secure().state_dict()
+        write_atomically(path, state["key"].encode())
+        path.chmod(PRIVATE_MODE)
+    return CipherStream(bytes.fromhex(path.read_text()))
+
+
+def key_path(request: SearchRequest) -> Path:
+    """Of the key of a search with noise=secure: as sensitive as the data."""
+    return Path(request.config["results_dir"]) / "search" / f"{request.name}.{request.identity}.key"
+
+
+def _ledgers(
+    request: SearchRequest, candidates: Sequence[Configuration]
+) -> tuple[list[Ledger], float]:
+    """The planned ledgers of all candidates, and their delta; UserError for one that has none."""
+    ledgers, deltas = [], set()
+    for candidate in candidates:
+        overrides = request.trial_run(candidate, "planned")
+        try:
+            _, run, planned = prepare(overrides)
+            _check(run, planned)
+        except UserError as reason:
+            said = " ".join(request.space.overrides(candidate))
+            raise UserError(f"private=true: candidate {said} is refused: {reason}") from None
+        ledgers.append(planned.ledger)
+        deltas.add(run.privacy.delta)
+    if len(deltas) > 1:
+        raise UserError("private=true takes one privacy.delta for all candidates.")
+    return ledgers, deltas.pop()
+
+
+def _check(run: Run, planned: Plan) -> None:
+    if planned.score is None:
+        raise UserError("it releases no noisy score.")
+    if planned.method.guarantee.level != "proven":
+        raise UserError(f"{planned.method.name}: {planned.method.guarantee.why}")
+
+
+def _records(request: SearchRequest, runs: list[list[str]]) -> list[Record]:
+    """The record of each trial; those that are there are not made again."""
+    found: dict[int, Record] = {}
+    with launched(request.config) as attempts, counting("trials", len(runs)) as count:
+        for place, outcome in attempt_all(attempts, runs):
+            found[place] = _record(outcome)
+            count()
+    return [found[place] for place in range(len(runs))]
+
+
+def _record(outcome: Path | Failure) -> Record:
+    if isinstance(outcome, Failure):
+        raise UserError(f"a trial could not be run, so nothing is released: {outcome.reason}")
+    record = load(outcome)
+    if record is None:
+        raise UserError(f"{outcome.name} is gone or broken, so nothing is released.")
+    return record

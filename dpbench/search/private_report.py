@@ -1,0 +1,90 @@
+"""A private search as Markdown and CSV: what is released, and what it costs."""
+
+import pandas as pd
+
+from dpbench.search.private import Selected
+from dpbench.search.request import SearchRequest
+from dpbench.tables.grid import NO_VALUE, Grid
+from dpbench.tables.markdown import grid_lines
+
+NOTES = (
+    "Epsilon of the search covers every training example, whether a trial trained on it or held it "
+    "out, and two things: the parameters of the chosen trial, and what stands on this page. The "
+    "score is released with noise; a trial is one noisy accuracy and its training, composed.",
+    "It does not cover how many trials there were, how long they took, or what the records of runs "
+    "say beside the noisy accuracy: metrics, history and calibration are exact. Publish the "
+    "chosen record by `dpbench publish`, and no other one.",
+    "With noise=seeded all of this holds for whoever does not know the seed, from which noise and "
+    "trials follow; with noise=secure they follow from a key.",
+    "Training again, on all training examples, costs that run's epsilon in addition.",
+)
+
+
+def render(request: SearchRequest, selected: Selected) -> dict[str, str]:
+    """The texts by suffix: the same search gives the same bytes."""
+    csv = pd.DataFrame([_measured(request, selected)])
+    return {
+        "md": "\n\n".join(_parts(request, selected)) + "\n",
+        "csv": csv.to_csv(index=False, lineterminator="\n"),
+    }
+
+
+def law_of(request: SearchRequest) -> str:
+    """The law of the number of trials, in words."""
+    assert request.repetitions
+    law, mean, shape = (getattr(request.repetitions, key) for key in ("law", "mean", "shape"))
+    if law == "poisson":
+        return f"Poisson with mean {mean:g}"
+    kind = {1: "geometric", 0: "logarithmic"}.get(shape)
+    return f"{kind or f'truncated negative binomial of shape {shape:g}'} with mean {mean:g}"
+
+
+def _parts(request: SearchRequest, selected: Selected) -> list[str]:
+    choices = request.config["choices"]
+    ranges = ", ".join(f"`{one.key}={one.text}`" for one in request.space.ranges)
+    fixed = " ".join(f"`{override}`" for override in request.settings)
+    count = len(selected.candidates)
+    return [
+        f"# Private search: {choices['dataset']}",
+        f"Each trial is one of {count} candidates (draw={request.draw}) of {ranges}, drawn "
+        f"uniformly and with replacement, with {fixed}. The number of trials is random, "
+        f"{law_of(request)}, and not released.",
+        grid_lines(_grid(selected)),
+        _chosen(selected),
+        *NOTES,
+    ]
+
+
+def _grid(selected: Selected) -> Grid:
+    head = ("", "epsilon (RDP)", "delta")
+    delta = f"{selected.delta:g}"
+    rows = (
+        ("one trial, with its score", f"{selected.single:.3f}", delta),
+        ("the whole search", f"{selected.whole:.3f}", delta),
+    )
+    return Grid("", head, rows)
+
+
+def _chosen(selected: Selected) -> str:
+    if selected.record is None or selected.overrides is None or selected.score is None:
+        return "The law gave no trial at all, so none is chosen."
+    said = " ".join(f"`{override}`" for override in selected.overrides)
+    return (
+        f"Chosen, by the highest noisy accuracy on the validation split: {said}, "
+        f"{100 * selected.score:.2f}% (runs/{selected.record.digest}.json)."
+    )
+
+
+def _measured(request: SearchRequest, selected: Selected) -> dict:
+    """The one row of the CSV file."""
+    chosen = dict(o.split("=", 1) for o in selected.overrides or ())
+    return {
+        **{one.key: chosen.get(one.key, NO_VALUE) for one in request.space.ranges},
+        "noisy_accuracy": selected.score,
+        "epsilon/trial": selected.single,
+        "epsilon/search": selected.whole,
+        "delta": selected.delta,
+        "candidates": len(selected.candidates),
+        "law": law_of(request),
+        "record": selected.record.digest if selected.record else None,
+    }

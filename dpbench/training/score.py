@@ -1,0 +1,64 @@
+"""The noisy accuracy on the validation split, which a private search selects by.
+
+It is part of the ledger of a run: one Gaussian query of all held-out examples. Every other metric
+of the validation split is exact, and outside every epsilon.
+"""
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from dpbench.data.derive.validation import Validated
+from dpbench.errors import UserError
+from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.streams import Stream
+from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
+from dpbench.validate import positive
+
+if TYPE_CHECKING:
+    from dpbench.training.plan import Run
+
+NOISY_ACCURACY = "validation/noisy_accuracy"
+
+SCORE_NOTE = (
+    "The noisy accuracy on the validation split is in epsilon, and a choice by it alone can be "
+    "accounted for."
+)
+
+SENSITIVITY = 1.0
+"""Of the number of right answers: one example added or removed changes it by at most one."""
+
+
+def score_step(run: "Run") -> Step | None:
+    """The release of the number of right answers; None where none is asked for.
+
+    It is composed with the training although an example is either trained on or held out, so that
+    the bound does not depend on how the two parts were drawn. UserError for a run without a
+    validation split, without classes, without noise, or of users, who have several examples.
+    """
+    multiplier = run.score_noise_multiplier
+    if multiplier is None:
+        return None
+    positive("score_noise_multiplier", multiplier)
+    if not isinstance(run.dataset, Validated):
+        raise UserError("score_noise_multiplier is for a validation split: set validation=0.2.")
+    if run.dataset.task != "classification":
+        raise UserError(
+            f"score_noise_multiplier is for accuracy, and {run.dataset.name} is a regression."
+        )
+    if run.users or not run.method.private:
+        raise UserError(
+            "score_noise_multiplier is for private runs of single examples: set users=none, and a "
+            "method that adds noise."
+        )
+    release = Release("right answers on the validation split", GaussianMechanism(multiplier))
+    return Step(Poisson(1.0), (release,))
+
+
+def noisy_accuracy(outputs: Tensor, targets: Tensor, multiplier: float, stream: Stream) -> float:
+    """The share of right answers, with noise; it may lie outside [0, 1].
+
+    outputs [n, K], of whatever value; targets [n]. n is public.
+    """
+    right = (outputs.argmax(1) == targets).sum().double().cpu().reshape(1)
+    return Gaussian().add(right, SENSITIVITY, multiplier, stream).item() / len(targets)

@@ -1,0 +1,182 @@
+"""The price of a random number of runs: by dp_accounting, by the formulas, and as a property."""
+
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.rdp import RdpAccountant
+from scipy.stats import chisquare, geom, logser, nbinom, poisson
+
+from dpbench.errors import UserError
+from dpbench.mechanism.streams import CipherStream, uniforms
+from dpbench.paths import PACKAGE
+from dpbench.privacy.accountants import ORDERS, rdp
+from dpbench.privacy.entries import Unaccountable
+from dpbench.privacy.ledger import (
+    CoordinateMechanism,
+    Exact,
+    GaussianMechanism,
+    Ledger,
+    Poisson,
+    Release,
+    Step,
+)
+from dpbench.privacy.selection import Repetitions, selection_epsilon
+
+DELTA = 1e-5
+LAWS = [
+    Repetitions("negative_binomial", mean, shape)
+    for mean in (1.5, 10.0, 100.0)
+    for shape in (0.0, 0.5, 1.0, 3.0)
+] + [Repetitions("poisson", mean) for mean in (1.5, 10.0)]
+
+
+def step(rate, sigma):
+    return Step(Poisson(rate), (Release("x", GaussianMechanism(sigma)),))
+
+
+TRIAL = Ledger().after(step(0.01, 1.2), 1000).after(step(1.0, 10.0))
+EVENT = dp_accounting.ComposedDpEvent(
+    [
+        dp_accounting.SelfComposedDpEvent(
+            dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.2)), 1000
+        ),
+        dp_accounting.GaussianDpEvent(10.0),
+    ]
+)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+def test_epsilon_is_that_of_dp_accounting(law):
+    shape = math.inf if law.law == "poisson" else law.shape
+    theirs = RdpAccountant(ORDERS).compose(dp_event.RepeatAndSelectDpEvent(EVENT, law.mean, shape))
+    single, whole = selection_epsilon([TRIAL], law, DELTA)
+    assert whole == pytest.approx(theirs.get_epsilon(DELTA), rel=1e-6)
+    assert single == rdp(TRIAL, DELTA)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+def test_epsilon_is_never_below_that_of_one_run_and_grows_with_the_mean(law):
+    single, whole = selection_epsilon([TRIAL], law, DELTA)
+    more = Repetitions(law.law, 2 * law.mean, law.shape)
+    assert single < whole < selection_epsilon([TRIAL], more, DELTA)[1]
+
+
+@pytest.mark.parametrize("shape", [0.0, 1.0, 2.0])
+def test_divergences_of_a_gaussian_are_the_closed_formula(shape):
+    """Theorem 2 at divergences a/2 sigma^2: rho a + (1 + eta)(rho(b - 1) + log(1/gamma)/b) +
+    log(E K)/(a - 1), at the best order b = sqrt(log(1/gamma)/rho)."""
+    rho, law = 0.02, Repetitions("negative_binomial", 10.0, shape)
+    orders = np.array(ORDERS)
+    found = law.divergences(rho * orders, None)
+    log = -math.log(law.gamma)
+    best = (1 + shape) * (2 * math.sqrt(rho * log) - rho)
+    closed = rho * orders + best + math.log(10) / (orders - 1)
+    low = closed.argmin()
+    assert found[low:] == pytest.approx(closed[low:], rel=1e-3)
+    assert found[:low] == pytest.approx(np.full(low, closed[low]), rel=1e-3)
+    if shape == 1:
+        assert law.gamma == pytest.approx(0.1)
+
+
+def test_the_poisson_law_is_theorem_6():
+    law, single = Repetitions("poisson", 4.0), 0.01 * np.array(ORDERS)
+    asked = []
+
+    def delta_at(epsilon):
+        asked.append(epsilon)
+        return 1e-3
+
+    found = law.divergences(single, delta_at)
+    place = ORDERS.index(5)
+    assert asked[place] == pytest.approx(math.log(5 / 4))
+    assert found[place] == pytest.approx(0.05 + 4e-3 + math.log(4) / 4)
+
+
+def test_candidates_cost_the_largest_divergence_of_all_at_each_order():
+    few = Ledger().after(step(0.2, 2.0), 20)
+    many = Ledger().after(step(0.002, 0.7), 2000)
+    law = Repetitions()
+    alone = [selection_epsilon([ledger], law, DELTA) for ledger in (few, many)]
+    both = selection_epsilon([few, many, few], law, DELTA)
+    assert all(one <= two for each in alone for one, two in zip(each, both, strict=True))
+    assert both == selection_epsilon([many, few], law, DELTA)
+
+
+def expected(law, most):
+    k = np.arange(most)
+    if law.law == "poisson":
+        return poisson.pmf(k, law.mean)
+    if law.shape == 0:
+        return logser.pmf(k, 1 - law.gamma)
+    if law.shape == 1:
+        return geom.pmf(k, law.gamma)
+    untruncated = nbinom.pmf(k, law.shape, law.gamma)
+    return np.where(k > 0, untruncated / (1 - law.gamma**law.shape), 0)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+def test_the_number_of_runs_follows_its_law(law):
+    most = 4096
+    assert law.probabilities(most - 1) == pytest.approx(expected(law, most), abs=1e-12)
+    assert law.probabilities(20_000) @ np.arange(20_001) == pytest.approx(law.mean, rel=1e-4)
+    stream = CipherStream(bytes(32))
+    draws = np.array([law.number(u) for u in uniforms(stream, 20_000).tolist()])
+    edges = np.unique(np.quantile(draws, np.linspace(0.05, 0.98, 12)).astype(int))
+    seen = [((draws > low) & (draws <= high)).sum() for low, high in bins(edges)]
+    chances = [expected(law, most)[low + 1 : high + 1].sum() for low, high in bins(edges)]
+    wanted = np.array([*chances, 1 - sum(chances)]) * len(draws)
+    found = np.array([*seen, len(draws) - sum(seen)])
+    assert wanted.min() > 5
+    assert chisquare(found, wanted).pvalue > 1e-3
+    # The test has power: numbers of another mean fail it.
+    other = Repetitions(law.law, 1.2 * law.mean, law.shape)
+    moved = [expected(other, most)[low + 1 : high + 1].sum() for low, high in bins(edges)]
+    assert chisquare(found, np.array([*moved, 1 - sum(moved)]) * len(draws)).pvalue < 1e-3
+
+
+def bins(edges):
+    return list(zip([-1, *edges[:-1]], edges, strict=True))
+
+
+def test_the_negative_binomial_makes_a_run_at_least_and_poisson_perhaps_none():
+    assert {law.number(1e-12) for law in LAWS if law.law != "poisson"} == {1}
+    assert Repetitions("poisson", 1.5).number(1e-12) == 0
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [Exact(), GaussianMechanism(1.0, failure=1e-9), CoordinateMechanism("logistic", 1.0, 10)],
+    ids=repr,
+)
+def test_what_has_no_divergences_is_refused(mechanism):
+    ledger = Ledger().after(Step(Poisson(0.1), (Release("x", mechanism),)))
+    with pytest.raises(Unaccountable, match="Gaussian noise of sure sensitivity"):
+        selection_epsilon([ledger], Repetitions(), DELTA)
+
+
+@pytest.mark.parametrize(
+    ("law", "says"),
+    [
+        ({"law": "binomial"}, "law"),
+        ({"mean": 1.0}, "trials must be a mean above 1"),
+        ({"mean": math.inf}, "trials"),
+        ({"mean": 1e6}, "trials"),
+        ({"shape": -0.5}, "shape"),
+        ({"shape": math.nan}, "shape"),
+    ],
+)
+def test_a_law_that_cannot_be_is_refused(law, says):
+    with pytest.raises(UserError, match=says):
+        Repetitions(**law)
+
+
+def test_the_page_has_the_epsilons_of_these_laws():
+    page = (PACKAGE.parent / "docs" / "privacy.md").read_text()
+    laws = {"logarithmic": {"shape": 0.0}, "geometric": {}, "Poisson": {"law": "poisson"}}
+    for name, law in laws.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| {name}")]
+        single, whole = selection_epsilon([TRIAL], Repetitions(mean=10.0, **law), DELTA)
+        assert row.endswith(f"| {single:.2f} | {whole:.2f} |")

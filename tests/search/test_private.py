@@ -1,0 +1,182 @@
+"""`dpbench search private=true`: what is released, what it costs, and what is refused."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import chisquare
+
+from dpbench.errors import UserError
+from dpbench.execution.prepare import prepare
+from dpbench.mechanism.streams import CipherStream
+from dpbench.privacy.accountants import rdp
+from dpbench.privacy.selection import Repetitions, selection_epsilon
+from dpbench.records.reading import load
+from dpbench.search.command import search
+from dpbench.search.private import draw_trials, key_path, select, stream_of
+from dpbench.search.request import parse
+from dpbench.training.score import NOISY_ACCURACY
+
+SMALL = ["epochs=1", "model=logistic", "batch_size=512", "private=true", "score_noise_multiplier=2"]
+LR = "optimizer.lr=0.01,0.1,1"
+
+
+def asked(tmp_path, *more):
+    return [*SMALL, LR, "trials=4", "N=3", "name=some", f"results_dir={tmp_path}", *more]
+
+
+def records(tmp_path):
+    return {path.stem: load(path) for path in (tmp_path / "runs").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("private")
+    return folder, search(asked(folder, "seed=3"))
+
+
+def test_the_best_trial_by_its_noisy_score_is_released_and_no_other(finished):
+    folder, text = finished
+    found = records(folder)
+    assert len(found) > 1
+    best = max(found, key=lambda name: found[name].metrics[NOISY_ACCURACY])
+    (row,) = pd.read_csv(folder / "search" / "some.csv").to_dict("records")
+    assert row["record"] == best
+    assert row["noisy_accuracy"] == found[best].metrics[NOISY_ACCURACY]
+    assert row["optimizer.lr"] == found[best].config["optimizer"]["lr"]
+    for name, record in found.items():
+        assert (name in text) == (name == best)
+        exact = f"{100 * record.metrics['validation/accuracy']:.2f}"
+        assert exact not in text
+    assert f"{100 * row['noisy_accuracy']:.2f}%" in text
+
+
+def test_no_page_says_how_many_trials_there_were_nor_from_which_seed(finished):
+    folder, text = finished
+    assert "seed=3" not in text
+    trials = [record.config["trial"] for record in records(folder).values()]
+    identities, names = zip(*(trial.split("-") for trial in trials), strict=True)
+    assert len({*identities}) == 1
+    assert len({*names}) == len(trials)
+    assert all(len(name) == 16 for name in names)
+
+
+def test_one_epsilon_of_the_whole_search_stands_beside_that_of_a_trial(finished):
+    folder, text = finished
+    (row,) = pd.read_csv(folder / "search" / "some.csv").to_dict("records")
+    (record, *_) = records(folder).values()
+    assert record.privacy["rdp"] == pytest.approx(row["epsilon/trial"])
+    ledger = prepare(["epochs=1", *SMALL[1:3], "validation=0.2", SMALL[4]])[2].ledger
+    both = selection_epsilon([ledger], Repetitions("negative_binomial", 4.0), row["delta"])
+    assert (row["epsilon/trial"], row["epsilon/search"]) == pytest.approx(both)
+    assert row["epsilon/search"] > row["epsilon/trial"] == pytest.approx(rdp(ledger, row["delta"]))
+    assert f"| the whole search | {row['epsilon/search']:.3f} |" in text
+
+
+def test_trials_share_no_noise_even_of_one_candidate(tmp_path):
+    only = [o for o in asked(tmp_path, "seed=3") if o != LR] + ["optimizer.lr=0.1,0.1"]
+    select(parse(only))
+    found = list(records(tmp_path).values())
+    assert len(found) > 1
+    for metric in ("train_set/loss", NOISY_ACCURACY):
+        assert len({record.metrics[metric] for record in found}) == len(found)
+    assert len({record.config["seed"] for record in found}) == 1
+
+
+def test_the_same_command_gives_the_same_search_without_training(finished, monkeypatch):
+    folder, text = finished
+    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    assert search(asked(folder, "seed=3")) == text
+
+
+def test_searches_share_no_trial(tmp_path):
+    requests = [
+        parse(asked(tmp_path, *more))
+        for more in ([], ["trials=5"], ["N=2"], ["draw=1"], ["seed=1"], ["law=poisson"])
+    ]
+    assert len({request.identity for request in requests}) == len(requests)
+
+
+def test_secure_noise_draws_trials_from_a_key_for_its_owner_alone(tmp_path):
+    request = parse(asked(tmp_path, "noise=secure"))
+    first, second = (stream_of(request).bits(4).tolist() for _ in range(2))
+    assert first == second  # an interrupted search goes on
+    path = key_path(request)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.unlink()
+    assert stream_of(request).bits(4).tolist() != first
+
+
+def test_candidates_are_drawn_uniformly_with_replacement():
+    stream, law = CipherStream(bytes(32)), Repetitions("poisson", 8.0)
+    searches = [draw_trials(stream, law, 3) for _ in range(500)]
+    places = [place for trials in searches for place, _ in trials]
+    assert chisquare(np.bincount(places, minlength=3)).pvalue > 1e-3
+    assert any(len({place for place, _ in trials}) < len(trials) for trials in searches)
+    names = [name for trials in searches for _, name in trials]
+    assert len({*names}) == len(names)
+
+
+def test_no_trial_at_all_is_a_result_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpbench.search.private.draw_trials", lambda *_: [])
+    text = search(asked(tmp_path, "law=poisson"))
+    assert "The law gave no trial at all, so none is chosen." in text
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_diverged_trial_is_judged_by_its_noisy_score_alone(tmp_path):
+    changed = [o for o in asked(tmp_path, "seed=3") if o != LR] + [
+        "optimizer.lr=1e38,1e38",
+        "method.bound=1e10",
+    ]
+    selected = select(parse(changed))
+    assert selected.record.status == "diverged"
+    assert json.dumps(selected.score) != "NaN"
+
+
+def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
+    def crash(*_):
+        raise RuntimeError("out of something")
+
+    monkeypatch.setattr("dpbench.execution.run.fit", crash)
+    with pytest.raises(UserError, match="nothing is released: RuntimeError: out of something"):
+        search(asked(tmp_path))
+    assert not list((tmp_path / "search").glob("some*"))
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["by=tpe"], "by is not for private=true"),
+        (["rule=best_validation"], "rule is not for private=true"),
+        (["seed=0,1"], "takes one seed"),
+        (["privacy.delta=1e-5,1e-6"], "must be the same for all trials"),
+        (["score_noise_multiplier=1,2"], "must be the same for all trials"),
+        (["trials=1"], "a mean above 1"),
+        (["trials=many"], "trials must be a number"),
+        (["shape=-1"], "shape"),
+        (["law=uniform"], "law"),
+        (["private=maybe"], "private"),
+        (["method=sgd"], "a method that adds noise"),
+        (["method=fairlens", "dataset=dutch"], "fairlens"),
+        (["sampler=shuffled"], "have no account"),
+        (["method=dpsgd_jl"], "sure sensitivity"),
+        (["validation=null"], "validation split"),
+    ],
+)
+def test_what_cannot_be_private_is_refused_before_any_trial(more, says, tmp_path):
+    words = [o for o in asked(tmp_path, *more) if o.split("=")[0] not in keys(more)] + more
+    with pytest.raises(UserError, match=says):
+        search(words)
+    assert not (tmp_path / "runs").exists()
+
+
+def keys(overrides):
+    return {override.split("=")[0] for override in overrides}
+
+
+@pytest.mark.parametrize("word", ["trials=3", "shape=2", "law=poisson"])
+def test_the_law_is_for_private_searches_alone(word, tmp_path):
+    with pytest.raises(UserError, match="is a setting of private=true"):
+        search([LR, word, f"results_dir={tmp_path}"])
