@@ -141,7 +141,7 @@ def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, comman
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("frobnicate", "frobnicate is not a command: choose from bench, data, epsilon, list"),
+        ("frobnicate", "frobnicate is not a command: choose from audit, bench, data, epsilon"),
         ("rum", "rum is not a command: did you mean run?"),
         ("epsilon epoch=3", "epoch is not a setting: did you mean epochs"),
         ("epsilon dataset=adult,dutch", "names several runs"),
