@@ -93,14 +93,14 @@ def stream_of(request: SearchRequest) -> Stream:
 
 
 def key_path(request: SearchRequest) -> Path:
-    """Of the key of a search with noise=secure: as sensitive as the data."""
+    """The file of the key of a search with noise=secure, which is as sensitive as the data."""
     return Path(request.config["results_dir"]) / "search" / f"{request.name}.{request.identity}.key"
 
 
 def _ledgers(
     request: SearchRequest, candidates: Sequence[Configuration]
 ) -> tuple[list[Ledger], float]:
-    """The planned ledgers of all candidates, and their delta; UserError for one that has none."""
+    """The planned ledgers of all candidates, and their delta; UserError for an invalid one."""
     ledgers, deltas = [], set()
     for candidate in candidates:
         overrides = request.trial_run(candidate, "planned")
@@ -108,8 +108,8 @@ def _ledgers(
             _, run, planned = prepare(overrides)
             _check(run, planned)
         except UserError as reason:
-            said = " ".join(request.space.overrides(candidate))
-            raise UserError(f"private=true: candidate {said} is refused: {reason}") from None
+            settings = " ".join(request.space.overrides(candidate))
+            raise UserError(f"private=true: candidate {settings} is refused: {reason}") from None
         ledgers.append(planned.ledger)
         deltas.add(run.privacy.delta)
     if len(deltas) > 1:
@@ -125,13 +125,13 @@ def _check(run: Run, planned: Plan) -> None:
 
 
 def _records(request: SearchRequest, runs: list[list[str]]) -> list[Record]:
-    """The record of each trial; those that are there are not made again."""
-    found: dict[int, Record] = {}
+    """The record of each trial; finished trials are not repeated."""
+    records: dict[int, Record] = {}
     with launched(request.config) as attempts, counting("trials", len(runs)) as count:
-        for place, outcome in attempt_all(attempts, runs):
-            found[place] = _record(outcome)
+        for index, outcome in attempt_all(attempts, runs):
+            records[index] = _record(outcome)
             count()
-    return [found[place] for place in range(len(runs))]
+    return [records[index] for index in range(len(runs))]
 
 
 def _record(outcome: Path | Failure) -> Record:
@@ -139,5 +139,5 @@ def _record(outcome: Path | Failure) -> Record:
         raise UserError(f"a trial could not be run, so nothing is released: {outcome.reason}")
     record = load(outcome)
     if record is None:
-        raise UserError(f"{outcome.name} is gone or broken, so nothing is released.")
+        raise UserError(f"{outcome.name} is missing or damaged, so nothing is released.")
     return record

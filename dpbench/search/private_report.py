@@ -22,7 +22,7 @@ NOTES = (
 
 def render(request: SearchRequest, selected: Selected) -> dict[str, str]:
     """The texts by suffix: the same search gives the same bytes."""
-    csv = pd.DataFrame([_measured(request, selected)])
+    csv = pd.DataFrame([_row(request, selected)])
     return {
         "md": "\n\n".join(_parts(request, selected)) + "\n",
         "csv": csv.to_csv(index=False, lineterminator="\n"),
@@ -41,7 +41,7 @@ def law_of(request: SearchRequest) -> str:
 
 def _parts(request: SearchRequest, selected: Selected) -> list[str]:
     choices = request.config["choices"]
-    ranges = ", ".join(f"`{one.key}={one.text}`" for one in request.space.ranges)
+    ranges = ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
     fixed = " ".join(f"`{override}`" for override in request.settings)
     count = len(selected.candidates)
     return [
@@ -68,18 +68,18 @@ def _grid(selected: Selected) -> Grid:
 def _chosen(selected: Selected) -> str:
     if selected.record is None or selected.overrides is None or selected.score is None:
         return "The law gave no trial at all, so none is chosen."
-    said = " ".join(f"`{override}`" for override in selected.overrides)
+    settings = " ".join(f"`{override}`" for override in selected.overrides)
     return (
-        f"Chosen, by the highest noisy accuracy on the validation split: {said}, "
+        f"Chosen, by the highest noisy accuracy on the validation split: {settings}, "
         f"{100 * selected.score:.2f}% (runs/{selected.record.digest}.json)."
     )
 
 
-def _measured(request: SearchRequest, selected: Selected) -> dict:
-    """The one row of the CSV file."""
+def _row(request: SearchRequest, selected: Selected) -> dict:
+    """The only row of the CSV file."""
     chosen = dict(o.split("=", 1) for o in selected.overrides or ())
     return {
-        **{one.key: chosen.get(one.key, NO_VALUE) for one in request.space.ranges},
+        **{range_.key: chosen.get(range_.key, NO_VALUE) for range_ in request.space.ranges},
         "noisy_accuracy": selected.score,
         "epsilon/trial": selected.single,
         "epsilon/search": selected.whole,

@@ -138,14 +138,14 @@ def _repetitions(settings: dict[str, str]) -> Repetitions | None:
     """The law of the number of trials of a private search; None for any other search."""
     one_of("private", settings["private"], ("true", "false"))
     if settings["private"] == "false":
-        if said := [key for key, value in PRIVATE.items() if settings[key] != value]:
-            raise UserError(f"{said[0]} is a setting of private=true.")
+        if changed := [key for key, value in PRIVATE.items() if settings[key] != value]:
+            raise UserError(f"{changed[0]} is a setting of private=true.")
         return None
-    mean, shape = (_spelled(key, settings[key]) for key in ("trials", "shape"))
+    mean, shape = (_number(key, settings[key]) for key in ("trials", "shape"))
     return Repetitions(settings["law"], mean, shape)
 
 
-def _spelled(key: str, text: str) -> float:
+def _number(key: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
@@ -153,17 +153,17 @@ def _spelled(key: str, text: str) -> float:
 
 
 def _check_private(arguments: list[str], ranges: tuple[Range, ...], seeds: tuple[str, ...]) -> None:
-    """UserError for what the theorem does not allow, or has no use for."""
-    if said := {key_of(argument) for argument in arguments} & {"by", "rule"}:
+    """UserError for settings that a private search does not support."""
+    if unsupported := {key_of(argument) for argument in arguments} & {"by", "rule"}:
         raise UserError(
-            f"{min(said)} is not for private=true, which draws candidates at random and chooses by "
-            "the noisy accuracy."
+            f"{min(unsupported)} is not for private=true, which draws candidates at random and "
+            "chooses by the noisy accuracy."
         )
     if len(seeds) > 1:
         raise UserError("private=true takes one seed: each trial is one run.")
     private = ("score_noise_multiplier", "trial", "privacy.delta", "noise")
-    if fixed := [one.key for one in ranges if one.key in private]:
-        raise UserError(f"{fixed[0]} must be the same for all trials of private=true.")
+    if searched := [range_.key for range_ in ranges if range_.key in private]:
+        raise UserError(f"{searched[0]} must be the same for all trials of private=true.")
 
 
 def _check_ranges(ranges: tuple[Range, ...]) -> None:
