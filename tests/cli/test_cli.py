@@ -149,7 +149,7 @@ def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, comman
         ("search optimizer.lr=interval(1,0)", "the first bound of interval(1,0) must be below"),
         ("list datasets", "datasets is unknown: did you mean dataset"),
         ("data digit", "data set digit is unknown: did you mean digits"),
-        ("reproduce", "reproduce needs a table: bam_fig2, bam_fig3"),
+        ("reproduce", "reproduce needs a table: audit, bam_fig2"),
         ("reproduce misalignment_table6", "did you mean misalignment_table5"),
         (
             "reproduce bam_table1 scale=cpu",
