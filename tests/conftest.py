@@ -19,6 +19,7 @@ from dpbench.data.dataset import Batch
 from dpbench.data.fetch.download import Source
 from dpbench.gradients import make_engine
 from dpbench.mechanism.method import Method
+from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import Stream, seeded
 from dpbench.models.architecture import cross_entropy
@@ -157,7 +158,7 @@ def step_of(batch_of, stream_of):
             optimizer=torch.optim.SGD([made.parameters.theta], lr=lr),
             noise_multiplier=multiplier,
             expected_batch_size=expected,
-            physical_batch_size=physical,
+            physical=PhysicalBatches(physical),
             noise=stream_of(noise_seed),
             counts=stream_of(count_seed),
         )

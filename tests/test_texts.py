@@ -77,7 +77,7 @@ def test_physical_batches_are_found_by_trying_on_made_up_texts(monkeypatch):
 
 @pytest.mark.parametrize(
     ("model", "why"),
-    [(Mlp((4,), "tanh"), "takes no texts"), (replace(BERT, vocabulary=19), "knows 19 tokens")],
+    [(Mlp((4,), "tanh"), "takes no texts"), (replace(BERT, vocabulary=19), "has only 19")],
 )
 def test_a_model_that_cannot_read_the_texts_is_refused(model, why):
     with pytest.raises(UserError, match=f"texts of 20 tokens and this model {why}: use model="):

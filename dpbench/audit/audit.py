@@ -13,7 +13,7 @@ from dpbench.audit.inference import CERTAIN, Bounds, Scores, bounds, refutes, sh
 from dpbench.errors import UserError
 from dpbench.records.record import COVERED, Record
 from dpbench.training.plan import Run, privacy_statement
-from dpbench.training.provenance import Effort, provenance
+from dpbench.training.provenance import ResourceUsage, provenance
 
 HOLDS, REFUTED = "holds", "refuted"
 
@@ -144,7 +144,7 @@ def record_of(made: Audit) -> Record:
         config=config,
         metrics={},
         privacy=privacy_statement(run, game.planned, game.ledger) | {"audit": made.plain},
-        provenance=provenance(game.step, device, run.precision, Effort(device)),
+        provenance=provenance(game.step, device, run.precision, ResourceUsage(device)),
         status="complete",
         covered=COVERED,
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.coordinate_profiles import profile
-from dpbench.privacy.entries import Entry, entries_of, settled
+from dpbench.privacy.entries import Entry, deduct_failures, joint_entries
 from dpbench.privacy.gaussian import GaussianProfile
 from dpbench.privacy.ledger import CoordinateMechanism, GaussianMechanism, Ledger, Step
 from dpbench.privacy.tight import Steps, sum_of_losses
@@ -49,7 +49,7 @@ def _scaled(mechanism, by: float):
 def profiles(ledger: Ledger, delta: float) -> tuple[Lines, Lines]:
     """The privacy profile of the law with an example against that without it, and the other way
     round."""
-    entries, _ = settled(list(entries_of(ledger)), delta)
+    entries, _ = deduct_failures(list(joint_entries(ledger)), delta)
     steps = [Steps(_profile(entry), entry.rate, entry.times) for entry in entries]
     return _lines(steps, True), _lines(steps, False)
 

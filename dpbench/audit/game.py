@@ -29,7 +29,7 @@ from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import Ledger, Mechanism, Poisson
 from dpbench.training.plan import Plan, Run, plan
 from dpbench.training.progress import Progress
-from dpbench.training.provenance import Effort
+from dpbench.training.provenance import ResourceUsage
 from dpbench.training.trainer import start_training
 
 SHARED = 20
@@ -123,7 +123,7 @@ def play(run: Run, quiet: bool = False) -> Game:
     if not isinstance(sampling, Poisson):
         raise UserError("audits know the chances of sampler=poisson; no other has an epsilon.")
     data = run.load(Path())
-    training = start_training(run, planned, device, data.train, data.test, Effort(device))
+    training = start_training(run, planned, device, data.train, data.test, ResourceUsage(device))
     likelihood = torch.zeros(dataset.number, dtype=torch.float64)
     low, high = torch.full_like(likelihood, math.inf), torch.full_like(likelihood, -math.inf)
     with Progress(planned, run.privacy.delta, quiet, 0) as progress:

@@ -11,6 +11,7 @@ from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, make_engine
 from dpbench.mechanism.method import Method
+from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import seeded
 from dpbench.models.architecture import cross_entropy
@@ -36,7 +37,7 @@ class Ours(TorchStepper):
             optimizer=torch.optim.SGD([engine.parameters.theta], lr=LR),
             noise_multiplier=NOISE_MULTIPLIER,
             expected_batch_size=len(batch),
-            physical_batch_size=physical_batch_size,
+            physical=PhysicalBatches(physical_batch_size),
             noise=seeded("noise", 0, "bench", device),
             counts=seeded("counts", 0, "bench", device),
         )

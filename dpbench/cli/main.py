@@ -68,7 +68,7 @@ def _main() -> None:
         tell(error)
         sys.exit(2)
     except KeyboardInterrupt:
-        interrupts.leave()
+        interrupts.exit_interrupted()
 
 
 def usage_of(command: str) -> str:

@@ -1,9 +1,10 @@
-"""Clips: how norms become factors, and by how much one example can then move the sum.
+"""Clips: from norms to factors, and the resulting sensitivity of the sum.
 
 A clip is a frozen value. It maps the norms of the per-example gradients (and group numbers, if it
-uses them) to factors, and states its sensitivity: the largest L2 distance by which adding or taking
-away one example moves sum_i factor_i g_i. Noise and ledger read that same number. An adaptive clip
-asks a noisy count of the batch and moves only by the answer, to a new value.
+uses them) to factors, and states its sensitivity: the largest L2 distance by which adding or
+removing one example moves sum_i factor_i g_i. Noise and ledger read that same number. An adaptive
+clip queries a noisy count of the batch, and is replaced by a new value that depends on the answer
+alone.
 """
 
 from dpbench.clipping.batch import BatchClip

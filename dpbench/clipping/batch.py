@@ -1,4 +1,4 @@
-"""One factor for all of a batch: what the analysis of clipping compares with."""
+"""One factor for the whole batch: a baseline in the analysis of clipping."""
 
 from dataclasses import dataclass, replace
 
@@ -12,7 +12,7 @@ from dpbench.clipping.clip import Bound, Fixed, checked_bound
 class BatchClip(Fixed):
     """min(1, R/|sum_i g_i|) for every example: the sum keeps its direction (Bu et al. 2023).
 
-    The noise reads R, as in their Equation 4.1; "batch clipping" in their Table 1.
+    The noise is scaled by R, as in their Equation 4.1; "batch clipping" in their Table 1.
     """
 
     bound: float

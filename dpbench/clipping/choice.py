@@ -1,4 +1,4 @@
-"""Clips by their configured names, and the combinations that are refused."""
+"""Clips by their configured names; unsupported combinations are refused."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,10 +16,10 @@ BY_NORM: dict[str, Callable[[float], ByNorm]] = {
     "normalise": Normalise,
     "global": lambda bound: Global(bound, strict_bound=bound),
 }
-"""Clipping functions of a gradient's own norm, which a bound makes private."""
+"""Functions of a gradient's norm that bound the effect of one example."""
 
 WITHOUT_PROOF: dict[str, Callable[[float], Clip]] = {"batch": BatchClip, "none": Unclipped}
-"""Clips that do not bound the effect of one example; noise is scaled by R nevertheless."""
+"""Clips that do not bound the effect of one example, although noise is scaled by R."""
 
 CLIPS = (*BY_NORM, *WITHOUT_PROOF)
 STYLES = ("flat", "layerwise")
@@ -30,8 +30,8 @@ Bounds = float | list[float] | tuple[float, ...]
 def make_clip(clip: str, style: str, bound: Bounds) -> Clip:
     """The clip of that name and style.
 
-    bound: R; layerwise, R_r = R/sqrt(L) each, or a list of the R_r themselves. Raises UserError for
-    unknown names and unsupported combinations.
+    bound: R; for layerwise clips either R, which gives R_r = R/sqrt(L), or a list of the R_r.
+    Raises UserError for unknown names and unsupported combinations.
     """
     one_of("method.clip", clip, CLIPS)
     if clip in BY_NORM:
@@ -39,7 +39,7 @@ def make_clip(clip: str, style: str, bound: Bounds) -> Clip:
     one_of("method.style", style, STYLES)
     if clip == "batch":
         require_style("flat", style, "method.clip=batch", "it has one factor for all of a batch")
-    return WITHOUT_PROOF[clip](checked_bound("the clipping bound", _whole(bound)))
+    return WITHOUT_PROOF[clip](checked_bound("the clipping bound", _scalar(bound)))
 
 
 def by_norm(clip: str, style: str, bound: Bounds) -> ByNorm | Layerwise:
@@ -49,21 +49,21 @@ def by_norm(clip: str, style: str, bound: Bounds) -> ByNorm | Layerwise:
     one_of("method.clip", clip, BY_NORM)
     one_of("method.style", style, STYLES)
     if style == "flat":
-        return BY_NORM[clip](_whole(bound))
+        return BY_NORM[clip](_scalar(bound))
     if not isinstance(bound, list | tuple):
         return Layerwise(BY_NORM[clip](bound))
-    whole, shares = share_out([checked_bound("each of method.bound", one) for one in bound])
-    return Layerwise(BY_NORM[clip](whole), shares)
+    total, shares = share_out([checked_bound("each of method.bound", number) for number in bound])
+    return Layerwise(BY_NORM[clip](total), shares)
 
 
-def require_style(known: str, style: str, what: str, why: str) -> None:
+def require_style(supported: str, style: str, what: str, why: str) -> None:
     """UserError unless `style` is the supported one; `why` is the reason in its message."""
     one_of("method.style", style, STYLES)
-    if style != known:
-        raise UserError(f"{what} cannot be {style}: {why}; use method.style={known}.")
+    if style != supported:
+        raise UserError(f"{what} cannot be {style}: {why}; use method.style={supported}.")
 
 
-def _whole(bound: Bounds) -> float:
+def _scalar(bound: Bounds) -> float:
     if isinstance(bound, list | tuple):
         raise UserError(
             "method.bound has one number per layer, which needs method.style=layerwise."

@@ -13,16 +13,16 @@ from dpbench.validate import number, positive
 Bound = float | Tensor
 
 LEAST_BOUND, LARGEST_BOUND = 1e-12, 1e12
-"""Between which bounds lie: float32 knows much smaller and larger numbers, but not their squares,
-and next to less than that a number which underflows would no longer be too small to matter."""
+"""The range of bounds: outside it float32 cannot represent squares of norms, and numbers that
+underflow would no longer be negligible."""
 
 LEAST_FACTOR, LARGEST_FACTOR = 2.0**-100, 2.0**60
-"""Between which factors lie, or float32 could neither tell them nor what they make of a gradient.
-One that would need more to reach a bound of 1 is shorter than 1e-18, and mostly rounding."""
+"""The range of factors, so that float32 can represent factors and scaled gradients. A gradient that
+needs a larger factor to reach a bound of 1 is shorter than 1e-18, and mostly rounding error."""
 
 
 def checked_bound(what: str, value: float) -> float:
-    """The value itself, if it can be a bound; otherwise a UserError that names it."""
+    """The value itself, if it is a valid bound; otherwise a UserError that names it."""
     return number(what, value, LEAST_BOUND, LARGEST_BOUND)
 
 
@@ -34,11 +34,11 @@ def ratio(bound: Bound, norms: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class CountQuery:
-    """Noisy counts beside the gradient sum, which one example moves by an L2 distance of at most 1.
+    """Noisy counts beside the gradient sum, with an L2 sensitivity of at most 1.
 
     noise_multiplier: standard deviation of the Gaussian noise, in examples; if `relative`, in
-    multiples of the gradient's own noise multiplier. before: whether the answer is needed before
-    this batch is clipped (it then costs a second pass over several physical batches).
+    multiples of the gradient's noise multiplier. before: whether the answer is needed before this
+    batch is clipped (which costs a second pass if there are several physical batches).
     """
 
     noise_multiplier: float
@@ -49,7 +49,7 @@ class CountQuery:
         positive("the noise multiplier of the clip's counts", self.noise_multiplier)
 
     def multiplier(self, gradient_multiplier: float) -> float:
-        """The multiplier itself, given the gradient's."""
+        """The absolute noise multiplier, given the gradient's."""
         return self.noise_multiplier * (gradient_multiplier if self.relative else 1)
 
 
@@ -63,7 +63,7 @@ class Clip(Protocol):
 
     @property
     def caveat(self) -> str | None:
-        """One sentence why `sensitivity` scales the noise but is no bound; None if it is one."""
+        """One sentence why `sensitivity` is no bound, although it scales the noise; else None."""
         ...
 
     @property
@@ -73,13 +73,13 @@ class Clip(Protocol):
 
     @property
     def excess(self) -> float:
-        """How many times as far as the noise is scaled for one example moves the sum; 1 but where a
-        paper's noise is too small."""
+        """The true sensitivity over the one that scales the noise: 1 unless a paper's noise is too
+        small."""
         ...
 
     @property
     def parts(self) -> int:
-        """How many parts of a gradient it clips, each by a norm of its own."""
+        """The number of parts of a gradient that are clipped separately."""
         ...
 
     @property
@@ -89,29 +89,29 @@ class Clip(Protocol):
 
     @property
     def coordinates(self) -> int | None:
-        """The number of coordinates bounded one by one; None if not, or not yet known."""
+        """The number of coordinates, if each is bounded; None if not, or not yet known."""
         ...
 
     @property
     def query(self) -> CountQuery | None:
-        """The count it asks of each batch, if it is adaptive."""
+        """The count query of an adaptive clip."""
         ...
 
     @property
     def by_group(self) -> bool:
-        """Whether it looks at the groups of examples, which users do not have."""
+        """Whether it depends on the groups of examples, which users do not have."""
         ...
 
-    def lengths(self, gradients: Gradients) -> Tensor:
-        """The norms that it clips by: [B], or [B, L] per layer."""
+    def norms(self, gradients: Gradients) -> Tensor:
+        """The norms that `factors` depends on: [B], or [B, L] per layer."""
         ...
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        """Factors [B] or [B, L], as `lengths` has given the norms; group numbers [B]."""
+        """Factors [B] or [B, L], shaped like the norms; group numbers [B]."""
         ...
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        """The weighted sum over a physical batch [D]; subclasses may add rows (see `finish`)."""
+        """The weighted sum over a physical batch [D]; some clips add rows (see `finish`)."""
         ...
 
     def finish(self, total: Tensor) -> Tensor:
@@ -127,23 +127,23 @@ class Clip(Protocol):
         ...
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> "Clip":
-        """The clip after its query was answered with the noisy counts [Q]."""
+        """The clip for the next step, given the noisy counts [Q]."""
         ...
 
     def scaled(self, by: float) -> "Clip":
-        """The clip with its bounds, and so its sensitivity, so many times as large."""
+        """The clip with its bounds, hence its sensitivity, multiplied by a factor."""
         ...
 
     def for_groups(self, groups: int) -> "Clip":
-        """The clip for data with so many groups."""
+        """The clip for data with this number of groups."""
         ...
 
     def for_size(self, size: int) -> "Clip":
-        """The clip for gradients of so many coordinates."""
+        """The clip for gradients with this number of coordinates."""
         ...
 
     def for_layers(self, names: Sequence[str]) -> "Clip":
-        """The clip for a model of these trained layers; UserError if it has other bounds."""
+        """The clip for a model of these trained layers; UserError if its bounds do not match."""
         ...
 
 
@@ -158,7 +158,7 @@ class Weighted:
     coordinates: int | None = None
     by_group: ClassVar[bool] = False
 
-    def lengths(self, gradients: Gradients) -> Tensor:
+    def norms(self, gradients: Gradients) -> Tensor:
         return gradients.norms
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Clipping each coordinate of each gradient by itself."""
+"""Clipping each coordinate of each gradient separately."""
 
 import math
 from dataclasses import dataclass, replace
@@ -13,11 +13,10 @@ from dpbench.gradients import Gradients
 
 @dataclass(frozen=True)
 class Coordinates(Fixed):
-    """Every coordinate of every gradient brought into [-G, G] (the note, section 1).
+    """Clamps every coordinate of every gradient to [-G, G] (the note on DP-SignSGD, section 1).
 
-    One example then moves no coordinate of the sum by more than G, and all of them together by
-    G sqrt(size) in L2: that is the sensitivity. Every engine can, as it only needs the gradients
-    themselves, but all of them [B, D] in memory. size: D.
+    One example then moves each coordinate of the sum by at most G, hence the sum by the sensitivity
+    G sqrt(size) in L2. Works with every engine, but materialises all gradients [B, D]. size: D.
     """
 
     bound: float
@@ -34,7 +33,7 @@ class Coordinates(Fixed):
     @property
     def sensitivity(self) -> Bound:
         if self.size is None:
-            raise UserError("a clip per coordinate has no L2 sensitivity before its for_size.")
+            raise UserError("a clip per coordinate has no L2 sensitivity until for_size is called.")
         return self.bound * math.sqrt(self.size)
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
@@ -42,7 +41,7 @@ class Coordinates(Fixed):
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
         rows = gradients.stack()
-        # A GPU is not asked whether it is needed: it would have to be waited for.
+        # Always masked on a GPU, where checking would force a synchronisation.
         if factors.is_cuda or not factors.all():
             rows = rows.masked_fill((factors == 0).unsqueeze(1), 0)
         return rows.clamp(-self.bound, self.bound).sum(0)

@@ -12,10 +12,9 @@ from dpbench.validate import positive
 
 @dataclass(frozen=True)
 class ByNorm(Fixed):
-    """Base of clips whose factor is at most bound/norm.
+    """Base of clips whose factor is at most bound/norm, so that the bound is the sensitivity.
 
-    No example then moves the sum by more than the bound. Norms and bound are broadcast, so that a
-    bound of several layers clips norms [B, L].
+    Norms and bound are broadcast, so that one bound per layer clips norms [B, L].
     """
 
     bound: Bound
@@ -29,7 +28,7 @@ class ByNorm(Fixed):
         return self.bound
 
     def bounds_of(self, norms: Tensor) -> Bound:
-        """The bound of each of these norms [B]."""
+        """The bounds that these norms [B] are compared with."""
         return self.bound
 
     def at(self, bound: Bound) -> Self:
@@ -53,10 +52,10 @@ class Abadi(ByNorm):
 
 @dataclass(frozen=True)
 class Automatic(ByNorm):
-    """R/(norm + constant): all gradients are brought close to R and none to it (Bu et al. 2022).
+    """R/(norm + constant): scales all gradients to a norm just below R (Bu et al. 2022, AUTO-S).
 
-    AUTO-S there, with a constant of 0.01. Gradients much shorter than the constant keep their
-    relative lengths.
+    The paper's constant is 0.01. Gradients much shorter than the constant keep their relative
+    norms.
     """
 
     constant: float
@@ -71,9 +70,9 @@ class Automatic(ByNorm):
 
 @dataclass(frozen=True)
 class Normalise(ByNorm):
-    """R/norm: all gradients have length R, but those of zero (Bu et al. 2022, AUTO-V).
+    """R/norm: scales all non-zero gradients to norm R (Bu et al. 2022, AUTO-V).
 
-    Those that would have to grow by more than `LARGEST_FACTOR` stay shorter.
+    Those that would need a factor above `LARGEST_FACTOR` stay shorter.
     """
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
@@ -82,10 +81,10 @@ class Normalise(ByNorm):
 
 @dataclass(frozen=True)
 class Global(ByNorm):
-    """R/Z up to norm Z and 0 beyond: one scale for all that stays (Bu et al. 2021).
+    """R/Z up to norm Z and 0 beyond: one scale for all gradients that are not dropped.
 
-    Esipova et al. 2023, Algorithm 2 in black. With Z = R it keeps a gradient or drops it. Another
-    bound is another Z too: the scale stays.
+    Bu et al. 2021; Esipova et al. 2023, Algorithm 2 in black. With Z = R a gradient is kept
+    unchanged or dropped. Scaling the bound scales Z too, which keeps R/Z.
     """
 
     strict_bound: Bound
@@ -107,7 +106,7 @@ class Global(ByNorm):
 class Unclipped(Fixed):
     """No clipping: every factor is 1, so the effect of one example is unbounded.
 
-    sensitivity: the scale of the noise, which is no bound.
+    sensitivity: scales the noise, but is no bound.
     """
 
     sensitivity: Bound = float("inf")

@@ -22,7 +22,7 @@ class GlobalAdapt(Weighted):
     """C/Z up to norm Z and C/norm beyond; Z follows a noisy count of norms above tau Z.
 
     Esipova et al. 2023, Algorithm 2 in red: Z <- Z exp(-eta + count/B), where B is the public
-    expected batch size. Either factor leaves a gradient no longer than C, whatever Z is.
+    expected batch size. Either factor bounds the scaled norm by C, for any Z.
     """
 
     bound: float
@@ -50,9 +50,9 @@ class GlobalAdapt(Weighted):
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> "GlobalAdapt":
         growth = torch.exp(counts[0] / expected_batch_size - self.learning_rate)
-        # Kept within what floats can guarantee: Z is a released number, so this reveals nothing.
-        moved = (self.strict_bound * growth).clamp(LEAST_BOUND, LARGEST_BOUND)
-        return replace(self, strict_bound=moved)
+        # Z is a released number, so clamping it to the valid range is post-processing.
+        strict_bound = (self.strict_bound * growth).clamp(LEAST_BOUND, LARGEST_BOUND)
+        return replace(self, strict_bound=strict_bound)
 
     def scaled(self, by: float) -> "GlobalAdapt":
         return replace(self, bound=self.bound * by)

@@ -1,4 +1,4 @@
-"""A clipping bound for each group, by noisy counts of the same batch."""
+"""A clipping bound for each group, from noisy counts of the same batch."""
 
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -12,15 +12,15 @@ from dpbench.validate import one_of
 
 @dataclass(frozen=True)
 class Groupwise(Weighted):
-    """Each group has its own bound, larger where more of its gradients are long.
+    """One bound per group, larger for groups with more gradients above the base bound.
 
     DPSGD-F (Xu et al. 2021; Esipova et al. 2023, Algorithm 3): with noisy counts m_k of norms above
     C0 and o_k of norms up to C0, floored and at least 0, r_k = m_k/(m_k + o_k) and
     C_k = C0 (1 + r_k/r), where r is `reference`: "batch" for m/B as printed, "groups" for the mean
     of the r_k as in the authors' code. The two agree where groups are balanced.
 
-    sensitivity_from: "largest" takes the largest C_k over all groups, present or not, which holds;
-    "base" takes C0 as printed in Algorithm 3, which does not bound what one example can do.
+    sensitivity_from: "largest" takes the largest C_k over all groups, present or not, which is a
+    bound; "base" takes C0 as printed in Algorithm 3, which does not bound the effect of an example.
     """
 
     bound: float
@@ -48,7 +48,7 @@ class Groupwise(Weighted):
 
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         cell = 2 * groups + (norms > self.bound)
-        # Not bincount, for which a GPU has to wait.
+        # Not bincount, which would force a GPU synchronisation.
         return (cell.unsqueeze(1) == torch.arange(2 * self.groups, device=cell.device)).sum(0)
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> "Groupwise":

@@ -1,4 +1,4 @@
-"""Clipping each layer's part of a gradient by a bound of its own."""
+"""Clipping each layer's part of a gradient by a separate bound."""
 
 import math
 from collections.abc import Sequence
@@ -17,29 +17,29 @@ from dpbench.gradients import Gradients, Layer
 class Layerwise(Fixed):
     """A clipping function for each layer r, with bound R_r = R s_r; R is the bound of `clip`.
 
-    Composition: all layers are one vector, of which one example moves no more than
-    sqrt(sum_r R_r^2). That is the sensitivity, and one Gaussian of that scale is added to the whole
-    vector: one release, whatever the number of layers.
+    Composition: all layers are one vector, which one example moves by at most sqrt(sum_r R_r^2).
+    That is the sensitivity, and one Gaussian of that scale is added to the whole vector: a single
+    release for any number of layers.
 
-    shares: s_r, of which the squares add up to 1; None for 1/sqrt(L) each. layers: L, where it is
-    known. apart: whether each layer's noise is scaled by its own R_r (Bu et al. 2023, Section 4.2):
-    in units of it one example moves each layer by 1, and all together by sqrt(L).
+    shares: s_r, whose squares sum to 1; None for 1/sqrt(L) each. layers: L, once known.
+    separate_noise: whether each layer's noise is scaled by its R_r (Bu et al. 2023, Section 4.2):
+    relative to that, one example moves each layer by 1, and the whole vector by sqrt(L).
     """
 
     clip: ByNorm
     shares: tuple[float, ...] | Tensor | None = field(default=None, compare=False)
     layers: int | None = None
-    apart: bool = False
+    separate_noise: bool = False
 
     @property
     def composition(self) -> str | None:  # type: ignore[override]
-        if self.apart:
+        if self.separate_noise:
             return "The layers are noised by sigma R_r each: one release with sigma/sqrt(L)."
         return "All layers are one vector of sensitivity sqrt(sum R_r^2), noised as one."
 
     @property
     def excess(self) -> float:  # type: ignore[override]
-        return math.sqrt(self.parts) if self.apart else 1.0
+        return math.sqrt(self.parts) if self.separate_noise else 1.0
 
     @property
     def sensitivity(self) -> Bound:
@@ -48,10 +48,10 @@ class Layerwise(Fixed):
     @property
     def parts(self) -> int:  # type: ignore[override]
         if self.layers is None:
-            raise UserError("a clip of layers does not know how many there are: call for_layers.")
+            raise UserError("a layerwise clip needs the number of layers: call for_layers.")
         return self.layers
 
-    def lengths(self, gradients: Gradients) -> Tensor:
+    def norms(self, gradients: Gradients) -> Tensor:
         return gradients.layer_norms
 
     def bounds_of(self, norms: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class Layerwise(Fixed):
         return shares if isinstance(shares, Tensor) else like.new_tensor(shares)
 
     def widths(self, layers: Sequence[Layer], total: Tensor) -> Tensor | None:
-        if not self.apart:
+        if not self.separate_noise:
             return None
         sizes = total.new_tensor([layer.at.stop - layer.at.start for layer in layers]).long()
         return self._shares(len(layers), total).repeat_interleave(sizes)
@@ -74,8 +74,8 @@ class Layerwise(Fixed):
     def at(self, bounds: Tensor) -> "Layerwise":
         """The same function with other R_r [L]."""
         bounds = bounds.reshape(-1)
-        whole = torch.linalg.vector_norm(bounds)
-        return replace(self, clip=self.clip.at(whole), shares=bounds / whole)
+        total = torch.linalg.vector_norm(bounds)
+        return replace(self, clip=self.clip.at(total), shares=bounds / total)
 
     def scaled(self, by: float) -> "Layerwise":
         return replace(self, clip=self.clip.scaled(by))
@@ -84,12 +84,12 @@ class Layerwise(Fixed):
         if self.shares is not None and len(self.shares) != len(names):
             raise UserError(
                 f"method.bound has {len(self.shares)} numbers and the model {len(names)} trained "
-                f"layers ({', '.join(names)}): give one for each, or one for all together."
+                f"layers ({', '.join(names)}): give one number per layer, or a single one."
             )
         return replace(self, layers=len(names))
 
 
 def share_out(bounds: Sequence[float]) -> tuple[float, tuple[float, ...]]:
     """R = sqrt(sum_r R_r^2), and the shares R_r/R."""
-    whole = math.hypot(*bounds)
-    return whole, tuple(bound / whole for bound in bounds)
+    total = math.hypot(*bounds)
+    return total, tuple(bound / total for bound in bounds)

@@ -1,4 +1,4 @@
-"""A bound that follows a quantile of the gradients' norms by noisy counts."""
+"""A bound that tracks a quantile of the gradient norms by noisy counts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,14 +16,14 @@ from dpbench.validate import fraction, positive
 
 @dataclass(frozen=True)
 class Quantile(Weighted):
-    """R <- R exp(-eta (b - gamma)), b the noisy share of norms up to R (Andrew et al. 2021).
+    """R <- R exp(-eta (b - gamma)), b the noisy fraction of norms up to R (Andrew et al. 2021).
 
-    The count is sum_i +1 where a norm is at most R and -1 elsewhere, twice that of their Section
-    2.1, so that one example moves it by 1 and the batch's real size hardly matters:
-    b = (count/B + 1)/2 with the public expected batch size B. Layerwise, each layer has its own R
-    and count; the counts are divided by sqrt(L), so that one example moves them by 1 together.
+    The count sums +1 for each norm up to R and -1 for each above, twice that of their Section 2.1,
+    so that one example moves it by 1 and the real batch size hardly matters: b = (count/B + 1)/2
+    with the public expected batch size B. Layerwise, each layer has its own R and count; the counts
+    are divided by sqrt(L), so that their joint L2 sensitivity is 1.
 
-    gamma is `quantile`, eta `learning_rate`. The next batch is the first that the new R clips.
+    gamma is `quantile`, eta `learning_rate`. The new R applies from the next batch on.
     """
 
     clip: ByNorm | Layerwise
@@ -43,8 +43,8 @@ class Quantile(Weighted):
     def sensitivity(self) -> Bound:
         return self.clip.sensitivity
 
-    def lengths(self, gradients: Gradients) -> Tensor:
-        return self.clip.lengths(gradients)
+    def norms(self, gradients: Gradients) -> Tensor:
+        return self.clip.norms(gradients)
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return self.clip.factors(norms, groups)
@@ -57,12 +57,12 @@ class Quantile(Weighted):
     def updated(self, counts: Tensor, expected_batch_size: float) -> "Quantile":
         below = (counts * len(counts) ** 0.5 / expected_batch_size + 1) / 2
         growth = torch.exp(self.learning_rate * (self.quantile - below))
-        # Kept within what floats can guarantee: R is a released number, so this reveals nothing.
+        # R is a released number, so clamping it to the valid range is post-processing.
         bounds = (self.clip.bounds_of(growth) * growth).clamp(LEAST_BOUND, LARGEST_BOUND)
         return replace(self, clip=self.clip.at(bounds.squeeze()))
 
     def scaled(self, by: float) -> "Quantile":
-        raise UserError("a bound that follows a quantile has no schedule; leave schedule.bound 1.")
+        raise UserError("a bound that tracks a quantile has no schedule; leave schedule.bound 1.")
 
     @property
     def parts(self) -> int:  # type: ignore[override]

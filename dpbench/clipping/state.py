@@ -10,18 +10,18 @@ C = TypeVar("C")
 
 
 def state_of(clip: Any) -> dict:
-    """The tensors among the fields of a clip and of the clips that it is made of, by name.
+    """The tensors among the fields of a clip and of nested clips, by name.
 
     Settings are plain numbers; values adapted by noisy answers are tensors.
     """
-    found: dict[str, Tensor | dict] = {}
+    state: dict[str, Tensor | dict] = {}
     for field in fields(clip):
         value = getattr(clip, field.name)
         if isinstance(value, Tensor):
-            found[field.name] = value
+            state[field.name] = value
         elif is_dataclass(value) and (inner := state_of(value)):
-            found[field.name] = inner
-    return found
+            state[field.name] = inner
+    return state
 
 
 def restore_state(clip: C, state: dict, device: torch.device) -> C:

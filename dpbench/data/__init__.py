@@ -1,1 +1,1 @@
-"""The data sets: one module each, all read into `dpbench.data.dataset.Data`."""
+"""Data sets, one module each, all loaded as `dpbench.data.dataset.Data`."""

@@ -45,8 +45,8 @@ SOURCES = (
 class Adult:
     """98 features of 45,222 people; the groups are men (0) and women (1).
 
-    balance_by_sex: keep every woman, and a man with probability 14,695/30,527. test_share: of the
-    rows that are left, after a shuffle. Protocol: Esipova et al., ICLR 2023.
+    balance_by_sex: keep every woman, and each man with probability 14,695/30,527. test_share: of
+    the remaining rows, after a shuffle. Protocol: Esipova et al., ICLR 2023.
     """
 
     balance_by_sex: bool
@@ -63,7 +63,7 @@ class Adult:
 
     @property
     def train_size(self) -> int:
-        """Expected number of training rows: the number of men kept varies with the seed."""
+        """Expected number of training rows: the number of sub-sampled men varies with the seed."""
         rows = 2 * WOMEN if self.balance_by_sex else WOMEN + MEN
         return rows - held_out(rows, self.test_share)
 
@@ -85,7 +85,7 @@ class Adult:
 
 
 def read(paths: Iterable[Path]) -> pd.DataFrame:
-    """All rows of the files one below the other, without those that lack a value."""
+    """All rows of the files, concatenated, without those with missing values."""
     tables = [
         # The test file opens with a line "|1x3 Cross validator".
         pd.read_csv(path, names=COLUMNS, skipinitialspace=True, na_values="?", comment="|")

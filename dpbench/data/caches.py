@@ -1,6 +1,6 @@
-"""Files made from a publisher's: believed only by the checksum that was written with them.
+"""Files derived from a publisher's files, verified by a checksum that is written with them.
 
-Beside NAME stands NAME.sha256, one line as `sha256sum` writes it, so that anybody can check it.
+The checksum of NAME is in NAME.sha256, one line in the format of `sha256sum`.
 """
 
 import functools
@@ -14,21 +14,21 @@ from dpbench.errors import UserError
 from dpbench.files import replace_file
 
 
-def cached(paths: Sequence[Path], make: Callable[[Sequence[Path]], None]) -> None:
-    """Have the files at the paths: made where one of them has no checksum, and checked in any case.
+def ensure_cached(paths: Sequence[Path], make: Callable[[Sequence[Path]], None]) -> None:
+    """Create the files if one of them has no checksum, and verify them in any case.
 
-    make: writes all of them, at the paths that it is given. Raises UserError for a file that has
-    another checksum, for what `make` lacks, and where nothing can be written.
+    make: writes all of them, at the given paths. Raises UserError for a wrong checksum, for missing
+    input of `make`, and if the files cannot be written.
     """
-    if not all(map(_signed, paths)):
+    if not all(map(_has_checksum, paths)):
         with writing(paths[0]):
-            if not all(map(_signed, paths)):  # another process may have made them meanwhile
+            if not all(map(_has_checksum, paths)):  # another process may have created them
                 _make(paths, make)
     for path in paths:
         _verify(path)
 
 
-def _signed(path: Path) -> bool:
+def _has_checksum(path: Path) -> bool:
     return path.exists() and _checksum_of(path).exists()
 
 
@@ -45,11 +45,11 @@ def _make(paths: Sequence[Path], make: Callable[[Sequence[Path]], None]) -> None
             replace_file(_checksum_of(path), line.encode())
             part.replace(path)
     except UserError as error:
-        unsigned = [path for path in paths if path.exists() and not _signed(path)]
-        if not unsigned:
+        unverified = [path for path in paths if path.exists() and not _has_checksum(path)]
+        if not unverified:
             raise
         raise UserError(
-            f"{unsigned[0]} has no {_checksum_of(unsigned[0]).name} beside it and is to be made "
+            f"{unverified[0]} has no {_checksum_of(unverified[0]).name} and has to be created "
             f"again, but {error}"
         ) from error
     finally:
@@ -64,16 +64,16 @@ def _digest(path: Path) -> str:
 
 
 def _verify(path: Path) -> None:
-    said = path.stat()
-    if _digest_now(path, said.st_mtime_ns, said.st_size) != _stated(path):
-        raise UserError(f"{path} is truncated or altered: delete it to have it made again.")
+    status = path.stat()
+    if _cached_digest(path, status.st_mtime_ns, status.st_size) != _expected_digest(path):
+        raise UserError(f"{path} is truncated or altered: delete it to have it created again.")
 
 
 @functools.lru_cache(maxsize=64)
-def _digest_now(path: Path, *_: int) -> str:
-    """The digest of a file that was last written then: the runs of a sweep share gigabytes."""
+def _cached_digest(path: Path, *_: int) -> str:
+    """The digest, cached by modification time and size: the runs of a sweep share gigabytes."""
     return _digest(path)
 
 
-def _stated(path: Path) -> str:
+def _expected_digest(path: Path) -> str:
     return _checksum_of(path).read_text(encoding="utf-8", errors="replace").partition(" ")[0]

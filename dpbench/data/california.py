@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dpbench.data.cifar import take_out
+from dpbench.data.cifar import extract
 from dpbench.data.dataset import Data, Split
 from dpbench.data.draws import shuffle_and_count
 from dpbench.data.fetch.download import Source, fetch
@@ -38,7 +38,7 @@ MEMBER = "CaliforniaHousing/cal_housing.data"
 class California:
     """8 features of 20,640 blocks, and the median value of a house in 100,000 dollars.
 
-    test_size: rows that are tested on, after a shuffle. Source: Pace and Barry, "Sparse spatial
+    test_size: test rows, drawn by a shuffle. Source: Pace and Barry, "Sparse spatial
     autoregressions", 1997; protocol: Bu et al. (calibration), appendix C.4.
     """
 
@@ -65,17 +65,17 @@ class California:
         """Read the file below `folder`, or download it (0.4 MB)."""
         if not (folder / SOURCE.path).exists():
             with tarfile.open(fetch(ARCHIVE, folder)) as tar:
-                take_out(tar, MEMBER, folder / SOURCE.path)
+                extract(tar, MEMBER, folder / SOURCE.path)
         return shuffle_and_count(encode(read(fetch(SOURCE, folder))), self.test_size, seed)
 
 
 def read(path: Path) -> np.ndarray:
-    """The nine columns of the file [n, 9], in its own order."""
+    """The nine columns of the file [n, 9], in the file's order."""
     return np.loadtxt(path, delimiter=",", ndmin=2)
 
 
 def encode(table: np.ndarray) -> Split:
-    """z-scores of income, age, rooms, bedrooms and people per household, people, and the place.
+    """z-scores of income, age, rooms, bedrooms and people per household, people, and location.
 
     The features of scikit-learn's `fetch_california_housing`, in its order.
     """

@@ -12,7 +12,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from dpbench.data.caches import cached
+from dpbench.data.caches import ensure_cached
 from dpbench.data.dataset import Data, Split
 from dpbench.data.fetch.download import Source, altered, fetch, missing
 from dpbench.errors import UserError, nearest
@@ -32,7 +32,7 @@ PARTITION = Source(
     urls=(),
 )
 MOST_PIXELS = 1_024
-"""Of a side; the published photographs have 178 x 218."""
+"""The largest side of an image; the published photographs have 178 x 218."""
 
 TRAIN, TEST = 0, 2  # the publishers' numbers of the parts; 1 is their validation part
 
@@ -53,7 +53,7 @@ class CelebA:
         integer("dataset.size", self.size, most=MOST_PIXELS)
         for name in ("target", "group"):
             if not re.fullmatch(r"\w+", getattr(self, name)):
-                raise UserError(f"dataset.{name} must be the name of an attribute, as Male.")
+                raise UserError(f"dataset.{name} must be the name of an attribute, such as Male.")
 
     name = "celeba"
     task = "classification"
@@ -70,9 +70,9 @@ class CelebA:
         return (f"no_{self.group.lower()}", self.group.lower())
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Read the photographs, at the first call from their files; the seed draws nothing.
+        """Read the photographs, on first use from their files; the seed is not used.
 
-        Raises a UserError that names the first file of the publishers that is missing.
+        Raises a UserError that names the first missing file of the publishers.
         """
         labels = read_attributes(fetch(ATTRIBUTES, folder), [self.target, self.group])
         parts = read_partition(fetch(PARTITION, folder))
@@ -91,7 +91,7 @@ class CelebA:
 
 
 def read_attributes(path: Path, names: list[str]) -> pd.DataFrame:
-    """Who has the attributes called `names`, by name of the photograph."""
+    """Whether each photograph has the attributes `names`, indexed by the photograph's name."""
     table = pd.read_csv(path, sep=r"\s+", skiprows=1)  # the first line is the number of rows
     for name in names:
         if name not in table:
@@ -100,19 +100,19 @@ def read_attributes(path: Path, names: list[str]) -> pd.DataFrame:
 
 
 def read_partition(path: Path) -> pd.Series:
-    """The number of the part that each photograph belongs to, by name of the photograph."""
+    """The partition number of each photograph, indexed by its name."""
     return pd.read_csv(path, sep=r"\s+", header=None, index_col=0)[1]
 
 
 def pack(photographs: Iterable[Path], size: int, path: Path) -> Tensor:
-    """The photographs as uint8 [n, 3, size, size], mapped from the file `path`, made if need be."""
+    """The photographs as uint8 [n, 3, size, size], memory-mapped from a file at `path`."""
     paths = list(photographs)
-    cached([path], lambda parts: _pack(paths, size, parts[0]))
+    ensure_cached([path], lambda parts: _pack(paths, size, parts[0]))
     packed = np.load(path, mmap_mode="c")
     if len(packed) != len(paths):
         raise UserError(
-            f"{path} holds {len(packed)} photographs instead of {len(paths)}: "
-            "delete it to have it made again."
+            f"{path} has {len(packed)} photographs instead of {len(paths)}: "
+            "delete it to have it created again."
         )
     return torch.from_numpy(packed)
 
@@ -126,7 +126,7 @@ def _pack(photographs: list[Path], size: int, path: Path) -> None:
 
     with ThreadPoolExecutor() as pool:
         for _ in pool.map(fill, range(len(photographs))):
-            pass  # asking for each result raises the first error
+            pass  # iterating raises the first error
     packed.flush()
 
 

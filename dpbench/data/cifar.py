@@ -57,7 +57,7 @@ class Cifar10:
     notes = ()
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Read six batches below `folder`, or download them (170 MB); the seed draws nothing."""
+        """Read six batches below `folder`, or download them (170 MB); the seed is not used."""
         unpack(ARCHIVE_10, (*TRAIN_10, *TEST_10), folder)
         train, test = (_split(part, folder, "labels") for part in (TRAIN_10, TEST_10))
         return Data(*(Split(s.inputs, s.targets, s.targets) for s in (train, test)))
@@ -79,23 +79,23 @@ class Cifar100:
     notes = ()
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Read two batches below `folder`, or download them (169 MB); the seed draws nothing."""
+        """Read two batches below `folder`, or download them (169 MB); the seed is not used."""
         unpack(ARCHIVE_100, (*TRAIN_100, *TEST_100), folder)
         return Data(*(_split(part, folder, "fine_labels") for part in (TRAIN_100, TEST_100)))
 
 
 def unpack(archive: Source, members: Iterable[Source], folder: Path) -> None:
-    """Take the members that are not below `folder` from the archive, downloaded if need be."""
-    lacking = [member for member in members if not (folder / member.path).exists()]
-    if not lacking:
+    """Extract missing members below `folder` from the archive, downloaded if necessary."""
+    absent = [member for member in members if not (folder / member.path).exists()]
+    if not absent:
         return
     with tarfile.open(fetch(archive, folder)) as tar:
-        for member in lacking:
-            take_out(tar, member.path, folder / member.path)
+        for member in absent:
+            extract(tar, member.path, folder / member.path)
 
 
-def take_out(tar: tarfile.TarFile, name: str, path: Path) -> None:
-    """Write the member of that name to `path`, at once or not at all."""
+def extract(tar: tarfile.TarFile, name: str, path: Path) -> None:
+    """Write the member of that name to `path` atomically."""
     with writing(path):
         part = path.with_name(f"{path.name}.part")
         with tar.extractfile(name) as packed:  # type: ignore[union-attr]  # a file, by checksum

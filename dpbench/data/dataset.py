@@ -1,4 +1,4 @@
-"""What every data set is made of, whoever published it."""
+"""The types that all data sets share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """Some examples: inputs [B, ...], targets [B], groups [B] int64.
+    """A batch of examples: inputs [B, ...], targets [B], groups [B] int64.
 
-    Targets are classes int64, or the numbers to predict float32. Or users of up to K examples each:
-    inputs [B, K, ...], targets [B, K], and present [B, K] bool, False where a row only fills up;
-    users [B] int64: their numbers.
+    Targets are classes int64, or numbers float32 for regression. Or a batch of users with up to K
+    examples each: inputs [B, K, ...], targets [B, K], present [B, K] bool, False for padding, and
+    users [B] int64, their numbers.
     """
 
     inputs: Tensor
@@ -28,7 +28,7 @@ class Batch:
         return len(self.targets)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        """The batch with all its tensors changed alike."""
+        """The batch with a function applied to each of its tensors."""
         return Batch(*map(change, self._tensors))
 
     def split(self, size: int | None) -> list["Batch"]:
@@ -40,11 +40,11 @@ class Batch:
 
     @property
     def sizes(self) -> Tensor:
-        """How many examples each user has [B]; one, where the batch is of examples."""
+        """The number of examples of each user [B]; ones for a batch of examples."""
         return torch.ones_like(self.groups) if self.present is None else self.present.sum(1)
 
     def as_users(self) -> "Batch":
-        """The batch itself if it is of users, and else each example as a user of its own."""
+        """The batch itself if it is of users; otherwise each example as a separate user."""
         if self.present is not None:
             return self
         present = torch.ones_like(self.groups, dtype=torch.bool).unsqueeze(1)
@@ -60,9 +60,9 @@ class Batch:
 class Split:
     """All examples of a split, on one device: inputs [n, ...], targets [n], groups [n].
 
-    Images may be kept as uint8 [n, channels, height, width]; batches of them are scaled to [0, 1].
-    Texts may be kept as int32 [n, 2, T], since 32 bits are enough; batches of them are int64.
-    normalize: what is done to the inputs of every batch then.
+    Images may be stored as uint8 [n, channels, height, width]; batches of them are scaled to
+    [0, 1]. Texts may be stored as int32 [n, 2, T]; batches of them are int64. normalize: applied to
+    the inputs of every batch afterwards.
     """
 
     inputs: Tensor
@@ -81,7 +81,7 @@ class Split:
         return self._each(lambda t: t.to(device))
 
     def take(self, indices: Tensor) -> "Split":
-        """The examples at `indices` [m] int64, as a split of their own."""
+        """The examples at `indices` [m] int64, as a new split."""
         return self._each(lambda t: t[indices])
 
     def at(self, indices: Tensor) -> Batch:
@@ -106,9 +106,9 @@ class Split:
 
 @dataclass(frozen=True)
 class Data:
-    """A loaded data set: what is trained on, and what is tested on.
+    """A loaded data set: the training split and the split that runs are evaluated on.
 
-    tested_on: the name of the second, under which its metrics are recorded.
+    tested_on: the name of the latter, under which its metrics are recorded.
     """
 
     train: Split
@@ -117,10 +117,10 @@ class Data:
 
 
 class Dataset(Protocol):
-    """A data set before it is read: everything the ledger and the model must know beforehand.
+    """A data set before it is read: everything that the ledger and the model depend on.
 
-    train_size is public configuration. Where sub-sampling makes the real number of training
-    examples vary with the seed, it is the expected number, and the sampling rate follows from it.
+    train_size is public configuration. If sub-sampling makes the real number of training examples
+    vary with the seed, it is the expected number, which determines the sampling rate.
     """
 
     @property
@@ -132,12 +132,12 @@ class Dataset(Protocol):
 
     @property
     def task(self) -> str:
-        """What is predicted: `classification` or `regression` (then targets are numbers)."""
+        """`classification`, or `regression`, where targets are numbers."""
         ...
 
     @property
     def classes(self) -> int:
-        """Outputs of a model: as many as there are classes, one for regression."""
+        """The number of a model's outputs: the number of classes, or 1 for regression."""
         ...
 
     @property
@@ -149,16 +149,16 @@ class Dataset(Protocol):
     def train_size(self) -> int: ...
     @property
     def notes(self) -> tuple[str, ...]:
-        """What in the protocol reads data outside the account, one sentence each."""
+        """What the protocol reads from the data without accounting, one sentence each."""
         ...
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Read (and if need be download) the data; `seed` draws the split and nothing else."""
+        """Read (and if necessary download) the data; `seed` only determines the split."""
         ...
 
 
 def vocabulary_of(dataset: Dataset) -> int | None:
-    """How many tokens there are, where inputs are texts; None elsewhere.
+    """The number of tokens, if inputs are texts; else None.
 
     Texts are int64 [n, 2, T]: token numbers, 0 being padding, and the number of the text (0 or 1)
     that each token belongs to.
@@ -167,7 +167,7 @@ def vocabulary_of(dataset: Dataset) -> int | None:
 
 
 class Derived:
-    """A data set made from another: all that it does not say itself is that of its `base`."""
+    """A data set derived from another: delegates to `base` every property not overridden."""
 
     base: Dataset
 

@@ -16,7 +16,7 @@ ROWS = sum(CLASS_SIZES)
 
 @dataclass(frozen=True)
 class Digits:
-    """1,797 grey images of digits, as scikit-learn ships them; the groups are the ten classes.
+    """1,797 grey images of digits from scikit-learn; the groups are the ten classes.
 
     test_share: of the images, after a shuffle. Source: Alpaydin and Kaynak, UCI, 1998.
     """
@@ -43,7 +43,7 @@ class Digits:
         return tuple(size * self.train_size / ROWS for size in CLASS_SIZES)
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Read the copy inside scikit-learn; `folder` is not looked at."""
+        """Read the copy in scikit-learn; `folder` is not used."""
         digits = load_digits()
         inputs = torch.from_numpy(digits.images / 16).float().unsqueeze(1)
         targets = torch.from_numpy(digits.target).long()

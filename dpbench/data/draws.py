@@ -1,4 +1,4 @@
-"""Who is trained on and who is tested on: every draw follows from the seed and its purpose."""
+"""Random splits and sub-samples, determined by the seed and their purpose."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from dpbench.seeds import numpy_generator
 
 
 def held_out(count: int, test_share: float) -> int:
-    """How many of `count` examples are tested on."""
+    """The number of test examples among `count`."""
     return int(test_share * count)
 
 

@@ -28,8 +28,8 @@ SOURCE = Source(
 class Dutch:
     """59 features of 60,420 people; the groups are men (0) and women (1).
 
-    test_share: of the rows, after a shuffle. Protocol: Esipova et al., ICLR 2023; the file is the
-    one of the survey of Le Quy et al., 2022.
+    test_share: of the rows, after a shuffle. Protocol: Esipova et al., ICLR 2023; the file is that
+    of the survey by Le Quy et al., 2022.
     """
 
     test_share: float

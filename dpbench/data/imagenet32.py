@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dpbench.data.caches import cached
+from dpbench.data.caches import ensure_cached
 from dpbench.data.dataset import Data, Split
 from dpbench.data.fetch.download import Source
 from dpbench.data.fetch.pickled import read_images
@@ -23,7 +23,7 @@ def _source(name: str, md5: str) -> Source:
     )
 
 
-# As several public loaders state them; the publisher states none for the single files.
+# From several public loaders; the publisher states no checksums for the single files.
 TRAIN = (
     _source("train_data_batch_1", "6c4495e65cd24a8c3019857ef9b758ee"),
     _source("train_data_batch_2", "3dd727de4155836807dfc19f98c9fe70"),
@@ -57,25 +57,25 @@ class ImageNet32:
     notes = ()
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Map the photographs, at the first call from the publishers' eleven files.
+        """Memory-map the photographs, converted on first use from the publishers' eleven files.
 
-        The seed draws nothing. Raises a UserError that names the first file that is missing.
+        The seed is not used. Raises a UserError that names the first missing file.
         """
         return Data(
-            train=mapped(TRAIN, folder, "train", self.train_size),
-            test=mapped(TEST, folder, "val", self.test_size),
+            train=load_mapped(TRAIN, folder, "train", self.train_size),
+            test=load_mapped(TEST, folder, "val", self.test_size),
         )
 
 
-def mapped(sources: Sequence[Source], folder: Path, part: str, size: int) -> Split:
-    """`size` photographs, mapped from a file that is made of the sources' pickles if need be."""
-    images, labels = (folder / "imagenet32" / f"{part}_{of}.npy" for of in ("images", "labels"))
-    cached([images, labels], lambda parts: _convert(sources, folder, size, *parts))
+def load_mapped(sources: Sequence[Source], folder: Path, part: str, size: int) -> Split:
+    """`size` photographs, memory-mapped from a file that is created from the sources if missing."""
+    images, labels = (folder / "imagenet32" / f"{part}_{name}.npy" for name in ("images", "labels"))
+    ensure_cached([images, labels], lambda parts: _convert(sources, folder, size, *parts))
     packed, targets = np.load(images, mmap_mode="c"), torch.from_numpy(np.load(labels))
     if not len(packed) == len(targets) == size:
         raise UserError(
-            f"{images} holds {len(packed)} photographs and {labels.name} {len(targets)} labels "
-            f"instead of {size}: delete both to have them made again."
+            f"{images} has {len(packed)} photographs and {labels.name} {len(targets)} labels "
+            f"instead of {size}: delete both to have them created again."
         )
     return Split(torch.from_numpy(packed), targets, torch.zeros_like(targets))
 

@@ -47,12 +47,12 @@ class Mnist:
     notes = ()
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Read the four files below `folder`, or download them (11 MB); the seed draws nothing."""
+        """Read the four files below `folder`, or download them (11 MB); the seed is not used."""
         return Data(train=_split(TRAIN, folder), test=_split(TEST, folder))
 
 
 def read_idx(path: Path) -> Tensor:
-    """The array of bytes in an idx file: uint8, of the shape that its header states."""
+    """The array in an idx file, uint8, with the shape in its header."""
     content = path.read_bytes()
     axes = content[3]
     sizes = np.frombuffer(content, ">u4", axes, offset=4).astype(int)

@@ -1,4 +1,4 @@
-"""Features that are measurements."""
+"""Numeric features."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 def z_scores(features: np.ndarray) -> Tensor:
     """Features [n, d] with mean 0 and standard deviation 1 (n - 1), as float32.
 
-    Both are taken from the rows given, which no account covers: a data set names it in its notes.
+    Both are computed from the given rows without accounting: data sets say so in their notes.
     """
     scores = (features - features.mean(axis=0)) / features.std(axis=0, ddof=1)
     return torch.from_numpy(scores).float()

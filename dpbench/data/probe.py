@@ -1,4 +1,4 @@
-"""Made-up examples: what an engine is checked on must not be private."""
+"""Synthetic examples to check engines on, since private ones must not be used."""
 
 import torch
 from torch import Tensor
@@ -7,9 +7,9 @@ from dpbench.data.dataset import Batch, Dataset, vocabulary_of
 
 
 def probe(dataset: Dataset, views: int) -> Batch:
-    """Two examples of a data set's shape, that never saw its data: the same ones at every call.
+    """Two synthetic examples with a data set's shape, the same at every call.
 
-    views: copies per example, inputs [2, K, ...]; no axis for them where there is one.
+    views: copies per example, inputs [2, K, ...]; without that axis for one view.
     """
     draw = torch.Generator().manual_seed(0)
     shape = (2, *([views] if views > 1 else []), *dataset.shape)
@@ -24,7 +24,7 @@ def probe(dataset: Dataset, views: int) -> Batch:
 
 
 def probe_users(dataset: Dataset, most: int) -> Batch:
-    """Two made-up users, the first with `most` examples and the second with half of them."""
+    """Two synthetic users, the first with `most` examples and the second with half as many."""
     copies = probe(dataset, most)
     inputs = copies.inputs if most > 1 else copies.inputs.unsqueeze(1)
     targets = copies.targets.unsqueeze(1).expand(2, most).clone()

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import torch
 
-from dpbench.data.caches import cached
+from dpbench.data.caches import ensure_cached
 from dpbench.data.dataset import Data, Split
 from dpbench.data.fetch.download import Source, altered, fetch, writing
 from dpbench.data.tokens import Tokens
@@ -38,7 +38,7 @@ TEST = Source(
 
 
 class Pairs(NamedTuple):
-    """Pairs of sentences that have a gold label, and the number of each label in LABELS."""
+    """Pairs of sentences with a gold label, given as its index in LABELS."""
 
     premises: list[str]
     hypotheses: list[str]
@@ -49,10 +49,10 @@ class Pairs(NamedTuple):
 class Snli:
     """Pairs of English sentences in the publishers' split; the groups are the three classes.
 
-    tokens: how sentences become numbers. hub: None reads the publishers' files, and a name as
-    `stanfordnlp/snli` has the `datasets` library load it from the Hugging Face hub. Pairs without a
-    gold label are left out, of the test set too. Source: Bowman et al., EMNLP 2015; protocol: Bu et
-    al. (calibration), section 5.5.
+    tokens: the tokenizer. hub: None for the publishers' files, or a name such as `stanfordnlp/snli`
+    that the `datasets` library loads from the Hugging Face hub. Pairs without a gold label are left
+    out, also of the test set. Source: Bowman et al., EMNLP 2015; protocol: Bu et al. (calibration),
+    section 5.5.
     """
 
     tokens: Tokens
@@ -78,9 +78,9 @@ class Snli:
         return self.tokens.vocabulary
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Read the two files below `folder`, or download them (95 MB); the seed draws nothing.
+        """Read the two files below `folder`, or download them (95 MB); the seed is not used.
 
-        Raises UserError where neither the pairs nor the tokenizer are available.
+        Raises UserError if the pairs or the tokenizer are not available.
         """
         if self.hub is not None:
             train, test = (from_hub(self.hub, part) for part in ("train", "test"))
@@ -95,17 +95,17 @@ class Snli:
 
 
 def unpack(folder: Path) -> None:
-    """Have the training and test files below `folder`, taken from the publishers' archive."""
-    cached([folder / TRAIN], lambda parts: _take_out(folder, TRAIN, parts[0]))
+    """Extract the training and test files below `folder` from the publishers' archive."""
+    ensure_cached([folder / TRAIN], lambda parts: _extract(folder, TRAIN, parts[0]))
     test = folder / TEST.path
     if not test.exists():
         with writing(test):
             part = test.with_name(f"{test.name}.part")
-            _take_out(folder, TEST.path, part)
+            _extract(folder, TEST.path, part)
             part.replace(test)
 
 
-def _take_out(folder: Path, member: str, path: Path) -> None:
+def _extract(folder: Path, member: str, path: Path) -> None:
     with (
         ZipFile(fetch(ARCHIVE, folder)) as archive,
         archive.open(member) as packed,
@@ -117,25 +117,25 @@ def _take_out(folder: Path, member: str, path: Path) -> None:
 def read(path: Path, rows: int | None = None) -> Pairs:
     """The pairs of a .jsonl file that have a gold label.
 
-    rows: how many pairs the file must have, labelled or not. Raises UserError where it has another
+    rows: the number of pairs that the file must have, labelled or not. Raises UserError for another
     number.
     """
     with path.open(encoding="utf-8") as lines:
         try:
             pairs = map(json.loads, lines)
-            whole = [(p["sentence1"], p["sentence2"], NUMBERS[p["gold_label"]]) for p in pairs]
+            triples = [(p["sentence1"], p["sentence2"], NUMBERS[p["gold_label"]]) for p in pairs]
         except (ValueError, KeyError, TypeError) as error:
             raise altered(path, ARCHIVE.address) from error
-    if rows is not None and len(whole) != rows:
+    if rows is not None and len(triples) != rows:
         raise altered(path, ARCHIVE.address)
-    return _labelled(whole)
+    return _with_labels(triples)
 
 
 def from_hub(name: str, part: str) -> Pairs:
     """The pairs of a part that have a gold label, by the `datasets` library.
 
-    name: on the hub, or a folder of files with columns premise, hypothesis and label (-1 where
-    there is no gold label). Raises UserError where the library or the pairs are missing.
+    name: on the hub, or a folder of files with columns premise, hypothesis and label (-1 for no
+    gold label). Raises UserError if the library or the pairs are missing.
     """
     try:
         from datasets import load_dataset
@@ -149,12 +149,16 @@ def from_hub(name: str, part: str) -> Pairs:
         columns = [rows[column] for column in ("premise", "hypothesis", "label")]
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
-            f"dataset.hub={name} has no pairs to give ({type(error).__name__}): run once with "
-            "network, or leave dataset.hub unset to read the publishers' files."
+            f"dataset.hub={name} cannot be loaded ({type(error).__name__}): run once with network "
+            "access, or leave dataset.hub unset to read the publishers' files."
         ) from error
-    return _labelled(zip(*columns, strict=True))
+    return _with_labels(zip(*columns, strict=True))
 
 
-def _labelled(rows: Iterable[tuple[str, str, int]]) -> Pairs:
-    kept = [row for row in rows if row[2] >= 0]
-    return Pairs([p for p, _, _ in kept], [h for _, h, _ in kept], [n for _, _, n in kept])
+def _with_labels(rows: Iterable[tuple[str, str, int]]) -> Pairs:
+    labelled = [row for row in rows if row[2] >= 0]
+    return Pairs(
+        [premise for premise, _, _ in labelled],
+        [hypothesis for _, hypothesis, _ in labelled],
+        [label for _, _, label in labelled],
+    )

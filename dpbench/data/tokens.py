@@ -1,4 +1,4 @@
-"""Pairs of sentences as the numbers that a text model takes."""
+"""Tokenization of pairs of sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from dpbench.errors import Unavailable, UserError
 from dpbench.validate import integer
 
 PADDING = 0
-"""The token that fills up a text, as BERT numbers it."""
+"""The padding token of BERT."""
 
-MOST_TOKENS = 100_000  # of a pair: beyond any model
-CHUNK = 10_000  # pairs at a time: the tokenizer's lists take far more memory than the numbers
+MOST_TOKENS = 100_000  # per pair: beyond any model
+CHUNK = 10_000  # pairs at a time: the tokenizer's lists take far more memory than the tensors
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A published tokenizer, by its name on the Hugging Face hub or a folder that holds it.
+    """A published tokenizer, by its name on the Hugging Face hub or its folder.
 
-    vocabulary: how many tokens it has, which a model must know before anything is read. length: T,
-    to which longer pairs are cut, the longer sentence first, and shorter ones filled up.
+    vocabulary: its number of tokens, which models need before anything is read. length: T, to which
+    longer pairs are truncated, the longer sentence first, and shorter ones padded.
     """
 
     tokenizer: str
@@ -37,14 +37,14 @@ class Tokens:
     def of(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:
         """Token numbers and types, int32 [n, 2, T]: [CLS] premise [SEP] hypothesis [SEP], padding.
 
-        Raises UserError where the tokenizer cannot be had, or is another than was said.
+        Raises UserError if the tokenizer is not available or does not match the settings.
         """
         tokenizer = self._load()
         starts = range(0, len(premises), CHUNK)
         parts = [slice(start, start + CHUNK) for start in starts]
-        return torch.cat([self._coded(tokenizer, premises[at], hypotheses[at]) for at in parts])
+        return torch.cat([self._encode(tokenizer, premises[at], hypotheses[at]) for at in parts])
 
-    def _coded(self, tokenizer: Any, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:
+    def _encode(self, tokenizer: Any, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:
         coded = tokenizer(
             list(premises),
             list(hypotheses),
@@ -61,9 +61,9 @@ class Tokens:
             tokenizer = library("transformers").AutoTokenizer.from_pretrained(self.tokenizer)
         except (OSError, ValueError) as error:
             raise Unavailable(
-                f"the tokenizer {self.tokenizer} is neither in this machine's Hugging Face cache "
-                "nor to be downloaded now: run once with network, or copy the cache ($HF_HOME) "
-                "from a machine that has it."
+                f"the tokenizer {self.tokenizer} is not in this machine's Hugging Face cache and "
+                "cannot be downloaded now: run once with network access, or copy the cache "
+                "($HF_HOME) from a machine that has it."
             ) from error
         if len(tokenizer) != self.vocabulary or tokenizer.pad_token_id != PADDING:
             raise UserError(

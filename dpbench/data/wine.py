@@ -30,7 +30,7 @@ SOURCE = Source(
 class Wine:
     """11 measurements of 1,599 red wines, and their rating from 0 to 10.
 
-    test_size: rows that are tested on, after a shuffle. Source: Cortez et al., "Modeling wine
+    test_size: test rows, drawn by a shuffle. Source: Cortez et al., "Modeling wine
     preferences by data mining from physicochemical properties", 2009; protocol: Bu et al.
     (calibration), appendix C.4.
     """
@@ -65,7 +65,7 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def encode(table: pd.DataFrame) -> Split:
-    """z-scores of the eleven measurements, and the ratings as they are."""
+    """z-scores of the eleven measurements, and the unchanged ratings."""
     features = table.drop(columns="quality").to_numpy("float64")
     ratings = torch.from_numpy(table["quality"].to_numpy("float32"))
     return Split(z_scores(features), ratings, torch.zeros(len(table), dtype=torch.int64))

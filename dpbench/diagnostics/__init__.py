@@ -1,4 +1,4 @@
-"""Optional observation of a run: what a step does to each group. Reads private data freely."""
+"""Optional diagnostics of a run, which read private data outside of any accounting."""
 
 from typing import Protocol
 
@@ -10,17 +10,17 @@ class Observer(Protocol):
     """Observes a run without changing its parameters, state or generators."""
 
     def before(self, batch: Batch) -> None:
-        """Called before each step, with the batch that the step will use."""
+        """Called before each step with the step's batch."""
         ...
 
     def end_of_epoch(self) -> None: ...
 
     def series(self) -> dict[str, list]:
-        """All that was measured, as columns."""
+        """All measurements as columns."""
         ...
 
     def state_dict(self) -> dict:
-        """The measurements and counters so far, as tensors and plain values."""
+        """Measurements and counters so far, as tensors and plain values."""
         ...
 
     def load_state_dict(self, state: dict) -> None:
@@ -29,8 +29,8 @@ class Observer(Protocol):
 
 
 class Diagnostics(Protocol):
-    """What to observe; makes one observer per run."""
+    """The settings of diagnostics; makes one observer per run."""
 
     def observer(self, step: PrivateStep, train: Split, test: Split) -> Observer:
-        """Watches `step`; test is the split that the run will be tested on."""
+        """An observer of `step`; test: the split that the run is evaluated on."""
         ...

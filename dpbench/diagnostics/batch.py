@@ -1,7 +1,7 @@
 """Gradients and losses of a batch before its step: plain, clipped and per group.
 
-Nothing here changes parameters, clip, generators or noise of the run. It reads private data outside
-the account.
+Nothing here changes parameters, clip, generators or noise of the run. It reads private data without
+accounting.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ from dpbench.mechanism.step import PrivateStep, finite_factors
 
 
 class GroupMeans(NamedTuple):
-    """Of the examples of each group in a batch; index k: group."""
+    """Statistics of the examples of each group in a batch; index k: group."""
 
     loss_sums: Tensor  # [K]
     counts: Tensor  # [K] int64
-    gradient_norms: Tensor  # [K], of the mean gradient; NaN for a group that is absent
+    gradient_norms: Tensor  # [K], of the mean gradient; NaN for an absent group
 
 
 class ClippedBatch(NamedTuple):
@@ -30,7 +30,7 @@ class ClippedBatch(NamedTuple):
 
     plain: Tensor  # g [D]
     clipped: Tensor  # c [D], before noise
-    clipped_fraction: Tensor  # scalar: of the examples, how many have a factor below 1; or NaN
+    clipped_fraction: Tensor  # scalar: the fraction of examples with a factor below 1; or NaN
 
 
 @contextmanager
@@ -48,9 +48,9 @@ def isolated_evaluation(model: nn.Module) -> Iterator[None]:
 
 
 def group_means(step: PrivateStep, batch: Batch, groups: list[int]) -> GroupMeans:
-    """Losses and gradient norms of some groups, by their numbers [K], at the present parameters."""
+    """Losses and gradient norms of the groups with numbers [K], at the current parameters."""
     losses, sums, counts = [], [], []
-    for part in batch.split(step.physical_batch_size):
+    for part in step.physical.split(batch):
         gradients = step.engine(part)
         finite = gradients.norms.isfinite()
         members = [part.groups == k for k in groups]
@@ -74,7 +74,7 @@ def unaugmented(engine: Engine, batch: Batch) -> Batch:
 class CachedEngine:
     """An engine that returns cached gradients for one batch at theta, and delegates otherwise.
 
-    Methods that start from those gradients then cost only their additional passes.
+    It saves a pass for methods that start from those gradients.
     """
 
     def __init__(self, engine: Engine, batch: Batch, gradients: Gradients):
@@ -91,9 +91,9 @@ class CachedEngine:
 class BatchGradients(NamedTuple):
     """Plain and method gradients of a physical batch of B examples, and the clip's factors.
 
-    The clip is the step's present one. One that asks counts of the batch before it clips (DPSGD-F)
-    stays at the bounds it released last, or at its base bound before the first step: asking here
-    would be a private query. A gradient that is not finite counts as zero, as it does in the step.
+    The clip is the step's current one. A clip that queries counts before clipping (DPSGD-F) stays
+    at its last released bounds, or at its base bound before the first step: a query here would be a
+    private release. Non-finite gradients count as zero, as in the step.
     """
 
     plain: Gradients  # g_i, of the losses alone
@@ -108,24 +108,24 @@ class BatchGradients(NamedTuple):
         return self.factors < 1 if self.factors.dim() == 1 else (self.factors < 1).any(1)
 
     def factors_of(self, members: Tensor) -> Tensor:
-        """The factors, 0 for whom members [B] bool leave out."""
+        """The factors, with 0 for examples that are not in members [B] bool."""
         others = ~members if self.factors.dim() == 1 else ~members.unsqueeze(1)
         return self.factors.masked_fill(others, 0)
 
 
 def batch_gradients(step: PrivateStep, part: Batch) -> BatchGradients:
-    """Gradients of a physical batch at the present parameters, in one engine pass if plain."""
+    """Gradients of a physical batch at the current parameters, in one engine pass if plain."""
     gradients = step.engine(part)
     cached = CachedEngine(step.engine, part, gradients)
     method = step.method.gradient(cached, part, step.clip, step.released)
-    factors, finite = finite_factors(step.clip, step.clip.lengths(method), part.groups)
+    factors, finite = finite_factors(step.clip, step.clip.norms(method), part.groups)
     return BatchGradients(gradients, method, gradients.norms.isfinite(), finite, factors)
 
 
 def clipped_batch(step: PrivateStep, batch: Batch) -> ClippedBatch:
-    """The batch gradient of plain SGD, and the one that the step's clip makes of the method's."""
+    """The batch gradient of plain SGD, and the method's batch gradient after clipping."""
     clip, unclipped, clipped, clipped_counts = step.clip, [], [], []
-    for part in batch.split(step.physical_batch_size):
+    for part in step.physical.split(batch):
         gradients = batch_gradients(step, part)
         unclipped.append(
             gradients.plain.weighted_sum(gradients.plain_finite.to(gradients.plain.norms))

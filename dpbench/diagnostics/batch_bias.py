@@ -1,6 +1,6 @@
-"""What clipping does to the mean gradient of some examples, at the present parameters.
+"""The bias that clipping adds to the mean gradient of some examples, at the current parameters.
 
-It reads private data outside the account, and moves nothing of a run.
+It reads private data without accounting, and changes nothing in a run.
 """
 
 import math
@@ -26,32 +26,31 @@ from dpbench.mechanism.step import PrivateStep
 def measure(
     step: PrivateStep, parts: Iterable[Batch], groups: Sequence[int], quantiles: Sequence[float]
 ) -> dict[str, float]:
-    """What clipping does at the present parameters to the mean gradient of some examples.
+    """The bias that clipping adds to the mean gradient of some examples at the current parameters.
 
-    parts: those examples in physical batches. With g_i their plain gradients, h_i those that the
-    method clips, w_i the clip's factors, g, h and c the means of g_i, h_i and w_i h_i, and p the
-    private gradient of the step before:
+    parts: those examples in physical batches. With g_i their plain gradients, h_i the gradients
+    that the method clips, w_i the clip's factors, g, h and c the means of g_i, h_i and w_i h_i, and
+    p the private gradient of the previous step:
 
     - bias |c - g|, scale a, bias_mag |(a - 1) g| and bias_dir |t| of Theorem 1, cos_bias cos(c, g);
-    - own_bias |c - h| and own_cos cos(c, h): the same against the method's own;
+    - own_bias |c - h| and own_cos cos(c, h): the same against the method's gradient h;
     - norm_plain |g|, norm_own |h|, norm_clipped |c|, clipped_fraction (of the w_i, below 1);
-    - cos_previous cos(p, g), of DP-SAT's ascent step, and cos_examples, the mean of cos(g_i, g), of
-      BAM's (Figure 4), over the examples that have a direction;
-    - norm_qQ and own_norm_qQ, for each quantile Q: those of the |g_i| and |h_i| that are finite.
+    - cos_previous cos(p, g), for the ascent step of DP-SAT, and cos_examples, the mean of
+      cos(g_i, g) over examples with a direction, for that of BAM (Figure 4);
+    - norm_qQ and own_norm_qQ, for each quantile Q: those of the finite |g_i| and |h_i|.
 
-    And NAME/k for each group k, with means over its examples alone. Gradients that are not finite
-    count as zero; what is not defined is NaN. The model is in test mode, so the gradients are not
-    the very ones of a step with dropout. One engine pass where the method's gradients are plain,
-    otherwise what the method needs on top of one.
+    And NAME/k for each group k, with means over its examples. Non-finite gradients count as zero;
+    undefined values are NaN. The model is in evaluation mode, so gradients differ from those of a
+    step with dropout. Takes one engine pass, plus the method's additional passes.
     """
     with isolated_evaluation(step.engine.model):
-        everyone = [_Sums(step.clip) for _ in range(1 + len(groups))]
+        all_sums = [_Sums(step.clip) for _ in range(1 + len(groups))]
         for part in parts:
             gradients = batch_gradients(step, part)
             members = [torch.ones_like(gradients.plain_finite), *(part.groups == k for k in groups)]
-            for sums, mask in zip(everyone, members, strict=True):
+            for sums, mask in zip(all_sums, members, strict=True):
                 sums.add(gradients, mask)
-        values = [sums.values(step.released.gradient, quantiles) for sums in everyone]
+        values = [sums.values(step.released.gradient, quantiles) for sums in all_sums]
     suffixes = ["", *(f"/{k}" for k in groups)]
     return {
         name + suffix: value.item()
@@ -70,13 +69,13 @@ class _Sums:
         self._own_norms: list[Tensor] = []
 
     def add(self, gradients: BatchGradients, members: Tensor) -> None:
-        """Adds the examples of a part that are members [B] bool."""
+        """Adds the examples of a part that are in members [B] bool."""
         plain_finite, method_finite = (
             gradients.plain_finite & members,
             gradients.method_finite & members,
         )
         norms, own_norms = gradients.plain.norms, gradients.method.norms
-        # Where a square underflows, the norm says nothing of the direction.
+        # Where squares underflow, the norm does not determine the direction.
         directed = plain_finite & (norms > torch.finfo(norms.dtype).tiny ** 0.5)
         plain = gradients.plain.weighted_sum(plain_finite.to(norms))
         part = [
@@ -85,7 +84,7 @@ class _Sums:
             if gradients.method is gradients.plain
             else gradients.method.weighted_sum(method_finite.to(own_norms)),
             self._clip.reduce(gradients.method, gradients.factors_of(members)),
-            # The mean of cos(g_i, g) is <mean of g_i/|g_i|, g/|g|>: no second look at the g_i.
+            # The mean of cos(g_i, g) is <mean of g_i/|g_i|, g/|g|>, in a single pass over the g_i.
             gradients.plain.weighted_sum(torch.where(directed, 1 / norms, 0)),
             *(mask.sum() for mask in (members, members & gradients.clipped_mask, directed)),
         ]
@@ -96,7 +95,7 @@ class _Sums:
         self._own_norms.append(own_norms[method_finite])
 
     def values(self, previous: Tensor | None, quantiles: Sequence[float]) -> dict[str, Tensor]:
-        """The values of `measure`, without group."""
+        """The values of `measure` for these examples, by name without group."""
         plain, own, clipped, units, examples, clipped_count, directed = self._totals
         sums = (plain, own, self._clip.finish(clipped))
         g, h, c = (total.double() / examples for total in sums)
@@ -128,12 +127,12 @@ def _quantiles(name: str, norms: Tensor, quantiles: Sequence[float]) -> dict[str
 
 
 def _quantile(values: Tensor, q: float) -> Tensor:
-    """Of sorted values [n]; torch.quantile takes no more than 16 million of them, and not none."""
+    """A quantile of sorted values [n]; torch.quantile fails for none and for over 16 million."""
     if not len(values):
         return torch.tensor(math.nan)
-    place = q * (len(values) - 1)
-    below = math.floor(place)
-    return torch.lerp(values[below], values[math.ceil(place)], place - below)
+    position = q * (len(values) - 1)
+    below = math.floor(position)
+    return torch.lerp(values[below], values[math.ceil(position)], position - below)
 
 
 def bias_over_batch_sizes(
@@ -143,24 +142,24 @@ def bias_over_batch_sizes(
     repeats: int,
     generator: torch.Generator,
 ) -> dict[str, list]:
-    """`measure` on random batches of several sizes, at the present parameters.
+    """`measure` on random batches of several sizes, at the current parameters.
 
-    Figures 5 and 6 of Knolle et al. 2023 at one point of a run: averages over the repeats are the
-    caller's. One entry per batch, drawn without replacement and not augmented: columns
-    `batch_size`, `repeat` and the names of `measure`. generator: of the draws, on any device.
+    Figures 5 and 6 of Knolle et al. 2023 at one point of a run; the caller averages over repeats.
+    One entry per batch, drawn without replacement and not augmented: columns `batch_size`, `repeat`
+    and the names of `measure`. generator: of the draws, on any device.
 
-    Raises UserError for a size that the training split does not have.
+    Raises UserError for a size above that of the training split.
     """
     for size in sizes:
         if not 1 <= size <= len(train):
-            raise UserError(f"batch size {size} is not one from 1 to {len(train)}, all examples.")
+            raise UserError(f"batch size {size} is not in the range from 1 to {len(train)}.")
     columns: dict[str, list] = defaultdict(list)
     for size in sizes:
         for repeat in range(repeats):
             order = torch.randperm(len(train), generator=generator, device=generator.device)
             indices = order[:size].to(train.targets.device)
             batch = unaugmented(step.engine, train.at(indices))
-            values = measure(step, batch.split(step.physical_batch_size), [], [])
+            values = measure(step, step.physical.split(batch), [], [])
             for name, value in {"batch_size": size, "repeat": repeat, **values}.items():
                 columns[name].append(value)
     return dict(columns)

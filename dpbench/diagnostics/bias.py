@@ -1,7 +1,7 @@
-"""The bias observatory: what clipping does to the batch gradient, step by step, for any method.
+"""The bias of the clipped batch gradient, step by step, for any method.
 
-Figures 2, 4, 5 and 6 and Theorem 1 of Knolle et al. 2023. All of it reads private data outside the
-account: it explains a run and must not steer one.
+Figures 2, 4, 5 and 6 and Theorem 1 of Knolle et al. 2023. It reads private data without accounting:
+it explains a run, and no run may depend on it.
 """
 
 from collections.abc import Iterable
@@ -27,14 +27,14 @@ EXAMPLES = ("batch", "probe", "all")
 class BiasDiagnostics:
     """Bias of the clipped batch gradient and alignment of the ascent step, every few steps.
 
-    every: steps between measurements, the first step included. examples: what is measured on, the
-    step's own "batch" with its augmentation, or without any a fixed random "probe" of probe_size
-    training examples (the same for every method and seed on the same split) or "all" of them.
-    chunk: examples per pass, or fewer where the step's physical batches are smaller, which bounds
-    memory; a method that needs whole batches takes a step's own in one. groups: numbers of the
-    groups to look at beside everyone, None for all where there are several. quantiles: of the
-    gradient norms, each from 0 to 1. sizes: of random batches to measure on besides, at the last
-    parameters, `repeats` of each.
+    every: steps between measurements, starting with the first step. examples: the examples that are
+    measured: "batch" for those of the step, augmented; or, not augmented, "probe" for a fixed
+    random subset of probe_size training examples (the same for every method and seed on the same
+    split), or "all". chunk: examples per pass, at most those of a physical batch, which bounds
+    memory; methods that need whole batches get the step's batch in one piece. groups: numbers of
+    the groups to measure separately, None for all if there are several. quantiles: of the gradient
+    norms, each from 0 to 1. sizes: of random batches that are measured at the last parameters,
+    `repeats` of each.
     """
 
     every: int
@@ -58,10 +58,10 @@ class BiasDiagnostics:
     def observer(
         self, step: PrivateStep, train: Split, test: Split | None = None
     ) -> "BiasObserver":
-        """Watches `step`; UserError for groups, a probe or sizes that the training split lacks."""
+        """An observer of `step`; UserError for groups or sizes beyond the training split."""
         if max(self.sizes, default=0) > len(train):
             raise UserError(
-                f"diagnostics.sizes={self.sizes} has more than the {len(train)} training examples."
+                f"diagnostics.sizes={self.sizes} exceeds the {len(train)} training examples."
             )
         groups = chosen_groups(self.groups, train)
         if self.groups is None and len(groups) == 1:
@@ -75,7 +75,7 @@ class BiasDiagnostics:
         return BiasObserver(self, groups, measured, step, train)
 
     def _examples_of(self, train: Split) -> Tensor | None:
-        """Indices [n] of the training examples to measure on; None for those of each batch."""
+        """Indices [n] of the training examples to measure; None for those of each batch."""
         device = train.targets.device
         if self.examples == "batch":
             return None
@@ -91,11 +91,11 @@ class BiasDiagnostics:
 
 
 class BiasObserver(ColumnObserver):
-    """Measures before the step, and leaves parameters, clip, gradients and generators alone.
+    """Measures before a step, without changing parameters, clip, gradients or generators.
 
-    Columns of `series`: `step` (how many were made before), and every name of `measure` as
-    `step/NAME`, and as `step/NAME/k` for each group's number k. One entry per measured step. Then,
-    where sizes are asked for, those of `bias_over_batch_sizes` as `end/NAME`, one entry per batch.
+    Columns of `series`, one entry per measured step: `step` (the number of earlier steps), and
+    every name of `measure` as `step/NAME`, and as `step/NAME/k` for each group's number k. With
+    `sizes`, also those of `bias_over_batch_sizes` as `end/NAME`, one entry per batch.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class BiasObserver(ColumnObserver):
         self._steps += 1
 
     def series(self) -> dict[str, list]:
-        """The columns; those at the last parameters are measured now."""
+        """The columns; those at the last parameters are measured by this call."""
         return {**self._columns, **{f"end/{k}": v for k, v in self._at_the_end().items()}}
 
     def _at_the_end(self) -> dict[str, list]:
@@ -131,7 +131,7 @@ class BiasObserver(ColumnObserver):
 
     def _parts(self, batch: Batch) -> Iterable[Batch]:
         step, chunk = self._step, self._settings.chunk
-        size = min(chunk, step.physical_batch_size or chunk)
+        size = min(chunk, step.physical.size or chunk)
         if self._measured is None:
             return batch.split(None if step.method.whole_batches else size)
         parts = (self._train.at(indices) for indices in self._measured.split(size))

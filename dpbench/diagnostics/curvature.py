@@ -1,7 +1,7 @@
-"""Gradient and Hessian of the mean loss over some training examples, at the present parameters.
+"""Gradient and Hessian of the mean loss over some training examples, at the current parameters.
 
-The Hessian is only ever multiplied with vectors, by going backwards through the gradient, so memory
-stays that of a few gradients. Everything here reads private data outside the account.
+The Hessian is only multiplied with vectors, by differentiating the gradient, so memory stays that
+of a few gradients. Everything here reads private data without accounting.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from dpbench.gradients import Engine
 class MeanLoss:
     """L(theta) = 1/n sum_i loss_i(theta) over the examples of a split at `indices` [n] int64.
 
-    chunk: examples per pass, which bounds memory. Without examples all that is asked is NaN.
+    chunk: examples per pass, which bounds memory. Without examples all results are NaN.
     """
 
     def __init__(self, engine: Engine, split: Split, indices: Tensor, chunk: int):
@@ -36,7 +36,7 @@ class MeanLoss:
     def products(self, vectors: Tensor) -> Tensor:
         """H v [V, D] for each row v of `vectors` [V, D], with H the Hessian of L.
 
-        All of them at once: they share the loss and its gradient, and memory grows with V * chunk.
+        All vectors at once, which share the loss and its gradient; memory grows with V * chunk.
         """
         theta = self._theta()
         vectors = vectors.to(theta)

@@ -1,7 +1,7 @@
-"""Learning curves: how the run does on the split that it is tested on, as it goes.
+"""Learning curves: metrics on the evaluated split during a run.
 
-Figures 4, 6, 8 and 10 of Bu et al. 2023 (calibration). Every point reads private data outside the
-account: it explains a run and must not choose when to stop one.
+Figures 4, 6, 8 and 10 of Bu et al. 2023 (calibration). Every point reads private data without
+accounting: it explains a run, and must not be used for early stopping.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from dpbench.validate import integer
 
 @dataclass(frozen=True)
 class CurveDiagnostics:
-    """Loss, and of classes accuracy, ECE and MCE, on all tested examples every so often.
+    """Loss, and for classification accuracy, ECE and MCE, at regular intervals.
 
-    steps or epochs: so many lie between two measurements; the other one is null. The parameters
-    that a run begins and ends with are measured in any case. train: whether the loss on the
-    training split is measured too, which takes as much longer as that split is larger.
+    steps or epochs: the interval between two measurements; the other one is null. The first and the
+    last parameters are always measured. train: whether the loss on the training split is measured
+    too, at the cost of a pass over it.
     """
 
     steps: int | None
@@ -39,17 +39,17 @@ class CurveDiagnostics:
                 integer(f"diagnostics.{name}", getattr(self, name))
 
     def observer(self, step: PrivateStep, train: Split, test: Split) -> "CurveObserver":
-        """Watches `step` on the split that the run is tested on."""
+        """An observer of `step` on the split that the run is evaluated on."""
         return CurveObserver(self, step, train if self.train else None, test)
 
 
 class CurveObserver(ColumnObserver):
-    """Measures between steps, in test mode, and leaves parameters and generators alone.
+    """Measures between steps, in evaluation mode, without changing parameters or generators.
 
-    Columns of `series`, one entry per measurement: `step` and `epoch` (how many were made),
-    `tested/loss`, of classes `tested/accuracy`, `tested/ece` and `tested/mce`, and, if asked for,
-    `trained/loss`. Losses are the training loss, unweighted, in the unit of the records; with a
-    moving average of the weights these are still the weights themselves.
+    Columns of `series`, one entry per measurement: `step` and `epoch` (numbers completed),
+    `tested/loss`, for classification `tested/accuracy`, `tested/ece` and `tested/mce`, and, if
+    configured, `trained/loss`. Losses are the training loss, unweighted, in the unit of the
+    records. A moving average of the weights is not used here.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class CurveObserver(ColumnObserver):
             self._measure()
 
     def series(self) -> dict[str, list]:
-        """The columns; the last parameters are measured now, if they were not yet."""
+        """The columns; measures the last parameters if that was not done yet."""
         self._measure()
         return super().series()
 
@@ -88,16 +88,16 @@ class CurveObserver(ColumnObserver):
             return
         self._columns["step"].append(self._steps)
         self._columns["epoch"].append(self._epochs)
-        for name, value in tested(self._step, self._test).items():
+        for name, value in evaluate_split(self._step, self._test).items():
             self._columns[f"tested/{name}"].append(value)
         if self._train is not None:
-            self._columns["trained/loss"].append(tested(self._step, self._train)["loss"])
+            self._columns["trained/loss"].append(evaluate_split(self._step, self._train)["loss"])
 
 
-def tested(step: PrivateStep, split: Split) -> dict[str, float]:
-    """`loss`, and of classes `accuracy`, `ece` and `mce`, at the present parameters.
+def evaluate_split(step: PrivateStep, split: Split) -> dict[str, float]:
+    """`loss`, and for classification `accuracy`, `ece` and `mce`, at the current parameters.
 
-    NaN for what outputs that are not finite make of it.
+    NaN where outputs are not finite.
     """
     with isolated_evaluation(step.engine.model):
         outputs, losses = (t.cpu() for t in predict(step.engine.model, step.engine.loss, split))

@@ -1,15 +1,15 @@
-"""How much one step's clipping and noise cost each group, to second order in the step.
+"""The excess risk of each group due to one step's clipping and noise, to second order in the step.
 
-With g the batch gradient, c the clipped one and r = |c|/|g|, the step along g turns into the step
-along c in two moves, each the difference of two losses L_k(theta - lr v) of group k:
+With g the batch gradient, c the clipped one and r = |c|/|g|, the step along g becomes the step
+along c in two changes, each the difference of two losses L_k(theta - lr v) of group k:
 
     g --magnitude--> r g --direction--> c        (Esipova et al. 2023, eqs. 14, 15)
     g --direction--> c/r --magnitude--> c        (eqs. 16, 17: the starred terms)
 
-Each loss is L_k - lr <g_k, v> + lr^2/2 v^T H_k v, so six numbers per group settle every term. Where
-the paper has expectations over batches, the present batch stands for them; the full gradient g_D
-of Proposition 1 is then g, as in equation 5, and both decompositions sum to the same.
-The step is taken to be plain gradient descent without momentum.
+Each loss is L_k - lr <g_k, v> + lr^2/2 v^T H_k v, so six numbers per group determine every term.
+Where the paper has expectations over batches, the current batch is used; the full gradient g_D of
+Proposition 1 is then g, as in equation 5, and both decompositions have the same sum. The step is
+assumed to be gradient descent without momentum.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from torch import Tensor
 
 
 class Expansion(NamedTuple):
-    """All that the terms need to know of one step. Index k: group; tensors are float64.
+    """The quantities of one step that determine all terms. Index k: group; tensors are float64.
 
     learning_rate scales both gradients g (plain) and c (clipped, without noise).
     """
@@ -85,7 +85,7 @@ def clipping_risk(x: Expansion) -> Tensor:
 def noise_risk(learning_rate: float, traces: Tensor, noise: float) -> Tensor:
     """R_k^noise [K] = lr^2/2 Tr(H_k) noise^2, from the traces [K] (Proposition 1).
 
-    noise is sigma C0, as the paper prints it: the noise of the gradient *sum*. A step divides that
-    by the batch size B, so what its noise really costs is smaller by B^2.
+    noise is sigma C0, as in the paper: the noise of the gradient *sum*. A step divides it by the
+    batch size B, so the true cost is smaller by a factor of B^2.
     """
     return learning_rate**2 / 2 * noise**2 * traces

@@ -1,7 +1,7 @@
-"""Gradient misalignment: which error of clipping, or the noise, costs which group how much.
+"""Gradient misalignment: the cost of clipping errors and of noise for each group.
 
-Figures 3 to 5 and 7 to 17 of Esipova et al., ICLR 2023. All of it reads private data outside the
-account, the whole training split included: it explains a run and must not steer one.
+Figures 3 to 5 and 7 to 17 of Esipova et al., ICLR 2023. It reads private data without accounting,
+including the whole training split: it explains a run, and no run may depend on it.
 """
 
 from dataclasses import dataclass
@@ -32,17 +32,18 @@ TERMS = {
     "cos_clipped": lambda x: x.cos_clipped,
     "norm_group": lambda x: x.norm_group,
 }
-"""What is reported per group of every measured step, by name."""
+"""The terms that are reported per group and measured step, by name."""
 
 
 @dataclass(frozen=True)
 class MisalignmentDiagnostics:
-    """Excessive-risk terms every few steps, and losses and gradient norms of every epoch.
+    """Excess-risk terms every few steps, and losses and gradient norms of every epoch.
 
-    every: steps between measurements, the first step included; None for those of epochs only.
+    every: steps between measurements, starting with the first step; None for epochs only.
     hutchinson: random vectors for each group's Hessian trace, 0 for no trace. eigenvalues: whether
-    to find each group's largest. chunk: training examples per pass, which bounds memory. groups:
-    numbers of the groups to look at, None for all; gaps and their bounds need exactly two.
+    to compute the largest one of each group. chunk: training examples per pass, which bounds
+    memory. groups: numbers of the groups to measure, None for all; gaps and their bounds need
+    exactly two.
     """
 
     every: int | None
@@ -60,22 +61,22 @@ class MisalignmentDiagnostics:
     def observer(
         self, step: PrivateStep, train: Split, test: Split | None = None
     ) -> "MisalignmentObserver":
-        """Watches `step`; UserError for groups that no training example can be in."""
+        """An observer of `step`; UserError for unknown groups."""
         return MisalignmentObserver(self, chosen_groups(self.groups, train), step, train)
 
 
 class MisalignmentObserver(ColumnObserver):
-    """Measures before the step, and leaves parameters, clip, gradients and generators alone.
+    """Measures before a step, without changing parameters, clip, gradients or generators.
 
-    Columns of `series`, k being a group's number. One entry per measured step: `step` (how many
-    were made before), `step/R_mag/k`, `step/R_dir/k`, `step/R_clip/k`, `step/R_noise/k`, the
+    Columns of `series`, k being a group's number. One entry per measured step: `step` (the number
+    of earlier steps), `step/R_mag/k`, `step/R_dir/k`, `step/R_clip/k`, `step/R_noise/k`, the
     starred terms, `step/trace/k`, `step/eigenvalue/k`, `step/cos_plain/k`, `step/cos_clipped/k`,
     `step/norm_group/k`, `step/norm_plain`, `step/norm_clipped`, `step/clipped_fraction`,
     `step/inverse_learning_rate`, and of two groups `step/gap_dir`, `step/bound_prop3`, the two
     starred, `step/gap_clip`, `step/bound_tran`. One entry per epoch: `epoch` (from 0),
     `epoch/loss/k` (mean over the examples of its batches, each at the parameters of its step) and
-    `epoch/gradient_norm/k` (mean over the batches that have the group). What is not defined is NaN:
-    a group without examples, an angle with a zero gradient.
+    `epoch/gradient_norm/k` (mean over the batches that contain the group). Undefined values are
+    NaN: a group without examples, an angle with a zero gradient.
     """
 
     def __init__(
@@ -118,14 +119,14 @@ class MisalignmentObserver(ColumnObserver):
 
     def _measure(self, batch: Batch) -> None:
         self._columns["step"].append(self._steps)
-        seen = clipped_batch(self._step, batch)
+        means = clipped_batch(self._step, batch)
         gradients = torch.stack([loss.gradient() for loss in self._losses])
-        x = self._expansion(gradients, torch.stack([seen.plain, seen.clipped]))
+        x = self._expansion(gradients, torch.stack([means.plain, means.clipped]))
         for name, term in TERMS.items():
             self._per_group(f"step/{name}", term(x))
         self._scalar("step/norm_plain", x.norm_plain)
         self._scalar("step/norm_clipped", x.norm_clipped)
-        self._scalar("step/clipped_fraction", seen.clipped_fraction)
+        self._scalar("step/clipped_fraction", means.clipped_fraction)
         rate = torch.tensor(x.learning_rate, dtype=torch.float64)
         self._scalar("step/inverse_learning_rate", 1 / rate)
         if len(self._groups) == 2:
@@ -138,13 +139,13 @@ class MisalignmentObserver(ColumnObserver):
         if self._settings.eigenvalues:
             self._per_group("step/eigenvalue", self._eigenvalues())
 
-    def _expansion(self, gradients: Tensor, along: Tensor) -> excess_risk.Expansion:
-        """From the groups' gradients [K, D], and g and c as the rows of `along` [2, D]."""
-        products = torch.stack([loss.products(along) for loss in self._losses])
-        along, gradients, products = along.double(), gradients.double(), products.double()
-        norms = torch.linalg.vector_norm(along, dim=1)
-        dots = gradients @ along.T
-        bends = torch.einsum("kvd,vd->kv", products, along)
+    def _expansion(self, gradients: Tensor, vectors: Tensor) -> excess_risk.Expansion:
+        """From the groups' gradients [K, D], and g and c as the rows of `vectors` [2, D]."""
+        products = torch.stack([loss.products(vectors) for loss in self._losses])
+        vectors, gradients, products = vectors.double(), gradients.double(), products.double()
+        norms = torch.linalg.vector_norm(vectors, dim=1)
+        dots = gradients @ vectors.T
+        curvatures = torch.einsum("kvd,vd->kv", products, vectors)
         return excess_risk.Expansion(
             learning_rate=self._step.optimizer.param_groups[0]["lr"],
             norm_plain=norms[0],
@@ -152,8 +153,8 @@ class MisalignmentObserver(ColumnObserver):
             norm_group=torch.linalg.vector_norm(gradients, dim=1),
             dot_plain=dots[:, 0],
             dot_clipped=dots[:, 1],
-            curvature_plain=bends[:, 0],
-            curvature_clipped=bends[:, 1],
+            curvature_plain=curvatures[:, 0],
+            curvature_clipped=curvatures[:, 1],
         )
 
     def _gaps(self, x: excess_risk.Expansion) -> None:
@@ -169,7 +170,7 @@ class MisalignmentObserver(ColumnObserver):
         self._scalar("step/bound_tran", lower_bounds.clipping_gap_bound(x, shares, rest))
 
     def _traces(self) -> Tensor:
-        """Hutchinson's estimates [K], by the same random vectors for all groups."""
+        """Hutchinson's estimates [K], with the same random vectors for all groups."""
         theta, count = self._step.engine.parameters.theta, self._settings.hutchinson
         estimates = [
             trace(loss.products, len(theta), count, self._draw("trace")) for loss in self._losses
@@ -184,12 +185,12 @@ class MisalignmentObserver(ColumnObserver):
         return torch.tensor([largest_eigenvalue(loss.products, start) for loss in self._losses])
 
     def _draw(self, purpose: str) -> torch.Generator:
-        """A generator of our own: the run's have other purposes, and none is ever touched."""
+        """A separate generator for diagnostics, so that those of the run are not used."""
         device = self._step.engine.parameters.theta.device
         return seeds.generator(self._steps, f"diagnostics {purpose}", device)
 
     def _noise(self) -> float:
-        """sigma C0 of the step to come; 0 where nothing is noised."""
+        """sigma C0 of the next step; 0 for methods without noise."""
         step = self._step
         return step.noise_multiplier * float(step.clip.sensitivity) if step.method.private else 0.0
 

@@ -1,4 +1,4 @@
-"""The base of observers that fill columns as a run goes on."""
+"""The base of observers that fill columns during a run."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""What the settings of diagnostics are held against."""
+"""Checks of the settings of diagnostics."""
 
 from dpbench.data.dataset import Split
 from dpbench.errors import UserError
@@ -6,7 +6,7 @@ from dpbench.validate import is_integer, quoted
 
 
 def chosen_groups(groups: list[int] | None, train: Split) -> list[int]:
-    """The groups to look at, None for all; UserError for groups no training example can be in."""
+    """The groups to measure, all for None; UserError for unknown groups."""
     count = int(train.groups.max()) + 1
     if groups is None:
         return list(range(count))
@@ -15,7 +15,7 @@ def chosen_groups(groups: list[int] | None, train: Split) -> list[int]:
 
 
 def check_groups(groups: list[int], count: int) -> None:
-    """UserError for a number that is none of so many groups."""
+    """UserError for a number outside 0 to count - 1."""
     if not all(is_integer(k) and 0 <= k < count for k in groups):
         raise UserError(
             f"diagnostics.groups={quoted(groups)}: the groups here are 0 to {count - 1}."

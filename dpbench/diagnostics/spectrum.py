@@ -1,4 +1,4 @@
-"""Trace and largest eigenvalue of a symmetric matrix that is only known by its products."""
+"""Trace and largest eigenvalue of a symmetric matrix that is given by its products."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 Products = Callable[[Tensor], Tensor]
-"""Vectors [V, D] to the matrix times each of them [V, D]."""
+"""Maps vectors [V, D] to the matrix times each of them [V, D]."""
 
 BLOCK = 10
 """Vectors of the trace estimate that are multiplied at once."""
@@ -34,14 +34,14 @@ def largest_eigenvalue(
     """The largest eigenvalue, sign included, by Lanczos iteration from a vector [D].
 
     Stops when the residual |H u - lambda u| is at most `tolerance` * |lambda|, which bounds the
-    distance to an eigenvalue, or after `iterations` products. What it returns is never above the
-    largest eigenvalue, up to rounding. The basis is kept and orthogonalised in full, so memory is
-    iterations * D numbers. NaN where a product is not finite.
+    distance to an eigenvalue, or after `iterations` products. The result is never above the largest
+    eigenvalue, up to rounding. The basis is fully stored and reorthogonalised, so memory is
+    iterations * D numbers. NaN if a product is not finite.
     """
     v = start / torch.linalg.vector_norm(start)
     basis = v.new_zeros(0, len(v))
     diagonal: list[Tensor] = []
-    beside: list[Tensor] = []
+    off_diagonal: list[Tensor] = []
     value = float("nan")
     for _ in range(iterations):
         basis = torch.cat([basis, v.unsqueeze(0)])
@@ -49,22 +49,24 @@ def largest_eigenvalue(
         diagonal.append(v @ w)
         if not torch.isfinite(diagonal[-1]):
             return float("nan")
-        for _ in range(2):  # once leaves rounding errors that grow into copies of eigenvalues
+        for _ in range(2):  # once leaves rounding errors that grow into spurious eigenvalues
             w = w - basis.T @ (basis @ w)
-        length = torch.linalg.vector_norm(w)
-        value, last = _top(diagonal, beside)
-        if length.item() * abs(last) <= tolerance * abs(value):
+        norm = torch.linalg.vector_norm(w)
+        value, last = _largest_of_tridiagonal(diagonal, off_diagonal)
+        if norm.item() * abs(last) <= tolerance * abs(value):
             break
-        beside.append(length)
-        v = w / length
+        off_diagonal.append(norm)
+        v = w / norm
     return value
 
 
-def _top(diagonal: list[Tensor], beside: list[Tensor]) -> tuple[float, float]:
+def _largest_of_tridiagonal(
+    diagonal: list[Tensor], off_diagonal: list[Tensor]
+) -> tuple[float, float]:
     """Largest eigenvalue of a tridiagonal matrix, and the last entry of its eigenvector."""
     matrix = torch.diag(torch.stack(diagonal)).double()
-    if beside:
-        edge = torch.stack(beside).double()
+    if off_diagonal:
+        edge = torch.stack(off_diagonal).double()
         matrix = matrix + torch.diag(edge, 1) + torch.diag(edge, -1)
     values, vectors = torch.linalg.eigh(matrix)
     return values[-1].item(), vectors[-1, -1].item()

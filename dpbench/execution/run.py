@@ -12,7 +12,7 @@ from dpbench.records.reading import load, set_aside_invalid
 from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import RunInfo
 from dpbench.training.checkpoints import Checkpoints, locked_checkpoints
-from dpbench.training.interrupts import orderly
+from dpbench.training.interrupts import graceful_interrupts
 from dpbench.training.plan import Run, plan
 from dpbench.training.tracking import Tracking
 from dpbench.training.trainer import fit
@@ -33,7 +33,7 @@ def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) ->
     if missing or folder.exists():
         check_writable(path.parent)
         minutes = config["checkpoint_minutes"]
-        with orderly(), locked_checkpoints(folder, minutes, wait) as checkpoints:
+        with graceful_interrupts(), locked_checkpoints(folder, minutes, wait) as checkpoints:
             remove_parts(path.parent, path.name)
             tracking = _tracking(config, run, path, _table(overrides))
             _run_or_finish_tracking(config, run, path, checkpoints, tracking, quiet)

@@ -18,7 +18,7 @@ from dpbench.mechanism.method import Inapplicable
 from dpbench.records import divergence
 from dpbench.records.reading import load
 from dpbench.records.record import record_path
-from dpbench.training.interrupts import orderly
+from dpbench.training.interrupts import graceful_interrupts
 from dpbench.training.plan import Run, plan
 from dpbench.training.progress import counting
 
@@ -135,7 +135,7 @@ def run_missing(
 def launched(config: dict) -> Iterator[Attempts]:
     """The launcher of a configuration, started; it shuts down in order if interrupted."""
     folder = Path(config["results_dir"]) / "launched"
-    with orderly(), launcher_of(config).start(config["jobs"], folder) as attempts:
+    with graceful_interrupts(), launcher_of(config).start(config["jobs"], folder) as attempts:
         yield attempts
 
 

@@ -38,7 +38,7 @@ DEFAULT_OPTIONS = ForwardOptions()
 
 
 class EngineFallback(UserWarning):
-    """Book-keeping was asked for, and something is materialised instead."""
+    """engine=ghost was requested, and some gradients are materialised instead."""
 
 
 def make_engine(
@@ -49,36 +49,42 @@ def make_engine(
     views: int = 1,
     options: ForwardOptions = DEFAULT_OPTIONS,
 ) -> Engine:
-    """The engine of that name for a model, checked on a probe of made-up examples.
+    """The engine of that name for a model, checked on a probe of synthetic examples.
 
-    `auto` is `ghost` where it can be and `vmap` elsewhere. Asking for `ghost` itself warns where it
-    falls back: of single modules that are then materialised, or to `vmap` for the whole model. The
-    probe (two examples or more, never from the data) is how it is found that an engine and the
-    reference disagree, in float32. views: augmented copies per example (inputs [B, K, ...]). how:
-    passes are carried out from then on.
+    `auto` is `ghost` where it is supported and `vmap` elsewhere. An explicit `ghost` warns where it
+    falls back: to materialised gradients of single modules, or to `vmap` for the whole model.
+    probe: at least two synthetic examples, on which the engine must agree with the reference, in
+    float32. views: augmented copies per example (inputs [B, K, ...]). options: precision and memory
+    format of all later passes.
 
-    Raises UserError for an unknown name, for models that mix examples or remember them (see
-    `dpbench.gradients.coupling`), for parameters that are not float32 or float64, and where passes
-    cannot be carried out like that.
+    Raises UserError for an unknown name, for models that mix or remember examples (see
+    `dpbench.gradients.coupling`), for parameters that are not float32 or float64, and for options
+    that the model does not support.
     """
-    engine = _made(name, model, loss, probe, views)
+    engine = _checked_engine(name, model, loss, probe, views)
     if options == DEFAULT_OPTIONS:
         return engine
-    asked = f"precision={options.precision.name} channels_last={str(options.channels_last).lower()}"
+    chosen = (
+        f"precision={options.precision.name} channels_last={str(options.channels_last).lower()}"
+    )
     if isinstance(engine, Loop):
-        raise UserError(f"engine=loop is the float64 reference and knows no {asked}; use ghost.")
+        raise UserError(
+            f"engine=loop is the float64 reference and does not support {chosen}; use engine=ghost."
+        )
     engine.options = options
     try:
         with torch.random.fork_rng():
             engine(probe)
     except RuntimeError as error:
         raise UserError(
-            f"{asked} fails with engine={engine.name} and this model: {_said(error)}"
+            f"{chosen} fails with engine={engine.name} and this model: {_first_line(error)}"
         ) from error
     return engine
 
 
-def _made(name: str, model: nn.Module, loss: Loss, probe: Batch, views: int) -> Ghost | Loop | Vmap:
+def _checked_engine(
+    name: str, model: nn.Module, loss: Loss, probe: Batch, views: int
+) -> Ghost | Loop | Vmap:
     """The engine, checked; see `make_engine`."""
     one_of("engine", name, [*ENGINES, "auto"])
     _refuse_parameters(model)
@@ -92,35 +98,36 @@ def _made(name: str, model: nn.Module, loss: Loss, probe: Batch, views: int) -> 
         try:
             engine = _ghost(reference, probe)
             if name == "ghost" and engine.fallbacks:
-                _say(f"there is no rule for {', '.join(engine.fallbacks)}; materialising those.")
+                _warn(f"there is no rule for {', '.join(engine.fallbacks)}; materialising those.")
             return engine
         except Unsupported as error:
             if name == "ghost":
-                _say(f"it cannot be used here, because {error.reason}; using vmap.")
+                _warn(f"it cannot be used here, because {error.reason}; using vmap.")
     return _vmap(reference, probe)
 
 
 def _ghost(reference: Loop, probe: Batch) -> Ghost:
-    """Raises Unsupported where it cannot be used."""
+    """The ghost engine; raises Unsupported if it cannot be used."""
     engine = Ghost(reference.model, reference.loss, reference.parameters, reference.views)
     try:
         error = disagreement(engine, reference, probe)
     except RuntimeError as failure:
-        raise Unsupported(_said(failure)) from failure
+        raise Unsupported(_first_line(failure)) from failure
     if error > TOLERANCE:
         raise Unsupported(f"it disagrees with the reference by {error:.1e} of the gradient's norm")
     return engine
 
 
 def _vmap(reference: Loop, probe: Batch) -> Vmap:
-    """Raises UserError where it cannot be used."""
+    """The vmap engine; raises UserError if it cannot be used."""
     engine = Vmap(reference.model, reference.loss, reference.parameters, reference.views)
     try:
         error = disagreement(engine, reference, probe)
     except RuntimeError as failure:
         raise UserError(
             "engine=vmap cannot be used with this model, because torch cannot vectorise it "
-            f"({_said(failure)}); use engine=loop, which is slow, or another layer (LSTM for GRU)."
+            f"({_first_line(failure)}); use engine=loop, which is slow, or another layer (LSTM "
+            "instead of GRU)."
         ) from failure
     if error > TOLERANCE:
         raise UserError(
@@ -130,14 +137,14 @@ def _vmap(reference: Loop, probe: Batch) -> Vmap:
     return engine
 
 
-def _said(failure: RuntimeError) -> str:
-    """The first line of what torch says; but where memory ran out, the failure itself goes on."""
+def _first_line(failure: RuntimeError) -> str:
+    """The first line of torch's message; re-raises the failure if memory ran out."""
     if ran_out(failure):
         raise failure
     return (str(failure).strip() or type(failure).__name__).splitlines()[0]
 
 
-def _say(what: str) -> None:
+def _warn(what: str) -> None:
     warnings.warn(f"engine=ghost: {what}", EngineFallback, stacklevel=3)
 
 
@@ -146,8 +153,8 @@ def _refuse_mixing(model: nn.Module) -> None:
         running = isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats
         if running or isinstance(module, nn.modules.batchnorm._BatchNorm):
             raise UserError(
-                f"{name} ({type(module).__name__}) mixes the examples of a batch, so one example's "
-                "gradient is not its own; use GroupNorm or LayerNorm instead."
+                f"{name} ({type(module).__name__}) mixes the examples of a batch, so an example's "
+                "gradient depends on the others; use GroupNorm or LayerNorm instead."
             )
 
 
@@ -157,6 +164,6 @@ def _refuse_parameters(model: nn.Module) -> None:
             kind = str(parameter.dtype).removeprefix("torch.")
             raise UserError(
                 f"{name} is {kind}, and gradients are clipped and noised as float32 or float64; "
-                "keep a complex parameter as its real and imaginary part (torch.view_as_real), and "
-                "a short one in float32 (precision=bf16 is for the passes)."
+                "store a complex parameter as its real and imaginary parts (torch.view_as_real), "
+                "and a half-precision one as float32 (use precision=bf16 for the passes)."
             )

@@ -13,7 +13,7 @@ from dpbench.gradients.engine import Engine, PerExampleShift, Stacked
 from dpbench.gradients.loop import Loop
 
 TOLERANCE = 1e-3
-"""Relative to a gradient's norm: an error that float32 explains."""
+"""The largest error, relative to a gradient's norm, that float32 rounding explains."""
 
 STEP_LENGTH = 0.1
 """Length of the step along each gradient, for per-example shifts."""
@@ -34,13 +34,11 @@ def disagreement(engine: Engine, reference: Loop, probe: Batch) -> float:
 
 
 def _worst(engine: Engine, reference: Loop, probe: Batch, shifts: bool) -> float:
-    here = engine(probe)
-    scales = STEP_LENGTH / (here.norms + 1e-6)
-    ours = (
-        [here.stack(), engine(probe, PerExampleShift(here, scales)).stack()]
-        if shifts
-        else [here.stack()]
-    )
+    gradients = engine(probe)
+    scales = STEP_LENGTH / (gradients.norms + 1e-6)
+    ours = [gradients.stack()]
+    if shifts:
+        ours.append(engine(probe, PerExampleShift(gradients, scales)).stack())
     errors = [0.0]
     for i, part in enumerate(probe.split(1)):  # one by one, as they may be large
         expected = reference(part)

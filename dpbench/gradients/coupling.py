@@ -1,7 +1,7 @@
-"""Checks that a model couples no examples: neither within a batch nor from one pass to the next.
+"""Checks that a model does not couple examples, neither within a batch nor across passes.
 
 Checked at the initial parameters, and in training mode at a perturbation of them, where parameters
-that start at zero (such as a gate) no longer are. All passes use the reference's copy.
+that start at zero (such as a gate) are non-zero. All passes use the reference's copy of the model.
 """
 
 from typing import NamedTuple
@@ -15,17 +15,17 @@ from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Parameters
 
 COUPLED = (
-    "the loss of one example depends on the others of its batch%s, so its gradient is not its own; "
-    "make each loss depend on its own example."
+    "the loss of one example depends on the other examples of its batch%s; make each loss depend "
+    "on its example alone."
 )
 CHANGING = (
-    "%s changes with every pass%s, and what it holds of the examples is covered by no epsilon; use "
-    "a layer without running statistics (GroupNorm, LayerNorm), or make it a constant."
+    "%s changes with every pass%s, and what it stores about the examples is not covered by "
+    "epsilon; use a layer without running statistics (GroupNorm, LayerNorm), or make it a constant."
 )
 REMEMBERED = (
-    "two passes of the same examples with the same random numbers have other losses%s, as if the "
-    "model remembered examples or drew numbers from a generator of its own; let its outputs depend "
-    "on inputs, parameters and torch's default generator alone."
+    "two passes of the same examples with the same random numbers have different losses%s, as if "
+    "the model remembered examples or had a random generator of its own; let its outputs depend "
+    "only on inputs, parameters and torch's default generator."
 )
 
 
@@ -38,17 +38,17 @@ def refuse_coupling(reference: Loop, probe: Batch) -> None:
     start = reference.parameters.theta.detach().double()
     with torch.random.fork_rng([start.device] if start.is_cuda else []):
         parameters.theta.data.copy_(start)
-        before = _look(reference, probe, training=False)
+        before = _checked_pass(reference, probe, training=False)
         parameters.theta.data.add_(perturbation(parameters))
-        _look(reference, probe, training=True)
+        _checked_pass(reference, probe, training=True)
         parameters.theta.data.copy_(start)
         reference.model64.eval()
-        if not _same(before.losses, _pass(reference, probe).losses, SAME_SHAPE):
+        if not _close(before.losses, _pass(reference, probe).losses, SAME_SHAPE):
             raise UserError(REMEMBERED % "")
 
 
 def perturbation(parameters: Parameters) -> Tensor:
-    """A draw [D] of about a tenth of each tensor's size, and of 0.01 where that is 0."""
+    """A random vector [D] of a tenth of each tensor's magnitude plus 0.01, for zero tensors."""
     draw, theta = torch.Generator().manual_seed(0), parameters.theta.detach()
     parts = []
     for place in parameters.places.values():
@@ -62,32 +62,33 @@ class Pass(NamedTuple):
 
     inputs: Tensor
     losses: Tensor
-    fresh: Tensor
-    drawn: Tensor
+    generator_before: Tensor
+    generator_after: Tensor
 
     @property
     def random(self) -> bool:
-        return not torch.equal(self.fresh, self.drawn)
+        return not torch.equal(self.generator_before, self.generator_after)
 
 
 SAME_SHAPE, OTHER_SHAPE = 1e-6, 1e-4
-"""How far two passes may differ by rounding, as a model may compute in float32 internally; passes
+"""Tolerances for rounding between two passes, as a model may compute in float32 internally; passes
 of equal shape round alike."""
 
 
-def _look(reference: Loop, probe: Batch, training: bool) -> Pass:
-    """The pass of the probe in that mode; UserError if it changes state, varies or couples."""
+def _checked_pass(reference: Loop, probe: Batch, training: bool) -> Pass:
+    """A pass of the probe in that mode; UserError if it changes state, is not reproducible or
+    couples examples."""
     mode = " in training mode" if training else ""
     model = reference.model64.train(training)
     state = _state(model)
     together = _pass(reference, probe)
     for name, value in _state(model).items():
         # A first pass may create a constant; what existed before must not change.
-        if name in state and not _same(value, state[name], 0):
+        if name in state and not _close(value, state[name], 0):
             raise UserError(CHANGING % (name, mode))
-    if not _same(together.losses, _pass(reference, probe).losses, SAME_SHAPE):
+    if not _close(together.losses, _pass(reference, probe).losses, SAME_SHAPE):
         raise UserError(REMEMBERED % mode)
-    if _feels(together, len(probe)) or _depends(reference, probe, together):
+    if _has_cross_gradient(together, len(probe)) or _depends_on_batch(reference, probe, together):
         raise UserError(COUPLED % mode)
     return together
 
@@ -95,12 +96,12 @@ def _look(reference: Loop, probe: Batch, training: bool) -> Pass:
 def _pass(reference: Loop, batch: Batch) -> Pass:
     """One pass of the reference's copy, always with the same seed."""
     torch.manual_seed(0)
-    fresh = _generator(reference)
+    before = _generator_state(reference)
     inputs, losses = reference.unit_losses(batch)
-    return Pass(inputs, losses, fresh, _generator(reference))
+    return Pass(inputs, losses, before, _generator_state(reference))
 
 
-def _generator(reference: Loop) -> Tensor:
+def _generator_state(reference: Loop) -> Tensor:
     device = reference.parameters64.theta.device
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
@@ -110,10 +111,10 @@ def _state(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in named}
 
 
-def _feels(together: Pass, units: int) -> bool:
+def _has_cross_gradient(together: Pass, units: int) -> bool:
     """Whether the first loss has a non-zero gradient in the inputs of other units, however small.
 
-    Valid for random models too: the gradient is for the random numbers that were drawn.
+    Valid for random models too: the gradient is for the random numbers of this pass.
     """
     if not together.inputs.requires_grad:
         return False
@@ -124,25 +125,25 @@ def _feels(together: Pass, units: int) -> bool:
     return bool((others.nan_to_num(nan=0) != 0).any())
 
 
-def _depends(reference: Loop, probe: Batch, together: Pass) -> bool:
+def _depends_on_batch(reference: Loop, probe: Batch, together: Pass) -> bool:
     """Whether losses change with the rest of the batch, given the same random numbers.
 
     This also detects dependence without a gradient: integer inputs, and detached tensors. Passes of
-    equal shape draw the same numbers unless the count depends on the examples, which cannot be
-    compared. A unit alone draws other numbers than in a batch, so that comparison is made only for
-    models that draw none.
+    equal shape draw the same numbers unless their count depends on the examples; such passes are
+    not compared. A unit alone draws other numbers than in a batch, so that comparison is made only
+    for models that draw none.
     """
     copies = _pass(reference, probe.each(lambda t: t[:1].expand_as(t).contiguous()))
-    alike = torch.equal(copies.drawn, together.drawn)
-    if alike and not _same(copies.losses[:1], together.losses[:1], SAME_SHAPE):
+    same_draws = torch.equal(copies.generator_after, together.generator_after)
+    if same_draws and not _close(copies.losses[:1], together.losses[:1], SAME_SHAPE):
         return True
-    alone = [_pass(reference, part) for part in probe.split(1)]
-    if together.random or any(one.random for one in alone):
+    singles = [_pass(reference, part) for part in probe.split(1)]
+    if together.random or any(single.random for single in singles):
         return False
-    return not _same(torch.cat([one.losses for one in alone]), together.losses, OTHER_SHAPE)
+    return not _close(torch.cat([s.losses for s in singles]), together.losses, OTHER_SHAPE)
 
 
-def _same(x: Tensor, y: Tensor, tolerance: float) -> bool:
+def _close(x: Tensor, y: Tensor, tolerance: float) -> bool:
     """Equal up to rounding; NaN equals NaN."""
     if x.shape != y.shape or not x.is_floating_point():
         return torch.equal(x, y)

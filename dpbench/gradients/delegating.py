@@ -1,4 +1,4 @@
-"""The base of gradients that change some operations of other gradients."""
+"""The base of gradients that override some operations of other gradients."""
 
 from torch import Tensor
 
@@ -6,7 +6,7 @@ from dpbench.gradients.engine import Gradients
 
 
 class DelegatingGradients:
-    """Delegates to `base` whatever it does not override; losses are those of `base`."""
+    """Delegates to `base` every operation that it does not override; losses are those of `base`."""
 
     def __init__(self, base: Gradients):
         self.base, self.losses = base, base.losses

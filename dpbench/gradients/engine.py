@@ -20,8 +20,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 class Gradients(Protocol):
     """The gradients g_i [D] of the examples of one batch, not necessarily materialised.
 
-    A non-finite gradient has a non-finite norm; a factor of 0 removes it from every sum, whatever
-    its entries are.
+    A non-finite gradient has a non-finite norm; a factor of 0 removes it from every sum.
     """
 
     losses: Tensor  # [B]
@@ -143,5 +142,5 @@ def may_be_nonfinite(norms: Tensor) -> bool:
 
 def zero_excluded(rows: Tensor, factors: Tensor) -> Tensor:
     """The rows [B, ...], set to zero where all factors [B] or [B, L] of a row are 0."""
-    gone = (factors == 0).reshape(len(rows), -1).all(1)
-    return rows.masked_fill(gone.view(-1, *[1] * (rows.dim() - 1)), 0)
+    excluded = (factors == 0).reshape(len(rows), -1).all(1)
+    return rows.masked_fill(excluded.view(-1, *[1] * (rows.dim() - 1)), 0)

@@ -47,7 +47,8 @@ class Ghost:
     """Per-example gradients by book-keeping, module by module.
 
     Modules in layers.RULES have gradients in closed form, all others by their vectorised adjoint.
-    Raises Unsupported for tied weights here, and at the first batch for what only a pass reveals.
+    Raises Unsupported: at construction for tied weights, and at the first batch for restrictions
+    that only a pass reveals.
     """
 
     name = "ghost"
@@ -102,16 +103,16 @@ class Ghost:
         with self.options.precision.model(rows.targets.device):
             with parameters.installed():
                 losses, calls = self._forward(rows, {**substitutes, **copies})
-            made: dict[AdjointKey, tuple[GradientEdge, torch.Size]] = {
+            nodes: dict[AdjointKey, tuple[GradientEdge, torch.Size]] = {
                 **{module: (call.output, call.shape) for module, call in calls.items()},
                 **{name: (get_gradient_edge(copy), copy.shape) for name, copy in copies.items()},
             }
-            edges, shares = [edge for edge, _ in made.values()], flat.shares.flatten()
-            adjoints = torch.autograd.grad(losses, edges, shares, allow_unused=True)
+            edges, shares = [edge for edge, _ in nodes.values()], flat.shares.flatten()
+            gradients = torch.autograd.grad(losses, edges, shares, allow_unused=True)
         with torch.no_grad():
-            found: dict[AdjointKey, Tensor | None] = dict(zip(made, adjoints, strict=True))
-            unused = self._unused(found, parameters, losses)
-            b = {p: losses.new_zeros(made[p][1]) if x is None else x for p, x in found.items()}
+            adjoints: dict[AdjointKey, Tensor | None] = dict(zip(nodes, gradients, strict=True))
+            unused = self._unused(adjoints, parameters, losses)
+            b = {p: losses.new_zeros(nodes[p][1]) if x is None else x for p, x in adjoints.items()}
             by_module = {
                 tracked: self._module_gradients(
                     tracked, calls, b, parameters, flat.rows_per_unit
@@ -132,8 +133,8 @@ class Ghost:
             for tracked in self._tracked
             if any(adjoints[p] is None for p in tracked.adjoint_keys)
         }
-        if unused and (lost := parameters.used(losses) & unused):
-            name = min(tracked.name for tracked in lost) or "the model"
+        if unused and (missing := parameters.used(losses) & unused):
+            name = min(tracked.name for tracked in missing) or "the model"
             raise Unsupported(f"the losses depend on {name}, and its gradient is lost")
         return unused
 
@@ -141,8 +142,8 @@ class Ghost:
         """The parameters at theta + a common shift [D], if there is one."""
         if not isinstance(shift, Tensor):
             return {}
-        moved = self.parameters.unflatten(self.parameters.theta.detach() + shift)
-        return {name: value.requires_grad_() for name, value in moved.items()}
+        shifted = self.parameters.unflatten(self.parameters.theta.detach() + shift)
+        return {name: value.requires_grad_() for name, value in shifted.items()}
 
     def _pass_parameters(
         self, shift: Shift | None, substitutes: dict[str, Tensor]
@@ -171,7 +172,7 @@ class Ghost:
         if len(calls) < len(self._modules):
             raise Unsupported("a module's parameters are used without calling the module")
         if any(len(call.a) != len(batch) or call.shape[0] != len(batch) for call in calls.values()):
-            raise Unsupported("a module's input has another first axis than the examples")
+            raise Unsupported("the first axis of a module's input is not that of the examples")
         return losses, {module: calls[module] for module in self._modules}
 
     def _module_gradients(

@@ -16,7 +16,7 @@ from dpbench.gradients.parameters import Parameters
 class Loop:
     """Per-example gradients [B, D] in float64, by one backward pass per example.
 
-    model64 and parameters64: the copy that it computes with.
+    model64 and parameters64: the float64 copy that it computes with.
     """
 
     name = "loop"
@@ -32,31 +32,31 @@ class Loop:
         if not len(batch):
             return empty(self.parameters64)
         theta = self.parameters.theta.detach().double()
-        places = theta.expand(len(batch), -1) if shift is None else theta + shift_vector(shift)
-        pairs = zip(batch.split(1), places.expand(len(batch), -1), strict=True)
-        losses, rows = zip(*(self._example(part, place) for part, place in pairs), strict=True)
+        shifted = theta if shift is None else theta + shift_vector(shift)
+        pairs = zip(batch.split(1), shifted.expand(len(batch), -1), strict=True)
+        losses, rows = zip(*(self._example(part, point) for part, point in pairs), strict=True)
         return Stacked(torch.stack(losses), torch.stack(rows), self.parameters.layers)
 
-    def _example(self, example: Batch, place: Tensor) -> tuple[Tensor, Tensor]:
-        self.parameters64.theta.data.copy_(place)
+    def _example(self, example: Batch, point: Tensor) -> tuple[Tensor, Tensor]:
+        self.parameters64.theta.data.copy_(point)
         _, losses = self.unit_losses(example)
         return losses[0].detach(), self.parameters64.gradient(losses[0])
 
     def unit_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The inputs [B K, ...] of one pass of the copy, as it is set up, and the losses [B].
+        """The inputs [B K, ...] and the losses [B] of one pass of the copy, in its current mode.
 
-        Raises UserError for a model that writes over its inputs.
+        Raises UserError for a model that modifies its inputs in place.
         """
         flat = flatten(batch, self.views, self.parameters64.theta.detach())
         inputs = flat.rows.inputs.detach()
         if inputs.is_floating_point():
             inputs = inputs.double().requires_grad_()
-        given = inputs.clone()
-        version = given._version
-        losses = self.loss(self.model64(given), flat.rows.targets)
-        if given._version != version:
+        copied = inputs.clone()
+        version = copied._version
+        losses = self.loss(self.model64(copied), flat.rows.targets)
+        if copied._version != version:
             raise UserError(
-                "the model changes its inputs in place, so that a second pass of a batch would get "
-                "others; let its first operation be one that is not in place."
+                "the model changes its inputs in place, so that a second pass over a batch would "
+                "get other inputs; make its first operation one that is not in place."
             )
         return inputs, flat.losses(losses)

@@ -1,4 +1,4 @@
-"""The modules that the book-keeping engine tracks, and the gradients it gets from each."""
+"""The modules that the book-keeping engine tracks, and the gradients of each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from dpbench.errors import UserError
 from dpbench.gradients.layers import FALLBACK, RULES, LayerGradient, LayerRule, ModuleCall
 
 AdjointKey = nn.Module | str
-"""What the backward pass returns an adjoint for: a module's output, or a bare parameter by name."""
+"""A key of the backward pass's adjoints: a module, for its output, or a bare parameter's name."""
 
 
 class Unsupported(UserError):
-    """The book-keeping engine does not support a model; reason: a clause that says why."""
+    """The book-keeping engine does not support a model; reason: a clause with the cause."""
 
     def __init__(self, reason: str):
         super().__init__(
@@ -26,10 +26,11 @@ class Unsupported(UserError):
 
 @dataclass(frozen=True)
 class TrackedModule:
-    """A module whose gradients come from one rule: its own, or the fallback for its whole subtree.
+    """A module whose gradients come from one rule: that of its type, or the fallback for its whole
+    subtree.
 
     bare: names of parameters that a module with children uses directly. Their first axis is 1, so
-    that a copy per example broadcasts like the parameter and receives the example's gradient.
+    that one copy per example broadcasts like the parameter and receives the example's gradient.
     """
 
     name: str
@@ -38,7 +39,7 @@ class TrackedModule:
 
     @property
     def adjoint_keys(self) -> tuple[AdjointKey, ...]:
-        """What the backward pass returns adjoints for."""
+        """The keys of its adjoints."""
         return self.bare or (self.module,)
 
     @property
@@ -74,11 +75,11 @@ def tracked_modules(model: nn.Module) -> list[TrackedModule]:
 
     Raises Unsupported for modules that cannot be tracked.
     """
-    found = list(_below("", model))
-    for tracked in found:
+    modules = list(_below("", model))
+    for tracked in modules:
         if not tracked.has_rule:
             _refuse_random(tracked.module)
-    return found
+    return modules
 
 
 def _below(name: str, module: nn.Module) -> Iterator[TrackedModule]:

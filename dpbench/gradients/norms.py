@@ -1,19 +1,19 @@
 """L2 norms that floating-point arithmetic never underestimates.
 
-A clip divides by them: a norm that lost something to rounding, to underflow or to terms that cancel
-would let an example move the sum by more than its bound. So every squared norm here is an upper
-bound, in float64 [B]: what the arithmetic can have lost in the worst case is added (Higham 2002,
-"Accuracy and Stability of Numerical Algorithms", chapters 3 and 4: n roundings cost at most n u of
-the sum of sizes, u the unit roundoff), and a square that underflows counts as the smallest normal
-number. Long sums are cut into short ones, so that the bound is close. What is beyond the range of
-squares comes out as infinite or NaN, and such an example is left out.
+Clips divide by them: a norm that is too small because of rounding, underflow or cancellation would
+let an example move the sum by more than its bound. So every squared norm here is an upper bound, in
+float64 [B]: the worst-case error is added (Higham 2002, "Accuracy and Stability of Numerical
+Algorithms", chapters 3 and 4: n roundings cost at most n u times the sum of magnitudes, u the unit
+roundoff), and a square that underflows counts as the smallest normal number. Long sums are split
+into short ones, so that the bound is tight. Norms beyond the range of squares are infinite or NaN,
+and such examples are excluded.
 """
 
 import torch
 from torch import Tensor
 
-PIECE = 64
-"""Squares summed in the precision of the rows."""
+CHUNK = 64
+"""The number of squares that are summed in the precision of the rows."""
 
 NARROW = 256
 """Width up to which rows are summed directly in float64, which is slower for wider ones."""
@@ -23,44 +23,44 @@ BLOCK = 384
 
 
 def squared_norms(rows: Tensor) -> Tensor:
-    """|x_i|^2 of rows [B, ...], too large by 1e-5 of it at most (and 1e-35 for each number)."""
+    """|x_i|^2 of rows [B, ...], too large by a factor of at most 1 + 1e-5 (plus 1e-35 a number)."""
     flat = rows.flatten(1)
     if flat.shape[1] <= NARROW:
         squared = torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).square()
         return squared.where(squared <= torch.finfo(rows.dtype).max, torch.inf)
-    pieces, rest = divmod(flat.shape[1], PIECE)
-    head = flat[:, : pieces * PIECE].unflatten(1, (pieces, PIECE))
+    chunks, rest = divmod(flat.shape[1], CHUNK)
+    head = flat[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))
     parts = (
         torch.linalg.vector_norm(head, dim=2),
         torch.linalg.vector_norm(flat[:, flat.shape[1] - rest :], dim=1, keepdim=True),
     )
     first, last = (part.double().square().sum(1) for part in parts)
-    return (first + last) * (1 + (PIECE + 4) * roundoff(rows)) + flat.shape[1] * _tiny(rows)
+    return (first + last) * (1 + (CHUNK + 4) * roundoff(rows)) + flat.shape[1] * _tiny(rows)
 
 
 def squared_norms_of_outer(a: Tensor, b: Tensor) -> Tensor:
     """|G|^2 for G = sum_t b_t a_t^T, from Gram matrices over positions; a [B, T, I], b [B, T, O].
 
-    |G|^2 = sum_ts <a_t, a_s> <b_t, b_s>. Of G as `recomputation_bound` has it.
+    |G|^2 = sum_ts <a_t, a_s> <b_t, b_s>, bounded as in `recomputation_bound`.
     """
     positions = a.shape[1]
     total = _gram(a).mul_(_gram(b)).sum((1, 2), dtype=torch.float64) + positions**2 * _tiny(a)
-    size = (_lengths(a) * _lengths(b)).sum(1)
-    lost = (_roundings(a) + _roundings(b) + 4) * roundoff(a) * size.square()
-    return recomputation_bound(total.clamp(min=0) + lost, size, positions, a)
+    size = (_position_norms(a) * _position_norms(b)).sum(1)
+    error = (_rounding_count(a) + _rounding_count(b) + 4) * roundoff(a) * size.square()
+    return recomputation_bound(total.clamp(min=0) + error, size, positions, a)
 
 
 def squared_norms_of_table(indices: Tensor, b: Tensor) -> Tensor:
     """|G|^2 for the table G in which b_t is added to row indices_t; indices [B, T], b [B, T, O].
 
-    |G|^2 = sum_ts <b_t, b_s> over positions of the same row. Of G as `recomputation_bound` has it.
+    |G|^2 = sum_ts <b_t, b_s> over positions of the same row, bounded as in `recomputation_bound`.
     """
     same = indices.unsqueeze(2) == indices.unsqueeze(1)
     total = (_gram(b) * same).sum((1, 2), dtype=torch.float64)
-    lengths = _lengths(b)
-    squared_size = torch.einsum("bt,bts,bs->b", lengths, same.to(lengths), lengths)
-    lost = (_roundings(b) + 2) * roundoff(b) * squared_size
-    return recomputation_bound(total.clamp(min=0) + lost, squared_size.sqrt(), b.shape[1], b)
+    norms = _position_norms(b)
+    squared_size = torch.einsum("bt,bts,bs->b", norms, same.to(norms), norms)
+    error = (_rounding_count(b) + 2) * roundoff(b) * squared_size
+    return recomputation_bound(total.clamp(min=0) + error, squared_size.sqrt(), b.shape[1], b)
 
 
 def recomputation_bound(squared: Tensor, size: Tensor, terms: int, like: Tensor) -> Tensor:
@@ -91,14 +91,14 @@ def _gram(x: Tensor) -> Tensor:
     return products
 
 
-def _roundings(x: Tensor) -> int:
-    """How often a product in `_gram` is rounded."""
+def _rounding_count(x: Tensor) -> int:
+    """The number of roundings of a product in `_gram`."""
     features = x.shape[2]
     return min(features, BLOCK) + features // BLOCK + 2
 
 
-def _lengths(x: Tensor) -> Tensor:
-    """|x_t| [B, T] in float64, and so large that what `_gram` loses to underflow is u of them."""
+def _position_norms(x: Tensor) -> Tensor:
+    """Upper bounds of |x_t| [B, T] in float64, which include u times any underflow in `_gram`."""
     features, u = x.shape[2], roundoff(x)
     squared = torch.linalg.vector_norm(x, dim=2).double().square()
     return (squared * (1 + (features + 4) * u) + features * _tiny(x) / u).sqrt()

@@ -12,7 +12,7 @@ class ForwardOptions(NamedTuple):
     """precision: of the model's passes. channels_last: whether images have that memory format.
 
     Weights cannot have it: they are views of theta, in the order in which every rule writes its
-    sum, so a convolution converts them itself.
+    sum, so torch converts them in each convolution.
     """
 
     precision: Precision = FLOAT32

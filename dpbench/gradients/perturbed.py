@@ -26,11 +26,11 @@ class SharedParameters:
 
     def used(self, losses: Tensor) -> set[TrackedModule]:
         """The modules that losses depend on, found by walking the graph to their parameters."""
-        found = {id(leaf) for leaf in _leaves(losses)}
+        leaves = {id(leaf) for leaf in _leaves(losses)}
         return {
             tracked
             for tracked in self._tracked
-            if any(id(self._named[name]) in found for name in tracked.trained)
+            if any(id(self._named[name]) in leaves for name in tracked.trained)
         }
 
     def bare(self, tracked: TrackedModule) -> dict[str, Tensor]:
@@ -38,7 +38,7 @@ class SharedParameters:
         return {name: self._named[name].detach() for name in tracked.bare}
 
     def values(self, tracked: TrackedModule) -> dict[str, Tensor]:
-        """The parameters of a module, by their names in it."""
+        """The parameters of a module, by their names in the module."""
         prefix = f"{tracked.name}." if tracked.name else ""
         named = tracked.module.named_parameters()
         return {n: self._named.get(prefix + n, p).detach() for n, p in named}
@@ -79,7 +79,7 @@ class PerExampleParameters:
         }
 
     def values(self, tracked: TrackedModule) -> dict[str, Tensor]:
-        """The parameters of a module, by their names in it, one copy per example [B, ...]."""
+        """The parameters of a module by their names in it, with one copy per example [B, ...]."""
         gradients, call, _ = self._by_module[tracked]
         assert call
         return perturbed_values(call, gradients, self._scales)
@@ -112,12 +112,12 @@ PassParameters = SharedParameters | PerExampleParameters
 
 def _leaves(value: Tensor) -> Iterator[Tensor]:
     """The leaf tensors in the graph of a value."""
-    met, ahead = set(), [value.grad_fn]
-    while ahead:
-        node = ahead.pop()
-        if node is None or node in met:
+    visited, pending = set(), [value.grad_fn]
+    while pending:
+        node = pending.pop()
+        if node is None or node in visited:
             continue
-        met.add(node)
+        visited.add(node)
         if hasattr(node, "variable"):
             yield node.variable
-        ahead.extend(after for after, _ in node.next_functions)
+        pending.extend(following for following, _ in node.next_functions)

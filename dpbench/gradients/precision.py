@@ -1,9 +1,9 @@
 """The precision of a model's passes. Norms, clipping, sums and noise are always float32.
 
-Why no guarantee depends on it: an engine reduces a pass to float32 tensors, of each example alone
-(rows of a stack, or what each module saw: inputs a and output gradients b). Clipping needs no more
-than that the norm belongs to the very vector that is summed, and both are computed from the same
-tensors in full float32. How those were rounded changes which vector that is, not how long it seems.
+No guarantee depends on it: an engine reduces a pass to float32 tensors, separate for each example
+(rows of a stack, or each module's inputs a and output gradients b). Clipping only needs the norm to
+be that of the vector that is summed, and both are computed from the same tensors in full float32.
+Rounding in the passes changes that vector, but not the accuracy of its norm.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,8 @@ PRECISIONS = ("float32", "tf32", "bf16")
 
 @dataclass(frozen=True)
 class Precision:
-    """float32; tf32, with products of 10 bits on GPUs that have them; or bf16, by autocast."""
+    """float32; tf32, with 10-bit mantissas in products on GPUs that support it; or bf16, by
+    autocast."""
 
     name: str
 
@@ -28,7 +29,7 @@ class Precision:
         one_of("precision", self.name, PRECISIONS)
 
     def model(self, device: torch.device) -> AbstractContextManager:
-        """Around a model's forward and backward pass alone, inside `full_precision_products`."""
+        """The context of a model's forward and backward pass, within `full_precision_products`."""
         if self.name == "bf16":
             return torch.autocast(device.type, torch.bfloat16)
         return _products(tf32=True) if self.name == "tf32" else nullcontext()
@@ -44,16 +45,16 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 @contextmanager
 def full_precision_products() -> Iterator[None]:
-    """Around everything else: float32 products keep all bits, also the convolutions of a GPU, which
-    torch rounds to TF32 by default."""
+    """The context of everything else: float32 products in full precision, including convolutions on
+    a GPU, which torch computes in TF32 by default."""
     with _products(tf32=False):
         yield
 
 
 @contextmanager
 def _products(tf32: bool) -> Iterator[None]:
-    # The older of torch's two interfaces: read after the newer one is used, it raises, and
-    # torch.compile reads it.
+    # The older of torch's two interfaces: torch.compile reads it, and reading it raises once the
+    # newer one was used.
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
     matmul.allow_tf32 = cudnn.allow_tf32 = tf32

@@ -8,11 +8,11 @@ from dpbench.gradients.engine import Gradients
 from dpbench.gradients.parameters import Layer
 
 
-class Translated(DelegatingGradients):
+class TranslatedGradients(DelegatingGradients):
     """g_i + v for one vector v [D], without materialising any of them.
 
-    Squared norms are |g_i|^2 + 2 <g_i, v> + |v|^2, in each layer with the layer's part of v. They
-    lose digits where v nearly cancels g_i, so no guarantee may rest on them.
+    Squared norms are |g_i|^2 + 2 <g_i, v> + |v|^2, per layer with the layer's part of v. They are
+    inaccurate where v nearly cancels g_i, so no guarantee may rely on them.
     """
 
     def __init__(self, gradients: Gradients, vector: Tensor, layers: tuple[Layer, ...]):

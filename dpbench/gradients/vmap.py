@@ -36,7 +36,7 @@ class Vmap:
         return (self.loss(at_least_float32(outputs), targets) * shares).sum()
 
     def rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """The arguments of `unit_loss` but for parameters, for all units of a batch."""
+        """The arguments of `unit_loss` after the parameters, for all units of a batch."""
         flat = flatten(batch, self.views, self.parameters.theta.detach())
         rows = self.options.in_memory_format(flat.rows)
         inputs, targets = (t.unflatten(0, flat.shares.shape) for t in (rows.inputs, rows.targets))

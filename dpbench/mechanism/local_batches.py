@@ -10,35 +10,36 @@ from dpbench.mechanism.streams import permutation, seeded
 def local_batches(users: Batch, size: int, seed: int, step: int) -> Batch:
     """The users, each with a uniform subset of `size` of their examples, without replacement.
 
-    A user who has no more keeps all. Draws of different users and steps are independent, and each
-    follows from seed, step and user alone: nobody's depends on who else is there, and a run that is
-    taken up draws the same again. Everybody may know them (see `LocalBatch` of dp_fedsgd).
+    A user with at most `size` examples keeps all. Draws are independent across users and steps, and
+    depend on seed, step and user alone: not on the other users, and a resumed run repeats them.
+    They may be public (see `LocalBatch` of dp_fedsgd).
     """
     assert users.present is not None
     if users.present.shape[1] <= size:
         return users
     assert users.users is not None
-    owned = [row.nonzero().flatten() for row in users.present.cpu()]
-    numbers = users.users.tolist()
-    drawn = [_drawn(*one, size, seed, step) for one in zip(owned, numbers, strict=True)]
-    return _at(users, drawn, size)
+    subsets = [
+        _subset(row.nonzero().flatten(), user, size, seed, step)
+        for row, user in zip(users.present.cpu(), users.users.tolist(), strict=True)
+    ]
+    return _select(users, subsets, size)
 
 
-def _drawn(places: Tensor, user: int, size: int, seed: int, step: int) -> Tensor:
-    """At most `size` of the places [n], in their order."""
-    if len(places) <= size:
-        return places
+def _subset(indices: Tensor, user: int, size: int, seed: int, step: int) -> Tensor:
+    """At most `size` of the indices [n], in their order."""
+    if len(indices) <= size:
+        return indices
     stream = seeded("local batches", seed, f"{step}/{user}", torch.device("cpu"))
-    return places[permutation(stream, len(places))[:size].sort()[0]]
+    return indices[permutation(stream, len(indices))[:size].sort()[0]]
 
 
-def _at(users: Batch, places: list[Tensor], size: int) -> Batch:
-    """The users with the examples at these places alone, in rows filled up to `size`."""
-    at = torch.zeros(len(places), size, dtype=torch.int64)
-    present = torch.zeros(len(places), size, dtype=torch.bool)
-    for row, here, chosen in zip(at, present, places, strict=True):
-        row[: len(chosen)], here[: len(chosen)] = chosen, True
+def _select(users: Batch, subsets: list[Tensor], size: int) -> Batch:
+    """The users with only the examples at these indices, in rows padded to `size`."""
+    columns = torch.zeros(len(subsets), size, dtype=torch.int64)
+    present = torch.zeros(len(subsets), size, dtype=torch.bool)
+    for row, mask, subset in zip(columns, present, subsets, strict=True):
+        row[: len(subset)], mask[: len(subset)] = subset, True
     device = users.targets.device
-    cells = torch.arange(len(places), device=device).unsqueeze(1), at.to(device)
+    cells = torch.arange(len(subsets), device=device).unsqueeze(1), columns.to(device)
     inputs, targets = users.inputs[cells], users.targets[cells]
     return Batch(inputs, targets, users.groups, present.to(device), users.users)

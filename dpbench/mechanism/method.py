@@ -22,9 +22,9 @@ from dpbench.validate import one_of
 class ReleasedState(NamedTuple):
     """What a run has released so far: reusing it is post-processing and costs no privacy.
 
-    gradient: the private gradient of the last step [D], as the optimiser got it; None before the
-    first step. seed: of the run, for random draws of the method itself: together with steps_done it
-    is the same for all physical batches of a step.
+    gradient: the private gradient of the last step [D], as passed to the optimiser; None before the
+    first step. seed: the run's, for the method's random draws: seed and steps_done are the same for
+    all physical batches of a step.
     """
 
     steps_done: int
@@ -52,12 +52,12 @@ class NoiseRule(Protocol):
         ...
 
     def schedule(self, schedule: Schedules, steps: int) -> Schedules:
-        """The schedule with that of the noise; UserError where it cannot follow."""
+        """The schedule with the noise schedule derived; UserError if that is impossible."""
         ...
 
 
 class Inapplicable(UserError):
-    """A method that is not defined for a data set, and why."""
+    """The method is not defined for the data set; the message says why."""
 
     def __init__(self, method: str, why: str):
         super().__init__(why)
@@ -65,7 +65,7 @@ class Inapplicable(UserError):
 
 
 def plain(engine: Engine, batch: Batch, clip: Clip, released: ReleasedState) -> Gradients:
-    """The gradient of each example's own loss, at the present parameters."""
+    """The gradient of each example's loss at the current parameters."""
     return engine(batch)
 
 
@@ -95,14 +95,14 @@ PRIVATE_DIVISOR = Guarantee(
 class Method:
     """A private training method: gradient, clip, noise and update, run by the one private step.
 
-    divide_by: "expected" for the public expected batch size, "actual" for the batch's real one.
-    whole_batches: whether the gradient seam needs the logical batch in one piece. groups: how many
-    groups the data must have, if that matters. update: what is done to the noisy mean. noise_rule:
-    how the noise multiplier follows from other settings, for methods where it is not a setting.
-    users_only: whether the method is defined for users alone; the others protect either unit.
-    failure: the probability that a clipped part of an example is longer than its bound, for each
-    part and step. claimed_by: the accountant of the method's own paper, one of
-    `dpbench.privacy.accountants.CLAIMS`, whatever table it appears in.
+    divide_by: "expected" for the public expected batch size, "actual" for the batch's real size.
+    whole_batches: whether the gradient seam needs the logical batch in one piece. groups: the
+    number of groups the data must have; None for any. update: post-processing of the noisy mean.
+    noise_rule: derives the noise multiplier from other settings, where it is not a setting itself.
+    users_only: whether the method is defined only for user-level privacy; the others protect
+    examples or users. failure: the probability, per clipped part and step, that an example's part
+    exceeds its bound. claimed_by: the accountant of the method's paper, one of
+    `dpbench.privacy.accountants.CLAIMS`.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Method:
 
     @property
     def excess(self) -> float:
-        """How many times as far as the noise is scaled for one unit moves the sum."""
+        """The true sensitivity over the one that scales the noise."""
         return self.clip.excess * self.update.excess
 
     @property
@@ -130,7 +130,7 @@ class Method:
         return self.noise.private
 
     def on(self, dataset: Dataset, users: Users | None = None) -> "Method":
-        """The method for a data set and its users, if any; Inapplicable where it is not defined."""
+        """The method for a data set and its users, if any; raises Inapplicable if undefined."""
         if users:
             self._check_users()
         elif self.users_only:
@@ -151,28 +151,28 @@ class Method:
         if self.clip.by_group or self.groups is not None:
             raise Inapplicable(
                 self.name,
-                f"{self.name} looks at the groups of examples, and a user may have several: use "
+                f"{self.name} depends on the groups of examples, and a user may have several: use "
                 "users=none or another method.",
             )
 
     def for_size(self, size: int) -> "Method":
-        """The method for a model of so many trained parameters.
+        """The method for a model of `size` trained parameters.
 
-        Raises UserError for noise that needs a bound of each coordinate and a clip that has none.
+        Raises UserError for noise that needs a bound on each coordinate and a clip without one.
         """
         if self.noise.per_coordinate and not self.clip.per_coordinate:
             raise UserError(
-                f"the noise of {self.name} needs a bound of each coordinate, and "
+                f"the noise of {self.name} needs a bound on each coordinate, and "
                 f"{type(self.clip).__name__} has none: use dpbench.clipping.Coordinates."
             )
         return replace(self, clip=self.clip.for_size(size), noise=self.noise.for_size(size))
 
     def for_layers(self, names: Sequence[str]) -> "Method":
-        """The method for a model of these trained layers; UserError if it is for other ones."""
+        """The method for a model of these trained layers; UserError if its bounds do not match."""
         return replace(self, clip=self.clip.for_layers(names))
 
     def check_size(self, size: int) -> None:
-        """UserError if the account is for a model of another size."""
+        """UserError if the sensitivity was derived for a model of another size."""
         if self.clip.per_coordinate and self.clip.coordinates != size:
             raise UserError(
                 f"{self.name} was made for {self.clip.coordinates} parameters and the model trains "
@@ -180,7 +180,7 @@ class Method:
             )
 
     def releases(self, noise_multiplier: float) -> tuple[Release, ...]:
-        """All that one step releases from its batch, for the ledger."""
+        """Everything that one step releases from its batch, for the ledger."""
         claimed = self._mechanism(noise_multiplier)
         mechanism = self._mechanism(noise_multiplier / self.excess)
         if self.failure and isinstance(mechanism, GaussianMechanism):
@@ -200,8 +200,7 @@ def guarantee_with_clip(clip: Clip, guarantee: Guarantee) -> Guarantee:
     """The guarantee qualified by the clip: "none" if the clip's sensitivity is no bound."""
     if clip.caveat:
         return Guarantee("none", clip.caveat)
-    said = (guarantee.why, clip.composition)
-    return Guarantee(guarantee.level, " ".join(sentence for sentence in said if sentence))
+    return Guarantee(guarantee.level, " ".join(filter(None, (guarantee.why, clip.composition))))
 
 
 def as_published(variant: str) -> bool:

@@ -18,16 +18,16 @@ from dpbench.privacy.ledger import (
     Mechanism,
 )
 
-PIECE = {"cpu": 2**15, "cuda": 2**22}
-"""Numbers drawn at once: what fits a CPU's cache, or bounds what a GPU needs beside the sum. It
-changes no draw."""
+CHUNK = {"cpu": 2**15, "cuda": 2**22}
+"""Numbers drawn at once: as many as fit a CPU's cache, or few enough to bound a GPU's extra memory.
+The draws do not depend on it."""
 
 GRID = 2.0**-20
-"""What sums are rounded to, in powers of two up to the scale of their noise."""
+"""The grid that noisy sums are rounded to, relative to the power of two below the noise scale."""
 
 
 class Noise(Protocol):
-    """A law of noise, scaled by a multiplier of the sensitivity."""
+    """A noise distribution, scaled by a multiplier of the sensitivity."""
 
     @property
     def per_coordinate(self) -> bool:
@@ -69,15 +69,15 @@ def _laplace(u: Tensor) -> Tensor:
 Quantile = Callable[[Tensor], Tensor]
 
 QUANTILES: dict[CoordinateLaw, Quantile] = {"logistic": _logistic, "laplace": _laplace}
-"""By law: where a share u <= 1/2 of it is below. All are symmetric about 0; standard deviations
+"""Quantile functions by law, at u <= 1/2. All laws are symmetric about 0; their standard deviations
 are pi/sqrt(3) and sqrt(2)."""
 
 
 def draws(stream: Stream, size: int, quantile: Quantile) -> Tensor:
     """Draws [size] float64 of a law that is symmetric about 0, by inverse transform.
 
-    A draw takes 64 bits: one is the sign and 63 the share that is further out, so that the tails
-    go on to 2^-65 (9.1 standard deviations of a Gaussian) and are no coarser than the middle.
+    A draw takes 64 bits: one for the sign and 63 for the tail probability, so that the tails reach
+    to 2^-65 (9.1 standard deviations of a Gaussian) and are no coarser than the middle.
     """
     signed = stream.bits(size).double().add_(0.5)
     return quantile(signed.abs().mul_(2.0**-64)).copysign_(signed)
@@ -87,14 +87,14 @@ def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream
     """total [D] plus scale times draws of a law, in place, rounded to a grid; scale is a scalar.
 
     Drawn and added in float64, and rounded to multiples of GRID times the power of two below the
-    scale. The grid depends on the scale alone, and each of its points takes in thousands of the
-    2^64 draws as far as 6.5 standard deviations, so that the last digits of what is released say
-    nothing of the sum. Without rounding they do (Mironov 2012).
+    scale. The grid depends on the scale alone, and each of its points collects thousands of the
+    2^64 draws up to 6.5 standard deviations out, so that the last digits of the release reveal
+    nothing about the sum. Without rounding they do (Mironov 2012).
     """
     if isinstance(scale, Tensor):
         scale = scale.to(stream.device, torch.float64) if scale.is_cuda else scale.item()
     grid = _grid(scale)
-    for part in total.split(PIECE[stream.device.type]):
+    for part in total.split(CHUNK[stream.device.type]):
         noisy = draws(stream, len(part), quantile).mul_(scale).add_(part.to(stream.device))
         part.copy_(noisy.div_(grid).round_().mul_(grid))
     return total
@@ -134,9 +134,9 @@ class Gaussian:
 class PerCoordinate:
     """Independent draws of a law for each coordinate, times multiplier * sensitivity.
 
-    law: of QUANTILES; the sign of logistic noise is the exponential mechanism
-    over signs r with utility r_i g_i (the note, section 1). size: coordinates of the sum, each of
-    which one example moves by at most sensitivity/sqrt(size).
+    law: one of QUANTILES; the sign of a sum with logistic noise is the exponential mechanism over
+    signs r with utility r_i g_i (the note on DP-SignSGD, section 1). size: the number of
+    coordinates, each of which one example moves by at most sensitivity/sqrt(size).
     """
 
     law: CoordinateLaw
@@ -155,7 +155,7 @@ class PerCoordinate:
 
     def mechanism(self, multiplier: float) -> Mechanism:
         if self.size is None:
-            raise UserError("noise per coordinate does not know how many there are: call for_size.")
+            raise UserError("noise per coordinate needs the number of coordinates: call for_size.")
         return CoordinateMechanism(self.law, multiplier, self.size)
 
     def for_size(self, size: int) -> "PerCoordinate":

@@ -70,16 +70,16 @@ def poisson_indices(size: int, rate: float, stream: Stream) -> Tensor:
     """
     if rate == 1:
         return torch.arange(size)
-    likely = int(size * rate + 6 * math.sqrt(size * rate) + 6)
+    chunk = int(size * rate + 6 * math.sqrt(size * rate) + 6)  # nearly always enough
     picks = torch.full((1,), -1.0, dtype=torch.float64)
     while picks[-1] < size:
-        gaps = uniforms(stream, likely).log_().div_(math.log1p(-rate)).ceil_()
+        gaps = uniforms(stream, chunk).log_().div_(math.log1p(-rate)).ceil_()
         picks = torch.cat([picks, picks[-1] + gaps.cumsum(0)])
     return picks[(picks >= 0) & (picks < size)].long()
 
 
 class ShuffledSampler:
-    """A fresh permutation each epoch, cut into batches: the usual loader, without an accountant."""
+    """A fresh permutation each epoch, cut into batches like common loaders; has no accountant."""
 
     def __init__(self, train_size: int, batch_size: int, unit: str = "example"):
         self.law: Sampling = Shuffled(batch_size, unit)

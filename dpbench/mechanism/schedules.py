@@ -1,6 +1,6 @@
-"""Schedules: settings that change during a run, as fixed in advance.
+"""Schedules: settings that change during a run in a way that is fixed in advance.
 
-A schedule maps progress, the fraction of planned steps that are done, in [0, 1], to a value. It
+A schedule maps progress, the completed fraction of the planned steps, in [0, 1], to a value. It
 reads no data, so it costs no privacy.
 """
 
@@ -58,7 +58,7 @@ class Pieces:
         rising = list(self.until) == sorted(set(self.until))
         if len(self.values) != len(self.until) + 1 or not rising:
             raise UserError(
-                f"a schedule in pieces needs rising `until` and one more of `values`, got "
+                f"a piecewise schedule needs increasing `until` and one more of `values`, got "
                 f"values={quoted(list(self.values))} and until={quoted(list(self.until))}."
             )
 
@@ -67,7 +67,7 @@ class Pieces:
 
 
 def schedule(what: str, value: float | Schedule) -> Schedule:
-    """A schedule as it is, a number as a constant schedule; UserError for anything else."""
+    """The schedule itself, or a number as a constant schedule; UserError for anything else."""
     if callable(value):
         return value
     if not is_number(value):
@@ -79,7 +79,7 @@ def schedule(what: str, value: float | Schedule) -> Schedule:
 class Stairs:
     """A step function: `of`, sampled at the start of each of `number` equal parts of the run.
 
-    For noise, since an accountant composes every distinct value.
+    Meant for noise, since accountants compose every distinct value separately.
     """
 
     of: Schedule
@@ -89,8 +89,8 @@ class Stairs:
         integer("the number of stairs", self.number)
 
     def __call__(self, progress: float) -> float:
-        made = math.floor(progress * self.number + 1e-9)  # 0.29 * 100 is below 29
-        return self.of(min(made, self.number - 1) / self.number)
+        stair = math.floor(progress * self.number + 1e-9)  # 0.29 * 100 is below 29
+        return self.of(min(stair, self.number - 1) / self.number)
 
 
 def constant(value: float | Schedule) -> float | None:
@@ -100,23 +100,23 @@ def constant(value: float | Schedule) -> float | None:
     return None if callable(value) else value
 
 
-def stretches(value: float | Schedule, steps: int) -> Iterator[tuple[float, int]]:
+def run_lengths(value: float | Schedule, steps: int) -> Iterator[tuple[float, int]]:
     """Run-length encoding of the values over `steps` steps: (value, consecutive steps)."""
-    throughout = constant(value)
-    if throughout is not None:
-        yield throughout, steps
+    fixed = constant(value)
+    if fixed is not None:
+        yield fixed, steps
     elif callable(value):
-        for found, alike in groupby(value(made / steps) for made in range(steps)):
-            yield found, sum(1 for _ in alike)
+        for distinct, run in groupby(value(step / steps) for step in range(steps)):
+            yield distinct, sum(1 for _ in run)
 
 
 @dataclass(frozen=True)
 class Schedules:
-    """Factors of a run's settings over time, each a number or a schedule.
+    """Factors that multiply a run's settings over time, each a number or a schedule.
 
-    bound: multiplies the clip's bounds, and thereby sensitivity and noise alike, which costs no
-    privacy. lr: multiplies the learning rate. noise: multiplies the noise multiplier, which is
-    entered in the ledger; relative, so that noise can be calibrated to a target epsilon.
+    bound: multiplies the clip's bounds, hence sensitivity and noise alike, at no privacy cost. lr:
+    multiplies the learning rate. noise: multiplies the noise multiplier that enters the ledger; a
+    factor, so that noise can still be calibrated to a target epsilon.
     """
 
     bound: float | Schedule
@@ -139,9 +139,9 @@ class Schedules:
     def check(self, steps: int) -> None:
         """UserError if a factor is not positive at one of `steps` steps; lr may reach 0."""
         for name in ("bound", "lr", "noise"):
-            lowest = min(value for value, _ in stretches(getattr(self, name), steps))
+            lowest = min(value for value, _ in run_lengths(getattr(self, name), steps))
             if not (lowest > 0 or (name == "lr" and lowest == 0)):
-                raise UserError(f"schedule.{name} must stay positive, and gets to {lowest:g}.")
+                raise UserError(f"schedule.{name} must stay positive, and reaches {lowest:g}.")
 
 
 UNCHANGED = Schedules(1.0, 1.0, 1.0)

@@ -5,67 +5,61 @@ per-example gradients --gradient--> clip --> sum --> noise --> update --> parame
 """
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from dpbench.clipping import Clip, CountQuery, restore_state, state_of
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
 from dpbench.mechanism.method import Method, ReleasedState
 from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.physical_batches import PhysicalBatches, Summand
 from dpbench.mechanism.schedules import UNCHANGED, Schedules
 from dpbench.mechanism.streams import Stream
-from dpbench.memory import halving, largest, ran_out
-
-Added = TypeVar("Added")  # what physical batches can be added up as
 
 
 class StepReport(NamedTuple):
-    """Per-example results of a step: kept on the device, neither released nor fed back."""
+    """Per-example results of a step: they stay on the device, and no later step depends on them."""
 
     losses: Tensor  # [B]
-    finite: Tensor  # [B] bool: of the gradients; one that is not counts as zero in the sum
+    finite: Tensor  # [B] bool: whether a gradient is finite; others count as zero in the sum
 
 
 @dataclass
-class PhysicalBatchSum:
-    """The sums over one or several physical batches of a step."""
+class ClippedSum:
+    """The sums over one or more physical batches of a step."""
 
     total: Tensor  # [D], or more rows (see `Clip.finish`)
     counts: Tensor  # [Q]
     report: StepReport
 
-    def __add__(self, other: "PhysicalBatchSum") -> "PhysicalBatchSum":
+    def __add__(self, other: "ClippedSum") -> "ClippedSum":
         reports = zip(self.report, other.report, strict=True)
         report = StepReport(*(torch.cat(pair) for pair in reports))
-        return PhysicalBatchSum(self.total + other.total, self.counts + other.counts, report)
+        return ClippedSum(self.total + other.total, self.counts + other.counts, report)
 
 
 def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """Factors [B] or [B, L], 0 for gradients that are not finite, and bool [B]: which ones are."""
+    """Factors [B] or [B, L], 0 for non-finite gradients, and whether each is finite [B] bool."""
     finite = norms < math.inf
     if norms.dim() == 2:
         finite = finite.all(1)
     factors = clip.factors(norms, groups)
-    out = ~finite if factors.dim() == 1 else ~finite.unsqueeze(1)
-    return factors.masked_fill(out, 0), finite
+    excluded = ~finite if factors.dim() == 1 else ~finite.unsqueeze(1)
+    return factors.masked_fill(excluded, 0), finite
 
 
 @dataclass
 class PrivateStep:
-    """One step of a method on one logical batch, in physical batches that bound memory.
+    """One step of a method on one logical batch.
 
-    The update divides by the public expected batch size, whatever the batch's real one
+    The update divides by the public expected batch size instead of the real one
     (`divide_by="actual"` exists for variants that rerun a paper, and voids their guarantee).
-    noise and counts are the streams of the gradient's noise and of the side queries'.
-    adapts: whether the physical batches get smaller where memory runs out, or the step fails.
+    noise, counts: the random streams of the gradient noise and of the noise of the clip's counts.
     """
 
     engine: Engine
@@ -73,13 +67,12 @@ class PrivateStep:
     optimizer: torch.optim.Optimizer  # of the engine's theta
     noise_multiplier: float
     expected_batch_size: float
-    physical_batch_size: int | None
+    physical: PhysicalBatches
     noise: Stream
     counts: Stream
-    adapts: bool = False
-    steps: int = 1  # planned, which only schedules ask for
+    steps: int = 1  # planned; only schedules depend on it
     schedule: Schedules = UNCHANGED
-    seed: int = 0  # for what a method draws itself
+    seed: int = 0  # for random draws of the method
 
     def __post_init__(self) -> None:
         self.method.check_size(len(self.engine.parameters))
@@ -94,8 +87,8 @@ class PrivateStep:
     @property
     def clip(self) -> Clip:
         """The clip of the next step, with its bounds scaled by the schedule."""
-        by = self.schedule.bound_at(self.released.progress)
-        return self._clip if by == 1 else self._clip.scaled(by)
+        factor = self.schedule.bound_at(self.released.progress)
+        return self._clip if factor == 1 else self._clip.scaled(factor)
 
     @clip.setter
     def clip(self, clip: Clip) -> None:
@@ -115,90 +108,34 @@ class PrivateStep:
         divisor = self._divisor(len(batch))
         query = self.clip.query
         if query and query.before:
-            asked = self.sum_over_physical_batches(
-                batch, lambda part: self._counts(gradients(part), part)
-            )
-            self._answer(query, asked, divisor)
+            counts = self._sum(batch, lambda part: self._counts(gradients(part), part))
+            self._release_counts(query, counts, divisor)
 
-        whole = self.sum_over_physical_batches(
-            batch, lambda part: self._part(gradients(part), part)
-        )
+        result = self._sum(batch, lambda part: self.clipped_sum(gradients(part), part))
 
-        # In the parameters' precision, so that every engine's sum meets the same noise.
+        # In the parameters' precision, so that every engine's sum gets the same noise.
         theta = self.engine.parameters.theta
-        total = self.clip.finish(whole.total).to(theta)
-        noisy = self._noised(total)
+        noisy = self._add_noise(self.clip.finish(result.total).to(theta))
         if query and not query.before:
-            self._answer(query, whole.counts, divisor)
+            self._release_counts(query, result.counts, divisor)
         theta.grad = self.method.update(noisy.div_(divisor), theta.detach())
         gradient = theta.grad.clone()  # some optimisers overwrite their input
         self.optimizer.step()
         self.released = ReleasedState(self.released.steps_done + 1, self.steps, gradient, self.seed)
         self._apply_schedule()
-        return whole.report
+        return result.report
 
-    def _noised(self, total: Tensor) -> Tensor:
+    def _sum(self, batch: Batch, work: Callable[[Batch], Summand]) -> Summand:
+        return self.physical.sum(
+            batch, work, self.method.name if self.method.whole_batches else None
+        )
+
+    def _add_noise(self, total: Tensor) -> Tensor:
         widths = self.clip.widths(self.engine.parameters.layers, total)
         arguments = self.clip.sensitivity, self.noise_multiplier, self.noise
         if widths is None:
             return self.method.noise.add(total, *arguments)
         return self.method.noise.add(total / widths, *arguments).mul_(widths)
-
-    def sum_over_physical_batches(self, batch: Batch, work: Callable[[Batch], Added]) -> Added:
-        """The sum of `work` over physical batches, restarted with smaller ones if memory runs out.
-
-        `work` must have no side effects. Raises UserError where memory runs out and
-        the step does not adapt, or one example is too many.
-        """
-        most, size = len(batch), self.physical_batch_size
-
-        def each(size: int) -> Added:
-            return reduce(operator.add, map(work, batch.split(size)))
-
-        start = most if size is None else min(size, most)
-        if self.adapts:
-            results, fitted = halving(each, start)
-            if fitted < start:
-                self.physical_batch_size = fitted
-            return results
-        try:
-            return each(start)
-        except Exception as error:
-            if not ran_out(error):
-                raise
-            raise UserError(self._too_large(start)) from error
-
-    def _too_large(self, size: int) -> str:
-        if self.method.whole_batches:
-            return (
-                f"memory runs out with {size} examples, and {self.method.name} needs each batch in "
-                "one piece; choose a smaller batch_size or a device with more memory."
-            )
-        return f"memory runs out with {size} examples at once; choose physical_batch_size=auto."
-
-    def adapt(self, probe: Batch) -> None:
-        """Adapt from now on, starting from the largest physical batches that fit in memory.
-
-        They are found by trying, on copies of made-up examples. Nothing of the run moves. Raises
-        UserError where memory cannot be measured, or one example does not fit.
-        """
-        self.adapts = True
-        # Larger batches than that are drawn once in a thousand million times.
-        most = math.ceil(self.expected_batch_size + 6 * math.sqrt(self.expected_batch_size))
-        copies = torch.arange(most, device=probe.targets.device) % len(probe)
-        batch, theta = probe.each(lambda t: t[copies]), self.engine.parameters.theta
-        # A step that is not the first may do more: methods read the last one's gradient.
-        released = ReleasedState(1, self.steps, torch.ones_like(theta), self.seed)
-
-        def attempt(size: int) -> None:
-            part = batch.each(lambda t: t[:size])
-            self._part(self.method.gradient(self.engine, part, self.clip, released), part)
-
-        training = self.engine.model.training
-        self.engine.model.train()
-        with torch.random.fork_rng([theta.device] if theta.is_cuda else []):
-            self.physical_batch_size = largest(attempt, most, theta.device)
-        self.engine.model.train(training)
 
     def state_dict(self) -> dict:
         """All state that later steps depend on, except the sampler and torch's own generators."""
@@ -210,7 +147,7 @@ class PrivateStep:
             "clip": state_of(self._clip),
             "noise": self.noise.state_dict(),
             "counts": self.counts.state_dict(),
-            "physical_batch_size": self.physical_batch_size,
+            "physical_batch_size": self.physical.size,
         }
 
     def load_state_dict(self, state: dict) -> None:
@@ -220,43 +157,43 @@ class PrivateStep:
         self._clip = restore_state(self.method.clip, state["clip"], theta.device)
         self.noise.load_state_dict(state["noise"])
         self.counts.load_state_dict(state["counts"])
-        self.physical_batch_size = state["physical_batch_size"]
+        self.physical.size = state["physical_batch_size"]
         last = None if gradient is None else gradient.to(theta)
         self.released = ReleasedState(state["made"], self.steps, last, self.seed)
         self._apply_schedule()
 
     def _gradients(self, batch: Batch) -> Callable[[Batch], Gradients]:
-        """Gradients of physical batches: kept for the next pass where they are of the whole batch,
-        and else computed whenever asked for."""
-        kept: list[Gradients] = []
+        """Computes the gradients of a physical batch; cached between passes if it is the whole
+        logical batch."""
+        cache: list[Gradients] = []
 
         def gradients(part: Batch) -> Gradients:
-            if part is batch and kept:
-                return kept[0]
-            kept.clear()
+            if part is batch and cache:
+                return cache[0]
+            cache.clear()
             computed = self.method.gradient(self.engine, part, self.clip, self.released)
             if part is batch:
-                kept.append(computed)
+                cache.append(computed)
             return computed
 
         return gradients
 
-    def _part(self, gradients: Gradients, part: Batch) -> PhysicalBatchSum:
-        """Pure: changes neither the clip nor a generator of the step."""
+    def clipped_sum(self, gradients: Gradients, part: Batch) -> ClippedSum:
+        """The sums over one physical batch; changes neither the clip nor a stream of the step."""
         clip = self.clip
-        norms = clip.lengths(gradients)
+        norms = clip.norms(gradients)
         factors, finite = finite_factors(clip, norms, part.groups)
         total, counts = clip.reduce(gradients, factors), clip.counts(norms, part.groups)
-        return PhysicalBatchSum(total, counts, StepReport(gradients.losses, finite))
+        return ClippedSum(total, counts, StepReport(gradients.losses, finite))
 
     def _counts(self, gradients: Gradients, part: Batch) -> Tensor:
-        return self.clip.counts(self.clip.lengths(gradients), part.groups)
+        return self.clip.counts(self.clip.norms(gradients), part.groups)
 
-    def _answer(self, query: CountQuery, counts: Tensor, divisor: float) -> None:
-        """Releases the clip's counts with noise, and updates the clip by the noisy counts."""
+    def _release_counts(self, query: CountQuery, counts: Tensor, divisor: float) -> None:
+        """Adds noise to the clip's counts, and updates the clip by the noisy counts."""
         multiplier = query.multiplier(self.noise_multiplier)
         noisy = Gaussian().add(counts.double(), 1.0, multiplier, self.counts)
-        # The unscaled clip, as the schedule's factor must not accumulate in the bound.
+        # The unscaled clip, so that the schedule's factor does not accumulate in the bound.
         self._clip = self._clip.updated(noisy.to(self.engine.parameters.theta), divisor)
 
     def _divisor(self, batch_size: int) -> float:

@@ -1,8 +1,8 @@
-"""The random streams that privacy rests on: gradient noise, the noise of counts, and sampling.
+"""The random streams that privacy depends on: gradient noise, the noise of counts, and sampling.
 
 They are separate from the streams of `dpbench.seeds`, which are public and the same for all runs of
-a seed. Each run has its own streams, one per purpose, shared with no other run: the joint release
-of two runs costs what composition says only if their noise and batches are independent.
+a seed. Each run has one stream per purpose, shared with no other run: composition covers the joint
+release of two runs only if their noise and batches are independent.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class Stream(Protocol):
         ...
 
     def state_dict(self) -> dict:
-        """Key and position. As sensitive as the data: whoever has them can remove the noise."""
+        """Key and position. As sensitive as the data: anyone who has them can remove the noise."""
         ...
 
     def load_state_dict(self, state: dict) -> None: ...
@@ -45,8 +45,8 @@ class Stream(Protocol):
 class CipherStream:
     """The key stream of AES-256 in counter mode, on the CPU: a cryptographic generator.
 
-    key: 32 bytes; without it the stream is indistinguishable from random bits. By OpenSSL, through
-    pyca/cryptography.
+    key: 32 bytes; without it the stream is indistinguishable from random bits. Implemented by
+    OpenSSL through pyca/cryptography.
     """
 
     device = torch.device("cpu")
@@ -102,25 +102,26 @@ class GpuStream:
 
 
 def seeded(purpose: str, seed: int, run: str, device: torch.device) -> Stream:
-    """The stream for one purpose of one run, the same whenever the run is made again.
+    """The stream for one purpose of one run, the same whenever the run is repeated.
 
-    run: what names the run, so that no other run draws the same. On a GPU it is drawn there.
+    run: the run's unique name, so that no other run draws the same. device: where bits are
+    generated.
     """
     key = hashlib.sha256(f"{purpose}/{seed}/{run}".encode()).digest()
     return GpuStream(key, device) if device.type == "cuda" else CipherStream(key)
 
 
 def secure() -> Stream:
-    """A stream that nobody can make again: its key is the operating system's, and kept nowhere but
-    in the checkpoints of an unfinished run."""
+    """A stream that cannot be reproduced: its key comes from the operating system, and is stored
+    only in the checkpoints of an unfinished run."""
     return CipherStream(secrets.token_bytes(32))
 
 
 def uniforms(stream: Stream, size: int) -> Tensor:
-    """Uniform draws [size] float64 from the open interval (0, 1), of 52 bits each."""
+    """Uniform draws [size] float64 from the open interval (0, 1), with 52 random bits each."""
     return (stream.bits(size).bitwise_and_(2**52 - 1).double() + 0.5) * 2.0**-52
 
 
 def permutation(stream: Stream, size: int) -> Tensor:
-    """The numbers [size] int64 below `size` in an order that is uniform up to 2^-64 size^2."""
+    """A permutation [size] int64 of the numbers below `size`, uniform up to 2^-64 size^2."""
     return stream.bits(size).argsort()

@@ -14,26 +14,27 @@ class Update(Protocol):
     """A function of the noisy mean and the parameters alone, hence post-processing."""
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
-        """What the optimiser gets [D]; noisy [D]: the noisy sum over the expected batch size.
+        """The gradient for the optimiser [D].
 
-        theta [D]: the parameters. The noisy one may be overwritten.
+        noisy [D]: the noisy sum over the expected batch size; may be overwritten. theta [D]: the
+        parameters.
         """
         ...
 
     @property
     def excess(self) -> float:
-        """How many times as far as the noise is scaled for one unit moves the sum; 1 but where a
-        paper's noise is too small."""
+        """The true sensitivity over the one that scales the noise: 1 unless a paper's noise is too
+        small."""
         ...
 
     def on(self, units: Units) -> "Update":
-        """The update for a data set of these units."""
+        """The update for a data set with these privacy units."""
         ...
 
     def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:
-        """The mechanism that ends here, given the one of the noise.
+        """The mechanism including this post-processing, given that of the noise.
 
-        coordinates: of the sum, where the clip bounds each of them.
+        coordinates: the number of coordinates of the sum, if the clip bounds each of them.
         """
         ...
 
@@ -56,12 +57,12 @@ class Plain:
 
 @dataclass(frozen=True)
 class Sign:
-    """-1 or 1 for each coordinate (Bernstein et al. 2018), and nothing between.
+    """The sign of each coordinate, -1 or 1 (Bernstein et al. 2018).
 
-    Post-processing of any mechanism; of logistic noise, and of Gaussian noise where each coordinate
-    is bounded, the ledger hears that only signs leave.
-    zero: the value for a coordinate of exactly 0, which noise produces only by rounding. A third
-    output value would not be covered by the account.
+    Post-processing of any mechanism. For logistic noise, and for Gaussian noise with each
+    coordinate bounded, the ledger records that only signs are released. zero: the value for a
+    coordinate of exactly 0, which noise produces only by rounding; a third output value would not
+    be covered by the accountant.
     """
 
     zero: int = 1

@@ -1,4 +1,4 @@
-"""Bias-aware minimisation: gradients towards flat minima, where clipping introduces less bias."""
+"""Bias-aware minimisation: moves towards flat minima, where clipping introduces less bias."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ def bam(
 
     bound, clip and style as for `dpsgd`.
     """
-    seam = Ascended(schedule("method.lambda_", lambda_))
+    seam = AscentStep(schedule("method.lambda_", lambda_))
     return _method("bam", seam, make_clip(clip, style, bound))
 
 
@@ -32,7 +32,7 @@ def bam_exact(
 
     The first-order expansion of `bam` in lambda. bound, clip and style as for `dpsgd`.
     """
-    seam = Penalised(schedule("method.lambda_", lambda_))
+    seam = GradientPenalty(schedule("method.lambda_", lambda_))
     return _method("bam_exact", seam, make_clip(clip, style, bound))
 
 
@@ -41,8 +41,8 @@ def _method(name: str, gradient: Gradient, clip: Clip) -> Method:
 
 
 @dataclass(frozen=True)
-class Ascended:
-    """Each example's gradient after an ascent step of length lambda on its own loss.
+class AscentStep:
+    """Each example's gradient after an ascent step of length lambda on that example's loss.
 
     An example whose gradient is zero or not finite takes no step. Losses are those at theta.
     """
@@ -52,16 +52,16 @@ class Ascended:
     def __call__(
         self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
     ) -> Gradients:
-        here, length = engine(batch), self.length(released.progress)
+        gradients, length = engine(batch), self.length(released.progress)
         if length == 0:
-            return here
-        ahead = engine(batch, PerExampleShift(here, per_length(here.norms, length)))
-        ahead.losses = here.losses
-        return ahead
+            return gradients
+        ascended = engine(batch, PerExampleShift(gradients, per_length(gradients.norms, length)))
+        ascended.losses = gradients.losses
+        return ascended
 
 
 @dataclass(frozen=True)
-class Penalised:
+class GradientPenalty:
     """Each example's gradient of L_i + lambda |g_i|; losses are L_i."""
 
     weight: Schedule
@@ -75,5 +75,4 @@ class Penalised:
 
 def per_length(norms: Tensor, length: float) -> Tensor:
     """length/norm, and 0 where the norm is 0 or not finite."""
-    directed = (norms > 0) & norms.isfinite()
-    return (length / norms).where(directed, 0)
+    return (length / norms).where((norms > 0) & norms.isfinite(), 0)

@@ -1,6 +1,6 @@
-"""The ablation that asks which error of clipping hurts: its length, or its direction.
+"""An ablation: does the error of clipping in length or in direction do the harm?
 
-Neither is private: both need the batch gradient unclipped.
+Neither method is private: both need the unclipped batch gradient.
 """
 
 import math
@@ -35,8 +35,8 @@ class Exchange(Fixed):
         return replace(self, bound=self.bound * by)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        everyone = (factors > 0).to(factors)  # who is left out has a factor of 0
-        return torch.stack([gradients.weighted_sum(factors), gradients.weighted_sum(everyone)])
+        ones = (factors > 0).to(factors)  # non-finite gradients have a factor of 0
+        return torch.stack([gradients.weighted_sum(factors), gradients.weighted_sum(ones)])
 
     def finish(self, total: Tensor) -> Tensor:
         length, direction = total if self.length_of_clipped else total.flip(0)
@@ -45,12 +45,12 @@ class Exchange(Fixed):
 
 
 def magnitude_error(bound: float) -> Method:
-    """Steps along (|clipped| / |unclipped|) unclipped: right direction, wrong length."""
+    """Steps along (|clipped| / |unclipped|) unclipped: correct direction, clipped length."""
     clip = Exchange(bound, length_of_clipped=True)
     return Method("magnitude_error", "corrected", plain, clip, NoNoise(), NON_PRIVATE)
 
 
 def direction_error(bound: float) -> Method:
-    """Steps along (|unclipped| / |clipped|) clipped: right length, wrong direction."""
+    """Steps along (|unclipped| / |clipped|) clipped: correct length, clipped direction."""
     clip = Exchange(bound, length_of_clipped=False)
     return Method("direction_error", "corrected", plain, clip, NoNoise(), NON_PRIVATE)

@@ -1,4 +1,4 @@
-"""Gaussian noise with a clip of each coordinate, to compare logistic noise with at equal clip."""
+"""Gaussian noise with per-coordinate clipping, to compare with logistic noise at equal clipping."""
 
 from dpbench.clipping import Coordinates
 from dpbench.mechanism.method import Guarantee, Method, plain
@@ -18,12 +18,12 @@ SIGN = Guarantee(
 
 
 def dpsgd_coordinate(bound: float) -> Method:
-    """DP-SGD with a bound of each coordinate of each gradient, in the place of one of its norm."""
+    """DP-SGD with a bound on each coordinate of each gradient instead of its norm."""
     return _gaussian("dpsgd_coordinate", bound, SUM, Plain())
 
 
 def dp_signsgd_coordinate(bound: float) -> Method:
-    """The sign of its sum plus Gaussian noise; bound: G of each coordinate of each gradient."""
+    """The sign of the clipped sum plus Gaussian noise; bound: G on each coordinate."""
     return _gaussian("dp_signsgd_coordinate", bound, SIGN, Sign())
 
 

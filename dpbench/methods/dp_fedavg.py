@@ -29,10 +29,10 @@ def dp_fedavg(
     style: str = "flat",
     variant: str = "corrected",
 ) -> Method:
-    """Each user's update after so many epochs of SGD (McMahan et al. 2018; Bu et al. 2023,
+    """Each user's update after `local_epochs` of SGD (McMahan et al. 2018; Bu et al. 2023,
     Algorithm 4).
 
-    The optimiser gets minus the mean update: SGD with lr 1 is federated averaging.
+    The optimiser gets the negative mean update: SGD with lr 1 is federated averaging.
     local_batch_size: None for all of a user's examples. bound is that of the update; cap, clip,
     style and variant as for `dp_fedsgd`.
     """
@@ -40,17 +40,16 @@ def dp_fedavg(
     if local_batch_size is not None:
         integer("method.local_batch_size", local_batch_size)
     positive("method.local_lr", local_lr)
-    seam = Trained(local_epochs, local_batch_size, local_lr)
+    seam = LocalTraining(local_epochs, local_batch_size, local_lr)
     return federated_method("dp_fedavg", seam, cap, make_clip(clip, style, bound), variant)
 
 
 @dataclass(frozen=True)
-class Trained:
-    """Minus the updates of users who train locally, on consecutive batches of their examples.
+class LocalTraining:
+    """The negative updates of users who train locally, on consecutive batches of their examples.
 
-    After every batch the clip draws the update back, as Algorithm 4 has it; after the last one the
-    private step does. Losses are those that each example had in the first epoch. The gradients are
-    materialised, whichever the engine.
+    The update is clipped before every batch, as in Algorithm 4, and after the last one by the
+    private step. Losses are those of the first epoch. Gradients are materialised with any engine.
     """
 
     epochs: int
@@ -63,20 +62,22 @@ class Trained:
         parameters = engine.parameters
         if not len(batch):
             return empty(parameters)
-        own = Vmap(engine.model, engine.loss, parameters, engine.views)
-        own.options = engine.options
+        vmap = Vmap(engine.model, engine.loss, parameters, engine.views)
+        vmap.options = engine.options
         theta, users = parameters.theta.detach(), batch.as_users()
         updates, losses = theta.new_zeros(len(users), len(theta)), theta.new_zeros(len(users))
-        everyone = torch.ones_like(losses)
+        ones = torch.ones_like(losses)
         for epoch in range(self.epochs):
             for part in _parts(users, self.batch_size):
-                # Users without examples left keep their update, whoever else is in the batch.
-                trains = part.sizes.unsqueeze(1) > 0
-                start = torch.where(trains, _clipped(updates, clip, users, parameters), updates)
-                gradients = own(
-                    part, PerExampleShift(Stacked(losses, start, parameters.layers), everyone)
+                # Users without remaining examples keep their update.
+                active = part.sizes.unsqueeze(1) > 0
+                start = torch.where(
+                    active, _clip_updates(updates, clip, users, parameters), updates
                 )
-                updates = torch.where(trains, start - self.lr * gradients.stack(), start)
+                gradients = vmap(
+                    part, PerExampleShift(Stacked(losses, start, parameters.layers), ones)
+                )
+                updates = torch.where(active, start - self.lr * gradients.stack(), start)
                 if epoch == 0:
                     losses = losses + gradients.losses * (part.sizes / users.sizes)
         return Stacked(losses, -updates, parameters.layers)
@@ -91,10 +92,10 @@ def _parts(users: Batch, size: int | None) -> Iterator[Batch]:
         yield Batch(users.inputs[:, at], users.targets[:, at], users.groups, users.present[:, at])
 
 
-def _clipped(updates: Tensor, clip: Clip, users: Batch, parameters: Parameters) -> Tensor:
-    """The updates [B, D] as the clip leaves them."""
-    seen = Stacked(updates[:, 0], updates, parameters.layers)
-    factors = clip.factors(clip.lengths(seen), users.groups)
+def _clip_updates(updates: Tensor, clip: Clip, users: Batch, parameters: Parameters) -> Tensor:
+    """The clipped updates [B, D]."""
+    stacked = Stacked(updates[:, 0], updates, parameters.layers)
+    factors = clip.factors(clip.norms(stacked), users.groups)
     if factors.dim() == 1:
         return updates * factors.unsqueeze(1)
     pairs = zip(parameters.layers, factors.split(1, 1), strict=True)

@@ -51,9 +51,9 @@ def dp_fedsgd(
 ) -> Method:
     """The gradient of each user's mean loss (McMahan et al. 2018; Bu et al. 2023, Algorithm 4).
 
-    cap: users count by min(examples/cap, 1); None for all alike. bound, clip and style as for
-    `dpsgd`. variant: as published, users count by their number of examples, and no cap is known.
-    local_batch_size: B of Algorithm 4, see `LocalBatch`; None for all of a user's examples.
+    cap: users are weighted by min(examples/cap, 1); None for equal weights. bound, clip and style
+    as for `dpsgd`. variant: as published, users are weighted by their number of examples, without a
+    cap. local_batch_size: B of Algorithm 4, see `LocalBatch`; None for all of a user's examples.
     """
     seam: Gradient = plain
     if local_batch_size is not None:
@@ -64,25 +64,25 @@ def dp_fedsgd(
 def federated_method(
     name: str, gradient: Gradient, cap: float | None, clip: Clip, variant: str
 ) -> Method:
-    """A method about users: their clipped gradients add up by weights.
+    """A user-level method: a weighted sum of the users' clipped gradients.
 
-    What the optimiser gets is sum_k w_k C_k g_k/(q W) with noise of sigma R/(q W), W = sum_k w_k
-    over all users.
+    The optimiser gets sum_k w_k C_k g_k/(q W) plus noise of scale sigma R/(q W), W = sum_k w_k over
+    all users.
     """
     published = as_published(variant)
     if cap is not None:
         positive("method.cap", cap)
     if published and cap is not None:
-        raise UserError("Algorithm 4 as published knows no cap: leave method.cap null.")
+        raise UserError("Algorithm 4 as published has no cap: leave method.cap null.")
     weights = Weights(cap, published)
     return Method(
         name,
         variant,
-        Weighing(gradient, weights),
+        UserWeighting(gradient, weights),
         clip,
         Gaussian(),
         guarantee_with_clip(clip, AS_PUBLISHED if published else USERS),
-        update=PerWeight(weights),
+        update=WeightedMean(weights),
         users_only=True,
     )
 
@@ -91,11 +91,12 @@ def federated_method(
 class LocalBatch:
     """The gradient of each user's mean loss over a local batch, drawn anew in every step.
 
-    Until it is clipped it is an unbiased estimate of that over all of the user's examples.
+    Before clipping it is an unbiased estimate of the gradient over all of the user's examples.
 
     Privacy: fix the local batches of all users and steps. A user's gradient is then a function of
-    their examples and of earlier releases, clipped to R, and the sum has sensitivity R: the account
-    is that of whole local data, whoever knows the draws. For a user they amplify nothing.
+    their examples and of earlier releases, clipped to R, so the sum has sensitivity R: the account
+    is that of full local data, even if the draws are public. They do not amplify user-level
+    privacy.
     """
 
     size: int
@@ -110,8 +111,8 @@ class LocalBatch:
 
 @dataclass(frozen=True)
 class Weights:
-    """The weight of a user: 1, or min(examples/cap, 1) (McMahan et al. 2018, Algorithm 1), or as
-    published by Bu et al. 2023 the number of examples itself."""
+    """A user's weight: 1, min(examples/cap, 1) (McMahan et al. 2018, Algorithm 1), or the number of
+    examples, as published by Bu et al. 2023."""
 
     cap: float | None
     published: bool = False
@@ -123,8 +124,8 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Weighing:
-    """A gradient seam whose gradients count by the weights of users once they are clipped."""
+class UserWeighting:
+    """A gradient seam whose gradients are weighted by user after clipping."""
 
     gradient: Gradient
     weights: Weights
@@ -135,11 +136,11 @@ class Weighing:
         gradients = self.gradient(engine, batch, clip, released)
         if self.weights == Weights(None):
             return gradients
-        return Weighed(gradients, self.weights(batch.sizes.to(gradients.losses)))
+        return WeightedGradients(gradients, self.weights(batch.sizes.to(gradients.losses)))
 
 
-class Weighed(DelegatingGradients):
-    """Gradients that count in sums by weights [B]; their norms are those before weighing."""
+class WeightedGradients(DelegatingGradients):
+    """Gradients with weights [B] in sums; their norms are unweighted."""
 
     def __init__(self, gradients: Gradients, weights: Tensor):
         super().__init__(gradients)
@@ -151,10 +152,11 @@ class Weighed(DelegatingGradients):
 
 
 @dataclass(frozen=True)
-class PerWeight:
-    """The sum over q W, from the one over the expected number of users; mean: W over all users.
+class WeightedMean:
+    """Divides by q W, where the sum is already divided by the expected number of users.
 
-    excess: the largest weight, where noise is scaled as if it were 1.
+    mean: the mean weight of all users. excess: the largest weight, if noise is scaled as if it
+    were 1.
     """
 
     weights: Weights
@@ -164,10 +166,10 @@ class PerWeight:
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         return noisy.div_(self.mean)
 
-    def on(self, units: Units) -> "PerWeight":
+    def on(self, units: Units) -> "WeightedMean":
         weights = self.weights(torch.tensor(units.sizes, dtype=torch.float64))
         largest = weights.max().item() if self.weights.published else 1.0
-        return PerWeight(self.weights, weights.mean().item(), largest)
+        return WeightedMean(self.weights, weights.mean().item(), largest)
 
     def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:
         return mechanism

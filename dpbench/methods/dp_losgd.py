@@ -1,4 +1,4 @@
-"""SGD with the logistic mechanism: of the gradient itself, or of its sign.
+"""SGD with the logistic mechanism, applied to the gradient or to its sign.
 
 Gradients are accumulated as in `dpbench.methods.signsgd`.
 """
@@ -21,15 +21,15 @@ SIGN = Guarantee(
 
 
 def dp_losgd(bound: float) -> Method:
-    """DP-SGD with logistic noise; bound: G of each coordinate of each gradient (the note)."""
+    """DP-SGD with logistic noise; bound: G on each coordinate of each gradient (the note)."""
     return _logistic("dp_losgd", bound, SUM, Plain())
 
 
 def dp_signlosgd(bound: float) -> Method:
     """The sign of the sum plus logistic noise: the exponential mechanism over signs (the note).
 
-    With scale s it answers r_i = 1 with probability sigmoid(S_i/s), as the exponential mechanism
-    with utility -r.g and the note's sigma = 1/(2s). bound: G of each coordinate of each gradient.
+    With scale s it outputs r_i = 1 with probability sigmoid(S_i/s), like the exponential mechanism
+    with utility -r.g and the note's sigma = 1/(2s). bound: G on each coordinate of each gradient.
     """
     return _logistic("dp_signlosgd", bound, SIGN, Sign())
 

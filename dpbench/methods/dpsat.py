@@ -25,13 +25,16 @@ def dpsat(
 
     bound, clip and style as for `dpsgd`.
     """
-    seam, clipped = Shifted(schedule("method.lambda_", lambda_)), make_clip(clip, style, bound)
+    seam, clipped = (
+        PreviousGradientAscent(schedule("method.lambda_", lambda_)),
+        make_clip(clip, style, bound),
+    )
     guarantee = guarantee_with_clip(clipped, POST_PROCESSED)
     return Method("dpsat", "corrected", seam, clipped, Gaussian(), guarantee)
 
 
 @dataclass(frozen=True)
-class Shifted:
+class PreviousGradientAscent:
     """Gradients and losses after an ascent step of length lambda along the last private gradient;
     at theta in the first step."""
 

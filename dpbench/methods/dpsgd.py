@@ -16,23 +16,23 @@ from dpbench.mechanism.noise import Gaussian
 
 
 def dpsgd(bound: Bounds, variant: str, clip: str = "abadi", style: str = "flat") -> Method:
-    """Gradients shortened to C0 (Abadi et al. 2016; Esipova et al. 2023, Algorithm 1).
+    """Gradients clipped to norm C0 (Abadi et al. 2016; Esipova et al. 2023, Algorithm 1).
 
-    clip: another of `dpbench.clipping.CLIPS`. style: "layerwise" clips each layer's part by a bound
-    of its own; bound is then that of the whole, or a list. variant: as published it divides by the
-    batch's real size; layerwise, the noise of each layer is scaled by its own bound (Bu et al.
-    2023, Section 4.2).
+    clip: one of `dpbench.clipping.CLIPS`. style: "layerwise" clips each layer's part separately;
+    bound is then the total R, or a list with one bound per layer. variant: as published, flat clips
+    divide by the batch's real size, and layerwise ones scale each layer's noise by that layer's
+    bound (Bu et al. 2023, Section 4.2).
     """
-    clipped = make_clip(clip, style, bound)
-    if as_published(variant) and isinstance(clipped, Layerwise):
-        apart = replace(clipped, apart=True)
-        guarantee = guarantee_with_clip(apart, PROVEN)
-        return Method("dpsgd", variant, plain, apart, Gaussian(), guarantee)
-    return fixed_clip("dpsgd", clipped, variant)
+    made = make_clip(clip, style, bound)
+    if as_published(variant) and isinstance(made, Layerwise):
+        layerwise = replace(made, separate_noise=True)
+        guarantee = guarantee_with_clip(layerwise, PROVEN)
+        return Method("dpsgd", variant, plain, layerwise, Gaussian(), guarantee)
+    return fixed_clip("dpsgd", made, variant)
 
 
 def fixed_clip(name: str, clip: Clip, variant: str) -> Method:
-    """DP-SGD with any clip that asks nothing; as published it divides by the batch's real size."""
+    """DP-SGD with a clip that makes no query; as published it divides by the batch's real size."""
     published = as_published(variant)
     return Method(
         name,

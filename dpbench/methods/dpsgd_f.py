@@ -1,4 +1,4 @@
-"""DPSGD-F: each group has its own clipping bound, set by noisy counts of the same batch."""
+"""DPSGD-F: one clipping bound per group, set by noisy counts of the same batch."""
 
 from dpbench.clipping import CountQuery, Groupwise, require_style
 from dpbench.mechanism.method import JOINT, Guarantee, Method, as_published, plain
@@ -12,7 +12,7 @@ NOISE_TOO_SMALL = Guarantee(
 
 
 def dpsgd_f(bound: float, count_noise_ratio: float, variant: str, style: str = "flat") -> Method:
-    """Xu et al. 2021; Esipova et al. 2023, Algorithm 3.
+    """DP-SGD with clipping bounds C_k by group (Xu et al. 2021; Esipova et al. 2023, Algorithm 3).
 
     count_noise_ratio is sigma_1/sigma. Corrected: noise scaled by the largest C_k over all groups,
     C_k from the mean of the groups' shares as in the authors' code. As published: noise scaled by

@@ -1,4 +1,4 @@
-"""Global scaling: every gradient by one factor, with a fixed bound Z or one that adapts."""
+"""Global scaling: all gradients by one factor, with a fixed or an adaptive bound Z."""
 
 from dpbench.clipping import STYLES, CountQuery, Global, GlobalAdapt, Layerwise, require_style
 from dpbench.mechanism.method import JOINT, PRIVATE_DIVISOR, Method, as_published, plain
@@ -10,7 +10,7 @@ from dpbench.validate import one_of
 def dpsgd_global(bound: float, strict_bound: float, variant: str, style: str = "flat") -> Method:
     """One scale for all gradients up to Z (Bu et al. 2021; Esipova et al. 2023, Algorithm 2).
 
-    style: "layerwise" drops a layer's part beyond Z/sqrt(L), and each has the bound C0/sqrt(L).
+    style: "layerwise" drops a layer's part beyond Z/sqrt(L), with a bound of C0/sqrt(L) per layer.
     """
     one_of("method.style", style, STYLES)
     clip = Global(bound, strict_bound)
@@ -26,12 +26,12 @@ def dpsgd_global_adapt(
     variant: str,
     style: str = "flat",
 ) -> Method:
-    """Esipova et al. 2023, Algorithm 2 in red.
+    """Global scaling with an adaptive Z (Esipova et al. 2023, Algorithm 2 in red).
 
-    strict_bound is Z at the start, threshold tau, clip_learning_rate eta_Z, count_noise_multiplier
+    strict_bound is the initial Z, threshold tau, clip_learning_rate eta_Z, count_noise_multiplier
     sigma_2 in examples. As published, both B are the batch's real size.
     """
-    require_style("flat", style, "dpsgd_global_adapt", "its one Z is that of whole gradients")
+    require_style("flat", style, "dpsgd_global_adapt", "Z is a bound on whole gradients")
     published = as_published(variant)
     query = CountQuery(count_noise_multiplier, before=False)
     return Method(

@@ -33,17 +33,18 @@ ESTIMATED = Guarantee(
 def dpsgd_jl(
     bound: Bounds, projections: int, failure: float, clip: str, style: str, variant: str
 ) -> Method:
-    """Bu et al. 2021, "Fast and memory efficient DP-SGD via JL projections"; 2023, Algorithm 2.
+    """DP-SGD with norms from JL projections (Bu et al. 2021, "Fast and memory efficient DP-SGD via
+    JL projections"; 2023, Algorithm 2).
 
     As published, the norm is estimated by M = sqrt(mean_j <g, u_j>^2) for random u_j. Corrected, by
     M sqrt(r/q), q the `failure`-quantile of chi-squared with r degrees of freedom: that is below
-    the true norm with probability `failure` only, for each example, step and (layerwise) layer.
+    the true norm only with probability `failure`, for each example, step and (layerwise) layer.
     Neither the u_j nor the estimates are released; the u_j are independent of the data.
     """
     published = as_published(variant)
     clipped = make_clip(clip, style, bound)
-    seam = Projected(projections, 1.0 if published else slack(projections, failure))
-    trusted = Guarantee(
+    seam = ProjectedNorms(projections, 1.0 if published else slack(projections, failure))
+    corrected = Guarantee(
         "proven",
         "Poisson-sampled Gaussian mechanism whose sensitivity holds but with probability "
         f"{failure:g} for each step and clipped norm, since norms are upper estimates from random "
@@ -55,17 +56,15 @@ def dpsgd_jl(
         seam,
         clipped,
         Gaussian(),
-        ESTIMATED if published else guarantee_with_clip(clipped, trusted),
+        ESTIMATED if published else guarantee_with_clip(clipped, corrected),
         divide_by="actual" if published else "expected",
         failure=0.0 if published else failure,
     )
 
 
 def slack(projections: int, failure: float) -> float:
-    """The factor by which an estimate from r projections is an upper bound, except for `failure`.
-
-    r M^2/|g|^2 is chi-squared with r degrees of freedom.
-    """
+    """The factor that makes an estimate from r projections an upper bound, up to a probability of
+    `failure`: r M^2/|g|^2 is chi-squared with r degrees of freedom."""
     from scipy import stats
 
     integer("method.projections", projections, most=MOST_PROJECTIONS)
@@ -74,8 +73,8 @@ def slack(projections: int, failure: float) -> float:
 
 
 @dataclass(frozen=True)
-class Projected:
-    """The gradient seam: each example's own gradient, with estimated norms."""
+class ProjectedNorms:
+    """The gradient seam: per-example gradients with estimated norms."""
 
     projections: int
     slack: float
@@ -90,10 +89,10 @@ class Projected:
             torch.randn(theta.shape, dtype=theta.dtype, device=theta.device, generator=draw)
             for _ in range(self.projections)
         ]
-        return Estimated(engine(batch), vectors, self.slack, engine.parameters.layers)
+        return EstimatedNorms(engine(batch), vectors, self.slack, engine.parameters.layers)
 
 
-class Estimated(DelegatingGradients):
+class EstimatedNorms(DelegatingGradients):
     """Gradients whose norms are estimated as slack sqrt(mean_j <g_i, u_j>^2), u_j [D]."""
 
     def __init__(
@@ -104,7 +103,7 @@ class Estimated(DelegatingGradients):
 
     @property
     def norms(self) -> Tensor:
-        return self._estimated(self._vectors)
+        return self._estimate(self._vectors)
 
     @property
     def layer_norms(self) -> Tensor:
@@ -112,13 +111,13 @@ class Estimated(DelegatingGradients):
 
     def _of_layer(self, layer: Layer) -> Tensor:
         def part(vector: Tensor) -> Tensor:
-            alone = torch.zeros_like(vector)
-            alone[layer.at] = vector[layer.at]
-            return alone
+            masked = torch.zeros_like(vector)
+            masked[layer.at] = vector[layer.at]
+            return masked
 
-        return self._estimated([part(vector) for vector in self._vectors])
+        return self._estimate([part(vector) for vector in self._vectors])
 
-    def _estimated(self, vectors: list[Tensor]) -> Tensor:
+    def _estimate(self, vectors: list[Tensor]) -> Tensor:
         dots = torch.stack([self.base.dot(vector) for vector in vectors])
         # In float64, as squares of small numbers would underflow.
         return (dots.double().square().mean(0).sqrt() * self._slack).to(dots)

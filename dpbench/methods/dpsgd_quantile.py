@@ -1,4 +1,4 @@
-"""DP-SGD with a bound that follows a quantile of the gradients' norms."""
+"""DP-SGD with a bound that tracks a quantile of the gradient norms."""
 
 from dpbench.clipping import CountQuery, Quantile
 from dpbench.clipping.choice import Bounds, by_norm
@@ -14,11 +14,12 @@ def dpsgd_quantile(
     clip: str,
     style: str,
 ) -> Method:
-    """Andrew et al. 2021, "Differentially private learning with adaptive clipping", Algorithm 1.
+    """Adaptive clipping (Andrew et al. 2021, "Differentially private learning with adaptive
+    clipping", Algorithm 1).
 
-    bound is R at the start, quantile gamma, clip_learning_rate eta_C, count_noise sigma_b in
+    bound is the initial R, quantile gamma, clip_learning_rate eta_C, count_noise sigma_b in
     examples, for counts of +-1/2. clip and style as for `dpsgd`; layerwise, each layer's bound
-    follows the quantile of its own norms.
+    tracks the quantile of that layer's norms.
     """
     query = CountQuery(2 * count_noise, before=False)
     adaptive = Quantile(by_norm(clip, style, bound), quantile, clip_learning_rate, query)

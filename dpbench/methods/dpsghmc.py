@@ -1,4 +1,4 @@
-"""DP-SGHMC: Langevin dynamics with heavy ball, whose noise belongs to rate and friction."""
+"""DP-SGHMC: Langevin dynamics with momentum; the noise follows from learning rate and friction."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from dpbench.errors import UserError
 from dpbench.mechanism.method import PROVEN, Method, guarantee_with_clip, plain
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Schedules
-from dpbench.methods.dpsgld import PLAIN, Prior, following, multiplier_for
+from dpbench.methods.dpsgld import PLAIN, Prior, multiplier_for, noise_following_lr
 from dpbench.validate import number
 
 
@@ -19,20 +19,20 @@ def dpsghmc(
     bound: Bounds, prior_precision: float, clip: str = "abadi", style: str = "flat"
 ) -> Method:
     """Stochastic gradient Hamiltonian Monte Carlo (Chen et al. 2014, Equation 15; Bu et al. 2023,
-    section 4.5: DP heavy ball with a large R is that).
+    section 4.5: DP heavy ball with a large R).
 
-    theta <- theta + v, and before it v <- (1 - alpha) v - eta grad U + N(0, 2 alpha eta I), where
-    grad U = n (sum_i C_i g_i/B - grad log p(theta)/n), eta = lr/n, and alpha = 1 - momentum. lr and
-    momentum are those of the optimiser, which has to be SGD with heavy ball; B is the expected
-    batch size and p is N(0, I/prior_precision), 0 for none. v starts at 0, and is not drawn again.
-    The estimate of the batches' own noise (their beta) is 0, as it would be another release of
-    data. bound, clip and style as for `dpsgld`.
+    v <- (1 - alpha) v - eta grad U + N(0, 2 alpha eta I), then theta <- theta + v, where grad U =
+    n (sum_i C_i g_i/B - grad log p(theta)/n), eta = lr/n, and alpha = 1 - momentum. lr and momentum
+    are those of the optimiser, which has to be SGD with heavy ball; B is the expected batch size
+    and p is N(0, I/prior_precision), 0 for none. v starts at 0 and is never resampled. The estimate
+    of the gradient noise (their beta) is 0, as it would be another release of data. bound, clip and
+    style as for `dpsgld`.
 
-    Account: v = -lr u for the u of torch, u <- momentum u + g, with g = (sum_i C_i g_i + sigma R
-    z)/B - grad log p(theta)/n and one draw z of N(0, I) a step. So what is drawn in Equation 15 is
-    -(lr sigma R/B) z, of variance 2 alpha eta for sigma = B sqrt(2 alpha/(n lr))/R and for no other
-    one, and v and theta are functions of the noisy sums of this step and those before: the ledger
-    of `dpsgd` with that sigma. It is no looser than that, as the thetas give the sums back.
+    Privacy: v = -lr u for the u of torch, u <- momentum u + g, with g = (sum_i C_i g_i + sigma R
+    z)/B - grad log p(theta)/n and one draw z of N(0, I) per step. So the noise of Equation 15 is
+    -(lr sigma R/B) z, which has variance 2 alpha eta exactly for sigma = B sqrt(2 alpha/(n lr))/R.
+    v and theta are functions of the noisy sums of this and earlier steps: the ledger is that of
+    `dpsgd` with that sigma. It is tight, as the sums can be recovered from the thetas.
     """
     number("method.prior_precision", prior_precision, least=0)
     clipped = make_clip(clip, style, bound)
@@ -52,8 +52,8 @@ def dpsghmc(
 class Hamiltonian:
     """The noise rule by which the step's noise lr sigma R/B matches the friction.
 
-    Where lr has a schedule, the velocity of torch's heavy ball grows and falls with it; the noise
-    is that of each step's own lr.
+    With a schedule of lr, the velocity of torch's heavy ball scales with it; the noise is that of
+    each step's lr.
     """
 
     def multiplier(
@@ -65,7 +65,7 @@ class Hamiltonian:
         return multiplier_for(variance, lr, expected_batch_size, clip)
 
     def schedule(self, schedule: Schedules, steps: int) -> Schedules:
-        return following("dpsghmc", schedule, steps)
+        return noise_following_lr("dpsghmc", schedule, steps)
 
 
 def _heavy_ball(optimizer: torch.optim.Optimizer) -> tuple[float, float]:

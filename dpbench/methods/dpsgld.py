@@ -1,4 +1,4 @@
-"""DP-SGLD: Langevin dynamics, whose noise follows from the learning rate and is itself private."""
+"""DP-SGLD: Langevin dynamics, whose noise follows from the learning rate and provides privacy."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
 from dpbench.mechanism.method import PROVEN, Method, guarantee_with_clip, plain
 from dpbench.mechanism.noise import Gaussian
-from dpbench.mechanism.schedules import Schedules, constant, stretches
+from dpbench.mechanism.schedules import Schedules, constant, run_lengths
 from dpbench.privacy.ledger import Mechanism
 from dpbench.validate import number, one_of
 
@@ -30,11 +30,11 @@ def dpsgld(
 ) -> Method:
     """theta - lr (sum_i C_i g_i/B - grad log p(theta)/n) + noise (Bu et al. 2023, Algorithm 3).
 
-    p is N(0, I/prior_precision); 0 for none. law: of the noise, "lr" for N(0, lr I) as in Algorithm
-    3, "posterior" for N(0, 2 lr/n I), which is section 4.5 with lr = lr_SGLD n/2 and samples from
-    the posterior where nothing is clipped. B is the expected batch size; lr that of the optimiser,
-    which has to be plain SGD. bound, clip and style as for `dpsgd`; without clipping, R is what the
-    ledger would take for the sensitivity, and moves nothing.
+    p is N(0, I/prior_precision); 0 for none. law: that of the noise, "lr" for N(0, lr I) as in
+    Algorithm 3, "posterior" for N(0, 2 lr/n I), which is section 4.5 with lr = lr_SGLD n/2 and
+    samples from the posterior if nothing is clipped. B is the expected batch size; lr that of the
+    optimiser, which has to be plain SGD. bound, clip and style as for `dpsgd`; without clipping, R
+    only enters the ledger as the sensitivity, and does not change the training.
     """
     one_of("method.law", law, LAWS)
     number("method.prior_precision", prior_precision, least=0)
@@ -53,7 +53,7 @@ def dpsgld(
 
 @dataclass(frozen=True)
 class Prior:
-    """The gradient with that of -log p(theta)/n, for p = N(0, I/precision); n of the units."""
+    """Adds the gradient of -log p(theta)/n, for p = N(0, I/precision) and n privacy units."""
 
     precision: float
     number: int = 1
@@ -84,29 +84,29 @@ class Langevin:
         return multiplier_for(variance, lr, expected_batch_size, clip)
 
     def schedule(self, schedule: Schedules, steps: int) -> Schedules:
-        return following("dpsgld", schedule, steps)
+        return noise_following_lr("dpsgld", schedule, steps)
 
 
 def multiplier_for(variance: float, lr: float, expected_batch_size: float, clip: Clip) -> float:
-    """sigma, for which lr sigma R/B is the deviation of noise of so much variance for each lr."""
+    """sigma, for which noise of standard deviation lr sigma R/B has variance lr * variance."""
     return expected_batch_size * math.sqrt(variance / lr) / float(clip.sensitivity)
 
 
-def following(name: str, schedule: Schedules, steps: int) -> Schedules:
-    """The schedule with noise that follows: its multiplier over sqrt(lr) R of each step.
+def noise_following_lr(name: str, schedule: Schedules, steps: int) -> Schedules:
+    """The schedule whose noise multiplier is divided by the factors sqrt(lr) R of each step.
 
-    Raises UserError, in which `name` is the method's, where it cannot.
+    Raises UserError, which names the method, if schedule.noise is set or lr reaches 0.
     """
     if schedule.noise != 1:
         raise UserError(f"the noise of {name} follows from lr and bound: set schedule.noise=1.")
-    if min(value for value, _ in stretches(schedule.lr, steps)) <= 0:
+    if min(value for value, _ in run_lengths(schedule.lr, steps)) <= 0:
         raise UserError(f"{name} adds no noise where lr is 0: let schedule.lr stay positive.")
 
-    def noise(at: float) -> float:
-        return schedule.lr_at(at) ** -0.5 / schedule.bound_at(at)
+    def noise(progress: float) -> float:
+        return schedule.lr_at(progress) ** -0.5 / schedule.bound_at(progress)
 
-    unchanging = None not in (constant(schedule.lr), constant(schedule.bound))
-    return replace(schedule, noise=noise(0.0) if unchanging else noise)
+    is_constant = None not in (constant(schedule.lr), constant(schedule.bound))
+    return replace(schedule, noise=noise(0.0) if is_constant else noise)
 
 
 def _plain_rate(optimizer: torch.optim.Optimizer) -> float:

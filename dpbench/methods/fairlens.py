@@ -1,4 +1,4 @@
-"""FairLens: two regularisers of the batch that are meant to even out what privacy costs a group."""
+"""FairLens: two batch regularisers intended to equalise the cost of privacy across groups."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from dpbench.clipping import Abadi, Clip, require_style
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
-from dpbench.gradients.translated import Translated
+from dpbench.gradients.translated import TranslatedGradients
 from dpbench.mechanism.method import Guarantee, Method, ReleasedState, as_published
 from dpbench.mechanism.noise import Gaussian
 
@@ -24,13 +24,11 @@ def fairlens(
 ) -> Method:
     """Tran et al. 2021 as in Esipova et al. 2023, Algorithm 4; for two groups.
 
-    clipping_weight and noise_weight are gamma_1 and gamma_2. variant="paper" is Algorithm 4 to the
-    letter, whose second regulariser drives the outputs to 0 or 1; "corrected" reverses its sign and
-    averages f(1-f) over examples and outputs, the reading that comes nearest to the printed tables.
+    clipping_weight and noise_weight are gamma_1 and gamma_2. variant="paper" is Algorithm 4 as
+    printed, whose second regulariser drives the outputs to 0 or 1; "corrected" reverses its sign
+    and averages f(1-f) over examples and outputs, the reading closest to the printed tables.
     """
-    require_style(
-        "flat", style, "fairlens", "its first regulariser is about one factor per example"
-    )
+    require_style("flat", style, "fairlens", "its first regulariser needs one factor per example")
     published = as_published(variant)
     return Method(
         "fairlens",
@@ -49,9 +47,9 @@ def fairlens(
 class FairLens:
     """The gradient of each example's loss, plus that of gamma_1 R_1 + gamma_2 R_2 of its batch.
 
-    R_1 = |<g_Ba - g_Bb, c_B - g_B>| with c_B the clipped batch gradient, its factors held fixed
-    while R_1 is differentiated; R_2 measures f(1-f) of the outputs f in each group. A batch in
-    which a group is absent has neither.
+    R_1 = |<g_Ba - g_Bb, c_B - g_B>| with c_B the clipped batch gradient, whose factors count as
+    constants in the derivative; R_2 measures f(1-f) of the outputs f in each group. Batches without
+    one of the groups have neither.
     """
 
     clipping_weight: float
@@ -65,25 +63,25 @@ class FairLens:
         finite = gradients.norms.isfinite()
         if finite.all():
             return self._regularised(engine, batch, clip, gradients, gradients)
-        # One example that is not finite would make the regularisers, and so all gradients, NaN.
-        kept = batch.each(lambda t: t[finite])
-        return self._regularised(engine, kept, clip, engine(kept), gradients)
+        # One non-finite example would make the regularisers, hence all gradients, NaN.
+        rest = batch.each(lambda t: t[finite])
+        return self._regularised(engine, rest, clip, engine(rest), gradients)
 
     def _regularised(
         self, engine: Engine, batch: Batch, clip: Clip, gradients: Gradients, shifted: Gradients
     ) -> Gradients:
-        """`shifted` by the slope of the regularisers of a batch with these gradients."""
+        """`shifted` plus the gradient of the regularisers of a batch with these gradients."""
         members = [batch.groups == group for group in (0, 1)]
         if not all(member.any() for member in members):
             return shifted
-        # One forward pass serves both: R_2 reads the outputs, R_1 the slope of the losses.
+        # One forward pass serves both: R_2 needs the outputs, R_1 the gradient of the losses.
         outputs = engine.model(batch.inputs)
         losses = engine.loss(outputs, batch.targets)
         factors = clip.factors(gradients.norms, batch.groups)
         value = self.noise_weight * self._certainty(outputs, members)
         value = value + self.clipping_weight * _misclip(engine, gradients, losses, members, factors)
         parameters = engine.parameters
-        return Translated(shifted, parameters.gradient(value), parameters.layers)
+        return TranslatedGradients(shifted, parameters.gradient(value), parameters.layers)
 
     def _certainty(self, outputs: Tensor, members: list[Tensor]) -> Tensor:
         """R_2, a scalar; outputs [B, K]."""
@@ -99,8 +97,8 @@ def _misclip(
 ) -> Tensor:
     """A scalar with the value and the gradient of R_1, for fixed clipping factors [B].
 
-    With fixed weights, R_1 = |<u, w>| for u = sum_i a_i g_i and w = sum_i b_i g_i, and its slope is
-    that of the two sums against the other's value.
+    With fixed weights, R_1 = |<u, w>| for u = sum_i a_i g_i and w = sum_i b_i g_i, and its gradient
+    follows from the product rule.
     """
     means = [member.to(factors) / member.sum() for member in members]
     a, b = means[0] - means[1], (factors - 1) / len(factors)

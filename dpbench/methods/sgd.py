@@ -1,4 +1,4 @@
-"""Stochastic gradient descent without privacy: the baseline that private runs are paired with."""
+"""Stochastic gradient descent without privacy: the baseline of private runs."""
 
 from dpbench.clipping import Unclipped
 from dpbench.mechanism.method import NON_PRIVATE, Method, plain
@@ -6,5 +6,5 @@ from dpbench.mechanism.noise import NoNoise
 
 
 def sgd() -> Method:
-    """No clip and no noise."""
+    """SGD without clipping and noise."""
     return Method("sgd", "corrected", plain, Unclipped(), NoNoise(), NON_PRIVATE)

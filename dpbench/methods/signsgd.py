@@ -1,7 +1,7 @@
-"""SGD by signs: without privacy, and with the Gaussian or the Laplace mechanism before the sign.
+"""SignSGD without privacy, and with the Gaussian or the Laplace mechanism before the sign.
 
-Gradients are accumulated by the private step: clipped sums of physical batches are added up as they
-are, before the one draw of noise and the one sign of a logical batch.
+The private step accumulates gradients: it adds up the clipped sums of physical batches before the
+single draw of noise and the single sign of a logical batch.
 """
 
 from dpbench.clipping import Coordinates, Unclipped, make_clip
@@ -26,7 +26,7 @@ AFTER_LAPLACE = Guarantee(
 
 
 def signsgd() -> Method:
-    """The sign of the mean gradient (Bernstein et al. 2018); a gradient of 0 moves nothing."""
+    """The sign of the mean gradient (Bernstein et al. 2018); a coordinate of 0 is not updated."""
     return Method(
         "signsgd",
         "corrected",
@@ -46,7 +46,7 @@ def dp_signsgd(bound: Bounds, clip: str, style: str) -> Method:
 
 
 def dp_signsgd_laplace(bound: float) -> Method:
-    """The sign of the sum plus Laplace noise; bound: G of each coordinate of each gradient."""
+    """The sign of the sum plus Laplace noise; bound: G on each coordinate of each gradient."""
     return Method(
         "dp_signsgd_laplace",
         "corrected",

@@ -1,4 +1,4 @@
-"""Pure functions from what a model put out to numbers in a table."""
+"""Pure functions from a model's outputs to metrics."""
 
 from dpbench.metrics.evaluation import evaluate, fit
 from dpbench.metrics.regression import evaluate_regression, fit_regression
@@ -6,7 +6,7 @@ from dpbench.metrics.regression import evaluate_regression, fit_regression
 __all__ = ["FIT", "METRICS", "evaluate", "evaluate_regression", "fit", "fit_regression"]
 
 METRICS = {"classification": evaluate, "regression": evaluate_regression}
-"""All metrics of a data set's task."""
+"""By task: all metrics of a held-out split."""
 
 FIT = {"classification": fit, "regression": fit_regression}
-"""Those that say how well a model fits its training examples."""
+"""By task: the metrics of the fit to training examples."""

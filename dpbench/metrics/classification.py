@@ -1,4 +1,4 @@
-"""How often a model is right and how much it loses, over all examples and per group."""
+"""Accuracy and loss, over all examples and per group."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,11 +10,11 @@ from torch.nn import functional
 def correct(outputs: Tensor, targets: Tensor) -> Tensor:
     """Whether each example is classified correctly, as float64 [n] of 0, 1 or NaN.
 
-    outputs: logits [n, K]; targets: classes [n] int64. An example whose outputs are not all
-    finite has no prediction: argmax would call it some class, so it is NaN here.
+    outputs: logits [n, K]; targets: classes [n] int64. NaN where an output is not finite, since
+    argmax would return an arbitrary class.
     """
-    right = (outputs.argmax(dim=1) == targets).double()
-    return right.masked_fill(~outputs.isfinite().all(dim=1), torch.nan)
+    hits = (outputs.argmax(dim=1) == targets).double()
+    return hits.masked_fill(~outputs.isfinite().all(dim=1), torch.nan)
 
 
 def negative_log_likelihood(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ def negative_log_likelihood(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def mean(values: Tensor) -> float:
-    """The mean over examples of values [n]; NaN if there are none or one of them is NaN."""
+    """The mean of values [n]; NaN if there are none or one is NaN."""
     return values.double().mean().item()
 
 
@@ -41,5 +41,5 @@ def mean_per_group(values: Tensor, groups: Tensor, names: Sequence[str]) -> dict
 
 def spread(values: Iterable[float]) -> float:
     """The largest minus the smallest; NaN if one of them is NaN."""
-    seen = torch.tensor(list(values), dtype=torch.float64)
-    return (seen.max() - seen.min()).item()
+    tensor = torch.tensor(list(values), dtype=torch.float64)
+    return (tensor.max() - tensor.min()).item()

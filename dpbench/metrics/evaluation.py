@@ -15,23 +15,22 @@ def evaluate(
     outputs: logits [n, K]; losses: the training loss of each example [n], which need not be the
     negative log-likelihood of the outputs; targets [n] and groups [n]: int64.
 
-    Returns `accuracy`, `loss`, `nll`, `brier`, `ece`, `mce`, `mce_min20` (over bins of 20 examples
-    and more), `adaptive_ece`, `ece_temperature` (of every other example, after a temperature fitted
-    on the rest), `accuracy/<group>`,
-    `loss/<group>`, `accuracy_gap` between the best and the worst group, and for two classes
-    `demographic_parity_difference` and `equalized_odds_difference`. Accuracies are fractions,
-    losses nats. An empty group or a diverged model gives NaN.
-    Raises ValueError where the shapes disagree or a group has no name.
+    Returns `accuracy`, `loss`, `nll`, `brier`, `ece`, `mce`, `mce_min20` (over bins of 20 or more
+    examples), `adaptive_ece`, `ece_temperature` (on every other example, after a temperature fitted
+    on the rest), `accuracy/<group>`, `loss/<group>`, `accuracy_gap` between the best and the worst
+    group, and for two classes `demographic_parity_difference` and `equalized_odds_difference`.
+    Accuracies are fractions, losses nats. An empty group or a diverged model gives NaN. Raises
+    ValueError if the shapes disagree or a group has no name.
     """
     outputs, losses, targets, groups = (
         t.detach().cpu() for t in (outputs, losses, targets, groups)
     )
     _check(outputs, losses, targets, groups, group_names)
-    right = classification.correct(outputs, targets)
-    accuracies = classification.mean_per_group(right, groups, group_names)
+    correct = classification.correct(outputs, targets)
+    accuracies = classification.mean_per_group(correct, groups, group_names)
     group_losses = classification.mean_per_group(losses, groups, group_names)
     return {
-        "accuracy": classification.mean(right),
+        "accuracy": classification.mean(correct),
         "loss": classification.mean(losses),
         "nll": classification.mean(classification.negative_log_likelihood(outputs, targets)),
         "brier": classification.mean(calibration.brier(outputs, targets)),
@@ -50,9 +49,9 @@ def evaluate(
 def fit(
     outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
 ) -> dict[str, float]:
-    """How well a model fits what it was trained on: accuracy and loss, over all and per group.
+    """The fit to the training examples: accuracy and loss, over all examples and per group.
 
-    As `evaluate`, without the metrics that ask for examples that were not trained on.
+    Like `evaluate`, without the metrics that need held-out examples.
     """
     outputs, losses, targets, groups = (
         t.detach().cpu() for t in (outputs, losses, targets, groups)
@@ -76,4 +75,4 @@ def _check(
     if outputs.dim() != 2 or shapes != [(n,)] * 3:
         raise ValueError(f"outputs are {tuple(outputs.shape)}, the rest {shapes}, not [n, K], [n].")
     if n and not 0 <= int(groups.min()) <= int(groups.max()) < len(group_names):
-        raise ValueError(f"Groups go beyond the {len(group_names)} that have names.")
+        raise ValueError(f"a group number is outside the {len(group_names)} named groups.")

@@ -1,4 +1,4 @@
-"""How differently a two-class model treats the groups."""
+"""Group fairness of two-class models."""
 
 import math
 
@@ -13,18 +13,19 @@ def group_fairness(
     """Demographic parity difference and equalised odds difference, both in [0, 1].
 
     outputs: logits [n, K]; targets: classes [n] int64, 1 being the favourable one; groups [n]
-    int64. The first is the largest difference between two groups in the rate of being called 1;
-    the second the larger of the differences in true and in false positive rate (fairlearn).
+    int64. The first is the largest difference between two groups in the rate of positive
+    predictions; the second the larger of the differences in true and in false positive rate
+    (fairlearn).
 
     Neither is defined for more than two classes or for one group: the result is then empty, not 0.
     A rate over no examples makes its difference NaN, and so does an output that is not finite.
     """
     if outputs.shape[1] != 2 or group_count < 2:
         return {}
-    seen = _examples_per_cell(targets, groups, group_count)
+    counts = _examples_per_cell(targets, groups, group_count)
     valid = bool(outputs.isfinite().all())
-    parity = valid and bool((seen.sum(dim=1) > 0).all())
-    odds = valid and bool((seen > 0).all())
+    parity = valid and bool((counts.sum(dim=1) > 0).all())
+    odds = valid and bool((counts > 0).all())
     arrays = (targets.numpy(), outputs.argmax(dim=1).numpy(), groups.numpy())
     return {
         "demographic_parity_difference": _parity(*arrays) if parity else math.nan,
@@ -33,7 +34,7 @@ def group_fairness(
 
 
 def _examples_per_cell(targets: Tensor, groups: Tensor, group_count: int) -> Tensor:
-    """How many examples each group has of each class [groups, 2]; fairlearn would call 0/0 0."""
+    """The number of examples per group and class [groups, 2]; fairlearn takes 0/0 to be 0."""
     return torch.bincount(2 * groups + targets, minlength=2 * group_count).view(group_count, 2)
 
 

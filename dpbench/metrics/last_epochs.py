@@ -1,4 +1,4 @@
-"""What a run's curves say of its last epochs: one test of a model can hang on one example."""
+"""Metrics over the last epochs of a run, as a single evaluation can depend on one example."""
 
 import math
 import statistics
@@ -9,27 +9,27 @@ LAST = 10
 
 
 def of_last_epochs(config: Mapping[str, Any], diagnostics: Mapping[str, list]) -> dict[str, float]:
-    """`mce_last10` of the tested split: the median of the MCE after each of the last ten epochs.
+    """`mce_last10` of the evaluated split: the median MCE after each of the last ten epochs.
 
-    A fraction, from a record's `diagnostics`; NaN where one of the ten is. Nothing where they were
+    A fraction, from a record's `diagnostics`; NaN if one of the ten is NaN. Empty if the MCE was
     not measured after each of these epochs, or there are fewer.
     """
     epochs = config.get("epochs")
     if not isinstance(epochs, int) or epochs < LAST:
         return {}
-    after = dict(_after_epochs(epochs, diagnostics))
+    by_epoch = dict(_after_epochs(epochs, diagnostics))
     last = range(epochs - LAST + 1, epochs + 1)
-    if not all(epoch in after for epoch in last):
+    if not all(epoch in by_epoch for epoch in last):
         return {}
     split = "test" if config.get("validation") is None else "validation"
-    return {f"{split}/mce_last{LAST}": _median([after[epoch] for epoch in last])}
+    return {f"{split}/mce_last{LAST}": _median([by_epoch[epoch] for epoch in last])}
 
 
 def _after_epochs(epochs: int, diagnostics: Mapping[str, list]) -> Iterator[tuple[int, float]]:
     """Each epoch after which the MCE was measured, and the MCE."""
     columns = [diagnostics.get(name, []) for name in ("step", "epoch", "tested/mce")]
     for step, epoch, mce in zip(*columns, strict=False):
-        # All epochs have as many steps; other measurements lie within one.
+        # All epochs have equally many steps; other measurements lie within an epoch.
         if step * epochs == epoch * columns[0][-1]:
             yield epoch, mce
 

@@ -1,4 +1,4 @@
-"""What privacy costs each group: a private run against the non-private run of the same seed."""
+"""The cost of privacy per group: a private run against the non-private run of the same seed."""
 
 from typing import TYPE_CHECKING
 
@@ -20,22 +20,22 @@ def is_paired(metric: str) -> bool:
 def pair_with_baseline(
     runs: "pd.DataFrame", groups: tuple[str, str], baseline: str
 ) -> "pd.DataFrame":
-    """The same runs with what each lost against the `baseline` run of its data, model and seed.
+    """The runs with their costs relative to the `baseline` run of the same data, model and seed.
 
     runs: one row per run, with columns dataset, model, method, seed and, for both groups k,
     `test/accuracy/<k>` (fraction) and `test/loss/<k>` (nats). Columns added for every group k:
     `privacy_cost/<k>` = accuracy_k(baseline) - accuracy_k(run) (Esipova et al. 2023, eq. 1) and
     `excessive_risk/<k>` = loss_k(run) - loss_k(baseline) (eq. 2); then `privacy_cost_gap` and
     `excessive_risk_gap`, the absolute differences between the two named groups, per run.
-    A run without its baseline gets NaN. Raises UserError if a baseline run is there twice, or a
+    A run without its baseline gets NaN. Raises UserError if a baseline run is duplicated, or a
     group is not in the runs.
     """
     costs: dict[str, pd.Series] = {}
-    theirs = _baseline_of_each(runs, baseline)
+    base = _baseline_of_each(runs, baseline)
     for group in _groups(runs, groups):
         accuracy, loss = f"test/accuracy/{group}", f"test/loss/{group}"
-        costs[f"privacy_cost/{group}"] = theirs[accuracy] - runs[accuracy]
-        costs[f"excessive_risk/{group}"] = runs[loss] - theirs[loss]
+        costs[f"privacy_cost/{group}"] = base[accuracy] - runs[accuracy]
+        costs[f"excessive_risk/{group}"] = runs[loss] - base[loss]
     a, b = groups
     for kind in ("privacy_cost", "excessive_risk"):
         costs[f"{kind}_gap"] = (costs[f"{kind}/{a}"] - costs[f"{kind}/{b}"]).abs()
@@ -43,7 +43,7 @@ def pair_with_baseline(
 
 
 def _groups(runs: "pd.DataFrame", named: tuple[str, str]) -> list[str]:
-    """All groups that the runs know, the two named ones among them."""
+    """All groups of the runs; UserError if one of the two named groups is not among them."""
     prefix = "test/accuracy/"
     known = [name.removeprefix(prefix) for name in runs.columns if name.startswith(prefix)]
     for group in named:
@@ -56,9 +56,9 @@ def _baseline_of_each(runs: "pd.DataFrame", baseline: str) -> "pd.DataFrame":
     """For each run, in the same order, the row of its baseline run, or NaN."""
     measured = [name for name in runs.columns if name.startswith("test/")]
     base = runs.loc[runs["method"] == baseline, SAME + measured]
-    twice = base[base.duplicated(SAME)]
-    if len(twice):
+    duplicates = base[base.duplicated(SAME)]
+    if len(duplicates):
         raise UserError(
-            f"There are two {baseline} runs of {dict(twice[SAME].iloc[0])}; keep the one to pair."
+            f"There are two {baseline} runs of {dict(duplicates[SAME].iloc[0])}; keep one of them."
         )
     return runs[SAME].merge(base, on=SAME, how="left").set_axis(runs.index)

@@ -1,4 +1,4 @@
-"""What is known of every metric, said once: label, unit, digits and which way is better."""
+"""The registry of metrics: label, unit, digits and the better direction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,12 +8,13 @@ from dpbench.metrics.significance import Better
 
 Kind = Literal["utility", "calibration", "fairness"]
 FACTORS = {"percent": 100, "nats": 1, "": 1}
-"""What turns a recorded value into its unit: records hold fractions."""
+"""Factors from recorded values to the unit: records contain fractions."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric in words. digits: decimals in its unit; better: None where nothing says so."""
+    """How a metric is shown. digits: decimals in its unit, None if that depends on the data;
+    better: the better direction, None if there is none."""
 
     label: str
     unit: Literal["percent", "nats", ""]
@@ -23,7 +24,7 @@ class Metric:
 
     @property
     def factor(self) -> int:
-        """100 for a fraction that is shown in percent, else 1."""
+        """100 for a fraction shown in percent, else 1."""
         return FACTORS[self.unit]
 
 
@@ -59,12 +60,12 @@ REGISTRY: Mapping[str, Metric] = {
     "excessive_risk": Metric("excessive risk", "nats", 3, "lower", "fairness"),
     "excessive_risk_gap": Metric("excessive risk gap", "nats", 3, "lower", "fairness"),
 }
-"""In the order in which they are listed."""
+"""In display order."""
 
 
 @dataclass(frozen=True)
 class MetricName:
-    """The parts of `split/base/group`; split or group is "" where there is none."""
+    """The parts of `split/base/group`; split or group is "" if absent."""
 
     split: str
     base: str
@@ -72,12 +73,12 @@ class MetricName:
 
     @property
     def metric(self) -> Metric | None:
-        """What the registry has; None for one that it does not know."""
+        """The metric in the registry; None if it is unknown."""
         return REGISTRY.get(self.base)
 
 
 def parse_name(name: str) -> MetricName:
-    """A name in parts; a metric that compares two runs (`privacy_cost/<group>`) has no split."""
+    """Parses a name; metrics that compare two runs (`privacy_cost/<group>`) have no split."""
     first, _, rest = name.partition("/")
     if first in REGISTRY:
         return MetricName("", first, rest)

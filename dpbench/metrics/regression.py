@@ -1,4 +1,4 @@
-"""How far predicted numbers are from the true ones."""
+"""Metrics of regression."""
 
 import math
 from collections.abc import Sequence
@@ -12,20 +12,20 @@ from dpbench.metrics.classification import mean, mean_per_group
 def evaluate_regression(
     outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
 ) -> dict[str, float]:
-    """Every metric of predicted numbers over all n examples of a split, under flat names.
+    """Every regression metric over all n examples of a split, under flat names.
 
     outputs [n, 1] and targets [n] in the targets' unit; losses: the training loss of each example
     [n]; groups [n] int64.
 
     Returns `loss`, `mse`, `rmse`, `mae`, `r2` and `loss/<group>`. An empty group or a diverged
-    model gives NaN, and so does r2 where all targets are the same.
-    Raises ValueError where the shapes disagree or a group has no name.
+    model gives NaN, and r2 is NaN if all targets are equal. Raises ValueError if the shapes
+    disagree or a group has no name.
     """
     outputs, losses, targets, groups = (
         t.detach().cpu() for t in (outputs, losses, targets, groups)
     )
     _check(outputs, losses, targets, groups, group_names)
-    # What is not finite has no error, whatever an infinite one would do to a mean.
+    # NaN instead of infinite errors.
     errors = outputs.squeeze(1).double() - targets.double()
     errors = errors.masked_fill(~errors.isfinite(), torch.nan)
     squares = errors.square()
@@ -34,7 +34,7 @@ def evaluate_regression(
         "mse": mean(squares),
         "rmse": math.sqrt(mean(squares)),
         "mae": mean(errors.abs()),
-        "r2": _explained(squares, targets.double()),
+        "r2": _r_squared(squares, targets.double()),
         **{f"loss/{name}": v for name, v in mean_per_group(losses, groups, group_names).items()},
     }
 
@@ -42,13 +42,13 @@ def evaluate_regression(
 def fit_regression(
     outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
 ) -> dict[str, float]:
-    """How well a model fits what it was trained on: `loss` and `loss/<group>`."""
+    """The fit to the training examples: `loss` and `loss/<group>`."""
     losses, groups = losses.detach().cpu(), groups.cpu()
     by_group = mean_per_group(losses, groups, group_names).items()
     return {"loss": mean(losses), **{f"loss/{name}": value for name, value in by_group}}
 
 
-def _explained(squares: Tensor, targets: Tensor) -> float:
+def _r_squared(squares: Tensor, targets: Tensor) -> float:
     """1 - (sum of squared errors) / (sum of squared distances from the mean of the targets)."""
     spread = (targets - targets.mean()).square().sum()
     return (1 - squares.sum() / spread).item() if spread > 0 else math.nan
@@ -62,4 +62,4 @@ def _check(
     if outputs.shape != (n, 1) or shapes != [(n,)] * 3:
         raise ValueError(f"outputs are {tuple(outputs.shape)}, the rest {shapes}, not [n, 1], [n].")
     if n and not 0 <= int(groups.min()) <= int(groups.max()) < len(group_names):
-        raise ValueError(f"Groups go beyond the {len(group_names)} that have names.")
+        raise ValueError(f"a group number is outside the {len(group_names)} named groups.")

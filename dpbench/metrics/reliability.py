@@ -1,4 +1,4 @@
-"""What the pictures of calibration are drawn from, as a record keeps it."""
+"""The data of calibration figures, as stored in a record."""
 
 import math
 
@@ -9,25 +9,25 @@ from dpbench.metrics import bootstrap, temperature
 from dpbench.metrics.calibration import equal_width, probability_of_truth, ranked
 
 CELLS = 50
-"""Of the histograms: each is 0.02 wide, the last one closed."""
+"""Cells of the histograms, each 0.02 wide; the last one is closed."""
 
 
 def reliability(outputs: Tensor, targets: Tensor) -> dict:
     """Counts, intervals and temperature of one model on one split, as plain lists and numbers.
 
-    outputs: logits [n, K]; targets: classes [n] int64. Empty without examples or where an output is
-    not finite, and else
+    outputs: logits [n, K]; targets: classes [n] int64. Empty without examples or if an output is
+    not finite; otherwise
 
     - `bins`: `count`, mean `confidence` and `accuracy` of 15 bins of equal width, NaN where a bin
       is empty (the reliability diagram of DeGroot and Fienberg 1983);
     - `histogram`: examples by `confidence` and by the probability of the `true_class`, in 50 cells
       of equal width;
     - `interval`: `level` and, by metric, low and high (`dpbench.metrics.bootstrap`);
-    - `temperature`: what scaling does (`dpbench.metrics.temperature`), and a `note` on privacy.
+    - `temperature`: the effect of scaling (`dpbench.metrics.temperature`), and a `note` on privacy.
     """
     outputs, targets = outputs.detach().cpu(), targets.cpu()
     examples = ranked(outputs, targets)
-    if not len(examples.right):
+    if not len(examples.correct):
         return {}
     bins = equal_width(examples)
     truth = probability_of_truth(outputs, targets).numpy()
@@ -36,7 +36,7 @@ def reliability(outputs: Tensor, targets: Tensor) -> dict:
         "bins": {
             "count": bins.counts.tolist(),
             "confidence": _means(bins.confidences, bins.counts),
-            "accuracy": _means(bins.right, bins.counts),
+            "accuracy": _means(bins.correct, bins.counts),
         },
         "histogram": {
             "confidence": _histogram(examples.confidences),

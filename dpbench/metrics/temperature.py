@@ -1,4 +1,4 @@
-"""One temperature for all logits: how much of the miscalibration is only a matter of scale."""
+"""Temperature scaling: how much of the miscalibration is a matter of the logits' scale."""
 
 import math
 from typing import NamedTuple
@@ -17,9 +17,9 @@ CAVEAT = (
 
 
 class Scaled(NamedTuple):
-    """What a temperature does to the examples that it was not fitted on.
+    """The effect of a temperature on examples that it was not fitted on.
 
-    fitted and measured: numbers of examples. The errors and losses are those of the measured ones.
+    fitted, measured: numbers of examples. Errors and losses are those of the measured ones.
     """
 
     temperature: float
@@ -32,15 +32,15 @@ class Scaled(NamedTuple):
 
 
 def scaled(outputs: Tensor, targets: Tensor) -> Scaled:
-    """A temperature from the examples at even places, measured on those at odd places.
+    """A temperature fitted on the examples with even indices, measured on those with odd indices.
 
-    outputs: logits [n, K]; targets: classes [n] int64. Halves one after the other would differ
-    where a publisher sorted the examples (MNIST's first 5,000 test images are the cleaner ones).
-    NaN with fewer than two examples or where an output is not finite. See CAVEAT.
+    outputs: logits [n, K]; targets: classes [n] int64. Contiguous halves would differ where the
+    examples are sorted (MNIST's first 5,000 test images are the cleaner ones). NaN with fewer than
+    two examples or if an output is not finite. See CAVEAT.
     """
     temperature = fit(outputs[::2], targets[::2])
-    theirs, classes = outputs[1::2].double(), targets[1::2]
-    before, after = (_errors(o, classes) for o in (theirs, theirs / temperature))
+    logits, classes = outputs[1::2].double(), targets[1::2]
+    before, after = (_errors(o, classes) for o in (logits, logits / temperature))
     return Scaled(
         temperature, len(outputs[::2]), len(classes), before[0], after[0], before[1], after[1]
     )
@@ -54,8 +54,8 @@ def _errors(outputs: Tensor, targets: Tensor) -> tuple[float, float]:
 def fit(outputs: Tensor, targets: Tensor) -> float:
     """The T from 0.01 to 100 with the least mean NLL of outputs / T (Guo et al. 2017, section 4.2).
 
-    outputs: logits [n, K]; targets: classes [n] int64. Where every class is predicted rightly it
-    is about 0.01. NaN without examples or where an output is not finite.
+    outputs: logits [n, K]; targets: classes [n] int64. About 0.01 if every class is predicted
+    correctly. NaN without examples or if an output is not finite.
     """
     from scipy.optimize import minimize_scalar
 
@@ -64,10 +64,10 @@ def fit(outputs: Tensor, targets: Tensor) -> float:
     logits = outputs.double()
 
     def loss(log_temperature: float) -> float:
-        cooled = logits / math.exp(log_temperature)
-        return classification.mean(classification.negative_log_likelihood(cooled, targets))
+        rescaled = logits / math.exp(log_temperature)
+        return classification.mean(classification.negative_log_likelihood(rescaled, targets))
 
-    # The loss is convex in 1/T, so it has one valley in log T too.
+    # The loss is convex in 1/T, so it has a single minimum in log T too.
     bounds = (math.log(LOWEST), math.log(HIGHEST))
-    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6})
-    return math.exp(found.x)
+    minimum = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6})
+    return math.exp(minimum.x)

@@ -1,4 +1,4 @@
-"""What every model is before it is built, and the loss that goes with each task."""
+"""The interface of architectures, and the loss of each task."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 
 class Architecture(Protocol):
-    """A model before its data set is known."""
+    """A model whose input shape and number of classes are not yet known."""
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A model from inputs [B, *shape] to outputs [B, classes], freshly initialised."""

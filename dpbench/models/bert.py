@@ -10,8 +10,8 @@ from dpbench.data.fetch.library import library
 from dpbench.data.tokens import PADDING
 from dpbench.errors import UserError
 from dpbench.models.layers import MOST_LAYERS
-from dpbench.models.pretrained import attention, planning, train_only, weights_of
-from dpbench.models.weights import NAMES, check_weights, checked, weights_in
+from dpbench.models.pretrained import attention, loading_weights, planning, train_only
+from dpbench.models.weights import NAMES, check_weights, verified_checksum, weights_file
 from dpbench.validate import fraction, integer, one_of
 
 TRAIN = ("all", "last_layer_and_head")
@@ -22,14 +22,14 @@ class Bert:
     """BERT by its sizes, with random weights or with those of `name` on the Hugging Face hub.
 
     Inputs are int64 [B, 2, T]: token numbers (0 is padding) and token types; T is at most `length`.
-    vocabulary: number of tokens. dropout: in hidden layers and attention. weights: a folder that
-    `save_pretrained` wrote, in place of the hub; checksum: "sha256:..." of the weights in it, or
-    None for any. train: `all`, or `last_layer_and_head`, which is the last encoder layer, the
-    pooler and the classifier. Source: Devlin et al. 2019; with the sizes of bert-base-cased and
-    three classes 108,312,579 parameters, 7,680,771 of them in the last layer and head, as the
-    calibration paper (Bu et al.) trains it.
+    vocabulary: number of tokens. dropout: in hidden layers and attention. weights: a folder written
+    by `save_pretrained`, instead of the hub; checksum: "sha256:..." of its weights, or None for
+    any. train: `all`, or `last_layer_and_head`, which is the last encoder layer, the pooler and the
+    classifier. Source: Devlin et al. 2019; with the sizes of bert-base-cased and three classes
+    108,312,579 parameters, 7,680,771 of them in the last layer and head, as in the calibration
+    paper (Bu et al.).
 
-    Raises UserError where pre-trained weights cannot be had, or have other sizes.
+    Raises UserError if pre-trained weights are not available or have other sizes.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Bert:
         one_of("model.train", self.train, TRAIN)
         check_weights(self.pretrained, self.weights, self.checksum)
         if self.checksum is not None and self.weights is None:
-            raise UserError("model.checksum of BERT is of a folder: set model.weights to it.")
+            raise UserError("model.checksum of BERT needs a local folder: set model.weights to it.")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         if len(shape) != 2 or shape[0] != 2 or shape[1] > self.length:
@@ -67,7 +67,7 @@ class Bert:
         return TextClassifier(net, checksum)
 
     def _classifier(self, classes: int) -> tuple[Any, str | None]:
-        """The network, and the checksum of the weights that it has from a folder."""
+        """The network, and the checksum of its weights if they come from a folder."""
         transformers = library("transformers")
         config = transformers.BertConfig(
             num_hidden_layers=self.layers,
@@ -85,22 +85,22 @@ class Bert:
         if not self.pretrained or planning():
             return make(config), None
         if self.weights is None:
-            with weights_of(self.name):
+            with loading_weights(self.name):
                 return make.from_pretrained(self.name, config=config), None
-        file = weights_in(self.weights)
+        file = weights_file(self.weights)
         if file.name not in NAMES:
-            raise UserError(f"model.weights={file} is no folder with {' or '.join(NAMES)}.")
-        checksum = checked(file, self.checksum)
-        with weights_of(str(file)):
+            raise UserError(f"model.weights={file} is not a folder with {' or '.join(NAMES)}.")
+        checksum = verified_checksum(file, self.checksum)
+        with loading_weights(str(file)):
             return make.from_pretrained(file.parent, config=config), checksum
 
 
 class TextClassifier(nn.Module):
-    """Logits [B, K] from int64 [B, 2, T], token numbers and token types; checksum: of its first
-    weights.
+    """Logits [B, K] from int64 [B, 2, T], token numbers and token types.
 
-    Goes through the parts of a BertForSequenceClassification itself: the library's own way from
-    tokens to an attention mask looks at values, which torch.func's vmap does not allow.
+    checksum: of the initial weights. Calls the parts of a BertForSequenceClassification one by one:
+    the library's own attention mask depends on token values, which torch.func's vmap does not
+    allow.
     """
 
     net: Any
@@ -111,17 +111,17 @@ class TextClassifier(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         tokens, types = inputs.unbind(1)
-        # One row per example: a table looked up once for the whole batch has no example's gradient.
-        places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+        # One row per example: a look-up shared by the batch has no per-example gradient.
+        positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
         bert = self.net.bert
-        hidden = bert.embeddings(tokens, token_type_ids=types, position_ids=places)
+        hidden = bert.embeddings(tokens, token_type_ids=types, position_ids=positions)
         with attention(tokens.device):
-            hidden = bert.encoder(hidden, attention_mask=hiding_padding(tokens, hidden.dtype))[0]
+            hidden = bert.encoder(hidden, attention_mask=padding_mask(tokens, hidden.dtype))[0]
         return self.net.classifier(self.net.dropout(bert.pooler(hidden)))
 
 
-def hiding_padding(tokens: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to attention scores [B, 1, 1, T]: 0, and the least number at padding."""
+def padding_mask(tokens: Tensor, dtype: torch.dtype) -> Tensor:
+    """The additive attention mask [B, 1, 1, T]: 0, and the least number at padding."""
     mask = torch.zeros_like(tokens, dtype=dtype)
     mask = mask.masked_fill(tokens == PADDING, torch.finfo(dtype).min)
     return mask[:, None, None, :]

@@ -22,9 +22,13 @@ class CnnTanh:
         check_layers("model.channels", self.channels)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        seen, height, width = image_shape("cnn_tanh", shape, least=2 * len(self.channels) + 1)
+        in_channels, height, width = image_shape(
+            "cnn_tanh", shape, least=2 * len(self.channels) + 1
+        )
         layers: list[nn.Module] = []
         for channels in self.channels:
-            layers += [nn.Conv2d(seen, channels, 3), nn.Tanh()]
-            seen, height, width = channels, height - 2, width - 2
-        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(seen * height * width, classes))
+            layers += [nn.Conv2d(in_channels, channels, 3), nn.Tanh()]
+            in_channels, height, width = channels, height - 2, width - 2
+        return nn.Sequential(
+            *layers, nn.Flatten(), nn.Linear(in_channels * height * width, classes)
+        )

@@ -1,4 +1,4 @@
-"""What models of images ask of their inputs."""
+"""The input shape of image models."""
 
 from dpbench.errors import UserError
 
@@ -6,7 +6,7 @@ from dpbench.errors import UserError
 def image_shape(model: str, shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
     """Channels, height and width of the inputs.
 
-    Raises UserError where inputs are no images, or have a side of fewer than `least` pixels.
+    Raises UserError if inputs are not images, or have a side of fewer than `least` pixels.
     """
     if len(shape) != 3:
         raise UserError(f"model={model} needs images, and these inputs are {shape}; use mlp.")

@@ -1,4 +1,4 @@
-"""How many layers a model may have, and how wide they are."""
+"""Limits on the number and the widths of layers."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ from dpbench.errors import UserError
 from dpbench.validate import integer
 
 MOST_LAYERS = 1_000
-"""More take longer to make than anybody waits for."""
+"""More layers take too long to build."""
 
 
 def check_layers(what: str, widths: Sequence[int]) -> None:
-    """UserError for a width that is none, and for too many of them."""
+    """UserError for an invalid width or too many of them."""
     for width in widths:
         integer(f"each of {what}", width)
     if len(widths) > MOST_LAYERS:

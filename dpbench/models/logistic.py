@@ -1,4 +1,4 @@
-"""Logistic regression, plain and as the misalignment paper's authors ran it."""
+"""Logistic regression, plain and as in the code of the misalignment paper."""
 
 from dataclasses import dataclass
 from math import prod
@@ -8,7 +8,7 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Logistic:
-    """One linear layer to as many outputs as there are classes: 120 parameters on Dutch.
+    """One linear layer with an output per class: 120 parameters on Dutch.
 
     squashed: a sigmoid between the layer and the softmax cross-entropy, as in the code of Esipova
     et al. 2023. The loss of two classes then cannot fall below ln(1 + 1/e) = 0.313.

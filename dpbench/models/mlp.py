@@ -25,6 +25,6 @@ class Mlp:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]
-        for wide, narrow in pairwise([prod(shape), *self.widths, classes]):
-            layers += [nn.Linear(wide, narrow), ACTIVATIONS[self.activation]()]
+        for inputs, outputs in pairwise([prod(shape), *self.widths, classes]):
+            layers += [nn.Linear(inputs, outputs), ACTIVATIONS[self.activation]()]
         return nn.Sequential(*layers[:-1])

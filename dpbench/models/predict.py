@@ -1,4 +1,4 @@
-"""What a model says of all examples of a split."""
+"""Predictions of a model for all examples of a split."""
 
 from collections.abc import Callable
 
@@ -16,13 +16,13 @@ def predict(
     split: Split,
     batch_size: int = 4096,
 ) -> tuple[Tensor, Tensor]:
-    """Outputs [n, K] and losses [n] of all examples, by the model in test mode.
+    """Outputs [n, K] and losses [n] of all examples, with the model in evaluation mode.
 
-    So many at a time, or fewer where memory runs out.
+    batch_size: examples per pass; halved if memory runs out.
     """
     model.eval()
 
-    def predicted(size: int) -> tuple[Tensor, Tensor]:
+    def in_batches(size: int) -> tuple[Tensor, Tensor]:
         outputs, losses = [], []
         for indices in split.batches(size):
             part = split.at(indices)
@@ -30,4 +30,4 @@ def predict(
             losses.append(loss(outputs[-1], part.targets))
         return torch.cat(outputs), torch.cat(losses)
 
-    return halving(predicted, batch_size)[0]
+    return halving(in_batches, batch_size)[0]

@@ -1,4 +1,4 @@
-"""Models made by other libraries: what to say if they are missing, and what to train."""
+"""Models of other libraries: their weights, their attention, and the parts that are trained."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,33 +11,33 @@ from dpbench.errors import Unavailable, UserError
 
 
 def planning() -> bool:
-    """Whether a model is only planned (on the `meta` device), so that it needs no weights."""
+    """Whether a model is only built for planning, on the `meta` device, and needs no weights."""
     return torch.empty(0).is_meta
 
 
 @contextmanager
-def weights_of(name: str) -> Iterator[None]:
-    """Weights are loaded within; Unavailable if they are not available.
+def loading_weights(name: str) -> Iterator[None]:
+    """The context in which weights are loaded; Unavailable if they cannot be found.
 
-    UserError if they are of other sizes.
+    Raises UserError if they are for other sizes.
     """
     try:
         yield
     except OSError as error:
         raise Unavailable(
-            f"needs pre-trained weights: those of {name} are neither in the Hugging Face cache "
-            "($HF_HOME) nor to be downloaded now; run once with network, set model.weights to "
-            "those of a machine that has them, or set model.pretrained=false for random weights."
+            f"needs pre-trained weights: those of {name} are not in the Hugging Face cache "
+            "($HF_HOME) and cannot be downloaded now; run once with network access, set "
+            "model.weights to a local copy, or set model.pretrained=false for random weights."
         ) from error
     except RuntimeError as error:
         raise UserError(
-            f"there are no weights of {name} for a model of these sizes: set the sizes they were "
-            "made for, or model.pretrained=false for random weights."
+            f"the weights of {name} do not fit a model of these sizes: set the sizes that they are "
+            "for, or model.pretrained=false for random weights."
         ) from error
 
 
 def attention(device: torch.device) -> AbstractContextManager:
-    """Attention as fast as torch has it on a GPU, and plain elsewhere.
+    """The context that selects attention kernels: torch's choice on a GPU, unfused elsewhere.
 
     The fused kernel of the CPU has neither a vectorised gradient nor a second derivative.
     """
@@ -45,7 +45,7 @@ def attention(device: torch.device) -> AbstractContextManager:
 
 
 def train_only(model: nn.Module, parts: Iterable[nn.Module]) -> None:
-    """Freeze all parameters of a model but those of some of its parts."""
+    """Freeze all parameters of a model except those of `parts`."""
     model.requires_grad_(False)
     for part in parts:
         part.requires_grad_(True)

@@ -18,7 +18,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 class Residual(nn.Sequential):
-    """Its modules one after the other, plus the input."""
+    """A sequence of modules with a skip connection."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return inputs + super().forward(inputs)
@@ -30,9 +30,9 @@ class ResNet9:
 
     Widths w, 2w (pool), residual 2w 2w, 4w (pool), 4w (pool), residual 4w 4w, 2x2 maxima, linear:
     the layout of Klause et al. 2022, "Differentially private training of residual networks with
-    scale normalisation" (mrchntia/ScaleNorm, w = 64, Mish, 32 groups), of whom some wrote the BAM
-    paper, which says no more than "ResNet-9". Weight standardisation as De et al. 2022 have it.
-    2,447,946 parameters for w = 64 on 32x32x3 and ten classes; standardisation adds 1,472 gains.
+    scale normalisation" (mrchntia/ScaleNorm, w = 64, Mish, 32 groups), which shares authors with
+    the BAM paper; that only says "ResNet-9". Weight standardisation as in De et al. 2022. 2,447,946
+    parameters for w = 64 on 32x32x3 and ten classes; standardisation adds 1,472 gains.
     """
 
     width: int
@@ -58,10 +58,10 @@ class ResNet9:
             *[nn.AdaptiveMaxPool2d(2), nn.Flatten(), nn.Linear(16 * w, classes)],
         )
 
-    def _block(self, seen: int, channels: int) -> nn.Module:
+    def _block(self, in_channels: int, channels: int) -> nn.Module:
         standardise = self.weight_standardisation
         return nn.Sequential(
-            convolution(seen, channels, 3, bias=False, standardise=standardise),
+            convolution(in_channels, channels, 3, bias=False, standardise=standardise),
             nn.GroupNorm(self.groups, channels),
             ACTIVATIONS[self.activation](),
         )

@@ -12,7 +12,7 @@ class SampleConvNet:
     """Convolutions of 8x8 and 4x4 with stride 2, ReLU and a pool of stride 1 each, then 512-32-K.
 
     Source: `SampleConvNet` of Opacus' examples/mnist.py, which the calibration paper (Bu et al.)
-    trains: 26,010 parameters on 28x28x1 and ten classes. On other images the 512 is another number.
+    trains: 26,010 parameters on 28x28x1 and ten classes. For other images the 512 changes.
     """
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

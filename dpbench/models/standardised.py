@@ -7,19 +7,19 @@ from torch import Tensor, nn
 
 
 class StandardisedConv2d(nn.Conv2d):
-    """A convolution whose kernels have mean 0 and norm `gain`, whatever the weights are.
+    """A convolution whose kernels are standardised to mean 0 and norm `gain`.
 
-    Scaled weight standardisation with a learnt gain per output channel, as De et al. 2022 use it
-    (`WSConv2D` of jax_privacy; Brock et al. 2021). The kernel depends on the weights alone and not
-    on the inputs, so the gradient of an example stays its own.
+    Scaled weight standardisation with a learnt gain per output channel, as in De et al. 2022
+    (`WSConv2D` of jax_privacy; Brock et al. 2021). The kernel depends on the weights and not on the
+    inputs, so examples are not coupled.
     """
 
     floor = 1e-4  # of the squared spread of a kernel's weights
 
     def __init__(
-        self, seen: int, channels: int, kernel: int, stride: int, padding: int, bias: bool
+        self, in_channels: int, channels: int, kernel: int, stride: int, padding: int, bias: bool
     ):
-        super().__init__(seen, channels, kernel, stride, padding, bias=bias)
+        super().__init__(in_channels, channels, kernel, stride, padding, bias=bias)
         self.gain = nn.Parameter(torch.ones(channels))
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -39,8 +39,8 @@ def standardised_kernel(weight: Tensor, gain: Tensor, floor: float) -> Tensor:
 
 
 def convolution(
-    seen: int, channels: int, kernel: int, *, stride: int = 1, bias: bool, standardise: bool
+    in_channels: int, channels: int, kernel: int, *, stride: int = 1, bias: bool, standardise: bool
 ) -> nn.Conv2d:
-    """A convolution that keeps the size of an image (up to its stride), standardised or plain."""
-    make = StandardisedConv2d if standardise else nn.Conv2d
-    return make(seen, channels, kernel, stride, kernel // 2, bias=bias)
+    """A convolution with `same` padding for odd kernels, standardised or plain."""
+    kind = StandardisedConv2d if standardise else nn.Conv2d
+    return kind(in_channels, channels, kernel, stride, kernel // 2, bias=bias)

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from dpbench.data.fetch.library import library
 from dpbench.errors import UserError
 from dpbench.models.images import image_shape
-from dpbench.models.pretrained import attention, planning, train_only, weights_of
-from dpbench.models.weights import NAMES, check_weights, checked, tensors_of, weights_in
+from dpbench.models.pretrained import attention, loading_weights, planning, train_only
+from dpbench.models.weights import NAMES, check_weights, tensors_of, verified_checksum, weights_file
 from dpbench.validate import integer, one_of
 
 TRAIN = ("all", "last_block_and_head")
@@ -23,14 +23,14 @@ TRAIN = ("all", "last_block_and_head")
 class Vit:
     """A vision transformer by its timm name; vit_base_patch16_224 is the calibration paper's.
 
-    weights: a file of them, in place of those of `name` on the Hugging Face hub at `revision` (the
-    newest, if None). checksum: "sha256:..." of that file, wherever it is from, or None for any.
-    Images of another size than `image_size` are enlarged by bilinear interpolation, grey ones are
-    repeated over three channels, and all are normalised as for the published weights. train: `all`,
-    or `last_block_and_head`. Source: Dosovitskiy et al. 2021. On ten classes the tiny one has
-    5,526,346 parameters, the base one 85,806,346 (last block and head: 7,097,098).
+    weights: a local file, instead of those of `name` on the Hugging Face hub at `revision` (None:
+    the newest). checksum: "sha256:..." of the file used, or None for any. Images are resized to
+    `image_size` by bilinear interpolation, grey ones are repeated over three channels, and all are
+    normalised as for the published weights. train: `all`, or `last_block_and_head`. Source:
+    Dosovitskiy et al. 2021. On ten classes the tiny one has 5,526,346 parameters, the base one
+    85,806,346 (last block and head: 7,097,098).
 
-    Raises UserError for an unknown name, and where pre-trained weights cannot be had.
+    Raises UserError for an unknown name or if pre-trained weights are not available.
     """
 
     name: str
@@ -54,11 +54,11 @@ class Vit:
         if self.train != "all":
             train_only(net, [net.blocks[-1], net.norm, net.fc_norm, net.head])
         config = net.pretrained_cfg
-        prepared = Prepared(self.image_size, config["mean"], config["std"])
+        prepared = ImagePreparation(self.image_size, config["mean"], config["std"])
         return ImageClassifier(prepared, net, checksum)
 
     def _transformer(self, classes: int) -> tuple[Any, str | None]:
-        """The network, and the checksum of the weights that it has from a file."""
+        """The network, and the checksum of its weights file, if any."""
         timm = library("timm")
         known = timm.list_models(module="vision_transformer")
         one_of("model.name", self.name.partition(".")[0], known)
@@ -70,16 +70,16 @@ class Vit:
             dynamic_img_size=False,
         )
         if not self.pretrained or planning():
-            return of_known_layers(make()), None
-        with weights_of(self.name):
-            file = weights_in(self.weights) if self.weights is not None else self._from_hub()
-            checksum = checked(file, self.checksum)
+            return with_supported_layers(make()), None
+        with loading_weights(self.name):
+            file = weights_file(self.weights) if self.weights is not None else self._from_hub()
+            checksum = verified_checksum(file, self.checksum)
             net = make(pretrained=True, pretrained_cfg_overlay={"state_dict": self._read(file)})
         net.pretrained_cfg = net.default_cfg = _without_tensors(net.pretrained_cfg)
-        return of_known_layers(net), checksum
+        return with_supported_layers(net), checksum
 
     def _from_hub(self) -> Path:
-        """The file in the Hugging Face cache, downloaded if it is not there."""
+        """The file in the Hugging Face cache, downloaded if it is missing."""
         repository = library("timm").get_pretrained_cfg(self.name).hf_hub_id
         if not repository:
             raise UserError(f"the hub has no weights of {self.name}: set model.weights to a file.")
@@ -87,20 +87,20 @@ class Vit:
         return Path(hub.hf_hub_download(repository, NAMES[0], revision=self.revision))
 
     def _read(self, file: Path) -> dict[str, Tensor]:
-        """The file's tensors; UserError where one of the network's is not among them."""
+        """The file's tensors; UserError if one of the network's tensors is missing."""
         tensors = tensors_of(file)
         with torch.device("meta"):
             net = library("timm").create_model(self.name, num_classes=0)
-        if lacking := sorted(net.state_dict().keys() - tensors.keys()):
+        if missing := sorted(net.state_dict().keys() - tensors.keys()):
             raise UserError(
-                f"{file} is not of {self.name}: it has no {lacking[0]}"
-                f"{f' and {len(lacking) - 1} more' * (len(lacking) > 1)}."
+                f"{file} has no weights for {self.name}: it lacks {missing[0]}"
+                f"{f' and {len(missing) - 1} more' * (len(missing) > 1)}."
             )
         return tensors
 
 
 class ImageClassifier(nn.Module):
-    """Logits [B, K] of images [B, 1 or 3, H, W] in [0, 1]; checksum: of its first weights."""
+    """Logits [B, K] of images [B, 1 or 3, H, W] in [0, 1]; checksum: of the initial weights."""
 
     def __init__(self, prepared: nn.Module, net: nn.Module, checksum: str | None = None):
         super().__init__()
@@ -111,8 +111,8 @@ class ImageClassifier(nn.Module):
             return self.net(self.prepared(images))
 
 
-class Prepared(nn.Module):
-    """Images [B, 1 or 3, H, W] in [0, 1] to normalised ones [B, 3, size, size]."""
+class ImagePreparation(nn.Module):
+    """Resizes and normalises images: [B, 1 or 3, H, W] in [0, 1] to [B, 3, size, size]."""
 
     mean: Tensor
     std: Tensor
@@ -130,10 +130,10 @@ class Prepared(nn.Module):
 
 
 class PatchTokens(nn.Module):
-    """Patches [B, T, C] to tokens [B, 1 + T, C]: the class token in front, and positions added.
+    """Patches [B, T, C] to tokens [B, 1 + T, C]: prepends the class token and adds positions.
 
-    first [1, 1, C] and positions [1, 1 + T, C] become tables that are looked up, which is a layer
-    whose per-example gradients the fast engine knows.
+    first [1, 1, C] and positions [1, 1 + T, C] become embedding layers, for which the fast engine
+    has a rule.
     """
 
     def __init__(self, first: Tensor, positions: Tensor):
@@ -142,30 +142,30 @@ class PatchTokens(nn.Module):
         self.positions = nn.Embedding.from_pretrained(positions.detach()[0], freeze=False)
 
     def forward(self, patches: Tensor) -> Tensor:
-        places = torch.arange(self.positions.num_embeddings, device=patches.device)
-        places = places.expand(len(patches), -1)
-        tokens = torch.cat([self.first(places[:, :1]), patches], 1)
-        return tokens + self.positions(places)
+        indices = torch.arange(self.positions.num_embeddings, device=patches.device)
+        indices = indices.expand(len(patches), -1)
+        tokens = torch.cat([self.first(indices[:, :1]), patches], 1)
+        return tokens + self.positions(indices)
 
 
 def _without_tensors(config: dict[str, Any]) -> dict[str, Any]:
-    """What timm says of the network, less the weights that came with it."""
+    """timm's configuration of the network without the weights in it."""
     return {key: value for key, value in config.items() if key != "state_dict"}
 
 
-def of_known_layers(net: Any) -> Any:
-    """The same transformer, of layers that the fast engine knows: it goes by their exact type."""
+def with_supported_layers(net: Any) -> Any:
+    """The same transformer with layers for which the fast engine has rules, by exact type."""
     for module in net.modules():
         if type(module) is library("timm").layers.LayerNorm:
-            module.__class__ = nn.LayerNorm  # what it is, but for an option that is not in use
+            module.__class__ = nn.LayerNorm  # equivalent, except for an option that is not in use
     if _has_plain_tokens(net):
         net.patch_embed = nn.Sequential(net.patch_embed, PatchTokens(net.cls_token, net.pos_embed))
-        net.cls_token = net.pos_embed = None  # timm then takes the tokens as they come
+        net.cls_token = net.pos_embed = None  # timm then leaves the tokens unchanged
     return net
 
 
 def _has_plain_tokens(net: Any) -> bool:
-    """Whether tokens are one class token and the patches, each with a position."""
+    """Whether the tokens are one class token and the patches, each with a position."""
     if net.cls_token is None or net.reg_token is not None or net.pos_embed is None:
         return False
     return net.pos_embed.shape[1] == net.patch_embed.num_patches + 1

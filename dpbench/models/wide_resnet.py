@@ -28,9 +28,9 @@ class WideResNet:
 
     Three stages of (depth - 4) / 6 blocks with 16, 32 and 64 times `width` channels; ReLU, then
     GroupNorm, then convolution, in this order; the first block of a stage has a convolution on its
-    skip branch and, from the second stage on, stride 2. Source: `WideResNet` of jax_privacy, where
-    a stride pads on one side only, and here on both. WRN-16-4 has 2,753,818 parameters on 32x32x3
-    and ten classes, and 2,751,562 without weight standardisation.
+    skip branch and, from the second stage on, stride 2. Source: `WideResNet` of jax_privacy, which
+    pads strided convolutions on one side only; here both sides are padded. WRN-16-4 has 2,753,818
+    parameters on 32x32x3 and ten classes, and 2,751,562 without weight standardisation.
     """
 
     depth: int
@@ -42,39 +42,39 @@ class WideResNet:
         integer("model.width", self.width)
         integer("model.groups", self.groups)
         if integer("model.depth", self.depth, 10, MOST_LAYERS) % 6 != 4:
-            raise UserError(f"depth={self.depth} is none of 10, 16, 22, 28, ... (6 n + 4).")
+            raise UserError(f"depth={self.depth} is not one of 10, 16, 22, 28, ... (6 n + 4).")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        seen, _, _ = image_shape("wide_resnet", shape, least=4)
-        layers: list[nn.Module] = [self._convolution(seen, 16, 3, stride=1)]
-        seen = 16
+        in_channels, _, _ = image_shape("wide_resnet", shape, least=4)
+        layers: list[nn.Module] = [self._convolution(in_channels, 16, 3, stride=1)]
+        in_channels = 16
         for stride, base in ((1, 16), (2, 32), (2, 64)):
             channels = base * self.width
-            layers += self._stage(seen, channels, stride)
-            seen = channels
+            layers += self._stage(in_channels, channels, stride)
+            in_channels = channels
         return nn.Sequential(
             *layers,
-            *[nn.ReLU(), nn.GroupNorm(self.groups, seen)],
-            *[nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(seen, classes)],
+            *[nn.ReLU(), nn.GroupNorm(self.groups, in_channels)],
+            *[nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(in_channels, classes)],
         )
 
-    def _stage(self, seen: int, channels: int, stride: int) -> list[nn.Module]:
-        projection = nn.Sequential(*self._layer(seen, channels, 1, stride))
-        first = Block(self._residual(seen, channels, stride), projection)
+    def _stage(self, in_channels: int, channels: int, stride: int) -> list[nn.Module]:
+        projection = nn.Sequential(*self._layer(in_channels, channels, 1, stride))
+        first = Block(self._residual(in_channels, channels, stride), projection)
         others = (self.depth - 4) // 6 - 1
         residuals = [self._residual(channels, channels, stride=1) for _ in range(others)]
         return [first, *(Block(residual, nn.Identity()) for residual in residuals)]
 
-    def _residual(self, seen: int, channels: int, stride: int) -> nn.Module:
-        first = self._layer(seen, channels, 3, stride)
+    def _residual(self, in_channels: int, channels: int, stride: int) -> nn.Module:
+        first = self._layer(in_channels, channels, 3, stride)
         return nn.Sequential(*first, *self._layer(channels, channels, 3, stride=1))
 
-    def _layer(self, seen: int, channels: int, kernel: int, stride: int) -> list[nn.Module]:
-        last = self._convolution(seen, channels, kernel, stride)
-        return [nn.ReLU(), nn.GroupNorm(self.groups, seen), last]
+    def _layer(self, in_channels: int, channels: int, kernel: int, stride: int) -> list[nn.Module]:
+        last = self._convolution(in_channels, channels, kernel, stride)
+        return [nn.ReLU(), nn.GroupNorm(self.groups, in_channels), last]
 
-    def _convolution(self, seen: int, channels: int, kernel: int, stride: int) -> nn.Module:
+    def _convolution(self, in_channels: int, channels: int, kernel: int, stride: int) -> nn.Module:
         standardise = self.weight_standardisation
         return convolution(
-            seen, channels, kernel, stride=stride, bias=True, standardise=standardise
+            in_channels, channels, kernel, stride=stride, bias=True, standardise=standardise
         )

@@ -1,1 +1,1 @@
-"""What one paper alone computes, by a table or figure that names it as its `_target_`."""
+"""Computations specific to one paper, which a table or figure names as its `_target_`."""

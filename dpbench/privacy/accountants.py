@@ -1,10 +1,10 @@
 """Accountants: from a ledger and a delta to an epsilon, or a refusal.
 
-RDP and PLD are upper bounds that hold. RDP is by dp_accounting, and PLD by ours, because that of
-dp_accounting is no upper bound where delta is tiny (dpbench.privacy.composition); noise on each
-coordinate is in dpbench.privacy.coordinate_accountants. GDP is the central-limit approximation of
-Bu et al. 2020 (through Opacus): it can understate, and is shown as a comparison. All are for
-adding or removing one example.
+RDP and PLD are upper bounds. RDP is computed by dp_accounting; PLD is our own, because that of
+dp_accounting is no upper bound for tiny delta (dpbench.privacy.composition). Mechanisms with noise
+on each coordinate are in dpbench.privacy.coordinate_accountants. GDP is the central-limit
+approximation of Bu et al. 2020 (through Opacus): it can understate epsilon, and is shown for
+comparison only. All are for adding or removing one example.
 """
 
 import functools
@@ -14,26 +14,26 @@ from collections.abc import Callable
 import numpy as np
 
 from dpbench.errors import UserError
-from dpbench.privacy import coordinate_accountants as coordinate_accounts
+from dpbench.privacy import coordinate_accountants as coordinate
 from dpbench.privacy.entries import (
     Entry,
     Unaccountable,
     by_coordinate,
-    entries_of,
+    deduct_failures,
     gaussian_parts,
     gaussians,
+    joint_entries,
     separated,
-    settled,
 )
 from dpbench.privacy.gaussian import GaussianProfile, exact_epsilon
 from dpbench.privacy.ledger import CoordinateMechanism, Ledger
 from dpbench.privacy.sign_note import note_epsilon
 from dpbench.privacy.tight import Steps, tight_epsilon
 
-Spend = Callable[[Ledger, float], float]
+Accountant = Callable[[Ledger, float], float]
 
 
-def _accountant(function: Callable[[list[Entry], float], float]) -> Spend:
+def _accountant(function: Callable[[list[Entry], float], float]) -> Accountant:
     """Common checks: delta in (0, 1), infinity for exact releases, a finite epsilon otherwise."""
 
     @functools.wraps(function)
@@ -41,16 +41,16 @@ def _accountant(function: Callable[[list[Entry], float], float]) -> Spend:
     def checked(ledger: Ledger, delta: float) -> float:
         if not 0 < delta < 1:
             raise UserError(f"delta must lie between 0 and 1, got {delta!r}.")
-        entries = list(entries_of(ledger))
+        entries = list(joint_entries(ledger))
         if any(entry.joint == 0 for entry in entries):
             return math.inf
         try:
-            epsilon = float(function(*settled(entries, delta))) if entries else 0.0
+            epsilon = float(function(*deduct_failures(entries, delta))) if entries else 0.0
         except (ValueError, ArithmeticError, MemoryError) as error:
             epsilon, reason = math.nan, str(error)
         else:
             reason = f"epsilon = {epsilon}"
-        # Infinity is of exact releases alone: here it is an accountant that found no bound.
+        # Exact releases were handled above: here infinity means that no bound was found.
         if not 0 <= epsilon < math.inf:
             raise Unaccountable(
                 f"the {function.__name__} accountant has no bound at delta={delta:g} for this "
@@ -75,7 +75,7 @@ def _fill(accountant, entries: list[Entry]):
     import dp_accounting
     from absl import logging
 
-    logging.set_verbosity(logging.ERROR)  # it tells of every order that it leaves out
+    logging.set_verbosity(logging.ERROR)  # otherwise it warns about every order that it skips
     for rate, sigma, times in gaussians(entries):
         event = dp_accounting.GaussianDpEvent(sigma)
         accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, event), times)
@@ -89,12 +89,12 @@ def rdp(entries: list[Entry], delta: float) -> float:
 
     orders = ORDERS
     if coordinates := by_coordinate(entries):
-        divergences = coordinate_accounts.renyi(coordinates, np.array(orders))
+        divergences = coordinate.renyi(coordinates, np.array(orders))
         epsilon, order = compute_epsilon(orders, divergences.tolist(), delta)
     else:
         filled = _fill(RdpAccountant(orders), entries)
         epsilon, order = filled.get_epsilon_and_optimal_order(delta)
-    # What has a finite pure epsilon is best bounded by the highest orders if it is asked only once.
+    # A single release with a finite pure epsilon is best bounded at the highest orders.
     edges = orders[:1] if coordinates else (orders[0], orders[-1])
     if order in edges and epsilon > 0.01:
         raise Unaccountable(
@@ -109,7 +109,7 @@ def renyi_divergences(ledger: Ledger) -> np.ndarray:
     sensitivity may fail, and for noise on each coordinate."""
     from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 
-    entries = list(entries_of(ledger))
+    entries = list(joint_entries(ledger))
     if by_coordinate(entries) or any(entry.failure or entry.joint == 0 for entry in entries):
         raise Unaccountable("only Gaussian noise of sure sensitivity has Renyi divergences here.")
     return _fill(RdpAccountant(ORDERS), entries).rdp
@@ -136,7 +136,7 @@ def moments(entries: list[Entry], delta: float) -> float:
 
     orders = np.array(ORDERS)
     if coordinates := by_coordinate(entries):
-        divergences = coordinate_accounts.renyi(coordinates, orders)
+        divergences = coordinate.renyi(coordinates, orders)
     else:
         divergences = _fill(RdpAccountant(orders), entries).rdp
     return float(np.min(divergences - math.log(delta) / (orders - 1)))
@@ -146,7 +146,7 @@ def moments(entries: list[Entry], delta: float) -> float:
 def pld(entries: list[Entry], delta: float) -> float:
     """Epsilon by privacy loss distributions (Koskela et al. 2020), a tight upper bound."""
     if coordinates := by_coordinate(entries):
-        return coordinate_accounts.composed_epsilon(coordinates, delta)
+        return coordinate.composed_epsilon(coordinates, delta)
     mu, sampled = gaussian_parts(entries)
     if not sampled:
         return exact_epsilon(mu, delta)
@@ -159,7 +159,7 @@ def gdp(entries: list[Entry], delta: float) -> float:
     """Epsilon by the Gaussian central limit (Bu et al. 2020): an approximation, not a bound."""
     from opacus.accountants.analysis.gdp import compute_mu_poisson, eps_from_mu
 
-    with np.errstate(over="ignore"):  # next to no noise has no epsilon, which is said below
+    with np.errstate(over="ignore"):  # hardly any noise makes mu infinite, which is refused later
         mu = math.hypot(
             *(
                 compute_mu_poisson(steps=times, noise_multiplier=_sigma(joint), sample_rate=rate)
@@ -171,40 +171,40 @@ def gdp(entries: list[Entry], delta: float) -> float:
 
 @_accountant
 def note(entries: list[Entry], delta: float) -> float:
-    """Epsilon as the note on DP-SignSGD computes it for signs of logistic noise: not a bound.
+    """Epsilon by the formula of the note on DP-SignSGD, for signs of logistic noise: not a bound.
 
-    Raises Unaccountable for anything else.
+    Raises Unaccountable for any other mechanism.
     """
     signs = _signs(entries)
     return note_epsilon(signs, delta, ORDERS) if signs else 0.0
 
 
 @_accountant
-def at_least(entries: list[Entry], delta: float) -> float:
-    """Epsilon that signs of logistic noise do spend, where all sums are symmetric about 0.
+def lower_bound(entries: list[Entry], delta: float) -> float:
+    """A lower bound of the true epsilon of signs of logistic noise: that of sums symmetric about 0.
 
-    Not a bound from above: data that spend more may exist, by up to what `pld` says. Raises
-    Unaccountable for anything else.
+    Other data may spend more, up to the upper bound `pld`. Raises Unaccountable for any other
+    mechanism.
     """
     signs = _signs(entries)
-    return coordinate_accounts.symmetric_epsilon(signs, delta) if signs else 0.0
+    return coordinate.symmetric_epsilon(signs, delta) if signs else 0.0
 
 
 def _signs(entries: list[Entry]) -> list[tuple[float, CoordinateMechanism, int]]:
     signs = by_coordinate(entries)
     if len(signs) < len(entries) or not all(joint.signed for _, joint, _ in signs):
-        raise Unaccountable("the note is about signs of logistic noise and nothing else.")
+        raise Unaccountable("this formula holds only for signs of logistic noise.")
     return signs
 
 
 def _sigma(joint: float | CoordinateMechanism) -> float:
     if isinstance(joint, CoordinateMechanism):
-        return coordinate_accounts.equivalent_sigma(joint)
+        return coordinate.equivalent_sigma(joint)
     return joint
 
 
 ACCOUNTANTS = {"rdp": rdp, "pld": pld, "gdp": gdp}
-"""Those that hold, and `gdp`, which only approximates."""
+"""Accountants by name: two upper bounds, and the approximation `gdp`."""
 
 CLAIMS = {
     "rdp": ("RDP", rdp),
@@ -216,8 +216,10 @@ CLAIMS = {
 
 
 def claimed(ledger: Ledger, delta: float, by: str) -> float | None:
-    """Epsilon as a paper claims it: each release on a separate batch, by one of CLAIMS; None if
-    that accountant does not apply."""
+    """Epsilon as a paper claims it: each release on a separate batch, by an accountant of CLAIMS.
+
+    None if that accountant does not apply.
+    """
     try:
         return CLAIMS[by][1](separated(ledger), delta)
     except Unaccountable:

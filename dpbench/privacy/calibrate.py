@@ -9,8 +9,8 @@ from dpbench.privacy.accountants import ACCOUNTANTS
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
 
-NARROW = 1.002
-"""How close the ends of an interval of multipliers come before it is halved in the usual way."""
+BRACKET_RATIO = 1.002
+"""The ratio of the ends of a bracket from which on it is bisected."""
 
 
 def calibrate(
@@ -18,60 +18,63 @@ def calibrate(
 ) -> float:
     """The smallest noise multiplier, to 0.1%, at which the whole ledger stays within epsilon.
 
-    ledger_at(multiplier) must hold every release, side queries too. Raises UserError where no
-    noise on the gradient reaches epsilon, because the side queries alone cost more.
+    ledger_at(multiplier) must contain every release, including side queries. Raises UserError if
+    no noise on the gradient reaches epsilon because the side queries alone cost more.
     """
-    spend = ACCOUNTANTS[accountant]
 
-    def spent(multiplier: float) -> float:
-        return spend(ledger_at(multiplier), delta)
+    def epsilon_at(multiplier: float) -> float:
+        return ACCOUNTANTS[accountant](ledger_at(multiplier), delta)
 
-    # From the usual multipliers outwards: a very small one is far from any budget, and has no RDP.
+    # Outwards from the usual multipliers: very small ones exceed any budget, and RDP fails there.
     low, high = 0.4, 0.8
-    while low > 0.05 and spent(low) <= epsilon:
+    while low > 0.05 and epsilon_at(low) <= epsilon:
         low, high = low / 2, low
-    while not spent(high) <= epsilon:
+    while not epsilon_at(high) <= epsilon:
         low, high = high, high * 2
         if high > 1e5:
             raise UserError(
                 f"no noise multiplier reaches epsilon={epsilon} at delta={delta}: what the method "
                 "releases beside the gradient costs more; raise epsilon or the noise of its counts."
             )
-    return _halved(low, high, *_narrowed(low, high, spent, epsilon), lambda m: spent(m) <= epsilon)
+    return _bisect(
+        low, high, *_bracket(low, high, epsilon_at, epsilon), lambda m: epsilon_at(m) <= epsilon
+    )
 
 
-def _narrowed(
-    low: float, high: float, spent: Callable[[float], float], epsilon: float
+def _bracket(
+    low: float, high: float, epsilon_at: Callable[[float], float], epsilon: float
 ) -> tuple[float, float]:
-    """A closer interval of multipliers that the one in question lies in, by the Illinois method.
+    """A narrower bracket of the multiplier that meets epsilon, by the Illinois method.
 
-    It works on logarithms, in which epsilon is nearly a line. As epsilon falls with the multiplier,
-    nothing outside the interval has to be asked for again.
+    It works on logarithms, in which epsilon is nearly linear. Since epsilon decreases in the
+    multiplier, nothing outside the bracket has to be evaluated again.
     """
     with suppress(Unaccountable, ValueError):
-        ends = {x: math.log(spent(x) / epsilon) for x in (low, high)}
+        ends = {x: math.log(epsilon_at(x) / epsilon) for x in (low, high)}
         above, below, last = ends[low], ends[high], 0
         for _ in range(8):
             share = above / (above - below)
-            if high / low < NARROW or not 0 < share < 1:
+            if high / low < BRACKET_RATIO or not 0 < share < 1:
                 break
             middle = low * (high / low) ** share
-            found = math.log(spent(middle) / epsilon)
-            side = 1 if found > 0 else -1
-            # Twice on one side: count the other end for half, so that both come closer.
+            excess = math.log(epsilon_at(middle) / epsilon)
+            side = 1 if excess > 0 else -1
+            # Twice on the same side: halve the value at the other end, so that both ends move.
             if side > 0:
-                low, above, below = middle, found, below / 2 if side == last else below
+                low, above, below = middle, excess, below / 2 if side == last else below
             else:
-                high, below, above = middle, found, above / 2 if side == last else above
+                high, below, above = middle, excess, above / 2 if side == last else above
             last = side
     return low, high
 
 
-def _halved(
+def _bisect(
     low: float, high: float, above: float, below: float, within: Callable[[float], bool]
 ) -> float:
-    """The upper end of [low, high], halved to 0.1%; up to `above` nothing is within, from `below`
-    everything."""
+    """The upper end of [low, high], bisected to 0.1%.
+
+    Known already: no multiplier up to `above` is within the budget, and all from `below` are.
+    """
     while high / low > 1.001:
         middle = math.sqrt(low * high)
         enough = middle >= below or (middle > above and within(middle))

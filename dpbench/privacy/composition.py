@@ -1,10 +1,11 @@
-"""Sums of privacy losses: upper bounds of delta for many steps, however small delta is.
+"""Sums of privacy losses: upper bounds of delta for many steps, for any delta, however small.
 
-A step is a measure on a grid of losses, which dominates its privacy profile. Sums of losses are
-convolutions, by Fourier transform in float64: round-off moves each of the sum's masses by about
-1e-16 times the number of steps, whatever the mass, and would so swamp a small delta. Therefore
-masses are tilted before, to m_j exp(t x_j)/M(t), with the t at which Chernoff's bound is best, so
-that the losses that make delta are in the middle; what is left of round-off is bounded and added.
+A step is a measure on a grid of losses that dominates its privacy profile. The loss of many steps
+is a convolution, computed by Fourier transform in float64. Round-off moves each mass of the sum by
+about 1e-16 times the number of steps, however small the mass, and would swamp a small delta.
+Therefore masses are first tilted to m_j exp(t x_j)/M(t), with the t at which Chernoff's bound is
+best, so that the losses that determine delta lie in the middle; the remaining round-off is bounded
+and added.
 """
 
 import math
@@ -17,19 +18,19 @@ from scipy import fft
 from scipy.optimize import minimize_scalar
 
 UNIT = 2.0**-53
-"""How far float64 is from a number, relatively."""
+"""The unit round-off of float64."""
 
 OUTSIDE = 1e-15
-"""The share of a tilted sum that may lie outside the grid; it is added to delta."""
+"""The mass of a tilted sum that may lie outside the grid; it is added to delta."""
 
 PER_STAGE = 16
-"""Units of error of one stage of a transform of length 2^n, which has n at most: of a sum of as
-many products as the radix, at most 8, and of their factors (Higham 2002, Section 24.1)."""
+"""Unit round-offs per stage of a transform of length 2^n, which has at most n stages: each sums as
+many products as the radix, at most 8, with inexact factors (Higham 2002, Section 24.1)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Masses under P at the losses (start + i) * interval, and the mass of an infinite loss."""
+    """Masses under P [N] at the losses (start + i) * interval, and the mass of an infinite loss."""
 
     start: int
     masses: np.ndarray
@@ -44,7 +45,7 @@ class Losses:
         return self.start + np.arange(len(self.masses))
 
     def tilted(self, tilt: float) -> tuple[float, np.ndarray]:
-        """log M, and the masses times exp(tilt * index)/M, which add up to 1."""
+        """log M, and the masses times exp(tilt * index)/M, which sum to 1."""
         exponents = self.logs + tilt * self.indices
         most = exponents.max()
         weights = np.exp(exponents - most)
@@ -52,40 +53,40 @@ class Losses:
         return float(most + math.log(total)), weights / total
 
 
-def connected(
+def connect_dots(
     deltas: Callable[[np.ndarray], np.ndarray],
-    others: Callable[[np.ndarray], np.ndarray],
+    reverse: Callable[[np.ndarray], np.ndarray],
     interval: float,
     low: int,
     high: int,
     rounding: float,
 ) -> Losses:
-    """The losses of straight lines in e^epsilon between points of a profile: never below it.
+    """The losses whose profile is linear in e^epsilon between points of a profile: never below it.
 
     Doroshenko et al. 2022, Algorithm 1, at epsilon = -low, ..., high intervals. deltas: the profile
-    at epsilons of at least 0; others: that of the other direction, which gives
-    E_Q[(e^epsilon - r)_+] below 0, and with it masses whose error is relative on both sides.
+    at epsilons of at least 0. reverse: that of the other direction, which gives
+    E_Q[(e^epsilon - r)_+] below 0, so that the relative error of masses is small on both sides.
     """
-    at = np.arange(-low, high + 1)
-    sizes = np.abs(at) * interval
+    indices = np.arange(-low, high + 1)
+    sizes = np.abs(indices) * interval
     values = np.empty(len(sizes))
-    values[:low] = np.exp(-sizes[:low]) * others(sizes[:low])
+    values[:low] = np.exp(-sizes[:low]) * reverse(sizes[:low])
     values[low:] = deltas(sizes[low:])
     # A mass is a difference of differences over the interval: the sum over all of them is as exact.
-    values *= 1 + rounding + 8 * UNIT * min(len(at), 1 / interval)
-    falls = np.concatenate([[0.0], values[:-1] - values[1:], [0.0]])
-    masses = (math.exp(interval) * falls[:-1] - falls[1:]) / math.expm1(interval)
+    values *= 1 + rounding + 8 * UNIT * min(len(indices), 1 / interval)
+    decreases = np.concatenate([[0.0], values[:-1] - values[1:], [0.0]])
+    masses = (math.exp(interval) * decreases[:-1] - decreases[1:]) / math.expm1(interval)
     masses[low] += 1
     return Losses(-low, np.maximum(masses, 0), float(values[-1]))
 
 
-class Sum:
-    """The sum of the losses of all steps: so many times each of several losses, on one grid."""
+class LossSum:
+    """The sum of the losses of all steps; parts: (losses of a step, number of steps), one grid."""
 
     def __init__(self, parts: Sequence[tuple[Losses, int]], interval: float):
         self.parts, self.interval = parts, interval
         self.times = sum(times for _, times in parts)
-        # An infinite loss in any step.
+        # The probability of an infinite loss in any step.
         self.infinite = -math.expm1(
             sum(times * math.log1p(-min(losses.infinite, 1 - UNIT)) for losses, times in parts)
         )
@@ -95,28 +96,29 @@ class Sum:
         return sum(times * losses.tilted(tilt)[0] for losses, times in self.parts)
 
     def best_tilt(self, delta: float) -> float:
-        """The tilt, for each index, of the smallest bound of epsilon by `bound`."""
+        """The tilt per index that minimises `bound`."""
         return self._tilt(lambda tilt: self.bound(tilt, self.log_moment(tilt), delta))
 
     def _tilt(self, bound: Callable[[float], float]) -> float:
-        """The one of the smallest bound."""
+        """The tilt that minimises a bound."""
         ends = math.log(1e-6 * self.interval), math.log(min(1e5 * self.interval, 50.0))
-        found = minimize_scalar(
+        minimum = minimize_scalar(
             lambda log: bound(math.exp(log)), bounds=ends, method="bounded", options={"xatol": 1e-2}
         )
-        return math.exp(found.x)
+        return math.exp(minimum.x)
 
     def bound(self, tilt: float, log_moment: float, delta: float) -> float:
-        """An index that delta does at, as (1 - e^-y)_+ <= t^t/(1 + t)^(1 + t) exp(t y): Chernoff's
-        bound, with what a loss just above epsilon hardly counts (Canonne et al. 2020, Prop. 12)."""
+        """An index of epsilon at which delta is enough, by (1 - e^-y)_+ <= t^t/(1 + t)^(1 + t)
+        exp(t y): sharper than Chernoff's bound, as losses just above epsilon count little (Canonne
+        et al. 2020, Prop. 12)."""
         t = tilt / self.interval
-        hardly = t * math.log(t) - (1 + t) * math.log1p(t)
-        return (log_moment - math.log(delta) + hardly) / tilt
+        log_factor = t * math.log(t) - (1 + t) * math.log1p(t)
+        return (log_moment - math.log(delta) + log_factor) / tilt
 
     def tilt_to(self, epsilon: float) -> float:
-        """The tilt, for each index, of the smallest Chernoff bound of delta at an epsilon."""
-        at = epsilon / self.interval
-        return self._tilt(lambda tilt: self.log_moment(tilt) - tilt * at)
+        """The tilt per index that minimises the Chernoff bound of delta at an epsilon."""
+        index = epsilon / self.interval
+        return self._tilt(lambda tilt: self.log_moment(tilt) - tilt * index)
 
     def spread(self, tilt: float) -> float:
         """The standard deviation of the tilted sum, in intervals."""
@@ -128,7 +130,8 @@ class Sum:
         return math.sqrt(variance)
 
     def ends(self, tilt: float) -> tuple[int, int]:
-        """Indices beyond which there is at most OUTSIDE of the tilted sum, by Chernoff's bound."""
+        """Indices beyond which the mass of the tilted sum is at most OUTSIDE, by Chernoff's
+        bound."""
         usual = math.sqrt(2 * math.log(2 / OUTSIDE)) / max(self.spread(tilt), 8.0)
         start = self.log_moment(tilt)
 
@@ -139,7 +142,7 @@ class Sum:
 
         return math.floor(-end(-1)), math.ceil(end(1))
 
-    def tilted(self, tilt: float) -> "Tilted":
+    def tilted(self, tilt: float) -> "TiltedSum":
         """The masses of the tilted sum."""
         low, high = self.ends(tilt)
         longest = max(len(losses.masses) for losses, _ in self.parts)
@@ -151,13 +154,13 @@ class Sum:
             transform = fft.rfft(weights, size)
             logs += times * np.log(np.where(transform == 0, 1e-300, transform))
         powers = np.exp(logs)
-        # The transform is as long as the sum is wide: what is outside comes back on the other side.
+        # The transform is as long as the sum is wide: mass outside wraps around.
         masses = np.roll(fft.irfft(powers, size), -((low - start) % size))[: high - low + 1]
         mean = (2 * np.abs(powers).sum() - abs(powers[0]) - abs(powers[-1])) / size
         error = (self.times + 1) * UNIT * (PER_STAGE * math.log2(size) + 16) * float(mean)
-        return Tilted(tilt, log_moment, low, masses, error)
+        return TiltedSum(tilt, log_moment, low, masses, error)
 
-    def deltas(self, epsilons: np.ndarray, tilted: "Tilted") -> np.ndarray:
+    def deltas(self, epsilons: np.ndarray, tilted: "TiltedSum") -> np.ndarray:
         """Upper bounds of delta at epsilons of at least 0."""
         rounding = UNIT * (32 * self.times + 4 * len(tilted.masses))
         return self.infinite + (1 + rounding) * tilted.deltas(
@@ -165,7 +168,7 @@ class Sum:
         )
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon that is found at which delta is enough; infinity where none is."""
+        """The smallest epsilon on a grid at which delta is enough, refined; infinity if none is."""
         tilted = self.tilted(self.best_tilt(delta))
         last = self.bound(tilted.tilt, tilted.log_moment, delta) * self.interval
         width = 60 / (tilted.tilt / self.interval + 1)
@@ -173,10 +176,10 @@ class Sum:
         enough = self.deltas(points, tilted) <= delta
         if not enough.any():
             return math.inf
-        found = int(np.argmax(enough))
-        return self._between(points[max(found - 1, 0)], points[found], delta, tilted)
+        first = int(np.argmax(enough))
+        return self._bisect(points[max(first - 1, 0)], points[first], delta, tilted)
 
-    def _between(self, low: float, high: float, delta: float, tilted: "Tilted") -> float:
+    def _bisect(self, low: float, high: float, delta: float, tilted: "TiltedSum") -> float:
         while high - low > 1e-9 * high:
             middle = (low + high) / 2
             enough = self.deltas(np.array([middle]), tilted)[0] <= delta
@@ -185,8 +188,8 @@ class Sum:
 
 
 @dataclass(frozen=True, eq=False)
-class Tilted:
-    """A sum's masses m_j exp(tilt * j)/M at indices j from `start`, each wrong by up to `error`."""
+class TiltedSum:
+    """The masses m_j exp(tilt * j)/M of a sum at indices j from `start`, each within `error`."""
 
     tilt: float
     log_moment: float
@@ -195,28 +198,28 @@ class Tilted:
     error: float
 
     def deltas(self, at: np.ndarray, interval: float) -> np.ndarray:
-        """E[(1 - exp(epsilon - loss))_+] at epsilon = at * interval, and what errors may add."""
+        """E[(1 - exp(epsilon - loss))_+] at epsilon = at * interval, plus a bound of all errors."""
         origin, indices = float(at.max()), self.start + np.arange(len(self.masses))
         near = -600 / (self.tilt + interval)  # exp overflows below
         past = indices[indices - origin > near] - origin
         upper = self.masses[len(self.masses) - len(past) :] * np.exp(-self.tilt * past)
-        above, scaled = (_from_the_end(part) for part in (upper, upper * np.exp(-interval * past)))
+        above, scaled = (_suffix_sums(part) for part in (upper, upper * np.exp(-interval * past)))
         first = np.searchsorted(past, at - origin, "right")
         inside = above[first] - np.exp((at - origin) * interval) * scaled[first]
-        added_up = 8 * UNIT * len(past) * np.abs(above[first])
-        lost = self.error * min(_weights(self.tilt, interval), len(past)) + OUTSIDE
-        found = _exp(self.log_moment - self.tilt * origin) * (np.maximum(inside, 0) + added_up)
-        found += lost * _exp(self.log_moment - self.tilt * at)
-        return np.where(at - origin > near, np.minimum(found, 1), 1.0)
+        summation = 8 * UNIT * len(past) * np.abs(above[first])
+        transform = self.error * min(_weights(self.tilt, interval), len(past)) + OUTSIDE
+        deltas = _exp(self.log_moment - self.tilt * origin) * (np.maximum(inside, 0) + summation)
+        deltas += transform * _exp(self.log_moment - self.tilt * at)
+        return np.where(at - origin > near, np.minimum(deltas, 1), 1.0)
 
 
-def _from_the_end(values: np.ndarray) -> np.ndarray:
+def _suffix_sums(values: np.ndarray) -> np.ndarray:
     return np.append(np.cumsum(values[::-1])[::-1], 0)
 
 
 def _weights(tilt: float, interval: float) -> float:
-    """At most the sum of exp(-tilt y)(1 - exp(-interval y)) over all y > 0 that lie 1 apart: where
-    they are whole numbers, and the largest of them."""
+    """An upper bound of the sum of exp(-tilt y)(1 - exp(-interval y)) over y > 0 spaced 1 apart:
+    the sum over integers plus the largest term."""
     return 1 / math.expm1(tilt) - 1 / math.expm1(tilt + interval) + interval / (tilt + interval)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dpbench.privacy.coordinate_moments import log_moments, removed
-from dpbench.privacy.coordinate_profiles import Profile, middle_place, profile, signs
+from dpbench.privacy.coordinate_profiles import Profile, profile, signs, symmetric_place
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.tight import Steps, tight_epsilon
 
@@ -26,10 +26,10 @@ def renyi(entries: Sequence[Entry], orders: np.ndarray) -> np.ndarray:
 
 
 def _added(mechanism: CoordinateMechanism, rate: float, orders: np.ndarray) -> np.ndarray:
-    """The other direction: as large for signs as their profile allows, and for the rest not larger.
+    """The direction of adding: by the profile for signs; 0 where removing is known to cost more.
 
-    For a pair that a reflection swaps, removing costs more (Mironov, Talwar and Zhang 2019, Theorem
-    5); so it is for additive symmetric noise, but not for signs at a given place.
+    Removing costs more for a pair that a reflection swaps (Mironov, Talwar and Zhang 2019, Theorem
+    5), hence for additive symmetric noise, but not for signs at a given place.
     """
     if not mechanism.signed or rate == 1:
         return np.zeros(len(orders))
@@ -37,9 +37,9 @@ def _added(mechanism: CoordinateMechanism, rate: float, orders: np.ndarray) -> n
 
 
 def equivalent_sigma(mechanism: CoordinateMechanism) -> float:
-    """The noise multiplier of the Gaussian mechanism of the same chi-squared divergence.
+    """The noise multiplier of the Gaussian mechanism with the same chi-squared divergence.
 
-    It is what the central-limit approximation of Bu et al. 2020 depends on.
+    The central-limit approximation of Bu et al. 2020 depends on that divergence alone.
     """
     return float(log_moments(mechanism, np.array([2.0]))[0]) ** -0.5
 
@@ -50,11 +50,11 @@ def composed_epsilon(entries: Sequence[Entry], delta: float) -> float:
 
 
 def symmetric_epsilon(entries: Sequence[Entry], delta: float) -> float:
-    """What the symmetric pair of a sign spends in every step: the true epsilon is not below.
+    """The epsilon of the symmetric pair of a sign in every step: a lower bound of the true epsilon.
 
-    Two binomials are all that matters of it. Only for signs of logistic noise.
+    Only for signs of logistic noise; the pair reduces to two binomial distributions.
     """
-    return _composed(entries, delta, lambda m: signs(m.dimension, m.shift, middle_place))
+    return _composed(entries, delta, lambda m: signs(m.dimension, m.shift, symmetric_place))
 
 
 def _composed(

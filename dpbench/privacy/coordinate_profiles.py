@@ -1,8 +1,8 @@
 """Privacy profiles of noise on each of d coordinates, and of its sign.
 
-A profile (dpbench.privacy.sampling) is convex in exp(epsilon): the straight line between two of
-its points is above it, and that is how it is kept. A step's profile dominates the step whatever was
-released before it, so profiles compose (Zhu, Dong and Wang 2022, Theorems 10 and 11).
+A profile (dpbench.privacy.sampling) is convex in exp(epsilon), so the chord between two of its
+points lies above it: profiles are stored as such points. A step's profile dominates the step
+regardless of earlier releases, so profiles compose (Zhu, Dong and Wang 2022, Theorems 10 and 11).
 """
 
 import functools
@@ -13,35 +13,35 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import bdtr
 
-from dpbench.privacy.composition import Sum, connected
+from dpbench.privacy.composition import LossSum, connect_dots
 from dpbench.privacy.ledger import CoordinateMechanism
 
 NODES = 2400
-"""Points of a profile: the lines between them are 0.03% above it where delta is 1e-12."""
+"""Points of a profile: the chords between them are 0.03% above it where delta is 1e-12."""
 
 CELLS = 100
-"""Points of one of many coordinates' location family between a loss of 0 and its largest one: the
-variance of its loss is then 0.005% too large. Of few coordinates there are more, and of more than
-100,000 fewer, but at least a fifth: 0.1%."""
+"""Grid points between a loss of 0 and the largest loss of one coordinate of a location family: the
+variance of its loss is then 0.005% too large. Few coordinates have more points, and more than
+100,000 coordinates have fewer, but at least a fifth: 0.1%."""
 
 GROUPS = 16
-"""Pieces that the points of d coordinates are computed in, each with a tilt of its own."""
+"""Groups that the points of d coordinates are computed in, each with a separate tilt."""
 
 FAR = 14.0
-"""How many times its scale a loss is followed; beyond, at probability 1e-44, it is infinite."""
+"""Scales up to which a loss is tracked; beyond, at probability 1e-44, it counts as infinite."""
 
-LOOKED_AT = 33
-"""Counts at which the supremum over places is taken besides the best one that was found."""
+CHECKED_COUNTS = 33
+"""Counts at which the supremum over places is checked beside the result of ternary search."""
 
 ROUNDING = 1e-9
-"""What float64 may lose of a difference of two probabilities, relatively."""
+"""A bound of the relative round-off in a difference of two probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Deltas at epsilons from 0 upwards [N], and the straight lines in exp(epsilon) between them.
+    """Deltas [N] at epsilons [N] from 0 upwards, with linear interpolation in exp(epsilon).
 
-    Beyond the last epsilon, delta is the last delta.
+    Beyond the last epsilon, delta stays at the last delta.
     """
 
     epsilons: np.ndarray
@@ -61,10 +61,11 @@ class Profile:
         return self.deltas[i - 1] + share * (self.deltas[i] - self.deltas[i - 1])
 
     def added_moments(self, rate: float, orders: np.ndarray) -> np.ndarray:
-        """log E_Q[(1 - q + q r)^(1 - a)], at most, for orders a [K]: of Q against (1 - q) Q + q P.
+        """An upper bound of log E_Q[(1 - q + q r)^(1 - a)] [K], for orders a [K].
 
-        A profile's lines are those of a law with mass at the points only: at exp(epsilon) under Q
-        the change of slope, at exp(-epsilon) exp(epsilon) times as much, at 0 the last delta.
+        That is the moment of Q against (1 - q) Q + q P. The interpolated profile belongs to a
+        ratio r with mass at the points only: under Q, at exp(epsilon) the change of slope, at
+        exp(-epsilon) exp(epsilon) times as much, at 0 the last delta.
         """
         gamma = np.exp(self.epsilons)
         slopes = np.append(np.diff(self.deltas) / np.diff(gamma), 0.0)
@@ -83,8 +84,8 @@ class Profile:
 def profile(mechanism: CoordinateMechanism) -> Profile:
     """The profile of one release without sampling, rounded up."""
     if mechanism.signed:
-        return signs(mechanism.dimension, mechanism.shift, best_place)
-    return location(mechanism.dimension, mechanism.shift, ONE[mechanism.noise])
+        return signs(mechanism.dimension, mechanism.shift, supremum_over_places)
+    return location(mechanism.dimension, mechanism.shift, PROFILES[mechanism.noise])
 
 
 def logistic(shift: float, epsilons: np.ndarray) -> np.ndarray:
@@ -97,79 +98,85 @@ def laplace(shift: float, epsilons: np.ndarray) -> np.ndarray:
     return -np.expm1((epsilons - shift) / 2)
 
 
-ONE: dict[str, Callable[[float, np.ndarray], np.ndarray]] = {
+PROFILES: dict[str, Callable[[float, np.ndarray], np.ndarray]] = {
     "logistic": logistic,
     "laplace": laplace,
 }
 
 
 def location(
-    dimension: int, shift: float, one: Callable[[float, np.ndarray], np.ndarray]
+    dimension: int, shift: float, single: Callable[[float, np.ndarray], np.ndarray]
 ) -> Profile:
-    """d coordinates of a location family, each at its full shift: d steps without sampling."""
+    """d coordinates of a location family, each at its full shift: composed like d unsampled steps.
+
+    single: the profile of one coordinate by shift and epsilons.
+    """
     cells = math.ceil(CELLS * max(min(1.0, math.sqrt(1e5 / dimension)), 0.2) + 5000 / dimension)
     step = shift / cells
 
     def deltas(epsilons: np.ndarray) -> np.ndarray:
-        return one(shift, np.minimum(epsilons, shift))
+        return single(shift, np.minimum(epsilons, shift))
 
-    single = connected(deltas, deltas, step, cells, cells, 1e-15)
+    losses = connect_dots(deltas, deltas, step, cells, cells, 1e-15)
     nodes = _nodes(dimension * shift, dimension * shift**2 / 2 + FAR * math.sqrt(dimension) * shift)
     if dimension == 1:
         return Profile(nodes, deltas(nodes))
-    found = _falling(_in_groups(Sum([(single, dimension)], step), nodes))
+    values = _monotone(_in_groups(LossSum([(losses, dimension)], step), nodes))
     if nodes[-1] >= dimension * shift:
-        found[-1] = 0.0  # no loss is larger
-    return Profile(nodes, found, rounding=1e-12)
+        values[-1] = 0.0  # no loss is larger
+    return Profile(nodes, values, rounding=1e-12)
 
 
-def _in_groups(total: Sum, epsilons: np.ndarray) -> np.ndarray:
-    """Deltas whose error is small at each of the epsilons, which span many magnitudes of delta."""
-    found = []
+def _in_groups(total: LossSum, epsilons: np.ndarray) -> np.ndarray:
+    """Deltas with a small relative error at all epsilons, which span many magnitudes of delta."""
+    deltas = []
     for group in np.array_split(epsilons, GROUPS):
-        # By the best tilt of one point, those above are bounded well, and those below too loosely.
+        # The best tilt of a point bounds points above it well, and those below too loosely.
         steepest = 300 * total.interval / (group[-1] - group[0])  # where exp does not overflow
         tilt = min(total.tilt_to(group[0]), steepest)
-        found.append(total.deltas(group, total.tilted(tilt)))
-    return np.concatenate(found)
+        deltas.append(total.deltas(group, total.tilted(tilt)))
+    return np.concatenate(deltas)
 
 
 def signs(
     dimension: int, shift: float, deltas: Callable[[int, float, np.ndarray], np.ndarray]
 ) -> Profile:
-    """d signs of logistic noise; their losses have a variance of at most Delta^2/4 each."""
+    """d signs of logistic noise; the loss of each has a variance of at most Delta^2/4.
+
+    deltas: the profile by dimension, shift and epsilons.
+    """
     spread = math.sqrt(dimension) * shift / 2
     nodes = _nodes(dimension * shift, spread**2 / 2 + FAR * spread)
-    return Profile(nodes, _falling(deltas(dimension, shift, nodes)))
+    return Profile(nodes, _monotone(deltas(dimension, shift, nodes)))
 
 
 def _nodes(largest: float, far: float) -> np.ndarray:
     return np.linspace(0, min(largest * (1 + 1e-12), far), NODES)
 
 
-def _falling(deltas: np.ndarray) -> np.ndarray:
+def _monotone(deltas: np.ndarray) -> np.ndarray:
     return np.minimum(np.minimum.accumulate(np.maximum(deltas, 0)), 1)
 
 
 def at_count(
     dimension: int, shift: float, epsilons: np.ndarray, zeros: np.ndarray, t: np.ndarray
 ) -> np.ndarray:
-    """P(M <= zeros) - e^epsilon Q(M <= zeros), M binomial: how many of d coordinates answer -1.
+    """P(M <= zeros) - e^epsilon Q(M <= zeros), M binomial: the number of outputs -1 among d.
 
-    An answer of 1 has the loss t, of -1 the loss t - Delta: M is all that matters, and the loss
-    falls with it.
+    The output 1 has the loss t, and -1 the loss t - Delta, so the loss depends on M alone and
+    decreases in it.
     """
-    with_it = np.clip(np.expm1(t) / math.expm1(shift), 0, 1)
-    without = np.clip(np.expm1(-t) / math.expm1(-shift), 0, 1)
-    return bdtr(zeros, dimension, with_it) - np.exp(epsilons) * bdtr(zeros, dimension, without)
+    p = np.clip(np.expm1(t) / math.expm1(shift), 0, 1)
+    q = np.clip(np.expm1(-t) / math.expm1(-shift), 0, 1)
+    return bdtr(zeros, dimension, p) - np.exp(epsilons) * bdtr(zeros, dimension, q)
 
 
-def best_place(dimension: int, shift: float, epsilons: np.ndarray) -> np.ndarray:
+def supremum_over_places(dimension: int, shift: float, epsilons: np.ndarray) -> np.ndarray:
     """The supremum over places: for each count, the best t is (epsilon + (count + 1) Delta)/(d + 1)
     (Dong, Durfee and Rogers 2020, Theorem 3.2).
 
-    The best count is found by ternary search, as the supremum has one peak. Nobody proved that it
-    has, so counts all over are looked at as well.
+    The best count is found by ternary search, which needs a single peak. That is not proven, so
+    evenly spaced counts are checked as well.
     """
 
     def at(zeros: np.ndarray) -> np.ndarray:
@@ -183,14 +190,15 @@ def best_place(dimension: int, shift: float, epsilons: np.ndarray) -> np.ndarray
         better = at(left) >= at(right)
         low, high = np.where(better, low, left), np.where(better, right, high)
     peak = [np.minimum(low + i, dimension - 1) for i in range(3)]
-    spread = np.unique(np.linspace(0, dimension - 1, LOOKED_AT).round())
+    spread = np.unique(np.linspace(0, dimension - 1, CHECKED_COUNTS).round())
     return np.max([at(zeros) for zeros in (*peak, *spread)], axis=0)
 
 
-def middle_place(dimension: int, shift: float, epsilons: np.ndarray) -> np.ndarray:
-    """At the symmetric pair, t = Delta/2: data that exist, so a bound from below."""
+def symmetric_place(dimension: int, shift: float, epsilons: np.ndarray) -> np.ndarray:
+    """The profile of the symmetric pair, t = Delta/2: such data exist, so it is a lower bound."""
     half = np.full(len(epsilons), shift / 2)
     # Counts whose loss d t - Delta M is above epsilon.
     zeros = np.ceil(dimension / 2 - epsilons / shift) - 1
-    found = at_count(dimension, shift, epsilons, np.maximum(zeros, 0), half)
-    return np.where(zeros < 0, 0.0, found)
+    return np.where(
+        zeros < 0, 0.0, at_count(dimension, shift, epsilons, np.maximum(zeros, 0), half)
+    )

@@ -1,4 +1,4 @@
-"""A ledger as accountants read it: joint releases per step, and the failures paid from delta."""
+"""A ledger as accountants read it: joint releases per step, and failures deducted from delta."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,19 +18,22 @@ from dpbench.privacy.ledger import (
 )
 
 SIGN_SHARE = 0.01
-"""The share of delta spent by the account of Gaussian signs, where it is the tighter one."""
+"""The share of delta spent by the account of Gaussian signs, where that account is tighter."""
 
 MOST_FAILURE = 0.1
-"""The share of delta from which on sensitivities that fail are refused."""
+"""The largest share of delta that may go to sensitivities that can fail."""
 
 
 class Unaccountable(UserError):
-    """A ledger holds something that no accountant here can bound."""
+    """The ledger contains a mechanism or a sampler that no accountant can bound."""
 
 
 class Entry(NamedTuple):
-    """What a step releases all in all, and how often: `joint` is a Gaussian's multiplier, 0 where
-    something is exact, or noise on each coordinate. failure: that of a step's sensitivities."""
+    """The joint release of a step, and the number of such steps.
+
+    joint: the noise multiplier of a Gaussian, 0 if anything is released exactly, or a mechanism
+    with noise on each coordinate. failure: the probability that a sensitivity of a step fails.
+    """
 
     rate: float
     joint: float | CoordinateMechanism
@@ -39,11 +42,11 @@ class Entry(NamedTuple):
 
 
 def joint_multiplier(releases: tuple[Release, ...]) -> float:
-    """The noise multiplier of one Gaussian that releases as much as all of them together.
+    """The noise multiplier of the one Gaussian mechanism equivalent to all of them together.
 
-    (sum_j sigma_j^-2)^(-1/2), which holds also if each query is chosen by the answers before it
-    (Dong et al. 2022, composition of Gaussian mechanisms); 0 if something is released exactly.
-    Raises Unaccountable for a mechanism that is not Gaussian.
+    (sum_j sigma_j^-2)^(-1/2), also for queries that depend on earlier answers (Dong et al. 2022,
+    composition of Gaussian mechanisms); 0 if anything is released exactly. Raises Unaccountable
+    for a mechanism that is not Gaussian.
     """
     precision = 0.0
     for release in releases:
@@ -58,63 +61,62 @@ def joint_multiplier(releases: tuple[Release, ...]) -> float:
 
 
 def separated(ledger: Ledger) -> Ledger:
-    """The ledger as papers have it: each release of a step with a batch of its own, and by the
-    mechanism that is claimed of it.
+    """The ledger as papers account for it: a separate batch for each release, by the mechanism that
+    the paper claims.
 
-    That is how several papers account for a second query; it understates what one batch reveals.
+    Several papers account for a second query in this way; it understates what one batch reveals.
     """
-    apart = Ledger()
+    separate = Ledger()
     for step, times in ledger.entries:
         for release in step.releases:
             claimed = replace(release, mechanism=release.claimed or release.mechanism, claimed=None)
-            apart = apart.after(Step(step.sampling, (claimed,)), times)
-    return apart
+            separate = separate.after(Step(step.sampling, (claimed,)), times)
+    return separate
 
 
-def entries_of(ledger: Ledger) -> Iterator[Entry]:
-    """One entry for each of the ledger; Unaccountable for what no accountant knows."""
+def joint_entries(ledger: Ledger) -> Iterator[Entry]:
+    """One entry for each of the ledger; raises Unaccountable for unknown mechanisms or samplers."""
     for step, times in ledger.entries:
         joint = _joint(step.releases)
         if not isinstance(step.sampling, Poisson):
             raise Unaccountable(
-                f"batches drawn by {type(step.sampling).__name__} have no account; "
-                "use sampler=poisson."
+                f"no accountant covers {type(step.sampling).__name__} batches; use sampler=poisson."
             )
         failure = sum(getattr(release.mechanism, "failure", 0.0) for release in step.releases)
         yield Entry(step.sampling.rate, joint, times, failure)
 
 
 def _joint(releases: tuple[Release, ...]) -> float | CoordinateMechanism:
-    alone = releases[0].mechanism if len(releases) == 1 else None
-    return alone if isinstance(alone, CoordinateMechanism) else joint_multiplier(releases)
+    only = releases[0].mechanism if len(releases) == 1 else None
+    return only if isinstance(only, CoordinateMechanism) else joint_multiplier(releases)
 
 
-def settled(entries: Sequence[Entry], delta: float) -> tuple[list[Entry], float]:
-    """The entries with Gaussians in the place of Gaussian signs, and what is left of delta.
+def deduct_failures(entries: Sequence[Entry], delta: float) -> tuple[list[Entry], float]:
+    """The entries with Gaussian signs replaced by dominating Gaussians, and the remaining delta.
 
     A sensitivity that fails with probability f moves the profile of a step by at most q f, since
-    the example is in the batch with probability q whatever fails; so does a sign's account.
-    Profiles of steps add such errors up. Raises Unaccountable where they are not small against
+    the example is in the batch with probability q independently of the failure; so does the account
+    of a sign. These errors add up over steps. Raises Unaccountable where they are not small against
     delta.
     """
-    lost = sum(entry.rate * entry.times * entry.failure for entry in entries)
-    if lost > MOST_FAILURE * delta:
+    failures = sum(entry.rate * entry.times * entry.failure for entry in entries)
+    if failures > MOST_FAILURE * delta:
         raise Unaccountable(
-            f"a sensitivity of this run fails with probability {lost:.2g}, which is not small "
-            f"against delta={delta:g}: make method.failure {lost / (MOST_FAILURE * delta):.2g} "
+            f"a sensitivity of this run fails with probability {failures:.2g}, which is not small "
+            f"against delta={delta:g}: make method.failure {failures / (MOST_FAILURE * delta):.2g} "
             "times smaller, or delta larger."
         )
     signs = sum(e.rate * e.times for e in entries if _is_gaussian_sign(e.joint))
     if not signs:
-        return list(entries), delta - lost
+        return list(entries), delta - failures
     failure = SIGN_SHARE * delta / signs
     gaussian = [entry._replace(joint=_as_gaussian(entry.joint, failure)) for entry in entries]
-    # What is as good as the sum is the sum, which takes no share.
-    gained = any(
+    # A sign accounted for by its sum needs no share of delta.
+    tighter = any(
         _is_gaussian_sign(old.joint) and new.joint != _of_sum(old.joint)
         for old, new in zip(entries, gaussian, strict=True)
     )
-    return gaussian, delta - lost - gained * SIGN_SHARE * delta
+    return gaussian, delta - failures - tighter * SIGN_SHARE * delta
 
 
 Joint = float | CoordinateMechanism
@@ -135,11 +137,13 @@ def _of_sum(joint: CoordinateMechanism) -> float:
 
 
 def by_coordinate(entries: Sequence[Entry]) -> list[tuple[float, CoordinateMechanism, int]]:
-    """All entries if they are noise on each coordinate, none if none is."""
-    found = [(q, joint, n) for q, joint, n, _ in entries if isinstance(joint, CoordinateMechanism)]
-    if found and len(found) < len(entries):
-        raise Unaccountable("no accountant adds Gaussian noise and noise on each coordinate up.")
-    return found
+    """All entries if each has noise on each coordinate, [] if none has; else Unaccountable."""
+    coordinate = [
+        (q, joint, n) for q, joint, n, _ in entries if isinstance(joint, CoordinateMechanism)
+    ]
+    if coordinate and len(coordinate) < len(entries):
+        raise Unaccountable("no accountant composes Gaussian noise with noise on each coordinate.")
+    return coordinate
 
 
 def gaussians(entries: Sequence[Entry]) -> Iterator[tuple[float, float, int]]:
@@ -150,8 +154,8 @@ def gaussians(entries: Sequence[Entry]) -> Iterator[tuple[float, float, int]]:
 
 
 def gaussian_parts(entries: Sequence[Entry]) -> tuple[float, list[tuple[float, float, int]]]:
-    """The mu of all steps that take all examples, which are one Gaussian mechanism (Dong et al.
-    2022), and the other steps."""
-    every = list(gaussians(entries))
-    mu = math.hypot(*(times**0.5 / sigma for rate, sigma, times in every if rate == 1))
-    return mu, [entry for entry in every if entry[0] < 1]
+    """The joint mu of all full-batch steps, one Gaussian mechanism (Dong et al. 2022), and the
+    sampled steps."""
+    steps = list(gaussians(entries))
+    mu = math.hypot(*(times**0.5 / sigma for rate, sigma, times in steps if rate == 1))
+    return mu, [entry for entry in steps if entry[0] < 1]

@@ -1,4 +1,4 @@
-"""The privacy profile of the Gaussian mechanism, to the last digits however small delta is."""
+"""The privacy profile of the Gaussian mechanism, with full relative accuracy for any delta."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class GaussianProfile:
 
     @property
     def rounding(self) -> float:
-        """Eight times the largest error that was found against mpmath."""
+        """Eight times the largest relative error observed against mpmath."""
         return 1e-12 + 1e-13 / self.mu
 
     def at(self, epsilons: np.ndarray) -> np.ndarray:
@@ -39,14 +39,14 @@ def exact_epsilon(mu: float, delta: float) -> float:
     """The epsilon of the Gaussian mechanism with multiplier 1/mu, rounded up by 1e-12."""
     profile = GaussianProfile(mu)
 
-    def spends(epsilon: float) -> bool:
+    def exceeds(epsilon: float) -> bool:
         return float(profile.at(np.array([epsilon]))[0]) * (1 + profile.rounding) > delta
 
-    if not spends(0.0):
+    if not exceeds(0.0):
         return 0.0
     # Phi(-a) <= exp(-a^2/2)/2
     low, high = 0.0, mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta))
     while high - low > 1e-13 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if spends(middle) else (low, middle)
+        low, high = (middle, high) if exceeds(middle) else (low, middle)
     return high * (1 + 1e-12)

@@ -1,7 +1,7 @@
 """The ledger: every access to private data, as frozen values that accountants can read.
 
-A step draws a batch by some law and makes one or more releases *from that same batch*. That joint
-release is what sampling amplifies, so a step is one sampled composition, not several.
+A step draws a batch by a sampling law and makes one or more releases *from that same batch*.
+Sampling amplifies the joint release, so a step is one sampled composition, not several.
 """
 
 import math
@@ -16,8 +16,8 @@ from dpbench.validate import integer, positive
 class GaussianMechanism:
     """A query plus Gaussian noise of standard deviation multiplier * sensitivity.
 
-    failure: the probability, for one example in one step, that the sensitivity is no bound,
-    whatever the batch and whatever was released before.
+    failure: the probability, for one example in one step, that the sensitivity is exceeded, for
+    any batch and any earlier releases.
     """
 
     noise_multiplier: float
@@ -29,7 +29,7 @@ class GaussianMechanism:
 
 @dataclass(frozen=True)
 class Exact:
-    """A query answered without noise: no epsilon is finite."""
+    """A query answered without noise: epsilon is infinite."""
 
 
 CoordinateLaw = Literal["logistic", "laplace", "gaussian"]
@@ -39,9 +39,9 @@ CoordinateLaw = Literal["logistic", "laplace", "gaussian"]
 class CoordinateMechanism:
     """Independent noise of one scale on each of `dimension` coordinates of bounded sensitivity.
 
-    One example moves every coordinate by at most G, all of them at once: by G sqrt(dimension) in
-    L2, which is the sensitivity that the scale is noise_multiplier times. signed: only the signs
-    are released; Gaussian noise of sums is a GaussianMechanism.
+    One example moves every coordinate by at most G, hence the sum by G sqrt(dimension) in L2: the
+    scale of the noise is noise_multiplier times that L2 sensitivity. signed: only the signs are
+    released. Gaussian noise with the sums released is a GaussianMechanism.
     """
 
     noise: CoordinateLaw
@@ -53,7 +53,7 @@ class CoordinateMechanism:
         positive("noise_multiplier", self.noise_multiplier)
         integer("the number of coordinates", self.dimension)
         if self.noise == "gaussian" and not self.signed:
-            raise UserError("Gaussian noise on sums is a GaussianMechanism.")
+            raise UserError("Gaussian noise on an unsigned sum is a GaussianMechanism.")
 
     @property
     def shift(self) -> float:
@@ -66,9 +66,9 @@ Mechanism = GaussianMechanism | CoordinateMechanism | Exact
 
 @dataclass(frozen=True)
 class Release:
-    """One answer about a batch: what was asked, and by which mechanism it was answered.
+    """One answer about a batch: the query, and the mechanism that answered it.
 
-    claimed: the mechanism that the paper accounts for, where that is another one.
+    claimed: the mechanism that the paper accounts for, if it differs.
     """
 
     what: str
@@ -89,7 +89,7 @@ class Poisson:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """Consecutive pieces of a permutation; no accountant here covers its amplification."""
+    """Consecutive slices of a permutation; no accountant here covers its amplification."""
 
     batch_size: int
     unit: str = "example"
@@ -100,7 +100,7 @@ Sampling = Poisson | Shuffled
 
 @dataclass(frozen=True)
 class Step:
-    """One batch, and all that was released from it."""
+    """One batch, and everything released from it."""
 
     sampling: Sampling
     releases: tuple[Release, ...]
@@ -116,7 +116,7 @@ class Ledger:
     entries: tuple[tuple[Step, int], ...] = ()
 
     def after(self, step: Step, times: int = 1) -> "Ledger":
-        """The ledger with `step` made `times` more times."""
+        """The ledger with `step` repeated `times` more times."""
         if self.entries and self.entries[-1][0] == step:
             *head, (_, count) = self.entries
             return replace(self, entries=(*head, (step, count + times)))
@@ -157,11 +157,11 @@ def _plain_release(release: Release) -> dict:
 
 
 def _named(value: Mechanism | Sampling) -> dict:
-    """The value's fields by name; without a failure that cannot be."""
-    said = asdict(value)
-    if said.get("failure") == 0:
-        del said["failure"]
-    return {"law": type(value).__name__, **said}
+    """The value's class and fields; a failure probability of 0 is left out."""
+    fields = asdict(value)
+    if fields.get("failure") == 0:
+        del fields["failure"]
+    return {"law": type(value).__name__, **fields}
 
 
 def from_plain(entries: list[dict]) -> Ledger:
@@ -171,14 +171,14 @@ def from_plain(entries: list[dict]) -> Ledger:
         releases = tuple(
             Release(
                 release["what"],
-                _made(release["mechanism"]),
-                _made(release["claimed"]) if "claimed" in release else None,
+                _from_named(release["mechanism"]),
+                _from_named(release["claimed"]) if "claimed" in release else None,
             )
             for release in entry["releases"]
         )
-        ledger = ledger.after(Step(_made(entry["sampling"]), releases), entry["times"])
+        ledger = ledger.after(Step(_from_named(entry["sampling"]), releases), entry["times"])
     return ledger
 
 
-def _made(named: dict) -> Any:
+def _from_named(named: dict) -> Any:
     return LAWS[named["law"]](**{key: value for key, value in named.items() if key != "law"})

@@ -1,4 +1,4 @@
-"""The epsilon that the note on DP-SignSGD claims for logistic noise before a sign: no bound."""
+"""The epsilon claimed by the note on DP-SignSGD for signs of logistic noise: not a bound."""
 
 import math
 from collections.abc import Sequence
@@ -14,9 +14,10 @@ def note_epsilon(
 ) -> float:
     """min over lambda of (log(1/delta) + sum_t alpha_t(lambda))/lambda (the note, 2.1 and 3).
 
-    alpha(lambda) = d log(p e^(lambda a) + (1-p) e^(-lambda a)), p = e^a/(1 + e^a), a = q Delta/2:
-    the symmetric pair, which is not the worst, and a bound multiplied by the sampling rate q, which
-    is no account of sampling. Entries are (rate, mechanism, times), and lambda is order - 1.
+    alpha(lambda) = d log(p e^(lambda a) + (1-p) e^(-lambda a)), p = e^a/(1 + e^a), a = q Delta/2.
+    It assumes the symmetric pair, which is not the worst case, and scales the loss by the sampling
+    rate q, which is not how sampling amplifies. Entries are (rate, mechanism, times), and lambda is
+    order - 1.
     """
     lambdas = np.array(orders) - 1
     total = sum(times * _alpha(mechanism, rate, lambdas) for rate, mechanism, times in entries)

@@ -1,4 +1,4 @@
-"""The tightest epsilon of steps whose privacy profiles are known: an upper bound for any delta."""
+"""A tight upper bound of epsilon for steps with known privacy profiles, for any delta."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,25 +6,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpbench.privacy.composition import Sum, connected
-from dpbench.privacy.sampling import Symmetric, added, removed
+from dpbench.privacy.composition import LossSum, connect_dots
+from dpbench.privacy.sampling import SymmetricProfile, added, removed
 
 FINE, USUAL = 60, 1e-4
-"""Points of the grid in the standard deviation of the loss of a step, which makes its variance
-0.005% too large; and the interval of a grid where that asks for less."""
+"""Grid points per standard deviation of the loss of a step, which make its variance 0.005% too
+large; and the interval that is fine enough for any step."""
 
 ENOUGH_POINTS, MOST_POINTS = 2**18, 2**20
-"""The finest grid of a step, where it is not the usual one; and the longest grid, of a step or of
-the sum of all steps: some 100 MiB."""
+"""Grid points that suffice for a step finer than usual; and the longest grid of a step or of the
+sum of all steps: some 100 MiB."""
 
 NEGLIGIBLE = 1e-7
 """The share of delta that may go to losses beyond the grid."""
 
 
 class Steps(NamedTuple):
-    """So many steps that release what has a profile, each from a Poisson sample of that rate."""
+    """A number of steps with one privacy profile, each on a Poisson sample of one rate."""
 
-    profile: Symmetric
+    profile: SymmetricProfile
     rate: float
     times: int
 
@@ -33,11 +33,11 @@ Deltas = Callable[[np.ndarray], np.ndarray]
 
 
 class Direction(NamedTuple):
-    """The steps in one direction: the deltas, those of the other direction, and how far up and down
-    losses reach."""
+    """The steps in one direction (removing or adding): deltas, those of the reverse direction, and
+    the largest losses down and up."""
 
     deltas: Deltas
-    others: Deltas
+    reverse: Deltas
     down: float
     up: float
     rounding: float
@@ -45,65 +45,55 @@ class Direction(NamedTuple):
 
 
 def tight_epsilon(steps: Sequence[Steps], delta: float) -> float:
-    """Epsilon for removing and for adding an example; infinity where no finite one is found."""
+    """Epsilon for removing and for adding an example; infinity if no finite one is found."""
     return max(
         sum_of_losses(steps, delta, removing).epsilon(delta)
-        for removing in ([True] if all(one.rate == 1 for one in steps) else [True, False])
+        for removing in ([True] if all(group.rate == 1 for group in steps) else [True, False])
     )
 
 
-def sum_of_losses(steps: Sequence[Steps], delta: float, removing: bool) -> Sum:
-    """The sum of all losses on a grid that is as fine as it must be and memory allows."""
-    times = sum(one.times for one in steps)
-    ways = [_direction(one, delta, times, removing) for one in steps]
-    widest = max(way.down + way.up for way in ways)
+def sum_of_losses(steps: Sequence[Steps], delta: float, removing: bool) -> LossSum:
+    """The sum of all losses, on a grid as fine as needed and as memory allows."""
+    times = sum(group.times for group in steps)
+    directions = [_direction(group, delta, times, removing) for group in steps]
+    widest = max(direction.down + direction.up for direction in directions)
     coarsest = widest / 2**14
-    interval = _fitting(_on_grid(ways, coarsest), delta, widest)
+    interval = _interval(_on_grid(directions, coarsest), delta, widest)
     if interval < coarsest / 2:
-        # What is finer than that grid looked too wide on it.
-        interval = _fitting(_on_grid(ways, interval), delta, widest)
-    return _on_grid(ways, interval)
+        # A sum narrower than the coarse grid's interval looked too wide on it.
+        interval = _interval(_on_grid(directions, interval), delta, widest)
+    return _on_grid(directions, interval)
 
 
-def _fitting(total: Sum, delta: float, widest: float) -> float:
-    """The interval of a grid by what the sum is on another one."""
+def _interval(total: LossSum, delta: float, widest: float) -> float:
+    """The interval that the sum needs, judged by the sum on another grid."""
     spread = total.spread(total.best_tilt(delta)) * total.interval
     needed = min(max(spread / math.sqrt(total.times) / FINE, widest / ENOUGH_POINTS), USUAL)
     return max(needed, widest / MOST_POINTS, 20 * spread / MOST_POINTS)
 
 
-def _on_grid(ways: Sequence[Direction], interval: float) -> Sum:
-    parts = [
-        (
-            connected(
-                way.deltas,
-                way.others,
-                interval,
-                math.ceil(way.down / interval),
-                math.ceil(way.up / interval),
-                way.rounding,
-            ),
-            way.times,
-        )
-        for way in ways
-    ]
-    return Sum(parts, interval)
+def _on_grid(directions: Sequence[Direction], interval: float) -> LossSum:
+    parts = []
+    for deltas, reverse, down, up, rounding, times in directions:
+        ends = math.ceil(down / interval), math.ceil(up / interval)
+        parts.append((connect_dots(deltas, reverse, interval, *ends, rounding), times))
+    return LossSum(parts, interval)
 
 
 def _direction(steps: Steps, delta: float, times: int, removing: bool) -> Direction:
     profile, rate = steps.profile, steps.rate
-    ways: tuple[Deltas, Deltas] = (
+    both: tuple[Deltas, Deltas] = (
         lambda epsilons: removed(profile, rate, epsilons),
         lambda epsilons: added(profile, rate, epsilons),
     )
-    deltas, others = ways if removing else ways[::-1]
+    deltas, reverse = both if removing else both[::-1]
     up = _reach(deltas, NEGLIGIBLE * delta / times, profile.largest)
-    down = _reach(lambda e: np.exp(-e) * others(e), 1e-9 / times, profile.largest)
-    return Direction(deltas, others, down, up, profile.rounding, steps.times)
+    down = _reach(lambda e: np.exp(-e) * reverse(e), 1e-9 / times, profile.largest)
+    return Direction(deltas, reverse, down, up, profile.rounding, steps.times)
 
 
 def _reach(deltas: Deltas, enough: float, largest: float) -> float:
-    """An epsilon from which deltas are small enough, or the largest, within some percent."""
+    """An epsilon from which on deltas are small enough, at most the largest, to a few percent."""
 
     def within(epsilon: float) -> bool:
         return epsilon >= largest or bool(deltas(np.array([epsilon]))[0] <= enough)

@@ -16,7 +16,7 @@ from dpbench.reproduce.render import render, spec_of
 from dpbench.reproduce.target import Target, target_of
 from dpbench.tables import Statement, row_name
 from dpbench.training.plan import Run, plan, privacy_statement
-from dpbench.training.tracking import keep_table
+from dpbench.training.tracking import log_table
 from dpbench.validate import one_of
 
 
@@ -47,7 +47,7 @@ def reproduce(name: str, overrides: list[str]) -> str:
     files = render(target, records, impossible, _planned_privacy(runs, unavailable))
     _write(target, files)
     trackers = trackers_of(target.config)
-    keep_table(trackers, target.stem, files, tracking_folder(target.config))
+    log_table(trackers, target.stem, files, tracking_folder(target.config))
     return files["md"].decode()
 
 

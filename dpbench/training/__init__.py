@@ -1,1 +1,1 @@
-"""One run, from what was asked for to its record: plan, train, put away, take up, say where."""
+"""One run, from its settings to its record: plan, training, checkpoints, provenance, tracking."""

@@ -1,4 +1,4 @@
-"""An average of the weights over the steps, to be tested in place of the last ones."""
+"""A moving average of the weights, which can be evaluated instead of the last weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the parameters as they are now."""
+        """Include the current parameters."""
         decay = min(self.decay, (1 + self._steps) / (10 + self._steps))
         self.average.lerp_(self.theta, 1 - decay)
         self._steps += 1
@@ -37,8 +37,8 @@ class MovingAverage:
         self.average, self._steps = state["average"].to(self.theta), state["steps"]
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """The average in place of the parameters, which come back afterwards."""
+    def applied(self) -> Iterator[None]:
+        """Replaces the parameters by the average within the context."""
         last: Tensor = self.theta.detach().clone()
         try:
             self.theta.data.copy_(self.average)

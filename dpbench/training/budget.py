@@ -1,4 +1,4 @@
-"""The privacy budget of a run: how much noise it asks for, and what can be said of its epsilon."""
+"""The privacy budget of a run: its noise multiplier, and the statement of its epsilon."""
 
 import math
 import warnings
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
 from dpbench.mechanism.method import Guarantee, Method
-from dpbench.mechanism.schedules import UNCHANGED, Schedules, stretches
+from dpbench.mechanism.schedules import UNCHANGED, Schedules, run_lengths
 from dpbench.privacy.accountants import ACCOUNTANTS, claimed, gdp
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import Unaccountable
@@ -17,13 +17,13 @@ from dpbench.privacy.ledger import Ledger, Poisson, Sampling, Shuffled, Step, to
 from dpbench.validate import fraction, one_of, positive
 
 MOST_ENTRIES = 100
-"""Stretches of one noise multiplier: an accountant takes about a second for each."""
+"""Distinct noise multipliers in a row: an accountant takes about a second for each."""
 
 FOLLOWS = "follows"
-"""In the place of a noise multiplier, where the method's other settings say what it is."""
+"""The value of privacy.noise_multiplier if the method's other settings determine the multiplier."""
 
 TOLERANCE = 1e-4
-"""How far a noise multiplier that was asked for may be from the one that follows, relatively."""
+"""The relative tolerance between a configured noise multiplier and the implied one."""
 
 
 WHOLE_USERS = "What it protects is a user with all of its examples."
@@ -31,10 +31,10 @@ WHOLE_USERS = "What it protects is a user with all of its examples."
 
 @dataclass(frozen=True)
 class Privacy:
-    """A noise multiplier, or an epsilon that one is found for, at a delta.
+    """A noise multiplier, or a target epsilon to calibrate it to, at a delta.
 
-    Exactly one of noise_multiplier and epsilon is given; `accountant` ("rdp" or "pld") is the one
-    that an epsilon is met by. noise_multiplier "follows" asks for none, where a method has its own.
+    Exactly one of noise_multiplier and epsilon is given; `accountant` ("rdp" or "pld") is used for
+    calibration. noise_multiplier "follows" leaves it to a method whose other settings determine it.
     """
 
     noise_multiplier: float | Literal["follows"] | None
@@ -55,7 +55,7 @@ class Privacy:
         one_of("privacy.accountant", self.accountant, ACCOUNTANTS)
         if self.accountant == "gdp":
             raise UserError(
-                "privacy.accountant=gdp cannot be aimed at, as it only approximates: use pld."
+                "privacy.accountant=gdp is an approximation and cannot be a target: use pld."
             )
 
     def multiplier(
@@ -66,17 +66,16 @@ class Privacy:
         schedule: Schedules = UNCHANGED,
         score: Step | None = None,
     ) -> float:
-        """The noise multiplier that is asked for; 0 for a method that adds no noise.
+        """The configured or calibrated noise multiplier; 0 for a method that adds no noise.
 
-        A target epsilon is met after all side queries have been paid. Where the noise has a
-        schedule, it is what that multiplies.
+        A target epsilon includes all side queries. A noise schedule multiplies the result.
         """
         if not method.private:
             return 0.0
         if self.noise_multiplier == FOLLOWS:
             raise UserError(
-                f"the noise of {method.name} follows from nothing: set privacy.noise_multiplier to "
-                "a number, or to null with a privacy.epsilon."
+                f"the noise of {method.name} does not follow from other settings: set "
+                "privacy.noise_multiplier to a number, or to null with a privacy.epsilon."
             )
         if self.noise_multiplier is not None:
             return float(self.noise_multiplier)
@@ -90,28 +89,28 @@ class Privacy:
 
     def confirmed_multiplier(
         self,
-        follows: float,
+        implied: float,
         method: Method,
         sampling: Sampling,
         steps: int,
         schedule: Schedules,
         score: Step | None = None,
     ) -> float:
-        """The noise multiplier that follows from a method's other settings; UserError if another
-        one is asked for."""
+        """The noise multiplier implied by a method's other settings; UserError if the configured
+        one differs."""
         if self.noise_multiplier == FOLLOWS:
-            return follows
-        asked = self.multiplier(method, sampling, steps, schedule, score)
-        if not math.isclose(asked, follows, rel_tol=TOLERANCE):
+            return implied
+        configured = self.multiplier(method, sampling, steps, schedule, score)
+        if not math.isclose(configured, implied, rel_tol=TOLERANCE):
             raise UserError(
-                f"{method.name} has noise multiplier {follows:.6g} by its learning rate, bound and "
-                f"batch size, and {asked:.6g} is asked for: set privacy=follows, or make "
-                f"optimizer.lr {(follows / asked) ** 2:.6g} times as large."
+                f"{method.name} has noise multiplier {implied:.6g} by its learning rate, bound and "
+                f"batch size, and {configured:.6g} is configured: set privacy=follows, or make "
+                f"optimizer.lr {(implied / configured) ** 2:.6g} times as large."
             )
-        return follows
+        return implied
 
     def warn_if_weak(self, units: Units) -> None:
-        """Warn of a delta above 1/n, which lets a mechanism publish all of one unit."""
+        """Warn of a delta above 1/n, which allows a mechanism to publish all data of one unit."""
         if self.delta > 1 / units.number:
             warnings.warn(
                 f"privacy.delta={self.delta:g} is above 1/n = {1 / units.number:.2g}: publishing "
@@ -128,30 +127,31 @@ def planned_ledger(
     schedule: Schedules,
     score: Step | None = None,
 ) -> Ledger:
-    """The ledger of so many steps as planned: an entry for every stretch of one noise multiplier.
+    """The planned ledger of a run, with an entry for every run of steps with one noise multiplier.
 
-    Raises UserError for more of those than an accountant can compose.
+    Raises UserError for more entries than an accountant can compose.
     """
     ledger = Ledger()
-    for factor, times in stretches(schedule.noise, steps):
+    for factor, times in run_lengths(schedule.noise, steps):
         ledger = ledger.after(Step(sampling, method.releases(multiplier * factor)), times)
         if len(ledger.entries) > MOST_ENTRIES:
             raise UserError(
-                f"schedule.noise takes more than {MOST_ENTRIES} values, and an accountant has to "
-                "compose each: use dpbench.mechanism.schedules.Pieces, or Stairs of it (in dpsgld "
-                "and dpsghmc, for schedule.lr and schedule.bound, which it follows)."
+                f"schedule.noise takes more than {MOST_ENTRIES} values, each of which an "
+                "accountant has to compose: use dpbench.mechanism.schedules.Pieces, or Stairs of "
+                "it (for dpsgld and dpsghmc, in schedule.lr and schedule.bound, from which the "
+                "noise follows)."
             )
     return ledger.after(score) if score else ledger
 
 
 ARITHMETIC = {"seeded": "float", "secure": "secure"}
-"""For which numbers an epsilon holds, by where the noise comes from. Records from before it was
-said have noise of float32 uniforms, and theirs holds for "real" numbers only.
+"""The arithmetic for which an epsilon holds, by the source of noise. Older records without this
+field have noise from float32 uniforms, and their epsilon holds for "real" numbers only.
 
-- "real": for real numbers; floats may say more of an example.
-- "float": for the floats that are computed with, to whoever does not know the seed: noise is drawn
+- "real": for real numbers; floating-point outputs may reveal more about an example.
+- "float": for the floating-point outputs, against anyone who does not know the seed: noise is drawn
   and added in float64 and rounded to a grid.
-- "secure": the same, and the noise is of a key that was not kept.
+- "secure": the same, with noise from a key that was not stored.
 """
 
 
@@ -163,13 +163,13 @@ def statement(
     noise: str = "seeded",
     claimed_by: str = "rdp",
 ) -> dict:
-    """What can be said of a ledger's epsilon, as a plain dictionary for records and users.
+    """The privacy statement of a ledger, as a plain dictionary for records and users.
 
-    `rdp` and `pld` are upper bounds and `gdp` an approximation; all are None where the method has
-    no guarantee, and infinite where it is not private. One of the bounds is None where its
-    accountant has none, and `refused` then says why. `claimed` is what the paper's own reasoning
-    gives, whether or not it holds: by `claimed_by` (or the method's own, where it has one), each
-    release on a batch of its own. `arithmetic` is of ARITHMETIC, for the noise of that name.
+    `rdp` and `pld` are upper bounds and `gdp` an approximation; all are None if the method has no
+    guarantee, and infinite if it is not private. A bound is None if its accountant has none, and
+    `refused` then says why. `claimed` is the epsilon by the paper's reasoning, valid or not: each
+    release on a separate batch, by the accountant `claimed_by` (or the method's, if it has one).
+    `arithmetic`: see ARITHMETIC.
     """
     sampling = ledger.entries[0][0].sampling if ledger.entries else None
     claimed_by = method.claimed_by or claimed_by
@@ -178,17 +178,17 @@ def statement(
         guarantee = Guarantee("none", "Batches are shuffled, and no accountant knows their law.")
     unit = sampling.unit if sampling else "example"
     numbers = ("rdp", "pld", "gdp", "claimed")
-    said: dict[str, Any] = dict.fromkeys(numbers) | {"refused": {}}
+    epsilons: dict[str, Any] = dict.fromkeys(numbers) | {"refused": {}}
     if not method.private:
-        said |= dict.fromkeys(numbers, math.inf)
+        epsilons |= dict.fromkeys(numbers, math.inf)
     elif not isinstance(sampling, Shuffled):
-        said["claimed"] = claimed(ledger, delta, claimed_by)
+        epsilons["claimed"] = claimed(ledger, delta, claimed_by)
         if guarantee.level != "none":
-            said |= _bounds(ledger, delta)
-            # An approximation may fail where the bounds do not.
+            epsilons |= _bounds(ledger, delta)
+            # The approximation may fail where the bounds do not.
             with suppress(Unaccountable):
-                said["gdp"] = gdp(ledger, delta)
-    return said | {
+                epsilons["gdp"] = gdp(ledger, delta)
+    return epsilons | {
         "claimed_by": claimed_by,
         "delta": delta,
         "arithmetic": ARITHMETIC[noise] if method.private else None,
@@ -204,9 +204,9 @@ def statement(
 
 
 def _bounds(ledger: Ledger, delta: float) -> dict:
-    """The upper bounds by accountant; under `refused`, why there is none by one of them.
+    """The upper bounds by accountant, and under `refused` why one of them has none.
 
-    Raises Unaccountable where there is none at all.
+    Raises Unaccountable if no accountant has a bound.
     """
     refused: dict[str, str] = {}
     bounds: dict[str, float | None] = {}

@@ -1,8 +1,9 @@
-"""Checkpoints: a run put away while it goes on, to be taken up again where it was.
+"""Checkpoints of unfinished runs, from which they resume.
 
-A file is one line of JSON, then what torch.save wrote. The line says the format, what a run must
-agree in to go on from here, and a checksum of everything. Nothing in a file is ever executed, and
-nobody but its owner may read it: it holds the state of generators and losses of single examples.
+A file is one line of JSON followed by the output of torch.save. The line has the format, the
+conditions under which a run may resume from it, and a checksum of everything. No code in a file is
+ever executed, and only its owner may read it: it contains the state of private random streams and
+the losses of single examples.
 """
 
 import hashlib
@@ -23,11 +24,11 @@ from dpbench.training.lock import exclusive
 FORMAT = 1
 
 CHECKPOINTS_KEPT = 2
-"""Checkpoints of one run: the last one, and one before in case that is damaged."""
+"""Checkpoints per run: the last one, and the one before in case the last is damaged."""
 
 
-class Unusable(Exception):
-    """Why a checkpoint is not gone on from, as the end of a sentence."""
+class UnusableCheckpoint(Exception):
+    """A run cannot resume from a checkpoint; the message is a predicate such as "is damaged"."""
 
 
 @contextmanager
@@ -36,8 +37,8 @@ def locked_checkpoints(
 ) -> Iterator["Checkpoints"]:
     """The checkpoints of one run, for one process at a time; others wait, or Busy is raised.
 
-    folder: of this run alone, named by its digest. minutes: of training between checkpoints, None
-    to write none. UserError for a folder that cannot be written.
+    folder: used by this run alone, and named by its digest. minutes: training time between
+    checkpoints, None to write none. Raises UserError if the folder cannot be written.
     """
     with exclusive(folder / "lock", wait) as abandoned:
         remove_parts(folder)
@@ -45,11 +46,11 @@ def locked_checkpoints(
 
 
 class Checkpoints:
-    """What is in the folder of one run. Numbered files: the largest number is the last one.
+    """The checkpoint files of one run, numbered; the largest number is the last.
 
-    conditions: plain values by name that a run must agree in for its steps to be those of the run
-    that wrote the checkpoint. state: nested dictionaries and lists of tensors and plain values.
-    abandoned: whether an earlier process was killed while the run was its own.
+    conditions: plain values by name that must be equal for the resumed steps to be those of an
+    uninterrupted run. state: nested dictionaries and lists of tensors and plain values. abandoned:
+    whether an earlier process was killed while it held the lock.
     """
 
     def __init__(self, folder: Path, minutes: float | None, abandoned: bool = False):
@@ -58,117 +59,118 @@ class Checkpoints:
         self._saved_at = time.monotonic()
 
     def due(self) -> bool:
-        """Whether it is time for the next one."""
+        """Whether it is time for the next checkpoint."""
         minutes = self._minutes
         return minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
 
     def save_at_exit(self, state: dict, conditions: dict) -> None:
-        """Write one for a run that ends here, unless none is wanted at all."""
+        """Save for a run that is interrupted, unless checkpoints are disabled."""
         if self._minutes is not None:
             self.save(state, conditions)
 
     def save(self, state: dict, conditions: dict) -> None:
-        """Write one, at once or not at all, and drop all but the last two.
+        """Write a checkpoint atomically, and remove all but the last two.
 
-        Where it cannot be written there is a warning: the run goes on, and so do those before.
+        Warns if it cannot be written: the run continues, and earlier checkpoints stay.
         """
         earlier = self._paths()
         number = int(earlier[-1].stem) + 1 if earlier else 1
         path = self._folder / f"{number:06}.ckpt"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
-            replace_file(path, *_packed(state, conditions | self._run), mode=0o600)
+            self._folder.mkdir(parents=True, exist_ok=True)  # it may have been removed
+            replace_file(path, *serialized(state, conditions | self._run), mode=0o600)
             for old in earlier[: -(CHECKPOINTS_KEPT - 1)]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             warnings.warn(
                 f"a checkpoint cannot be written to {self._folder} ({error.strerror}): the run "
-                "goes on, and would be taken up again from an earlier one, if there is any.",
+                "continues, and would resume from an earlier checkpoint, if there is one.",
                 stacklevel=2,
             )
         self._saved_at = time.monotonic()
 
     def resume_from_last(self, conditions: dict, load: Callable[[dict], None]) -> bool:
-        """Load the state of the last checkpoint that is whole, agrees in the conditions and can be
-        loaded: whether there is one.
+        """Load the last checkpoint that is intact, has equal conditions and fits the run; returns
+        whether there is one.
 
-        load: raises for a state that is none of this run, whatever that state has done by then. A
-        warning says why a checkpoint is passed over.
+        load: raises for a state that does not belong to this run, possibly after loading parts of
+        it. A warning says why a checkpoint is ignored.
         """
         for path in reversed(self._paths()):
             try:
-                state = _unpacked(_content(path), conditions | self._run)
+                state = _deserialized(_content(path), conditions | self._run)
                 try:
                     load(state)
-                except Exception as error:  # whatever a forged one may lead to
+                except Exception as error:  # a forged state may cause any exception
                     if ran_out(error):
                         raise
-                    raise Unusable(f"is none of this run ({type(error).__name__})") from error
+                    reason = f"does not belong to this run ({type(error).__name__})"
+                    raise UnusableCheckpoint(reason) from error
                 return True
-            except (Unusable, OSError) as reason:
+            except (UnusableCheckpoint, OSError) as error:
                 warnings.warn(
-                    f"the checkpoint {path} {_reason_text(reason)}: it is left out, and the "
-                    "run resumes from an earlier one or starts anew.",
+                    f"the checkpoint {path} {_reason_text(error)}: it is ignored, and the run "
+                    "resumes from an earlier one or starts over.",
                     stacklevel=2,
                 )
         return False
 
     def clear(self) -> None:
-        """Remove all of them, as far as the system lets us: the record is what counts."""
+        """Remove all checkpoints; warns of those that cannot be removed, as the run is complete."""
         for path in self._paths():
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 warnings.warn(
-                    f"{path} cannot be removed ({error.strerror}), and is of no more use.",
+                    f"{path} cannot be removed ({error.strerror}), and is no longer needed.",
                     stacklevel=2,
                 )
 
     def _paths(self) -> list[Path]:
-        found = (path for path in self._folder.glob("*.ckpt") if path.stem.isdecimal())
-        return sorted(found, key=lambda path: int(path.stem))
+        numbered = (path for path in self._folder.glob("*.ckpt") if path.stem.isdecimal())
+        return sorted(numbered, key=lambda path: int(path.stem))
 
 
-def _reason_text(reason: Unusable | OSError) -> str:
-    return f"cannot be read ({reason.strerror})" if isinstance(reason, OSError) else str(reason)
+def _reason_text(error: UnusableCheckpoint | OSError) -> str:
+    return f"cannot be read ({error.strerror})" if isinstance(error, OSError) else str(error)
 
 
 def _content(path: Path) -> bytes:
-    """What is in a file; of a pipe, which would never end, nothing is read."""
+    """The bytes of a regular file; a pipe would block forever."""
     if not path.is_file():
-        raise Unusable("is no file")
+        raise UnusableCheckpoint("is not a file")
     return path.read_bytes()
 
 
-def _packed(state: dict, conditions: dict) -> tuple[bytes, memoryview]:
-    """First line and content. In memory, because what stops torch.save has no sure type."""
+def serialized(state: dict, conditions: dict) -> tuple[bytes, memoryview]:
+    """Header and content. In memory, because torch.save may raise any exception on a full disk."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getbuffer()
-    said = {"format": FORMAT, "conditions": conditions, "sha256": _checksum(conditions, content)}
-    return json.dumps(said).encode() + b"\n", content
+    header = {"format": FORMAT, "conditions": conditions, "sha256": _checksum(conditions, content)}
+    return json.dumps(header).encode() + b"\n", content
 
 
-def _unpacked(packed: bytes, conditions: dict) -> dict:
-    """The state; Unusable for another format, other conditions, a byte that is not its own, or what
-    is more than tensors and plain values."""
-    end = packed.find(b"\n")
+def _deserialized(data: bytes, conditions: dict) -> dict:
+    """The state; raises UnusableCheckpoint for another format or other conditions, a wrong
+    checksum, or content other than tensors and plain values."""
+    end = data.find(b"\n")
     try:
-        said = json.loads(packed[:end])
-        version, made, checksum = said["format"], said.get("conditions"), said.get("sha256")
+        header = json.loads(data[:end])
+        version, saved, checksum = header["format"], header.get("conditions"), header.get("sha256")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Unusable("is damaged") from error
+        raise UnusableCheckpoint("is damaged") from error
     if version != FORMAT:
-        raise Unusable(f"is of format {version!r:.20} and not {FORMAT}")
-    content = memoryview(packed)[end + 1 :]
-    if not isinstance(made, dict) or checksum != _checksum(made, content):
-        raise Unusable("is damaged")
-    if made != conditions:
-        raise Unusable(f"was made with {_differences(made, conditions)}")
+        raise UnusableCheckpoint(f"has format {version!r:.20} instead of {FORMAT}")
+    content = memoryview(data)[end + 1 :]
+    if not isinstance(saved, dict) or checksum != _checksum(saved, content):
+        raise UnusableCheckpoint("is damaged")
+    if saved != conditions:
+        raise UnusableCheckpoint(f"was written with {_differences(saved, conditions)}")
     try:
         return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # torch says of no type that it is all there are
-        raise Unusable(f"holds what no run puts away ({type(error).__name__})") from error
+    except Exception as error:  # torch does not document the types
+        raise UnusableCheckpoint(f"has unexpected content ({type(error).__name__})") from error
 
 
 def _checksum(conditions: dict, content: memoryview) -> str:
@@ -177,8 +179,7 @@ def _checksum(conditions: dict, content: memoryview) -> str:
     return digest.hexdigest()
 
 
-def _differences(made: dict, wanted: dict) -> str:
-    names = sorted({*made, *wanted})
-    apart = [name for name in names if made.get(name) != wanted.get(name)]
-    pairs = (f"{n:.40}={made.get(n)!s:.80} instead of {n:.40}={wanted.get(n)}" for n in apart)
+def _differences(saved: dict, expected: dict) -> str:
+    names = [name for name in sorted({*saved, *expected}) if saved.get(name) != expected.get(name)]
+    pairs = (f"{n:.40}={saved.get(n)!s:.80} instead of {n:.40}={expected.get(n)}" for n in names)
     return " and ".join(pairs)

@@ -1,31 +1,31 @@
-"""The form of a run's state: what a checkpoint has in common with every other one of its run."""
+"""The structure of a run's state, which is the same in all of its checkpoints."""
 
 from collections.abc import Iterator
 
 from torch import Tensor
 
-ANY = (
+UNCHECKED = (
     "/parts/observer",
     "/parts/step/clip",
     "/parts/step/optimizer/state",
     "/parts/step/optimizer/param_groups",
 )
-"""What grows as the run goes on."""
+"""Parts whose structure changes during a run."""
 
 
-def check_form(state: object, like: object, where: str = "") -> None:
-    """ValueError where a state has other keys than one of the same run, or other kinds of values.
+def check_state(state: object, like: object, where: str = "") -> None:
+    """ValueError if a state differs from one of the same run in its keys or the types of values.
 
-    Tensors must agree in shape and type. What is None in the other may be anything, and so may the
-    entries of lists.
+    Tensors must agree in shape and dtype. Values that are None in the other state, and entries of
+    lists, are not checked.
     """
-    if where in ANY or like is None:
+    if where in UNCHECKED or like is None:
         return
     if isinstance(like, dict) and isinstance(state, dict) and state.keys() == like.keys():
         for key, part in like.items():
-            check_form(state[key], part, f"{where}/{key}")
+            check_state(state[key], part, f"{where}/{key}")
     elif isinstance(like, dict) or _kind(state) != _kind(like):
-        raise ValueError(f"{where} is none of this run")
+        raise ValueError(f"{where} does not belong to this run")
 
 
 def _kind(value: object) -> tuple:

@@ -1,12 +1,12 @@
-"""Ctrl-C: the first one ends in order, the second one at once.
+"""Ctrl-C: the first one exits gracefully, the second one immediately.
 
-A command listens from its first line on. Outside of `orderly` there is nothing to put in order: the
-process says one sentence and is gone. Within it the first interrupt raises KeyboardInterrupt, or,
-where training steps are made, waits for the step to end (`between_steps`). The second one ends the
-process and all that it has started.
+A command listens from its start. Outside `graceful_interrupts` there is nothing to clean up: the
+process prints one sentence and exits. Within it the first interrupt raises KeyboardInterrupt, or,
+during training, after the current step (`between_steps`). The second one kills the process and all
+of its descendants.
 
-Signals are heard by a thread, because Python hands them to the main one only between two of its
-instructions, and one call of torch may take minutes.
+A thread watches for signals, because Python delivers them to the main thread only between two
+bytecode instructions, and one call of torch may take minutes.
 """
 
 import atexit
@@ -24,74 +24,75 @@ from dpbench.errors import tell
 
 RESUME_HINT = "interrupted; rerun the same command to resume."
 PATIENCE = 1.0
-"""Seconds of ending in order before the user is told that there is a quicker way."""
+"""Seconds of a graceful exit before the user is told how to exit immediately."""
 
 
 class Listener:
-    """What a process does about the signals that ask it to end.
+    """Handles the signals that ask a process to exit.
 
-    quiet: says nothing, as in a process that another one speaks for.
+    quiet: prints nothing, as in a worker process.
     """
 
     def __init__(self, numbers: tuple[int, ...], quiet: bool):
         self._numbers, self._quiet = numbers, quiet
-        self.orderly, self.stepping, self.asked, self.raised = 0, False, False, False
-        self.number = 0  # of the first signal
-        self._said = False
-        self._ending = threading.Lock()
-        self._ends, self._wakes = os.pipe()
-        os.set_blocking(self._wakes, False)
+        self.graceful = 0  # nested contexts
+        self.stepping, self.stop_requested, self.stop_raised = False, False, False
+        self.first_signal = 0
+        self._hint_shown = False
+        self._exiting = threading.Lock()
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._write_end, False)
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def begin(self) -> Callable[[], None]:
-        """Listen, and return what puts everything back."""
+        """Start listening; returns a function that restores the previous handlers."""
         handlers = {number: signal.signal(number, self._interrupt) for number in self._numbers}
-        wakeup = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
+        wakeup = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         self._thread.start()
 
         def end() -> None:
             signal.set_wakeup_fd(wakeup)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-            os.close(self._wakes)
+            os.close(self._write_end)
             self._thread.join()
-            os.close(self._ends)
+            os.close(self._read_end)
 
         return end
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """In the main thread."""
-        self.number = self.number or number
-        if self.asked or self.raised or not self.orderly:
-            self._end(number)
+        """The signal handler, in the main thread."""
+        self.first_signal = self.first_signal or number
+        if self.stop_requested or self.stop_raised or not self.graceful:
+            self._exit(number)
         elif self.stepping:
-            self.asked = True
+            self.stop_requested = True
         else:
             self.stop()
 
     def stop(self) -> None:
         """Raise KeyboardInterrupt."""
-        self.raised = True
+        self.stop_raised = True
         raise KeyboardInterrupt
 
     def _watch(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
-        heard = 0
-        while wakes := os.read(self._ends, 1):
-            if wakes[0] not in self._numbers:
+        count = 0
+        while data := os.read(self._read_end, 1):
+            if data[0] not in self._numbers:
                 continue
-            heard += 1
-            if heard > 1 or not (self.orderly or self.asked or self.raised):
-                self._end(wakes[0])
-            if not select.select([self._ends], [], [], PATIENCE)[0]:
-                self._say("ending in order; interrupt again to end at once.")
+            count += 1
+            if count > 1 or not (self.graceful or self.stop_requested or self.stop_raised):
+                self._exit(data[0])
+            if not select.select([self._read_end], [], [], PATIENCE)[0]:
+                self._print("finishing; interrupt again to exit immediately.")
 
-    def _end(self, number: int) -> None:
-        """At once, without a word to anybody but the user.
+    def _exit(self, number: int) -> None:
+        """Kill all descendants and exit immediately.
 
-        Nothing may be imported here, nor waited for: the main thread may be in the middle of it.
+        Must not import anything or wait for locks: the main thread may hold them.
         """
-        self._ending.acquire()  # for good: the other thread must not get in the way of this one
+        self._exiting.acquire()  # never released: only one thread may run this
         for process in descendants():
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
@@ -99,33 +100,34 @@ class Listener:
         os._exit(128 + number)
 
     def say_resume_hint(self) -> None:
-        """Once."""
-        if not self._said:
-            self._said = True
-            self._say(RESUME_HINT)
+        """Print the hint, once."""
+        if not self._hint_shown:
+            self._hint_shown = True
+            self._print(RESUME_HINT)
 
-    def _say(self, sentence: str) -> None:
+    def _print(self, sentence: str) -> None:
         if self._quiet:
             return
-        shown = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar has hidden the cursor
+        # A progress bar may have hidden the cursor.
+        show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
         with suppress(OSError):
-            os.write(2, f"{shown}dpbench: {sentence}\n".encode())
+            os.write(2, f"{show_cursor}dpbench: {sentence}\n".encode())
 
 
 def descendants() -> list[int]:
-    """The processes that this one has started, and theirs; only Linux tells of the latter."""
+    """Process ids of all descendants of this process; without /proc, of its children only."""
     if not os.path.isdir("/proc/self"):
-        known = sys.modules.get("multiprocessing")
-        return [child.pid for child in known.active_children()] if known else []
+        multiprocessing = sys.modules.get("multiprocessing")
+        return [child.pid for child in multiprocessing.active_children()] if multiprocessing else []
     parents: dict[int, int] = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
         with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            # After the name of the program, which may hold anything: its state, and its parent.
+            # The fields after the program's name, which may contain anything: state, parent.
             parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
-    found = [os.getpid()]
-    for process in found:
-        found += [child for child, parent in parents.items() if parent == process]
-    return found[1:]
+    family = [os.getpid()]
+    for process in family:
+        family += [child for child, parent in parents.items() if parent == process]
+    return family[1:]
 
 
 _listener: Listener | None = None
@@ -135,14 +137,14 @@ _listener: Listener | None = None
 def listening(
     numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM), quiet: bool = False
 ) -> Iterator[None]:
-    """Listen to the signals, but for those that whoever started this process has had it ignore."""
+    """Listen to the signals, except for those that the parent process set to be ignored."""
     global _listener
     main = threading.current_thread() is threading.main_thread()
-    wanted = tuple(n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN)
-    if _listener or not main or not wanted:
+    handled = tuple(n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN)
+    if _listener or not main or not handled:
         yield
         return
-    _listener = Listener(wanted, quiet)
+    _listener = Listener(handled, quiet)
     with ExitStack() as stack:
         stack.callback(_listener.begin())
         stack.callback(_forget)
@@ -154,43 +156,43 @@ def _forget() -> None:
     _listener = None
 
 
-def leave() -> NoReturn:
-    """Say so and end a process that was interrupted, and has put everything in order.
+def exit_interrupted() -> NoReturn:
+    """Print the hint and exit an interrupted process after its clean-up.
 
-    Not as Python ends, which takes its modules apart for a second and hears nothing meanwhile.
+    Skips Python's finalisation, which takes a second during which signals are not handled.
     """
-    if _listener is None or not _listener.number:
+    if _listener is None or not _listener.first_signal:
         tell(RESUME_HINT)
         sys.exit(128 + signal.SIGINT)
     _listener.say_resume_hint()
     atexit._run_exitfuncs()
     with suppress(OSError):
         sys.stdout.flush()
-    os._exit(128 + _listener.number)
+    os._exit(128 + _listener.first_signal)
 
 
 @contextmanager
-def orderly() -> Iterator[None]:
-    """There is something to put in order: the first interrupt raises KeyboardInterrupt here."""
+def graceful_interrupts() -> Iterator[None]:
+    """Within the context, the first interrupt raises KeyboardInterrupt, so that it can clean up."""
     listener = _listener
     if listener is None:
         yield
         return
-    listener.orderly += 1
+    listener.graceful += 1
     try:
-        if listener.raised:  # and somebody has swallowed it
+        if listener.stop_raised:  # and the exception was swallowed
             raise KeyboardInterrupt
         yield
     finally:
-        listener.orderly -= 1
+        listener.graceful -= 1
 
 
 @contextmanager
 def between_steps() -> Iterator[Callable[[], bool]]:
-    """Steps are made, and an interrupt waits for the present one to end.
+    """Within the context, an interrupt waits for the current training step to end.
 
-    Yields whether there was one. On leaving, it raises KeyboardInterrupt then. Where nobody
-    listens, Python interrupts a step as it does anything else.
+    Yields a function that returns whether there was an interrupt; on exit it then raises
+    KeyboardInterrupt. Without a listener, Python's default handling applies.
     """
     listener = _listener
     if listener is None:
@@ -198,22 +200,22 @@ def between_steps() -> Iterator[Callable[[], bool]]:
         return
     listener.stepping = True
     try:
-        yield lambda: listener.asked or listener.raised
+        yield lambda: listener.stop_requested or listener.stop_raised
     finally:
         listener.stepping = False
-    if listener.asked or listener.raised:
+    if listener.stop_requested or listener.stop_raised:
         listener.stop()
 
 
 @contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Processes that are started within do not hear Ctrl-C, which reaches all of a terminal's.
+    """Processes started within the context ignore Ctrl-C, which a terminal sends to all of them.
 
-    Whoever starts them decides what becomes of them.
+    Their parent decides when they exit.
     """
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # which starts a process too, and unblocks SIGINT after that
+    resource_tracker.ensure_running()  # otherwise started later, which would unblock SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

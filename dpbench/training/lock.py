@@ -1,4 +1,4 @@
-"""One process at a time: a lock that ends with the process that holds it, however that ends."""
+"""A lock file for one process at a time, released whenever its process ends, even if killed."""
 
 import fcntl
 import os
@@ -14,17 +14,16 @@ from dpbench.files import unwritable
 
 
 class Busy(UserError):
-    """What is to be done is being done by another process."""
+    """Another process holds the lock."""
 
 
 @contextmanager
 def exclusive(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock file at a path in a folder of its own, named by what it locks.
+    """Hold a lock file, alone in a folder that is named by the locked run.
 
-    Yields whether the last holder was killed, and so left its work undone. While another process
-    holds it: wait, and say so, or raise Busy where wait is false. Whoever leaves removes the file,
-    its folder, and the one above it if nothing else is in them. UserError where no lock can be had
-    there.
+    Yields whether the last holder was killed before it finished. While another process holds the
+    lock: warn and wait, or raise Busy if `wait` is false. On exit, removes the file, its folder and
+    the parent folder if they are empty. Raises UserError if the lock file cannot be created.
     """
     try:
         file, abandoned = _locked(path, wait)
@@ -38,7 +37,7 @@ def exclusive(path: Path, wait: bool = True) -> Iterator[bool]:
 
 
 def _locked(path: Path, wait: bool) -> tuple[IO[str], bool]:
-    """The open file, and whether a holder that was killed has left its name in it."""
+    """The open file, and whether a killed holder left its name in it."""
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +47,7 @@ def _locked(path: Path, wait: bool) -> tuple[IO[str], bool]:
                 raise
             continue
         _acquire(file, path, wait)
-        # The holder before us may have removed the file that we were waiting for.
+        # The previous holder may have removed the file while we waited.
         if _is_at(file, path):
             file.seek(0)
             abandoned = bool(file.read())
@@ -65,11 +64,11 @@ def _acquire(file: IO[str], path: Path, wait: bool) -> None:
     except BlockingIOError:
         file.seek(0)
         holder = file.read() or "another process"
-        said = f"run {path.parent.name} is being carried out by {holder}"
+        message = f"{holder} is already executing run {path.parent.name}"
         if not wait:
             file.close()
-            raise Busy(f"{said}.") from None
-        warnings.warn(f"{said}: waiting for it to end.", stacklevel=2)
+            raise Busy(f"{message}.") from None
+        warnings.warn(f"{message}: waiting for it to end.", stacklevel=2)
         fcntl.flock(file, fcntl.LOCK_EX)
 
 
@@ -80,8 +79,8 @@ def _is_at(file: IO[str], path: Path) -> bool:
 
 
 def _remove(file: IO[str], path: Path) -> None:
-    """Remove what is left of the lock; what cannot be removed harms nobody."""
-    with suppress(OSError):  # checkpoints are left in the folder, or others have come
+    """Remove the lock file and empty folders; failures are harmless."""
+    with suppress(OSError):  # the folders may contain checkpoints or locks
         if _is_at(file, path):
             path.unlink()
         path.parent.rmdir()

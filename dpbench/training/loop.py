@@ -1,10 +1,10 @@
-"""The training of a run, step by step, as something that can be put away and taken up again.
+"""The training loop of a run, whose state can be saved and restored after any step.
 
-Every part that changes as a run goes on says all of it as `state_dict`, and goes on from there
-after `load_state_dict`: nested dictionaries and lists of tensors and plain values. A part that was
-loaded does to the last bit what the one that was put away would have done (on a CPU; a GPU may add
-up in another order). Steps made since the last checkpoint are then made again with the very same
-draws: they are the same releases, and the ledger counts them once.
+Every part that changes during a run has its complete state in `state_dict` and continues from there
+after `load_state_dict`: nested dictionaries and lists of tensors and plain values. A restored run
+is bit-identical to an uninterrupted one (on a CPU; a GPU may add in another order). Steps since the
+last checkpoint are repeated with the same random draws: they are the same releases, and the ledger
+counts them once.
 """
 
 from collections.abc import Iterator
@@ -22,16 +22,17 @@ from dpbench.mechanism.step import PrivateStep, StepReport
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import Ledger
 from dpbench.training.averaging import MovingAverage
-from dpbench.training.form import check_form, tensors
+from dpbench.training.form import check_state, tensors
 from dpbench.training.plan import Plan
-from dpbench.training.provenance import Effort
+from dpbench.training.provenance import ResourceUsage
 
 
 class Batches:
-    """The batches of a run without end, each example in as many views as the engine takes.
+    """An endless iterator over the batches of a run, augmented if configured.
 
-    A sampler begins an epoch with nothing but its stream. Where it stands is thus that stream as it
-    was then, and how many batches were drawn since. sampling: of the batches; views: of the views.
+    An epoch depends only on the sampler's stream at its start, so the state is that of the stream
+    at the start of the epoch, and the number of batches drawn since. sampling: the stream of the
+    sampler; views: the generator of the augmentation.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Batches:
 
     def load_state_dict(self, state: dict) -> None:
         if not 0 <= state["drawn"] <= self._sampler.steps_per_epoch:
-            raise ValueError("an epoch has not so many batches")
+            raise ValueError("the state has more batches than an epoch")
         self._sampling.load_state_dict(state["began"])
         self._begin_epoch()
         while self.drawn < state["drawn"]:
@@ -74,11 +75,11 @@ class Batches:
 
 
 class Training:
-    """All steps of a run, one at a time: iterating makes those that are left.
+    """The training of a run; iterating makes the remaining steps one by one.
 
-    history: one entry per epoch. It ends early after an epoch that leaves parameters that are not
-    finite, or that had no finite gradient. torch's own generators, which dropout draws from, are
-    seeded here and part of the state.
+    history: one entry per epoch. Training ends early after an epoch with non-finite parameters or
+    without any finite gradient. torch's default generators, which dropout uses, are seeded here and
+    are part of the state.
     """
 
     def __init__(
@@ -88,41 +89,40 @@ class Training:
         batches: Batches,
         observer: Observer | None,
         average: MovingAverage | None,
-        effort: Effort,
+        usage: ResourceUsage,
     ):
         self.plan, self.step, self._batches = plan, step, batches
-        self.observer, self.average, self.effort = observer, average, effort
+        self.observer, self.average, self.usage = observer, average, usage
         self.history: dict[str, list] = {"train/loss": [], "train/not_finite": []}
-        self._reports: list[StepReport] = []  # of the present epoch
-        self._spent: list[list] = []  # noise multipliers, and for how many steps in a row
-        self._learns = True  # whether any gradient of the last epoch was finite
+        self._reports: list[StepReport] = []  # of the current epoch
+        self._noise_runs: list[list] = []  # run-length encoding: [noise multiplier, steps]
+        self._has_finite_gradients = True  # in the last epoch
         step.engine.model.train()
         torch.manual_seed(seeds.derived(step.seed, "dropout"))
 
     @property
     def steps_done(self) -> int:
-        """Steps so far."""
         return self.step.released.steps_done
 
     @property
     def ledger(self) -> Ledger:
-        """Of the steps that were made."""
+        """The ledger of the steps made so far."""
         ledger = Ledger()
-        for multiplier, times in self._spent:
+        for multiplier, times in self._noise_runs:
             ledger = ledger.after(self.plan.at(multiplier), times)
         return ledger
 
     @property
-    def sound(self) -> bool:
-        """Whether all parameters are finite, and some gradient of the last epoch was.
+    def diverged(self) -> bool:
+        """Whether a parameter is not finite, or no gradient of the last epoch was finite.
 
-        A run whose gradients all count as zero keeps finite parameters, and learns nothing.
+        Non-finite gradients count as zero, so the parameters alone may stay finite.
         """
-        return self._learns and self.finite
+        return not (self._has_finite_gradients and self.finite)
 
     @property
     def finite(self) -> bool:
-        """Whether all parameters are."""
+        """Whether all parameters are finite."""
         return bool(torch.isfinite(self.step.engine.parameters.theta).all())
 
     @property
@@ -130,7 +130,7 @@ class Training:
         return self.steps_done % self.plan.sampler.steps_per_epoch == 0
 
     def __iter__(self) -> Iterator[None]:
-        """Make the steps that are left; whatever is to happen between two of them happens then."""
+        """Make the remaining steps; yields after each."""
         while not self._finished():
             self._do_step(next(self._batches))
             if self.between_epochs:
@@ -138,36 +138,33 @@ class Training:
             yield
 
     def _finished(self) -> bool:
-        # Whether gradients were finite is not released: where a score is, only parameters decide.
-        goes_on = self.finite if self.plan.score else self.sound
-        diverged = self.steps_done > 0 and self.between_epochs and not goes_on
-        return diverged or self.steps_done == self.plan.steps
+        # With a released score only parameters count, as gradients being finite is not released.
+        stop = not self.finite if self.plan.score else self.diverged
+        ends_early = self.steps_done > 0 and self.between_epochs and stop
+        return ends_early or self.steps_done == self.plan.steps
 
     def _do_step(self, batch: Batch) -> None:
         if self.observer:
             self.observer.before(batch)
-        multiplier = self.step.noise_multiplier  # which the step then changes for the next one
+        multiplier = self.step.noise_multiplier  # a schedule changes it after the step
         self._reports.append(self.step(batch))
         if self.average:
             self.average.update()
-        self._count(multiplier)
-
-    def _count(self, multiplier: float) -> None:
-        if not self._spent or self._spent[-1][0] != multiplier:
-            self._spent.append([multiplier, 0])
-        self._spent[-1][1] += 1
+        if not self._noise_runs or self._noise_runs[-1][0] != multiplier:
+            self._noise_runs.append([multiplier, 0])
+        self._noise_runs[-1][1] += 1
 
     def _end_epoch(self) -> None:
         losses, finite = self._epoch_report()
         self.history["train/loss"].append(losses[losses.isfinite()].mean().item())
         self.history["train/not_finite"].append((~finite).sum().item())
-        self._learns = bool(finite.any()) or not len(finite)
+        self._has_finite_gradients = bool(finite.any()) or not len(finite)
         self._reports = []
         if self.observer:
             self.observer.end_of_epoch()
 
     def _epoch_report(self) -> StepReport:
-        """All reports of the present epoch as one."""
+        """All reports of the current epoch, concatenated."""
         return StepReport(*(torch.cat(parts) for parts in zip(*self._reports, strict=True)))
 
     @property
@@ -177,7 +174,7 @@ class Training:
             "batches": self._batches,
             "observer": self.observer,
             "average": self.average,
-            "effort": self.effort,
+            "effort": self.usage,
         }
         return {name: part for name, part in parts.items() if part is not None}
 
@@ -186,42 +183,44 @@ class Training:
             "parts": {name: part.state_dict() for name, part in self._parts.items()},
             "history": self.history,
             "reports": [tuple(self._epoch_report())] if self._reports else [],
-            "spent": self._spent,
-            "learns": self._learns,
+            "spent": self._noise_runs,
+            "learns": self._has_finite_gradients,
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else None,
         }
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from there. ValueError for a state that this run never had, but for the values of
-        its tensors, and whatever else a forged one leads to; some parts may then have moved."""
-        self._check_form(state)
+        """Continue from a state. Raises ValueError for a state that this run cannot have had (apart
+        from the values of tensors), or any other exception for a forged one; parts may already be
+        loaded then."""
+        self._check_structure(state)
         for name, part in self._parts.items():
             part.load_state_dict(state["parts"][name])
-        self.history, self._spent = state["history"], state["spent"]
-        self._learns = state["learns"]
+        self.history, self._noise_runs = state["history"], state["spent"]
+        self._has_finite_gradients = state["learns"]
         self._reports = [
-            StepReport(*(seen.to(self._device) for seen in report)) for report in state["reports"]
+            StepReport(*(tensor.to(self._device) for tensor in report))
+            for report in state["reports"]
         ]
         torch.set_rng_state(state["torch"])
         if state["cuda"] is not None:
             torch.cuda.set_rng_state(state["cuda"], self._device)
         self._check_steps()
 
-    def _check_form(self, state: dict) -> None:
-        check_form(state, self.state_dict())
+    def _check_structure(self, state: dict) -> None:
+        check_state(state, self.state_dict())
         step, shape = state["parts"]["step"], self.step.engine.parameters.theta.shape
-        along = [step["gradient"], step["optimizer"]["state"]]
-        if any(tensor.shape not in ((), (1,), shape) for tensor in tensors(along)):
-            raise ValueError("a checkpoint holds parameters of another model")
-        # Answers move bounds, never the noise of the next answer; without a query nothing moves.
+        like_theta = [step["gradient"], step["optimizer"]["state"]]
+        if any(tensor.shape not in ((), (1,), shape) for tensor in tensors(like_theta)):
+            raise ValueError("the checkpoint has parameters of another model")
+        # Adaptive clips change their bounds, but never the noise of their query.
         if "query" in step["clip"] or (step["clip"] and self.step.clip.query is None):
-            raise ValueError("a checkpoint holds a clip that no answers lead to")
+            raise ValueError("the checkpoint has the state of another clip")
 
     def _check_steps(self) -> None:
-        """ValueError where steps, batches, epochs and ledger are not those of one planned run.
+        """ValueError if steps, batches, epochs and ledger are inconsistent with the plan.
 
-        The ledger of a forged checkpoint is not to be believed, and its last step may never come.
+        Otherwise a forged checkpoint could have a wrong ledger, or never reach its last step.
         """
         per_epoch = self.plan.sampler.steps_per_epoch
         epochs = {len(column) for column in self.history.values()}
@@ -230,7 +229,7 @@ class Training:
             and epochs == {self.steps_done // per_epoch}
             and self._batches.drawn % per_epoch == self.steps_done % per_epoch
         ):
-            raise ValueError("a checkpoint says of its steps what cannot be")
+            raise ValueError("the checkpoint's steps are inconsistent with the plan")
 
     @property
     def _device(self) -> torch.device:

@@ -1,4 +1,4 @@
-"""What a run is, and what follows from it before any data is read."""
+"""The settings of a run, and the plan that follows from them before any data is read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,18 +27,18 @@ from dpbench.training.score import SCORE_NOTE, score_step
 from dpbench.validate import boolean, fraction, integer, one_of, quoted, typed
 
 MOST_STEPS = 5_000_000
-"""Of a run: hours of the smallest model, and what a schedule is looked through for in seconds."""
+"""Steps of a run: hours for the smallest model, and few enough to check a schedule in seconds."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """All that makes a run: values that were checked, and nothing read yet.
+    """The checked settings of a run; no data is read yet.
 
-    optimizer maps a list of parameters to a torch optimiser. noise: "seeded", so that the same run
-    draws the same again, or "secure". config is the plain configuration that the record keeps.
-    score_noise_multiplier: of the accuracy on the validation split, see dpbench.training.score.
-    trial: sets runs of one configuration apart, which then share no noise. claimed_by: what the
-    paper accounts by, if the run is of one.
+    optimizer maps a list of parameters to a torch optimiser. noise: "seeded" (reproducible) or
+    "secure". config: the plain configuration stored in the record. score_noise_multiplier: of the
+    accuracy on the validation split, see dpbench.training.score. trial: distinguishes runs of one
+    configuration, which then share no noise. claimed_by: the accountant of the paper that the run
+    reproduces, if any.
     """
 
     dataset: Dataset
@@ -85,24 +85,24 @@ class Run:
         one_of("engine", self.engine, ["auto", *ENGINES])
         integer("seed", self.seed, least=0)
         if not isinstance(self.device, str):
-            raise UserError(f"device={quoted(self.device)} is no device: try auto, or cuda:0.")
+            raise UserError(f"device={quoted(self.device)} is not a device: try auto, or cuda:0.")
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know of the data, as what of it no epsilon covers."""
+        """Notes on the data for readers, such as what no epsilon covers."""
         scored = [SCORE_NOTE] if self.score_noise_multiplier else []
         normalized = [self.normalization.note] if self.normalization else []
         return (*self.dataset.notes, *scored, *normalized)
 
     def load(self, folder: Path) -> Data:
-        """What is trained and tested on, read below `folder`, or downloaded to it."""
+        """The training and test sets, read from below `folder` or downloaded to it."""
         data = self.dataset.load(folder, self.seed)
         return self.normalization.of(data) if self.normalization else data
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What follows from a run without reading any data: batches, steps, noise, and the ledger."""
+    """What follows from a run's settings without reading data: batches, steps, noise, ledger."""
 
     method: Method
     units: Units
@@ -110,8 +110,8 @@ class Plan:
     steps: int
     noise_multiplier: float
     schedule: Schedules
-    ledger: Ledger  # of the run, if it goes as planned
-    score: Step | None = None  # what is released of the validation split, after the last step
+    ledger: Ledger  # of all planned steps
+    score: Step | None = None  # the release of the validation split after the last step
 
     @property
     def step(self) -> Step:
@@ -119,12 +119,12 @@ class Plan:
         return self.at(self.noise_multiplier * self.schedule.noise_at(0.0))
 
     def at(self, noise_multiplier: float) -> Step:
-        """A step with so much noise."""
+        """The ledger's step for a noise multiplier."""
         return Step(self.sampler.law, self.method.releases(noise_multiplier))
 
 
 def plan(run: Run) -> Plan:
-    """Settle everything that can be settled before data is read; UserError for what cannot be."""
+    """Check and derive everything possible before data is read; UserError for invalid settings."""
     optimizer, size, layers = _check_parts(run)
     method = run.method.on(run.dataset, run.users).for_size(size).for_layers(layers)
     units = units_of(run.dataset, run.users)
@@ -136,16 +136,16 @@ def plan(run: Run) -> Plan:
     schedule = run.schedule or UNCHANGED
     schedule.check(steps)
     if schedule.bound != 1:
-        factors = [schedule.bound_at(made / steps) for made in range(steps)]
+        factors = [schedule.bound_at(step / steps) for step in range(steps)]
         for factor in (min(factors), max(factors)):
-            method.clip.scaled(factor)  # which refuses where no schedule can move its bound so far
+            method.clip.scaled(factor)  # raises UserError for bounds out of range
     if method.noise_rule:
         schedule = method.noise_rule.schedule(schedule, steps)
-        follows = method.noise_rule.multiplier(
+        implied = method.noise_rule.multiplier(
             method.clip, optimizer, sampler.expected_batch_size, units
         )
         multiplier = run.privacy.confirmed_multiplier(
-            follows, method, sampler.law, steps, schedule, score
+            implied, method, sampler.law, steps, schedule, score
         )
     else:
         multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule, score)
@@ -155,13 +155,13 @@ def plan(run: Run) -> Plan:
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
         )
     planned = Plan(method, units, sampler, steps, multiplier, schedule, ledger, score)
-    # What no accountant can tell is refused now, and not after the training.
+    # Raises Unaccountable now instead of after the training.
     privacy_statement(run, planned)
     return planned
 
 
 def _steps(run: Run, sampler: Sampler) -> int:
-    """How many steps a run makes; UserError for more than anybody waits for."""
+    """The number of steps of a run; UserError above MOST_STEPS."""
     steps = run.epochs * sampler.steps_per_epoch
     if steps > MOST_STEPS:
         raise UserError(
@@ -172,7 +172,7 @@ def _steps(run: Run, sampler: Sampler) -> int:
 
 
 def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> dict:
-    """What can be said of a run's epsilon, as planned or by the ledger of the steps it made."""
+    """The privacy statement of a run, as planned or for the ledger of the steps it made."""
     return statement(
         planned.ledger if ledger is None else ledger,
         planned.method,
@@ -184,19 +184,20 @@ def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> 
 
 
 def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int, list[str]]:
-    """The optimiser as configured, of one parameter; how many parameters are trained, and in which
-    layers.
+    """The configured optimiser for one dummy parameter, the number of trained parameters, and the
+    names of their layers.
 
-    Takes no memory and no random numbers. UserError for parts that do not fit or cannot be made.
+    Uses no memory and no random numbers. Raises UserError for parts that do not fit together or
+    cannot be built.
     """
     if run.users and (run.augmentation or run.diagnostics):
         raise UserError(
-            "augmentation and diagnostics are of single examples, and users have several: set "
+            "augmentation and diagnostics are per example, and users have several examples: set "
             "augmentation=none diagnostics=none, or users=none."
         )
-    for change in (run.normalization, run.augmentation):
-        if change:
-            change.check(run.dataset)
+    for transform in (run.normalization, run.augmentation):
+        if transform:
+            transform.check(run.dataset)
     _check_texts(run)
     if (groups := getattr(run.diagnostics, "groups", None)) is not None:
         check_groups(groups, len(run.dataset.groups))
@@ -205,23 +206,23 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int, list[str]]:
             model = run.model.build(run.dataset.shape, run.dataset.classes)
             parameters = Parameters(model)
         layers = [layer.name for layer in parameters.layers]
-        run.method.clip.for_layers(layers)  # which refuses bounds of other layers
-        alone = nn.Parameter(torch.zeros(1))
-        alone.grad = torch.zeros(1)
-        optimizer = run.optimizer([alone])
+        run.method.clip.for_layers(layers)  # raises UserError for bounds of other layers
+        dummy = nn.Parameter(torch.zeros(1))
+        dummy.grad = torch.zeros(1)
+        optimizer = run.optimizer([dummy])
         optimizer.step()
         return optimizer, len(parameters), layers
     except (TypeError, ValueError, RuntimeError, AssertionError, OverflowError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"model or optimizer cannot be made: {why}") from error
+        raise UserError(f"model or optimizer cannot be built: {why}") from error
 
 
 def _check_texts(run: Run) -> None:
-    """Refuse texts for a model that takes none, or knows fewer tokens."""
-    tokens, known = vocabulary_of(run.dataset), getattr(run.model, "vocabulary", None)
-    if tokens is not None and (known is None or known < tokens):
-        knows = "takes no texts" if known is None else f"knows {known} tokens"
+    """UserError for texts and a model that does not take texts, or has a smaller vocabulary."""
+    tokens, vocabulary = vocabulary_of(run.dataset), getattr(run.model, "vocabulary", None)
+    if tokens is not None and (vocabulary is None or vocabulary < tokens):
+        limit = "takes no texts" if vocabulary is None else f"has only {vocabulary}"
         raise UserError(
-            f"{run.dataset.name} has texts of {tokens} tokens and this model {knows}: use "
+            f"{run.dataset.name} has texts of {tokens} tokens and this model {limit}: use "
             "model=bert_base or bert_tiny."
         )

@@ -1,4 +1,4 @@
-"""What a user sees while a run goes on."""
+"""Progress bars."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,11 +9,11 @@ from dpbench.privacy.entries import Unaccountable
 
 
 class Progress:
-    """A progress bar with step, loss, epsilon so far and time left, on a terminal only.
+    """A progress bar with steps, loss, epsilon so far and time left, on a terminal only.
 
-    plan is the run's train.Plan. The loss shown reads private data; it is for the eyes of whoever
-    holds them. Nothing is drawn for runs that end within a few seconds. done: steps of an earlier
-    process that this one goes on from.
+    plan: the run's Plan. The loss is computed from private data, and meant only for the data
+    holder. Nothing is drawn for runs that end within a few seconds. done: steps made before the run
+    was resumed.
     """
 
     def __init__(self, plan, delta: float, quiet: bool, done: int = 0):
@@ -59,7 +59,7 @@ class Progress:
 
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar over several runs, on a terminal only; the function that it yields counts one."""
+    """A progress bar over several runs, on a terminal only; yields a function that counts one."""
     bar = _bar() if total > 1 else None
     if bar is None:
         yield lambda: None

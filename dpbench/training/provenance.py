@@ -1,4 +1,4 @@
-"""Where and how a run was carried out."""
+"""Provenance: the code, software, hardware and resources of a run."""
 
 import functools
 import hashlib
@@ -18,10 +18,10 @@ from dpbench.paths import PACKAGE
 PACKAGES = ("torch", "numpy", "dp-accounting", "opacus")
 
 
-class Effort:
-    """Seconds and peak memory of a run, over all the processes that it was carried out in.
+class ResourceUsage:
+    """Seconds and peak memory of a run, over all processes that executed it.
 
-    What a killed process did after its last checkpoint is not in it.
+    Excludes what a killed process did after its last checkpoint.
     """
 
     def __init__(self, device: torch.device):
@@ -45,11 +45,13 @@ class Effort:
         self.resumed = state["resumed"] + 1
 
 
-def provenance(step: PrivateStep, device: torch.device, precision: str, effort: Effort) -> dict:
+def provenance(
+    step: PrivateStep, device: torch.device, precision: str, usage: ResourceUsage
+) -> dict:
     """Commit, versions, device, engine, precision, seconds, and peak memory in MiB, all plain.
 
-    resumed: how often another process went on with the run. weights: the checksum of the file that
-    the model had its first weights from, if there was one.
+    resumed: how often the run was resumed. weights: the checksum of the file with the model's
+    initial weights, if there is one.
     """
     weights = getattr(step.engine.model, "checksum", None)
     return {
@@ -61,36 +63,36 @@ def provenance(step: PrivateStep, device: torch.device, precision: str, effort: 
         "device": _describe(device),
         "threads": torch.get_num_threads(),
         "engine": step.engine.name,
-        "physical_batch_size": step.physical_batch_size,
+        "physical_batch_size": step.physical.size,
         "precision": precision,
         **({"weights": weights} if weights else {}),
-        "seconds": round(effort.seconds, 3),
-        "peak_memory_mib": round(effort.peak_memory / 2**20),
-        "resumed": effort.resumed,
+        "seconds": round(usage.seconds, 3),
+        "peak_memory_mib": round(usage.peak_memory / 2**20),
+        "resumed": usage.resumed,
     }
 
 
 def conditions(engine: str, device: torch.device) -> dict:
-    """What steps depend on to the last bit, beside what a run is: all plain."""
+    """What the bits of a run depend on beside its settings, as plain values."""
     return {
         "dpbench": dpbench.__version__,
         "code": code(),
         **{name: _version(name) for name in ("torch", "numpy")},
         "engine": engine,
         "device": device.type,
-        **(_of_cpu() if device.type == "cpu" else {}),
+        **(_cpu_conditions() if device.type == "cpu" else {}),
     }
 
 
-def _of_cpu() -> dict:
-    """What decides in which order a CPU adds up."""
+def _cpu_conditions() -> dict:
+    """What determines the order of additions on a CPU."""
     instructions = torch.backends.cpu.get_cpu_capability()
     return {"threads": torch.get_num_threads(), "instructions": instructions}
 
 
 @functools.cache
 def code() -> str:
-    """Twelve hex digits of the library's source: one commit may have many."""
+    """Twelve hex digits of a checksum of the library's source, committed or not."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
         digest.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes())
@@ -99,7 +101,7 @@ def code() -> str:
 
 @functools.cache
 def commit() -> str | None:
-    """The commit of the checkout that this code runs from, with a + if it was changed since."""
+    """The commit of the checkout that this code runs from, with a + if it has local changes."""
 
     def git(*arguments: str) -> str:
         done = subprocess.run(["git", *arguments], cwd=PACKAGE, capture_output=True, text=True)

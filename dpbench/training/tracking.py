@@ -1,4 +1,4 @@
-"""What a run tells its trackers. A tracker that fails is left out; the run never fails by it."""
+"""Logging of runs to trackers. A tracker that fails is disabled, and never fails the run."""
 
 import math
 import warnings
@@ -17,47 +17,47 @@ from dpbench.training.plan import Run, plan
 
 
 class Tracking:
-    """The trackers of one run, by name, and how much they were told.
+    """Logs one run to its trackers, by name.
 
-    about: what they are told at the start, given how many steps an earlier process made.
+    about: the description that trackers start with, given the number of steps made before a resume.
     """
 
     def __init__(self, trackers: Mapping[str, Tracker], run: Run, about: Callable[[int], RunInfo]):
         self._not_started, self._run, self._about = dict(trackers), run, about
         self._logs: dict[str, Log] = {}
-        self._epochs_logged = 0  # epochs
+        self._epochs_logged = 0
 
     def end_of_epoch(self, history: Mapping[str, list]) -> None:
-        """Tell of every epoch that was not told of yet, those of an earlier process among them.
+        """Log all epochs that are not logged yet, including those before a resume.
 
         history: one entry per epoch.
         """
         if self._not_started or self._logs:
-            guarded("all", lambda: self._epochs(history))
+            guarded("all", lambda: self._log_epochs(history))
 
     def finish(self, record: Record) -> None:
-        """Tell of what was not told yet, draw what there is to draw, and end.
+        """Log the remaining epochs, diagnostics and figures, and finish.
 
-        All epochs are told by now, unless an earlier process made the last step.
+        Epochs remain only if the run was resumed after its last step.
         """
         if self._not_started or self._logs:
-            guarded("all", lambda: self._end(record))
+            guarded("all", lambda: self._finish(record))
 
-    def _epochs(self, history: Mapping[str, list]) -> None:
+    def _log_epochs(self, history: Mapping[str, list]) -> None:
         planned, epochs = plan(self._run), len(history["train/loss"])
         steps = planned.sampler.steps_per_epoch
         self._start(steps * (epochs - 1))
         for epoch in range(self._epochs_logged, epochs):
-            made = steps * (epoch + 1)
+            steps_done = steps * (epoch + 1)
             numbers = {name: values[epoch] for name, values in history.items()}
-            spent = self._epsilon(planned.ledger.first(made))
-            self._log(made, {"epoch": epoch + 1} | numbers | spent)
+            epsilon = self._epsilon(planned.ledger.first(steps_done))
+            self._log(steps_done, {"epoch": epoch + 1} | numbers | epsilon)
         self._epochs_logged = epochs
 
-    def _end(self, record: Record) -> None:
+    def _finish(self, record: Record) -> None:
         self._start(record.privacy["steps"])
         if record.history:
-            self._epochs(record.history)
+            self._log_epochs(record.history)
         for step, numbers in _by_step(record.diagnostics):
             self._log(step, numbers)
         if record.calibration:
@@ -66,11 +66,11 @@ class Tracking:
             self._for_each_log(lambda log: log.picture("reliability", png))
         self._for_each_log(lambda log: log.finish(record))
 
-    def _start(self, made: int) -> None:
+    def _start(self, steps_done: int) -> None:
         if not self._not_started:
             return
-        about, waiting, self._not_started = self._about(made), self._not_started, {}
-        for name, tracker in waiting.items():
+        about, trackers, self._not_started = self._about(steps_done), self._not_started, {}
+        for name, tracker in trackers.items():
             guarded(name, partial(self._start_one, name, tracker, about))
 
     def _start_one(self, name: str, tracker: Tracker, about: RunInfo) -> None:
@@ -79,12 +79,12 @@ class Tracking:
     def _log(self, step: int, numbers: Mapping[str, float]) -> None:
         self._for_each_log(lambda log: log.log(step, numbers))
 
-    def _for_each_log(self, tell: Callable[[Log], None]) -> None:
-        went_well = {name: guarded(name, partial(tell, log)) for name, log in self._logs.items()}
-        self._logs = {name: log for name, log in self._logs.items() if went_well[name]}
+    def _for_each_log(self, call: Callable[[Log], None]) -> None:
+        succeeded = {name: guarded(name, partial(call, log)) for name, log in self._logs.items()}
+        self._logs = {name: log for name, log in self._logs.items() if succeeded[name]}
 
     def _epsilon(self, ledger: Ledger) -> dict[str, float]:
-        """By RDP, where the method proves any."""
+        """Epsilon by RDP, if the method has a guarantee."""
         method = self._run.method.on(self._run.dataset, self._run.users)
         if not method.private:
             return {"privacy/epsilon": math.inf}
@@ -94,32 +94,32 @@ class Tracking:
         return {}
 
 
-def keep_table(
+def log_table(
     trackers: Mapping[str, Tracker], name: str, files: Mapping[str, bytes], folder: Path
 ) -> None:
-    """Give a finished table, its files by suffix, to every tracker."""
-    for called, tracker in trackers.items():
-        guarded(called, partial(tracker.table, name, files, folder))
+    """Log a finished table, as files by suffix, to every tracker."""
+    for tracker_name, tracker in trackers.items():
+        guarded(tracker_name, partial(tracker.table, name, files, folder))
 
 
 def guarded(name: str, call: Callable[[], None]) -> bool:
-    """Whether a call to a tracker went well; one that did not is a warning."""
+    """Calls a tracker, and returns whether it succeeded; a failure is a warning."""
     try:
         call()
         return True
     except Exception as error:
         (line, *_) = [*str(error).splitlines(), ""]
-        way_out = "; pip install 'dpbench-suite[tracking]'" * isinstance(error, ImportError)
+        hint = "; pip install 'dpbench-suite[tracking]'" * isinstance(error, ImportError)
         warnings.warn(
-            f"tracker={name} fails and is left out, and the run goes on: {type(error).__name__}, "
-            f"{line}{way_out}",
+            f"tracker={name} failed and is disabled, and the run continues: "
+            f"{type(error).__name__}, {line}{hint}",
             stacklevel=2,
         )
         return False
 
 
 def _by_step(diagnostics: Mapping[str, list]) -> Iterator[tuple[int, dict[str, float]]]:
-    """The measured steps of a record, each with its numbers."""
+    """The measured steps of a record with their values."""
     columns = {name: column for name, column in diagnostics.items() if name.startswith("step/")}
     for row, step in enumerate(diagnostics.get("step", [])):
         yield step, {name: column[row] for name, column in columns.items()}

@@ -15,6 +15,8 @@ from dpbench.data.probe import probe, probe_users
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, ForwardOptions, make_engine
 from dpbench.gradients.precision import Precision, full_precision_products
+from dpbench.mechanism.fit_memory import fit_memory
+from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import Stream, secure, seeded
 from dpbench.memory import check_measurable
@@ -32,7 +34,7 @@ from dpbench.training.interrupts import between_steps
 from dpbench.training.loop import Batches, Training
 from dpbench.training.plan import Plan, Run, plan, privacy_statement
 from dpbench.training.progress import Progress
-from dpbench.training.provenance import Effort, conditions, provenance
+from dpbench.training.provenance import ResourceUsage, conditions, provenance
 from dpbench.training.score import NOISY_ACCURACY, noisy_accuracy
 from dpbench.training.tracking import Tracking
 
@@ -45,39 +47,38 @@ def fit(
     checkpoints: Checkpoints | None = None,
     tracking: Tracking | None = None,
 ) -> Record:
-    """Train and test one run, and say what it measured and what it spent.
+    """Train and evaluate one run, and return its record.
 
-    A run whose parameters or gradients are no longer finite ends there. Its status, and that of a
-    run whose outputs or losses are not finite, is "diverged"; its metrics are NaN, and its ledger
-    holds the steps that were made. quiet: no progress bar, terminal or not. checkpoints: where to
-    go on from and put the run away in the meantime, if anywhere; the record says the same whether
-    it was interrupted or not. tracking: hears of every epoch.
+    A run whose parameters or gradients are no longer finite ends early. Its status, and that of a
+    run with non-finite outputs or losses, is "diverged"; its metrics are NaN, and its ledger has
+    the steps that were made. quiet: no progress bar. checkpoints: where to resume from and to save
+    to, if anywhere; the record does not depend on interruptions. tracking: logs every epoch.
     """
     planned = plan(run)
     device = pick_device(run.device)
     if run.physical_batch_size == "auto":
         check_measurable(device)
-    effort = Effort(device)
+    usage = ResourceUsage(device)
     data = run.load(data_dir)
     examples, test = data.train.to(device), data.test.to(device)
     training = _resumed(
-        run, lambda: start_training(run, planned, device, examples, test, copy(effort)), checkpoints
+        run, lambda: start_training(run, planned, device, examples, test, copy(usage)), checkpoints
     )
     _train(run, training, quiet, checkpoints, tracking)
     outputs, metrics = _evaluate_or_save(run, training, examples, test, data.tested_on, checkpoints)
     ledger, score = _scored(run, planned, training, outputs, test)
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
-    sound = training.sound and finite
+    complete = finite and not training.diverged
     classes = run.dataset.task == "classification"
     return Record(
         config=run.config,
-        metrics=(metrics if sound else dict.fromkeys(metrics, math.nan)) | score,
+        metrics=(metrics if complete else dict.fromkeys(metrics, math.nan)) | score,
         privacy=privacy_statement(run, planned, ledger),
-        provenance=provenance(training.step, device, run.precision, training.effort),
-        status="complete" if sound else DIVERGED,
+        provenance=provenance(training.step, device, run.precision, training.usage),
+        status="complete" if complete else DIVERGED,
         history=training.history,
         diagnostics=training.observer.series() if training.observer else {},
-        calibration=reliability(outputs, test.targets) if sound and classes else {},
+        calibration=reliability(outputs, test.targets) if complete and classes else {},
         covered=COVERED,
     )
 
@@ -114,7 +115,7 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         probe = torch.zeros(1, device=name)
-        probe.item()  # which `meta` and its like do not have
+        probe.item()  # fails on `meta` and similar devices
         return probe.device
     except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"device={name!s:.60} is not available here; try device=auto.") from error
@@ -123,17 +124,17 @@ def pick_device(name: str) -> torch.device:
 def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
     """The private step of a run, its model freshly initialised from the run's seed."""
     views = run.augmentation.views if run.augmentation else 1
-    made_up = _probe_batch(run, planned, views).each(lambda t: t.to(device))
+    probe_batch = _probe_batch(run, planned, views).each(lambda t: t.to(device))
     loss, physical = LOSSES[run.dataset.task], run.physical_batch_size
     options = ForwardOptions(Precision(run.precision), run.channels_last)
-    engine = make_engine(run.engine, _model(run, device), loss, made_up, views, options)
+    engine = make_engine(run.engine, _model(run, device), loss, probe_batch, views, options)
     step = PrivateStep(
         engine=engine,
         method=planned.method,
         optimizer=run.optimizer([engine.parameters.theta]),
         noise_multiplier=planned.noise_multiplier,
         expected_batch_size=planned.sampler.expected_batch_size,
-        physical_batch_size=physical if isinstance(physical, int) else None,
+        physical=PhysicalBatches(physical if isinstance(physical, int) else None),
         steps=planned.steps,
         schedule=planned.schedule,
         seed=run.seed,
@@ -141,12 +142,12 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
         counts=stream(run, "counts", device),
     )
     if physical == "auto" and not planned.method.whole_batches:
-        step.adapt(made_up)
+        fit_memory(step, probe_batch)
     return step
 
 
 def stream(run: Run, purpose: str, device: torch.device) -> Stream:
-    """The run's random stream for one purpose, which no other run has."""
+    """The run's random stream for one purpose, shared with no other run."""
     if run.noise == "secure":
         return secure()
     return seeded(purpose, run.seed, digest(run.config) if run.config else "", device)
@@ -165,9 +166,14 @@ def _model(run: Run, device: torch.device) -> nn.Module:
 
 
 def start_training(
-    run: Run, planned: Plan, device: torch.device, examples: Split, test: Split, effort: Effort
+    run: Run,
+    planned: Plan,
+    device: torch.device,
+    examples: Split,
+    test: Split,
+    usage: ResourceUsage,
 ) -> Training:
-    """The training of a run from its start."""
+    """The training of a run, before its first step."""
     step = private_step(run, planned, device)
     theta = step.engine.parameters.theta
     observer = run.diagnostics.observer(step, examples, test) if run.diagnostics else None
@@ -184,18 +190,18 @@ def start_training(
         ),
         observer=observer,
         average=None if run.ema_decay is None else MovingAverage(run.ema_decay, theta),
-        effort=effort,
+        usage=usage,
     )
 
 
 def _checkpoint_conditions(run: Run, step: PrivateStep) -> dict:
-    """What a run must agree in, to go on from a checkpoint of its own."""
-    asked = {name: getattr(run, name) for name in ("physical_batch_size", "channels_last")}
-    return conditions(step.engine.name, step.engine.parameters.theta.device) | asked
+    """The conditions under which the run may resume from a checkpoint."""
+    settings = {name: getattr(run, name) for name in ("physical_batch_size", "channels_last")}
+    return conditions(step.engine.name, step.engine.parameters.theta.device) | settings
 
 
 def _resumed(run: Run, make: Callable[[], Training], checkpoints: Checkpoints | None) -> Training:
-    """The training after the last checkpoint that agrees and fits, or else from the start."""
+    """The training resumed from the last usable checkpoint, or else from the start."""
     training: Training | None = make()
     assert training
     if checkpoints is None:
@@ -203,10 +209,10 @@ def _resumed(run: Run, make: Callable[[], Training], checkpoints: Checkpoints | 
 
     def load(state: dict) -> None:
         nonlocal training
-        # One that cannot be loaded may be loaded in part: nobody is to go on from there.
-        begun, training = training or make(), None
-        begun.load_state_dict(state)
-        training = begun
+        # A failed load may leave a partly loaded training, which must not be used.
+        candidate, training = training or make(), None
+        candidate.load_state_dict(state)
+        training = candidate
 
     checkpoints.resume_from_last(_checkpoint_conditions(run, training.step), load)
     return training or make()
@@ -219,7 +225,7 @@ def _train(
     checkpoints: Checkpoints | None,
     tracking: Tracking | None,
 ) -> None:
-    """Make all steps that are left."""
+    """Make all remaining steps."""
     agreed = _checkpoint_conditions(run, training.step)
     progress = Progress(training.plan, run.privacy.delta, quiet, training.steps_done)
     with between_steps() as interrupted, progress:
@@ -245,9 +251,9 @@ def _evaluate_or_save(
     tested_on: str,
     checkpoints: Checkpoints | None,
 ) -> tuple[Tensor, dict[str, float]]:
-    """As `_evaluate`; whoever is interrupted here need not train again."""
+    """Like `_evaluate`, with a checkpoint if interrupted, so that training is not repeated."""
     try:
-        with training.average.in_place() if training.average else nullcontext():
+        with training.average.applied() if training.average else nullcontext():
             return _evaluate(run, training.step.engine, examples, test, tested_on)
     except KeyboardInterrupt:
         if checkpoints:

@@ -189,14 +189,14 @@ def test_a_step_with_its_counts_holds():
 
 @pytest.mark.slow
 def test_counts_without_noise_are_refuted(monkeypatch):
-    answer = PrivateStep._answer
+    answer = PrivateStep._release_counts
 
     def mutant(self, query, counts, divisor):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Gaussian, "add", lambda self, total, s, m, stream: total)
             answer(self, query, counts, divisor)
 
-    monkeypatch.setattr(PrivateStep, "_answer", mutant)
+    monkeypatch.setattr(PrivateStep, "_release_counts", mutant)
     assert step_is_refuted(*COUNTS)
 
 

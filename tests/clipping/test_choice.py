@@ -35,7 +35,10 @@ def test_a_clip_without_proof_is_labelled_and_no_other(clip, style):
             "dpsgd_f cannot be layerwise: its bounds belong to groups, not to layers; "
             "use method.style=flat",
         ),
-        (["method=dpsgd_global_adapt", "method.style=layerwise"], "its one Z is that of whole"),
+        (
+            ["method=dpsgd_global_adapt", "method.style=layerwise"],
+            "Z is a bound on whole gradients",
+        ),
         (["method=fairlens", "method.style=layerwise"], "one factor per example"),
         (["method.bound=[1,2]"], "one number per layer, which needs method.style=layerwise"),
         (["method=dpsgd_quantile", "method.clip=none"], "has no bound to adapt"),

@@ -90,7 +90,7 @@ def gradients(examples: list, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def clipped_sum(clip: Clip, rows: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
     batch = stacked(rows)
-    return clip.finish(clip.reduce(batch, clip.factors(clip.lengths(batch), groups)))
+    return clip.finish(clip.reduce(batch, clip.factors(clip.norms(batch), groups)))
 
 
 def stacked(rows: torch.Tensor) -> Stacked:
@@ -99,7 +99,7 @@ def stacked(rows: torch.Tensor) -> Stacked:
 
 def after(clip: Clip, answers: list) -> Clip:
     """The clip after its counts were answered with these numbers."""
-    nobody = clip.lengths(stacked(torch.zeros(0, DIMENSION)))
+    nobody = clip.norms(stacked(torch.zeros(0, DIMENSION)))
     size = len(clip.counts(nobody, torch.zeros(0, dtype=torch.long)))
     for answer in answers:
         clip = clip.updated(torch.tensor(answer[:size], dtype=torch.float64), 8.0)
@@ -174,7 +174,7 @@ def test_taking_an_example_away_moves_the_counts_by_at_most_one(
     clip = after(clip, answers)
     rows, groups = gradients(examples, seed)
     i = data.draw(st.integers(0, len(rows) - 1))
-    norms = clip.lengths(stacked(rows)).clone()
+    norms = clip.norms(stacked(rows)).clone()
     norms[0] = data.draw(st.sampled_from([float(norms[0].max()), math.inf, math.nan]))
     change = clip.counts(norms, groups) - clip.counts(*without(i, norms, groups))
     assert change.double().norm() <= 1
@@ -185,7 +185,7 @@ def test_taking_an_example_away_moves_the_counts_by_at_most_one(
 @cheap
 def test_factors_are_never_negative_and_finite_for_finite_norms(clip, answers):
     norms = torch.tensor([0.0, 1e-12, 0.5, 1.0, 20.0, 1e12], dtype=torch.float64)
-    if clip.lengths(stacked(torch.zeros(1, DIMENSION))).dim() == 2:
+    if clip.norms(stacked(torch.zeros(1, DIMENSION))).dim() == 2:
         norms = torch.stack([norms, norms.flip(0)], 1)
     factors = after(clip, answers).factors(norms, torch.tensor([0, 1, 2, 0, 1, 2]))
     assert factors.shape == norms.shape

@@ -16,7 +16,7 @@ rows = st.lists(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), min_size
 def clipped_sum(clip: Coordinates, gradients: torch.Tensor) -> torch.Tensor:
     stacked = Stacked(gradients.new_zeros(len(gradients)), gradients, ())
     groups = torch.zeros(len(gradients), dtype=torch.long)
-    factors = clip.factors(clip.lengths(stacked), groups)
+    factors = clip.factors(clip.norms(stacked), groups)
     return clip.finish(clip.reduce(stacked, factors.masked_fill(~stacked.norms.isfinite(), 0)))
 
 

@@ -29,7 +29,7 @@ def rows(seed: int, n: int = 5) -> torch.Tensor:
 
 def clipped_sum(clip, rows, layers):
     batch, nobody = Stacked(rows[:, 0], rows, layers), torch.zeros(len(rows), dtype=torch.long)
-    return clip.reduce(batch, clip.factors(clip.lengths(batch), nobody))
+    return clip.reduce(batch, clip.factors(clip.norms(batch), nobody))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -90,7 +90,7 @@ def test_an_example_that_is_not_finite_in_one_layer_is_left_out_of_all():
     batch = Stacked(r[:, 0], r, SPLIT)
     assert batch.layer_norms[2].isfinite().tolist() == [True, True, False]
     clip = make_clip("abadi", "layerwise", 1.0)
-    factors, finite = finite_factors(clip, clip.lengths(batch), torch.zeros(5, dtype=torch.long))
+    factors, finite = finite_factors(clip, clip.norms(batch), torch.zeros(5, dtype=torch.long))
     assert finite.tolist() == [True, True, False, True, True]
     kept = clipped_sum(clip, torch.cat([r[:2], r[3:]]), SPLIT)
     assert torch.allclose(clip.reduce(batch, factors), kept, rtol=1e-12)

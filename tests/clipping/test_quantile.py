@@ -105,5 +105,5 @@ def test_what_has_no_bound_has_none_to_adapt(clip):
 
 
 def test_a_bound_that_moves_by_itself_has_no_schedule():
-    with pytest.raises(UserError, match="follows a quantile has no schedule"):
+    with pytest.raises(UserError, match="tracks a quantile has no schedule"):
         quantile().scaled(2.0)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.data import caches
-from dpbench.data.caches import cached
+from dpbench.data.caches import ensure_cached
 from dpbench.data.celeba import CelebA
 from dpbench.data.fetch.download import missing
 from dpbench.errors import UserError
@@ -24,7 +24,7 @@ def two(tmp_path):
             for number, part in enumerate(parts):
                 part.write_bytes(bytes(range(100)) * (number + 1))
 
-        cached(have.paths, make)
+        ensure_cached(have.paths, make)
         return have.paths
 
     have.times, have.paths = 0, [tmp_path / "a.npy", tmp_path / "b.npy"]
@@ -57,14 +57,14 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, which, bit):
         for part in parts:
             part.write_bytes(bytes(range(100)))
 
-    cached(paths, make)
+    ensure_cached(paths, make)
     content = bytearray(paths[which].read_bytes())
     content[bit // 8] ^= 1 << bit % 8
     paths[which].write_bytes(content)
     with pytest.raises(UserError, match=f"{paths[which]} is truncated or altered: delete it to"):
-        cached(paths, make)
+        ensure_cached(paths, make)
     paths[which].unlink()
-    cached(paths, make)
+    ensure_cached(paths, make)
     assert paths[which].read_bytes() == bytes(range(100))
 
 
@@ -83,9 +83,9 @@ def test_one_of_an_earlier_version_is_named_where_it_cannot_be_made_again(two):
     def make(parts):
         raise missing(one.with_name("original"), "https://example.org", "not for programs")
 
-    sentence = r"a.npy has no a.npy.sha256 beside it and is to be made again, but original is miss"
+    sentence = r"a.npy has no a.npy.sha256 and has to be created again, but original is miss"
     with pytest.raises(UserError, match=sentence):
-        cached([one], make)
+        ensure_cached([one], make)
     assert one.exists()
 
 

@@ -42,7 +42,7 @@ def test_a_truncated_photograph_is_named(small_celeba):
 def test_a_pack_of_other_photographs_is_refused(small_celeba):
     photographs = sorted((small_celeba / "celeba" / "img_align_celeba").iterdir())
     pack(photographs[:6], 16, small_celeba / "celeba" / "train_16.npy")
-    with pytest.raises(UserError, match="holds 6 photographs instead of 7"):
+    with pytest.raises(UserError, match="has 6 photographs instead of 7"):
         SMALL.load(small_celeba, seed=0)
 
 

@@ -103,6 +103,6 @@ def test_an_altered_file_is_refused_before_it_is_unpickled(tmp_path):
 def test_even_a_file_that_passes_its_checksum_runs_nothing(folder):
     trap = folder / "trap"
     (folder / TRAIN[0].path).write_bytes(b"cos\nmkdir\n(S'" + os.fsencode(trap) + b"'\ntR.")
-    with pytest.raises(UserError, match=r"asks for os.mkdir"):
+    with pytest.raises(UserError, match=r"refers to os.mkdir"):
         Small().load(folder, seed=0)
     assert not trap.exists()

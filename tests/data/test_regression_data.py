@@ -88,5 +88,5 @@ def test_a_test_set_of_all_or_no_rows_is_refused(size):
 
 def test_wrappers_keep_the_task_or_refuse_it():
     assert Validated(Wine(320), 0.2).task == "regression"
-    with pytest.raises(UserError, match="wine has numbers to predict"):
+    with pytest.raises(UserError, match="wine is a regression data set"):
         Unbalanced(Wine(320), 0, 0.5)

@@ -12,6 +12,7 @@ from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.excess_risk import Expansion
 from dpbench.gradients import make_engine
 from dpbench.mechanism.method import Method
+from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import seeded
 from dpbench.methods.bam import bam, bam_exact
@@ -101,7 +102,7 @@ class Small:
             optimizer=torch.optim.SGD([engine.parameters.theta], lr=lr),
             noise_multiplier=1.0,
             expected_batch_size=8.0,
-            physical_batch_size=physical,
+            physical=PhysicalBatches(physical),
             noise=seeded("tests", 2, "", torch.device("cpu")),
             counts=seeded("tests", 3, "", torch.device("cpu")),
         )

@@ -14,7 +14,7 @@ from dpbench.errors import UserError
 from dpbench.execution import run as runs
 from dpbench.execution.run import load_or_run
 from dpbench.training import plan, provenance, trainer
-from dpbench.training.checkpoints import _packed
+from dpbench.training.checkpoints import serialized
 from dpbench.training.loop import Training
 
 USUAL = ["batch_size=360", "epochs=2", "model.widths=[8]"]  # 8 steps on digits
@@ -152,7 +152,7 @@ def forge(folder, change):
     first_line, content = last.read_bytes().split(b"\n", 1)
     state = torch.load(io.BytesIO(content), weights_only=True)
     change(state)
-    last.write_bytes(b"".join(_packed(state, json.loads(first_line)["conditions"])))
+    last.write_bytes(b"".join(serialized(state, json.loads(first_line)["conditions"])))
 
 
 FORGERIES = {
@@ -183,7 +183,9 @@ def test_a_forged_checkpoint_is_passed_over(asked, steps, tmp_path, name):
     steps.clear()
     interrupted(asked, steps, before=3)
     forge(tmp_path, FORGERIES[name])
-    with pytest.warns(UserWarning, match="000003.ckpt is none of this run .*: it is left out"):
+    with pytest.warns(
+        UserWarning, match="000003.ckpt does not belong to this run .*: it is ignored"
+    ):
         path = load_or_run(asked, quiet=True)
     assert steps == [*range(3), *range(2, 8)]
     assert measured(path) == measured(whole)

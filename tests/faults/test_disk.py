@@ -118,7 +118,7 @@ def test_a_refused_call_costs_a_sentence_at_most(name, whole, tmp_path):
         assert calls[0] >= number
         assert run(folder) == ""
         assert result(folder) == result(whole)
-        if "tracker=csv fails and is left out" not in told:
+        if "tracker=csv failed and is disabled" not in told:
             assert tracked(folder) == tracked(whole)
             assert files(folder) == files(whole)
 
@@ -152,7 +152,7 @@ def test_a_bit_turned_in_each_checkpoint_starts_the_run_over(seed, whole, tmp_pa
     assert checkpoints
     for path in checkpoints:
         turn_a_bit(path, random.Random(seed))
-    assert run(folder).count("is left out, and the run resumes") == len(checkpoints)
+    assert run(folder).count("is ignored, and the run resumes") == len(checkpoints)
     assert result(folder) == result(whole)
     assert tracked(folder) == tracked(whole)
 

@@ -11,7 +11,7 @@ from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, make_engine
 from dpbench.models.architecture import cross_entropy
 
-COUPLED = r"depends on the others of its batch"
+COUPLED = r"depends on the other examples of its batch"
 
 
 class Net(nn.Module):
@@ -309,5 +309,5 @@ def test_the_check_leaves_model_and_random_numbers_as_they_were(training):
 
 
 def test_the_sentence_says_in_which_mode():
-    with pytest.raises(UserError, match=re.escape("of its batch in training mode, so its")):
+    with pytest.raises(UserError, match=re.escape("of its batch in training mode; make")):
         make_engine("auto", Standardised(), cross_entropy, probe_for(Net()))

@@ -380,7 +380,7 @@ FALLBACKS = {
     "used more than once": Twice,
     "without calling the module": Functional,
     "keyword arguments": ByName,
-    "another first axis": Folded,
+    "first axis of a module": Folded,
     "disagrees with the reference": Also,
     "scale_grad_by_freq": lambda: Renormed(scale_grad_by_freq=True),
 }
@@ -467,7 +467,7 @@ class CentredOutputs(Net):
 @pytest.mark.parametrize("name", [*ENGINES, "auto"])
 @pytest.mark.parametrize("model", [CentredInputs, CentredOutputs])
 def test_a_model_that_mixes_examples_is_refused(name, model):
-    with pytest.raises(UserError, match="depends on the others of its batch"):
+    with pytest.raises(UserError, match="depends on the other examples of its batch"):
         make_engine(name, model(), cross_entropy, probe_for(Net()))
 
 
@@ -477,7 +477,7 @@ def test_a_loss_that_mixes_examples_is_refused(name):
         losses = cross_entropy(outputs, targets)
         return losses - losses.mean()
 
-    with pytest.raises(UserError, match="depends on the others of its batch"):
+    with pytest.raises(UserError, match="depends on the other examples of its batch"):
         make_engine(name, Net(), centred, probe_for(Net()))
 
 

@@ -173,7 +173,7 @@ def excess(gradients, clip) -> float:
     """By how much of the sensitivity the farthest of all examples moves the sum beyond it."""
     zeros = gradients.losses.new_zeros(EXAMPLES)
     clip = clip.for_size(len(gradients.weighted_sum(zeros)))
-    factors, _ = finite_factors(clip, clip.lengths(gradients), zeros.long())
+    factors, _ = finite_factors(clip, clip.norms(gradients), zeros.long())
     farthest = 0.0
     for one in torch.eye(EXAMPLES):
         alone = factors * (one if factors.dim() == 1 else one.unsqueeze(1))
@@ -219,7 +219,7 @@ def test_every_rule_is_searched():
 def moved_by(engine, batch: Batch, clip, i: int) -> float:
     """How far example i alone moves the sum, as a multiple of the sensitivity."""
     gradients = engine(batch)
-    factors, _ = finite_factors(clip, clip.lengths(gradients), batch.groups)
+    factors, _ = finite_factors(clip, clip.norms(gradients), batch.groups)
     here = torch.arange(len(batch)) == i
     alone = factors * (here if factors.dim() == 1 else here.unsqueeze(1))
     return gradients.weighted_sum(alone).double().norm().item() / float(clip.sensitivity)
@@ -255,7 +255,7 @@ def test_no_layer_s_part_of_a_constant_image_before_instance_normalisation_is_lo
     levels = torch.linspace(0.1, 0.9, 6)
     batch.inputs.copy_(levels.view(-1, 1, 1, 1).expand(6, 32, 8, 8))
     clip, gradients = make_clip("normalise", "layerwise", 3**0.5), engine(batch)
-    factors = clip.factors(clip.lengths(gradients), batch.groups)
+    factors = clip.factors(clip.norms(gradients), batch.groups)
     for one in torch.eye(6):
         total = gradients.weighted_sum(factors * one.unsqueeze(1)).double()
         for layer in engine.parameters.layers:

@@ -5,7 +5,7 @@ import torch
 
 from dpbench.gradients.engine import Stacked
 from dpbench.gradients.parameters import Layer
-from dpbench.gradients.translated import Translated
+from dpbench.gradients.translated import TranslatedGradients
 
 LAYERS = (Layer("one", slice(0, 3)), Layer("two", slice(3, 7)))
 
@@ -17,7 +17,7 @@ def pair():
     vector = torch.randn(7, generator=draw, dtype=torch.float64)
     losses = torch.rand(5, generator=draw, dtype=torch.float64)
     plain = Stacked(losses, stack, LAYERS)
-    return Translated(plain, vector, LAYERS), Stacked(losses, stack + vector, LAYERS)
+    return TranslatedGradients(plain, vector, LAYERS), Stacked(losses, stack + vector, LAYERS)
 
 
 @pytest.mark.parametrize("what", ["losses", "norms", "layer_norms"])

@@ -6,7 +6,7 @@ import torch
 from scipy import special, stats
 
 from dpbench.errors import UserError
-from dpbench.mechanism.noise import GRID, PIECE, QUANTILES, Gaussian, NoNoise, PerCoordinate, draws
+from dpbench.mechanism.noise import CHUNK, GRID, QUANTILES, Gaussian, NoNoise, PerCoordinate, draws
 from dpbench.mechanism.streams import CipherStream, seeded
 from dpbench.privacy.ledger import CoordinateMechanism, Exact, GaussianMechanism
 
@@ -60,7 +60,7 @@ def test_gaussian_noise_is_what_another_library_makes_of_the_same_bits(released,
 
 
 def test_what_is_drawn_in_pieces_is_one_draw(released):
-    size = 2 * PIECE["cpu"] + 12_345
+    size = 2 * CHUNK["cpu"] + 12_345
     pieces = Gaussian().add(torch.zeros(size, dtype=torch.float64), 2.0, 3.0, stream())
     np.testing.assert_allclose(pieces.numpy(), released(np.zeros(size), 6.0, stream()), atol=1e-13)
 
@@ -144,7 +144,7 @@ def test_draws_on_the_edge_are_finite_and_symmetric(noise):
 
 @laws
 def test_noise_per_coordinate_is_added_in_pieces_that_are_one_draw(noise, law):
-    size = PIECE["cpu"] + 100
+    size = CHUNK["cpu"] + 100
     total = torch.linspace(-5, 5, size)
     one, other = stream(), stream()
     noisy = noise.add(total.clone(), 2.0, 3.0, one)

@@ -16,8 +16,8 @@ from dpbench.mechanism.schedules import (
     Schedules,
     Stairs,
     constant,
+    run_lengths,
     schedule,
-    stretches,
 )
 
 SHARES = st.floats(0, 1)
@@ -47,7 +47,7 @@ def test_pieces_change_where_they_are_told_and_not_before():
     ("values", "until"), [((1, 2), ()), ((1,), (0.5,)), ((1, 2, 3), (0.9, 0.1))]
 )
 def test_pieces_that_do_not_fit_are_refused(values, until):
-    with pytest.raises(UserError, match="rising `until` and one more of `values`"):
+    with pytest.raises(UserError, match="increasing `until` and one more of `values`"):
         Pieces(values, until)
 
 
@@ -95,12 +95,12 @@ def test_factors_stay_positive_but_a_learning_rate_may_rest(name):
         return Schedules(**{"bound": 1.0, "lr": 1.0, "noise": 1.0, name: Pieces((1, end), (0.5,))})
 
     falling(0.1).check(10)
-    with pytest.raises(UserError, match=rf"schedule\.{name} must stay positive, and gets to -1"):
+    with pytest.raises(UserError, match=rf"schedule\.{name} must stay positive, and reaches -1"):
         falling(-1).check(10)
     if name == "lr":
         falling(0).check(10)
     else:
-        with pytest.raises(UserError, match="gets to 0"):
+        with pytest.raises(UserError, match="reaches 0"):
             falling(0).check(10)
 
 
@@ -113,14 +113,14 @@ def test_stretches_are_the_values_of_all_steps_in_their_order():
         Pieces((1.0, 2.0, 1.0), (0.3, 0.9)),
         falling,
     ):
-        found = [v for v, times in stretches(value, 30) for _ in range(times)]
+        found = [v for v, times in run_lengths(value, 30) for _ in range(times)]
         at = value if callable(value) else Constant(value)
         assert found == [at(made / 30) for made in range(30)]
-    assert [times for _, times in stretches(falling, 30)] == [8, 7, 8, 7]
+    assert [times for _, times in run_lengths(falling, 30)] == [8, 7, 8, 7]
 
 
 def test_what_never_changes_is_told_at_once_whatever_the_number_of_steps():
-    assert list(stretches(1.0, 10**18)) == [(1.0, 10**18)]
+    assert list(run_lengths(1.0, 10**18)) == [(1.0, 10**18)]
     Schedules(1.0, Constant(2.0), 3.0).check(10**18)
     assert constant(Constant(2.0)) == constant(2.0) == 2.0
     assert constant(Linear(1.0, 1.0)) is None

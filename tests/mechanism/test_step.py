@@ -14,7 +14,9 @@ from dpbench.clipping import Abadi, CountQuery, Groupwise, Unclipped
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import make_engine
+from dpbench.mechanism.fit_memory import fit_memory
 from dpbench.mechanism.noise import NoNoise
+from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import Stream, seeded
 from dpbench.methods.clipping_errors import direction_error, magnitude_error
@@ -66,7 +68,7 @@ def logistic_step(method, batch: Batch, **settings) -> PrivateStep:
         torch.manual_seed(0)
         engine = make_engine("auto", nn.Linear(5, 3).double(), cross_entropy, batch)
     optimizer = torch.optim.SGD([engine.parameters.theta], lr=0.3)
-    return PrivateStep(engine, method, optimizer, 0.7, 8.0, None, *map(stream, (1, 2)))
+    return PrivateStep(engine, method, optimizer, 0.7, 8.0, PhysicalBatches(), *map(stream, (1, 2)))
 
 
 def test_dpsgd_is_the_algorithm_written_by_hand(batch_of, released):
@@ -406,7 +408,9 @@ class Cramped:
 
 
 def cramped(step: PrivateStep, holds: int, **settings) -> PrivateStep:
-    return dataclasses.replace(step, engine=Cramped(step.engine, holds, **settings), adapts=True)
+    engine = Cramped(step.engine, holds, **settings)
+    physical = PhysicalBatches(step.physical.size, adaptive=True)
+    return dataclasses.replace(step, engine=engine, physical=physical)
 
 
 def everything(step: PrivateStep, batches: list[Batch]) -> list[torch.Tensor]:
@@ -435,7 +439,7 @@ def test_a_step_that_runs_out_of_memory_is_the_step_of_the_size_that_fits(
         strict=True,
     ):
         assert torch.equal(before, after)
-    assert troubled.physical_batch_size == 2
+    assert troubled.physical.size == 2
     assert max(troubled.engine.sizes[-10:]) <= 2, "a size that did not fit was tried again"
 
 
@@ -448,20 +452,22 @@ def test_an_example_draws_the_same_in_a_repetition(batch_of):
         engine = make_engine("ghost", model, cross_entropy, batch_of(2))
         optimizer = torch.optim.SGD([engine.parameters.theta], lr=0.1)
         method = METHODS["dpsgd_f"]
-        return PrivateStep(engine, method, optimizer, 1.0, 8.0, 3, *map(stream, (1, 2)))
+        return PrivateStep(
+            engine, method, optimizer, 1.0, 8.0, PhysicalBatches(3), *map(stream, (1, 2))
+        )
 
     batches = [batch_of(n, seed=n) for n in (7, 5)]
     untroubled = everything(step(), batches)
     # In vain: 7, late in the first pass; then 3.
-    troubled = cramped(dataclasses.replace(step(), physical_batch_size=None), 3, late=True)
+    troubled = cramped(dataclasses.replace(step(), physical=PhysicalBatches()), 3, late=True)
     assert all(map(torch.equal, untroubled, everything(troubled, batches)))
 
 
 def test_memory_that_runs_out_between_the_passes_asks_no_second_time(step_of, batch_of):
     """The counts were released when the sum failed: only the sum is made again."""
     step, asked = cramped(step_of(METHODS["dpsgd_f"]), 4, late=True), []
-    answer = step._answer
-    step._answer = lambda *arguments: (asked.append(1), answer(*arguments))
+    answer = step._release_counts
+    step._release_counts = lambda *arguments: (asked.append(1), answer(*arguments))
     step(batch_of(8))
     assert len(asked) == 1
     assert step.engine.sizes == [8, 4, 4]
@@ -478,7 +484,7 @@ def test_one_example_that_does_not_fit_ends_the_run_with_a_sentence(step_of, bat
 @pytest.mark.parametrize("physical", [None, 4])
 def test_without_adapting_the_sentence_names_the_way_out(step_of, batch_of, physical):
     step = cramped(step_of(METHODS["dpsgd"], physical=physical), 3)
-    step.adapts = False
+    step.physical.adaptive = False
     size = physical or 5
     with pytest.raises(UserError, match=f"with {size} examples at once; choose physical_batch_siz"):
         step(batch_of(5))
@@ -486,7 +492,7 @@ def test_without_adapting_the_sentence_names_the_way_out(step_of, batch_of, phys
 
 def test_a_method_that_needs_whole_batches_is_not_told_to_split_them(step_of, batch_of):
     step = cramped(step_of(fairlens(0.5, 1.0, 1.0, "corrected")), 3)
-    step.adapts = False
+    step.physical.adaptive = False
     with pytest.raises(UserError, match="fairlens needs each batch in one piece; choose a smaller"):
         step(batch_of(5))
 
@@ -494,7 +500,7 @@ def test_a_method_that_needs_whole_batches_is_not_told_to_split_them(step_of, ba
 def test_other_errors_are_passed_on(step_of, batch_of):
     for adapts in (True, False):
         step = cramped(step_of(METHODS["dpsgd"]), 3, error=ValueError)
-        step.adapts = adapts
+        step.physical.adaptive = adapts
         with pytest.raises(ValueError, match="tried to allocate"):
             step(batch_of(5))
 
@@ -504,17 +510,17 @@ def test_a_size_found_by_trying_moves_nothing(step_of, batch_of):
     batches = [batch_of(n, seed=n) for n in (6, 9)]
     plain, tried = step_of(method, physical=4), cramped(step_of(method), 4)
     draws = torch.get_rng_state()
-    tried.adapt(batch_of(2))
+    fit_memory(tried, batch_of(2))
     assert torch.equal(torch.get_rng_state(), draws)
-    assert tried.physical_batch_size == 4
+    assert tried.physical.size == 4
     assert tried.engine.sizes == [1, 2, 4, 8]
     assert all(map(torch.equal, everything(plain, batches), everything(tried, batches)))
 
 
 def test_where_memory_is_no_matter_nearly_every_batch_stays_whole(step_of, batch_of):
     step = step_of(METHODS["dpsgd"], expected=100.0)
-    step.adapt(batch_of(2))
-    assert step.physical_batch_size == 160
+    fit_memory(step, batch_of(2))
+    assert step.physical.size == 160
 
 
 # What a GPU would have to wait for.
@@ -573,10 +579,10 @@ def test_waits_are_seen():
 
 def test_a_size_that_was_found_is_part_of_the_state(step_of, batch_of):
     step, other = (step_of(dpsgd(0.5, "corrected")) for _ in range(2))
-    step.physical_batch_size = 3
+    step.physical.size = 3
     step(batch_of(6))
     other.load_state_dict(step.state_dict())
-    assert other.physical_batch_size == 3
+    assert other.physical.size == 3
     assert torch.equal(theta(other), theta(step))
     for each in (step, other):
         each(batch_of(6, seed=1))

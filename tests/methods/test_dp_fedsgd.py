@@ -17,7 +17,7 @@ from dpbench.mechanism.local_batches import local_batches
 from dpbench.mechanism.method import ReleasedState
 from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dp_fedavg import dp_fedavg
-from dpbench.methods.dp_fedsgd import PerWeight, Weights, dp_fedsgd
+from dpbench.methods.dp_fedsgd import WeightedMean, Weights, dp_fedsgd
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.training.budget import statement
@@ -129,7 +129,7 @@ def test_weights_are_capped_at_one():
     sizes = torch.tensor([1.0, 4.0, 9.0])
     assert Weights(4.0)(sizes).tolist() == [0.25, 1, 1]
     assert Weights(None)(sizes).tolist() == [1, 1, 1]
-    capped = PerWeight(Weights(4.0)).on(Units("user", 3, (1, 4, 9)))
+    capped = WeightedMean(Weights(4.0)).on(Units("user", 3, (1, 4, 9)))
     assert (capped.mean, capped.excess) == (pytest.approx(0.75), 1)
 
 
@@ -200,7 +200,7 @@ def test_with_any_local_batches_a_user_moves_the_sum_by_at_most_its_weight_of_th
 
     def total(users):
         gradients = method.gradient(step.engine, users, method.clip, released)
-        factors = method.clip.factors(method.clip.lengths(gradients), users.groups)
+        factors = method.clip.factors(method.clip.norms(gradients), users.groups)
         return method.clip.reduce(gradients, factors)
 
     for k in range(5):

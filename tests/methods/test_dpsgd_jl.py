@@ -13,7 +13,7 @@ from dpbench.gradients import Layer
 from dpbench.gradients.engine import Stacked
 from dpbench.mechanism.method import ReleasedState
 from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.dpsgd_jl import Estimated, Projected, dpsgd_jl, slack
+from dpbench.methods.dpsgd_jl import EstimatedNorms, ProjectedNorms, dpsgd_jl, slack
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
@@ -42,7 +42,7 @@ def made(seed=1):
 
 def test_the_estimate_is_the_root_mean_square_of_inner_products():
     rows, us = made(), vectors(7)
-    ours = Estimated(rows, us, 2.0, LAYERS)
+    ours = EstimatedNorms(rows, us, 2.0, LAYERS)
     squares = [[sum(a * b for a, b in zip(g, u, strict=True)) ** 2 for u in us] for g in
                rows.stack().tolist()]  # fmt: skip
     expected = [2 * float(sum(map(float, one)) / 7) ** 0.5 for one in squares]
@@ -51,11 +51,11 @@ def test_the_estimate_is_the_root_mean_square_of_inner_products():
 
 def test_a_layer_is_estimated_as_if_it_were_all_there_is():
     us = vectors(7)
-    whole = Estimated(made(), us, 1.5, LAYERS).layer_norms
+    whole = EstimatedNorms(made(), us, 1.5, LAYERS).layer_norms
     for column, layer in zip(whole.unbind(1), LAYERS, strict=True):
         alone = made().stack()[:, layer.at]
         one = Stacked(alone[:, 0], alone, [Layer("it", slice(None))])
-        reference = Estimated(one, [u[layer.at] for u in us], 1.5, ()).norms
+        reference = EstimatedNorms(one, [u[layer.at] for u in us], 1.5, ()).norms
         assert torch.allclose(column, reference, rtol=1e-12)
 
 
@@ -63,7 +63,7 @@ def test_a_layer_is_estimated_as_if_it_were_all_there_is():
 def test_estimates_have_the_law_that_the_slack_is_made_of(r):
     gradient = made()
     shares = torch.cat(
-        [(Estimated(gradient, vectors(r, s), 1.0, LAYERS).norms / gradient.norms) ** 2
+        [(EstimatedNorms(gradient, vectors(r, s), 1.0, LAYERS).norms / gradient.norms) ** 2
          for s in range(2, 402)]
     )  # fmt: skip
     # Five gradients share their vectors, so that only one of them is a sample.
@@ -74,7 +74,7 @@ def test_estimates_have_the_law_that_the_slack_is_made_of(r):
 def test_an_upper_estimate_fails_as_often_as_it_says(r, failure):
     gradient, by = made(), slack(r, failure)
     fails = sum(
-        bool(Estimated(gradient, vectors(r, s), by, LAYERS).norms[0] < gradient.norms[0])
+        bool(EstimatedNorms(gradient, vectors(r, s), by, LAYERS).norms[0] < gradient.norms[0])
         for s in range(2, 1002)
     )
     assert stats.binomtest(fails, 1000, failure).pvalue > 1e-3
@@ -108,7 +108,7 @@ def test_with_many_projections_it_is_dpsgd(step_of, batch_of):
 
 
 def test_projections_are_those_of_the_run_and_the_step_in_every_part_of_a_batch(step_of, batch_of):
-    step, batch, seam = step_of(jl()), batch_of(4), Projected(3, 1.0)
+    step, batch, seam = step_of(jl()), batch_of(4), ProjectedNorms(3, 1.0)
 
     def norms(**changes):
         return seam(step.engine, batch, step.clip, RELEASED._replace(**changes)).norms
@@ -202,7 +202,7 @@ def test_an_example_that_is_not_finite_stays_so():
     rows = made().stack().clone()
     rows[1, 3] = torch.inf
     batch = Stacked(rows[:, 0], rows, LAYERS)
-    seen = Estimated(batch, vectors(4), 1.0, LAYERS)
+    seen = EstimatedNorms(batch, vectors(4), 1.0, LAYERS)
     assert (seen.norms < torch.inf).tolist() == [True, False, True, True, True]
     assert (seen.layer_norms < torch.inf).all(1).tolist() == [True, False, True, True, True]
 

@@ -81,9 +81,7 @@ def test_steps_are_equation_15_written_by_hand(
         batch = batch_of(n, seed=seed)
         place.engine.parameters.theta.data.copy_(at)
         gradients = place.engine(batch)
-        total = gradients.weighted_sum(
-            step.clip.factors(step.clip.lengths(gradients), batch.groups)
-        )
+        total = gradients.weighted_sum(step.clip.factors(step.clip.norms(gradients), batch.groups))
         # Noise of N(0, 2 alpha eta) in v is so much in the sum, and its sign does not matter.
         deviation = math.sqrt(2 * alpha * eta) / (eta * N / B)
         noisy = torch.from_numpy(released(total.numpy(), deviation, draw))

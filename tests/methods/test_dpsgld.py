@@ -62,7 +62,7 @@ def test_a_step_is_algorithm_3_written_by_hand(
     lr, batch = 0.04, batch_of(9)
     step = langevin(step_of, dpsgld(0.5, precision, law, clip, style), lr)
     start, gradients = theta(step), step.engine(batch)
-    total = gradients.weighted_sum(step.clip.factors(step.clip.lengths(gradients), batch.groups))
+    total = gradients.weighted_sum(step.clip.factors(step.clip.norms(gradients), batch.groups))
     step(batch)
     slope_of_log_p = -precision * start  # p = N(0, I/precision)
     variance = lr if law == "lr" else 2 * lr / N
@@ -183,7 +183,7 @@ def test_a_budget_that_disagrees_is_refused_with_the_rate_that_meets_it(asked):
 
 
 def test_other_methods_have_no_noise_that_follows():
-    with pytest.raises(UserError, match="noise of dpsgd follows from nothing"):
+    with pytest.raises(UserError, match="noise of dpsgd does not follow from other settings"):
         plan(run_of(dpsgd(1.0, "corrected")))
 
 

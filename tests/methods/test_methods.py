@@ -150,7 +150,7 @@ class Held:
 
     def __init__(self, clip, answers: list):
         nobody = SimpleNamespace(norms=torch.zeros(0), layer_norms=torch.zeros(0, 2))
-        size = len(clip.counts(clip.lengths(nobody), torch.zeros(0, dtype=torch.long)))
+        size = len(clip.counts(clip.norms(nobody), torch.zeros(0, dtype=torch.long)))
         for answer in answers:
             clip = clip.updated(torch.tensor(answer[:size], dtype=torch.float64), EXPECTED)
         self._clip, self.answers = clip, []

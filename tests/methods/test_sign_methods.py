@@ -97,7 +97,7 @@ def test_the_ledger_hears_of_every_coordinate_and_of_signs():
 
 def test_logistic_noise_needs_a_bound_of_each_coordinate():
     mixed = dataclasses.replace(dp_losgd(BOUND), clip=Abadi(1.0))
-    with pytest.raises(UserError, match="the noise of dp_losgd needs a bound of each coordinate"):
+    with pytest.raises(UserError, match="the noise of dp_losgd needs a bound on each coordinate"):
         mixed.for_size(SIZE)
 
 

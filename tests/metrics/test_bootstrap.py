@@ -54,7 +54,7 @@ def test_scipy_has_the_same_intervals_up_to_its_own_draws():
         return expected_calibration_error(torch.stack(logits, 1), classes.long())
 
     reference = {
-        "accuracy": theirs(np.mean, ranked(outputs, targets).right),
+        "accuracy": theirs(np.mean, ranked(outputs, targets).correct),
         "brier": theirs(np.mean, brier(outputs, targets).numpy()),
         "ece": theirs(ece, *outputs.T.numpy(), targets.numpy()),
     }

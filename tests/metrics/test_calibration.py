@@ -116,9 +116,9 @@ def test_bins_agree_with_scikit_learn(make, strategy, n):
     bins = make(examples)
     filled = bins.counts > 0
     accuracy, confidence = calibration_curve(
-        examples.right, examples.confidences, n_bins=BINS, strategy=strategy
+        examples.correct, examples.confidences, n_bins=BINS, strategy=strategy
     )
-    assert bins.right[filled] / bins.counts[filled] == pytest.approx(accuracy)
+    assert bins.correct[filled] / bins.counts[filled] == pytest.approx(accuracy)
     assert bins.confidences[filled] / bins.counts[filled] == pytest.approx(confidence)
     assert bins.counts.sum() == n
 

@@ -96,5 +96,5 @@ def test_shapes_that_disagree_are_refused():
 
 
 def test_a_group_without_a_name_is_refused():
-    with pytest.raises(ValueError, match="beyond the 1"):
+    with pytest.raises(ValueError, match="outside the 1 named"):
         evaluate(*example(), ("male",))

@@ -65,7 +65,7 @@ def test_shapes_that_disagree_and_groups_without_names_are_refused():
     outputs, losses, targets, groups = example()
     with pytest.raises(ValueError, match=r"not \[n, 1\]"):
         evaluate_regression(outputs.expand(20, 2), losses, targets, groups, NAMES)
-    with pytest.raises(ValueError, match="beyond the 1"):
+    with pytest.raises(ValueError, match="outside the 1 named"):
         evaluate_regression(outputs, losses, targets, groups, NAMES[:1])
 
 

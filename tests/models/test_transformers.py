@@ -135,7 +135,7 @@ def test_what_no_bert_can_be_is_refused(tmp_path):
             BERT.build(shape, 3)
     BERT.build((2, 10), 3).net.save_pretrained(tmp_path)
     other = replace(BERT, name=str(tmp_path), pretrained=True, vocabulary=49)
-    with pytest.raises(UserError, match=r"no weights of .* of these sizes"):
+    with pytest.raises(UserError, match=r"weights of .* do not fit .* of these sizes"):
         other.build((2, 10), 3)
 
 

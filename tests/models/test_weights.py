@@ -17,7 +17,7 @@ from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
 from dpbench.models.bert import Bert
 from dpbench.models.vit import Vit
-from dpbench.models.weights import checked, tensors_of, weights_in
+from dpbench.models.weights import tensors_of, verified_checksum, weights_file
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.records.record import Record
@@ -73,14 +73,14 @@ def test_a_vit_has_the_weights_of_a_local_file_and_a_new_head(published, tmp_pat
 def test_a_checksum_is_compared_with_the_file(file):
     asked = replace(VIT, weights=str(file), checksum=sha256(file))
     assert asked.build(SHAPE, CLASSES).checksum == sha256(file)
-    with pytest.raises(UserError, match=f"has the checksum {sha256(file)}, and model.checksum"):
+    with pytest.raises(UserError, match=f"has the checksum {sha256(file)}, but model.checksum"):
         replace(asked, checksum=OTHER).build(SHAPE, CLASSES)
 
 
 def test_a_file_that_changes_is_read_again(file):
-    before = checked(file, None)
+    before = verified_checksum(file, None)
     file.write_bytes(file.read_bytes() + b"\0")
-    assert checked(file, None) == sha256(file) != before
+    assert verified_checksum(file, None) == sha256(file) != before
 
 
 def test_the_hub_is_asked_for_the_pinned_revision_and_its_file_is_checked_too(file, monkeypatch):
@@ -94,7 +94,7 @@ def test_the_hub_is_asked_for_the_pinned_revision_and_its_file_is_checked_too(fi
     pinned = replace(VIT, name="test_vit.r160_in1k", revision="abc")
     assert pinned.build(SHAPE, CLASSES).checksum == sha256(file)
     assert asked == [("timm/test_vit.r160_in1k", "model.safetensors", "abc")]
-    with pytest.raises(UserError, match=r"model.checksum asks for sha256:000"):
+    with pytest.raises(UserError, match=r"model.checksum is sha256:000"):
         replace(pinned, checksum=OTHER).build(SHAPE, CLASSES)
 
 
@@ -116,7 +116,7 @@ class Hostile:
 def test_a_file_that_would_run_code_is_refused_and_runs_none(tmp_path, capsys):
     path = tmp_path / "hostile.pt"
     torch.save({"weight": Hostile()}, path)
-    with pytest.raises(UserError, match="holds no weights that are safe to read"):
+    with pytest.raises(UserError, match="contains no weights that are safe to read"):
         tensors_of(path)
     assert "stranger" not in capsys.readouterr().out
 
@@ -133,26 +133,26 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(tmp_path, capsys):
 )
 def test_what_is_no_file_of_weights_is_refused(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match="holds no weights that are safe to read"):
+    with pytest.raises(UserError, match="contains no weights that are safe to read"):
         tensors_of(tmp_path / name)
 
 
 def test_what_is_no_state_dict_is_refused(tmp_path):
     torch.save({"epoch": 3}, tmp_path / "a.pt")
-    with pytest.raises(UserError, match="holds no state dict"):
+    with pytest.raises(UserError, match="contains no state dict"):
         tensors_of(tmp_path / "a.pt")
 
 
 def test_weights_of_another_network_are_refused(tmp_path):
     save_file({"some.weight": torch.ones(2)}, tmp_path / "a.safetensors")
-    with pytest.raises(UserError, match=r"is not of test_vit: it has no .* and \d+ more"):
+    with pytest.raises(UserError, match=r"has no weights for test_vit: it lacks .* and \d+ more"):
         replace(VIT, weights=str(tmp_path / "a.safetensors")).build(SHAPE, CLASSES)
 
 
 def test_weights_of_other_sizes_are_refused(tmp_path, published):
     state = published.state_dict() | {"norm.weight": torch.ones(3)}
     save_file(state, tmp_path / "a.safetensors")
-    with pytest.raises(UserError, match="no weights of test_vit for a model of these sizes"):
+    with pytest.raises(UserError, match="weights of test_vit do not fit a model of these sizes"):
         replace(VIT, weights=str(tmp_path / "a.safetensors")).build(SHAPE, CLASSES)
 
 
@@ -161,13 +161,13 @@ def test_weights_that_are_not_there_are_refused_before_any_work(tmp_path):
         with pytest.raises(UserError, match=f"model.weights={place} is {what}"):
             compose(["model=vit_base", f"model.weights={place}"])
     with pytest.raises(UserError, match="the name of a file"):
-        weights_in("")
+        weights_file("")
 
 
 @pytest.mark.parametrize("changed", [{"weights": "a.pt"}, {"checksum": OTHER}])
 @pytest.mark.parametrize("model", [VIT, BERT])
 def test_random_weights_have_no_file(model, changed):
-    with pytest.raises(UserError, match=r"is for model.pretrained=true"):
+    with pytest.raises(UserError, match=r"needs model.pretrained=true"):
         replace(model, pretrained=False, **changed)
 
 
@@ -251,14 +251,14 @@ def test_a_bert_has_the_weights_of_a_folder_and_a_new_head(tmp_path):
         assert model.checksum == sha256(file)
         for name, parameter in body.named_parameters():
             assert torch.equal(model.net.bert.get_parameter(name), parameter), name
-    with pytest.raises(UserError, match=r"model.checksum asks for"):
+    with pytest.raises(UserError, match=r"model.checksum is sha256"):
         replace(BERT, weights=str(tmp_path), checksum=OTHER).build((2, 10), 2)
 
 
 def test_a_bert_of_other_files_is_refused(tmp_path):
     (tmp_path / "bert.pt").write_bytes(b"")
     with pytest.raises(
-        UserError, match=r"is no folder with model.safetensors or pytorch_model.bin"
+        UserError, match=r"is not a folder with model.safetensors or pytorch_model.bin"
     ):
         replace(BERT, weights=str(tmp_path / "bert.pt")).build((2, 10), 2)
     with pytest.raises(UserError, match=r"set model.weights to it"):

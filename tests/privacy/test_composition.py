@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import fft, stats
 
-from dpbench.privacy.composition import OUTSIDE, PER_STAGE, UNIT, Losses, Sum, connected
+from dpbench.privacy.composition import OUTSIDE, PER_STAGE, UNIT, Losses, LossSum, connect_dots
 from dpbench.privacy.gaussian import GaussianProfile
 from dpbench.privacy.sampling import added, removed
 
 
 def sampled(mu: float, rate: float, interval: float, low: int, high: int) -> Losses:
     profile = GaussianProfile(mu)
-    return connected(
+    return connect_dots(
         lambda e: removed(profile, rate, e),
         lambda e: added(profile, rate, e),
         interval, low, high, profile.rounding,
@@ -64,7 +64,7 @@ def test_a_transform_is_as_exact_as_is_said(bits):
 def test_what_is_added_for_round_off_is_more_than_it_makes(times):
     if np.finfo(np.longdouble).eps > 1e-18:
         pytest.skip("long double is no longer than double here")
-    total = Sum([(sampled(1.0, 0.05, 1e-3, 400, 4_000), times)], 1e-3)
+    total = LossSum([(sampled(1.0, 0.05, 1e-3, 400, 4_000), times)], 1e-3)
     tilt = total.best_tilt(1e-9)
     tilted = total.tilted(tilt)
     ((losses, _),) = total.parts
@@ -80,7 +80,7 @@ def test_what_is_added_for_round_off_is_more_than_it_makes(times):
 
 def test_the_grid_of_a_sum_has_all_of_it_but_what_is_said():
     losses = sampled(1.0, 0.05, 1e-2, 40, 400)
-    total = Sum([(losses, 50)], 1e-2)
+    total = LossSum([(losses, 50)], 1e-2)
     tilted = total.tilted(0.02)
     _, weights = losses.tilted(0.02)
     whole = np.array([1.0])
@@ -93,7 +93,7 @@ def test_the_grid_of_a_sum_has_all_of_it_but_what_is_said():
 
 def test_deltas_are_those_of_convolution_and_at_any_tilt_no_less():
     losses = sampled(1.0, 0.3, 2e-2, 40, 300)
-    total = Sum([(losses, 6)], 2e-2)
+    total = LossSum([(losses, 6)], 2e-2)
     whole = np.array([1.0])
     for _ in range(6):
         whole = np.convolve(whole, losses.masses)
@@ -108,5 +108,7 @@ def test_deltas_are_those_of_convolution_and_at_any_tilt_no_less():
 
 
 def test_an_infinite_loss_in_any_step_is_one_of_the_sum():
-    total = Sum([(Losses(0, np.array([0.9]), 0.1), 2), (Losses(0, np.array([0.5]), 0.5), 1)], 1.0)
+    total = LossSum(
+        [(Losses(0, np.array([0.9]), 0.1), 2), (Losses(0, np.array([0.5]), 0.5), 1)], 1.0
+    )
     assert total.infinite == pytest.approx(1 - 0.9**2 * 0.5)

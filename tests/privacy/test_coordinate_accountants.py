@@ -8,7 +8,7 @@ from dp_accounting import LaplaceDpEvent, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from scipy.special import expit
 
-from dpbench.privacy.accountants import ACCOUNTANTS, at_least, note, pld, rdp
+from dpbench.privacy.accountants import ACCOUNTANTS, lower_bound, note, pld, rdp
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import (
@@ -70,7 +70,7 @@ def simulated(mechanism, epsilon: float, removing: bool) -> tuple[float, float]:
 
 @pytest.mark.parametrize("delta", [1e-1, 1e-2])
 @pytest.mark.parametrize(
-    ("spend", "signed"), [(pld, False), (at_least, True)], ids=["sum", "symmetric sign"]
+    ("spend", "signed"), [(pld, False), (lower_bound, True)], ids=["sum", "symmetric sign"]
 )
 def test_composed_profiles_are_what_monte_carlo_says(spend, signed, delta):
     mechanism = noise(0.45, 20, signed=signed)
@@ -103,7 +103,7 @@ def test_a_symmetric_sign_is_randomised_response():
     shift, times = 0.4, 30
     lie = 2 * (1 - expit(shift / 2))  # their noise: the share of answers that are drawn blindly
     theirs = privacy_loss_distribution.from_randomized_response(lie, 2).self_compose(times)
-    ours = at_least(ledger(noise(shift, 1, signed=True), 1.0, times), DELTA)
+    ours = lower_bound(ledger(noise(shift, 1, signed=True), 1.0, times), DELTA)
     assert ours == pytest.approx(theirs.get_epsilon_for_delta(DELTA), rel=2e-3)
 
 
@@ -131,7 +131,7 @@ def test_the_two_bounds_and_the_pure_one_are_in_order(mechanism, rate):
 
 def test_a_sign_costs_no_more_than_its_sum_and_no_less_than_the_symmetric_pair():
     sign, whole = ledger(EVERY["sign"]), ledger(EVERY["logistic"])
-    assert 0.97 * pld(sign, DELTA) < at_least(sign, DELTA) < pld(sign, DELTA) < pld(whole, DELTA)
+    assert 0.97 * pld(sign, DELTA) < lower_bound(sign, DELTA) < pld(sign, DELTA) < pld(whole, DELTA)
     assert rdp(sign, DELTA) < rdp(whole, DELTA)
 
 
@@ -166,10 +166,10 @@ def test_calibration_meets_its_target_and_two_thirds_of_the_noise_does_not(
 
 def test_the_note_understates_where_sampling_hides_little():
     book = ledger(CoordinateMechanism("logistic", 0.3, 80_000, True), 0.01, 1000)
-    assert note(book, DELTA) < 0.5 * at_least(book, DELTA)
+    assert note(book, DELTA) < 0.5 * lower_bound(book, DELTA)
 
 
-@pytest.mark.parametrize("spend", [note, at_least])
+@pytest.mark.parametrize("spend", [note, lower_bound])
 def test_the_note_is_about_signs_of_logistic_noise(spend):
     for other in (GaussianMechanism(1.0), EVERY["logistic"], EVERY["laplace"]):
         with pytest.raises(Unaccountable, match="signs of logistic noise"):
@@ -186,5 +186,5 @@ def test_a_second_query_on_the_same_batch_has_no_account(spend):
 @pytest.mark.parametrize("spend", [rdp, pld])
 def test_gaussian_steps_beside_others_have_no_account(spend):
     book = ledger(EVERY["sign"]).after(ledger(GaussianMechanism(1.0)).entries[0][0])
-    with pytest.raises(Unaccountable, match="no accountant adds"):
+    with pytest.raises(Unaccountable, match="no accountant composes"):
         spend(book, DELTA)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import expit, logsumexp
 
-from dpbench.privacy.coordinate_profiles import middle_place, profile, signs
+from dpbench.privacy.coordinate_profiles import profile, signs, symmetric_place
 from dpbench.privacy.gaussian import GaussianProfile
 from dpbench.privacy.ledger import CoordinateMechanism
 
@@ -74,14 +74,14 @@ def test_no_places_and_no_shifts_of_coordinates_are_worse_than_common_ones(drawn
 def test_the_symmetric_pair_is_below_the_worst_and_close_with_many_coordinates(dimension, least):
     shift = 1 / dimension**0.5
     worst = profile(noise("logistic", shift, dimension, True)).deltas[100:900]
-    part = signs(dimension, shift, middle_place).deltas[100:900] / worst
+    part = signs(dimension, shift, symmetric_place).deltas[100:900] / worst
     assert (part <= 1 + 1e-6).all()
     assert part.min() > least if dimension > 2 else part.min() < least
 
 
 def test_the_symmetric_pair_is_enumeration():
     p, q = of_count(9, 0.7, -0.35)
-    ours = signs(9, 0.7, middle_place)
+    ours = signs(9, 0.7, symmetric_place)
     for epsilon in ours.epsilons[::211]:
         assert ours.at(np.array([epsilon]))[0] == pytest.approx(
             hockey_stick(p, q, epsilon), rel=1e-8, abs=1e-17
@@ -151,7 +151,7 @@ def test_the_last_delta_of_a_profile_is_far_below_any_that_is_asked_for(mechanis
 @pytest.mark.parametrize("dimension", [3, 200, 50_000])
 def test_one_sign_after_another_is_never_below_mpmath(dimension, z):
     shift = 1 / dimension**0.5
-    ours = signs(dimension, shift, middle_place)
+    ours = signs(dimension, shift, symmetric_place)
     (at,) = np.searchsorted(ours.epsilons, [min(z / 2, 0.9 * dimension * shift / 2)])
     epsilon = mpmath.mpf(float(ours.epsilons[at]))
     with mpmath.workdps(40):

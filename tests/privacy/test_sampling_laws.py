@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from dpbench.privacy.coordinate_profiles import middle_place, signs
+from dpbench.privacy.coordinate_profiles import signs, symmetric_place
 from dpbench.privacy.gaussian import GaussianProfile
 from dpbench.privacy.sampling import added, removed
 
@@ -21,7 +21,7 @@ def hockey_stick(log_p: np.ndarray, log_q: np.ndarray, epsilon: float) -> float:
 def test_sampling_is_that_of_the_pair(rate):
     ones, shift = np.arange(7), 1.1
     p, q = (stats.binom.logpmf(ones, 6, expit(x)) for x in (shift / 2, -shift / 2))
-    ours = signs(6, shift, middle_place)
+    ours = signs(6, shift, symmetric_place)
     mixed = np.logaddexp(np.log1p(-rate) + q, math.log(rate) + p) if rate < 1 else p
     for epsilon in (0.0, 0.02, 0.3, 1.5):
         sides = [side(ours, rate, np.array([epsilon]))[0] for side in (removed, added)]

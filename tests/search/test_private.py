@@ -160,7 +160,7 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
         (["private=maybe"], "private"),
         (["method=sgd"], "a method that adds noise"),
         (["method=fairlens", "dataset=dutch"], "fairlens"),
-        (["sampler=shuffled"], "have no account"),
+        (["sampler=shuffled"], "no accountant covers"),
         (["method=dpsgd_jl"], "sure sensitivity"),
         (["validation=null"], "validation split"),
     ],

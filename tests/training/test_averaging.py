@@ -45,7 +45,7 @@ def test_it_stands_in_for_the_parameters_and_leaves_them_as_they_were():
     view = theta.data[:2]  # as a module's own parameters are
 
     def fails():
-        with average.in_place():
+        with average.applied():
             assert torch.equal(theta.detach(), average.average)
             assert torch.equal(view, average.average[:2])
             raise KeyError

@@ -72,7 +72,7 @@ def test_a_method_without_noise_has_multiplier_zero(privacy):
         ({"delta": 1.0}, "privacy.delta must be a number between 0 and 1"),
         ({"delta": True}, "privacy.delta must be a number"),
         ({"delta": "1e-5"}, "privacy.delta must be a number"),
-        ({"accountant": "gdp"}, "privacy.accountant=gdp cannot be aimed at"),
+        ({"accountant": "gdp"}, "privacy.accountant=gdp is an approximation"),
         ({"accountant": "rpd"}, "did you mean rdp"),
     ],
 )

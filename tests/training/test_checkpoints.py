@@ -120,7 +120,7 @@ def test_a_damaged_one_is_passed_over_with_a_sentence_for_the_one_before(kept, t
     saved(kept, numbered(1), numbered(2))
     last = tmp_path / "000002.ckpt"
     last.write_bytes(DAMAGES[damage](last.read_bytes()))
-    with pytest.warns(UserWarning, match=r"000002.ckpt is damaged: it is left out") as said:
+    with pytest.warns(UserWarning, match=r"000002.ckpt is damaged: it is ignored") as said:
         assert taken_up(kept, CONDITIONS) == numbered(1)
     assert len(said) == 1
 
@@ -137,16 +137,16 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, data):
     at = data.draw(st.integers(0, len(packed) - 1) | st.integers(0, packed.index(b"\n")))
     packed[at] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(packed)
-    with pytest.warns(UserWarning, match="it is left out"):
+    with pytest.warns(UserWarning, match="it is ignored"):
         assert taken_up(kept, CONDITIONS) is None
 
 
 @pytest.mark.parametrize(
     ("asked", "differs"),
     [
-        ({"torch": "2.15"}, "was made with torch=2.14 instead of torch=2.15: it is left out"),
+        ({"torch": "2.15"}, "was written with torch=2.14 instead of torch=2.15: it is ignored"),
         ({"physical_batch_size": 7}, "physical_batch_size=None instead of physical_batch_size=7"),
-        ({"engine": "loop"}, "was made with engine=None instead of engine=loop"),
+        ({"engine": "loop"}, "was written with engine=None instead of engine=loop"),
     ],
 )
 def test_one_made_otherwise_is_passed_over_and_says_how(kept, asked, differs):
@@ -169,7 +169,7 @@ def test_that_of_another_run_is_not_mistaken_for_ones_own(tmp_path):
 def test_one_of_another_format_is_passed_over(kept, tmp_path, version):
     older = {"format": version, "whatever": "it said then"}
     (tmp_path / "000001.ckpt").write_bytes(json.dumps(older).encode() + b"\nwhatever it held")
-    with pytest.warns(UserWarning, match=f"is of format {version} and not {FORMAT}"):
+    with pytest.warns(UserWarning, match=f"has format {version} instead of {FORMAT}"):
         assert taken_up(kept, CONDITIONS) is None
 
 
@@ -186,7 +186,7 @@ class Trap:
 def test_nothing_in_one_is_ever_executed_and_the_one_before_counts(kept, tmp_path):
     made = tmp_path / "made by the trap"
     saved(kept, numbered(1), {"trap": Trap(made)})
-    with pytest.warns(UserWarning, match=r"holds what no run puts away \(UnpicklingError\)"):
+    with pytest.warns(UserWarning, match=r"has unexpected content \(UnpicklingError\)"):
         assert taken_up(kept, CONDITIONS) == numbered(1)
     assert not made.exists()
 
@@ -203,7 +203,7 @@ FORGED = {
 def test_a_forged_first_line_is_one_short_sentence(kept, tmp_path, name):
     saved(kept, numbered(1))
     (tmp_path / "000002.ckpt").write_bytes(FORGED[name])
-    with pytest.warns(UserWarning, match="it is left out") as said:
+    with pytest.warns(UserWarning, match="it is ignored") as said:
         assert taken_up(kept, CONDITIONS) == numbered(1)
     assert [len(str(one.message)) < 400 for one in said] == [True]
 
@@ -212,7 +212,7 @@ def test_a_pipe_in_the_place_of_one_is_not_read(kept, tmp_path):
     saved(kept, numbered(1))
     os.mkfifo(tmp_path / "000002.ckpt")
     (tmp_path / "notes.ckpt").touch()
-    with pytest.warns(UserWarning, match="is no file: it is left out"):
+    with pytest.warns(UserWarning, match="is not a file: it is ignored"):
         assert taken_up(kept, CONDITIONS) == numbered(1)
 
 
@@ -225,7 +225,9 @@ def test_one_that_cannot_be_loaded_is_passed_over(kept):
         if state["number"] == 2:
             raise KeyError("parts")
 
-    with pytest.warns(UserWarning, match=r"is none of this run \(KeyError\): it is left out"):
+    with pytest.warns(
+        UserWarning, match=r"does not belong to this run \(KeyError\): it is ignored"
+    ):
         assert kept.resume_from_last(CONDITIONS, load)
     assert tried == [2, 1]
 
@@ -307,7 +309,7 @@ NO_ROOM = {
 def test_a_full_disk_costs_a_checkpoint_and_not_the_run(kept, tmp_path, where):
     no_room, why = NO_ROOM[where]
     saved(kept, numbered(1), numbered(2))
-    sentence = rf"cannot be written to .* \({why}\): the run goes on"
+    sentence = rf"cannot be written to .* \({why}\): the run continues"
     with pytest.warns(UserWarning, match=sentence) as said, no_room():
         saved(kept, STATE)
     assert len(said) == 1

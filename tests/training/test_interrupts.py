@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.training.interrupts import Listener, between_steps, descendants, listening, orderly
+from dpbench.training.interrupts import (
+    Listener,
+    between_steps,
+    descendants,
+    graceful_interrupts,
+    listening,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def ended(monkeypatch):
     """The signals that would have ended this process at once."""
     heard = []
-    monkeypatch.setattr(Listener, "_end", lambda self, number: heard.append(number))
+    monkeypatch.setattr(Listener, "_exit", lambda self, number: heard.append(number))
     return heard
 
 
@@ -45,7 +51,7 @@ def test_what_has_nothing_to_put_in_order_ends_at_once(ended, number):
 
 def test_what_is_orderly_hears_of_the_first_one_and_the_second_one_ends_it(ended):
     with listening():
-        with pytest.raises(KeyboardInterrupt), orderly():
+        with pytest.raises(KeyboardInterrupt), graceful_interrupts():
             interrupt()
         assert ended == []
         interrupt()
@@ -64,7 +70,7 @@ def test_a_step_is_not_interrupted_and_the_one_after_it_is_not_begun(ended):
                 if interrupted():
                     break
 
-    with listening(), pytest.raises(KeyboardInterrupt), orderly():
+    with listening(), pytest.raises(KeyboardInterrupt), graceful_interrupts():
         train()
     assert made == [0, 1, 2]
     assert ended == []
@@ -77,7 +83,7 @@ def test_one_that_is_swallowed_ends_the_steps_all_the_same(ended):
         with between_steps() as interrupted:
             assert interrupted()
 
-    with listening(), pytest.raises(KeyboardInterrupt), orderly():
+    with listening(), pytest.raises(KeyboardInterrupt), graceful_interrupts():
         train()
     assert ended == []
 
@@ -89,17 +95,17 @@ def test_the_second_one_ends_a_step_that_does_not_end(ended):
             interrupt()
             until(lambda: ended)
 
-    with listening(), pytest.raises(KeyboardInterrupt), orderly():
+    with listening(), pytest.raises(KeyboardInterrupt), graceful_interrupts():
         train()
 
 
 def test_who_takes_long_to_end_is_told_of_the_quicker_way(ended, capfd):
-    with listening(), orderly():
+    with listening(), graceful_interrupts():
         with pytest.raises(KeyboardInterrupt):
             interrupt()
         said = []
         until(lambda: said.append(capfd.readouterr().err) or any(said))
-    assert "".join(said) == "dpbench: ending in order; interrupt again to end at once.\n"
+    assert "".join(said) == "dpbench: finishing; interrupt again to exit immediately.\n"
 
 
 def test_everything_is_put_back(ended):
@@ -122,7 +128,7 @@ def test_what_was_to_be_ignored_is_ignored(ended):
 
 
 def test_where_nobody_listens_python_does_as_it_always_did():
-    with orderly(), between_steps() as interrupted:
+    with graceful_interrupts(), between_steps() as interrupted:
         assert not interrupted()
         with pytest.raises(KeyboardInterrupt):
             interrupt()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dpbench.training import provenance
-from dpbench.training.provenance import Effort, conditions
+from dpbench.training.provenance import ResourceUsage, conditions
 
 CPU = torch.device("cpu")
 
@@ -19,17 +19,17 @@ def now(monkeypatch):
 
 
 def test_seconds_add_up_and_the_highest_peak_counts(now):
-    first = Effort(CPU)
+    first = ResourceUsage(CPU)
     now["time"] += 5
     kept = first.state_dict()
     now["time"] += 1000  # of which 2 were training, and nobody was told
     now["memory"] = 3
-    second = Effort(CPU)
+    second = ResourceUsage(CPU)
     now["time"] += 0.5
     second.load_state_dict(kept)
     now["time"] += 1
     assert (second.seconds, second.peak_memory, second.resumed) == (6.5, 7, 1)
-    third = Effort(CPU)
+    third = ResourceUsage(CPU)
     now["memory"] = 9
     third.load_state_dict(second.state_dict())
     assert (third.seconds, third.peak_memory, third.resumed) == (6.5, 9, 2)

@@ -26,14 +26,14 @@ TWO_SIGMAS = ["schedule=custom", "schedule.noise=" + PIECE % ("1,2", "0.5")]
 
 
 def scheduled(step: PrivateStep, schedule: Schedules, steps: int) -> PrivateStep:
-    """The step with a schedule over so many steps."""
+    """The step with a schedule over `steps` steps."""
     return PrivateStep(
         engine=step.engine,
         method=step.method,
         optimizer=step.optimizer,
         noise_multiplier=step.noise_multiplier,
         expected_batch_size=step.expected_batch_size,
-        physical_batch_size=step.physical_batch_size,
+        physical=step.physical,
         noise=step.noise,
         counts=step.counts,
         steps=steps,

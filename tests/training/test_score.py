@@ -90,7 +90,7 @@ def test_where_a_score_is_released_gradients_that_are_not_finite_do_not_end_a_ru
     """That none was finite is not released; how many steps a run makes must not say it."""
     from dpbench.training.loop import Training
 
-    monkeypatch.setattr(Training, "sound", property(lambda self: False))
+    monkeypatch.setattr(Training, "diverged", property(lambda self: True))
     overrides = ["epochs=3", *SMALL[1:], f"results_dir={tmp_path}"]
     plain, scored = (
         load(load_or_run([*overrides, *more])) for more in ([], ["score_noise_multiplier=4"])
@@ -110,7 +110,10 @@ def test_where_a_score_is_released_gradients_that_are_not_finite_do_not_end_a_ru
         (["dataset=wine"], "is a regression"),
         (["score_noise_multiplier=0"], "must be a positive number"),
         (["score_noise_multiplier=true"], "must be a positive number"),
-        (["method=dp_signlosgd"], "no accountant adds Gaussian noise and noise on each coordinate"),
+        (
+            ["method=dp_signlosgd"],
+            "no accountant composes Gaussian noise with noise on each coordinate",
+        ),
         (["trial=[1]"], "trial"),
     ],
 )

@@ -13,7 +13,7 @@ from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.records.trackers import RunInfo
 from dpbench.training import lock, trainer
-from dpbench.training.tracking import Tracking, keep_table
+from dpbench.training.tracking import Tracking, log_table
 
 SMALL = ["epochs=3", "model=logistic", "batch_size=512"]
 
@@ -110,7 +110,7 @@ def test_a_tracker_that_fails_is_one_warning_and_the_run_is_what_it_is(duty, tel
     with pytest.warns(UserWarning, match="tracker=notes") as said:
         record = tell(notes, "again=true")
     assert [str(warning.message) for warning in said] == [
-        "tracker=notes fails and is left out, and the run goes on: OSError, no luck"
+        "tracker=notes failed and is disabled, and the run continues: OSError, no luck"
     ]
     assert notes.duties().count(duty) == 1
     assert notes.duties()[-1] == duty, "it was told more"
@@ -121,7 +121,7 @@ def test_one_that_fails_leaves_the_others_alone(monkeypatch, tmp_path):
     sound = Notes()
     both = {"broken": Notes(fails_at="start"), "sound": sound}
     monkeypatch.setattr("dpbench.execution.run.trackers_of", lambda config: both)
-    with pytest.warns(UserWarning, match="tracker=broken fails"):
+    with pytest.warns(UserWarning, match="tracker=broken failed"):
         load_or_run([*SMALL, f"results_dir={tmp_path}"])
     assert sound.duties() == ["start", *["log"] * 3, "picture", "finish"]
 
@@ -197,8 +197,8 @@ def test_one_that_ends_between_its_record_and_its_trackers_is_told_of(
 
 def test_a_table_is_kept_by_whoever_can(tmp_path):
     notes, broken = Notes(), Notes(fails_at="table")
-    with pytest.warns(UserWarning, match="tracker=broken fails"):
-        keep_table({"broken": broken, "notes": notes}, "name", {"md": b"x"}, tmp_path)
+    with pytest.warns(UserWarning, match="tracker=broken failed"):
+        log_table({"broken": broken, "notes": notes}, "name", {"md": b"x"}, tmp_path)
     assert notes.calls == [("table", "name", {"md": b"x"})]
 
 

@@ -15,6 +15,7 @@ from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.digits import Digits
 from dpbench.data.dutch import Dutch
 from dpbench.errors import UserError
+from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.streams import seeded
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import dpsgd_f
@@ -238,7 +239,7 @@ def test_a_method_that_needs_whole_batches_has_them_where_the_size_is_to_be_foun
     method = fairlens(0.5, 1.0, 1.0, "corrected")
     run = replace(run_of(dataset=Dutch(0.2)), method=method, physical_batch_size="auto")
     step = private_step(run, plan(run), torch.device("cpu"))
-    assert (step.physical_batch_size, step.adapts) == (None, False)
+    assert step.physical == PhysicalBatches(None, adaptive=False)
 
 
 def test_predictions_that_do_not_fit_at_once_are_made_in_parts():
@@ -483,8 +484,8 @@ def test_a_plan_reads_nothing():
     ("changes", "sentence"),
     [
         ({"batch_size": 1439}, "larger than the 1438 training examples"),
-        ({"lr": -1.0}, "model or optimizer cannot be made: Invalid learning rate: -1.0"),
-        ({"lr": 1e39}, "model or optimizer cannot be made"),
+        ({"lr": -1.0}, "model or optimizer cannot be built: Invalid learning rate: -1.0"),
+        ({"lr": 1e39}, "model or optimizer cannot be built"),
         ({"device": "nonsense"}, "device=nonsense is not available here"),
         ({"augmentation": replace(VIEWS, shift=8)}, "shift=8 must be less than the side"),
         ({"ema_decay": 1.0}, "ema_decay must be a number from 0 to below 1"),

@@ -1,1 +1,1 @@
-"""Data sets made of others: thinned, split, shared out among users, augmented, normalised."""
+"""Data sets derived from others: unbalanced, split, assigned to users, augmented, normalised."""

@@ -1,8 +1,8 @@
-"""Several views of each example, whose gradients are averaged before they are clipped.
+"""Augmentation multiplicity: the gradients of several views of an example are averaged and clipped.
 
-Augmentation multiplicity (Fort et al. 2021; De et al. 2022, "Unlocking high-accuracy differentially
-private image classification through scale"): each example still has one clipped gradient, so the
-account is the same.
+Fort et al. 2021; De et al. 2022, "Unlocking high-accuracy differentially private image
+classification through scale". Each example still has one clipped gradient, so the accounting is
+unchanged.
 """
 
 from dataclasses import dataclass, replace
@@ -21,12 +21,11 @@ FLIPS = ("horizontal", "none", "vertical")
 
 @dataclass(frozen=True)
 class ShiftsFlips:
-    """Random shifts and flips, each made with `probability` on its own in each of K = `views`.
+    """Random shifts and flips, each applied with `probability`, independently in K = `views` views.
 
-    A shift moves an image by whole numbers of pixels from -shift to shift, uniform on each axis and
-    0 among them, and fills what becomes free by `padding`: "zero" (black, or the mean of what is
-    normalised) or "reflect" (which does not repeat the edge). flip: "horizontal" (left and right
-    change places), "vertical" or "none".
+    A shift moves an image by integers that are uniform from -shift to shift on each axis, and pads
+    it by `padding`: "zero" (black, or the mean for normalised images) or "reflect" (without
+    repeating the edge). flip: "horizontal" (left to right), "vertical" or "none".
     """
 
     views: int
@@ -43,7 +42,7 @@ class ShiftsFlips:
         fraction("augmentation.probability", self.probability, zero=True, one=True)
 
     def check(self, dataset: Dataset) -> None:
-        """UserError for data that are no images, or images smaller than the shift."""
+        """UserError for data other than images, or images not larger than the shift."""
         shape = dataset.shape
         if len(shape) != 3:
             raise UserError(
@@ -57,7 +56,7 @@ class ShiftsFlips:
             )
 
     def of(self, batch: Batch, draw: torch.Generator) -> Batch:
-        """The batch with inputs [B, K, C, H, W]; [B, C, H, W] if K = 1, as engines want them."""
+        """The batch with inputs [B, K, C, H, W], or [B, C, H, W] if K = 1, as engines expect."""
         inputs = self.apply(batch.inputs, draw)
         return replace(batch, inputs=inputs.squeeze(1) if self.views == 1 else inputs)
 
@@ -67,33 +66,32 @@ class ShiftsFlips:
         down, right = self._offsets(shape, draw)
         flipped = self._coin(shape, draw)
         height, width = images.shape[-2:]
-        rows = _places(height, down, flipped if self.flip == "vertical" else None)
-        columns = _places(width, right, flipped if self.flip == "horizontal" else None)
-        return _look_up(images, rows, columns, zero=self.padding == "zero")
+        rows = _source_indices(height, down, flipped if self.flip == "vertical" else None)
+        columns = _source_indices(width, right, flipped if self.flip == "horizontal" else None)
+        return _gather(images, rows, columns, zero=self.padding == "zero")
 
     def _offsets(self, shape: tuple[int, int], draw: torch.Generator) -> Tensor:
-        """How far each view is shifted down and to the right: [2, B, K]."""
-        reach = self.shift
-        both = (2, *shape)
-        drawn = torch.randint(-reach, reach + 1, both, generator=draw, device=draw.device)
-        return drawn * self._coin(shape, draw)
+        """The shift of each view, down and to the right [2, B, K]."""
+        bounds = -self.shift, self.shift + 1
+        offsets = torch.randint(*bounds, (2, *shape), generator=draw, device=draw.device)
+        return offsets * self._coin(shape, draw)
 
     def _coin(self, shape: tuple[int, int], draw: torch.Generator) -> Tensor:
         return torch.rand(shape, generator=draw, device=draw.device) < self.probability
 
 
-def _places(size: int, offset: Tensor, flipped: Tensor | None) -> Tensor:
-    """Where the pixels along one axis come from [B, K, size]; beyond 0 to size - 1 is outside.
+def _source_indices(size: int, offset: Tensor, flipped: Tensor | None) -> Tensor:
+    """The source index of each pixel along one axis [B, K, size]; outside 0 to size - 1 is padding.
 
     A view is shifted first, then flipped.
     """
-    to = torch.arange(size, device=offset.device).expand(*offset.shape, size)
+    indices = torch.arange(size, device=offset.device).expand(*offset.shape, size)
     if flipped is not None:
-        to = torch.where(flipped.unsqueeze(-1), size - 1 - to, to)
-    return to - offset.unsqueeze(-1)
+        indices = torch.where(flipped.unsqueeze(-1), size - 1 - indices, indices)
+    return indices - offset.unsqueeze(-1)
 
 
-def _look_up(images: Tensor, rows: Tensor, columns: Tensor, zero: bool) -> Tensor:
+def _gather(images: Tensor, rows: Tensor, columns: Tensor, zero: bool) -> Tensor:
     """The pixels [B, K, C, H, W] at rows [B, K, H] and columns [B, K, W] of images [B, C, H, W]."""
     height, width = images.shape[-2:]
     inside_rows, inside_columns = _reflected(rows, height), _reflected(columns, width)
@@ -101,14 +99,14 @@ def _look_up(images: Tensor, rows: Tensor, columns: Tensor, zero: bool) -> Tenso
     views, channels = rows.shape[1], images.shape[1]
     pixels = pixels.unsqueeze(2).expand(-1, -1, channels, -1)
     flat = images.flatten(2).unsqueeze(1).expand(-1, views, -1, -1)
-    seen = flat.gather(-1, pixels).unflatten(-1, (height, width))
+    result = flat.gather(-1, pixels).unflatten(-1, (height, width))
     if zero:
         outside = (rows != inside_rows).unsqueeze(-1) | (columns != inside_columns).unsqueeze(-2)
-        seen = seen.masked_fill(outside.unsqueeze(2), 0)
-    return seen
+        result = result.masked_fill(outside.unsqueeze(2), 0)
+    return result
 
 
-def _reflected(places: Tensor, size: int) -> Tensor:
-    """Places mirrored at the first and the last pixel, once: shifts are smaller than images."""
+def _reflected(indices: Tensor, size: int) -> Tensor:
+    """Indices reflected at the first and last pixel; once, as shifts are smaller than images."""
     last = size - 1
-    return last - (last - places.abs()).abs()
+    return last - (last - indices.abs()).abs()

@@ -1,4 +1,4 @@
-"""Pixels less a mean, over a standard deviation, of each channel."""
+"""Normalization of images: subtracts a mean and divides by a standard deviation per channel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +12,11 @@ from dpbench.validate import is_number, positive, quoted
 
 @dataclass(frozen=True)
 class Normalization:
-    """What is taken from pixels in [0, 1], and what they are then divided by: public constants.
+    """Normalization of pixels in [0, 1] by public constants.
 
-    mean, std: one for each channel, or one for all. An example's gradient still depends on nobody
-    else, so the account is the same; constants taken from private images are outside of it.
+    mean, std: one number per channel, or one for all. An example's gradient still depends on that
+    example alone, so the accounting is unchanged; constants estimated from private images are not
+    accounted for.
     """
 
     mean: Sequence[float]
@@ -31,30 +32,30 @@ class Normalization:
             positive("each of normalization.std", value)
 
     def check(self, dataset: Dataset) -> None:
-        """UserError for data that are no images, or have another number of channels."""
+        """UserError for data other than images, or another number of channels."""
         shape = dataset.shape
         if len(shape) != 3:
             raise UserError(
-                f"normalization is of images, and the inputs of {dataset.name} are {shape}; use "
+                f"normalization needs images, and the inputs of {dataset.name} are {shape}; use "
                 "normalization=none."
             )
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, shape[0]):
                 raise UserError(
                     f"normalization.{name} has {len(values)} numbers, and the images of "
-                    f"{dataset.name} have channels: {shape[0]}."
+                    f"{dataset.name} have this many channels: {shape[0]}."
                 )
 
     @property
     def note(self) -> str:
-        """What a reader must know of it."""
+        """The note on privacy for records and tables."""
         return (
             f"Pixels are less {list(self.mean)} and over {list(self.std)}; where these are "
             "statistics of the training images, no epsilon pays for them."
         )
 
     def of(self, data: Data) -> Data:
-        """The same data, whose batches are normalised as they are made."""
+        """The same data with normalised batches."""
         parts = (replace(split, normalize=self) for split in (data.train, data.test))
         return Data(*parts, tested_on=data.tested_on)
 

@@ -11,7 +11,7 @@ from dpbench.validate import fraction, integer
 
 
 class Countable(Dataset, Protocol):
-    """A data set whose publishers say how large its classes are."""
+    """A data set with published class sizes."""
 
     @property
     def class_sizes(self) -> tuple[float, ...]:
@@ -23,7 +23,7 @@ class Countable(Dataset, Protocol):
 class Unbalanced(Derived):
     """`base` with training examples of class `label` kept with probability `keep`.
 
-    The test set stays as it is. Protocol: Esipova et al., ICLR 2023, for class 8 of MNIST.
+    The test set is unchanged. Protocol: Esipova et al., ICLR 2023, for class 8 of MNIST.
     """
 
     base: Countable
@@ -33,7 +33,7 @@ class Unbalanced(Derived):
     def __post_init__(self) -> None:
         fraction("keep", self.keep)
         if self.base.task != "classification":
-            raise UserError(f"{self.base.name} has numbers to predict, and no class to make rare.")
+            raise UserError(f"{self.base.name} is a regression data set without classes.")
         integer(f"label, a class of {self.base.name},", self.label, 0, self.base.classes - 1)
 
     @property

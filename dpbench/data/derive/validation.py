@@ -1,4 +1,4 @@
-"""Any data set with a validation split in the place of its test set."""
+"""Any data set with a validation split instead of its test set."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,10 @@ from dpbench.validate import fraction
 
 @dataclass(frozen=True)
 class Validated(Derived):
-    """`base` with a share of its training examples held out, and tested on instead of its test set.
+    """`base` with a share of its training examples held out, which replaces the test set.
 
-    The seed draws them, after its draws of the data set itself. What is left is the training set:
-    the sampling rate, the steps and epsilon follow from its size.
+    They are drawn by the seed, after the split of the data set itself. The remaining examples are
+    the training set, whose size determines sampling rate, steps and epsilon.
     """
 
     base: Dataset
@@ -44,13 +44,13 @@ class Validated(Derived):
         )
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Load `base`, then divide its training set; the test set is given to nobody."""
-        whole = self.base.load(folder, seed).train
-        order = torch.from_numpy(numpy_generator(seed, "validation").permutation(len(whole)))
-        count = held_out(len(whole), self.share)
-        return Data(whole.take(order[count:]), whole.take(order[:count]), tested_on="validation")
+        """Load `base`, and split its training set; the test set is not used."""
+        train = self.base.load(folder, seed).train
+        order = torch.from_numpy(numpy_generator(seed, "validation").permutation(len(train)))
+        count = held_out(len(train), self.share)
+        return Data(train.take(order[count:]), train.take(order[:count]), tested_on="validation")
 
 
 def validated(base: Dataset, share: float | None) -> Dataset:
-    """The data set with that share held out for validation, or as it is where there is none."""
+    """The data set with that share held out for validation, or unchanged for None."""
     return base if share is None else Validated(base, share)

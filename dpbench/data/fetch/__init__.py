@@ -1,1 +1,1 @@
-"""Downloads that are checked before they are read, and pickles that can run nothing."""
+"""Downloads that are verified before they are read, and pickles that cannot execute code."""

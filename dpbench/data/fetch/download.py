@@ -1,4 +1,4 @@
-"""Files of the original publishers: fetched for the user, and believed only by their checksum."""
+"""Files of the original publishers: downloaded, and verified by their checksum."""
 
 import gzip
 import hashlib
@@ -26,9 +26,9 @@ from rich.progress import Progress
 
 from dpbench.errors import Unavailable, UserError
 
-ATTEMPTS = 3  # per mirror, while transfers break off or leftovers prove stale
+ATTEMPTS = 3  # per mirror, if transfers break off or leftovers are stale
 TIMEOUT = 30  # seconds without a byte
-PATIENCE = 2  # seconds before a transfer deserves a progress bar
+PATIENCE = 2  # seconds before a progress bar is shown
 CHUNK = 1 << 16
 
 NETWORK = (URLError, HTTPException, ConnectionError, TimeoutError, SSLError)
@@ -44,11 +44,11 @@ BROKEN_ARCHIVE = (
 
 @dataclass(frozen=True)
 class Source:
-    """One file as its publisher made it.
+    """One file of a publisher.
 
-    path: its place below the data folder. checksum: of the file there, "md5:..." or "sha256:...".
-    page: where a person reads about it. urls: mirrors in the order to try, none where only a
-    person can download; what ends in .gz or .xz is unpacked, .zip#member gives that member.
+    path: relative to the data folder. checksum: of the file there, "md5:..." or "sha256:...". page:
+    the publisher's web page. urls: mirrors in order of preference, none if only a person can
+    download it; .gz and .xz are decompressed, and .zip#member is that member of an archive.
     """
 
     path: str
@@ -58,43 +58,43 @@ class Source:
 
     @property
     def address(self) -> str:
-        """Where a person gets the file."""
+        """Where a person can download the file."""
         return self.urls[0] if self.urls else self.page
 
 
 class _MirrorError(Exception):
-    """Why one mirror did not give the file."""
+    """A mirror failed; the message says why."""
 
 
 def default_folder() -> Path:
-    """The data folder of a user who names none: $DPBENCH_DATA, else the user's cache folder."""
-    named = os.environ.get("DPBENCH_DATA")
-    return Path(named).expanduser() if named else user_cache_path("dpbench")
+    """The default data folder: $DPBENCH_DATA, else the user's cache folder."""
+    configured = os.environ.get("DPBENCH_DATA")
+    return Path(configured).expanduser() if configured else user_cache_path("dpbench")
 
 
 def fetch(source: Source, folder: Path) -> Path:
-    """The file of `source` below `folder`: downloaded if it is not there, checked in any case.
+    """The file of `source` below `folder`: downloaded if missing, verified in any case.
 
-    An archive that a person put beside it is used before the network. Raises a UserError if the
-    file is truncated or altered, cannot be downloaded, or `folder` cannot be written.
+    An archive in the same folder is used before the network. Raises UserError if the file is
+    truncated or altered, cannot be downloaded, or `folder` cannot be written.
     """
     path = folder / source.path
     if not path.exists():
         with writing(path):
-            if not path.exists():  # another process may have placed it while this one waited
+            if not path.exists():  # another process may have downloaded it meanwhile
                 _obtain(source, path)
     verify(source, path)
     return path
 
 
 def verify(source: Source, path: Path) -> None:
-    """Refuse a file at `path` that is not, byte for byte, the one its publisher made."""
+    """UserError if the file at `path` is not the publisher's, byte for byte."""
     if not _intact(path, source.checksum):
         raise altered(path, source.address)
 
 
 def altered(path: Path, address: str) -> UserError:
-    """What to say of a file that must not be read."""
+    """The error for a file with a wrong checksum or content."""
     return UserError(
         f"{path} is truncated or altered: delete it to start again, "
         f"or put the original from {address} there."
@@ -102,7 +102,7 @@ def altered(path: Path, address: str) -> UserError:
 
 
 def missing(path: Path, address: str, reason: str) -> Unavailable:
-    """What to say of a file that only a person can bring."""
+    """The error for a file that has to be downloaded by a person."""
     return Unavailable(
         f"{path.name} is missing in {path.parent} ({reason}): "
         f"put the file from {address} into that folder."
@@ -111,7 +111,7 @@ def missing(path: Path, address: str, reason: str) -> Unavailable:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """The sole right to write `path`, among all processes; raises a UserError if nobody may."""
+    """Holds a lock for writing `path` among all processes; UserError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{path}.lock"):
@@ -154,33 +154,33 @@ def _download(url: str, path: Path, checksum: str) -> None:
         except NETWORK as error:
             raise _MirrorError(getattr(error, "reason", None) or error) from error
         if not complete:
-            continue  # the next attempt goes on from here
+            continue  # the next attempt resumes from here
         installed = _install(part, url, path, checksum)
         part.unlink()
         if installed:
             return
         if not leftover:
-            raise _MirrorError("which holds another file than expected")
+            raise _MirrorError("which has a different file than expected")
     raise _MirrorError("which keeps breaking off")
 
 
 def _transfer(url: str, part: Path) -> bool:
-    """Append to `part` what it lacks of `url`; whether all that was announced has come."""
-    have = part.stat().st_size if part.exists() else 0
-    request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    """Append the missing bytes of `url` to `part`; whether the announced length was received."""
+    start = part.stat().st_size if part.exists() else 0
+    request = Request(url, headers={"Range": f"bytes={start}-"} if start else {})
     try:
         response = urlopen(request, timeout=TIMEOUT)
     except HTTPError as error:
         error.close()
-        if error.code == 416:  # nothing beyond what is there: whole or stale, the checksum tells
+        if error.code == 416:  # nothing to append: complete or stale, which the checksum decides
             return True
         raise
     with response:
-        if response.status != 206:  # the server ignored the range and sends everything
-            have = 0
+        if response.status != 206:  # the server ignored the range and sends the whole file
+            start = 0
         length = response.headers.get("Content-Length")
-        total = int(length) + have if length else None
-        with part.open("ab" if have else "wb") as out, _progress(url, have, total) as advance:
+        total = int(length) + start if length else None
+        with part.open("ab" if start else "wb") as out, _progress(url, start, total) as advance:
             _copy(response, out, advance)
     return total is None or part.stat().st_size == total
 
@@ -192,11 +192,11 @@ def _copy(response: HTTPResponse, out: IO[bytes], advance: Callable[[int], None]
 
 
 @contextmanager
-def _progress(url: str, have: int, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A function to call with every number of bytes that came; a terminal sees a bar in time."""
+def _progress(url: str, start: int, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Yields a function that counts received bytes, with a progress bar on a terminal."""
     console = Console(stderr=True)
     bar = Progress(console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(Path(urlsplit(url).path).name, completed=have, total=total)
+    task = bar.add_task(Path(urlsplit(url).path).name, completed=start, total=total)
     begin = time.monotonic()
 
     def advance(count: int) -> None:
@@ -211,23 +211,23 @@ def _progress(url: str, have: int, total: int | None) -> Iterator[Callable[[int]
 
 
 def _install(file: Path, url: str, path: Path, checksum: str) -> bool:
-    """Move what `file` holds to `path` at once, if it has the checksum; whether it had."""
-    fresh = path.with_name(f"{path.name}.new")
+    """Write the content of `file` to `path` atomically, if it has the checksum; whether it has."""
+    new = path.with_name(f"{path.name}.new")
     try:
-        with _opened(file, url, _packing(url, path)) as packed, fresh.open("wb") as out:
-            shutil.copyfileobj(packed, out)
-        if _intact(fresh, checksum):
-            fresh.replace(path)
+        with _opened(file, url, _packing(url, path)) as content, new.open("wb") as out:
+            shutil.copyfileobj(content, out)
+        if _intact(new, checksum):
+            new.replace(path)
             return True
     except BROKEN_ARCHIVE:
         pass
     finally:
-        fresh.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
     return False
 
 
 def _packing(url: str, path: Path) -> str:
-    """The suffix of `url` that has to be unpacked to get `path`, or nothing."""
+    """The suffix of `url` that has to be unpacked to get `path`, or ""."""
     suffix = Path(urlsplit(url).path).suffix
     return suffix if suffix in (".zip", ".gz", ".xz") and suffix != path.suffix else ""
 

@@ -1,4 +1,4 @@
-"""Libraries that only some data sets and models need."""
+"""Optional libraries, which only some data sets and models need."""
 
 from importlib import import_module
 from types import ModuleType
@@ -7,7 +7,7 @@ from dpbench.errors import UserError
 
 
 def library(name: str) -> ModuleType:
-    """The library of that name, imported only now since that takes seconds, or a UserError."""
+    """The library of that name, imported on demand as that takes seconds; UserError if missing."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""Pickled arrays: read without letting the file run anything.
+"""Pickled arrays, read without executing code from the file.
 
-A pickle is a program. These are checked against their publishers' checksums before they come here;
-and even then nothing of the file's own choice is ever imported or called: what it may ask for are
-the four names that pickled arrays of numbers consist of, and each gets a harmless stand-in.
+A pickle is a program. These files are verified by their publishers' checksums first; and even then
+nothing of the file's choice is imported or called: only the four names that pickled arrays of
+numbers consist of are allowed, and each is replaced by a harmless stand-in.
 """
 
 import pickle
@@ -18,7 +18,7 @@ BROKEN = (
     *(pickle.UnpicklingError, EOFError, LookupError, TypeError, ValueError, AttributeError),
     *(MemoryError, OverflowError),
 )
-"""What Python's unpickler, and we, raise for bytes that no pickler of such data wrote."""
+"""What Python's unpickler, and the stand-ins, raise for malformed files."""
 
 
 class _Dtype:
@@ -27,14 +27,14 @@ class _Dtype:
     def __init__(self, code: str, align: int, copy: int):
         self.dtype = np.dtype(code)
         if self.dtype.kind not in "biuf":
-            raise ValueError(f"{code} is no type of numbers")
+            raise ValueError(f"{code} is not a numeric type")
 
     def __setstate__(self, state: tuple) -> None:
         self.dtype = self.dtype.newbyteorder(state[1])
 
 
 class _Array:
-    """Stands in for an array; its state says all of it."""
+    """Stands in for an array, which is given by its state."""
 
     def __init__(self, kind: str, shape: tuple[int, ...], code: str | bytes):
         self.array = np.empty(0)
@@ -47,7 +47,7 @@ class _Array:
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """Bytes, as Python 3 writes them in the protocols of Python 2."""
+    """Stands in for codecs.encode: bytes written by Python 3 in a protocol of Python 2."""
     return text.encode("latin1")
 
 
@@ -61,7 +61,7 @@ ADMITTED: dict[tuple[str, str], Callable | str] = {
 
 
 class _ForeignError(Exception):
-    """A pickle asked for something that is not ADMITTED."""
+    """A pickle refers to a name that is not ADMITTED."""
 
 
 class _Restricted(pickle.Unpickler):
@@ -75,8 +75,8 @@ class _Restricted(pickle.Unpickler):
 def read_pickle(path: Path, address: str) -> dict:
     """The dictionary in a pickle, its arrays read-only; strings of Python 2 become str.
 
-    address: where a person gets the original. Raises UserError for a file that holds no such
-    dictionary, or asks for anything but arrays of numbers and plain containers.
+    address: where a person can download the original. Raises UserError for a file without such a
+    dictionary, or with anything but arrays of numbers and plain containers.
     """
     try:
         with path.open("rb") as file:
@@ -84,7 +84,7 @@ def read_pickle(path: Path, address: str) -> dict:
         return {k: v.array if isinstance(v, _Array) else v for k, v in content.items()}
     except _ForeignError as error:
         raise UserError(
-            f"{path} asks for {error}, which no data need: "
+            f"{path} refers to {error}, which no data set needs: "
             f"delete it, and put the original from {address} there."
         ) from None
     except BROKEN as error:
@@ -94,8 +94,8 @@ def read_pickle(path: Path, address: str) -> dict:
 def read_images(source: Source, folder: Path, labels: str) -> tuple[np.ndarray, np.ndarray]:
     """Images uint8 [n, 3, 32, 32] and labels int64 [n] of one batch in CIFAR's layout.
 
-    The file is checked before it is read. labels: their key. Each row of pixels is a red, a green
-    and a blue plane, line by line.
+    The file is verified before it is read. labels: the key of the labels. Each row of pixels is a
+    red, a green and a blue plane, line by line.
     """
     content = read_pickle(fetch(source, folder), source.address)
     return content["data"].reshape(-1, 3, 32, 32), np.asarray(content[labels], np.int64)

@@ -1,4 +1,4 @@
-"""Convolutions, plain and with a kernel that is computed from the weight."""
+"""Convolutions, also those with a kernel that is computed from the weight."""
 
 import math
 from functools import cached_property
@@ -16,8 +16,8 @@ FAST = 64
 """Additional roundings allowed for fast convolution algorithms (Winograd, FFT)."""
 
 FEW_CHANNELS = 16
-"""Up to which the adjoint of a convolution with the examples as groups is slower than that of
-products over patches."""
+"""Up to this number of input channels, the adjoint of a convolution with the examples as groups is
+slower than that of matrix products over patches."""
 
 
 class Convolution:
@@ -26,8 +26,8 @@ class Convolution:
     A convolution over one image with the batch as its groups has the per-example gradients as its
     weight gradient, so they cost what the batch gradient costs; K views are K such images. With few
     positions and large kernels the norm comes from Gram matrices over the positions instead.
-    Gradients that take more memory than what they are made of are not kept for the sum. One or two
-    dimensions.
+    Gradients that take more memory than a and b are not stored for the sum, but recomputed. One or
+    two dimensions.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Convolution:
         if not self._large:
             return squared_norms(self.weight_rows())
         positions = self.b[0, 0].numel() * self.views
-        squared = squared_norms(self._made_weight_rows())
+        squared = squared_norms(self._compute_weight_rows())
         return recomputation_bound(squared, self._size, positions + FAST, self.b)
 
     @property
@@ -79,7 +79,7 @@ class Convolution:
         """Whether products over positions are cheaper than the gradient itself."""
         o, i = self.module.weight.flatten(1).shape
         t = self.b[0, 0].numel() * self.views
-        # The factor 2: a Gram matrix is slower per operation, and the sum still has to be made.
+        # The factor 2: a Gram matrix is slower per operation, and the sum has to be computed too.
         return self._weight is None and self.module.groups == 1 and 2 * t * (i + o) < i * o
 
     def apply(self, x: Tensor, scales: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class Convolution:
         return out.unflatten(1, (self.views, -1)).flatten(0, 1).mT.reshape(self.b.shape)
 
     def _patches(self, x: Tensor) -> Tensor:
-        """What each output position saw of x [B, K T, I]."""
+        """The input patch of each output position [B, K T, I]."""
         return self._positions(patches(self.module, x, self.padding))
 
     def _positions(self, channels: Tensor) -> Tensor:
@@ -102,17 +102,17 @@ class Convolution:
 
     @property
     def _large(self) -> bool:
-        """Whether all gradients take more memory than what they are made of."""
-        made_of = self.a[0].numel() + self.b[0].numel()
-        return self.module.weight.numel() > made_of * self.views
+        """Whether all gradients take more memory than the a and b they are computed from."""
+        inputs = self.a[0].numel() + self.b[0].numel()
+        return self.module.weight.numel() > inputs * self.views
 
     def weight_rows(self) -> Tensor:
-        """The kernel's gradient of each example [B, O I], kept from now on."""
+        """The kernel's gradient of each example [B, O I], stored from now on."""
         if self._weight is None:
-            self._weight = self._made_weight_rows()
+            self._weight = self._compute_weight_rows()
         return self._weight
 
-    def _made_weight_rows(self) -> Tensor:
+    def _compute_weight_rows(self) -> Tensor:
         m, examples = self.module, self._examples
         shape = (examples * len(m.weight), *m.weight.shape[1:])
         a, b = as_groups(self.a, examples), as_groups(self.b, examples)
@@ -184,7 +184,8 @@ def perturbed_convolution(
 ) -> Tensor:
     """A convolution's outputs for x, with W_i = W + scales_i G_i for each example.
 
-    With few positions and large kernels G_i meets x position by position, and is never made.
+    With few positions and large kernels G_i is applied position by position, and never
+    materialised.
     """
     (gradient,) = gradients
     values = call.values()
@@ -239,16 +240,16 @@ def _by_patches(
 
 
 def patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:
-    """What each output position sees of padded x [N, C, *image], as columns [N, I, T]."""
-    image, spare = (x, 0) if x.dim() == 4 else (x.unsqueeze(2), 1)
+    """The input patch of each output position as columns [N, I, T], for padded x [N, C, *image]."""
+    image, extra = (x, 0) if x.dim() == 4 else (x.unsqueeze(2), 1)
     kernel, dilation, stride = (
-        (1,) * spare + tuple(p) for p in (module.kernel_size, module.dilation, module.stride)
+        (1,) * extra + tuple(p) for p in (module.kernel_size, module.dilation, module.stride)
     )
-    return F.unfold(image, kernel, dilation, (0,) * spare + tuple(padding), stride)
+    return F.unfold(image, kernel, dilation, (0,) * extra + tuple(padding), stride)
 
 
 def _image(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> tuple[int, ...]:
-    """The size of the outputs' image."""
+    """The spatial size of the outputs."""
     axes = zip(
         *(x.shape[2:], padding, module.dilation, module.kernel_size, module.stride), strict=True
     )
@@ -262,10 +263,10 @@ def as_groups(x: Tensor, examples: int) -> Tensor:
 
 
 def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-    """x, padded itself where zeros at both ends will not do, and the padding that is left."""
+    """x, padded here unless it is symmetric zero padding, and the padding left to the operation."""
     if module.padding_mode == "zeros" and not isinstance(module.padding, str):
         return x, module.padding
     mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
-    # torch keeps the padding of each side, last dimension first, as F.pad takes it.
+    # torch stores the padding of each side, last dimension first, as F.pad takes it.
     padded = F.pad(x, module._reversed_padding_repeated_twice, mode=mode)
     return padded, (0,) * (x.dim() - 2)

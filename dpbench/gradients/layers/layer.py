@@ -17,8 +17,8 @@ class ModuleCall(NamedTuple):
 
     Rows are ordered example first, view second: a [B K, ...], b [B K, ...]. b is the gradient of
     the mean over an example's views, so that sums over views are gradients of examples. values()
-    are the parameters that the module computed with, by their names in it; if `per_example`, the
-    trainable ones have a leading axis of examples [B, ...].
+    returns the parameters that the module computed with, by their names in the module; if
+    `per_example`, the trainable ones have a leading axis of examples [B, ...].
     """
 
     module: Any
@@ -41,7 +41,8 @@ class LayerGradient(Protocol):
     """The per-example gradients of one module's parameters, d numbers each."""
 
     def squared_norms(self) -> Tensor:
-        """[B] in float64: upper bounds on what `write_sum` adds (see `dpbench.gradients.norms`)."""
+        """Upper bounds on the squared norms of the terms of `write_sum` [B], in float64 (see
+        `dpbench.gradients.norms`)."""
         ...
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
@@ -57,7 +58,7 @@ class LayerGradient(Protocol):
         ...
 
     def excluding(self, factors: Tensor) -> "LayerGradient":
-        """The same gradients, with zeros for the examples of factor 0."""
+        """The same gradients, with zeros for the examples with factor 0."""
         ...
 
 

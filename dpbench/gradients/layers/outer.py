@@ -1,4 +1,4 @@
-"""Linear layers: outer products, and sums of them over positions."""
+"""Linear layers: outer products, and their sums over positions."""
 
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from dpbench.gradients.norms import squared_norms, squared_norms_of_outer
 
 
 class Dyad:
-    """g_i = b_i a_i^T, of a linear map with one position: a [B, I], b [B, O].
+    """g_i = b_i a_i^T, for a linear map with one position: a [B, I], b [B, O].
 
     The norm is a product of two norms (Goodfellow 2015), the sum one product of matrices.
     """
@@ -50,10 +50,10 @@ class Dyad:
 
 
 class Outer:
-    """g_i = sum_t b_it a_it^T, of a linear map with several: a [B, T, I], b [B, T, O].
+    """g_i = sum_t b_it a_it^T, for a linear map with several positions: a [B, T, I], b [B, T, O].
 
     The norm comes from the Gram matrices of a and b over positions, or from the materialised
-    gradient, whichever moves less (Bu et al. 2022, "Scalable and efficient training of large
+    gradient, whichever moves less memory (Bu et al. 2022, "Scalable and efficient training of large
     convolutional neural networks with differential privacy").
     """
 
@@ -72,7 +72,7 @@ class Outer:
 
     @property
     def _gram(self) -> bool:
-        """Whether products over positions move less than the gradient itself."""
+        """Whether products over positions move less memory than the gradient itself."""
         t, i = self.a.shape[1:]
         o = self.b.shape[2]
         return self._weight is None and t * (i + o) < i * o

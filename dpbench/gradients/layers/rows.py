@@ -101,20 +101,20 @@ def _as_outputs(module: Normalisation, value: Tensor, out: Tensor) -> Tensor:
 def fallback(call: ModuleCall) -> list[Rows]:
     """Any module with one input and one output, by the vectorised vjp of its forward pass.
 
-    One entry per layer (module with parameters of its own) below it, in their order.
+    One entry per layer (a submodule with direct parameters), in their order.
     """
     named = _trained(call.module, call.values())
     if call.per_example:
         named = {n: v.repeat_interleave(call.views, 0) for n, v in named.items()}
 
-    def one(named: dict[str, Tensor], a: Tensor, b: Tensor) -> dict[str, Tensor]:
+    def of_row(named: dict[str, Tensor], a: Tensor, b: Tensor) -> dict[str, Tensor]:
         def forward(named: dict[str, Tensor]) -> Tensor:
             return functional_call(call.module, named, (a.unsqueeze(0),)).squeeze(0)
 
         return vjp(forward, named)[1](b)[0]
 
     axes = (0 if call.per_example else None, 0, 0)
-    rows = vmap(one, axes, randomness="different")(named, call.a, call.b)
+    rows = vmap(of_row, axes, randomness="different")(named, call.a, call.b)
     layers: dict[str, list[Tensor]] = {}
     for name in named:
         layers.setdefault(name.rpartition(".")[0], []).append(rows[name].reshape(len(call.b), -1))
@@ -126,14 +126,14 @@ def perturbed_fallback(
 ) -> Tensor:
     """Any module's outputs for x, with the parameters of each example materialised."""
     named = _trained(call.module, perturbed_values(call, gradients, scales))
-    module = copy.copy(call.module)  # the module's own forward is patched to call this function
+    module = copy.copy(call.module)  # a copy, as the original's forward is patched to call this
     vars(module).pop("forward", None)
     module._forward_hooks = OrderedDict()
 
-    def one(named: dict[str, Tensor], x: Tensor) -> Tensor:
+    def of_example(named: dict[str, Tensor], x: Tensor) -> Tensor:
         return functional_call(module, named, (x,))
 
-    out = vmap(one, randomness="different")(named, x.unflatten(0, (-1, call.views)))
+    out = vmap(of_example, randomness="different")(named, x.unflatten(0, (-1, call.views)))
     return out.flatten(0, 1)
 
 

@@ -17,7 +17,7 @@ class Standardisation:
     """The derivative of kernel = gain u, u = (w - mean w)/s, per output channel; w [..., O, I].
 
     A kernel gradient g gives the gain <g, u>, and the weight P g = gain/s (g - mean g - u <u, g>),
-    where P is symmetric. A spread s that is held at its floor does not move: u <u, g> is left out.
+    where P is symmetric. A spread s clamped to its floor is constant: u <u, g> is left out.
     """
 
     def __init__(self, weight: Tensor, gain: Tensor, floor: float):
@@ -25,12 +25,12 @@ class Standardisation:
         spread = variance * weight.shape[-1]
         rate = spread.clamp(min=floor).rsqrt()
         self.unit = (weight - mean) * rate  # [O, I]
-        self.moved = self.unit * (spread > floor)
+        self.varying = self.unit * (spread > floor)
         self.rate = gain.unsqueeze(-1) * rate  # [O, 1]
 
     def weight(self, g: Tensor) -> Tensor:
         """P g for g [..., O, I]."""
-        along = (g * self.moved).sum(-1, keepdim=True)
+        along = (g * self.varying).sum(-1, keepdim=True)
         return self.rate * (g - g.mean(-1, keepdim=True) - self.unit * along)
 
     def gain(self, g: Tensor) -> Tensor:
@@ -38,22 +38,22 @@ class Standardisation:
         return torch.einsum("...oi,...oi->...o", g, self.unit.to(g))
 
     def squared_norms(self, g: Tensor) -> Tensor:
-        """Of weight and gain together [B] for g [B, O, I], in few passes over g, never too small.
+        """Upper bounds [B] for weight and gain together, for g [B, O, I], in few passes over g.
 
         |P g|^2 = (gain/s)^2 (|g|^2 - I (mean g)^2 - <u, g>^2), where the three may cancel.
         """
         size = g.shape[-1]
-        length = squared_norms(g.flatten(0, 1)).sqrt().view(g.shape[:-1])
-        lost = (size + 8) * roundoff(g) * length  # at most, by each of the sums over I
-        along = torch.einsum("boi,oi->bo", g, self.moved).double().abs()
+        norm = squared_norms(g.flatten(0, 1)).sqrt().view(g.shape[:-1])
+        rounding = (size + 8) * roundoff(g) * norm  # at most, in each of the sums over I
+        along = torch.einsum("boi,oi->bo", g, self.varying).double().abs()
         mean = g.sum(-1).double().abs() / size**0.5
-        kept = length.square() - sum((x - lost).clamp(min=0).square() for x in (along, mean))
-        weight = self.rate.squeeze(1).double().square() * kept.clamp(min=0)
-        return (weight + (self.gain(g).abs() + lost).square()).sum(1)
+        rest = norm.square() - sum((x - rounding).clamp(min=0).square() for x in (along, mean))
+        weight = self.rate.squeeze(1).double().square() * rest.clamp(min=0)
+        return (weight + (self.gain(g).abs() + rounding).square()).sum(1)
 
 
 class Standardised:
-    """The gradient of weight, bias and gain, by that of the kernel."""
+    """The gradient of weight, bias and gain, derived from that of the kernel."""
 
     def __init__(self, kernel: Convolution, derivative: Standardisation):
         self._kernel, self._derivative = kernel, derivative
@@ -65,7 +65,7 @@ class Standardised:
         return self._derivative.squared_norms(rows) + self._kernel.bias_squared_norms()
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
-        kernel = out.new_empty(len(out) - self._shape[0])  # all but the gain, and as large
+        kernel = out.new_empty(len(out) - self._shape[0])  # kernel and bias, without the gain
         self._kernel.write_sum(factors, kernel)
         # In float64, as P may cancel nearly all of it.
         out.copy_(self._joined(kernel.double()))
@@ -94,7 +94,7 @@ def standardised(call: ModuleCall) -> list[LayerGradient]:
     values = call.values()
     derivative = Standardisation(values["weight"].flatten(-3), values["gain"], call.module.floor)
     gradient = Standardised(kernel_gradient(call), derivative)
-    # Each example's own derivative cannot be taken after the sum, so it is taken before.
+    # With per-example weights the derivatives differ, so they are applied before the sum.
     return [Rows(gradient.stack()) if call.per_example else gradient]
 
 

@@ -1,1 +1,1 @@
-"""What Knolle et al. (bam) say that is measured without training privately."""
+"""Claims of Knolle et al. (bam) that are measured without private training."""

@@ -1,9 +1,9 @@
-"""Lemma 3 of Knolle et al. (bam) and what they conclude of it, on a small network.
+"""Lemma 3 of Knolle et al. (bam) and the conclusion that they draw, on a small network.
 
 L_Z = L + lambda |mean g_i| (Equation 15) and L_BAO = L + lambda mean |g_i| (Equation 9, over all
-examples). By the triangle inequality L_BAO >= L_Z everywhere. That minimising L_BAO therefore leads
-to a flat minimum, as the paper has it, does not follow: |mean g_i| is 0 at every minimum of L, flat
-or sharp. So it is measured.
+examples). By the triangle inequality L_BAO >= L_Z everywhere. The paper concludes that minimising
+L_BAO leads to a flat minimum. That does not follow, since |mean g_i| is 0 at every minimum of L,
+flat or sharp, so it is measured here.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ HEAD = ("minimised", "seed", "loss", "|mean g|", "mean |g|", "largest eigenvalue
 
 @dataclass(frozen=True)
 class Setup:
-    """What is measured. weight: lambda; lr, steps: of full-batch descent in float64."""
+    """The settings. weight: lambda; lr, steps: of full-batch gradient descent in float64."""
 
     examples: int
     lr: float
@@ -53,40 +53,41 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Descended:
-    """Where a descent has led from one seed.
+class DescentResult:
+    """The end of a gradient descent from one seed.
 
-    loss: L. short: |mean g_i|. long: mean |g_i|. sharpness: the largest eigenvalue of the Hessian
-    of L. gap: the least (L_BAO - L_Z) / L_BAO on the way.
+    minimised: the objective, PLAIN or AWARE. loss: L. norm_of_mean: |mean g_i|. mean_norm:
+    mean |g_i|. sharpness: the largest eigenvalue of the Hessian of L. gap: the smallest
+    (L_BAO - L_Z) / L_BAO of all steps.
     """
 
     minimised: str
     seed: int
     loss: float
-    short: float
-    long: float
+    norm_of_mean: float
+    mean_norm: float
     sharpness: float
     gap: float
 
 
-def flatness(wanted: Target) -> dict[str, bytes]:
+def flatness(target: Target) -> dict[str, bytes]:
     """The files of the target by suffix; nothing is trained privately."""
-    plain: dict[str, Any] = settings_of(wanted.table["compute"])
+    plain: dict[str, Any] = settings_of(target.table["compute"])
     check_settings(Setup, plain, "table.compute.")
     setup = Setup(**plain)
-    run, folder = build(wanted.config), data_folder(wanted.config)
-    found = []
-    seeds = wanted.table["seeds"]
+    run, folder = build(target.config), data_folder(target.config)
+    results = []
+    seeds = target.table["seeds"]
     with counting("descents", 2 * len(seeds)) as count:
         for seed in seeds:
             for minimised in (PLAIN, AWARE):
-                found.append(descended(run, setup, minimised, folder, seed))
+                results.append(descend(run, setup, minimised, folder, seed))
                 count()
-    return _files(wanted, setup, found)
+    return _files(target, setup, results)
 
 
-def descended(run: Run, setup: Setup, minimised: str, folder: Path, seed: int) -> Descended:
-    """Descend one of the two objectives from the seed's initial weights."""
+def descend(run: Run, setup: Setup, minimised: str, folder: Path, seed: int) -> DescentResult:
+    """Minimise one of the two objectives from the seed's initial weights."""
     batch = in_float64(run, folder, seed, setup.examples)
     network = initial_network(run, seed, setup.examples)
     engine = Vmap(network.model, network.loss, network.parameters)
@@ -94,21 +95,22 @@ def descended(run: Run, setup: Setup, minimised: str, folder: Path, seed: int) -
     for _ in range(setup.steps):
         gradients = network.gradients(batch)
         gap = min(gap, gap_of(gradients, setup.weight))
-        of = gradients if minimised == PLAIN else penalised(engine, batch, setup.weight)
-        theta -= setup.lr * of.stack().mean(0)
+        direction = gradients if minimised == PLAIN else penalised(engine, batch, setup.weight)
+        theta -= setup.lr * direction.stack().mean(0)
     gradients = network.gradients(batch)
-    short, long = _lengths(gradients)
+    norm_of_mean, mean_norm = _norms(gradients)
     loss, sharpness = gradients.losses.mean().item(), sharpness_of(network, batch)
-    return Descended(minimised, seed, loss, short, long, sharpness, gap)
+    return DescentResult(minimised, seed, loss, norm_of_mean, mean_norm, sharpness, gap)
 
 
 def gap_of(gradients: Stacked, weight: float) -> float:
-    """(L_BAO - L_Z) / L_BAO; Lemma 3 says that it is nowhere below 0."""
-    short, long = _lengths(gradients)
-    return weight * (long - short) / (gradients.losses.mean().item() + weight * long)
+    """(L_BAO - L_Z) / L_BAO, which is never negative by Lemma 3."""
+    norm_of_mean, mean_norm = _norms(gradients)
+    objective = gradients.losses.mean().item() + weight * mean_norm
+    return weight * (mean_norm - norm_of_mean) / objective
 
 
-def _lengths(gradients: Stacked) -> tuple[float, float]:
+def _norms(gradients: Stacked) -> tuple[float, float]:
     """|mean g_i| and mean |g_i|."""
     return gradients.stack().mean(0).norm().item(), gradients.norms.mean().item()
 
@@ -124,37 +126,35 @@ def sharpness_of(network: Network, batch: Batch) -> float:
     return torch.linalg.eigvalsh(jacrev(grad(loss))(parameters.theta.detach()))[-1].item()
 
 
-def verdicts(found: Sequence[Descended]) -> tuple[str, str]:
-    """Of the lemma, and of the flat minimum: it holds where no seed has a sharper one."""
-    gap = min(one.gap for one in found)
-    of_seed: dict[int, dict[str, float]] = {}
-    for one in found:
-        of_seed.setdefault(one.seed, {})[one.minimised] = one.sharpness
-    sharper = sum(pair[AWARE] >= pair[PLAIN] for pair in of_seed.values())
+def verdicts(results: Sequence[DescentResult]) -> tuple[str, str]:
+    """Verdicts on the lemma and on flat minima; the latter fails if any seed's is not flatter."""
+    gap = min(result.gap for result in results)
+    by_seed: dict[int, dict[str, float]] = {}
+    for result in results:
+        by_seed.setdefault(result.seed, {})[result.minimised] = result.sharpness
+    sharper = sum(pair[AWARE] >= pair[PLAIN] for pair in by_seed.values())
     return (
         "holds" if gap >= -TOLERANCE else "fails",
-        f"fails in {sharper} of {len(of_seed)} seeds" if sharper else "holds",
+        f"fails in {sharper} of {len(by_seed)} seeds" if sharper else "holds",
     )
 
 
-def _files(wanted: Target, setup: Setup, found: Sequence[Descended]) -> dict[str, bytes]:
-    lemma, flat = verdicts(found)
-    lines = tuple(
-        (one.minimised, str(one.seed), *(f"{x:.4g}" for x in _numbers(one))) for one in found
-    )
+def _files(target: Target, setup: Setup, results: Sequence[DescentResult]) -> dict[str, bytes]:
+    lemma, flat = verdicts(results)
+    lines = tuple((r.minimised, str(r.seed), *(f"{x:.4g}" for x in _numbers(r))) for r in results)
     parts = [
-        f"# {wanted.title}",
-        f"{wanted.table['paper']}. {own_scale(wanted)}, on {setup.examples} examples of "
-        f"{wanted.config['choices']['dataset']}; seeds: {wanted.table['seeds']}; {setup.steps} "
+        f"# {target.title}",
+        f"{target.table['paper']}. {own_scale(target)}, on {setup.examples} examples of "
+        f"{target.config['choices']['dataset']}; seeds: {target.table['seeds']}; {setup.steps} "
         f"steps of {setup.lr:g}; lambda: {setup.weight:g}.",
         f"- Lemma 3, L_BAO is an upper bound of L_Z: {lemma}.\n"
         f"- Minimising L_BAO leads to a flatter minimum (Appendix B): {flat}.",
         grid_lines(Grid("", HEAD, lines)),
-        "\n".join(f"- {note}" for note in wanted.table["notes"]),
+        "\n".join(f"- {note}" for note in target.table["notes"]),
     ]
     csv = "".join(",".join(f'"{text}"' for text in line) + "\n" for line in (HEAD, *lines))
     return {"md": ("\n\n".join(parts) + "\n").encode(), "csv": csv.encode()}
 
 
-def _numbers(one: Descended) -> tuple[float, ...]:
-    return one.loss, one.short, one.long, one.sharpness, one.gap
+def _numbers(r: DescentResult) -> tuple[float, ...]:
+    return r.loss, r.norm_of_mean, r.mean_norm, r.sharpness, r.gap

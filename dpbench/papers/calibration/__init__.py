@@ -1,1 +1,1 @@
-"""The tangent kernel of a network under clipping: what Bu et al. (calibration) prove, measured."""
+"""The tangent kernel of a network under clipping: the theorems of Bu et al. (calibration)."""

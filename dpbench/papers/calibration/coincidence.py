@@ -1,7 +1,7 @@
-"""Fact 4.1 of Bu et al. (calibration): noise does not move the gradient flow.
+"""Fact 4.1 of Bu et al. (calibration): noise does not change the gradient flow.
 
-Loss curves of runs that differ in noise and step size alone, over the time lr * steps that they
-share: as the step size falls, those of all noise multipliers become one.
+Loss curves of runs that differ only in noise and step size, over the common time lr * steps: as the
+step size decreases, the curves of all noise multipliers coincide.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ LR, SIGMA = "optimizer.lr", "privacy.noise_multiplier"
 def curves(records: Iterable[Record]) -> pd.DataFrame:
     """The mean training loss of every epoch: columns lr, sigma, seed, time, loss.
 
-    time: lr * steps before the epoch, in which steps are those of the ledger shared out evenly.
+    time: lr * steps before the epoch, with the steps of the ledger divided evenly over epochs.
     """
     rows = []
     for record in records:
@@ -39,60 +39,60 @@ def curves(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def distances(data: pd.DataFrame) -> pd.DataFrame:
-    """How far the curves of one lr and seed are apart: columns lr, seed, distance.
+    """The distance between the curves of one lr and seed: columns lr, seed, distance.
 
-    distance: the largest difference of two of them at one time, in units of the first loss; NaN
-    where a run diverged. Raises UserError where there are not several noise multipliers.
+    distance: the largest difference of two curves at any time, relative to the first loss; NaN if a
+    run diverged. Raises UserError for fewer than two noise multipliers.
     """
     if data["sigma"].nunique() < 2:
-        raise UserError(f"curves of one {SIGMA} cannot be compared: leave the table at least two.")
-    at_once = data.groupby(["lr", "seed", "time"])["loss"]
-    apart = (at_once.agg(_span)).groupby(["lr", "seed"]).agg(lambda span: span.max(skipna=False))
+        raise UserError(f"the table has only one {SIGMA}: keep at least two to compare curves.")
+    by_time = data.groupby(["lr", "seed", "time"])["loss"]
+    largest = by_time.agg(_span).groupby(["lr", "seed"]).agg(lambda span: span.max(skipna=False))
     first = data[data["time"] == 0].groupby(["lr", "seed"])["loss"].mean()
-    return (apart / first).rename("distance").reset_index()
+    return (largest / first).rename("distance").reset_index()
 
 
 def _span(losses: pd.Series) -> float:
     return losses.max(skipna=False) - losses.min(skipna=False)
 
 
-def coincidence(wanted: Target, records: list[Record]) -> dict[str, bytes]:
-    """The figure by suffix: Markdown with its numbers, the curves as CSV, and the picture."""
+def coincidence(target: Target, records: list[Record]) -> dict[str, bytes]:
+    """The files of the figure by suffix: page with its numbers, curves as CSV, and image."""
     data = curves(records)
-    apart = distances(data)
+    gaps = distances(data)
     text = "\n\n".join(
         [
-            f"# {wanted.title}",
-            f"{wanted.table['paper']}. {own_scale(wanted)}, seeds {wanted.table['seeds']}.",
-            f"![{wanted.title}]({wanted.stem}.png)",
-            grid_lines(_grid(apart)),
+            f"# {target.title}",
+            f"{target.table['paper']}. {own_scale(target)}, seeds {target.table['seeds']}.",
+            f"![{target.title}]({target.stem}.png)",
+            grid_lines(_grid(gaps)),
             "Drawn from private data outside the account; nothing of it is released privately.",
-            *wanted.table["notes"],
+            *target.table["notes"],
         ]
     )
     csv = _at_common_times(data).to_csv(index=False, lineterminator="\n", float_format="%.9g")
-    png = draw(wanted.title, data, apart)
+    png = draw(target.title, data, gaps)
     return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": png}
 
 
 def _at_common_times(data: pd.DataFrame) -> pd.DataFrame:
-    """The curves at the times of the largest step: those of the smallest are thousands."""
+    """The curves at the times of the largest step only; the smallest has thousands of times."""
     times = data["time"].round(9)
     return data[times.isin(times[data["lr"] == data["lr"].max()])]
 
 
-def _grid(apart: pd.DataFrame) -> Grid:
+def _grid(gaps: pd.DataFrame) -> Grid:
     """Mean and range over the seeds, the largest step first."""
     lines = [
-        (f"{lr:g}", f"{of.mean():.4f}", f"{of.min():.4f} to {of.max():.4f}", str(len(of)))
-        for lr, of in sorted(apart.groupby("lr")["distance"], reverse=True)
+        (f"{lr:g}", f"{d.mean():.4f}", f"{d.min():.4f} to {d.max():.4f}", str(len(d)))
+        for lr, d in sorted(gaps.groupby("lr")["distance"], reverse=True)
     ]
     head = ("lr", "largest distance of the curves / first loss", "range", "seeds")
     return Grid("Distances", head, tuple(lines))
 
 
-def draw(title: str, data: pd.DataFrame, apart: pd.DataFrame) -> bytes:
-    """A PNG: for each lr the curves of every sigma, then how far they are apart against lr."""
+def draw(title: str, data: pd.DataFrame, gaps: pd.DataFrame) -> bytes:
+    """A PNG: for each lr the curves of every sigma, then their distances against lr."""
     from matplotlib.figure import Figure
 
     steps = sorted(data["lr"].unique(), reverse=True)
@@ -104,14 +104,15 @@ def draw(title: str, data: pd.DataFrame, apart: pd.DataFrame) -> bytes:
         axis.sharey(axes[0])
     axes[0].set_ylabel("train loss")
     axes[0].legend(fontsize=8)
-    _against_lr(last, apart)
+    _against_lr(last, gaps)
     return png(figure, title)
 
 
 def _curves_of(axis, data: pd.DataFrame) -> None:
     """One line per sigma: the mean over the seeds, and a band that spans them."""
-    for (sigma, of), style in zip(data.groupby("sigma"), ("-", "--", "-.", ":") * 9, strict=False):
-        by_time = of.groupby("time")["loss"]
+    styles = ("-", "--", "-.", ":") * 9
+    for (sigma, rows), style in zip(data.groupby("sigma"), styles, strict=False):
+        by_time = rows.groupby("time")["loss"]
         mean = by_time.mean()
         axis.plot(mean.index, mean, style, label=f"sigma {sigma:g}", linewidth=1.4)
         axis.fill_between(mean.index, by_time.min(), by_time.max(), alpha=0.2)
@@ -120,8 +121,8 @@ def _curves_of(axis, data: pd.DataFrame) -> None:
     axis.grid(alpha=0.3)
 
 
-def _against_lr(axis, apart: pd.DataFrame) -> None:
-    by_lr = apart.groupby("lr")["distance"]
+def _against_lr(axis, gaps: pd.DataFrame) -> None:
+    by_lr = gaps.groupby("lr")["distance"]
     mean = by_lr.mean()
     axis.plot(mean.index, mean, "o-", linewidth=1.4)
     axis.fill_between(mean.index, by_lr.min(), by_lr.max(), alpha=0.2)

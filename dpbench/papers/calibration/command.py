@@ -1,5 +1,5 @@
-"""`dpbench reproduce calibration_table1` and `calibration_theorem3`: measured on small networks of
-our own, nothing is released."""
+"""`dpbench reproduce calibration_table1` and `calibration_theorem3`: measured on small networks,
+without private training."""
 
 import torch
 
@@ -22,43 +22,43 @@ from dpbench.tables import Table, read_published, to_latex, to_markdown
 from dpbench.training.progress import counting
 
 
-def measured(wanted: Target) -> dict[str, bytes]:
+def measured(target: Target) -> dict[str, bytes]:
     """The files by suffix: the table as Markdown, CSV and LaTeX."""
-    setup, printed = setup_of(settings_of(wanted.table["compute"])), _printed(wanted)
-    run, folder = build(wanted.config), data_folder(wanted.config)
-    if wanted.config["threads"]:
-        torch.set_num_threads(wanted.config["threads"])
+    setup, printed = setup_of(settings_of(target.table["compute"])), _printed(target)
+    run, folder = build(target.config), data_folder(target.config)
+    if target.config["threads"]:
+        torch.set_num_threads(target.config["threads"])
     findings = []
-    starts = [*wanted.table["seeds"], *([None] if setup.by_hand else [])]
+    starts = [*target.table["seeds"], *([None] if setup.by_hand else [])]
     with counting("flows", len(setup.flows) * len(starts)) as count:
         for label in setup.flows:
             for seed in starts:
                 findings.append(examine(run, setup, label, folder, seed))
                 count()
-    found = claims(findings, printed, setup.zero)
+    checked = claims(findings, printed, setup.zero)
     table = Table(
-        name=wanted.name,
-        title=wanted.title,
-        introduction=(_introduction(wanted, setup),),
-        grids=tuple(grids(found, findings)),
-        summary=(summary(found),),
-        rules=(RULE, *[RULE_OF_NOISE] * any(claim.name == SAME for claim in found)),
-        notes=tuple(wanted.table["notes"]),
+        name=target.name,
+        title=target.title,
+        introduction=(_introduction(target, setup),),
+        grids=tuple(grids(checked, findings)),
+        summary=(summary(checked),),
+        rules=(RULE, *[RULE_OF_NOISE] * any(claim.name == SAME for claim in checked)),
+        notes=tuple(target.table["notes"]),
         cells=(),
     )
-    texts = {"md": to_markdown(table), "csv": to_csv(found), "tex": to_latex(table)}
+    texts = {"md": to_markdown(table), "csv": to_csv(checked), "tex": to_latex(table)}
     return {suffix: text.encode() for suffix, text in texts.items()}
 
 
-def _printed(wanted: Target):
-    return read_published(benchmarks_folder() / wanted.table["published"])
+def _printed(target: Target):
+    return read_published(benchmarks_folder() / target.table["published"])
 
 
-def _introduction(wanted: Target, setup: Setup) -> str:
-    choices = wanted.config["choices"]
+def _introduction(target: Target, setup: Setup) -> str:
+    choices = target.config["choices"]
     return (
-        f"{wanted.table['paper']}. {own_scale(wanted)}, on {setup.examples} examples of "
-        f"{choices['dataset']}; model: {choices['model']}; seeds: {wanted.table['seeds']}; "
+        f"{target.table['paper']}. {own_scale(target)}, on {setup.examples} examples of "
+        f"{choices['dataset']}; model: {choices['model']}; seeds: {target.table['seeds']}; "
         f"at most {setup.steps} steps of {setup.lr:g}, the kernel every {setup.every}; zero loss: "
         f"{setup.zero:g} of the first. M is the matrix of each clipping, H or HC or sum_r H_r C_r."
     )

@@ -1,9 +1,9 @@
-"""Continuous-time optimisers of Bu et al. (calibration), Appendices C.5 to C.7, by small steps.
+"""Continuous-time optimisers of Bu et al. (calibration), Appendices C.5 to C.7, in small steps.
 
-Each turns the clipped gradient G = sum_i C_i g_i / n along time into the velocity of the weights.
-The equations are those of da Silva and Gazeau 2020, which the paper takes; it writes G without
-1/n, another unit of time. At rest each of them has G = 0, so that Theorem 3 asks of all the same:
-whether the loss is zero there.
+Each maps the clipped gradient G = sum_i C_i g_i / n over time to the velocity of the weights. The
+equations are those of da Silva and Gazeau 2020, which the paper uses; it writes G without 1/n,
+which changes the unit of time. Every stationary point has G = 0, so Theorem 3 makes the same claim
+for all of them: that the loss is zero there.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,15 +17,15 @@ from dpbench.config.buildable import check_settings
 from dpbench.errors import UserError
 from dpbench.validate import one_of, positive, typed
 
-Flowing = Callable[[Tensor], Tensor]
-"""From the gradient G [D] at the next time to the velocity dw/dt [D]; it remembers the earlier."""
+Velocity = Callable[[Tensor], Tensor]
+"""Maps the gradient G [D] of the next time to the velocity dw/dt [D]; stateful."""
 
 
 class Dynamics(Protocol):
     """An optimiser in continuous time, before its first step."""
 
-    def start(self, dt: float) -> Flowing:
-        """At rest at time 0, with steps of dt."""
+    def start(self, dt: float) -> Velocity:
+        """The velocity from rest at time 0, in steps of dt."""
         ...
 
 
@@ -33,7 +33,7 @@ class Dynamics(Protocol):
 class Descent:
     """dw/dt = -G (Equation 4.2)."""
 
-    def start(self, dt: float) -> Flowing:
+    def start(self, dt: float) -> Velocity:
         return torch.neg
 
 
@@ -46,15 +46,15 @@ class HeavyBall:
     def __post_init__(self) -> None:
         positive("friction", self.friction)
 
-    def start(self, dt: float) -> Flowing:
+    def start(self, dt: float) -> Velocity:
         return _with_momentum(dt, lambda time: self.friction)
 
 
 @dataclass(frozen=True)
 class Nesterov:
-    """As the heavy ball, with r(t) = 3/t (Equations C.1 and C.2)."""
+    """Like the heavy ball, with r(t) = 3/t (Equations C.1 and C.2)."""
 
-    def start(self, dt: float) -> Flowing:
+    def start(self, dt: float) -> Velocity:
         return _with_momentum(dt, lambda time: 3 / time)
 
 
@@ -73,10 +73,10 @@ class Adam:
         for name in ("memory", "square_memory", "xi"):
             positive(name, getattr(self, name))
 
-    def start(self, dt: float) -> Flowing:
-        towards = _with_momentum(dt, lambda time: 1 / self.memory)
+    def start(self, dt: float) -> Velocity:
+        momentum = _with_momentum(dt, lambda time: 1 / self.memory)
         scale = _root_of_squares(dt, 1 / self.square_memory, 1 / self.square_memory, self.xi)
-        return lambda gradient: towards(gradient) / scale(gradient)
+        return lambda gradient: momentum(gradient) / scale(gradient)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class AdaGrad:
     def __post_init__(self) -> None:
         positive("xi", self.xi)
 
-    def start(self, dt: float) -> Flowing:
+    def start(self, dt: float) -> Velocity:
         scale = _root_of_squares(dt, 1.0, 0.0, self.xi)
         return lambda gradient: -gradient / scale(gradient)
 
@@ -104,7 +104,7 @@ class RmsProp:
         for name in ("square_memory", "xi"):
             positive(name, getattr(self, name))
 
-    def start(self, dt: float) -> Flowing:
+    def start(self, dt: float) -> Velocity:
         scale = _root_of_squares(dt, 1 / self.square_memory, 1 / self.square_memory, self.xi)
         return lambda gradient: -gradient / scale(gradient)
 
@@ -120,7 +120,7 @@ DYNAMICS: dict[str, Callable[..., Dynamics]] = {
 
 
 def dynamics_of(where: str, plain: Mapping[str, Any]) -> Dynamics:
-    """The optimiser that a mapping from YAML describes: its `kind`, and what that one needs."""
+    """The optimiser that a mapping from YAML describes: its `kind` and that kind's settings."""
     typed(where, plain, dict[str, Any])
     if "kind" not in plain:
         raise UserError(f"{where} needs a kind: {', '.join(DYNAMICS)}.")
@@ -130,8 +130,8 @@ def dynamics_of(where: str, plain: Mapping[str, Any]) -> Dynamics:
     return kind(**settings)
 
 
-def _with_momentum(dt: float, friction: Callable[[float], float]) -> Flowing:
-    """-m for dm/dt = G - r(t) m, its friction by the implicit step: r(t) may be infinite at 0."""
+def _with_momentum(dt: float, friction: Callable[[float], float]) -> Velocity:
+    """-m for dm/dt = G - r(t) m, with an implicit step for the friction: r(0) may be infinite."""
     time, momentum = 0.0, torch.zeros(())
 
     def velocity(gradient: Tensor) -> Tensor:
@@ -143,8 +143,8 @@ def _with_momentum(dt: float, friction: Callable[[float], float]) -> Flowing:
     return velocity
 
 
-def _root_of_squares(dt: float, gain: float, loss: float, xi: float) -> Flowing:
-    """sqrt(v + xi) for dv/dt = p G^2 - q v, by the implicit step."""
+def _root_of_squares(dt: float, gain: float, loss: float, xi: float) -> Velocity:
+    """sqrt(v + xi) for dv/dt = p G^2 - q v, with an implicit step; gain: p, loss: q."""
     squares = torch.zeros(())
 
     def scale(gradient: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The tangent kernel H = sum_r H_r of a network, and what clipping makes of it.
+"""The tangent kernel H = sum_r H_r of a network, with and without clipping.
 
 Bu et al. (calibration), Equations 3.1, 4.3 and 4.4: with f the outputs, H = df/dw df/dw^T, and
 along the flow dL/dt = -dL/df M dL/df^T, where M is H, HC or sum_r H_r C_r.
@@ -18,7 +18,7 @@ from dpbench.gradients.vmap import Vmap
 
 @dataclass(frozen=True)
 class Tangents:
-    """First derivatives at one place: of the K outputs of n examples, and of their losses.
+    """First derivatives of the K outputs of n examples, and of their losses, at one theta.
 
     jacobian: df/dw [n, K, D]; slopes: dl_i/df_i [n, K]; losses [n].
     """
@@ -40,10 +40,9 @@ class Tangents:
         return self.jacobian.flatten(0, 1)
 
     def kernel(self, factors: Tensor | None = None) -> Tensor:
-        """sum_r H_r C_r [nK, nK] for factors [n, L], where C_r is diagonal; without them H.
+        """sum_r H_r C_r [nK, nK] for factors [n, L], where C_r is diagonal; H without factors.
 
-        All K outputs of an example share its factor. Factors [n, 1] hold for all layers, so this is
-        HC too.
+        All K outputs of an example share its factor. Factors [n, 1] apply to all layers: HC.
         """
         if factors is None:
             return self.rows @ self.rows.mT
@@ -54,25 +53,25 @@ class Tangents:
 
 
 @dataclass(frozen=True)
-class Clipped:
-    """A clipped sum of gradients: what stands for C, factors [n, 1] or [n, L], and the sum [D]."""
+class ClippedSum:
+    """A clipped sum of gradients: the effective factors C [n, 1] or [n, L], and the sum [D]."""
 
     factors: Tensor
     total: Tensor
 
 
-def clipped(clip: Clip, gradients: Stacked, groups: Tensor) -> Clipped:
-    """What a clip of the suite makes of gradients, without noise."""
-    factors = clip.factors(clip.lengths(gradients), groups)
-    added = clip.reduce(gradients, factors)
-    total = clip.finish(added)
-    # Batch clipping scales the whole sum and no example: the same factor c for all of them.
-    scale = (total @ added) / (added @ added) if added.any() else 1.0
-    return Clipped(factors.view(len(factors), -1) * scale, total)
+def clip_sum(clip: Clip, gradients: Stacked, groups: Tensor) -> ClippedSum:
+    """The clipped sum of gradients, without noise."""
+    factors = clip.factors(clip.norms(gradients), groups)
+    weighted = clip.reduce(gradients, factors)
+    total = clip.finish(weighted)
+    # Batch clipping scales the whole sum, hence every example by the same factor.
+    scale = (total @ weighted) / (weighted @ weighted) if weighted.any() else 1.0
+    return ClippedSum(factors.view(len(factors), -1) * scale, total)
 
 
 class Network:
-    """A model in float64, with the derivatives that the analysis asks for.
+    """A model in float64, with the derivatives that the analysis needs.
 
     loss: from outputs [n, K] and targets to losses [n].
     """
@@ -88,19 +87,19 @@ class Network:
         return self._losses(batch)
 
     def tangents(self, batch: Batch) -> Tangents:
-        """Derivatives at the parameters as they are; inputs in float64."""
+        """Derivatives at the current parameters; inputs in float64."""
         with torch.no_grad():
             outputs = self.model(batch.inputs)
         n, count = outputs.shape
         outputs.requires_grad_()
         losses = self.loss(outputs, batch.targets)
         (slopes,) = torch.autograd.grad(losses.sum(), outputs)
-        each = torch.arange(count).repeat(n)
-        rows = Batch(batch.inputs.repeat_interleave(count, 0), each, torch.zeros_like(each))
+        indices = torch.arange(count).repeat(n)
+        rows = Batch(batch.inputs.repeat_interleave(count, 0), indices, torch.zeros_like(indices))
         jacobian = self._outputs(rows).stack().view(n, count, -1)
         return Tangents(jacobian, slopes, losses.detach(), self.parameters.layers)
 
 
-def _one_output(outputs: Tensor, which: Tensor) -> Tensor:
-    """The outputs [B] that are asked for in place of losses: of its example, number `which`."""
-    return outputs.gather(1, which.unsqueeze(1)).squeeze(1)
+def _one_output(outputs: Tensor, indices: Tensor) -> Tensor:
+    """The output of each example with its index [B], in the role of a loss [B]."""
+    return outputs.gather(1, indices.unsqueeze(1)).squeeze(1)

@@ -1,4 +1,4 @@
-"""What Table 1 and Theorem 3 of Bu et al. (calibration) say of clippings, on small networks."""
+"""Measurements for Table 1 and Theorem 3 of Bu et al. (calibration), on small networks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,20 +21,21 @@ from dpbench.training.plan import Run
 from dpbench.validate import integer, positive, typed
 
 MOST_NUMBERS = 10**8
-"""Of a Jacobian in float64: 0.8 GB."""
+"""Entries of a Jacobian in float64: 0.8 GB."""
 
 FINER = 16
-"""How many times smaller the second step is at which noise is looked at."""
+"""The ratio of the two step sizes at which the effect of noise is measured."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What is measured, and how closely.
+    """The settings of the measurements.
 
-    examples: the first so many of the training split, all in every step. lr, steps, every and zero:
-    see Steps. noise, noise_steps: standard deviation of the noise on the summed gradient, and the
-    number of steps for which flows with and without it are compared, at lr and at a finer step for
-    as long. clips: by label, what each is: `clip`, `style` and `bound` as of a method.
+    examples: the number of training examples, all in every step. lr, steps, every and zero: see
+    Steps. noise, noise_steps: standard deviation of the noise on the summed gradient, and the
+    number of steps for which flows with and without it are compared, at lr and for the same time at
+    a finer step. clips: by label, with `clip`, `style` and `bound` as for a method. by_hand: a
+    linear regression whose flows are known, as an additional problem.
     """
 
     examples: int
@@ -67,30 +68,30 @@ class Setup:
 
 
 def setup_of(plain: Mapping[str, Any]) -> Setup:
-    """The set-up that a mapping from YAML describes; UserError for keys missing or unknown."""
-    clips = _each("clips", plain.get("clips"), _clip)
-    made: dict[str, Any] = {**plain, "clips": clips}
+    """The set-up that a mapping from YAML describes; UserError for missing or unknown keys."""
+    clips = _build_each("clips", plain.get("clips"), _clip)
+    arguments: dict[str, Any] = {**plain, "clips": clips}
     if "optimizers" in plain:
-        made["optimizers"] = _each("optimizers", plain["optimizers"], dynamics_of)
+        arguments["optimizers"] = _build_each("optimizers", plain["optimizers"], dynamics_of)
     if "by_hand" in plain:
         typed("table.compute.by_hand", plain["by_hand"], dict[str, Any])
         check_settings(Examples, plain["by_hand"], "table.compute.by_hand.")
-        made["by_hand"] = Examples(**plain["by_hand"])
-    check_settings(Setup, made, "table.compute.")
-    return Setup(**made)
+        arguments["by_hand"] = Examples(**plain["by_hand"])
+    check_settings(Setup, arguments, "table.compute.")
+    return Setup(**arguments)
 
 
-def _each(name: str, plain: Any, make: Callable[[str, dict], Any]) -> dict[str, Any]:
-    """What a mapping of mappings describes, by label."""
+def _build_each(name: str, plain: Any, make: Callable[[str, dict], Any]) -> dict[str, Any]:
+    """The objects that a mapping of mappings describes, by label."""
     typed(f"table.compute.{name}", plain, dict[str, dict[str, Any]])
-    return {label: make(f"table.compute.{name}.{label}", one) for label, one in plain.items()}
+    return {label: make(f"table.compute.{name}.{label}", item) for label, item in plain.items()}
 
 
 def _clip(where: str, plain: dict[str, Any]) -> Clip:
-    """A clip as of a method, and a global one with a Z of its own: R/Z or 0 for each layer too."""
-    as_of_method = {key: value for key, value in plain.items() if key != "strict_bound"}
-    check_settings(make_clip, as_of_method, f"{where}.")
-    clip = make_clip(**as_of_method)
+    """A clip with the settings of a method's, and for clip=global also `strict_bound`, Z."""
+    settings = {key: value for key, value in plain.items() if key != "strict_bound"}
+    check_settings(make_clip, settings, f"{where}.")
+    clip = make_clip(**settings)
     if "strict_bound" not in plain:
         return clip
     inner = clip.clip if isinstance(clip, Layerwise) else clip
@@ -102,10 +103,10 @@ def _clip(where: str, plain: dict[str, Any]) -> Clip:
 
 @dataclass(frozen=True)
 class Finding:
-    """What was seen along the flows of one clip, or of an optimiser with it, from one seed.
+    """Measurements along the flow of one clip and optimiser from one seed.
 
-    seed: None on the examples by hand, which have one initial network. noise: the largest
-    |L with noise - L without| in units of the first loss, at lr and at the finer step.
+    seed: None for the regression of `by_hand`, which has a fixed initial network. noise: the
+    largest |L with noise - L without| relative to the first loss, at lr and at the finer step.
     """
 
     label: str
@@ -117,31 +118,31 @@ class Finding:
 def examine(run: Run, setup: Setup, label: str, folder: Path, seed: int | None) -> Finding:
     """Follow one flow, and a part of it with noise, each from the seed's initial weights.
 
-    seed: None for the examples by hand. Raises UserError for a network or data that are too large
-    or have no derivatives.
+    seed: None for the regression of `by_hand`. Raises UserError for a network or data that are too
+    large or not differentiable.
     """
     dynamics, clip = setup.flows[label]
     network, batch = _problem(run, setup, folder, seed)
 
-    def along(how: Steps) -> Flow:
+    def flow_of(steps: Steps) -> Flow:
         draw = seeds.generator(seed or 0, "noise", torch.device("cpu"))
-        return follow(network(), batch, clip, how, draw)
+        return follow(network(), batch, clip, steps, draw)
 
-    flow = along(Steps(setup.steps, setup.lr, 0.0, setup.every, setup.zero, dynamics))
-    apart = []
+    flow = flow_of(Steps(setup.steps, setup.lr, 0.0, setup.every, setup.zero, dynamics))
+    distances = []
     for finer in (1, FINER):
         count, lr = setup.noise_steps * finer, setup.lr / finer
         noisy, plain = (
-            along(Steps(count, lr, noise, None, 0.0, dynamics)) for noise in (setup.noise, 0.0)
+            flow_of(Steps(count, lr, noise, None, 0.0, dynamics)) for noise in (setup.noise, 0.0)
         )
-        apart.append(distance(noisy, plain))
-    return Finding(label, seed, flow, (apart[0], apart[1]))
+        distances.append(distance(noisy, plain))
+    return Finding(label, seed, flow, (distances[0], distances[1]))
 
 
 def _problem(
     run: Run, setup: Setup, folder: Path, seed: int | None
 ) -> tuple[Callable[[], Network], Batch]:
-    """What gives the network at its initial weights, and the examples."""
+    """A function that builds the network with its initial weights, and the examples."""
     if seed is None:
         assert setup.by_hand
         return setup.by_hand.network, setup.by_hand.batch()
@@ -150,24 +151,24 @@ def _problem(
 
 
 def distance(one: Flow, other: Flow) -> float:
-    """The largest difference of two loss curves of equal steps, in units of the first loss."""
+    """The largest difference of two loss curves with equal steps, relative to the first loss."""
     pairs = zip(one.losses, other.losses, strict=True)
     return max(abs(a - b) for a, b in pairs) / one.losses[0]
 
 
 def in_float64(run: Run, folder: Path, seed: int, count: int) -> Batch:
-    """The first so many training examples; UserError for texts, and where there are fewer."""
+    """The first `count` training examples; UserError for texts, or if there are fewer."""
     train = replace(run, seed=seed).load(folder).train
     if count > len(train):
         raise UserError(f"examples={count} is more than the {len(train)} training examples.")
     batch = train.at(torch.arange(count))
     if not batch.inputs.is_floating_point():
-        raise UserError("the tangent kernel needs numbers to compute with: choose no texts.")
+        raise UserError("the tangent kernel needs real-valued inputs, not texts.")
     return batch.each(lambda part: part.double() if part.is_floating_point() else part)
 
 
 def initial_network(run: Run, seed: int, examples: int) -> Network:
-    """At the seed's initial weights; UserError for one too large to have so many tangents of."""
+    """The network with the seed's initial weights; UserError if its Jacobian would be too large."""
     with torch.random.fork_rng():
         torch.manual_seed(seeds.derived(seed, "initial weights"))
         model = run.model.build(run.dataset.shape, run.dataset.classes)

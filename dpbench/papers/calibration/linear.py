@@ -1,4 +1,4 @@
-"""A linear network with a layer for each weight: small enough that its flows follow by hand."""
+"""A linear network with one weight per layer, whose flows are known analytically."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from dpbench.papers.calibration.kernel import Network
 
 
 class OneWeightPerLayer(nn.Module):
-    """sum_r w_r x_r [B, 1] of inputs [B, L]: each w_r is a layer, and 0 at first."""
+    """sum_r w_r x_r [B, 1] of inputs [B, L]; each w_r is a layer, initialised to 0."""
 
     def __init__(self, count: int):
         super().__init__()
@@ -37,12 +37,12 @@ class Examples:
         widths = {len(row) for row in self.inputs}
         if len(widths) != 1 or len(self.inputs) != len(self.targets) or 0 in widths:
             raise UserError(
-                "table.compute.by_hand needs a target for each row of inputs, all rows of one "
+                "table.compute.by_hand needs a target for each row of inputs, and rows of equal "
                 "length."
             )
 
     def network(self) -> Network:
-        """At its initial weights."""
+        """The network with its initial weights."""
         return Network(OneWeightPerLayer(len(self.inputs[0])), squared_error)
 
     def batch(self) -> Batch:

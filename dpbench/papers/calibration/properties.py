@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 TOLERANCE = 1e-10
-"""Of the matrix' Frobenius norm: nearer to zero than that is zero, in float64."""
+"""Numbers up to this share of the matrix' Frobenius norm count as zero, in float64."""
 
 
 @dataclass(frozen=True)
 class Properties:
-    """What was measured of a square matrix A, each number in units of its Frobenius norm.
+    """Measurements of a square matrix A, each relative to its Frobenius norm.
 
-    asymmetry: the largest |A_ij - A_ji|; quadratic: the least x^T A x over unit vectors x, which is
-    the least eigenvalue of (A + A^T)/2; eigenvalue: the least real part of an eigenvalue of A;
-    imaginary: the largest imaginary part.
+    asymmetry: the largest |A_ij - A_ji|; quadratic: the smallest x^T A x over unit vectors x, which
+    is the smallest eigenvalue of (A + A^T)/2; eigenvalue: the smallest real part of an eigenvalue
+    of A; imaginary: the largest imaginary part.
     """
 
     asymmetry: float
@@ -37,7 +37,7 @@ class Properties:
 
 
 def properties(matrix: Tensor) -> Properties:
-    """Those of a matrix [m, m]; a matrix of zeros has zeros only."""
+    """The properties of a matrix [m, m]; all zero for a zero matrix."""
     scale = matrix.norm().item() or 1.0
     eigenvalues = torch.linalg.eigvals(matrix)
     return Properties(

@@ -1,5 +1,4 @@
-"""Table 1 and Theorem 3 of Bu et al. (calibration): what the paper guarantees beside the worst that
-was seen."""
+"""Table 1 and Theorem 3 of Bu et al. (calibration): the paper's claims beside our measurements."""
 
 import csv
 import io
@@ -12,18 +11,18 @@ from dpbench.papers.calibration.properties import TOLERANCE
 from dpbench.tables.grid import Grid
 from dpbench.tables.published import PublishedTable
 
-STANDS_STILL = 0.05
-"""A loss above zero stands still if its range in the last quarter of the steps is no larger share
-of it than this, nor of what it had lost in the first quarter."""
+STATIONARY = 0.05
+"""A loss above zero is stationary if its range in the last quarter of the steps is at most this
+share of it, and of its decrease in the first quarter."""
 
 VANISHES = 0.5
-"""Noise vanishes with the step size if at the finer step it moves the loss no more than so many
-times as far: it should be 1/sqrt(FINER)."""
+"""The effect of noise vanishes with the step size if the ratio of its effects at the finer step and
+at lr is at most this; it should be 1/sqrt(FINER)."""
 
 SYMMETRIC, QUADRATIC, EIGENVALUES = "symmetric", "quadratic form", "eigenvalues"
 MONOTONE, ZERO, SAME = "monotone loss", "zero loss", "same flow with noise"
 PROPERTIES = (SYMMETRIC, QUADRATIC, EIGENVALUES, MONOTONE, ZERO)
-"""Those of Table 1."""
+"""The properties in Table 1."""
 
 HOLDS, FAILS, SHOWN, NOT_SEEN, OPEN = "holds", "fails", "shown", "not seen", "open"
 VERDICTS = (HOLDS, SHOWN, FAILS, NOT_SEEN, OPEN)
@@ -34,7 +33,7 @@ RULE = (
     f"seen. Numbers within {TOLERANCE:g} of the matrix' Frobenius norm, and cosines within it of 0,"
     " count as 0. A loss counts as risen where dL/dt > 0, by the cosine of the gradient and its "
     "clipped form; what it ends at is open while it still moves: where its range in the last "
-    f"quarter of the steps is more than {STANDS_STILL:.0%} of it, or of what it lost in the first."
+    f"quarter of the steps is more than {STATIONARY:.0%} of it, or of what it lost in the first."
 )
 RULE_OF_NOISE = (
     "The flow is the same with noise where the distance of the losses with and without it vanishes "
@@ -45,25 +44,25 @@ RULE_OF_NOISE = (
 
 @dataclass(frozen=True)
 class PropertyClaim:
-    """One cell of the paper's table, and what speaks for or against it.
+    """One cell of the paper's table with our measurement.
 
-    kept: whether the property was seen to be kept everywhere; None if that is open. worst: the
-    number that decided it, in the unit of its property (see UNITS).
+    guaranteed: the paper's claim. satisfied: whether the property held in all measurements; None if
+    undecided. worst: the number that decided it, in the unit of its property (see UNITS).
     """
 
     label: str
     name: str
     guaranteed: bool
-    kept: bool | None
+    satisfied: bool | None
     worst: float
 
     @property
     def verdict(self) -> str:
-        if self.kept is None:
+        if self.satisfied is None:
             return OPEN
         if self.guaranteed:
-            return HOLDS if self.kept else FAILS
-        return NOT_SEEN if self.kept else SHOWN
+            return HOLDS if self.satisfied else FAILS
+        return NOT_SEEN if self.satisfied else SHOWN
 
 
 UNITS = {
@@ -79,13 +78,16 @@ UNITS = {
 def claims(
     findings: Sequence[Finding], printed: PublishedTable, zero: float
 ) -> list[PropertyClaim]:
-    """The properties that the paper speaks of, the worst over all flows of a label.
+    """The paper's claims with the worst measurement over all flows of a label.
 
     In the order of the findings.
     """
     return [
         PropertyClaim(
-            label, name, printed[label, name].value == "1", *_seen(name, _of(findings, label), zero)
+            label,
+            name,
+            printed[label, name].value == "1",
+            *_check(name, _of(findings, label), zero),
         )
         for label in _labels(findings)
         for name in (*PROPERTIES, SAME)
@@ -101,67 +103,67 @@ def _of(findings: Sequence[Finding], label: str) -> list[Finding]:
     return [finding for finding in findings if finding.label == label]
 
 
-def _seen(name: str, findings: Sequence[Finding], zero: float) -> tuple[bool | None, float]:
-    """Whether a property was kept, and the worst number of it."""
+def _check(name: str, findings: Sequence[Finding], zero: float) -> tuple[bool | None, float]:
+    """Whether a property was satisfied, and its worst number."""
     kernels = [kernel for finding in findings for kernel in finding.flow.kernels]
     if name == SYMMETRIC:
         return all(k.symmetric for k in kernels), max(k.asymmetry for k in kernels)
     if name == QUADRATIC:
-        kept = all(k.positive_in_quadratic_form for k in kernels)
-        return kept, min(k.quadratic for k in kernels)
+        satisfied = all(k.positive_in_quadratic_form for k in kernels)
+        return satisfied, min(k.quadratic for k in kernels)
     if name == EIGENVALUES:
-        kept = all(k.positive_in_eigenvalues for k in kernels)
-        return kept, min(k.eigenvalue for k in kernels)
+        satisfied = all(k.positive_in_eigenvalues for k in kernels)
+        return satisfied, min(k.eigenvalue for k in kernels)
     if name == MONOTONE:
-        least = min(cosine for finding in findings for cosine in finding.flow.cosines)
-        return least >= -TOLERANCE, least
+        lowest = min(cosine for finding in findings for cosine in finding.flow.cosines)
+        return lowest >= -TOLERANCE, lowest
     if name == SAME:
         coarse, finer = (sum(finding.noise[k] for finding in findings) for k in (0, 1))
-        left = finer / coarse
-        return left <= VANISHES, left
-    return _limit(findings, zero)
+        ratio = finer / coarse
+        return ratio <= VANISHES, ratio
+    return _zero_loss(findings, zero)
 
 
-def _limit(findings: Sequence[Finding], zero: float) -> tuple[bool | None, float]:
+def _zero_loss(findings: Sequence[Finding], zero: float) -> tuple[bool | None, float]:
     curves = [finding.flow.losses for finding in findings]
-    left = [losses for losses in curves if losses[-1] > zero * losses[0]]
+    above = [losses for losses in curves if losses[-1] > zero * losses[0]]
     worst = max(losses[-1] / losses[0] for losses in curves)
-    if not left:
+    if not above:
         return True, worst
-    return (False if any(map(_stands_still, left)) else None), worst
+    return (False if any(map(_is_stationary, above)) else None), worst
 
 
-def _stands_still(losses: Sequence[float]) -> bool:
+def _is_stationary(losses: Sequence[float]) -> bool:
     early, late = (k * (len(losses) - 1) // 4 for k in (1, 3))
     last = losses[late:]
-    fallen = losses[0] - losses[early]
-    return max(last) - min(last) <= STANDS_STILL * min(max(last), max(fallen, 0.0))
+    decrease = losses[0] - losses[early]
+    return max(last) - min(last) <= STATIONARY * min(max(last), max(decrease, 0.0))
 
 
-def grids(found: Sequence[PropertyClaim], findings: Sequence[Finding]) -> list[Grid]:
-    """The table as the paper has it with our verdicts, every number, and what went with them."""
-    return [_main(found), _numbers(found), _besides(findings)]
+def grids(checked: Sequence[PropertyClaim], findings: Sequence[Finding]) -> list[Grid]:
+    """The paper's table with our verdicts, all measured numbers, and statistics of each flow."""
+    return [_main(checked), _numbers(checked), _flows(findings)]
 
 
-def _main(found: Sequence[PropertyClaim]) -> Grid:
+def _main(checked: Sequence[PropertyClaim]) -> Grid:
     rows: dict[str, list[str]] = {}
-    for claim in found:
-        rows.setdefault(claim.label, []).append(f"{_said(claim.guaranteed)}: {claim.verdict}")
+    for claim in checked:
+        rows.setdefault(claim.label, []).append(f"{_yes_no(claim.guaranteed)}: {claim.verdict}")
     lines = tuple((label, *texts) for label, texts in rows.items())
-    names = dict.fromkeys(claim.name for claim in found)
+    names = dict.fromkeys(claim.name for claim in checked)
     return Grid("The paper's word, and our verdict", ("clipping", *names), lines)
 
 
-def _numbers(found: Sequence[PropertyClaim]) -> Grid:
+def _numbers(checked: Sequence[PropertyClaim]) -> Grid:
     head = ("clipping", "property", "paper", "worst seen", "of", "verdict")
     lines = [
-        (c.label, c.name, _said(c.guaranteed), f"{c.worst:.2g}", UNITS[c.name], c.verdict)
-        for c in found
+        (c.label, c.name, _yes_no(c.guaranteed), f"{c.worst:.2g}", UNITS[c.name], c.verdict)
+        for c in checked
     ]
     return Grid("The worst that was seen", head, tuple(lines))
 
 
-def _besides(findings: Sequence[Finding]) -> Grid:
+def _flows(findings: Sequence[Finding]) -> Grid:
     head = (
         *("clipping", "seed", "steps", "first loss", "last loss", "risen in", "clipped"),
         *("least eigenvalue of H / |H|", "largest imaginary part / |M|"),
@@ -182,17 +184,17 @@ def _line(finding: Finding) -> tuple[str, ...]:
         f"{sum(flow.clipped) / len(flow.clipped):.0%}",
         f"{min(kernel.eigenvalue for kernel in flow.unclipped):.1g}",
         f"{max(kernel.imaginary for kernel in flow.kernels):.1g}",
-        *(f"{apart:.2g}" for apart in finding.noise),
+        *(f"{distance:.2g}" for distance in finding.noise),
     )
 
 
-def summary(found: Sequence[PropertyClaim]) -> str:
-    """How many of the paper's words have which verdict, and where one fails."""
-    counts = Counter(claim.verdict for claim in found)
-    told = ", ".join(_counted(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
-    failed = [f"{claim.label}: {claim.name}" for claim in found if claim.verdict == FAILS]
+def summary(checked: Sequence[PropertyClaim]) -> str:
+    """The number of claims with each verdict, and a list of those that fail."""
+    counts = Counter(claim.verdict for claim in checked)
+    parts = ", ".join(_counted(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
+    failed = [f"{claim.label}: {claim.name}" for claim in checked if claim.verdict == FAILS]
     where = f" ({', '.join(failed)})" if failed else ""
-    return f"Claims of {len(found)}: {told}{where}."
+    return f"Claims of {len(checked)}: {parts}{where}."
 
 
 def _counted(count: int, verdict: str) -> str:
@@ -201,17 +203,17 @@ def _counted(count: int, verdict: str) -> str:
     return f"{count} {verdict if count == 1 else plural}"
 
 
-def to_csv(found: Sequence[PropertyClaim]) -> str:
+def to_csv(checked: Sequence[PropertyClaim]) -> str:
     """One line per claim."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("clipping", "property", "published", "worst", "unit", "verdict"))
     writer.writerows(
-        (c.label, c.name, _said(c.guaranteed), f"{c.worst:.6g}", UNITS[c.name], c.verdict)
-        for c in found
+        (c.label, c.name, _yes_no(c.guaranteed), f"{c.worst:.6g}", UNITS[c.name], c.verdict)
+        for c in checked
     )
     return text.getvalue()
 
 
-def _said(guaranteed: bool) -> str:
+def _yes_no(guaranteed: bool) -> str:
     return "yes" if guaranteed else "no"

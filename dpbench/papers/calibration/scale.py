@@ -1,13 +1,13 @@
-"""What is said of the size of runs where the paper's are others even if nothing was changed."""
+"""The label of measurements whose set-up is ours, not the paper's, even at the default settings."""
 
 from dpbench.reproduce.target import Target
 from dpbench.tables import PAPER_SCALE
 
 
-def own_scale(wanted: Target) -> str:
-    """Whose runs they are, and what the user changed of them."""
+def own_scale(target: Target) -> str:
+    """That the runs are ours, and what the user changed."""
     return (
         "Our own runs"
-        if wanted.scale_label == PAPER_SCALE
-        else f"Our own runs, changed: {wanted.scale_label}"
+        if target.scale_label == PAPER_SCALE
+        else f"Our own runs, changed: {target.scale_label}"
     )

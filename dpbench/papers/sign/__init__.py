@@ -1,1 +1,1 @@
-"""What the sign note says and we compute without training: errors of signs, and epsilons."""
+"""Claims of the note on DP-SignSGD that need no training: error rates of signs, and epsilons."""

@@ -1,9 +1,9 @@
-"""What runs with signs of logistic noise spend: by the note, at most, and at least."""
+"""Epsilons of runs with signs of logistic noise: the note's, upper bounds, and a lower bound."""
 
 from collections.abc import Sequence
 
 from dpbench.execution.prepare import prepare
-from dpbench.privacy.accountants import at_least, note, pld, rdp
+from dpbench.privacy.accountants import lower_bound, note, pld, rdp
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
@@ -22,28 +22,28 @@ HEAD = (
 )
 
 
-def sign_epsilons(wanted: Target) -> dict[str, bytes]:
-    """The files of the table by suffix, one row for each condition; nothing is trained."""
+def sign_epsilons(target: Target) -> dict[str, bytes]:
+    """The files of the table by suffix, with a row per condition; nothing is trained."""
     lines = [
         _line(condition.label, overrides)
-        for condition in wanted.conditions
-        for method in wanted.table["methods"]
-        for overrides in wanted.cells_of(condition, method)
+        for condition in target.conditions
+        for method in target.table["methods"]
+        for overrides in target.cells_of(condition, method)
     ]
     parts = [
-        f"# {wanted.title}",
-        f"{wanted.table['paper']}. Scale: {wanted.scale_label}. Epsilons of planned runs.",
+        f"# {target.title}",
+        f"{target.table['paper']}. Scale: {target.scale_label}. Epsilons of planned runs.",
         f"- {claim([(line[6], line[9]) for line in lines])}",
         grid_lines(Grid("", HEAD, tuple(lines))),
-        "\n".join(f"- {note}" for note in wanted.table["notes"]),
+        "\n".join(f"- {note}" for note in target.table["notes"]),
     ]
     csv = "".join(",".join(f'"{text}"' for text in line) + "\n" for line in (HEAD, *lines))
     return {"md": ("\n\n".join(parts) + "\n").encode(), "csv": csv.encode()}
 
 
 def claim(epsilons: Sequence[tuple[str, str]]) -> str:
-    """Whether the note's formula, first, is an upper bound of what is surely spent, second."""
-    below = sum(float(note) < float(least) for note, least in epsilons)
+    """Whether the note's epsilon, first, is an upper bound: not below the lower bound, second."""
+    below = sum(float(note) < float(lower) for note, lower in epsilons)
     verdict = f"does not hold: in {below} of {len(epsilons)} runs it is below" if below else "holds"
     return (
         f"Claims of 1: the note's formula (section 2) is an upper bound of epsilon. It {verdict}"
@@ -54,7 +54,7 @@ def claim(epsilons: Sequence[tuple[str, str]]) -> str:
 def _line(label: str, overrides: list[str]) -> tuple[str, ...]:
     _, run, planned = prepare(overrides)
     delta, step = run.privacy.delta, planned.step
-    epsilons = [spend(planned.ledger, delta) for spend in (note, rdp, pld, at_least)]
+    epsilons = [spend(planned.ledger, delta) for spend in (note, rdp, pld, lower_bound)]
     return (
         label,
         str(step.releases[0].mechanism.dimension),  # type: ignore[union-attr]

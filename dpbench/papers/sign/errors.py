@@ -1,4 +1,4 @@
-"""How often a private sign is wrong: noise laws at the same epsilon and delta, in d dimensions."""
+"""Error rates of private signs: noise laws at the same epsilon and delta, in d dimensions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ LAWS: dict[str, tuple[Any, Callable[[float, int], Mechanism]]] = {
         lambda m, d: CoordinateMechanism("logistic", m, d, signed=True),
     ),
 }
-"""By name: the law, and the mechanism of a noise multiplier in so many dimensions."""
+"""By name: the distribution, and the mechanism for a noise multiplier and a dimension."""
 
 
 MOST_POINTS = 10_000
@@ -49,7 +49,7 @@ MOST_POINTS = 10_000
 
 @dataclass(frozen=True)
 class Setup:
-    """What the figure shows: `points` signals up to the largest, and a few of them in a table."""
+    """The settings of the figure: `points` signals up to the largest, a few of them in a table."""
 
     epsilon: float
     delta: float
@@ -99,24 +99,24 @@ def _multiplier(
     return calibrate(once, epsilon, delta, "pld")
 
 
-def sign_errors(wanted: Target) -> dict[str, bytes]:
-    """The files of the figure by suffix: page, numbers and picture."""
-    plain, paper = settings_of(wanted.table["compute"]), wanted.table["paper"]
+def sign_errors(target: Target) -> dict[str, bytes]:
+    """The files of the figure by suffix: page, numbers and image."""
+    plain, paper = settings_of(target.table["compute"]), target.table["paper"]
     check_settings(Setup, plain, "table.compute.")
     setup = Setup(**plain)
     signals = np.linspace(0, setup.largest_signal, setup.points).tolist()
     data = error_rates(setup.epsilon, setup.delta, setup.dimensions, signals)
     parts = [
-        f"# {wanted.title}",
-        f"{paper}. Scale: {wanted.scale_label}. One release at epsilon {setup.epsilon:g}, delta "
+        f"# {target.title}",
+        f"{paper}. Scale: {target.scale_label}. One release at epsilon {setup.epsilon:g}, delta "
         f"{setup.delta:g}; each law's scale by the tightest account there is here.",
-        f"![{wanted.title}]({wanted.stem}.png)",
+        f"![{target.title}]({target.stem}.png)",
         grid_lines(_at_a_few(data, setup.table_signals)),
-        *wanted.table["notes"],
+        *target.table["notes"],
     ]
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
     page = "\n\n".join(parts) + "\n"
-    return {"md": page.encode(), "csv": csv.encode(), "png": _draw(wanted.title, data)}
+    return {"md": page.encode(), "csv": csv.encode(), "png": _draw(target.title, data)}
 
 
 def _at_a_few(data: pd.DataFrame, signals: Sequence[float]) -> Grid:
@@ -125,8 +125,8 @@ def _at_a_few(data: pd.DataFrame, signals: Sequence[float]) -> Grid:
     for (dimension, law, multiplier), rows in data.groupby(
         ["dimension", "law", "multiplier"], sort=False
     ):
-        found = np.interp(signals, rows["signal"], rows["error"])
-        lines.append((str(dimension), str(law), f"{multiplier:.3f}", *(f"{e:.2%}" for e in found)))
+        rates = np.interp(signals, rows["signal"], rows["error"])
+        lines.append((str(dimension), str(law), f"{multiplier:.3f}", *(f"{e:.2%}" for e in rates)))
     head = ("dimension", "law", "scale / (G sqrt d)", *(f"error at {s:g}" for s in signals))
     return Grid("", head, tuple(lines))
 

@@ -13,6 +13,7 @@ from dpbench.data.digits import Digits
 from dpbench.data.dutch import Dutch
 from dpbench.errors import UserError
 from dpbench.gradients import make_engine
+from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.models.architecture import cross_entropy
@@ -138,7 +139,7 @@ def test_an_example_is_clipped_once_whatever_its_views(name, stream_of):
         optimizer=torch.optim.SGD([theta], lr=0.1),
         noise_multiplier=1e-9,
         expected_batch_size=8.0,
-        physical_batch_size=None,
+        physical=PhysicalBatches(),
         noise=stream_of(1),
         counts=stream_of(2),
     )

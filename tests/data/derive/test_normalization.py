@@ -118,7 +118,7 @@ def test_numbers_that_are_none_are_refused(value):
         (["dataset=wine", "model=regression_mlp"], r"the inputs of wine are \(11,\)"),
         (
             ["normalization=cifar10"],
-            "has 3 numbers, and the images of digits have channels: 1",
+            "has 3 numbers, and the images of digits have this many channels: 1",
         ),
     ],
 )

@@ -142,7 +142,7 @@ def test_units_are_what_is_public():
     dataset = SimpleNamespace(name="made", train_size=10, task="regression")
     assert units_of(dataset, None)[:2] == ("example", 10)
     assert units_of(dataset, iid(3, 0.0)) == ("user", 3, [3, 4, 3])
-    with pytest.raises(UserError, match="made has no classes to deal out by: use users=iid"):
+    with pytest.raises(UserError, match="made has no classes to assign users by: use users=iid"):
         units_of(dataset, shards(3, 2))
     with pytest.raises(UserError, match="choose at most 10"):
         units_of(dataset, iid(11, 0.0))

@@ -118,7 +118,7 @@ def test_the_next_mirror_is_asked_when_one_has_nothing_or_another_file(site, tmp
 
 def test_an_altered_download_is_refused_and_not_kept(site, tmp_path):
     site.files["wrong"] = b"altered"
-    with pytest.raises(UserError, match=r"file is missing .* another file than expected") as error:
+    with pytest.raises(UserError, match=r"file is missing .* a different file") as error:
         fetch(source(site.url("wrong")), tmp_path)
     assert str(error.value).endswith(f"put the file from {site.url('wrong')} into that folder.")
     assert left_in(tmp_path) == set()
@@ -183,13 +183,13 @@ def test_archives_are_unpacked_into_place(site, tmp_path, name):
 @pytest.mark.parametrize("broken", [b"no archive", b"", None])
 def test_a_broken_archive_is_refused(site, tmp_path, name, broken):
     site.files[name] = PACKED[name][:50] if broken is None else broken
-    with pytest.raises(UserError, match="another file than expected"):
+    with pytest.raises(UserError, match="a different file than expected"):
         fetch(source(address(site, name)), tmp_path)
 
 
 def test_an_archive_without_the_member_is_refused(site, tmp_path):
     site.files["f.zip"] = PACKED["f.zip"]
-    with pytest.raises(UserError, match="another file than expected"):
+    with pytest.raises(UserError, match="a different file than expected"):
         fetch(source(site.url("f.zip#other")), tmp_path)
 
 

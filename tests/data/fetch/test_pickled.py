@@ -75,7 +75,7 @@ def test_nothing_in_a_pickle_is_run(read, tmp_path, wrap, protocol):
     pickle.loads(pickle.dumps(evil, protocol))
     assert trap.exists(), "the trap does not work"
     trap.rmdir()
-    with pytest.raises(UserError, match=r"mkdir, which no data need|truncated or altered"):
+    with pytest.raises(UserError, match=r"mkdir, which no data set needs|truncated or altered"):
         read(evil, protocol)
     assert not trap.exists()
 
@@ -119,5 +119,5 @@ def test_a_pickle_that_ends_early_is_refused_wherever_it_ends(read):
     whole = pickle.dumps({"data": np.arange(5), "labels": [1, 2]}, 2)
     assert read(whole)
     for end in range(len(whole)):
-        with pytest.raises(UserError, match=r"truncated or altered|which no data need"):
+        with pytest.raises(UserError, match=r"truncated or altered|which no data set needs"):
             read(whole[:end])

@@ -12,9 +12,9 @@ from dpbench.gradients.engine import Stacked
 from dpbench.papers.bam.flatness import (
     AWARE,
     PLAIN,
-    Descended,
+    DescentResult,
     Setup,
-    descended,
+    descend,
     gap_of,
     sharpness_of,
     verdicts,
@@ -48,8 +48,8 @@ def test_sharpness_is_the_largest_eigenvalue_that_follows_by_hand():
 
 
 def test_verdicts_can_fail():
-    flat = Descended(AWARE, 0, 0.1, 0.0, 0.1, sharpness=1.0, gap=0.2)
-    sharp = Descended(PLAIN, 0, 0.1, 0.0, 0.1, sharpness=2.0, gap=0.2)
+    flat = DescentResult(AWARE, 0, 0.1, 0.0, 0.1, sharpness=1.0, gap=0.2)
+    sharp = DescentResult(PLAIN, 0, 0.1, 0.0, 0.1, sharpness=2.0, gap=0.2)
     other = [replace(flat, seed=1, sharpness=3.0), replace(sharp, seed=1)]
     assert verdicts([flat, sharp]) == ("holds", "holds")
     assert verdicts([flat, replace(sharp, gap=-1e-3)])[0] == "fails"
@@ -59,10 +59,10 @@ def test_verdicts_can_fail():
 def test_the_bias_aware_descent_ends_with_shorter_gradients_of_examples():
     run = build(compose(["model.widths=[4]"]))
     ends = {
-        minimised: descended(run, SETUP, minimised, Path("/nowhere"), 0)
+        minimised: descend(run, SETUP, minimised, Path("/nowhere"), 0)
         for minimised in (PLAIN, AWARE)
     }
-    assert ends[AWARE].long < ends[PLAIN].long
+    assert ends[AWARE].mean_norm < ends[PLAIN].mean_norm
     assert min(end.gap for end in ends.values()) > 0
 
 

@@ -50,7 +50,7 @@ def test_a_run_that_diverged_leaves_no_number():
 
 
 def test_one_noise_multiplier_is_refused():
-    with pytest.raises(UserError, match="leave the table at least two"):
+    with pytest.raises(UserError, match="keep at least two"):
         distances(curves([record(0.1, 1, [8.0, 4.0])]))
 
 

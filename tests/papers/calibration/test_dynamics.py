@@ -118,7 +118,7 @@ def test_two_examples_by_hand_show_every_clipping_of_the_theorem(optimizer):
 def test_global_clipping_has_one_factor_and_drops_nothing(clip):
     """R/Z for all, as the theorem's bound on the norms makes it."""
     network, batch = SETUP.by_hand.network(), SETUP.by_hand.batch()
-    lengths = SETUP.clips[clip].lengths(network.gradients(batch))
+    lengths = SETUP.clips[clip].norms(network.gradients(batch))
     assert SETUP.clips[clip].factors(lengths, batch.groups).unique().tolist() == [0.5]
 
 
@@ -173,6 +173,6 @@ def test_settings_of_problems_and_clips_are_checked():
     local = {"clip": "abadi", "style": "flat", "bound": 1.0, "strict_bound": 2.0}
     with pytest.raises(UserError, match="strict_bound is for clip=global"):
         setup_of({**COMPUTE, "clips": {"a": local}})
-    with pytest.raises(UserError, match="rows of one length"):
+    with pytest.raises(UserError, match="rows of equal length"):
         Examples([[1.0], [1.0, 2.0]], [1.0, 2.0])
     assert set(DYNAMICS) >= {one["kind"] for one in COMPUTE["optimizers"].values()}

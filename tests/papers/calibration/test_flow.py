@@ -3,7 +3,7 @@ import torch
 
 from dpbench.clipping import make_clip
 from dpbench.papers.calibration.flow import Steps, follow
-from dpbench.papers.calibration.kernel import clipped
+from dpbench.papers.calibration.kernel import clip_sum
 from dpbench.papers.calibration.laboratory import distance
 
 CLIPS = [
@@ -28,7 +28,7 @@ def test_the_rate_is_minus_the_quadratic_form_of_the_kernel(perceptron, clip, ou
     """Equations 3.1, 4.3 and 4.4."""
     network, batch = perceptron(0, outputs, 6)
     tangents = network.tangents(batch)
-    made = clipped(make_clip(*clip), tangents.gradients, batch.groups)
+    made = clip_sum(make_clip(*clip), tangents.gradients, batch.groups)
     slopes = tangents.slopes.flatten() / len(batch)
     expected = -slopes @ tangents.kernel(made.factors) @ slopes
     (rate,) = follow(network, batch, make_clip(*clip), steps(0, 0.1), draw()).rates

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from dpbench.clipping import Abadi, make_clip
-from dpbench.papers.calibration.kernel import clipped
+from dpbench.papers.calibration.kernel import clip_sum
 from dpbench.papers.calibration.properties import properties
 
 BOTH = pytest.mark.parametrize("outputs", [1, 3])
@@ -39,7 +39,7 @@ def kernel_by_loops(network, batch, factors):
 def test_the_kernel_is_that_of_plain_loops(perceptron, outputs, clip, style):
     network, batch = perceptron(0, outputs, 5)
     tangents = network.tangents(batch)
-    made = clipped(make_clip(clip, style, 0.3), tangents.gradients, batch.groups)
+    made = clip_sum(make_clip(clip, style, 0.3), tangents.gradients, batch.groups)
     factors = made.factors.expand(-1, 3)
     assert factors.std() > 0
     expected = kernel_by_loops(network, batch, factors)
@@ -71,7 +71,7 @@ def test_the_kernel_without_clipping_is_symmetric_and_positive(perceptron, outpu
 def test_a_large_bound_leaves_the_kernel_as_it_is(perceptron, outputs, style):
     network, batch = perceptron(3, outputs, 6)
     tangents = network.tangents(batch)
-    made = clipped(make_clip("abadi", style, 1e6), tangents.gradients, batch.groups)
+    made = clip_sum(make_clip("abadi", style, 1e6), tangents.gradients, batch.groups)
     assert torch.equal(tangents.kernel(made.factors), tangents.kernel())
 
 
@@ -79,7 +79,7 @@ def test_batch_clipping_scales_the_kernel(perceptron):
     network, batch = perceptron(4, 3, 6)
     tangents = network.tangents(batch)
     total = tangents.gradients.stack().sum(0)
-    made = clipped(make_clip("batch", "flat", 0.1), tangents.gradients, batch.groups)
+    made = clip_sum(make_clip("batch", "flat", 0.1), tangents.gradients, batch.groups)
     c = 0.1 / total.norm()
     assert c < 1
     torch.testing.assert_close(tangents.kernel(made.factors), c * tangents.kernel())
@@ -90,7 +90,7 @@ def test_layerwise_with_one_layer_is_flat(perceptron):
     network, batch = perceptron(5, 3, 6, widths=())
     tangents = network.tangents(batch)
     flat, layerwise = (
-        clipped(make_clip("abadi", style, 0.2), tangents.gradients, batch.groups)
+        clip_sum(make_clip("abadi", style, 0.2), tangents.gradients, batch.groups)
         for style in ("flat", "layerwise")
     )
     assert (flat.factors < 1).any()
@@ -100,7 +100,7 @@ def test_layerwise_with_one_layer_is_flat(perceptron):
 def test_the_parameters_stay_where_they_are(perceptron):
     network, batch = perceptron(6, 3, 6)
     before = network.parameters.theta.detach().clone()
-    network.tangents(batch).kernel(clipped(Abadi(0.1), network.gradients(batch), 0).factors)
+    network.tangents(batch).kernel(clip_sum(Abadi(0.1), network.gradients(batch), 0).factors)
     assert torch.equal(network.parameters.theta, before)
 
 
@@ -113,7 +113,7 @@ def test_a_search_over_networks_loses_eigenvalues_layerwise_and_never_flat(perce
         if properties(tangents.kernel()).eigenvalue < 1e-8:
             continue
         for style, seen in least.items():
-            made = clipped(make_clip("normalise", style, 1.0), tangents.gradients, batch.groups)
+            made = clip_sum(make_clip("normalise", style, 1.0), tangents.gradients, batch.groups)
             seen.append(properties(tangents.kernel(made.factors)))
     assert len(least["flat"]) > 20
     assert all(seen.positive_in_eigenvalues for seen in least["flat"])

@@ -15,7 +15,7 @@ from dpbench.papers.claims.recount import NEAR, TIGHT, VERDICTS, judged, recount
 from dpbench.papers.claims.registry import read_claims
 from dpbench.papers.claims.report import summary
 from dpbench.paths import PACKAGE, benchmarks_folder
-from dpbench.privacy.accountants import at_least, moments, rdp
+from dpbench.privacy.accountants import lower_bound, moments, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 
 CLAIMS = {claim.id: claim for claim in read_claims(benchmarks_folder() / "claims" / "claims.csv")}
@@ -95,7 +95,7 @@ def test_what_is_called_too_small_lies_below_a_lower_bound_of_what_is_spent(name
 @pytest.mark.parametrize("name", ["sign-adult-0.25", "sign-adult-0.5", "sign-mnist-0.25"])
 def test_the_formula_of_the_sign_note_lies_below_what_is_surely_spent(name):
     claim = CLAIMS[name]
-    assert claim.epsilon < at_least(claim.ledger, claim.delta)
+    assert claim.epsilon < lower_bound(claim.ledger, claim.delta)
 
 
 @pytest.mark.parametrize("name", ["gdp-mnist-clt-20", "de-cifar10", "handcrafted-linear-mnist"])

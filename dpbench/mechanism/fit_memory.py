@@ -1,0 +1,35 @@
+"""Fitting the physical batches of a private step to the memory that is free."""
+
+import math
+
+import torch
+
+from dpbench.data.dataset import Batch
+from dpbench.mechanism.method import ReleasedState
+from dpbench.mechanism.physical_batches import PhysicalBatches
+from dpbench.mechanism.step import PrivateStep
+from dpbench.memory import largest
+
+
+def fit_memory(step: PrivateStep, probe: Batch) -> None:
+    """Makes physical batches adaptive, starting from the largest ones that fit in memory.
+
+    Sizes are tried on copies of the probe's synthetic examples; the state of the run does not
+    change. Raises UserError where memory cannot be measured, or one example does not fit.
+    """
+    # Larger batches than this are drawn once in a thousand million times.
+    most = math.ceil(step.expected_batch_size + 6 * math.sqrt(step.expected_batch_size))
+    copies = torch.arange(most, device=probe.targets.device) % len(probe)
+    batch, theta = probe.each(lambda t: t[copies]), step.engine.parameters.theta
+    # Not the first step, which may need less memory: some methods read the last private gradient.
+    released = ReleasedState(1, step.steps, torch.ones_like(theta), step.seed)
+
+    def attempt(size: int) -> None:
+        part = batch.each(lambda t: t[:size])
+        step.clipped_sum(step.method.gradient(step.engine, part, step.clip, released), part)
+
+    training = step.engine.model.training
+    step.engine.model.train()
+    with torch.random.fork_rng([theta.device] if theta.is_cuda else []):
+        step.physical = PhysicalBatches(largest(attempt, most, theta.device), adaptive=True)
+    step.engine.model.train(training)

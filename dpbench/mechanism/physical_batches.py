@@ -1,0 +1,62 @@
+"""Physical batches: the parts of a logical batch that are computed at once, which bounds memory."""
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import TypeVar
+
+from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
+from dpbench.memory import halving, ran_out
+
+Summand = TypeVar("Summand")
+
+
+@dataclass
+class PhysicalBatches:
+    """Splits logical batches into physical ones of at most `size` examples; None: into one.
+
+    adaptive: whether the size is halved where memory runs out, instead of raising an error.
+    """
+
+    size: int | None = None
+    adaptive: bool = False
+
+    def split(self, batch: Batch) -> list[Batch]:
+        return batch.split(self.size)
+
+    def sum(
+        self, batch: Batch, work: Callable[[Batch], Summand], indivisible_for: str | None = None
+    ) -> Summand:
+        """The sum of `work` over the physical batches, restarted with half the size if adaptive.
+
+        `work` must have no side effects. indivisible_for: the name of a method that needs each
+        batch in one piece. Raises UserError where memory runs out and the size is not adaptive, or
+        one example does not fit.
+        """
+
+        def total(size: int) -> Summand:
+            return reduce(operator.add, map(work, batch.split(size)))
+
+        start = len(batch) if self.size is None else min(self.size, len(batch))
+        if self.adaptive:
+            results, fitted = halving(total, start)
+            if fitted < start:
+                self.size = fitted
+            return results
+        try:
+            return total(start)
+        except Exception as error:
+            if not ran_out(error):
+                raise
+            raise UserError(_too_large(start, indivisible_for)) from error
+
+
+def _too_large(size: int, indivisible_for: str | None) -> str:
+    if indivisible_for:
+        return (
+            f"memory runs out with {size} examples, and {indivisible_for} needs each batch in one "
+            "piece; choose a smaller batch_size or a device with more memory."
+        )
+    return f"memory runs out with {size} examples at once; choose physical_batch_size=auto."
