@@ -7,8 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from dpbench.audit.command import DEFAULTS, prepared
 from dpbench.config import compose as config
 from dpbench.config.overrides import expand
+from dpbench.config.settings import split_settings
 from dpbench.dashboard.command import parse as parse_report
 from dpbench.execution.prepare import prepare
 from dpbench.search.request import parse
@@ -39,6 +41,8 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
     if verb in ("run", "epsilon"):
         for overrides in expand([a for a in arguments if a != "-m"]):
             prepare(overrides)
+    elif verb == "audit":
+        assert prepared(split_settings("audit", DEFAULTS, arguments)[1])[1] > 0
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "reproduce":

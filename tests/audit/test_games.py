@@ -63,7 +63,12 @@ def test_a_canary_moves_the_sum_as_far_as_the_ledger_says_and_no_further(method)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
-    ["dpsgd", "dpsgd_global_adapt", "dpsgd_quantile", "dpsgd_f", "dp_fedsgd", "bam", "dpsgd_jl"],
+    [
+        "dpsgd",
+        "dpsgd_global_adapt",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("dpsgd_quantile", "dpsgd_f")),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("dp_fedsgd", "bam", "dpsgd_jl")),
+    ],
 )
 def test_what_is_right_holds(method):
     assert not is_refuted(f"method={method}", canaries=4000)
@@ -71,7 +76,9 @@ def test_what_is_right_holds(method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["dp_losgd", "dp_signlosgd", "dpsgd_coordinate"])
+@pytest.mark.parametrize(
+    "method", ["dp_losgd", pytest.param("dp_signlosgd", marks=pytest.mark.long), "dpsgd_coordinate"]
+)
 def test_what_is_right_holds_where_canaries_share_coordinates(method):
     assert not is_refuted(f"method={method}", canaries=400, rate=0.1, steps=40)
 

@@ -23,9 +23,11 @@ from pathlib import Path
 
 import pytest
 
+from dpbench.audit.command import DEFAULTS, prepared
 from dpbench.cli.main import main
 from dpbench.config import compose as config
 from dpbench.config.overrides import expand
+from dpbench.config.settings import split_settings
 from dpbench.execution.prepare import prepare
 from dpbench.reproduce.target import target_of
 from dpbench.search.request import parse
@@ -163,6 +165,8 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
     if verb in ("run", "epsilon"):
         for overrides in expand([a for a in arguments if a != "-m"]):
             prepare(overrides)
+    elif verb == "audit":
+        assert prepared(split_settings("audit", DEFAULTS, arguments)[1])[1] > 0
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "reproduce":
