@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from dpbench.audit import command, table
 from dpbench.audit.audit import GAMES
 from dpbench.audit.canaries import LONGEST, worst_length
 from dpbench.audit.command import prepared
@@ -19,7 +20,9 @@ from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.step import PrivateStep
 from dpbench.records.reading import read
 from dpbench.records.record import Record
-from dpbench.training.plan import privacy_statement
+from dpbench.reproduce.command import reproduce
+from dpbench.reproduce.target import target_of
+from dpbench.training.plan import plan, privacy_statement
 
 # So few canaries are no data set: attacks are sharper at a large delta.
 pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
@@ -262,3 +265,29 @@ def test_what_cannot_be_audited_is_one_sentence(words, why, capsys, monkeypatch,
         main()
     assert left.value.code == 2
     assert why in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_every_row_of_the_table_can_be_attacked():
+    target = target_of("audit", [])
+    rows = [
+        overrides
+        for method in target.table["methods"]
+        for overrides in target.cells_of(target.conditions[0], method)
+    ]
+    for overrides in rows:
+        run, _ = prepared([*overrides, "epochs=1"], "200")
+        assert plan(on_canaries(replace(run, batch_size=100), 200)).steps == 2
+    assert len(rows) == len(target.table["methods"]) + 2
+
+
+def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "ALONE", 1000)
+    monkeypatch.setattr(table, "STEPS", 200)
+    asked = ["table.methods=[dpsgd_quantile]", "epochs=1", f"results_dir={tmp_path}"]
+    page = reproduce("audit", asked)
+    assert "- 2 claims attacked, 0 refuted." in page
+    assert page.count("| dpsgd_quantile | run | 1000 |") == 1
+    assert page.count("| dpsgd_quantile | step | 200 |") == 1
+    files = {path.suffix for path in tmp_path.glob("tables/audit*")}
+    assert files == {".md", ".csv", ".png"}

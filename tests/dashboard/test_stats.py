@@ -92,7 +92,7 @@ def test_pooled_bins_are_those_of_all_examples_together(js, draw):
 
 
 def sums(bins):
-    columns = (bins.counts, bins.confidences, bins.right)
+    columns = (bins.counts, bins.confidences, bins.correct)
     return [list(map(float, line)) for line in zip(*columns, strict=True)]
 
 

@@ -338,5 +338,5 @@ def test_batches_are_drawn_from_their_generator_alone_and_nothing_moves(small):
 def test_a_batch_size_that_the_split_does_not_have_is_refused(small, size):
     split = small.split(GROUPS)
     step = of_seam(small, split, Abadi(0.4), "dpsgd")
-    with pytest.raises(UserError, match=f"batch size {size} is not one from 1 to 32"):
+    with pytest.raises(UserError, match=f"batch size {size} is not in the range from 1 to 32"):
         bias_over_batch_sizes(step, split, [4, size], 1, torch.Generator())

@@ -194,7 +194,7 @@ def test_what_the_training_split_does_not_have_is_refused(small):
     for changes, sentence in [
         ({"groups": [2]}, r"diagnostics.groups=\[2\]: the groups here are 0 to 1"),
         ({"examples": "probe", "probe_size": 31}, "probe_size=31 is more than the 30 training"),
-        ({"sizes": [4, 31]}, r"sizes=\[4, 31\] has more than the 30 training"),
+        ({"sizes": [4, 31]}, r"sizes=\[4, 31\] exceeds the 30 training"),
     ]:
         with pytest.raises(UserError, match=sentence):
             settings(**changes).observer(step, split)

@@ -251,7 +251,7 @@ def test_no_steps_cost_nothing(accountant):
 )
 def test_rdp_refuses_a_best_order_at_the_edge_of_those_tried(book, monkeypatch):
     # Few orders, so that ordinary ledgers find their optimum at an edge.
-    monkeypatch.setattr("dpbench.privacy.accountants._orders", lambda: (2.0, 3.0, 4.0))
+    monkeypatch.setattr("dpbench.privacy.accountants.ORDERS", (2.0, 3.0, 4.0))
     with pytest.raises(Unaccountable, match="edge of the orders"):
         rdp(book, 1e-2 if book.entries[0][0].releases[0].mechanism.noise_multiplier < 1 else 1e-9)
 

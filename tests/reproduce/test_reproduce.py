@@ -359,8 +359,8 @@ ON_WINES = ("calibration_table1", "calibration_theorem3", "bam_lemma3")
 @pytest.mark.parametrize(
     "name",
     [
-        *("sign_fig1", "sign_table2", "recount"),
-        *(pytest.param(name, marks=pytest.mark.long) for name in ON_WINES),
+        *("sign_fig1", "sign_table2"),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("recount", *ON_WINES)),
     ],
 )
 def test_what_needs_no_private_training_is_made_again_as_it_is_committed(name, tmp_path, request):
