@@ -93,6 +93,14 @@ def spelled_integer(text: str) -> int | str:
     return int(text) if text.isdecimal() and len(text) <= MAX_QUOTED else text
 
 
+def spelled_number(text: str) -> float | str:
+    """The number that a text spells, or else the text, for `number` to refuse."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def boolean(what: str, value: object) -> bool:
     """The value itself, if it is true or false; otherwise a UserError."""
     if isinstance(value, bool):

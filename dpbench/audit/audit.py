@@ -131,9 +131,9 @@ def _verdict(game: Game, scores: Scores, claim: Claim) -> str:
     return REFUTED if least > claim.epsilon else HOLDS
 
 
-def record_of(made: Audit) -> Record:
+def record_of(result: Audit) -> Record:
     """The audited run as a record that the report shows; it has no metrics."""
-    run, game = made.game.run, made.game
+    run, game = result.game.run, result.game
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
     described = {"number": dataset.number, "copies": dataset.copies, "length": dataset.length}
@@ -143,7 +143,7 @@ def record_of(made: Audit) -> Record:
     return Record(
         config=config,
         metrics={},
-        privacy=privacy_statement(run, game.planned, game.ledger) | {"audit": made.plain},
+        privacy=privacy_statement(run, game.planned, game.ledger) | {"audit": result.plain},
         provenance=provenance(game.step, device, run.precision, ResourceUsage(device)),
         status="complete",
         covered=COVERED,

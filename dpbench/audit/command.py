@@ -11,14 +11,14 @@ from dpbench.files import check_writable
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
 from dpbench.training.plan import Run
-from dpbench.validate import fraction, integer, number, one_of, spelled_integer
+from dpbench.validate import fraction, integer, number, one_of, spelled_integer, spelled_number
 
 DEFAULTS = {"canaries": "", "claim": "", "confidence": "0.95", "game": "run"}
 """The settings of an audit itself."""
 
 ALONE, SHARED, STEPS = 100_000, 1_000, 5_000
-"""How many canaries: each with a coordinate of its own, or all with the same thousands; and how
-many steps with one canary."""
+"""How count canaries: each with a coordinate of its own, or all with the same thousands; and how
+count steps with one canary."""
 
 MOST_CANARIES = 10_000_000
 
@@ -56,20 +56,20 @@ def run_audit(arguments: list[str]) -> str:
     settings, overrides = split_settings("audit", DEFAULTS, arguments)
     game = one_of("game", settings["game"], GAMES)
     run, canaries = prepared(overrides, settings["canaries"], game)
-    claim = None if settings["claim"] == "" else number("claim", float(settings["claim"]), 0)
-    confidence = float(settings["confidence"])
-    fraction("confidence", confidence)
+    claim = settings["claim"]
+    claimed = number("claim", spelled_number(claim), least=0) if claim else None
+    confidence = fraction("confidence", spelled_number(settings["confidence"]))
     folder = Path(run.config["results_dir"])
     check_writable(folder)
-    made = audit(run, canaries, claim, confidence, game)
-    path = record_of(made).save(folder)
-    said = {"method": run.method.name, **made.plain, "record": str(path)}
-    return f"{grid_lines(Grid('', HEAD, (line(made),)))}\n\n{json.dumps(said)}"
+    result = audit(run, canaries, claimed, confidence, game)
+    path = record_of(result).save(folder)
+    summary = {"method": run.method.name, **result.plain, "record": str(path)}
+    return f"{grid_lines(Grid('', HEAD, (line(result),)))}\n\n{json.dumps(summary)}"
 
 
 def prepared(overrides: list[str], canaries: str = "", game: str = "run") -> tuple[Run, int]:
     """The run of the overrides, by default of 20 epochs at a rate of 1/142 with a model that stays
-    where it is, and how many canaries there will be; UserError for what an audit makes up itself.
+    where it is, and the number of canaries; UserError for settings that canaries take the place of.
     """
     for override in overrides:
         if key_of(override).partition(".")[0] in MADE_UP:
@@ -80,10 +80,10 @@ def prepared(overrides: list[str], canaries: str = "", game: str = "run") -> tup
     _, run = run_of(overrides)
     check_auditable(run)
     usual = STEPS if game == "step" else SHARED if run.method.clip.per_coordinate else ALONE
-    many = int(canaries) if canaries.isdecimal() else usual
-    integer("canaries", spelled_integer(canaries or str(many)), least=100, most=MOST_CANARIES)
-    added = [f"batch_size={max(1, many // EPOCH)}", *_still(run)]
-    return run_of([*added, *overrides])[1], many
+    count = int(canaries) if canaries.isdecimal() else usual
+    integer("canaries", spelled_integer(canaries or str(count)), least=100, most=MOST_CANARIES)
+    added = [f"batch_size={max(1, count // EPOCH)}", *_still(run)]
+    return run_of([*added, *overrides])[1], count
 
 
 def _still(run: Run) -> list[str]:
@@ -91,18 +91,18 @@ def _still(run: Run) -> list[str]:
     return [] if run.method.noise_rule else ["optimizer.lr=0"]
 
 
-def line(made: Audit) -> tuple[str, ...]:
+def line(result: Audit) -> tuple[str, ...]:
     """One row of the table."""
-    run, found = made.game.run, made.bounds
+    run, found = result.game.run, result.bounds
     variant = "" if run.method.variant == "corrected" else f" ({run.method.variant})"
     return (
         run.method.name + variant,
-        made.game.name,
-        str(len(made.scores.values)),
-        str(made.game.ledger.steps),
-        f"{made.claim.epsilon:.3f}",
-        made.claim.source,
+        result.game.name,
+        str(len(result.scores.values)),
+        str(result.game.ledger.steps),
+        f"{result.claim.epsilon:.3f}",
+        result.claim.source,
         *(f"{epsilon:.3f}" for epsilon in (found.own, found.gdp, found.one_run)),
-        f"{made.ratio:.2f}",
-        made.verdict,
+        f"{result.ratio:.2f}",
+        result.verdict,
     )

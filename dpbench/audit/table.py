@@ -24,24 +24,24 @@ RULES = (
 )
 
 
-def audit_table(wanted: Target) -> dict[str, bytes]:
+def audit_table(target: Target) -> dict[str, bytes]:
     """The files of the table by suffix: a row for each method, variant and claim of its paper."""
-    (condition,) = wanted.conditions
+    (condition,) = target.conditions
     cells = [
         overrides
-        for method in wanted.table["methods"]
-        for overrides in wanted.cells_of(condition, method)
+        for method in target.table["methods"]
+        for overrides in target.cells_of(condition, method)
     ]
-    made: list[Audit] = []
+    audits: list[Audit] = []
     with counting("audits", len(cells)) as count:
         for overrides in cells:
-            made += _audits(overrides)
+            audits += _audits(overrides)
             count()
-    grid = Grid("", HEAD, tuple(map(line, made)))
+    grid = Grid("", HEAD, tuple(map(line, audits)))
     return {
-        "md": _page(wanted, made, grid).encode(),
+        "md": _page(target, audits, grid).encode(),
         "csv": _csv(grid).encode(),
-        "png": png(_picture(made), wanted.title),
+        "png": png(_picture(audits), target.title),
     }
 
 
@@ -56,17 +56,17 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
         yield audit(run, STEPS, game="step", quiet=True)
 
 
-def _page(wanted: Target, made: Sequence[Audit], grid: Grid) -> str:
-    refuted = sum(one.verdict == REFUTED for one in made)
+def _page(target: Target, audits: Sequence[Audit], grid: Grid) -> str:
+    refuted = sum(one.verdict == REFUTED for one in audits)
     parts = [
-        f"# {wanted.title}",
-        wanted.table["paper"],
-        f"- {len(made)} claims attacked, {refuted} refuted.",
-        f"![{wanted.title}]({wanted.stem}.png)",
+        f"# {target.title}",
+        target.table["paper"],
+        f"- {len(audits)} claims attacked, {refuted} refuted.",
+        f"![{target.title}]({target.stem}.png)",
         grid_lines(grid),
         "## Rules and notes",
         *RULES,
-        *wanted.table["notes"],
+        *target.table["notes"],
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -77,17 +77,19 @@ def _csv(grid: Grid) -> str:
     return text.getvalue()
 
 
-def _picture(made: Sequence[Audit]):
+def _picture(audits: Sequence[Audit]):
     """Lower bounds beside claims, a line for each audit."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 1.5 + 0.28 * len(made)), layout="constrained")
+    figure = Figure(figsize=(7, 1.5 + 0.28 * len(audits)), layout="constrained")
     axes = figure.add_subplot()
-    places = range(len(made), 0, -1)
-    claimed = [one.claim.epsilon for one in made]
-    axes.barh(places, [one.bounds.own for one in made], color="tab:blue", label="audited, at least")
+    places = range(len(audits), 0, -1)
+    claimed = [one.claim.epsilon for one in audits]
+    axes.barh(
+        places, [one.bounds.own for one in audits], color="tab:blue", label="audited, at least"
+    )
     axes.plot(claimed, places, "k|", markersize=12, label="claimed")
-    names = [f"{line(one)[0]}, {one.game.name}, {one.claim.source}" for one in made]
+    names = [f"{line(one)[0]}, {one.game.name}, {one.claim.source}" for one in audits]
     axes.set_yticks(list(places), names)
     axes.set_xlim(0, 1.1 * max([1.0, *(c for c in claimed if math.isfinite(c))]))
     axes.set_xlabel("epsilon")

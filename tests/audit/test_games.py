@@ -256,6 +256,8 @@ def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
         (["canaries=3"], "canaries"),
         (["game=chess"], "game"),
         (["claim="], "claim needs a value"),
+        (["claim=three"], "claim must be"),
+        (["confidence=2"], "confidence must be"),
         (["sampler=shuffled"], "sampler=poisson"),
     ],
 )
