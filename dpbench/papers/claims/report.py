@@ -46,13 +46,13 @@ HEAD = (
 STATEMENT_HEAD = ("source", "where", "statement", "what holds", "shown by")
 
 
-def recounted_claims(wanted: Target) -> dict[str, bytes]:
+def recounted_claims(target: Target) -> dict[str, bytes]:
     """The files by suffix; nothing is trained. Raises UserError for a malformed registry."""
-    path = benchmarks_folder() / wanted.table["published"]
+    path = benchmarks_folder() / target.table["published"]
     claims = read_claims(path)
     with counting("claims", len(claims)) as count:
         found = recount(claims, count)
-    return {"md": _page(wanted, found, path), "csv": _csv(found), "tex": _tex(wanted, found, path)}
+    return {"md": _page(target, found, path), "csv": _csv(found), "tex": _tex(target, found, path)}
 
 
 def summary(found: Sequence[Recount]) -> list[str]:
@@ -64,28 +64,28 @@ def summary(found: Sequence[Recount]) -> list[str]:
     return [f"{len(found)} claims: {said}.", *([f"Too small: {named}."] if worst else [])]
 
 
-def _page(wanted: Target, found: Sequence[Recount], path: Path) -> bytes:
-    return to_markdown(_table(wanted, found, path)).encode()
+def _page(target: Target, found: Sequence[Recount], path: Path) -> bytes:
+    return to_markdown(_table(target, found, path)).encode()
 
 
-def _tex(wanted: Target, found: Sequence[Recount], path: Path) -> bytes:
-    return to_latex(_table(wanted, found, path)).encode()
+def _tex(target: Target, found: Sequence[Recount], path: Path) -> bytes:
+    return to_latex(_table(target, found, path)).encode()
 
 
-def _table(wanted: Target, found: Sequence[Recount], path: Path) -> Table:
+def _table(target: Target, found: Sequence[Recount], path: Path) -> Table:
     sources = dict.fromkeys(one.claim.source for one in found)
     grids = [
         Grid(source, HEAD, tuple(_row(one) for one in found if one.claim.source == source))
         for source in sources
     ]
     return Table(
-        name=wanted.name,
-        title=wanted.title,
-        introduction=(f"{wanted.table['paper']}. Nothing is trained.",),
+        name=target.name,
+        title=target.title,
+        introduction=(f"{target.table['paper']}. Nothing is trained.",),
         grids=(*grids, _statements(path.with_name("statements.csv"))),
         summary=tuple(summary(found)),
         rules=RULES,
-        notes=(*_notes(found), *wanted.table["notes"]),
+        notes=(*_notes(found), *target.table["notes"]),
         cells=(),
     )
 
