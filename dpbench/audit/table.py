@@ -23,6 +23,10 @@ RULES = (
     "run, by its own accountant.",
 )
 
+CANARIES, USUAL = {"dpsgd": 100_000, "dp_fedavg": 2_000, "bam_exact": 2_000}, 20_000
+"""How many, where each has a coordinate of its own: many for the method that others are compared
+with, and few where the gradients of a batch are materialised."""
+
 
 def audit_table(target: Target) -> dict[str, bytes]:
     """The files of the table by suffix: a row for each method, variant and claim of its paper."""
@@ -48,6 +52,8 @@ def audit_table(target: Target) -> dict[str, bytes]:
 def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
     """Of a whole run, also against its paper's claim, and of a step where counts are released."""
     run, canaries = prepared(list(overrides))
+    if not run.method.clip.per_coordinate:
+        run, canaries = prepared(list(overrides), str(CANARIES.get(run.method.name, USUAL)))
     first = audit(run, canaries, quiet=True)
     yield first
     if (claim := first.papers_claim) is not None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dpbench.audit import command, table
+from dpbench.audit import table
 from dpbench.audit.audit import GAMES
 from dpbench.audit.canaries import LONGEST, worst_length
 from dpbench.audit.command import prepared
@@ -284,7 +284,7 @@ def test_every_row_of_the_table_can_be_attacked():
 
 
 def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
-    monkeypatch.setattr(command, "ALONE", 1000)
+    monkeypatch.setattr(table, "USUAL", 1000)
     monkeypatch.setattr(table, "STEPS", 200)
     asked = ["table.methods=[dpsgd_quantile]", "epochs=1", f"results_dir={tmp_path}"]
     page = reproduce("audit", asked)
