@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from collections.abc import Iterator, Sequence
 
 from dpbench.audit.audit import REFUTED, Audit, audit
@@ -91,13 +90,12 @@ def _picture(audits: Sequence[Audit]):
     axes = figure.add_subplot()
     places = range(len(audits), 0, -1)
     claimed = [one.claim.epsilon for one in audits]
-    axes.barh(
-        places, [one.bounds.own for one in audits], color="tab:blue", label="audited, at least"
-    )
+    audited = [one.bounds.own for one in audits]
+    axes.barh(places, audited, color="tab:blue", label="audited, at least")
     axes.plot(claimed, places, "k|", markersize=12, label="claimed")
     names = [f"{line(one)[0]}, {one.game.name}, {one.claim.source}" for one in audits]
     axes.set_yticks(list(places), names)
-    axes.set_xlim(0, 1.1 * max([1.0, *(c for c in claimed if math.isfinite(c))]))
+    axes.set_xlim(0, 1.1 * max(*claimed, *audited, 1.0))
     axes.set_xlabel("epsilon")
     axes.legend()
     return figure
