@@ -19,11 +19,14 @@ TOKEN_BYTES = 8
 """Random bytes in the name of a part, as twice as many hex digits."""
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file at once or not at all; UserError where it cannot be written."""
+def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write a file at once or not at all; UserError where it cannot be written.
+
+    mode: as for `replace_file`.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content)
+        replace_file(path, content, mode=mode)
     except OSError as error:
         raise unwritable(path, error) from error
 

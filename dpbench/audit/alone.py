@@ -17,9 +17,11 @@ from dpbench.audit.game import Game, Overheard, Release, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Split
+from dpbench.errors import UserError
 from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.seeds import generator
 from dpbench.training.plan import Run, plan
+from dpbench.training.provenance import ResourceUsage
 from dpbench.training.trainer import private_step
 
 
@@ -49,8 +51,14 @@ class OverheardClip:
 def play_alone(run: Run, trials: int) -> Game:
     """So many steps with or without the canary, scored by all that each released.
 
-    The ledger is that of one step that takes all examples; the noise must be Gaussian.
+    The ledger is that of one step that takes all examples. Raises UserError for users, and for
+    noise or signs of coordinates, which `play` knows how to score.
     """
+    if run.method.users_only or run.method.clip.per_coordinate:
+        raise UserError(
+            f"game=step has one example with Gaussian noise; {run.method.name} needs game=run."
+        )
+    usage = ResourceUsage(torch.device("cpu"))
     overheard, counts = Overheard(run.method.noise), list[Tensor]()
     clip: Any = OverheardClip(run.method.clip, counts)
     heard = replace(run.method, noise=overheard, clip=clip)
@@ -69,7 +77,7 @@ def play_alone(run: Run, trials: int) -> Game:
         scores.append(_score(overheard.releases.pop(), before, counts, canary))
     ledger = Ledger().after(Step(Poisson(1.0), planned.step.releases))
     known = Scores(np.array(scores), present.numpy())
-    return Game("step", (known,), ledger, planned, step, run)
+    return Game("step", (known,), ledger, planned, step, usage, run)
 
 
 def _score(release: Release, clip: Clip, counts: list[Tensor], canary: Split) -> float:

@@ -1,7 +1,6 @@
 """One audit: a game, what its scores prove, and what becomes of the epsilon that was claimed."""
 
 import math
-import time
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,7 +12,7 @@ from dpbench.audit.inference import CERTAIN, Bounds, Scores, bounds, refutes, sh
 from dpbench.errors import UserError
 from dpbench.records.record import COVERED, Record
 from dpbench.training.plan import Run, privacy_statement
-from dpbench.training.provenance import ResourceUsage, provenance
+from dpbench.training.provenance import provenance
 
 HOLDS, REFUTED = "holds", "refuted"
 
@@ -43,7 +42,6 @@ class Audit:
     bounds: Bounds
     confidence: float
     verdict: str
-    seconds: float
 
     @property
     def ratio(self) -> float:
@@ -105,13 +103,12 @@ def audit(
     "run" for all canaries in one run, "step" for one canary in so many steps, each by itself.
     """
     check_auditable(run)
-    start = time.perf_counter()
     played = GAMES[game](run, canaries, quiet)
     claim = _claim(played) if claimed is None else Claim(claimed, "given")
     scores = sharpest(played.attacks, run.seed)
     found = bounds(scores, played.ledger, run.privacy.delta, confidence, run.seed)
     verdict = _verdict(played, scores, claim)
-    return Audit(played, scores, claim, found, confidence, verdict, time.perf_counter() - start)
+    return Audit(played, scores, claim, found, confidence, verdict)
 
 
 def _claim(game: Game) -> Claim:
@@ -136,15 +133,17 @@ def record_of(result: Audit) -> Record:
     run, game = result.game.run, result.game
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
-    described = {"number": dataset.number, "copies": dataset.copies, "length": dataset.length}
+    described = {
+        **{"number": dataset.number, "copies": dataset.copies, "length": dataset.length},
+        "game": game.name,
+    }
     choices = run.config["choices"] | {"dataset": "canaries", "model": "linear"}
     config = run.config | {"choices": choices, "dataset": described, "model": {}}
-    device = torch.device("cpu")
     return Record(
         config=config,
         metrics={},
         privacy=privacy_statement(run, game.planned, game.ledger) | {"audit": result.plain},
-        provenance=provenance(game.step, device, run.precision, ResourceUsage(device)),
+        provenance=provenance(game.step, torch.device("cpu"), run.precision, game.usage),
         status="complete",
         covered=COVERED,
     )

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpbench.privacy.accountants import pld
 from dpbench.privacy.coordinate_profiles import profile
 from dpbench.privacy.entries import Entry, deduct_failures, joint_entries
 from dpbench.privacy.gaussian import GaussianProfile
-from dpbench.privacy.ledger import CoordinateMechanism, GaussianMechanism, Ledger, Step
+from dpbench.privacy.ledger import CoordinateMechanism, GaussianMechanism, Ledger, Mechanism, Step
+from dpbench.privacy.sampling import SymmetricProfile
 from dpbench.privacy.tight import Steps, sum_of_losses
 
 LINES = 400
@@ -19,6 +19,9 @@ LINES = 400
 USUAL_DELTA, LEAST_DELTA = 1e-3, 1e-7
 """Which losses are computed most exactly, and where lines end: attacks with thousands of canaries
 see no smaller delta."""
+
+LARGEST_EPSILON = 700.0
+"""Where exp does not overflow yet."""
 
 
 class Lines(NamedTuple):
@@ -39,7 +42,7 @@ def scaled(ledger: Ledger, by: float) -> Ledger:
     return more
 
 
-def _scaled(mechanism, by: float):
+def _scaled(mechanism: Mechanism, by: float) -> Mechanism:
     if isinstance(mechanism, GaussianMechanism | CoordinateMechanism):
         return replace(mechanism, noise_multiplier=mechanism.noise_multiplier * by)
     return mechanism
@@ -54,7 +57,7 @@ def profiles(ledger: Ledger, delta: float) -> tuple[Lines, Lines]:
     return _lines(steps, True), _lines(steps, False)
 
 
-def _profile(entry: Entry):
+def _profile(entry: Entry) -> SymmetricProfile:
     if isinstance(entry.joint, CoordinateMechanism):
         return profile(entry.joint)
     return GaussianProfile(1 / entry.joint)
@@ -62,7 +65,7 @@ def _profile(entry: Entry):
 
 def _lines(steps: list[Steps], removing: bool) -> Lines:
     total = sum_of_losses(steps, USUAL_DELTA, removing)
-    epsilons = np.linspace(0, total.epsilon(LEAST_DELTA), LINES)
+    epsilons = np.linspace(0, min(total.epsilon(LEAST_DELTA), LARGEST_EPSILON), LINES)
     return Lines(epsilons, total.deltas(epsilons, total.tilted(total.best_tilt(USUAL_DELTA))))
 
 
@@ -70,11 +73,6 @@ def least_miss_rate(ledger: Ledger, false_alarms: float, delta: float) -> float:
     """The smallest share of included canaries that is missed by any attack on the ledger with so
     large a share of false alarms."""
     present, absent = profiles(ledger, delta)
-    below = 1 - present.deltas - np.exp(np.minimum(present.epsilons, 700)) * false_alarms
+    below = 1 - present.deltas - np.exp(present.epsilons) * false_alarms
     beyond = (1 - absent.deltas - false_alarms) * np.exp(-absent.epsilons)
     return max(0.0, float(below.max()), float(beyond.max()))
-
-
-def epsilon_of(ledger: Ledger, delta: float) -> float:
-    """By PLD."""
-    return pld(ledger, delta)

@@ -85,6 +85,7 @@ class Game:
     ledger: Ledger
     planned: Plan
     step: PrivateStep
+    usage: ResourceUsage
     run: Run
 
 
@@ -138,4 +139,4 @@ def play(run: Run, quiet: bool = False) -> Game:
             progress.advance()
     included = dataset.included(run.seed).numpy()
     attacks = tuple(Scores(values.numpy(), included) for values in (likelihood, high - low))
-    return Game("run", attacks, training.ledger, planned, training.step, run)
+    return Game("run", attacks, training.ledger, planned, training.step, training.usage, run)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dpbench.audit.family import epsilon_of, least_miss_rate, scaled
+from dpbench.audit.family import least_miss_rate, scaled
+from dpbench.privacy.accountants import pld
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import Ledger
 
@@ -106,7 +107,7 @@ def family_epsilon(
         middle = math.sqrt(low * high)
         possible = _excess(ledger, delta, rates, middle) <= 0
         low, high = (middle, high) if possible else (low, middle)
-    return epsilon_of(scaled(ledger, high), delta)
+    return pld(scaled(ledger, high), delta)
 
 
 def gdp_epsilon(chosen: Scores, judged: Scores, delta: float, confidence: float) -> float:

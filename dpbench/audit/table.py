@@ -1,7 +1,5 @@
 """The table of audits: every method that claims an epsilon, attacked."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 
 from dpbench.audit.audit import REFUTED, Audit, audit
@@ -10,6 +8,7 @@ from dpbench.figures.png import png
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
+from dpbench.tables.tidy import csv_text
 from dpbench.training.progress import counting
 
 RULES = (
@@ -43,7 +42,7 @@ def audit_table(target: Target) -> dict[str, bytes]:
     grid = Grid("", HEAD, tuple(map(line, audits)))
     return {
         "md": _page(target, audits, grid).encode(),
-        "csv": _csv(grid).encode(),
+        "csv": csv_text(grid.head, grid.rows).encode(),
         "png": png(_picture(audits), target.title),
     }
 
@@ -74,12 +73,6 @@ def _page(target: Target, audits: Sequence[Audit], grid: Grid) -> str:
         *target.table["notes"],
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _csv(grid: Grid) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([grid.head, *grid.rows])
-    return text.getvalue()
 
 
 def _picture(audits: Sequence[Audit]):

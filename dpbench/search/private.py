@@ -87,8 +87,7 @@ def stream_of(request: SearchRequest) -> Stream:
     path = key_path(request)
     if not path.exists():
         state = secure().state_dict()
-        write_atomically(path, state["key"].encode())
-        path.chmod(PRIVATE_MODE)
+        write_atomically(path, state["key"].encode(), PRIVATE_MODE)
     return CipherStream(bytes.fromhex(path.read_text()))
 
 

@@ -30,7 +30,7 @@ def to_csv(table: Table) -> str:
     """
     varied = any(cell.condition for cell in table.cells)
     lines = ((cell.condition,) * varied + _line(cell) for cell in table.cells)
-    return _csv(("condition",) * varied + HEAD, lines)
+    return csv_text(("condition",) * varied + HEAD, lines)
 
 
 CLAIMS_HEAD = (
@@ -46,10 +46,11 @@ def claims_csv(judged: Sequence[JudgedClaim]) -> str:
         for j in judged
         for numbers in [_numbers(c) for c in j.comparisons] or [(*[""] * 10, j.verdict)]
     )
-    return _csv(CLAIMS_HEAD, lines)
+    return csv_text(CLAIMS_HEAD, lines)
 
 
-def _csv(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def csv_text(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A CSV file of a header and lines of as many texts."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([head, *lines])
     return text.getvalue()

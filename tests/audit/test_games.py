@@ -259,6 +259,8 @@ def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
         (["claim=three"], "claim must be"),
         (["confidence=2"], "confidence must be"),
         (["sampler=shuffled"], "sampler=poisson"),
+        (["game=step", "method=dp_losgd"], "needs game=run"),
+        (["game=step", "method=dp_fedsgd"], "needs game=run"),
     ],
 )
 def test_what_cannot_be_audited_is_one_sentence(words, why, capsys, monkeypatch, tmp_path):

@@ -1,7 +1,5 @@
 """Table 1 and Theorem 3 of Bu et al. (calibration): the paper's claims beside our measurements."""
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +8,7 @@ from dpbench.papers.calibration.laboratory import FINER, Finding
 from dpbench.papers.calibration.properties import TOLERANCE
 from dpbench.tables.grid import Grid
 from dpbench.tables.published import PublishedTable
+from dpbench.tables.tidy import csv_text
 
 STATIONARY = 0.05
 """A loss above zero is stationary if its range in the last quarter of the steps is at most this
@@ -205,14 +204,13 @@ def _counted(count: int, verdict: str) -> str:
 
 def to_csv(checked: Sequence[PropertyClaim]) -> str:
     """One line per claim."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("clipping", "property", "published", "worst", "unit", "verdict"))
-    writer.writerows(
-        (c.label, c.name, _yes_no(c.guaranteed), f"{c.worst:.6g}", UNITS[c.name], c.verdict)
-        for c in checked
+    return csv_text(
+        ("clipping", "property", "published", "worst", "unit", "verdict"),
+        (
+            (c.label, c.name, _yes_no(c.guaranteed), f"{c.worst:.6g}", UNITS[c.name], c.verdict)
+            for c in checked
+        ),
     )
-    return text.getvalue()
 
 
 def _yes_no(guaranteed: bool) -> str:

@@ -1,7 +1,6 @@
 """`dpbench reproduce recount`: the registry with a verdict on every row."""
 
 import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.target import Target
 from dpbench.tables import Table, to_latex, to_markdown
 from dpbench.tables.grid import NO_VALUE, Grid
+from dpbench.tables.tidy import csv_text
 from dpbench.training.progress import counting
 
 RULES = (
@@ -131,11 +131,11 @@ def _statements(path: Path) -> Grid:
 
 def _csv(found: Sequence[Recount]) -> bytes:
     """One row for each claim, with its place in its source."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["source", "where", *HEAD, "by", "note"])
-    for one in found:
-        claim = one.claim
-        why = " ".join(filter(None, (one.reason, claim.note)))
-        writer.writerow([claim.source, claim.where, *_row(one), claim.accountant, why])
-    return text.getvalue().encode()
+    rows = (
+        (
+            *(one.claim.source, one.claim.where, *_row(one), one.claim.accountant),
+            " ".join(filter(None, (one.reason, one.claim.note))),
+        )
+        for one in found
+    )
+    return csv_text(["source", "where", *HEAD, "by", "note"], rows).encode()
