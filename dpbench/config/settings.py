@@ -45,6 +45,7 @@ SETTINGS = {
     "noise": Setting(omitted=(None, "seeded")),
     "score_noise_multiplier": ADDED_LATER,
     "trial": ADDED_LATER,
+    "mislabelled": ADDED_LATER,
     "engine": EXECUTION,
     "physical_batch_size": EXECUTION,
     "channels_last": EXECUTION,

@@ -105,15 +105,25 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Targets:
+    """Examples that an attack asks about, and whether each is in the training split [m] bool."""
+
+    examples: Split
+    included: Tensor
+
+
+@dataclass(frozen=True)
 class Data:
     """A loaded data set: the training split and the split that runs are evaluated on.
 
-    tested_on: the name of the latter, under which its metrics are recorded.
+    tested_on: the name of the latter, under which its metrics are recorded. targets: examples whose
+    losses are recorded, for attacks.
     """
 
     train: Split
     test: Split
     tested_on: str = field(default="test", kw_only=True)
+    targets: Targets | None = field(default=None, kw_only=True)
 
 
 class Dataset(Protocol):

@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 from dpbench.config import buildable
 from dpbench.config.compose import compose, groups
 from dpbench.config.settings import SETTINGS
+from dpbench.data.derive.mislabelled import mislabelled
 from dpbench.data.derive.validation import validated
 from dpbench.data.fetch.download import default_folder
 from dpbench.execution.launcher import Launcher
@@ -55,7 +56,8 @@ def build(config: dict) -> Run:
         parts[group] = buildable.build(group, parts[group])
         typed(group, parts[group], _types_of_groups()[group])
     parts["engine"] = parts["engine"].get("name")
-    parts["dataset"] = validated(parts["dataset"], parts.pop("validation"))
+    dataset = validated(parts["dataset"], parts.pop("validation"))
+    parts["dataset"] = mislabelled(dataset, parts.pop("mislabelled"))
     claimed_by = config.get("table", {}).get("claimed_by", "rdp")
     return Run(**parts, claimed_by=claimed_by, config=config)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench import seeds
-from dpbench.data.dataset import Batch, Split
+from dpbench.data.dataset import Batch, Split, Targets
 from dpbench.data.probe import probe, probe_users
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, ForwardOptions, make_engine
@@ -77,7 +77,8 @@ def fit(
         provenance=provenance(training.step, device, run.precision, training.usage),
         status="complete" if complete else DIVERGED,
         history=training.history,
-        diagnostics=training.observer.series() if training.observer else {},
+        diagnostics=(training.observer.series() if training.observer else {})
+        | _target_losses(training, data.targets),
         calibration=reliability(outputs, test.targets) if complete and classes else {},
         covered=COVERED,
     )
@@ -93,6 +94,19 @@ def _scored(
     noise = stream(run, "score", torch.device("cpu"))
     score = noisy_accuracy(outputs, test.targets, run.score_noise_multiplier, noise)
     return training.ledger.after(planned.score), {NOISY_ACCURACY: score}
+
+
+def _target_losses(training: Training, targets: Targets | None) -> dict[str, list[float]]:
+    """The losses of an attack's targets at the parameters that the run is evaluated at, their
+    groups, and 1 for those that were trained on; no columns without targets."""
+    if targets is None:
+        return {}
+    engine = training.step.engine
+    with training.average.applied() if training.average else nullcontext():
+        examples = targets.examples.to(engine.parameters.theta.device)
+        _, losses = predict(engine.model, engine.loss, examples)
+    columns = {"loss": losses, "group": examples.groups, "included": targets.included.long()}
+    return {f"target/{name}": column.tolist() for name, column in columns.items()}
 
 
 def _evaluate(

@@ -56,8 +56,11 @@ class Normalization:
 
     def of(self, data: Data) -> Data:
         """The same data with normalised batches."""
-        parts = (replace(split, normalize=self) for split in (data.train, data.test))
-        return Data(*parts, tested_on=data.tested_on)
+        train, test = (replace(split, normalize=self) for split in (data.train, data.test))
+        targets = data.targets
+        if targets:
+            targets = replace(targets, examples=replace(targets.examples, normalize=self))
+        return replace(data, train=train, test=test, targets=targets)
 
     def __call__(self, images: Tensor) -> Tensor:
         """The images [B, C, H, W], normalised."""
