@@ -1,95 +1,147 @@
 """The second game: one canary, known all others, and each step judged by itself.
 
-A coin for each step decides whether the canary is the batch, or the batch is empty. The steps then
-are independent trials of one step's guarantee, and what the attacker sees is all that the ledger
-says is released: the noisy sum and the noisy counts of an adaptive clip.
+For each step a coin decides whether the canary is in the batch; another, which the attacker knows,
+whether a companion is. The steps then are independent trials of one step's guarantee, and what the
+attacker sees is all that the ledger says is released: the noisy sum, the noisy counts of an
+adaptive clip, and the gradient that the update is given.
 """
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.audit.canaries import Canaries
+from dpbench.audit.canaries import Canaries, OneEach, Patterns, random_signs
 from dpbench.audit.game import Game, Overheard, Release, on_canaries
 from dpbench.audit.inference import Scores
+from dpbench.audit.scores import step_scores
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Split
 from dpbench.errors import UserError
+from dpbench.mechanism.step import PrivateStep
 from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.seeds import generator
 from dpbench.training.plan import Run, plan
 from dpbench.training.provenance import ResourceUsage
 from dpbench.training.trainer import private_step
 
+CANARY, COMPANION, COORDINATES = 0, 1, 64
+"""The coordinates of the two, and how many there are: the others have noise alone."""
 
+SHARED_COORDINATES = 2000
+"""How many the canary moves where each is bounded; it then has no companion."""
+
+NOTHING_RELEASED = 1e6
+"""How sure the attacker is that the canary is absent if a step released nothing."""
+
+
+@dataclass
 class OverheardClip:
     """A clip as it is, whose noisy counts are told."""
 
-    def __init__(self, base: Clip, counts: list[Tensor]):
-        self.base, self._counts = base, counts
+    base: Clip
+    noisy_counts: list[Tensor] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.base, name)
 
+    def _of(self, base: Clip) -> "OverheardClip":
+        return OverheardClip(base, self.noisy_counts)
+
     def updated(self, counts: Tensor, expected_batch_size: float) -> "OverheardClip":
-        self._counts.append(counts.detach().double())
-        return OverheardClip(self.base.updated(counts, expected_batch_size), self._counts)
+        self.noisy_counts.append(counts.detach().double())
+        return self._of(self.base.updated(counts, expected_batch_size))
 
     def for_groups(self, groups: int) -> "OverheardClip":
-        return OverheardClip(self.base.for_groups(groups), self._counts)
+        return self._of(self.base.for_groups(groups))
 
     def for_size(self, size: int) -> "OverheardClip":
-        return OverheardClip(self.base.for_size(size), self._counts)
+        return self._of(self.base.for_size(size))
 
     def for_layers(self, names: list[str]) -> "OverheardClip":
-        return OverheardClip(self.base.for_layers(names), self._counts)
+        return self._of(self.base.for_layers(names))
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """Takes steps with or without the canary and its companion, and scores what they release.
+
+    members: the two. noise, noisy_counts: where the step's releases are overheard.
+    """
+
+    step: PrivateStep
+    patterns: Patterns
+    members: Split
+    noise: Overheard
+    noisy_counts: list[Tensor]
+
+    def scores(self, there: bool, beside: bool) -> tuple[float, float]:
+        """Of two attacks: the likelihood ratio, and the same with whether the noise has half of
+        its standard deviation, as where a sum is divided by the real size of its batch."""
+        clip = self.step.clip
+        self.step(self.members.at(torch.tensor([CANARY] * there + [COMPANION] * beside).long()))
+        if not self.noise.releases:
+            return -NOTHING_RELEASED, -NOTHING_RELEASED
+        release, sent = self.noise.releases.pop(), self.step.released.gradient
+        assert sent is not None
+        likelihood = self._of_sum(release, sent) + self._of_counts(clip, beside, release.multiplier)
+        noise = sent.double()[COMPANION + 1 :] * self.step.expected_batch_size / clip.sensitivity
+        return likelihood, likelihood + beside * _halved(noise / release.multiplier)
+
+    def _of_sum(self, release: Release, sent: Tensor) -> float:
+        (mechanism, *_) = (r.mechanism for r in self.step.method.releases(release.multiplier))
+        return float(step_scores(mechanism, 1.0, release.noisy, sent, self.patterns)[CANARY])
+
+    def _of_counts(self, clip: Clip, beside: bool, multiplier: float) -> float:
+        """The log-likelihood ratio of the noisy counts, of which the companion's are known."""
+        if not clip.query:
+            return 0.0
+        lengths, groups = -2 * self.members.targets, self.members.groups
+        canary, companion = (clip.counts(lengths[[k]], groups[[k]]).double() for k in (0, 1))
+        noisy = self.noisy_counts.pop() - beside * companion
+        spread = clip.query.multiplier(multiplier)
+        return float((2 * noisy @ canary - canary @ canary) / (2 * spread**2))
+
+
+def _halved(noise: Tensor) -> float:
+    """The log-likelihood ratio of noise [k] having a standard deviation of 1/2 instead of 1."""
+    return len(noise) * math.log(2) - 1.5 * float(noise @ noise)
 
 
 def play_alone(run: Run, trials: int) -> Game:
     """So many steps with or without the canary, scored by all that each released.
 
-    The ledger is that of one step that takes all examples. Raises UserError for users, and for
-    noise or signs of coordinates, which `play` knows how to score.
+    The ledger is that of one step that takes all examples. Raises UserError for users and for
+    schedules, which `play` attacks.
     """
-    if run.method.users_only or run.method.clip.per_coordinate:
-        raise UserError(
-            f"game=step has one example with Gaussian noise; {run.method.name} needs game=run."
-        )
-    usage = ResourceUsage(torch.device("cpu"))
-    overheard, counts = Overheard(run.method.noise), list[Tensor]()
-    clip: Any = OverheardClip(run.method.clip, counts)
-    heard = replace(run.method, noise=overheard, clip=clip)
-    run = replace(on_canaries(run, 1), batch_size=1, epochs=trials)
+    if run.method.users_only:
+        raise UserError(f"game=step has one example; {run.method.name} needs game=run.")
+    if run.schedule:
+        raise UserError("game=step has steps that are all alike; a schedule needs game=run.")
+    usage, heard = ResourceUsage(torch.device("cpu")), Overheard(run.method.noise)
+    clip: Any = OverheardClip(run.method.clip)
+    patterns = _patterns(run)
+    run = replace(on_canaries(run, 1, patterns), batch_size=1, epochs=1)
     assert isinstance(run.dataset, Canaries)
-    canary = run.dataset.split(torch.zeros(1, dtype=torch.long))
-    run = replace(run, method=heard)
+    members = run.dataset.split(torch.tensor([CANARY, COMPANION]))
+    run = replace(run, method=replace(run.method, noise=heard, clip=clip))
     planned = plan(run)
     step = private_step(run, planned, torch.device("cpu"))
+    attacker = Attacker(step, patterns, members, heard, clip.noisy_counts)
     draw = generator(run.seed, "canary's coins", torch.device("cpu"))
-    present = torch.rand(trials, generator=draw) < 0.5
-    scores = []
-    for there in present:
-        before = step.clip
-        step(canary.at(torch.arange(int(there))))
-        scores.append(_score(overheard.releases.pop(), before, counts, canary))
+    there, beside = torch.rand(2, trials, generator=draw) < 0.5
+    beside &= not patterns.shared
+    coins = zip(there.tolist(), beside.tolist(), strict=True)
+    scores = np.array([attacker.scores(*pair) for pair in coins])
     ledger = Ledger().after(Step(Poisson(1.0), planned.step.releases))
-    known = Scores(np.array(scores), present.numpy())
-    return Game("step", (known,), ledger, planned, step, usage, run)
+    attacks = tuple(Scores(of_attack, there.numpy()) for of_attack in scores.T)
+    return Game("step", attacks, ledger, planned, step, usage, run)
 
 
-def _score(release: Release, clip: Clip, counts: list[Tensor], canary: Split) -> float:
-    """The log-likelihood ratio of one step, which began with that clip."""
-    one = torch.ones(1, dtype=torch.float64)
-    score = _gaussian(release.noisy, one, release.multiplier)
-    if clip.query:
-        moved = clip.counts(-2 * canary.targets, canary.groups).double()
-        score += _gaussian(counts.pop(), moved, clip.query.multiplier(release.multiplier))
-    return score
-
-
-def _gaussian(seen: Tensor, moved: Tensor, multiplier: float) -> float:
-    """Of what was seen, if the canary moves it so far and if it does not."""
-    return float((2 * seen @ moved - moved @ moved) / (2 * multiplier**2))
+def _patterns(run: Run) -> Patterns:
+    if run.method.clip.per_coordinate:
+        return random_signs(2, SHARED_COORDINATES, run.seed)
+    return OneEach(COORDINATES)

@@ -89,9 +89,12 @@ class Game:
     run: Run
 
 
-def on_canaries(run: Run, number: int) -> Run:
-    """The run with so many canaries in the place of its data, and a model that never moves."""
-    patterns = _patterns(run, number)
+def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
+    """The run with so many canaries in the place of its data, and a model that never moves.
+
+    patterns: of at least so many canaries, by default of that number.
+    """
+    patterns = patterns or _patterns(run, number)
     canaries = Canaries(
         patterns,
         number,

@@ -48,7 +48,7 @@ def audit_table(target: Target) -> dict[str, bytes]:
 
 
 def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
-    """Of a whole run, also against its paper's claim, and of a step where counts are released."""
+    """Of a whole run, also against its paper's claim, and of steps by themselves."""
     run, canaries = prepared(list(overrides))
     if not run.method.clip.per_coordinate:
         run, canaries = prepared(list(overrides), str(CANARIES.get(run.method.name, USUAL)))
@@ -56,7 +56,7 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
     yield first
     if (claim := first.papers_claim) is not None:
         yield first.against(claim)
-    if run.method.clip.query and first.claim.proven:
+    if not run.method.users_only:
         yield audit(run, STEPS, game="step", quiet=True)
 
 

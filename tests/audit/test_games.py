@@ -1,6 +1,7 @@
 """Audits of real runs: what is right holds, and what is broken is refuted."""
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -162,6 +163,16 @@ def examples_one_by_one(patch):
     patch.setattr("dpbench.audit.audit.on_canaries", mutant)
 
 
+def empty_batches_skipped(patch):
+    """As often drawn, but steps with nobody in them are not taken."""
+    at = sampling.PoissonSampler.batches
+
+    def mutant(self, size, stream):
+        return (indices for indices in at(self, size, stream) if len(indices))
+
+    patch.setattr(sampling.PoissonSampler, "batches", mutant)
+
+
 MUTANTS = {
     "noise times 0.9": (less_noise(0.9), {"canaries": 60_000}),
     "noise times 0.8": (less_noise(0.8), {}),
@@ -172,6 +183,15 @@ MUTANTS = {
     "fixed batches accounted as Poisson": (
         fixed_batches,
         {"privacy": "privacy.noise_multiplier=0.3", "canaries": 4000, "rate": 0.1, "steps": 10},
+    ),
+    "empty batches skipped": (
+        empty_batches_skipped,
+        {
+            "privacy": "privacy.noise_multiplier=0.4",
+            "canaries": 1000,
+            "rate": 1e-3,
+            "steps": 3000,
+        },
     ),
     "views or users' examples counted as units": (
         examples_one_by_one,
@@ -219,6 +239,36 @@ def test_counts_that_the_ledger_does_not_know_are_refuted(monkeypatch):
     assert step_is_refuted(*COUNTS)
 
 
+def test_a_step_without_the_canary_that_releases_nothing_is_refuted(monkeypatch):
+    take = PrivateStep.__call__
+
+    def mutant(self, batch):
+        return take(self, batch) if len(batch) else None
+
+    monkeypatch.setattr(PrivateStep, "__call__", mutant)
+    assert step_is_refuted("method=dpsgd")
+
+
+def test_a_division_by_the_real_size_of_a_batch_is_refuted():
+    assert step_is_refuted("method=dpsgd", "method.variant=paper")
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "bam", "dpsgd_coordinate", "dp_signlosgd"])
+def test_a_step_that_is_right_holds(method):
+    assert not step_is_refuted(f"method={method}")
+
+
+@pytest.mark.slow
+def test_no_correct_run_is_refuted():
+    """Each has a false alarm with a chance of 1e-4 at most; AUDIT_ROUNDS=200 says of how many."""
+    refuted = [
+        seed
+        for seed in range(int(os.environ.get("AUDIT_ROUNDS", "5")))
+        if is_refuted("method=dpsgd", f"seed={seed}", canaries=1000, rate=0.1, steps=20)
+    ]
+    assert not refuted
+
+
 def test_dpsgd_f_as_published_is_refuted():
     run = run_of("method=dpsgd_f", "method.variant=paper", canaries=4000)
     played = GAMES["run"](run, 4000, True)
@@ -259,8 +309,8 @@ def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
         (["claim=three"], "claim must be"),
         (["confidence=2"], "confidence must be"),
         (["sampler=shuffled"], "sampler=poisson"),
-        (["game=step", "method=dp_losgd"], "needs game=run"),
         (["game=step", "method=dp_fedsgd"], "needs game=run"),
+        (["game=step", "schedule=cosine"], "needs game=run"),
     ],
 )
 def test_what_cannot_be_audited_is_one_sentence(words, why, capsys, monkeypatch, tmp_path):
