@@ -465,3 +465,15 @@ def test_values_set_in_a_copy_are_what_hydra_composes(overrides):
     assert choices == same
     assert OmegaConf.to_container(ours) == OmegaConf.to_container(theirs)
     assert OmegaConf.is_struct(ours) == OmegaConf.is_struct(theirs)
+
+
+def test_runs_that_differ_in_values_alone_share_what_hydra_composes(monkeypatch):
+    table = ["+table=calibration_table2", "dataset=digits"]
+    first = compose([*table, "method=bam", "table.arm=small_r", "seed=0"])
+    monkeypatch.setattr(
+        configuration, "_compose_by_hydra", lambda _: pytest.fail("composed a second time")
+    )
+    second = compose(["method=bam", "seed=1", *table, "table.arm=large_r", "optimizer.lr=0.5"])
+    assert (first["seed"], second["seed"], second["optimizer"]["lr"]) == (0, 1, 0.5)
+    assert (first["table"]["arm"], second["table"]["arm"]) == ("small_r", "large_r")
+    assert first["method"]["bound"] != second["method"]["bound"]
