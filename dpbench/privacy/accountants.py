@@ -71,31 +71,40 @@ ORDERS: tuple[float, ...] = (
 """RDP orders from just above 1 to far beyond what any useful budget selects."""
 
 
-def _fill(accountant, entries: list[Entry]):
+def _renyi(entries: list[Entry]) -> np.ndarray:
+    """The Renyi divergences at ORDERS."""
+    if coordinates := by_coordinate(entries):
+        return coordinate.renyi(coordinates, np.array(ORDERS))
+    steps = (
+        (times, _renyi_of_step(rate, sigma, ORDERS)) for rate, sigma, times in gaussians(entries)
+    )
+    return sum((times * divergences for times, divergences in steps), np.zeros(len(ORDERS)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _renyi_of_step(rate: float, sigma: float, orders: tuple[float, ...]) -> np.ndarray:
+    """Of one sampled Gaussian release; not to be modified.
+
+    It takes most of the accountant's time, and does not depend on the number of steps or delta.
+    """
     import dp_accounting
     from absl import logging
+    from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 
     logging.set_verbosity(logging.ERROR)  # otherwise it warns about every order that it skips
-    for rate, sigma, times in gaussians(entries):
-        event = dp_accounting.GaussianDpEvent(sigma)
-        accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, event), times)
-    return accountant
+    event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(sigma))
+    return RdpAccountant(orders).compose(event).rdp
 
 
 @_accountant
 def rdp(entries: list[Entry], delta: float) -> float:
     """Epsilon by Renyi divergences (Mironov et al. 2019), optimal over orders."""
-    from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant, compute_epsilon
+    from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 
-    orders = ORDERS
-    if coordinates := by_coordinate(entries):
-        divergences = coordinate.renyi(coordinates, np.array(orders))
-        epsilon, order = compute_epsilon(orders, divergences.tolist(), delta)
-    else:
-        filled = _fill(RdpAccountant(orders), entries)
-        epsilon, order = filled.get_epsilon_and_optimal_order(delta)
+    orders = np.array(ORDERS)
+    epsilon, order = compute_epsilon(orders, _renyi(entries), delta)
     # A single release with a finite pure epsilon is best bounded at the highest orders.
-    edges = orders[:1] if coordinates else (orders[0], orders[-1])
+    edges = orders[:1] if by_coordinate(entries) else (orders[0], orders[-1])
     if order in edges and epsilon > 0.01:
         raise Unaccountable(
             f"the best Renyi order, {order}, is at the edge of the orders tried, so "
@@ -107,12 +116,10 @@ def rdp(entries: list[Entry], delta: float) -> float:
 def renyi_divergences(ledger: Ledger) -> np.ndarray:
     """At ORDERS. Raises Unaccountable where a release has none, as one that is exact or whose
     sensitivity may fail, and for noise on each coordinate."""
-    from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
-
     entries = list(joint_entries(ledger))
     if by_coordinate(entries) or any(entry.failure or entry.joint == 0 for entry in entries):
         raise Unaccountable("only Gaussian noise of sure sensitivity has Renyi divergences here.")
-    return _fill(RdpAccountant(ORDERS), entries).rdp
+    return _renyi(entries)
 
 
 def epsilon_of(divergences: np.ndarray, delta: float) -> float:
@@ -132,14 +139,7 @@ def epsilon_of(divergences: np.ndarray, delta: float) -> float:
 def moments(entries: list[Entry], delta: float) -> float:
     """Epsilon by Renyi divergences and rdp + log(1/delta)/(order - 1) (Abadi et al. 2016, Theorem
     2; Mironov 2017, Proposition 3): a bound looser than `rdp`, which libraries had until 2021."""
-    from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
-
-    orders = np.array(ORDERS)
-    if coordinates := by_coordinate(entries):
-        divergences = coordinate.renyi(coordinates, orders)
-    else:
-        divergences = _fill(RdpAccountant(orders), entries).rdp
-    return float(np.min(divergences - math.log(delta) / (orders - 1)))
+    return float(np.min(_renyi(entries) - math.log(delta) / (np.array(ORDERS) - 1)))
 
 
 @_accountant

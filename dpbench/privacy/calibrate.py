@@ -25,9 +25,10 @@ def calibrate(
     def epsilon_at(multiplier: float) -> float:
         return ACCOUNTANTS[accountant](ledger_at(multiplier), delta)
 
-    # Outwards from the usual multipliers: very small ones exceed any budget, and RDP fails there.
+    # Outwards from the usual multipliers: very small ones exceed any budget, take long, and RDP
+    # fails there.
     low, high = 0.4, 0.8
-    while low > 0.05 and epsilon_at(low) <= epsilon:
+    while low > 0.05 and epsilon_at(high) <= epsilon and epsilon_at(low) <= epsilon:
         low, high = low / 2, low
     while not epsilon_at(high) <= epsilon:
         low, high = high, high * 2

@@ -259,7 +259,7 @@ def test_rdp_refuses_a_best_order_at_the_edge_of_those_tried(book, monkeypatch):
 @every
 def test_an_answer_that_is_no_epsilon_is_an_error(accountant, monkeypatch):
     target = {
-        "rdp": "dp_accounting.rdp.RdpAccountant.get_epsilon_and_optimal_order",
+        "rdp": "dp_accounting.rdp.rdp_privacy_accountant.compute_epsilon",
         "pld": "dpbench.privacy.accountants.tight_epsilon",
         "gdp": "opacus.accountants.analysis.gdp.eps_from_mu",
     }[accountant.__name__]
@@ -272,7 +272,7 @@ def test_an_answer_that_is_no_epsilon_is_an_error(accountant, monkeypatch):
 @every
 def test_infinity_without_an_exact_release_is_no_answer(accountant, monkeypatch):
     target = {
-        "rdp": "dp_accounting.rdp.RdpAccountant.get_epsilon_and_optimal_order",
+        "rdp": "dp_accounting.rdp.rdp_privacy_accountant.compute_epsilon",
         "pld": "dpbench.privacy.accountants.tight_epsilon",
         "gdp": "opacus.accountants.analysis.gdp.eps_from_mu",
     }[accountant.__name__]
@@ -317,7 +317,7 @@ slow = pytest.mark.slow
     ("name", "epsilon"),
     [
         *[("gdp", 0.5), ("gdp", 3.0), ("gdp", 8.0), ("rdp", 3.0)],
-        *[pytest.param(n, e, marks=slow) for n in ("rdp", "pld") for e in (0.5, 3.0, 8.0)],
+        *[pytest.param(*case, marks=slow) for case in (("rdp", 0.5), ("pld", 0.5), ("pld", 3.0))],
     ],
 )
 @pytest.mark.parametrize("side", [(), (10.0,)], ids=["alone", "with counts"])
@@ -354,7 +354,7 @@ def test_calibration_never_tries_noise_far_below_the_answer(epsilon):
     # A privacy loss distribution takes gigabytes at a multiplier of 0.1 and a long run.
     asked: list[float] = []
     sigma = calibrate(lambda s: asked.append(s) or ledger(s), epsilon, DELTA, "gdp")
-    assert min(asked) >= min(0.4, sigma / 2)
+    assert min(asked) >= min(0.8, sigma / 2)
 
 
 def halved(spent, epsilon: float) -> float:
