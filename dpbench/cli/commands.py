@@ -18,10 +18,14 @@ def run(arguments: list[str]) -> None:
 
 
 def _run(overrides: list[str]) -> None:
-    from dpbench.execution.run import load_or_run
+    from dpbench.execution.configuration import finished_record
     from dpbench.records.divergence import remarks
 
-    path = load_or_run(overrides)
+    path = finished_record(overrides)
+    if path is None:
+        from dpbench.execution.run import load_or_run  # which imports torch
+
+        path = load_or_run(overrides)
     print(path)
     for remark in remarks(path):
         tell(remark)
@@ -68,7 +72,8 @@ def search(arguments: list[str]) -> None:
 def data(arguments: list[str]) -> None:
     """Download and check the named data sets, or all."""
     from dpbench.config.compose import compose, options
-    from dpbench.execution.prepare import build, data_folder
+    from dpbench.execution.configuration import data_folder
+    from dpbench.execution.prepare import build
 
     known = options("dataset")
     for name in arguments:

@@ -134,7 +134,7 @@ def _resolve(name: str) -> Callable:
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"{TARGET}={name} cannot be imported: {error}.") from error
     qualified = f"{getattr(resolved, '__module__', '')}.{getattr(resolved, '__qualname__', '')}"
-    if name not in _optimizers() and qualified != name:
+    if qualified != name and name not in _optimizers():
         raise UserError(f"{TARGET}={name} is refused: its module does not define it.")
     return resolved
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from sklearn.datasets import load_digits
 
 from dpbench.data.dataset import Data, Split
 from dpbench.data.draws import held_out, shuffle_and_split
@@ -44,6 +43,8 @@ class Digits:
 
     def load(self, folder: Path, seed: int) -> Data:
         """Read the copy in scikit-learn; `folder` is not used."""
+        from sklearn.datasets import load_digits  # which takes a second
+
         digits = load_digits()
         inputs = torch.from_numpy(digits.images / 16).float().unsqueeze(1)
         targets = torch.from_numpy(digits.target).long()

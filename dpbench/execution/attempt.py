@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 
 from dpbench.errors import Unavailable, UserError
 from dpbench.execution.launcher import Attempts, Failure, Outcome
-from dpbench.execution.run import load_or_run
 from dpbench.training.lock import Busy
 
 
 def attempt(overrides: list[str], wait: bool = True, quiet: bool = True) -> Outcome:
     """The path of a run's record, or why the run failed."""
+    from dpbench.execution.run import load_or_run  # which imports torch
+
     try:
         return load_or_run(overrides, quiet, wait)
     except Busy as reason:

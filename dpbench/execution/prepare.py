@@ -1,23 +1,16 @@
 """From a plain configuration to the run, the launcher and the trackers that it describes."""
 
 import functools
-import os
-from pathlib import Path
 from typing import Any, get_type_hints
 
 from dpbench.config import buildable
-from dpbench.config.compose import compose, groups
+from dpbench.config.compose import groups
 from dpbench.config.settings import SETTINGS
 from dpbench.data.derive.mislabelled import mislabelled
 from dpbench.data.derive.validation import validated
-from dpbench.data.fetch.download import default_folder
-from dpbench.execution.launcher import Launcher
-from dpbench.records.trackers import Tracker
+from dpbench.execution.configuration import checked
 from dpbench.training.plan import Plan, Run, plan
-from dpbench.validate import boolean, integer, path_of, positive, typed
-
-MAX_PER_CORE = 8
-"""Threads or processes of a command: more only wait for each other, or exhaust memory."""
+from dpbench.validate import typed
 
 
 def prepare(overrides: list[str]) -> tuple[dict, Run, Plan]:
@@ -28,25 +21,8 @@ def prepare(overrides: list[str]) -> tuple[dict, Run, Plan]:
 
 def run_of(overrides: list[str]) -> tuple[dict, Run]:
     """The configuration and the run, without the plan: the accountants may take seconds."""
-    config = compose(overrides)
-    check_execution(config)
-    launcher_of(config)
-    trackers_of(config)
+    config = checked(overrides)
     return config, build(config)
-
-
-def check_execution(config: dict) -> None:
-    """UserError for settings of execution (jobs, threads, folders, checkpoints) out of range."""
-    most = MAX_PER_CORE * (os.cpu_count() or 1)
-    integer("jobs", config["jobs"], most=most)
-    if config["threads"] is not None:
-        integer("threads", config["threads"], most=most)
-    if config["checkpoint_minutes"] is not None:
-        positive("checkpoint_minutes", config["checkpoint_minutes"])
-    boolean("again", config["again"])
-    path_of("results_dir", config["results_dir"])
-    if config["data_dir"] is not None:
-        path_of("data_dir", config["data_dir"])
 
 
 def build(config: dict) -> Run:
@@ -66,22 +42,3 @@ def build(config: dict) -> Run:
 def _types_of_groups() -> dict[str, Any]:
     """The type that a run takes by group; an engine is passed by its name."""
     return get_type_hints(Run) | {"engine": dict[str, Any]}
-
-
-def launcher_of(config: dict) -> Launcher:
-    """The launcher of a configuration."""
-    launcher = buildable.build("launcher", config["launcher"])
-    typed("launcher", launcher, Launcher)
-    return launcher
-
-
-def trackers_of(config: dict) -> dict[str, Tracker]:
-    """The trackers of a configuration by name."""
-    trackers = buildable.build("tracker", config.get("tracker"))
-    typed("tracker", trackers, dict[str, Tracker] | None)
-    return trackers or {}
-
-
-def data_folder(config: dict) -> Path:
-    """The data folder of a configuration: `data_dir`, or the default one."""
-    return Path(config["data_dir"]) if config["data_dir"] else default_folder()

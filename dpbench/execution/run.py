@@ -5,7 +5,8 @@ from pathlib import Path
 import torch
 
 from dpbench.config.settings import key_of
-from dpbench.execution.prepare import data_folder, run_of, trackers_of
+from dpbench.execution.configuration import checkpoint_folder, data_folder, trackers_of
+from dpbench.execution.prepare import run_of
 from dpbench.files import check_writable, remove_parts
 from dpbench.records.digest import scientific
 from dpbench.records.reading import load, set_aside_invalid
@@ -39,11 +40,6 @@ def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) ->
             _run_or_finish_tracking(config, run, path, checkpoints, tracking, quiet)
             checkpoints.clear()
     return path
-
-
-def checkpoint_folder(record: Path) -> Path:
-    """The folder of a run's checkpoints, which is removed when the run is complete."""
-    return record.parents[1] / "checkpoints" / record.stem
 
 
 def _run_or_finish_tracking(

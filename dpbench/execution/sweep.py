@@ -10,9 +10,9 @@ from pathlib import Path
 
 from dpbench.errors import UserError
 from dpbench.execution.attempt import attempt_all
+from dpbench.execution.configuration import checkpoint_folder, launcher_of
 from dpbench.execution.launcher import Attempts, Failure
-from dpbench.execution.prepare import launcher_of, run_of
-from dpbench.execution.run import checkpoint_folder
+from dpbench.execution.prepare import run_of
 from dpbench.files import check_writable, remove_parts, write_atomically
 from dpbench.mechanism.method import Inapplicable
 from dpbench.records import divergence

@@ -5,12 +5,14 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dpbench.files import write_atomically
 from dpbench.metrics.last_epochs import of_last_epochs
 from dpbench.records.digest import digest, scientific
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA = 1
 
@@ -91,8 +93,10 @@ def record_path(folder: Path, config: dict) -> Path:
     return folder / "runs" / f"{digest(config)}.json"
 
 
-def frame(records: Iterable[Record]) -> pd.DataFrame:
+def frame(records: Iterable[Record]) -> "pd.DataFrame":
     """One row per record: data set, model, method, variant, seed, metrics and privacy."""
+    import pandas as pd  # which takes half a second
+
     return pd.DataFrame([row(record) for record in records])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dpbench.config.buildable import function
 from dpbench.errors import Unavailable, UserError
-from dpbench.execution.prepare import trackers_of
+from dpbench.execution.configuration import trackers_of
 from dpbench.execution.run import tracking_folder
 from dpbench.execution.sweep import Sweep, planned, report, run_missing
 from dpbench.files import check_writable, write_atomically

@@ -11,7 +11,7 @@ from dpbench.config.overrides import split_ranges
 from dpbench.config.settings import is_scientific, key_of, split_settings
 from dpbench.config.space import Choices, Configuration, Range, Space
 from dpbench.errors import UserError, nearest
-from dpbench.execution.prepare import check_execution
+from dpbench.execution.configuration import check_execution
 from dpbench.privacy.selection import Repetitions
 from dpbench.records.digest import digest
 from dpbench.search.samplers import SAMPLERS, check_installed

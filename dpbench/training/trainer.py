@@ -20,8 +20,8 @@ from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import Stream, secure, seeded
 from dpbench.memory import check_measurable
-from dpbench.metrics import FIT, METRICS
 from dpbench.metrics.reliability import reliability
+from dpbench.metrics.tasks import FIT, METRICS
 from dpbench.models.architecture import LOSSES
 from dpbench.models.predict import predict
 from dpbench.privacy.ledger import Ledger

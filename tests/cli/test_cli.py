@@ -362,6 +362,32 @@ def test_a_run_is_made_once_unless_it_is_asked_for_again(first, command):
     assert json.loads(path.read_text())["provenance"]["engine"] == "vmap"
 
 
+WITHOUT_TORCH = """
+import sys
+from dpbench.cli.main import main
+sys.modules["torch"] = None  # to import it is an error
+sys.argv = ["dpbench", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [((), 0), (("nonsense=1",), 2), (("method=nonsense",), 2), (("jobs=0",), 2)]
+)
+def test_a_finished_run_and_a_refusal_are_answered_without_torch(words, code, first):
+    made, folder = first
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, "run", *SMALL, f"results_dir={folder}", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert (done.stdout or done.stderr).count("\n") == 1
+    assert done.stdout in ("", f"{made.out[-1]}\n")
+
+
 def test_a_broken_record_is_made_again(command, tmp_path):
     overrides = ["epochs=1", "model=logistic", f"results_dir={tmp_path}"]
     path = Path(command("run", *overrides).out[-1])

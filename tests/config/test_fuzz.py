@@ -15,7 +15,8 @@ import pytest
 from dpbench.config.compose import compose, groups, options
 from dpbench.config.overrides import grammar
 from dpbench.errors import UserError
-from dpbench.execution.prepare import build, check_execution, launcher_of, prepare, trackers_of
+from dpbench.execution.configuration import check_execution, launcher_of, trackers_of
+from dpbench.execution.prepare import build, prepare
 from dpbench.training.plan import plan
 
 SECONDS = 20

@@ -11,7 +11,8 @@ import pytest
 from dpbench.config.compose import compose
 from dpbench.config.overrides import expand
 from dpbench.execution import sweep as sweeps
-from dpbench.execution.prepare import build, launcher_of
+from dpbench.execution.configuration import launcher_of
+from dpbench.execution.prepare import build
 from dpbench.records.reading import load
 
 PAGE = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()

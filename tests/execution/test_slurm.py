@@ -7,7 +7,7 @@ import pytest
 from dpbench.config.compose import compose
 from dpbench.errors import UserError
 from dpbench.execution import sweep as sweeps
-from dpbench.execution.prepare import launcher_of
+from dpbench.execution.configuration import launcher_of
 from dpbench.execution.slurm import Slurm, Task
 from dpbench.records.reading import load
 

@@ -3,9 +3,10 @@ import pytest
 import torch
 from scipy import stats
 
-from dpbench.metrics import bootstrap, evaluate
+from dpbench.metrics import bootstrap
 from dpbench.metrics.bootstrap import intervals
 from dpbench.metrics.calibration import brier, expected_calibration_error, ranked
+from dpbench.metrics.evaluation import evaluate
 
 NAMES = ("accuracy", "nll", "brier", "ece", "mce", "adaptive_ece")
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from dpbench.metrics import evaluate, fit
+from dpbench.metrics.evaluation import evaluate, fit
 
 NAMES = ("male", "female")
 BINARY = {

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from dpbench.metrics import METRICS
 from dpbench.metrics.paired import GAPS, PER_GROUP
 from dpbench.metrics.registry import REGISTRY, MetricName, parse_name
+from dpbench.metrics.tasks import METRICS
 
 
 @pytest.mark.parametrize(

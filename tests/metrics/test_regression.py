@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn import metrics as theirs
 
-from dpbench.metrics import evaluate_regression, fit_regression
+from dpbench.metrics.regression import evaluate_regression, fit_regression
 from dpbench.models.architecture import squared_error
 
 NAMES = ("low", "high")

@@ -8,7 +8,6 @@ import pytest
 from dpbench.config.compose import compose
 from dpbench.config.overrides import expand
 from dpbench.errors import UserError
-from dpbench.execution import attempt as attempts
 from dpbench.execution import run as runs
 from dpbench.execution.run import load_or_run
 from dpbench.records.reading import load
@@ -76,7 +75,7 @@ def test_a_search_that_was_killed_goes_on_where_it_was(folder, tmp_path, monkeyp
         made.append(overrides)
         return load_or_run(overrides, *rest)
 
-    monkeypatch.setattr(attempts, "load_or_run", killed)
+    monkeypatch.setattr(runs, "load_or_run", killed)
     with pytest.raises(KeyboardInterrupt):
         search(asked)
     monkeypatch.undo()

@@ -7,7 +7,8 @@ import pytest
 
 from dpbench.config.compose import compose
 from dpbench.errors import UserError
-from dpbench.execution.prepare import prepare, trackers_of
+from dpbench.execution.configuration import trackers_of
+from dpbench.execution.prepare import prepare
 from dpbench.execution.run import load_or_run
 from dpbench.records.digest import digest
 from dpbench.records.reading import load

@@ -17,7 +17,8 @@ from torch.func import functional_call, grad, jacrev
 
 from dpbench.config.buildable import check_settings, settings_of
 from dpbench.data.dataset import Batch
-from dpbench.execution.prepare import build, data_folder
+from dpbench.execution.configuration import data_folder
+from dpbench.execution.prepare import build
 from dpbench.gradients.engine import Stacked
 from dpbench.gradients.penalised import penalised
 from dpbench.gradients.vmap import Vmap

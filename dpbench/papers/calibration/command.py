@@ -4,7 +4,8 @@ without private training."""
 import torch
 
 from dpbench.config.buildable import settings_of
-from dpbench.execution.prepare import build, data_folder
+from dpbench.execution.configuration import data_folder
+from dpbench.execution.prepare import build
 from dpbench.papers.calibration.laboratory import Setup, examine, setup_of
 from dpbench.papers.calibration.report import (
     RULE,

@@ -1,0 +1,76 @@
+"""The configuration of a run, as far as it can be checked without building the run's parts.
+
+Nothing here takes long to import.
+"""
+
+import os
+from pathlib import Path
+
+from dpbench.config import buildable
+from dpbench.config.compose import compose
+from dpbench.data.fetch.download import default_folder
+from dpbench.execution.launcher import Launcher
+from dpbench.records.reading import load
+from dpbench.records.record import record_path
+from dpbench.records.trackers import Tracker
+from dpbench.validate import boolean, integer, path_of, positive, typed
+
+MAX_PER_CORE = 8
+"""Threads or processes of a command: more only wait for each other, or exhaust memory."""
+
+
+def checked(overrides: list[str]) -> dict:
+    """The configuration of overrides; UserError for unknown names, and for settings of execution,
+    launchers or trackers that cannot be used."""
+    config = compose(overrides)
+    check_execution(config)
+    launcher_of(config)
+    trackers_of(config)
+    return config
+
+
+def finished_record(overrides: list[str]) -> Path | None:
+    """The path of a run's record if it exists and nothing is left to do; else None."""
+    config = checked(overrides)
+    path = record_path(Path(config["results_dir"]), config)
+    if config["again"] or checkpoint_folder(path).exists() or load(path) is None:
+        return None
+    return path
+
+
+def checkpoint_folder(record: Path) -> Path:
+    """The folder of a run's checkpoints, which is removed when the run is complete."""
+    return record.parents[1] / "checkpoints" / record.stem
+
+
+def check_execution(config: dict) -> None:
+    """UserError for settings of execution (jobs, threads, folders, checkpoints) out of range."""
+    most = MAX_PER_CORE * (os.cpu_count() or 1)
+    integer("jobs", config["jobs"], most=most)
+    if config["threads"] is not None:
+        integer("threads", config["threads"], most=most)
+    if config["checkpoint_minutes"] is not None:
+        positive("checkpoint_minutes", config["checkpoint_minutes"])
+    boolean("again", config["again"])
+    path_of("results_dir", config["results_dir"])
+    if config["data_dir"] is not None:
+        path_of("data_dir", config["data_dir"])
+
+
+def launcher_of(config: dict) -> Launcher:
+    """The launcher of a configuration."""
+    launcher = buildable.build("launcher", config["launcher"])
+    typed("launcher", launcher, Launcher)
+    return launcher
+
+
+def trackers_of(config: dict) -> dict[str, Tracker]:
+    """The trackers of a configuration by name."""
+    trackers = buildable.build("tracker", config.get("tracker"))
+    typed("tracker", trackers, dict[str, Tracker] | None)
+    return trackers or {}
+
+
+def data_folder(config: dict) -> Path:
+    """The data folder of a configuration: `data_dir`, or the default one."""
+    return Path(config["data_dir"]) if config["data_dir"] else default_folder()
