@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dpbench.audit.canaries import Canaries, OneEach, Patterns, random_signs
-from dpbench.audit.game import Game, Overheard, Release, on_canaries
+from dpbench.audit.game import Overheard, Release, RunGame, on_canaries, run_game
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import step_scores
 from dpbench.clipping import Clip
@@ -111,7 +111,7 @@ def _halved(noise: Tensor) -> float:
     return len(noise) * math.log(2) - 1.5 * float(noise @ noise)
 
 
-def play_alone(run: Run, trials: int) -> Game:
+def play_alone(run: Run, trials: int) -> RunGame:
     """So many steps with or without the canary, scored by all that each released.
 
     The ledger is that of one step that takes all examples. Raises UserError for users and for
@@ -138,7 +138,7 @@ def play_alone(run: Run, trials: int) -> Game:
     scores = np.array([attacker.scores(*pair) for pair in coins])
     ledger = Ledger().after(Step(Poisson(1.0), planned.step.releases))
     attacks = tuple(Scores(of_attack, there.numpy()) for of_attack in scores.T)
-    return Game("step", attacks, ledger, planned, step, usage, run)
+    return run_game("step", attacks, ledger, planned, step, usage, run)
 
 
 def _patterns(run: Run) -> Patterns:

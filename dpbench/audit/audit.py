@@ -7,7 +7,7 @@ import torch
 
 from dpbench.audit.alone import play_alone
 from dpbench.audit.canaries import Canaries
-from dpbench.audit.game import Game, on_canaries, play
+from dpbench.audit.game import Game, RunGame, on_canaries, play
 from dpbench.audit.inference import CERTAIN, Bounds, Scores, bounds, refutes, sharpest
 from dpbench.errors import UserError
 from dpbench.records.record import COVERED, Record
@@ -16,7 +16,7 @@ from dpbench.training.provenance import provenance
 
 HOLDS, REFUTED = "holds", "refuted"
 
-PAPER = "its paper"
+PAPER, GIVEN = "its paper", "given"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class Audit:
         """What the method's paper would say of the run, where that is by an accountant of its own
         and is not attacked already."""
         game = self.game
+        if not isinstance(game, RunGame):
+            return None
         if game.run.method.claimed_by is None or self.claim.source == PAPER:
             return None
         epsilon = privacy_statement(game.run, game.planned, game.ledger)["claimed"]
@@ -104,14 +106,18 @@ def audit(
     """
     check_auditable(run)
     played = GAMES[game](run, canaries, quiet)
-    claim = _claim(played) if claimed is None else Claim(claimed, "given")
-    scores = sharpest(played.attacks, run.seed)
-    found = bounds(scores, played.ledger, run.privacy.delta, confidence, run.seed)
-    verdict = _verdict(played, scores, claim)
-    return Audit(played, scores, claim, found, confidence, verdict)
+    claim = _claim(played) if claimed is None else Claim(claimed, GIVEN)
+    return judged(played, claim, confidence)
 
 
-def _claim(game: Game) -> Claim:
+def judged(game: Game, claim: Claim, confidence: float) -> Audit:
+    """What the sharpest attack of a game proves, held against a claim."""
+    scores = sharpest(game.attacks, game.seed)
+    found = bounds(scores, game.ledger, game.delta, confidence, game.seed)
+    return Audit(game, scores, claim, found, confidence, _verdict(game, scores, claim))
+
+
+def _claim(game: RunGame) -> Claim:
     statement = privacy_statement(game.run, game.planned, game.ledger)
     if statement["guarantee"] == "proven" and statement["pld"] is not None:
         return Claim(statement["pld"], "PLD", proven=True)
@@ -121,7 +127,7 @@ def _claim(game: Game) -> Claim:
 
 
 def _verdict(game: Game, scores: Scores, claim: Claim) -> str:
-    ledger, delta, seed = game.ledger, game.run.privacy.delta, game.run.seed
+    ledger, delta, seed = game.ledger, game.delta, game.seed
     if claim.proven:
         return REFUTED if refutes(scores, ledger, delta, seed) else HOLDS
     least = bounds(scores, ledger, delta, CERTAIN, seed).own
@@ -130,7 +136,9 @@ def _verdict(game: Game, scores: Scores, claim: Claim) -> str:
 
 def record_of(result: Audit) -> Record:
     """The audited run as a record that the report shows; it has no metrics."""
-    run, game = result.game.run, result.game
+    game = result.game
+    assert isinstance(game, RunGame)
+    run = game.run
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
     described = {

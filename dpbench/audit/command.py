@@ -1,10 +1,12 @@
 """`dpbench audit [KEY=VALUE ...]`: an attack on the epsilon of a run."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from dpbench.audit.audit import GAMES, Audit, audit, check_auditable, record_of
-from dpbench.config.settings import key_of, split_settings
+from dpbench.audit.contenders import CONTENDERS, audit_contender
+from dpbench.config.settings import SETTINGS, key_of, split_settings
 from dpbench.errors import UserError
 from dpbench.execution.prepare import run_of
 from dpbench.files import check_writable
@@ -13,12 +15,18 @@ from dpbench.tables.markdown import grid_lines
 from dpbench.training.plan import Run
 from dpbench.validate import fraction, integer, number, one_of, spelled_integer, spelled_number
 
-DEFAULTS = {"canaries": "", "claim": "", "confidence": "0.95", "game": "run"}
+DEFAULTS = {"canaries": "", "claim": "", "confidence": "0.95", "game": "run", "contender": ""}
 """The settings of an audit itself."""
 
 ALONE, SHARED, STEPS = 100_000, 1_000, 5_000
 """How count canaries: each with a coordinate of its own, or all with the same thousands; and how
 count steps with one canary."""
+
+PEERS = {"run": 20_000, "step": STEPS}
+"""The same for contenders, which materialise the gradients of a batch."""
+
+FOR_CONTENDERS = ("privacy", "batch_size", "epochs", "seed")
+"""The settings of a run that other libraries have as well."""
 
 MOST_CANARIES = 10_000_000
 
@@ -55,16 +63,44 @@ def run_audit(arguments: list[str]) -> str:
     """Attack one run, keep its record, and return the table and one JSON object."""
     settings, overrides = split_settings("audit", DEFAULTS, arguments)
     game = one_of("game", settings["game"], GAMES)
-    run, canaries = prepared(overrides, settings["canaries"], game)
     claim = settings["claim"]
     claimed = number("claim", spelled_number(claim), least=0) if claim else None
     confidence = fraction("confidence", spelled_number(settings["confidence"]))
+    if settings["contender"]:
+        result = contender_audit(settings, overrides, claimed, confidence)
+        summary = {"contender": settings["contender"], **result.plain}
+        return f"{_table(result)}\n\n{json.dumps(summary)}"
+    run, canaries = prepared(overrides, settings["canaries"], game)
     folder = Path(run.config["results_dir"])
     check_writable(folder)
     result = audit(run, canaries, claimed, confidence, game)
     path = record_of(result).save(folder)
     summary = {"method": run.method.name, **result.plain, "record": str(path)}
-    return f"{grid_lines(Grid('', HEAD, (line(result),)))}\n\n{json.dumps(summary)}"
+    return f"{_table(result)}\n\n{json.dumps(summary)}"
+
+
+def contender_audit(
+    settings: Mapping[str, str],
+    overrides: list[str],
+    claimed: float | None = None,
+    confidence: float = 0.95,
+) -> Audit:
+    """Attack another library, by the settings of an audit and the overrides of a run; UserError for
+    settings that only methods of ours have."""
+    name, game = one_of("contender", settings["contender"], CONTENDERS), settings["game"]
+    for override in overrides:
+        group = key_of(override).partition(".")[0]
+        if group in {*SETTINGS} - {*FOR_CONTENDERS, *MADE_UP}:
+            raise UserError(
+                f"{override} is for methods of dpbench, and contender={name} has its own: set "
+                f"{', '.join(FOR_CONTENDERS[:-1])} or {FOR_CONTENDERS[-1]}."
+            )
+    run, canaries = prepared(overrides, settings["canaries"] or str(PEERS[game]), game)
+    return audit_contender(name, run, canaries, claimed, confidence, game)
+
+
+def _table(result: Audit) -> str:
+    return grid_lines(Grid("", HEAD, (line(result),)))
 
 
 def prepared(overrides: list[str], canaries: str = "", game: str = "run") -> tuple[Run, int]:
@@ -93,10 +129,9 @@ def _still(run: Run) -> list[str]:
 
 def line(result: Audit) -> tuple[str, ...]:
     """One row of the table."""
-    run, found = result.game.run, result.bounds
-    variant = "" if run.method.variant == "corrected" else f" ({run.method.variant})"
+    found = result.bounds
     return (
-        run.method.name + variant,
+        result.game.trained,
         result.game.name,
         str(len(result.scores.values)),
         str(result.game.ledger.steps),

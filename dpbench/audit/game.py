@@ -3,7 +3,6 @@
 Nothing of the run is written a second time here: its data are canaries, its noise is overheard.
 """
 
-import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from dpbench.audit.canaries import (
     worst_length,
 )
 from dpbench.audit.inference import Scores
-from dpbench.audit.scores import step_scores
+from dpbench.audit.scores import Tally
 from dpbench.errors import UserError
 from dpbench.mechanism.noise import Noise
 from dpbench.mechanism.step import PrivateStep
@@ -78,15 +77,43 @@ class Overheard:
 @dataclass(frozen=True)
 class Game:
     """What an audit has seen: the scores of one or more attacks, and the ledger of what they were
-    on, a run or a step."""
+    on, a run or a step.
+
+    trained: what was attacked, in words. delta, seed: of the audit.
+    """
 
     name: str
+    trained: str
     attacks: tuple[Scores, ...]
     ledger: Ledger
+    delta: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class RunGame(Game):
+    """A game with a run of ours, and what its record is made of."""
+
     planned: Plan
     step: PrivateStep
     usage: ResourceUsage
     run: Run
+
+
+def run_game(
+    name: str,
+    attacks: tuple[Scores, ...],
+    ledger: Ledger,
+    planned: Plan,
+    step: PrivateStep,
+    usage: ResourceUsage,
+    run: Run,
+) -> RunGame:
+    """The game that a run was."""
+    method = run.method
+    variant = "" if method.variant == "corrected" else f" ({method.variant})"
+    trained, delta = method.name + variant, run.privacy.delta
+    return RunGame(name, trained, attacks, ledger, delta, run.seed, planned, step, usage, run)
 
 
 def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
@@ -112,11 +139,10 @@ def _patterns(run: Run, number: int) -> Patterns:
     return OneEach(number)
 
 
-def play(run: Run, quiet: bool = False) -> Game:
+def play(run: Run, quiet: bool = False) -> RunGame:
     """Train a run of `on_canaries` to its end, and score each canary by all that was released.
 
-    Two attacks: by the likelihood ratio, which is best against independent noise, and by how far
-    apart a canary's sums are over the steps, which tells where noise is not.
+    The attacks are those of `Tally`.
     """
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
@@ -128,18 +154,14 @@ def play(run: Run, quiet: bool = False) -> Game:
         raise UserError("audits know the chances of sampler=poisson; no other has an epsilon.")
     data = run.load(Path())
     training = start_training(run, planned, device, data.train, data.test, ResourceUsage(device))
-    likelihood = torch.zeros(dataset.number, dtype=torch.float64)
-    low, high = torch.full_like(likelihood, math.inf), torch.full_like(likelihood, -math.inf)
+    tally = Tally(dataset.patterns, dataset.number)
     with Progress(planned, run.privacy.delta, quiet, 0) as progress:
         for _ in training:
             noisy, multiplier = overheard.releases.pop()
             (mechanism, *_) = (r.mechanism for r in planned.method.releases(multiplier))
             sent = training.step.released.gradient
             assert sent is not None
-            along = dataset.patterns.along(noisy, -noisy)
-            likelihood += step_scores(mechanism, sampling.rate, noisy, sent, dataset.patterns)
-            low, high = torch.minimum(low, along), torch.maximum(high, along)
+            tally.hear(mechanism, sampling.rate, noisy, sent)
             progress.advance()
-    included = dataset.included(run.seed).numpy()
-    attacks = tuple(Scores(values.numpy(), included) for values in (likelihood, high - low))
-    return Game("run", attacks, training.ledger, planned, training.step, training.usage, run)
+    attacks = tally.attacks(dataset.included(run.seed))
+    return run_game("run", attacks, training.ledger, planned, training.step, training.usage, run)

@@ -7,7 +7,34 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dpbench.audit.canaries import Patterns
+from dpbench.audit.inference import Scores
 from dpbench.privacy.ledger import CoordinateMechanism, GaussianMechanism, Mechanism
+
+
+class Tally:
+    """The scores of all canaries, from the releases of one step after another.
+
+    Two attacks: by the likelihood ratio, which is best against independent noise, and by how far
+    apart a canary's sums are over the steps, which tells where noise is not.
+    """
+
+    def __init__(self, patterns: Patterns, number: int):
+        self._patterns = patterns
+        self._likelihood = torch.zeros(number, dtype=torch.float64)
+        self._low = torch.full_like(self._likelihood, math.inf)
+        self._high = torch.full_like(self._likelihood, -math.inf)
+
+    def hear(self, mechanism: Mechanism, rate: float, noisy: Tensor, sent: Tensor) -> None:
+        """Add what a step released; the arguments are those of `step_scores`."""
+        along = self._patterns.along(noisy, -noisy)
+        self._likelihood += step_scores(mechanism, rate, noisy, sent, self._patterns)
+        self._low = torch.minimum(self._low, along)
+        self._high = torch.maximum(self._high, along)
+
+    def attacks(self, included: Tensor) -> tuple[Scores, ...]:
+        """The scores by attack; included [m] bool."""
+        found = (self._likelihood, self._high - self._low)
+        return tuple(Scores(values.numpy(), included.numpy()) for values in found)
 
 
 def step_scores(

@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from dpbench.audit.audit import REFUTED, Audit, audit
-from dpbench.audit.command import HEAD, STEPS, line, prepared
+from dpbench.audit.command import DEFAULTS, HEAD, STEPS, contender_audit, line, prepared
+from dpbench.config.buildable import settings_of
+from dpbench.config.settings import key_of, split_settings
+from dpbench.errors import Unavailable
 from dpbench.figures.png import png
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
@@ -18,12 +21,15 @@ RULES = (
     "Holds: this attack found nothing against the claim. A lower bound can prove a mistake, never "
     "that there is none. Refuted: under the claim such scores have a chance of at most 1e-4.",
     "PLD: the epsilon of the run's ledger. Its paper: what the method's paper would print for this "
-    "run, by its own accountant.",
+    "run, by its own accountant. Its PRV or PLD: what another library says of its own run.",
 )
 
 CANARIES, USUAL = {"dpsgd": 100_000, "dp_fedavg": 2_000, "bam_exact": 2_000}, 20_000
 """How many, where each has a coordinate of its own: many for the method that others are compared
 with, and few where the gradients of a batch are materialised."""
+
+WIDEST = 35.0
+"""The largest epsilon of the picture: bars of larger ones end at its edge."""
 
 
 def audit_table(target: Target) -> dict[str, bytes]:
@@ -34,14 +40,21 @@ def audit_table(target: Target) -> dict[str, bytes]:
         for method in target.table["methods"]
         for overrides in target.cells_of(condition, method)
     ]
-    audits: list[Audit] = []
-    with counting("audits", len(cells)) as count:
+    contenders = [row.split() for row in settings_of(target.table["compute"])["contenders"]]
+    audits, missing = list[Audit](), list[str]()
+    with counting("audits", len(cells) + len(contenders)) as count:
         for overrides in cells:
             audits += _audits(overrides)
             count()
+        for row in contenders:
+            try:
+                audits.append(_of_contender(target, row))
+            except Unavailable as reason:
+                missing.append(f"Not audited: {reason}")
+            count()
     grid = Grid("", HEAD, tuple(map(line, audits)))
     return {
-        "md": _page(target, audits, grid).encode(),
+        "md": _page(target, audits, grid, missing).encode(),
         "csv": csv_text(grid.head, grid.rows).encode(),
         "png": png(_picture(audits), target.title),
     }
@@ -60,7 +73,17 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
         yield audit(run, STEPS, game="step", quiet=True)
 
 
-def _page(target: Target, audits: Sequence[Audit], grid: Grid) -> str:
+def _of_contender(target: Target, row: list[str]) -> Audit:
+    """The arguments of the audit of another library, with the table's seed and its own settings."""
+    settings, overrides = split_settings("audit", DEFAULTS, row)
+    (seed,) = target.table["seeds"]
+    common = [*target.scale.overrides, *target.overrides]
+    changed = [o for o in common if not key_of(o).startswith("table")]
+    run = [f"+table={target.name}", f"seed={seed}", *changed, *overrides]
+    return contender_audit(settings, run)
+
+
+def _page(target: Target, audits: Sequence[Audit], grid: Grid, missing: Sequence[str]) -> str:
     refuted = sum(one.verdict == REFUTED for one in audits)
     parts = [
         f"# {target.title}",
@@ -71,6 +94,7 @@ def _page(target: Target, audits: Sequence[Audit], grid: Grid) -> str:
         "## Rules and notes",
         *RULES,
         *target.table["notes"],
+        *missing,
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -88,7 +112,7 @@ def _picture(audits: Sequence[Audit]):
     axes.plot(claimed, places, "k|", markersize=12, label="claimed")
     names = [f"{line(one)[0]}, {one.game.name}, {one.claim.source}" for one in audits]
     axes.set_yticks(list(places), names)
-    axes.set_xlim(0, 1.1 * max(*claimed, *audited, 1.0))
+    axes.set_xlim(0, min(WIDEST, 1.1 * max(*claimed, *audited, 1.0)))
     axes.set_xlabel("epsilon")
     axes.legend()
     return figure

@@ -1,0 +1,162 @@
+"""Other libraries by the same gate: each trains canaries in its own code, and is attacked."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+
+from dpbench.audit.audit import GIVEN, Audit, Claim, judged
+from dpbench.audit.canaries import Canaries, OneEach
+from dpbench.audit.game import Game, on_canaries
+from dpbench.audit.inference import Scores
+from dpbench.audit.jax_peer import JaxPrivacy
+from dpbench.audit.opacus_peer import ADAPTIVE, Opacus, Settings
+from dpbench.audit.peer import Heard, Peer, Task
+from dpbench.audit.scores import Tally
+from dpbench.errors import Unavailable
+from dpbench.privacy.accountants import pld
+from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.seeds import derived, generator
+from dpbench.training.plan import Run, plan
+from dpbench.training.progress import counting
+
+
+def opacus(settings: Settings, task: Task) -> Opacus:
+    """Opacus with these settings; its adaptive clip takes a noise multiplier for its counts too."""
+    if settings.more == ADAPTIVE:
+        more = ADAPTIVE | {"unclipped_num_std": task.noise_multiplier}
+        settings = replace(settings, more=more)
+    return Opacus(task, settings)
+
+
+def jax_privacy(task: Task) -> JaxPrivacy:
+    """jax_privacy; Unavailable where it is not installed."""
+    try:
+        return JaxPrivacy(task)
+    except ImportError as error:
+        raise Unavailable(
+            f"contender=jax_privacy needs a package that is not installed ({error}): try "
+            "pip install jax_privacy."
+        ) from error
+
+
+def fastdp(task: Task) -> Peer:
+    """fastDP cannot be installed by its name."""
+    raise Unavailable("contender=fastdp is not on the package index: choose another one.")
+
+
+CONTENDERS: dict[str, Callable[[Task], Peer]] = {
+    **{
+        f"opacus_{mode}": partial(opacus, Settings(mode, mode))
+        for mode in ("hooks", "functorch", "ew", "ghost")
+    },
+    "opacus_ghost_column": partial(opacus, Settings("ghost, losses [B, 1]", "ghost", column=True)),
+    "opacus_adaptive": partial(opacus, Settings("adaptive clip", more=ADAPTIVE)),
+    "opacus_shuffled": partial(opacus, Settings("poisson_sampling=False", poisson=False)),
+    "jax_privacy": jax_privacy,
+    "fastdp": fastdp,
+}
+
+
+def audit_contender(
+    name: str,
+    run: Run,
+    canaries: int,
+    claimed: float | None = None,
+    confidence: float = 0.95,
+    game: str = "run",
+) -> Audit:
+    """Attack a library at the run's rate, noise, number of steps, delta and seed.
+
+    The claim is the epsilon of the library's own accountant. It is held against the scores by the
+    trade-off curve of what the library accounts for, or as a number where it is below our PLD.
+    """
+    make, delta = CONTENDERS[name], run.privacy.delta
+    task = _task(run, canaries)
+    with _own_random_numbers(run.seed):
+        played, peer = GAMES[game](make, task, delta)
+    exact = pld(played.ledger, delta)
+    if claimed is not None:
+        return judged(played, Claim(claimed, GIVEN), confidence)
+    epsilon = peer.epsilon(delta)
+    source = f"{peer.accountant} (our PLD: {exact:.3f})"
+    return judged(played, Claim(epsilon, source, proven=epsilon >= exact), confidence)
+
+
+def _task(run: Run, canaries: int) -> Task:
+    """What the run asks of a library, with the canaries for which the coin says so."""
+    run = on_canaries(run, canaries)
+    planned, dataset = plan(run), run.dataset
+    assert isinstance(dataset, Canaries)
+    assert isinstance(planned.sampler.law, Poisson)
+    return Task(
+        size=canaries,
+        members=dataset.included(run.seed).nonzero().flatten(),
+        rate=planned.sampler.law.rate,
+        noise_multiplier=planned.noise_multiplier,
+        steps=planned.steps,
+        seed=run.seed,
+    )
+
+
+@contextmanager
+def _own_random_numbers(seed: int) -> Iterator[None]:
+    """torch's global stream, which libraries draw from by default, set and restored."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived(seed, "a contender's own draws"))
+        yield
+
+
+def play_contender(make: Callable[[Task], Peer], task: Task, delta: float) -> tuple[Game, Peer]:
+    """Train all steps of a task in one run, and score each canary by all noisy sums."""
+    peer, tally = make(task), Tally(OneEach(task.size), task.size)
+    with counting("steps", task.steps) as count:
+        for heard in peer.steps():
+            ((noise_multiplier, rate, _),) = peer.history()
+            tally.hear(GaussianMechanism(noise_multiplier), rate, heard.noisy, heard.noisy)
+            count()
+    included = torch.zeros(task.size, dtype=torch.bool)
+    included[task.members] = True
+    return _game("run", peer, tally.attacks(included), task, delta), peer
+
+
+def play_contender_alone(
+    make: Callable[[Task], Peer], task: Task, delta: float
+) -> tuple[Game, Peer]:
+    """As many steps as there are canaries, each of all examples: one without a gradient and, if a
+    coin says so, a canary.
+
+    Two attacks: by the noisy sum, and by how little the bound of an adaptive clip then moved.
+    """
+    trials = task.size
+    alone = replace(task, size=1, rate=1.0, blanks=1, steps=1)
+    sides = [replace(alone, members=torch.arange(k), steps=trials) for k in range(2)]
+    without, with_canary = (iter(make(side).steps()) for side in sides)
+    draw = generator(task.seed, "a contender's coins", torch.device("cpu"))
+    included = torch.rand(trials, generator=draw) < 0.5
+    heard = [next(with_canary if there else without) for there in included]
+    peer = make(replace(alone, members=torch.arange(0)))
+    for _ in peer.steps():
+        pass
+    return _game("step", peer, _attacks_alone(heard, included), task, delta), peer
+
+
+def _attacks_alone(heard: list[Heard], included: torch.Tensor) -> tuple[Scores, ...]:
+    sums = np.array([float(one.noisy) for one in heard])
+    still = -np.abs(np.log([one.rebound for one in heard]))
+    return tuple(Scores(values, included.numpy()) for values in (sums, still))
+
+
+GAMES = {"run": play_contender, "step": play_contender_alone}
+
+
+def _game(name: str, peer: Peer, attacks: tuple[Scores, ...], task: Task, delta: float) -> Game:
+    """What was heard of a library, and the ledger of what it accounts for."""
+    ledger = Ledger()
+    for noise_multiplier, rate, times in peer.history():
+        release = Release("gradient sum", GaussianMechanism(noise_multiplier))
+        ledger = ledger.after(Step(Poisson(rate), (release,)), times)
+    return Game(name, peer.library, attacks, ledger, delta, task.seed)

@@ -1,0 +1,119 @@
+"""Opacus through its public door, on canaries: `PrivacyEngine.make_private`."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from dpbench.audit.peer import Heard, Task
+
+BOUND = 1.0
+
+ADAPTIVE = {
+    "clipping": "adaptive",
+    "target_unclipped_quantile": 0.5,
+    "clipbound_learning_rate": 1e-3,
+    "max_clipbound": 1e3,
+    "min_clipbound": 1e-3,
+}
+"""Its adaptive clip, with a bound that hardly moves, so that all steps are alike."""
+
+
+class Table(nn.Module):
+    """One number for each canary; inputs [B, 1] are canaries' numbers.
+
+    column: whether outputs are [B, 1], as those of a last layer with one unit, and not [B].
+    """
+
+    def __init__(self, size: int, column: bool):
+        super().__init__()
+        self.numbers = nn.Embedding(size, 1)
+        nn.init.zeros_(self.numbers.weight)
+        self._column = column
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.numbers(x).flatten(1 if self._column else 0)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What Opacus is asked for.
+
+    more: further arguments of `make_private`. poisson: False for its shuffled batches. column:
+    whether losses are [B, 1] and not [B].
+    """
+
+    label: str
+    mode: str = "hooks"
+    poisson: bool = True
+    column: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+class Opacus:
+    """Opacus' module, loss, optimiser and loader as `make_private` returns them, its accountant."""
+
+    accountant = "its PRV"
+
+    def __init__(self, task: Task, settings: Settings):
+        from opacus import PrivacyEngine
+
+        self.library = f"Opacus {version('opacus')} ({settings.label})"
+        self._task = task
+        model = Table(task.size, settings.column)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # secure_mode is off, as it is by default
+            self._engine = PrivacyEngine()
+        made = self._engine.make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.0),
+            criterion=nn.MSELoss(),
+            data_loader=_loader(task, settings),
+            noise_multiplier=task.noise_multiplier,
+            max_grad_norm=BOUND,
+            poisson_sampling=settings.poisson,
+            grad_sample_mode=settings.mode,
+            **settings.more,
+        )
+        self._model, self._optimizer, *_ = made
+        self._criterion = made[2] if len(made) == 4 else nn.MSELoss()
+        self._loader = made[-1]
+
+    def steps(self) -> Iterator[Heard]:
+        left = self._task.steps
+        while left:
+            for inputs, targets in self._loader:
+                yield self._step(inputs, targets)
+                left -= 1
+                if not left:
+                    return
+
+    def _step(self, inputs: Tensor, targets: Tensor) -> Heard:
+        bound = float(self._optimizer.max_grad_norm)
+        self._optimizer.zero_grad()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of hooks on an output without inputs
+            self._criterion(self._model(inputs), targets).backward()
+        self._optimizer.step()
+        (weights,) = self._optimizer.params
+        noisy = weights.grad.flatten().double() * self._optimizer.expected_batch_size / bound
+        return Heard(noisy, float(self._optimizer.max_grad_norm) / bound)
+
+    def history(self) -> list[tuple[float, float, int]]:
+        return list(self._engine.accountant.history)
+
+    def epsilon(self, delta: float) -> float:
+        return float(self._engine.get_epsilon(delta))
+
+
+def _loader(task: Task, settings: Settings) -> DataLoader:
+    """The loader without privacy, of about as many batches as the rate asks for."""
+    targets = task.targets.unsqueeze(1) if settings.column else task.targets
+    examples = TensorDataset(task.numbers.unsqueeze(1), targets)
+    size = max(1, round(len(examples) * task.rate))
+    return DataLoader(examples, batch_size=size, shuffle=not settings.poisson)
