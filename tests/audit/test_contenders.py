@@ -1,0 +1,191 @@
+"""Audits of other libraries: what is right holds, and what is broken is refuted."""
+
+import json
+
+import pytest
+import torch
+
+from dpbench.audit import peer
+from dpbench.audit.command import contender_audit
+from dpbench.audit.contenders import CONTENDERS, GAMES
+from dpbench.audit.inference import refutes, sharpest
+from dpbench.audit.opacus_peer import Opacus
+from dpbench.audit.peer import Task
+from dpbench.cli.main import main
+from dpbench.clipping.functions import Abadi
+from dpbench.privacy.accountants import pld
+from dpbench.reproduce.command import reproduce
+
+# So few canaries are no data set: attacks are sharper at a large delta. jax_privacy calls optax by
+# an old name.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:privacy.delta"),
+    pytest.mark.filterwarnings("ignore:optax.global_norm:DeprecationWarning"),
+]
+
+MODES = ("opacus_hooks", "opacus_functorch", "opacus_ew", "opacus_ghost")
+
+
+def task_of(
+    size: int = 40,
+    rate: float = 1.0,
+    steps: int = 1,
+    noise_multiplier: float = 1.0,
+    blanks: int = 0,
+) -> Task:
+    """Every other canary is in the data."""
+    return Task(size, torch.arange(0, size, 2), rate, noise_multiplier, steps, 1, blanks)
+
+
+def is_refuted(name: str, game: str = "run", **task) -> bool:
+    """As `audit_contender` judges, without its lower bounds, which take longer."""
+    torch.manual_seed(1)
+    played, _ = GAMES[game](CONTENDERS[name], task_of(**task), 1e-3)
+    return refutes(sharpest(played.attacks, 1), played.ledger, 1e-3, 1)
+
+
+def needs(name: str) -> None:
+    if name == "jax_privacy":
+        pytest.importorskip("jax_privacy", reason="it is no dependency")
+
+
+@pytest.mark.parametrize("length", [0.5, 3.0, 1024.0])
+@pytest.mark.parametrize("name", [*MODES, "opacus_adaptive", "opacus_shuffled", "jax_privacy"])
+def test_a_canary_moves_the_sum_as_far_as_our_clip_lets_it(name, length, monkeypatch):
+    needs(name)
+    monkeypatch.setattr(peer, "LENGTH", length)
+    (heard,) = CONTENDERS[name](task_of(noise_multiplier=1e-6)).steps()
+    norms = torch.tensor([length])
+    clipped = norms * Abadi(1.0).factors(norms, torch.zeros(1, dtype=torch.long))
+    expected = torch.zeros(40, dtype=torch.float64)
+    expected[::2] = float(clipped)
+    torch.testing.assert_close(heard.noisy, expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", [*MODES, "jax_privacy"])
+def test_the_ledger_and_the_claim_are_those_of_the_library(name):
+    needs(name)
+    task = task_of(size=1000, rate=0.1, steps=20)
+    played, trained = GAMES["run"](CONTENDERS[name], task, 1e-3)
+    assert played.ledger.steps == 20
+    assert trained.epsilon(1e-3) == pytest.approx(pld(played.ledger, 1e-3), abs=0.02)
+    assert trained.library in played.trained
+
+
+@pytest.mark.parametrize("name", ["opacus_hooks", "opacus_ghost", "jax_privacy"])
+@pytest.mark.parametrize("game", ["run", "step"])
+def test_what_is_right_holds(name, game):
+    needs(name)
+    assert not is_refuted(name, game, size=1500, rate=0.1, steps=40)
+
+
+def test_half_of_the_noise_is_refuted(monkeypatch):
+    """The accountant is told of all of it."""
+    from opacus.optimizers import DPOptimizer
+
+    add_noise = DPOptimizer.add_noise
+
+    def mutant(self):
+        self.noise_multiplier /= 2
+        add_noise(self)
+        self.noise_multiplier *= 2
+
+    monkeypatch.setattr(DPOptimizer, "add_noise", mutant)
+    assert is_refuted("opacus_hooks", size=1500, steps=9)
+    assert is_refuted("opacus_hooks", "step", size=1500)
+
+
+def test_half_of_the_noise_of_jax_privacy_is_refuted(monkeypatch):
+    pytest.importorskip("jax_privacy", reason="it is no dependency")
+    from jax_privacy import noise_addition
+
+    noise = noise_addition._iid_normal_noise
+
+    def mutant(key, tree, stddev, dtype=None):
+        return noise(key, tree, stddev / 2, dtype)
+
+    monkeypatch.setattr(noise_addition, "_iid_normal_noise", mutant)
+    assert is_refuted("jax_privacy", size=1500, steps=9)
+
+
+def test_ghost_clipping_of_losses_in_a_column_does_not_clip():
+    """Factors [B] times losses [B, 1] are [B, B]: each gradient moves by the sum of the factors."""
+    (heard,) = CONTENDERS["opacus_ghost_column"](task_of(noise_multiplier=1e-6)).steps()
+    assert heard.noisy[::2].tolist() == pytest.approx([20.0] * 20, rel=1e-3)
+    assert is_refuted("opacus_ghost_column", "step", size=600)
+
+
+def test_an_adaptive_bound_that_tells_the_size_of_the_batch_is_refuted():
+    assert is_refuted("opacus_adaptive", "step", size=1500, noise_multiplier=4.0)
+
+
+def test_shuffled_batches_accounted_as_poisson_are_refuted():
+    assert is_refuted("opacus_shuffled", size=4000, rate=0.1, steps=10, noise_multiplier=0.3)
+
+
+def test_an_empty_batch_is_a_step_of_noise():
+    task = task_of(size=4, rate=0.1, steps=12)  # two examples, of which a step takes one or none
+    peers = Opacus(task, CONTENDERS["opacus_hooks"].args[0])
+    sums = torch.stack([heard.noisy for heard in peers.steps()])
+    assert len(sums) == 12
+    assert (sums.std(0) > 0.3).all()
+
+
+@pytest.mark.parametrize("name", ["opacus_functorch", "opacus_ew", "opacus_ghost"])
+def test_these_modes_of_opacus_fail_on_an_empty_batch(name):
+    """docs/privacy.md says so: a failure tells that the batch was empty."""
+    torch.manual_seed(1)
+    with pytest.raises(RuntimeError):
+        list(CONTENDERS[name](task_of(size=4, rate=0.1, steps=60)).steps())
+
+
+def test_the_command_prints_a_table_and_one_object(capsys, monkeypatch, tmp_path):
+    settings = ["canaries=600", "epochs=1", "privacy.delta=1e-3", f"results_dir={tmp_path}"]
+    monkeypatch.setattr("sys.argv", ["dpbench", "audit", "contender=opacus_hooks", *settings])
+    state = torch.get_rng_state()
+    main()
+    assert torch.equal(torch.get_rng_state(), state)
+    shown, *_, last = capsys.readouterr().out.splitlines()
+    said = json.loads(last)
+    assert (said["contender"], said["verdict"]) == ("opacus_hooks", "holds")
+    assert "its PRV" in said["claimed_by"]
+    assert shown.startswith("| method ")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["contender=nobody"], "contender=nobody is unknown: choose from"),
+        (["contender=fastdp"], "fastdp is not on the package index"),
+        (["contender=opacus_hooks", "method=dpsgd"], "method=dpsgd is for methods of dpbench"),
+        (["contender=opacus_hooks", "sampler=shuffled"], "sampler=shuffled is for methods"),
+        (["contender=opacus_hooks", "optimizer.lr=1"], "set privacy, batch_size, epochs or seed"),
+        (["contender=opacus_hooks", "dataset=mnist"], "is not for an audit to choose"),
+        (["contender=opacus_hooks", "canaries=3"], "canaries"),
+    ],
+)
+def test_what_cannot_be_audited_is_one_sentence(words, why, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.argv", ["dpbench", "audit", *words, f"results_dir={tmp_path}"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_library_that_is_not_installed_is_a_note_of_the_table(tmp_path):
+    rows = '["contender=opacus_hooks canaries=400","contender=fastdp"]'
+    asked = ["table.methods=[]", f"table.compute.contenders={rows}", f"results_dir={tmp_path}"]
+    page = reproduce("audit", [*asked, "epochs=1", "privacy.delta=1e-3"])
+    assert "- 1 claims attacked, 0 refuted." in page
+    assert page.count("(hooks) | run | 400 |") == 1
+    assert "Not audited: contender=fastdp" in page
+
+
+@pytest.mark.parametrize(("epsilon", "proven"), [(0.5, False), (20.0, True)])
+def test_a_claim_below_our_pld_is_held_against_as_a_number(epsilon, proven, monkeypatch):
+    """Nine steps of all examples: our PLD is 13.1."""
+    monkeypatch.setattr(Opacus, "epsilon", lambda self, delta: epsilon)
+    settings = {"contender": "opacus_hooks", "game": "run", "canaries": "1000"}
+    result = contender_audit(settings, ["batch_size=1000", "epochs=9", "privacy.delta=1e-3"])
+    assert result.claim.proven == proven
+    assert result.verdict == ("holds" if proven else "refuted")
