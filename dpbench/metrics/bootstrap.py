@@ -1,17 +1,20 @@
 """Bootstrap intervals: how much the metrics of one model vary with the test examples."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from torch import Tensor
 
 from dpbench.metrics import calibration, classification
-from dpbench.metrics.calibration import RankedExamples, equal_mass, equal_width, expected, maximum
+from dpbench.metrics.calibration import BINS, Bins, RankedExamples, bins_between
 
 LEVEL = 0.95
 RESAMPLES = 1000
 LARGEST = {"nll": np.inf, "brier": 2.0}
 """The largest value of a metric, where it is not 1; the smallest is always 0."""
+
+AT_ONCE = 2**15
+"""Examples in the resamples that are measured together: more of them leave the cache."""
 
 
 def intervals(outputs: Tensor, targets: Tensor) -> dict[str, tuple[float, float]]:
@@ -33,37 +36,54 @@ def intervals(outputs: Tensor, targets: Tensor) -> dict[str, tuple[float, float]
     by_confidence = calibration.probabilities(outputs).max(dim=1).values.argsort(stable=True)
     values = {name: loss[by_confidence.numpy()] for name, loss in losses.items()}
     examples = calibration.ranked(outputs[by_confidence], targets[by_confidence])
-    draw = np.random.default_rng(0)
-    estimates = _measure(np.arange(len(targets)), examples, values)
-    resampled = [
-        _measure(_resample(draw, len(targets)), examples, values) for _ in range(RESAMPLES)
-    ]
+    n = len(targets)
+    estimates = _measure(np.arange(n)[None], examples, values)
+    resampled = [_measure(indices, examples, values) for indices in _resamples(n)]
     return {
-        name: _basic_interval(estimate, [metrics[name] for metrics in resampled], name)
+        name: _basic_interval(
+            float(estimate[0]), np.concatenate([metrics[name] for metrics in resampled]), name
+        )
         for name, estimate in estimates.items()
     }
 
 
-def _basic_interval(estimate: float, resampled: list[float], name: str) -> tuple[float, float]:
+def _basic_interval(estimate: float, resampled: np.ndarray, name: str) -> tuple[float, float]:
     high, low = 2 * estimate - np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     largest = LARGEST.get(name, 1.0)
     return float(np.clip(low, 0, largest)), float(np.clip(high, 0, largest))
 
 
-def _resample(draw: np.random.Generator, n: int) -> np.ndarray:
-    """Indices [n] drawn with replacement, sorted, so that ranked examples stay ranked."""
-    return np.repeat(np.arange(n), np.bincount(draw.integers(n, size=n), minlength=n))
+def _resamples(n: int) -> Iterator[np.ndarray]:
+    """Indices [rows, n] drawn with replacement, sorted, so that ranked examples stay ranked."""
+    draw, most = np.random.default_rng(0), max(1, AT_ONCE // n)
+    for start in range(0, RESAMPLES, most):
+        rows = min(most, RESAMPLES - start)
+        cells = draw.integers(n, size=(rows, n)) + n * np.arange(rows)[:, None]
+        times = np.bincount(cells.ravel(), minlength=rows * n)
+        yield np.repeat(np.tile(np.arange(n), rows), times).reshape(rows, n)
 
 
 def _measure(
     indices: np.ndarray, examples: RankedExamples, values: Mapping[str, np.ndarray]
-) -> dict[str, float]:
+) -> dict[str, np.ndarray]:
+    """The metrics [rows] of the examples at indices [rows, n]."""
     drawn = RankedExamples(*(numbers[indices] for numbers in examples))
-    bins = equal_width(drawn)
+    shares = np.arange(1, BINS) / BINS
+    quantiles = np.quantile(drawn.confidences, shares, axis=1).T
+    bins = _binned(drawn, np.broadcast_to(shares, quantiles.shape))
+    gaps = np.abs(bins.gaps)
     return {
-        "accuracy": float(drawn.correct.mean()),
-        **{name: float(numbers[indices].mean()) for name, numbers in values.items()},
-        "ece": expected(bins),
-        "mce": maximum(bins),
-        "adaptive_ece": expected(equal_mass(drawn)),
+        "accuracy": drawn.correct.mean(axis=1),
+        **{name: numbers[indices].mean(axis=1) for name, numbers in values.items()},
+        "ece": gaps.sum(axis=1) / indices.shape[1],
+        "mce": (gaps / np.maximum(bins.counts, 1)).max(axis=1),
+        "adaptive_ece": np.abs(_binned(drawn, quantiles).gaps).sum(axis=1) / indices.shape[1],
     }
+
+
+def _binned(drawn: RankedExamples, edges: np.ndarray) -> Bins:
+    """Bins of each row that begin at its edges [rows, bins - 1]."""
+    pairs = zip(drawn.confidences, edges, strict=True)
+    inner = np.array([np.searchsorted(confidences, row) for confidences, row in pairs])
+    ends = ((0, 0), (0, drawn.confidences.shape[1]))
+    return bins_between(drawn, np.pad(inner, ((0, 0), (1, 1)), constant_values=ends))

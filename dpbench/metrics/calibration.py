@@ -88,9 +88,18 @@ def equal_mass(examples: RankedExamples, bins: int = BINS) -> Bins:
 def _binned(examples: RankedExamples, edges: np.ndarray) -> Bins:
     """Bins that begin at the sorted edges."""
     inner = np.searchsorted(examples.confidences, edges)
-    starts = np.concatenate([[0], inner, [len(examples.correct)]])
-    sums = (np.concatenate([[0.0], values.cumsum()])[starts] for values in examples)
+    return bins_between(examples, np.concatenate([[0], inner, [len(examples.correct)]]))
+
+
+def bins_between(examples: RankedExamples, starts: np.ndarray) -> Bins:
+    """Bins that begin at these ranks, of which the last is n; with leading axes, of each row."""
+    sums = (np.take_along_axis(_cumulated(values), starts, axis=-1) for values in examples)
     return Bins(np.diff(starts), *map(np.diff, sums))
+
+
+def _cumulated(values: np.ndarray) -> np.ndarray:
+    """The sums of the first 0, ..., n values [..., n + 1]."""
+    return np.concatenate([np.zeros((*values.shape[:-1], 1)), values.cumsum(axis=-1)], axis=-1)
 
 
 def expected(bins: Bins) -> float:

@@ -92,3 +92,12 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
             held[name] += low <= truth[name] <= high
     for name in ("accuracy", "nll", "brier", "ece", "adaptive_ece"):
         assert 85 <= held[name] <= 100, held
+
+
+@pytest.mark.parametrize("n", [1, 7, 300])
+def test_how_many_resamples_are_measured_at_once_changes_no_bit(n, monkeypatch):
+    outputs, targets = made(n)
+    together = intervals(outputs, targets)
+    for at_once in (1, 7 * n):  # the last of which does not divide the number of resamples
+        monkeypatch.setattr(bootstrap, "AT_ONCE", at_once)
+        assert intervals(outputs, targets) == together
