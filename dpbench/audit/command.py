@@ -22,7 +22,7 @@ ALONE, SHARED, STEPS = 100_000, 1_000, 5_000
 """How count canaries: each with a coordinate of its own, or all with the same thousands; and how
 count steps with one canary."""
 
-PEERS = {"run": 20_000, "step": STEPS}
+PEERS = {"run": 20_000, "step": STEPS, "bits": STEPS}
 """The same for contenders, which materialise the gradients of a batch."""
 
 FOR_CONTENDERS = ("privacy", "batch_size", "epochs", "seed")
@@ -62,7 +62,7 @@ HEAD = (
 def run_audit(arguments: list[str]) -> str:
     """Attack one run, keep its record, and return the table and one JSON object."""
     settings, overrides = split_settings("audit", DEFAULTS, arguments)
-    game = one_of("game", settings["game"], GAMES)
+    game = one_of("game", settings["game"], PEERS if settings["contender"] else GAMES)
     claim = settings["claim"]
     claimed = number("claim", spelled_number(claim), least=0) if claim else None
     confidence = fraction("confidence", spelled_number(settings["confidence"]))

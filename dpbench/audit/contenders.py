@@ -14,7 +14,7 @@ from dpbench.audit.game import Game, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.audit.jax_peer import JaxPrivacy
 from dpbench.audit.opacus_peer import ADAPTIVE, Opacus, Settings
-from dpbench.audit.peer import Heard, Peer, Task
+from dpbench.audit.peer import Peer, Task
 from dpbench.audit.scores import Tally
 from dpbench.errors import Unavailable
 from dpbench.privacy.accountants import pld
@@ -22,6 +22,12 @@ from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, 
 from dpbench.seeds import derived, generator
 from dpbench.training.plan import Run, plan
 from dpbench.training.progress import counting
+
+Make = Callable[[Task], Peer]
+"""Builds another library's training of a task; Unavailable where it is not installed."""
+
+IMPOSSIBLE = -1e6
+"""The score of a sum that no canary can have moved."""
 
 
 def opacus(settings: Settings, task: Task) -> Opacus:
@@ -48,7 +54,7 @@ def fastdp(task: Task) -> Peer:
     raise Unavailable("contender=fastdp is not on the package index: choose another one.")
 
 
-CONTENDERS: dict[str, Callable[[Task], Peer]] = {
+CONTENDERS: dict[str, Make] = {
     **{
         f"opacus_{mode}": partial(opacus, Settings(mode, mode))
         for mode in ("hooks", "functorch", "ew", "ghost")
@@ -110,7 +116,7 @@ def _own_random_numbers(seed: int) -> Iterator[None]:
         yield
 
 
-def play_contender(make: Callable[[Task], Peer], task: Task, delta: float) -> tuple[Game, Peer]:
+def play_contender(make: Make, task: Task, delta: float) -> tuple[Game, Peer]:
     """Train all steps of a task in one run, and score each canary by all noisy sums."""
     peer, tally = make(task), Tally(OneEach(task.size), task.size)
     with counting("steps", task.steps) as count:
@@ -124,12 +130,13 @@ def play_contender(make: Callable[[Task], Peer], task: Task, delta: float) -> tu
 
 
 def play_contender_alone(
-    make: Callable[[Task], Peer], task: Task, delta: float
+    make: Make, task: Task, delta: float, bits: bool = False
 ) -> tuple[Game, Peer]:
     """As many steps as there are canaries, each of all examples: one without a gradient and, if a
     coin says so, a canary.
 
-    Two attacks: by the noisy sum, and by how little the bound of an adaptive clip then moved.
+    Two attacks: by the noisy sum, and by how little the bound of an adaptive clip then moved. With
+    bits, one attack: by the noisy sum as the floating-point number that it is.
     """
     trials = task.size
     alone = replace(task, size=1, rate=1.0, blanks=1, steps=1)
@@ -141,16 +148,31 @@ def play_contender_alone(
     peer = make(replace(alone, members=torch.arange(0)))
     for _ in peer.steps():
         pass
-    return _game("step", peer, _attacks_alone(heard, included), task, delta), peer
-
-
-def _attacks_alone(heard: list[Heard], included: torch.Tensor) -> tuple[Scores, ...]:
     sums = np.array([float(one.noisy) for one in heard])
     still = -np.abs(np.log([one.rebound for one in heard]))
-    return tuple(Scores(values, included.numpy()) for values in (sums, still))
+    by_bits = bit_scores(sums, task.noise_multiplier)
+    attacks = tuple(Scores(v, included.numpy()) for v in ((by_bits,) if bits else (sums, still)))
+    return _game("bits" if bits else "step", peer, attacks, task, delta), peer
 
 
-GAMES = {"run": play_contender, "step": play_contender_alone}
+def bit_scores(sums: np.ndarray, noise_multiplier: float) -> np.ndarray:
+    """Log-likelihood ratios [n] of sums in float32: noise, or the rounded sum of 1 and noise.
+
+    Where the noise is large, its last bits are coarser than those of a sum near 0, so that many
+    numbers are impossible with the canary, and the others the likelier. Source: Mironov 2012.
+    """
+    noise = (sums - 1).astype(np.float32)
+    spacing = np.spacing(np.abs(sums).astype(np.float32))
+    coarser = np.maximum(np.spacing(np.abs(noise)), spacing) / spacing
+    ratios = (2 * sums - 1) / (2 * noise_multiplier**2) + np.log(coarser)
+    return np.where(noise.astype(np.float64) == sums - 1, ratios, IMPOSSIBLE)
+
+
+GAMES: dict[str, Callable[[Make, Task, float], tuple[Game, Peer]]] = {
+    "run": play_contender,
+    "step": play_contender_alone,
+    "bits": partial(play_contender_alone, bits=True),
+}
 
 
 def _game(name: str, peer: Peer, attacks: tuple[Scores, ...], task: Task, delta: float) -> Game:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -108,7 +109,8 @@ class Opacus:
         return list(self._engine.accountant.history)
 
     def epsilon(self, delta: float) -> float:
-        return float(self._engine.get_epsilon(delta))
+        with np.errstate(divide="ignore"):  # its log(1 - rate), where all examples are in a step
+            return float(self._engine.get_epsilon(delta))
 
 
 def _loader(task: Task, settings: Settings) -> DataLoader:

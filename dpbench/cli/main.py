@@ -23,7 +23,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    private=true: random trials, one epsilon for the whole search
   epsilon [KEY=VALUE ...]          the epsilon of a run, without training or reading any data
   audit [KEY=VALUE ...]            attack the epsilon of a run: canaries in its real training, and a
-                                   lower bound; canaries=N, claim=EPSILON, game=run|step
+                                   lower bound; canaries=N, claim=EPSILON, game=run|step,
+                                   contender=NAME for another library
   data [NAME ...]                  download and check data sets
   bench [KEY=VALUE ...]            time and memory of a step, ours and other libraries':
                                    suite=step|depth, case, contender, repeats, device, out

@@ -72,6 +72,15 @@ def test_the_ledger_and_the_claim_are_those_of_the_library(name):
     assert trained.library in played.trained
 
 
+@pytest.mark.parametrize("name", ["opacus_hooks", "jax_privacy"])
+def test_the_claim_of_a_step_is_that_of_one_step(name):
+    """Without a warning of Opacus, whose accountant takes the logarithm of 1 - rate."""
+    needs(name)
+    played, trained = GAMES["step"](CONTENDERS[name], task_of(size=20), 1e-3)
+    assert played.ledger.steps == 1
+    assert trained.epsilon(1e-3) == pytest.approx(pld(played.ledger, 1e-3), abs=0.02)
+
+
 @pytest.mark.parametrize("name", ["opacus_hooks", "opacus_ghost", "jax_privacy"])
 @pytest.mark.parametrize("game", ["run", "step"])
 def test_what_is_right_holds(name, game):
@@ -119,6 +128,19 @@ def test_an_adaptive_bound_that_tells_the_size_of_the_batch_is_refuted():
     assert is_refuted("opacus_adaptive", "step", size=1500, noise_multiplier=4.0)
 
 
+def test_the_bits_of_noise_in_float32_are_refuted_and_those_on_a_grid_are_not(monkeypatch):
+    from opacus.optimizers import optimizer
+
+    assert is_refuted("opacus_hooks", "bits", size=1500)
+    noise = optimizer._generate_noise
+
+    def on_a_grid(**settings):
+        return (noise(**settings) * 2**16).round() / 2**16
+
+    monkeypatch.setattr(optimizer, "_generate_noise", on_a_grid)
+    assert not is_refuted("opacus_hooks", "bits", size=1500)
+
+
 def test_shuffled_batches_accounted_as_poisson_are_refuted():
     assert is_refuted("opacus_shuffled", size=4000, rate=0.1, steps=10, noise_multiplier=0.3)
 
@@ -131,7 +153,9 @@ def test_an_empty_batch_is_a_step_of_noise():
     assert (sums.std(0) > 0.3).all()
 
 
-@pytest.mark.parametrize("name", ["opacus_functorch", "opacus_ew", "opacus_ghost"])
+@pytest.mark.parametrize(
+    "name", ["opacus_functorch", "opacus_ew", "opacus_ghost", "opacus_adaptive"]
+)
 def test_these_modes_of_opacus_fail_on_an_empty_batch(name):
     """docs/privacy.md says so: a failure tells that the batch was empty."""
     torch.manual_seed(1)
