@@ -1,0 +1,179 @@
+"""The figure of what realistic attackers get: claimed epsilon, white box and black box, by method.
+
+White box: one run with inserted canaries, whose noisy sums are all seen. Black box: shadow runs on
+halves of mislabelled targets, of whose final models only the losses are seen.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpbench.audit.inference import Bounds, Scores, bounds, gdp_epsilon, one_run_epsilon
+from dpbench.audit.membership import (
+    Exposure,
+    Shadows,
+    by_earlier_runs,
+    confidences,
+    exposure,
+    leave_one_out,
+)
+from dpbench.audit.white_box import WhiteBox, play_inserted
+from dpbench.config.buildable import check_settings, settings_of
+from dpbench.errors import UserError
+from dpbench.execution.configuration import data_folder
+from dpbench.execution.prepare import run_of
+from dpbench.execution.sweep import planned, report, run_missing
+from dpbench.records.reading import load
+from dpbench.records.record import Record
+from dpbench.reproduce.target import Target
+from dpbench.training.plan import Run
+from dpbench.training.progress import counting
+from dpbench.validate import integer
+
+EVERYONE = "all"
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The settings of the figure: canaries of each white-box run."""
+
+    canaries: int
+
+    def __post_init__(self) -> None:
+        integer("table.compute.canaries", self.canaries, least=100)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method and group, or all groups.
+
+    accuracy: on the test set, the mean of the shadow runs. white: None for methods without noise.
+    black: lower bounds by GDP and by one run.
+    """
+
+    method: str
+    group: str
+    accuracy: float
+    claimed: float
+    white: Bounds | None
+    black: tuple[float, float]
+    exposure: Exposure
+
+
+def exposure_rows(target: Target) -> list[Row]:
+    """All rows: the missing runs are made by the ordinary sweep, and then attacked."""
+    plain = settings_of(target.table["compute"])
+    check_settings(Setup, plain, "table.compute.")
+    canaries, records = Setup(**plain).canaries, _shadow_runs(target)
+    rows: list[Row] = []
+    with counting("attacks", len(records)) as count:
+        for method, runs in records.items():
+            rows += _rows_of(target, method, runs, canaries)
+            count()
+    return rows
+
+
+def _shadow_runs(target: Target) -> dict[str, list[Record]]:
+    """The records of each method, by seed, made by the ordinary sweep."""
+    (condition,) = target.conditions
+    cells = {
+        tuple(overrides): method
+        for method in target.table["methods"]
+        for overrides in target.cells_of(condition, method)
+    }
+    if len(target.table["seeds"]) < 4:
+        raise UserError("table.seeds: an attack by shadow runs needs four runs at least.")
+    sweep = planned(target.stem, map(list, cells))
+    if failures := report(sweep, run_missing(sweep)):
+        raise UserError(f"{target.stem} lacks runs: {failures}")
+    records: dict[str, list[Record]] = {}
+    for path, overrides in sweep.runs.items():
+        if (record := load(path)) is not None:
+            records.setdefault(cells[tuple(overrides)], []).append(record)
+    return records
+
+
+def _rows_of(
+    target: Target, method: str, records: Sequence[Record], canaries: int
+) -> Iterator[Row]:
+    """Both attacks on one method: on everyone, and on the groups that the table names."""
+    (condition,) = target.conditions
+    config, run = run_of([*next(target.cells_of(condition, method)), "mislabelled=null"])
+    white = None
+    if run.method.private:
+        white = play_inserted(run, data_folder(config), canaries, quiet=True)
+    black = _black_box(records)
+    for name in (EVERYONE, *map(str, target.table["groups"])):
+        group = None if name == EVERYONE else run.dataset.groups.index(name)
+        metric = "test/accuracy" if group is None else f"test/accuracy/{name}"
+        accuracies = [record.metrics[metric] for record in records]
+        yield Row(
+            method=method,
+            group=name,
+            accuracy=float(np.mean(accuracies)),
+            claimed=_claimed(records[0]),
+            white=None if white is None else _white_bounds(white, group, run),
+            black=_black_bounds(black, group, run),
+            exposure=exposure(*black.everyone(group)),
+        )
+
+
+def _claimed(record: Record) -> float:
+    privacy = record.privacy
+    return privacy["pld"] if privacy["guarantee"] == "proven" else privacy["claimed"] or math.inf
+
+
+def _white_bounds(white: WhiteBox, group: int | None, run: Run) -> Bounds:
+    scores = white.scores if group is None else white.in_group(group)
+    return bounds(scores, white.ledger, run.privacy.delta, CONFIDENCE, run.seed)
+
+
+@dataclass(frozen=True)
+class BlackBox:
+    """Scores of targets whose groups are [m]: of all runs, each by all others [R, m], and of later
+    runs by earlier ones [R - R//2, m], with the coins of all runs [R, m]."""
+
+    groups: np.ndarray
+    included: np.ndarray
+    by_others: np.ndarray
+    by_earlier: np.ndarray
+
+    def everyone(self, group: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and coins of all runs, of one group or of all."""
+        return self._of(self.by_others, group)
+
+    def guessed(self, group: int | None) -> Scores:
+        """Of the later runs, for bounds of epsilon."""
+        scores, included = self._of(self.by_earlier, group)
+        return Scores(scores.ravel(), included.ravel())
+
+    def _of(self, scores: np.ndarray, group: int | None) -> tuple[np.ndarray, np.ndarray]:
+        chosen = np.full(len(self.groups), True) if group is None else self.groups == group
+        return scores[:, chosen], self.included[-len(scores) :, chosen]
+
+
+def _black_box(records: Sequence[Record]) -> BlackBox:
+    """The attack on each group by itself, since groups are known and differ."""
+    columns = {
+        name: np.array([record.diagnostics[f"target/{name}"] for record in records])
+        for name in ("loss", "group", "included")
+    }
+    groups = columns["group"][0].astype(int)
+    shadows = Shadows(confidences(columns["loss"]), columns["included"] == 1)
+    by_others = np.zeros_like(shadows.confidences)
+    by_earlier = np.zeros((len(records) - len(records) // 2, len(groups)))
+    for group in np.unique(groups):
+        members = shadows.targets(groups == group)
+        by_others[:, groups == group] = leave_one_out(members)
+        by_earlier[:, groups == group] = by_earlier_runs(members)
+    return BlackBox(groups, shadows.included, by_others, by_earlier)
+
+
+def _black_bounds(black: BlackBox, group: int | None, run: Run) -> tuple[float, float]:
+    """By GDP and by one run: they need no noise in the ledger."""
+    halves, delta = black.guessed(group).halves(run.seed), run.privacy.delta
+    return gdp_epsilon(*halves, delta, CONFIDENCE), one_run_epsilon(*halves, delta, CONFIDENCE)

@@ -1,0 +1,188 @@
+"""Gradient canaries inserted into a real run: examples whose gradients the attacker chooses.
+
+Data, model, sampler, engine, clip, noise and updates are those of the run. Canaries are appended to
+its training examples, each included by a fair coin. Their gradients at the gradient seam, before
+the clip, are one long spike each on a coordinate of its own (the Dirac canaries of Nasr et al. 2023
+and Steinke et al. 2023). Real examples move these coordinates too, and hide a canary in part, so
+the attacker takes those that they move least; in `dpbench.audit.game` there are only canaries.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping import Clip
+from dpbench.data.dataset import Batch, Split
+from dpbench.gradients import Engine, Gradients, Layer
+from dpbench.mechanism.method import Gradient, ReleasedState
+from dpbench.mechanism.step import PrivateStep
+from dpbench.seeds import generator
+
+SAMPLE, CHUNK = 512, 64
+"""Examples whose gradients tell which coordinates are quiet, and how many of them at once."""
+
+
+class Spikes:
+    """Gradients of one length [B] that are not 0 on one coordinate [B] each, of `size`.
+
+    losses [B] are NaN, which no mean loss counts.
+    """
+
+    def __init__(self, places: Tensor, length: float, size: int, layers: Sequence[Layer]):
+        self.places, self.length, self.size, self.layers = places, length, size, layers
+        self.losses = torch.full(places.shape, torch.nan, device=places.device)
+
+    @property
+    def norms(self) -> Tensor:
+        return torch.full_like(self.losses, self.length)
+
+    @property
+    def layer_norms(self) -> Tensor:
+        return self.length * self._in_layers().to(self.losses)
+
+    def _in_layers(self) -> Tensor:
+        """Whether each is in each layer [B, L] bool."""
+        starts = torch.tensor([layer.at.start for layer in self.layers])
+        stops = torch.tensor([layer.at.stop for layer in self.layers])
+        places = self.places.cpu().unsqueeze(1)
+        return ((starts <= places) & (places < stops)).to(self.places.device)
+
+    def moved(self, factors: Tensor) -> Tensor:
+        """How far each moves its coordinate [B], with factors [B] or [B, L]."""
+        if factors.dim() == 2:
+            factors = (factors * self._in_layers()).sum(1)
+        return factors * self.length
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return factors.new_zeros(self.size).index_add_(0, self.places, self.moved(factors))
+
+    def dot(self, vector: Tensor) -> Tensor:
+        return self.length * vector[self.places]
+
+    def stack(self) -> Tensor:
+        rows = torch.arange(len(self.places), device=self.places.device)
+        stacked = self.norms.new_zeros(len(rows), self.size)
+        stacked[rows, self.places] = self.length
+        return stacked
+
+
+class Joined:
+    """The gradients of real examples, followed by those of canaries."""
+
+    def __init__(self, real: Gradients, canaries: Spikes):
+        self.real, self.canaries = real, canaries
+        self.losses = torch.cat([real.losses, canaries.losses.to(real.losses)])
+
+    @property
+    def norms(self) -> Tensor:
+        return torch.cat([self.real.norms, self.canaries.norms.to(self.real.norms)])
+
+    @property
+    def layer_norms(self) -> Tensor:
+        return torch.cat([self.real.layer_norms, self.canaries.layer_norms])
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        real, canaries = factors.split([len(self.real.losses), len(self.canaries.places)])
+        return self.real.weighted_sum(real) + self.canaries.weighted_sum(canaries)
+
+    def dot(self, vector: Tensor) -> Tensor:
+        return torch.cat([self.real.dot(vector), self.canaries.dot(vector)])
+
+    def stack(self) -> Tensor:
+        return torch.cat([self.real.stack(), self.canaries.stack()])
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """Canaries by number: their coordinates [m] of `size`, their groups [m], and whether each is
+    in the data [m] bool."""
+
+    places: Tensor
+    groups: Tensor
+    included: Tensor
+    length: float
+    size: int
+
+    def gradients(self, numbers: Tensor, layers: Sequence[Layer]) -> Spikes:
+        """Those of some canaries, by their numbers [B]."""
+        return Spikes(self.places[numbers], self.length, self.size, layers)
+
+    def shifts(self, clip: Clip, layers: Sequence[Layer]) -> Tensor:
+        """How far each moves its coordinate [m], in units of the clip's sensitivity."""
+        every = self.gradients(torch.arange(len(self.places)), layers)
+        moved = every.moved(clip.factors(clip.norms(every), self.groups))
+        return (moved / clip.sensitivity).double()
+
+
+def drawn(places: Tensor, size: int, groups: int, length: float, seed: int) -> Canaries:
+    """Canaries on those coordinates [m], in random groups, included by fair coins."""
+    draw = generator(seed, "inserted canaries", torch.device("cpu"))
+    belongs = torch.randint(groups, (len(places),), generator=draw)
+    included = torch.rand(len(places), generator=draw) < 0.5
+    return Canaries(places, belongs, included, length, size)
+
+
+def quiet_places(step: PrivateStep, examples: Split, number: int, seed: int) -> Tensor:
+    """The coordinates [m] that real examples move least at the step's parameters, in random order
+    where they are equal: by the mean square of the gradients of a few examples."""
+    size = len(step.engine.parameters)
+    squares = torch.zeros(size, dtype=torch.float64)
+    for indices in torch.arange(min(SAMPLE, len(examples))).split(CHUNK):
+        squares += step.engine(examples.at(indices)).stack().double().square().sum(0)
+    shuffled = torch.randperm(size, generator=generator(seed, "places", torch.device("cpu")))
+    return shuffled[squares[shuffled].argsort(stable=True)[:number]]
+
+
+@dataclass(frozen=True)
+class MixedBatch(Batch):
+    """Real examples, and canaries by their numbers [k]. Groups [R + k] and targets [R + k] cover
+    both, inputs [R, ...] the real ones alone, since a canary has none."""
+
+    numbers: Tensor = field(kw_only=True)
+
+    @property
+    def real(self) -> Batch:
+        count = len(self.inputs)
+        return Batch(self.inputs, self.targets[:count], self.groups[:count])
+
+
+@dataclass(frozen=True)
+class MixedSplit(Split):
+    """Training examples, to which the included ones of some canaries are appended."""
+
+    canaries: Canaries = field(kw_only=True)
+
+    def __len__(self) -> int:
+        return len(self.targets) + int(self.canaries.included.sum())
+
+    def at(self, indices: Tensor) -> Batch:
+        examples = len(self.targets)
+        real = super().at(indices[indices < examples])
+        included = self.canaries.included.nonzero().flatten()
+        numbers = included[indices[indices >= examples] - examples]
+        groups = torch.cat([real.groups, self.canaries.groups[numbers]])
+        targets = torch.cat([real.targets, torch.zeros_like(real.targets[:1]).expand(len(numbers))])
+        return MixedBatch(real.inputs, targets, groups, numbers=numbers)
+
+
+def mixed(examples: Split, canaries: Canaries) -> MixedSplit:
+    """The examples with the canaries appended."""
+    parts = examples.inputs, examples.targets, examples.groups, examples.normalize
+    return MixedSplit(*parts, canaries=canaries)
+
+
+@dataclass(frozen=True)
+class Inserting:
+    """A gradient seam as it is for real examples, with the canaries' gradients after theirs."""
+
+    base: Gradient
+    canaries: Canaries
+
+    def __call__(
+        self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
+    ) -> Gradients:
+        assert isinstance(batch, MixedBatch)
+        spikes = self.canaries.gradients(batch.numbers, engine.parameters.layers)
+        return Joined(self.base(engine, batch.real, clip, released), spikes)

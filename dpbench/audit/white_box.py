@@ -1,0 +1,134 @@
+"""The white-box game: a real run with gradient canaries, whose attacker sees every noisy sum."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dpbench.audit.canaries import worst_length
+from dpbench.audit.game import Overheard
+from dpbench.audit.inference import Scores
+from dpbench.audit.inserted import Canaries, Inserting, drawn, mixed, quiet_places
+from dpbench.data.dataset import Data
+from dpbench.errors import UserError
+from dpbench.mechanism.step import PrivateStep
+from dpbench.privacy.ledger import GaussianMechanism, Ledger, Mechanism, Poisson
+from dpbench.training.plan import Run, plan
+from dpbench.training.progress import Progress
+from dpbench.training.provenance import ResourceUsage
+from dpbench.training.trainer import private_step, start_training
+
+
+class Transcript(NamedTuple):
+    """What the attacker knows of each step and canary: the noisy sums at the canaries' coordinates
+    [T, m] in units of the sensitivity, how far each canary would move them [T, m], the noise
+    multipliers [T], and the sampling rate."""
+
+    sums: Tensor
+    shifts: Tensor
+    multipliers: Tensor
+    rate: float
+
+
+@dataclass(frozen=True)
+class WhiteBox:
+    """A played game: the scores of the canaries, their groups [m], and the ledger of the run."""
+
+    scores: Scores
+    groups: Tensor
+    ledger: Ledger
+
+    def in_group(self, group: int) -> Scores:
+        """The scores of one group's canaries."""
+        chosen = (self.groups == group).numpy()
+        return Scores(self.scores.values[chosen], self.scores.included[chosen])
+
+
+def play_inserted(run: Run, folder: Path, number: int, quiet: bool = False) -> WhiteBox:
+    """Train a run on its own data with so many canaries, and score each by all noisy sums.
+
+    Raises UserError for runs whose gradients are not of single examples, or bounded by coordinate,
+    and for more canaries than coordinates.
+    """
+    _check(run)
+    run = replace(run, diagnostics=None, physical_batch_size=None, device="cpu")
+    data, device = run.load(folder), torch.device("cpu")
+    step = private_step(run, plan(run), device)
+    size = len(step.engine.parameters)
+    if number > size:
+        raise UserError(f"{number} canaries need a coordinate each, and the model has {size}.")
+    places = quiet_places(step, data.train, number, run.seed)
+    length, groups = worst_length(run.method.clip), len(run.dataset.groups)
+    canaries = drawn(places, size, groups, length, run.seed)
+    transcript, ledger = _overheard(run, canaries, data, quiet)
+    scores = Scores(likelihood(transcript).numpy(), canaries.included.numpy())
+    return WhiteBox(scores, canaries.groups, ledger)
+
+
+def _check(run: Run) -> None:
+    if not run.method.private:
+        raise UserError(f"{run.method.name} adds no noise: its epsilon is infinite, as it says.")
+    if run.users or run.augmentation or run.method.clip.per_coordinate:
+        raise UserError(
+            "inserted canaries are single examples with a gradient of bounded norm: choose "
+            "users=none, augmentation=none and a method that bounds no coordinate by itself."
+        )
+    if run.sampler != "poisson":
+        raise UserError("audits know the chances of sampler=poisson; no other has an epsilon.")
+
+
+def _overheard(run: Run, canaries: Canaries, data: Data, quiet: bool) -> tuple[Transcript, Ledger]:
+    """Train the run with the canaries in its data, and listen."""
+    overheard, device = Overheard(run.method.noise), torch.device("cpu")
+    seam = Inserting(run.method.gradient, canaries)
+    run = replace(run, method=replace(run.method, noise=overheard, gradient=seam))
+    planned, examples = plan(run), mixed(data.train, canaries)
+    training = start_training(run, planned, device, examples, data.test, ResourceUsage(device))
+    listener = Listener(canaries, training.step)
+    with Progress(planned, run.privacy.delta, quiet, 0) as progress:
+        for _ in training:
+            noisy, multiplier = overheard.releases.pop()
+            (mechanism, *_) = (r.mechanism for r in planned.method.releases(multiplier))
+            listener.after(noisy, mechanism)
+            progress.advance()
+    assert isinstance(planned.sampler.law, Poisson)
+    return listener.transcript(planned.sampler.law.rate), training.ledger
+
+
+class Listener:
+    """Writes down what the attacker knows of each step."""
+
+    def __init__(self, canaries: Canaries, step: PrivateStep):
+        self._canaries, self._step, self._clip = canaries, step, step.clip
+        self._layers = step.engine.parameters.layers
+        self._sums: list[Tensor] = []
+        self._shifts: list[Tensor] = []
+        self._multipliers: list[float] = []
+
+    def after(self, noisy: Tensor, mechanism: Mechanism) -> None:
+        """A step that released that noisy sum [D]."""
+        assert isinstance(mechanism, GaussianMechanism)
+        # A count that is needed before the sum has already changed the clip that bounds it.
+        query = self._step.clip.query
+        clip = self._step.clip if query and query.before else self._clip
+        self._sums.append(noisy[self._canaries.places])
+        self._shifts.append(self._canaries.shifts(clip, self._layers))
+        self._multipliers.append(mechanism.noise_multiplier)
+        self._clip = self._step.clip
+
+    def transcript(self, rate: float) -> Transcript:
+        multipliers = torch.tensor(self._multipliers, dtype=torch.float64)
+        return Transcript(torch.stack(self._sums), torch.stack(self._shifts), multipliers, rate)
+
+
+def likelihood(transcript: Transcript) -> Tensor:
+    """Log-likelihood ratios [m] of the whole run, for each canary by itself: the sum over steps of
+    log(1 - q + q exp((2 x s - s^2)/(2 sigma^2))), where s is how far it moves the sum x.
+
+    What real examples contribute is taken for none, and so makes the attack weaker, not wrong.
+    """
+    sums, shifts, multipliers, rate = transcript
+    ratios = (2 * sums * shifts - shifts**2) / (2 * multipliers.unsqueeze(1) ** 2)
+    return torch.log1p(rate * torch.expm1(ratios)).sum(0)
