@@ -1,6 +1,13 @@
 """The table of audits: every method that claims an epsilon, attacked."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+import torch
 
 from dpbench.audit.audit import REFUTED, Audit, audit
 from dpbench.audit.command import DEFAULTS, HEAD, STEPS, contender_audit, line, prepared
@@ -32,32 +39,81 @@ WIDEST = 35.0
 """The largest epsilon of the picture: bars of larger ones end at its edge."""
 
 
+@dataclass(frozen=True)
+class Row:
+    """One audit in the table: its cells, what names it in the picture, and its two epsilons."""
+
+    cells: tuple[str, ...]
+    name: str
+    claimed: float
+    audited: float
+    refuted: bool
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What rows are of: the overrides of a run, or the arguments of an audit of another library."""
+
+    overrides: tuple[str, ...]
+    contender: dict[str, str] | None = None
+
+    def rows(self) -> list[Row] | str:
+        """The rows, or why there are none."""
+        try:
+            return list(map(_row, self._audits()))
+        except Unavailable as reason:
+            return f"Not audited: {reason}"
+
+    def _audits(self) -> Iterator[Audit]:
+        if self.contender is None:
+            return _audits(self.overrides)
+        return iter([contender_audit(self.contender, list(self.overrides))])
+
+
 def audit_table(target: Target) -> dict[str, bytes]:
-    """The files of the table by suffix: a row for each method, variant and claim of its paper."""
+    """The files of the table by suffix: a row for each method, variant and claim of its paper, and
+    for other libraries."""
     (condition,) = target.conditions
-    cells = [
-        overrides
+    asked = [
+        Asked(tuple(overrides))
         for method in target.table["methods"]
         for overrides in target.cells_of(condition, method)
     ]
-    contenders = [row.split() for row in settings_of(target.table["compute"])["contenders"]]
-    audits, missing = list[Audit](), list[str]()
-    with counting("audits", len(cells) + len(contenders)) as count:
-        for overrides in cells:
-            audits += _audits(overrides)
-            count()
-        for row in contenders:
-            try:
-                audits.append(_of_contender(target, row))
-            except Unavailable as reason:
-                missing.append(f"Not audited: {reason}")
-            count()
-    grid = Grid("", HEAD, tuple(map(line, audits)))
+    contenders = settings_of(target.table["compute"])["contenders"]
+    asked += [_of_contender(target, row.split()) for row in contenders]
+    answers = _in_processes(asked, target.config["jobs"])
+    rows = [row for answer in answers if not isinstance(answer, str) for row in answer]
+    missing = [answer for answer in answers if isinstance(answer, str)]
+    grid = Grid("", HEAD, tuple(row.cells for row in rows))
     return {
-        "md": _page(target, audits, grid, missing).encode(),
+        "md": _page(target, rows, grid, missing).encode(),
         "csv": csv_text(grid.head, grid.rows).encode(),
-        "png": png(_picture(audits), target.title),
+        "png": png(_picture(rows), target.title),
     }
+
+
+def _in_processes(asked: Sequence[Asked], jobs: int) -> list[list[Row] | str]:
+    """The rows of all, in their order, by so many processes."""
+    with ExitStack() as stack:
+        count = stack.enter_context(counting("audits", len(asked)))
+        each: Callable = map
+        if jobs > 1:
+            threads = max(1, (os.cpu_count() or 1) // jobs)
+            pool = ProcessPoolExecutor(
+                jobs, get_context("spawn"), torch.set_num_threads, (threads,)
+            )
+            each = stack.enter_context(pool).map
+        answers = []
+        for answer in each(Asked.rows, asked):
+            answers.append(answer)
+            count()
+        return answers
+
+
+def _row(one: Audit) -> Row:
+    cells, claim = line(one), one.claim
+    name = f"{one.game.trained}, {one.game.name}, {claim.source}"
+    return Row(cells, name, claim.epsilon, one.bounds.own, one.verdict == REFUTED)
 
 
 def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
@@ -73,22 +129,22 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
         yield audit(run, STEPS, game="step", quiet=True)
 
 
-def _of_contender(target: Target, row: list[str]) -> Audit:
-    """The arguments of the audit of another library, with the table's seed and its own settings."""
+def _of_contender(target: Target, row: list[str]) -> Asked:
+    """The audit of another library, with the table's seed and the row's own settings."""
     settings, overrides = split_settings("audit", DEFAULTS, row)
     (seed,) = target.table["seeds"]
     common = [*target.scale.overrides, *target.overrides]
     changed = [o for o in common if not key_of(o).startswith("table")]
     run = [f"+table={target.name}", f"seed={seed}", *changed, *overrides]
-    return contender_audit(settings, run)
+    return Asked(tuple(run), settings)
 
 
-def _page(target: Target, audits: Sequence[Audit], grid: Grid, missing: Sequence[str]) -> str:
-    refuted = sum(one.verdict == REFUTED for one in audits)
+def _page(target: Target, rows: Sequence[Row], grid: Grid, missing: Sequence[str]) -> str:
+    refuted = sum(row.refuted for row in rows)
     parts = [
         f"# {target.title}",
         target.table["paper"],
-        f"- {len(audits)} claims attacked, {refuted} refuted.",
+        f"- {len(rows)} claims attacked, {refuted} refuted.",
         f"![{target.title}]({target.stem}.png)",
         grid_lines(grid),
         "## Rules and notes",
@@ -99,19 +155,18 @@ def _page(target: Target, audits: Sequence[Audit], grid: Grid, missing: Sequence
     return "\n\n".join(parts) + "\n"
 
 
-def _picture(audits: Sequence[Audit]):
+def _picture(rows: Sequence[Row]):
     """Lower bounds beside claims, a line for each audit."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 1.5 + 0.28 * len(audits)), layout="constrained")
+    figure = Figure(figsize=(7, 1.5 + 0.28 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
-    places = range(len(audits), 0, -1)
-    claimed = [one.claim.epsilon for one in audits]
-    audited = [one.bounds.own for one in audits]
+    places = range(len(rows), 0, -1)
+    claimed = [row.claimed for row in rows]
+    audited = [row.audited for row in rows]
     axes.barh(places, audited, color="tab:blue", label="audited, at least")
     axes.plot(claimed, places, "k|", markersize=12, label="claimed")
-    names = [f"{line(one)[0]}, {one.game.name}, {one.claim.source}" for one in audits]
-    axes.set_yticks(list(places), names)
+    axes.set_yticks(list(places), [row.name for row in rows])
     axes.set_xlim(0, min(WIDEST, 1.1 * max(*claimed, *audited, 1.0)))
     axes.set_xlabel("epsilon")
     axes.legend()

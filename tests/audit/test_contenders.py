@@ -199,7 +199,7 @@ def test_what_cannot_be_audited_is_one_sentence(words, why, capsys, monkeypatch,
 def test_a_library_that_is_not_installed_is_a_note_of_the_table(tmp_path):
     rows = '["contender=opacus_hooks canaries=400","contender=fastdp"]'
     asked = ["table.methods=[]", f"table.compute.contenders={rows}", f"results_dir={tmp_path}"]
-    page = reproduce("audit", [*asked, "epochs=1", "privacy.delta=1e-3"])
+    page = reproduce("audit", [*asked, "epochs=1", "privacy.delta=1e-3", "jobs=2"])
     assert "- 1 claims attacked, 0 refuted." in page
     assert page.count("(hooks) | run | 400 |") == 1
     assert "Not audited: contender=fastdp" in page
