@@ -51,6 +51,13 @@ def python(folder: Path, *arguments: object) -> str:
     return done.stdout
 
 
+def pytest_finds(folder: Path, words: str, *files: str) -> None:
+    """Runs the tests of these files whose names have the words; each file has some that pass."""
+    tests = [f"tests/{file}" for file in files]
+    said = python(folder, "-m", "pytest", "-q", "-rp", *tests, "-k", words)
+    assert {*re.findall(r"^PASSED (.*?)::", said, re.MULTILINE)} == {*tests}
+
+
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("add_*.md")))
 def test_the_diffs_of_a_page_apply(page, tmp_path):
     before = {path.relative_to(ROOT) for path in (ROOT / "conf").rglob("*.yaml")}
@@ -61,9 +68,9 @@ def test_the_diffs_of_a_page_apply(page, tmp_path):
 @pytest.mark.slow
 def test_the_added_methods_pass_the_tests_of_all_methods_and_train(tmp_path):
     folder = applied("add_a_method.md", tmp_path)
-    for name in ("dpnsgd", "dppsac"):
-        python(folder, "-m", "dpbench", "run", f"method={name}", *RUN)
-    python(folder, "-m", "pytest", "-q", "tests/methods", "-k", "dpnsgd or dppsac")
+    python(folder, "-m", "dpbench", "run", "-m", "method=dpnsgd,dppsac", "results_dir=made", *RUN)
+    assert len([*folder.glob("made/runs/*.json")]) == 2
+    pytest_finds(folder, "dpnsgd or dppsac", "methods/test_methods.py", "methods/test_dppsac.py")
 
 
 @pytest.mark.slow
@@ -72,21 +79,20 @@ def test_a_clip_that_states_too_small_a_sensitivity_does_not_pass(tmp_path):
     path = folder / "dpbench" / "methods" / "dppsac.py"
     path.write_text(path.read_text().replace("return self.bound /", "return 1.1 * self.bound /"))
     with pytest.raises(AssertionError, match="1 failed"):
-        python(folder, "-m", "pytest", "-q", "tests/methods", "-k", "dppsac and moves_the_sum")
+        pytest_finds(folder, "dppsac and moves_the_sum", "methods/test_methods.py")
 
 
 @pytest.mark.slow
 def test_the_added_data_set_passes_the_tests_of_all_data_sets_and_is_trained_on(tmp_path):
     folder = applied("add_a_dataset.md", tmp_path)
-    python(folder, "-m", "pytest", "-q", "tests/data/test_breast_cancer.py")
-    python(folder, "-m", "pytest", "-q", "tests/data/test_dataset.py", "-k", "breast_cancer")
-    python(folder, "-m", "pytest", "-q", "tests/config/test_config.py", "-k", "breast_cancer")
+    files = ("data/test_breast_cancer.py", "data/test_dataset.py", "config/test_config.py")
+    pytest_finds(folder, "breast_cancer", *files)
 
 
 @pytest.mark.slow
 def test_the_added_table_is_made(tmp_path):
     folder = applied("add_a_table.md", tmp_path)
-    python(folder, "-m", "pytest", "-q", "tests/config/test_config.py", "-k", "digits_table1")
+    pytest_finds(folder, "digits_table1", "config/test_config.py")
     made = python(folder, "-m", "dpbench", "reproduce", "digits_table1", "threads=1")
     verdicts = re.findall(r"^\| (\w+) \| accuracy \|.*\| (\w+) \|$", made, re.MULTILINE)
     assert verdicts == [("sgd", "reproduced"), ("dpsgd", "reproduced")]
