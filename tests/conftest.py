@@ -111,6 +111,12 @@ def brief_statement():
     return statement
 
 
+@pytest.fixture
+def no_statement(monkeypatch, brief_statement):
+    """Noise is calibrated where an epsilon is given, and no more is asked of the accountants."""
+    monkeypatch.setattr("dpbench.training.plan.statement", brief_statement)
+
+
 @pytest.fixture(scope="session")
 def stream_of():
     """stream_of(seed): a random stream that is the same for the same seed."""

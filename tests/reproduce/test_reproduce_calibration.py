@@ -240,7 +240,7 @@ def test_the_regressions_are_run_as_the_paper_has_it(small, regression_folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAPERS_OWN)
-def test_without_pretrained_weights_no_other_model_is_shown(name, offline, tmp_path):
+def test_without_pretrained_weights_no_other_model_is_shown(name, offline, no_statement, tmp_path):
     with pytest.raises(Unavailable, match=f"^{name}: needs pre-trained weights: "):
         reproduce(name, [f"results_dir={tmp_path}"])
     assert not list(tmp_path.rglob("*.*"))

@@ -163,20 +163,20 @@ def test_the_ledger_of_a_run_is_the_one_planned(tmp_path):
     assert config["schedule"]["noise"]["values"] == [1, 2]
 
 
-def test_relative_counts_follow_the_noise():
+def test_relative_counts_follow_the_noise(no_statement):
     _, _, planned = prepare([*TWO_SIGMAS, "epochs=2", "method=dpsgd_f"])
     counts = [step.releases[1].mechanism.noise_multiplier for step, _ in planned.ledger.entries]
     assert counts == [10.0, 20.0]
 
 
-def test_an_epsilon_is_met_by_the_whole_schedule():
+def test_an_epsilon_is_met_by_the_whole_schedule(no_statement):
     _, run, planned = prepare([*TWO_SIGMAS, "privacy=eps3", "dataset=dutch"])
     sigmas = [s.releases[0].mechanism.noise_multiplier for s, _ in planned.ledger.entries]
     assert sigmas == [planned.noise_multiplier, 2 * planned.noise_multiplier]
     assert 2.97 <= rdp(planned.ledger, run.privacy.delta) <= 3
 
 
-def test_falling_noise_falls_in_four_stairs():
+def test_falling_noise_falls_in_four_stairs(no_statement):
     _, _, planned = prepare(["schedule=noise_falls", "epochs=2"])
     sigmas = [s.releases[0].mechanism.noise_multiplier for s, _ in planned.ledger.entries]
     assert sigmas == pytest.approx([1.2, 16 / 15, 14 / 15, 0.8])

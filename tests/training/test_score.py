@@ -66,7 +66,7 @@ def test_a_run_with_a_score_is_the_same_run_and_its_ledger_has_one_release_more(
     assert json.dumps(scored.privacy["ledger"][:-1]) == json.dumps(plain.privacy["ledger"])
 
 
-def test_a_target_epsilon_is_met_with_the_score():
+def test_a_target_epsilon_is_met_with_the_score(no_statement):
     plain, scored = (prepare([*o, "privacy=eps3"])[2] for o in (SMALL, SCORED))
     assert scored.noise_multiplier > plain.noise_multiplier
     from dpbench.privacy.accountants import rdp
