@@ -234,7 +234,7 @@ METHODS = ["dpsgd", "dpsgd_quantile", "dpsgd_f", "dpsgd_global_adapt", "dpsat"]
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     st.sampled_from(METHODS),
     st.sampled_from(options("optimizer")),
