@@ -140,8 +140,10 @@ def play_contender_alone(
     """
     trials = task.size
     alone = replace(task, size=1, rate=1.0, blanks=1, steps=1)
-    sides = [replace(alone, members=torch.arange(k), steps=trials) for k in range(2)]
-    without, with_canary = (iter(make(side).steps()) for side in sides)
+    without, with_canary = (
+        iter(make(replace(alone, members=torch.arange(k), steps=trials, seed=seed)).steps())
+        for k, seed in enumerate((2 * task.seed, 2 * task.seed + 1))  # noise of their own
+    )
     draw = generator(task.seed, "a contender's coins", torch.device("cpu"))
     included = torch.rand(trials, generator=draw) < 0.5
     heard = [next(with_canary if there else without) for there in included]

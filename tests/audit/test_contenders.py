@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -79,6 +80,16 @@ def test_the_claim_of_a_step_is_that_of_one_step(name):
     played, trained = GAMES["step"](CONTENDERS[name], task_of(size=20), 1e-3)
     assert played.ledger.steps == 1
     assert trained.epsilon(1e-3) == pytest.approx(pld(played.ledger, 1e-3), abs=0.02)
+
+
+@pytest.mark.parametrize("name", ["opacus_hooks", "jax_privacy"])
+def test_steps_with_and_without_the_canary_have_noise_of_their_own(name):
+    needs(name)
+    played, _ = GAMES["step"](CONTENDERS[name], task_of(size=60), 1e-3)
+    scores = played.attacks[0]
+    with_canary, without = (scores.values[scores.included == there] for there in (True, False))
+    least = np.abs(with_canary[:, None] - 1 - without[None]).min()
+    assert least > 1e-6
 
 
 @pytest.mark.parametrize("name", ["opacus_hooks", "opacus_ghost", "jax_privacy"])
