@@ -14,10 +14,12 @@ from filelock import FileLock
 from scipy import special, stats
 from torch import nn
 
+from dpbench import gradients
 from dpbench.data import adult, california, cifar, dutch, mnist, snli, wine
 from dpbench.data.dataset import Batch
 from dpbench.data.fetch.download import Source
 from dpbench.gradients import make_engine
+from dpbench.gradients.engine import Engine
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
@@ -140,7 +142,23 @@ def released():
 
 @pytest.fixture(scope="session")
 def step_of(batch_of, stream_of):
-    """step_of(method): its private step on a small perceptron of 579 parameters in float64."""
+    """step_of(method): its private step on a small perceptron of 579 parameters in float64.
+
+    An engine is checked with the first perceptron that it is made for; the others are the same.
+    """
+    checked = set()
+
+    def engine_of(name: str, dtype: torch.dtype) -> Engine:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model = nn.Sequential(nn.Linear(5, 64), nn.Tanh(), nn.Linear(64, 3)).to(dtype)
+        with pytest.MonkeyPatch.context() as patch:
+            if (name, dtype) in checked:
+                patch.setattr(gradients, "refuse_coupling", lambda *_: None)
+                patch.setattr(gradients, "disagreement", lambda *_: 0.0)
+            made = make_engine(name, model, cross_entropy, batch_of(2, dtype=dtype))
+        checked.add((name, dtype))
+        return made
 
     def make(
         method: Method,
@@ -154,10 +172,7 @@ def step_of(batch_of, stream_of):
         count_seed: int = 2,
         dtype: torch.dtype = torch.float64,
     ) -> PrivateStep:
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            model = nn.Sequential(nn.Linear(5, 64), nn.Tanh(), nn.Linear(64, 3)).to(dtype)
-        made = make_engine(engine, model, cross_entropy, batch_of(2, dtype=dtype))
+        made = engine_of(engine, dtype)
         return PrivateStep(
             engine=made,
             method=method,
