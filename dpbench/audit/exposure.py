@@ -51,8 +51,9 @@ class Setup:
 class Row:
     """One method and group, or all groups.
 
-    accuracy: on the test set, the mean of the shadow runs. white: None for methods without noise.
-    black: lower bounds by GDP and by one run.
+    accuracy: on the test set, the mean of the shadow runs. white: lower bounds, None for methods
+    without noise. black: lower bounds by GDP and by one run. inserted, mislabelled: how well the
+    scores of canaries, and of mislabelled targets, tell who was trained on.
     """
 
     method: str
@@ -61,7 +62,8 @@ class Row:
     claimed: float
     white: Bounds | None
     black: tuple[float, float]
-    exposure: Exposure
+    inserted: Exposure | None
+    mislabelled: Exposure
 
 
 def exposure_rows(target: Target) -> list[Row]:
@@ -118,8 +120,14 @@ def _rows_of(
             claimed=_claimed(records[0]),
             white=None if white is None else _white_bounds(white, group, run),
             black=_black_bounds(black, group, run),
-            exposure=exposure(*black.everyone(group)),
+            inserted=None if white is None else _of_canaries(white, group),
+            mislabelled=exposure(*black.everyone(group)),
         )
+
+
+def _of_canaries(white: WhiteBox, group: int | None) -> Exposure:
+    scores = white.of(group)
+    return exposure(scores.values[np.newaxis], scores.included[np.newaxis])
 
 
 def _claimed(record: Record) -> float:
@@ -128,8 +136,7 @@ def _claimed(record: Record) -> float:
 
 
 def _white_bounds(white: WhiteBox, group: int | None, run: Run) -> Bounds:
-    scores = white.scores if group is None else white.in_group(group)
-    return bounds(scores, white.ledger, run.privacy.delta, CONFIDENCE, run.seed)
+    return bounds(white.of(group), white.ledger, run.privacy.delta, CONFIDENCE, run.seed)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from dpbench.audit.exposure import EVERYONE, Row, exposure_rows
+from dpbench.audit.membership import Exposure
 from dpbench.figures.png import png
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import NO_VALUE, Grid
@@ -13,14 +14,16 @@ from dpbench.tables.tidy import csv_text
 HEAD = (
     *("method", "group", "accuracy", "accuracy lost", "claimed"),
     *("white box (own family)", "white box (GDP)", "white box (one run)"),
-    *("black box (GDP)", "black box (one run)", "AUC", "TPR at 1% FPR"),
+    *("black box (GDP)", "black box (one run)"),
+    *("AUC (white box)", "AUC (black box)", "TPR at 1% FPR (black box)"),
 )
 
 RULES = (
     "Epsilons are lower bounds at 95% confidence, each by one attack, at the delta of the claim. "
     "Own family: by the trade-off curves of the run's own ledger with more or less noise; GDP: by "
     "those of Gaussian differential privacy; one run: by Steinke et al. 2023, who assume nothing "
-    "of how examples depend on each other. A bound of 0 says that this attack shows nothing.",
+    "of how examples depend on each other. A bound of 0 says that this attack shows nothing; "
+    "with so few canaries a group's bounds differ by chance. One of twenty is above the truth.",
     "White box: the attacker inserts canaries into one run, each with a gradient on a coordinate "
     "that real examples hardly move, and sees every noisy sum. Black box: the attacker sees the "
     "losses of the final model on mislabelled training examples, and those of shadow runs with and "
@@ -53,7 +56,7 @@ def _lost(row: Row, rows: Sequence[Row], baseline: str) -> float:
 
 def _lines(rows: Sequence[Row], baseline: str) -> Iterator[tuple[str, ...]]:
     for row in rows:
-        white, found = row.white, row.exposure
+        white, found = row.white, row.mislabelled
         known = (white.own, white.gdp, white.one_run) if white else ()
         yield (
             row.method,
@@ -63,9 +66,14 @@ def _lines(rows: Sequence[Row], baseline: str) -> Iterator[tuple[str, ...]]:
             f"{row.claimed:.2f}",
             *([f"{epsilon:.2f}" for epsilon in known] or [NO_VALUE] * 3),
             *(f"{epsilon:.2f}" for epsilon in row.black),
-            f"{found.auc:.3f} ± {found.error:.3f}",
+            _area(row.inserted) if row.inserted else NO_VALUE,
+            _area(found),
             f"{found.found:.2%}",
         )
+
+
+def _area(found: Exposure) -> str:
+    return f"{found.auc:.3f} ± {found.error:.3f}"
 
 
 def _page(target: Target, rows: Sequence[Row], grid: Grid) -> str:
@@ -93,58 +101,85 @@ def _findings(rows: Sequence[Row], baseline: str) -> Iterator[str]:
         if not math.isfinite(sum(lost)):
             continue
         worst, least = groups[lost.index(max(lost))], groups[lost.index(min(lost))]
-        yield (
-            f"{method}: {worst.group} loses {max(lost):.1f} points of accuracy and {least.group} "
-            f"{min(lost):.1f}; {worst.group} is {_compared(worst, least)} (AUC "
-            f"{worst.exposure.auc:.3f} and {least.exposure.auc:.3f})."
-        )
+        yield f"{method}: {_losses(worst, least, lost)}; {_exposures(worst, least)}."
 
 
-def _compared(worst: Row, least: Row) -> str:
-    """The exposure of the first in words, if it differs from that of the second."""
-    difference = worst.exposure.auc - least.exposure.auc
-    if abs(difference) < UNCERTAIN * math.hypot(worst.exposure.error, least.exposure.error):
-        return "not shown to be more exposed, or less"
-    return "more exposed" if difference > 0 else "less exposed"
+def _losses(worst: Row, least: Row, lost: Sequence[float]) -> str:
+    if max(lost) <= 0:
+        return "no group loses accuracy"
+    return (
+        f"{worst.group} loses {max(lost):.1f} points of accuracy and {least.group} {min(lost):.1f}"
+    )
+
+
+def _exposures(worst: Row, least: Row) -> str:
+    """By each attack, whether the group that loses most is the more exposed."""
+    pairs = {
+        "white": (worst.inserted, least.inserted),
+        "black": (worst.mislabelled, least.mislabelled),
+    }
+    return "; ".join(
+        f"by the {name} box {_compared(worst.group, first, second)} "
+        f"(AUC {first.auc:.3f} and {second.auc:.3f})"
+        for name, (first, second) in pairs.items()
+        if first and second
+    )
+
+
+def _compared(group: str, first: Exposure, second: Exposure) -> str:
+    """Whether a group is more exposed than another, if their difference is no chance."""
+    difference = first.auc - second.auc
+    if abs(difference) < UNCERTAIN * math.hypot(first.error, second.error):
+        return "neither is shown to be the more exposed"
+    return f"{group} is {'more' if difference > 0 else 'less'} exposed"
 
 
 def _picture(rows: Sequence[Row]):
-    """Epsilons by method, and AUC by method and group."""
+    """Epsilons by method, and AUC of both attacks by method and group."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    epsilons, areas = figure.subplots(1, 2)
+    figure = Figure(figsize=(12, 3.8), layout="constrained")
+    epsilons, white, black = figure.subplots(1, 3)
     _draw_epsilons(epsilons, [row for row in rows if row.group == EVERYONE])
-    _draw_areas(areas, rows)
+    by_group = [row for row in rows if row.group != EVERYONE]
+    _draw_areas(white, "white box", by_group, [row.inserted for row in by_group])
+    _draw_areas(black, "black box", by_group, [row.mislabelled for row in by_group])
     return figure
 
 
 def _draw_epsilons(axes, rows: Sequence[Row]) -> None:
     finite = [row.claimed for row in rows if math.isfinite(row.claimed)]
-    top = 1.2 * max([1.0, *finite])
+    top = 1.6 * max([1.0, *finite])
     for place, row in enumerate(rows):
-        white = row.white.own if row.white else 0.0
-        axes.bar(place - 0.2, white, 0.36, color="tab:blue", label="white box, at least")
-        axes.bar(place + 0.2, row.black[0], 0.36, color="tab:orange", label="black box, at least")
+        white = row.white.own if row.white else math.nan
+        bars = ((-0.2, white, "white", "tab:blue"), (0.2, row.black[0], "black", "tab:orange"))
+        for shift, value, box, color in bars:
+            bar = axes.bar(place + shift, value, 0.36, color=color, label=f"{box} box, at least")
+            axes.bar_label(bar, [f"{value:.2f}" if math.isfinite(value) else ""], fontsize=7)
         if math.isfinite(row.claimed):
             axes.hlines(row.claimed, place - 0.4, place + 0.4, color="black", label="claimed")
         else:
-            axes.text(place, 0.95 * top, "claimed: inf", ha="center", va="top", fontsize=8)
+            axes.text(place, 0.6 * top, "claimed:\ninfinite", ha="center", fontsize=7)
     axes.set_ylim(0, top)
     axes.set_ylabel("epsilon")
     _label_methods(axes, [row.method for row in rows])
 
 
-def _draw_areas(axes, rows: Sequence[Row]) -> None:
+def _draw_areas(
+    axes, attack: str, rows: Sequence[Row], exposures: Sequence[Exposure | None]
+) -> None:
     methods = list(dict.fromkeys(row.method for row in rows))
-    groups = list(dict.fromkeys(row.group for row in rows if row.group != EVERYONE))
-    for number, group in enumerate(groups):
-        found = [row.exposure for row in rows if row.group == group]
-        places = [place + 0.2 * (number - (len(groups) - 1) / 2) for place in range(len(found))]
-        errors = [2 * one.error for one in found]
-        axes.errorbar(places, [one.auc for one in found], errors, fmt="o", capsize=3, label=group)
+    groups = list(dict.fromkeys(row.group for row in rows))
+    for row, found in zip(rows, exposures, strict=True):
+        if found is None:
+            continue
+        number = groups.index(row.group)
+        place = methods.index(row.method) + 0.2 * (number - (len(groups) - 1) / 2)
+        color = f"C{number + 2}"
+        style = {"fmt": "o", "capsize": 3, "color": color, "label": row.group}
+        axes.errorbar(place, found.auc, 2 * found.error, **style)
     axes.axhline(0.5, color="black", linewidth=0.8, linestyle=":")
-    axes.set_ylabel("AUC of the black box (± 2 standard errors)")
+    axes.set_ylabel(f"AUC of the {attack} (± 2 standard errors)")
     _label_methods(axes, methods)
 
 

@@ -40,8 +40,10 @@ class WhiteBox:
     groups: Tensor
     ledger: Ledger
 
-    def in_group(self, group: int) -> Scores:
-        """The scores of one group's canaries."""
+    def of(self, group: int | None) -> Scores:
+        """The scores of one group's canaries, or of all."""
+        if group is None:
+            return self.scores
         chosen = (self.groups == group).numpy()
         return Scores(self.scores.values[chosen], self.scores.included[chosen])
 

@@ -7,10 +7,12 @@ import pytest
 import torch
 from scipy import stats
 
-from dpbench.audit.exposure import _black_box
+from dpbench.audit.exposure import Row, _black_box
+from dpbench.audit.exposure_page import _findings
 from dpbench.audit.inference import Scores, gdp_epsilon, one_run_epsilon
 from dpbench.audit.inserted import Joined, MixedBatch, Spikes, drawn, mixed, quiet_places
 from dpbench.audit.membership import (
+    Exposure,
     Shadows,
     area,
     by_earlier_runs,
@@ -178,7 +180,7 @@ def test_a_white_box_shows_much_of_the_epsilon_and_no_more(attacked):
 
 def test_groups_divide_the_canaries(attacked):
     _, played = attacked
-    sizes = [len(played.in_group(group).values) for group in range(10)]
+    sizes = [len(played.of(group).values) for group in range(10)]
     assert sum(sizes) == 2000
     assert min(sizes) > 100
 
@@ -312,6 +314,30 @@ def test_null_scores_of_earlier_runs_prove_nothing():
     assert max(found.values()) <= stats.binom.ppf(0.999, 60, 0.05)
 
 
+def row(group: str, accuracy: float, auc: float, method: str = "dpsgd") -> Row:
+    found = Exposure(auc, 0.01, 0.0)
+    return Row(method, group, accuracy, 3.0, None, (0.0, 0.0), None, found)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "aucs", "said"),
+    [
+        ((0.7, 0.88), (0.6, 0.55), "dpsgd: a loses 10.0 points of accuracy and b 2.0; by the black "
+         "box a is more exposed (AUC 0.600 and 0.550)."),
+        ((0.7, 0.88), (0.55, 0.6), "a is less exposed"),
+        ((0.7, 0.88), (0.55, 0.57), "neither is shown to be the more exposed"),
+        ((0.78, 0.6), (0.6, 0.5), "dpsgd: b loses 30.0 points of accuracy and a 2.0; by the black "
+         "box b is less exposed"),
+        ((0.8, 0.91), (0.6, 0.5), "dpsgd: no group loses accuracy; by the black box a"),
+    ],
+)  # fmt: skip
+def test_a_sentence_says_whether_those_who_lose_are_the_more_exposed(accuracies, aucs, said):
+    rows = [row("a", 0.8, 0.5, "sgd"), row("b", 0.9, 0.5, "sgd")]
+    rows += [row(*values) for values in zip("ab", accuracies, aucs, strict=True)]
+    (sentence,) = _findings(rows, "sgd")
+    assert said in sentence
+
+
 def test_the_area_and_its_error_are_those_of_pairs_and_of_repetitions():
     scores, included = np.array([[1.0, 2, 2, 3]]), np.array([[False, True, False, True]])
     assert area(scores, included) == (1 + 1 + 0.5 + 1) / 4
@@ -361,7 +387,7 @@ def test_the_figure_has_both_attacks_by_method_and_group(tmp_path):
     for row in ("| sgd | all |", "| sgd | 8 |", "| dpsgd | all |", "| dpsgd | 2 |"):
         assert page.count(row) == 1
     assert "- dpsgd: " in page
-    assert " points of accuracy " in page
+    assert page.count("| - | - | - |") == 3  # no canaries without noise
     files = {path.suffix for path in tmp_path.glob("tables/exposure_adult*")}
     assert files == {".md", ".csv", ".png"}
     assert len(list(tmp_path.glob("runs/*.json"))) == 8
