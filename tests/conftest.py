@@ -2,6 +2,7 @@
 
 import math
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,9 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 from scipy import special, stats
 from torch import nn
 
@@ -197,6 +201,31 @@ def variance_p():
         return 2 * min(law.cdf(statistic), law.sf(statistic))
 
     return p_value
+
+
+def remembered(load):
+    """A source's method that parses a file again only where it has changed."""
+    results = {}
+
+    def from_memory(source: ConfigSource, config_path: str) -> ConfigResult:
+        file = Path(source.path, source._normalize_file_name(config_path))
+        changed = file.stat().st_mtime_ns if file.exists() else None  # a package's never do
+        key = (source.provider, file, changed)
+        if key not in results:
+            results[key] = pickle.dumps(load(source, config_path))
+        return pickle.loads(results[key])
+
+    return from_memory
+
+
+@pytest.fixture(autouse=True, scope="session")
+def files_parsed_once():
+    """Hydra parses 27 files for a configuration, and a test process composes hundreds."""
+    Plugins.instance()  # which registers the sources
+    with pytest.MonkeyPatch.context() as patch:
+        for source in map(SourcesRegistry.instance().resolve, ("file", "pkg")):
+            patch.setattr(source, "load_config", remembered(source.load_config))
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
