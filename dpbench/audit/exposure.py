@@ -5,7 +5,7 @@ halves of mislabelled targets, of whose final models only the losses are seen.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,11 +66,17 @@ class Row:
     mislabelled: Exposure
 
 
-def exposure_rows(target: Target) -> list[Row]:
-    """All rows: the missing runs are made by the ordinary sweep, and then attacked."""
+def canaries_of(target: Target) -> int:
+    """The number of canaries; UserError for unsuitable settings."""
     plain = settings_of(target.table["compute"])
     check_settings(Setup, plain, "table.compute.")
-    canaries, records = Setup(**plain).canaries, _shadow_runs(target)
+    return Setup(**plain).canaries
+
+
+def exposure_rows(
+    target: Target, records: Mapping[str, Sequence[Record]], canaries: int
+) -> list[Row]:
+    """All rows: both attacks on every method, whose shadow runs are given."""
     rows: list[Row] = []
     with counting("attacks", len(records)) as count:
         for method, runs in records.items():
@@ -79,7 +85,7 @@ def exposure_rows(target: Target) -> list[Row]:
     return rows
 
 
-def _shadow_runs(target: Target) -> dict[str, list[Record]]:
+def shadow_runs(target: Target) -> dict[str, list[Record]]:
     """The records of each method, by seed, made by the ordinary sweep."""
     (condition,) = target.conditions
     cells = {
@@ -108,7 +114,7 @@ def _rows_of(
     white = None
     if run.method.private:
         white = play_inserted(run, data_folder(config), canaries, quiet=True)
-    black = _black_box(records)
+    black = black_box(records)
     for name in (EVERYONE, *map(str, target.table["groups"])):
         group = None if name == EVERYONE else run.dataset.groups.index(name)
         metric = "test/accuracy" if group is None else f"test/accuracy/{name}"
@@ -163,8 +169,8 @@ class BlackBox:
         return scores[:, chosen], self.included[-len(scores) :, chosen]
 
 
-def _black_box(records: Sequence[Record]) -> BlackBox:
-    """The attack on each group by itself, since groups are known and differ."""
+def black_box(records: Sequence[Record]) -> BlackBox:
+    """The black-box attack on each group by itself, since groups are known and differ."""
     columns = {
         name: np.array([record.diagnostics[f"target/{name}"] for record in records])
         for name in ("loss", "group", "included")

@@ -1,11 +1,12 @@
 """The page, numbers and picture of `dpbench.audit.exposure`."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from dpbench.audit.exposure import EVERYONE, Row, exposure_rows
+from dpbench.audit.exposure import EVERYONE, Row, canaries_of, exposure_rows, shadow_runs
 from dpbench.audit.membership import Exposure
 from dpbench.figures.png import png
+from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import NO_VALUE, Grid
 from dpbench.tables.markdown import grid_lines
@@ -39,13 +40,21 @@ UNCERTAIN = 2.0
 
 def exposure_figure(target: Target) -> dict[str, bytes]:
     """The files of the figure by suffix."""
-    rows = exposure_rows(target)
+    canaries = canaries_of(target)
+    records = shadow_runs(target)
+    rows = exposure_rows(target, records, canaries)
     lines = list(_lines(rows, target.table["baseline"]))
     return {
         "md": _page(target, rows, Grid("", HEAD, tuple(lines))).encode(),
         "csv": csv_text(HEAD, lines).encode(),
         "png": png(_picture(rows), target.title),
+        "records.jsonl": records_text(records).encode(),
     }
+
+
+def records_text(records: Mapping[str, Sequence[Record]]) -> str:
+    """The shadow runs, a line each."""
+    return "".join(f"{record.json()}\n" for runs in records.values() for record in runs)
 
 
 def _lost(row: Row, rows: Sequence[Row], baseline: str) -> float:

@@ -1,13 +1,15 @@
 """Attacks on real runs: inserted canaries, and losses of mislabelled targets."""
 
+import csv
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from dpbench.audit.exposure import Row, _black_box
+from dpbench.audit.exposure import Row, black_box
 from dpbench.audit.exposure_page import _findings
 from dpbench.audit.inference import Scores, gdp_epsilon, one_run_epsilon
 from dpbench.audit.inserted import Joined, MixedBatch, Spikes, drawn, mixed, quiet_places
@@ -28,6 +30,7 @@ from dpbench.errors import UserError
 from dpbench.execution.prepare import build, run_of
 from dpbench.mechanism.noise import Gaussian
 from dpbench.privacy.accountants import pld
+from dpbench.records.reading import parse
 from dpbench.reproduce.command import reproduce
 from dpbench.training.plan import plan
 from dpbench.training.trainer import fit, private_step
@@ -357,7 +360,7 @@ def black_box_of(overrides, tmp_path):
     """The attack on four runs with 300 wrong labels among 1,438."""
     common = ["mislabelled=300", "model.widths=[128]", *overrides]
     runs = [build(compose([*common, f"seed={seed}"])) for seed in range(4)]
-    return _black_box([fit(run, tmp_path, quiet=True) for run in runs])
+    return black_box([fit(run, tmp_path, quiet=True) for run in runs])
 
 
 @pytest.mark.slow
@@ -389,7 +392,7 @@ def test_the_figure_has_both_attacks_by_method_and_group(tmp_path):
     assert "- dpsgd: " in page
     assert page.count("| - | - | - |") == 3  # no canaries without noise
     files = {path.suffix for path in tmp_path.glob("tables/exposure_adult*")}
-    assert files == {".md", ".csv", ".png"}
+    assert files == {".md", ".csv", ".png", ".jsonl"}
     assert len(list(tmp_path.glob("runs/*.json"))) == 8
 
 
@@ -401,3 +404,23 @@ def test_attacks_that_cannot_be_made_are_refused_before_any_run(override, why, t
     with pytest.raises(UserError, match=why):
         reproduce("exposure_adult", [override, f"results_dir={tmp_path}"])
     assert not list(tmp_path.glob("runs/*"))
+
+
+TABLES = Path(__file__).parents[2] / "results" / "tables"
+
+
+def test_the_committed_black_box_is_that_of_the_committed_records():
+    """Areas, to their last digit, from the losses in the records."""
+    lines = (TABLES / "exposure_adult.records.jsonl").read_text().splitlines()
+    records = [parse(line, "exposure_adult.records.jsonl") for line in lines]
+    by_method = {name: [] for name in ("sgd", "dpsgd", "dpsgd_global_adapt")}
+    for record in records:
+        by_method.get(record.config["choices"]["method"], []).append(record)
+    with (TABLES / "exposure_adult.csv").open() as file:
+        rows = {(row["method"], row["group"]): row for row in csv.DictReader(file)}
+    for method, runs in by_method.items():
+        attack = black_box(runs)
+        for group, name in ((None, "all"), (0, "male"), (1, "female")):
+            found = exposure(*attack.everyone(group))
+            printed = rows[method, name]["AUC (black box)"]
+            assert printed == f"{found.auc:.3f} ± {found.error:.3f}"
