@@ -24,7 +24,7 @@ RULES = (
     "Own family: by the trade-off curves of the run's own ledger with more or less noise; GDP: by "
     "those of Gaussian differential privacy; one run: by Steinke et al. 2023, who assume nothing "
     "of how examples depend on each other. A bound of 0 says that this attack shows nothing; "
-    "with so few canaries a group's bounds differ by chance. One of twenty is above the truth.",
+    "with so few canaries a group's bounds differ by chance. One in twenty may be above the truth.",
     "White box: the attacker inserts canaries into one run, each with a gradient on a coordinate "
     "that real examples hardly move, and sees every noisy sum. Black box: the attacker sees the "
     "losses of the final model on mislabelled training examples, and those of shadow runs with and "
@@ -169,6 +169,7 @@ def _draw_epsilons(axes, rows: Sequence[Row]) -> None:
             axes.hlines(row.claimed, place - 0.4, place + 0.4, color="black", label="claimed")
         else:
             axes.text(place, 0.6 * top, "claimed:\ninfinite", ha="center", fontsize=7)
+    axes.set_xlim(-0.6, len(rows) - 0.4)
     axes.set_ylim(0, top)
     axes.set_ylabel("epsilon")
     _label_methods(axes, [row.method for row in rows])
