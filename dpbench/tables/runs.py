@@ -1,5 +1,6 @@
 """Selects and checks the runs of a table, pairs them with their baselines and forms rows."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +53,16 @@ class Row:
 
     def values(self, metric: str) -> dict[int, float]:
         """A metric by seed, NaN for a diverged run; runs without an optional metric are omitted."""
+        if metric not in self._known:
+            self._known[metric] = self._selected(metric)
+        return dict(self._known[metric])
+
+    @functools.cached_property
+    def _known(self) -> dict[str, dict[int, float]]:
+        """The values that were asked for: every pair of rows asks again, and pandas takes long."""
+        return {}
+
+    def _selected(self, metric: str) -> dict[int, float]:
         if metric not in self.runs.columns:
             return {}
         missing = (self.runs["status"] != DIVERGED) & self.runs[metric].isna()
