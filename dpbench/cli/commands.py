@@ -116,6 +116,18 @@ def report(arguments: list[str]) -> None:
     print(write(arguments))
 
 
+def verify(arguments: list[str]) -> None:
+    """Print what does not hold in a results folder; exit code 1 if there is anything."""
+    from dpbench.reproduce.verify import verify as check
+
+    done, problems = check(arguments)
+    for problem in problems:
+        print(f"{problem.source} {problem.what}")
+    print(done)
+    if problems:
+        sys.exit(1)
+
+
 def publish(arguments: list[str]) -> None:
     """Write the records in a form that can be published; prints the path."""
     from dpbench.records.publish import publish as write
@@ -133,5 +145,6 @@ COMMANDS = {
     "bench": bench,
     "report": report,
     "publish": publish,
+    "verify": verify,
     "list": listing,
 }

@@ -4,11 +4,11 @@ import warnings
 from pathlib import Path
 
 from dpbench.dashboard.page import page
-from dpbench.dashboard.rerun import command_builder
 from dpbench.dashboard.summarise import Summary
 from dpbench.dashboard.tables import tables
 from dpbench.dashboard.texts import Texts
 from dpbench.errors import UserError
+from dpbench.execution.rerun import command_builder
 from dpbench.files import write_atomically
 from dpbench.records.collect import collect, no_records
 from dpbench.records.reading import Unreadable

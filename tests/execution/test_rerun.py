@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dpbench.config.compose import compose, options
-from dpbench.dashboard.rerun import command_builder, hydra_value
 from dpbench.errors import UserError
+from dpbench.execution.rerun import command_builder, hydra_value
 from dpbench.records.digest import digest
 from dpbench.records.record import Record
 

@@ -1,0 +1,116 @@
+"""`dpbench verify [results_dir=] [rerun=N]`: do settings, ledgers, epsilons and tables agree?
+
+Nothing is trained unless `rerun` asks for it.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dpbench.errors import UserError
+from dpbench.execution.verify import contradictions, differences_of_rerun, same
+from dpbench.records.collect import StoredRecord, collect
+from dpbench.records.reading import Unreadable, parse
+from dpbench.records.record import Record
+from dpbench.reproduce.render import render
+from dpbench.reproduce.target import Target, target_of
+from dpbench.tables import PAPER_SCALE
+from dpbench.training.progress import counting
+from dpbench.validate import integer, key_values, spelled_integer, spelled_number
+
+DEFAULTS = {"results_dir": "results", "rerun": "0"}
+
+RECORDS = ".records.jsonl"
+
+
+class Problem(NamedTuple):
+    """What does not hold of a file or of a record."""
+
+    source: str
+    what: str
+
+
+def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
+    """What was verified in a results folder, in a sentence, and all that does not hold.
+
+    Raises UserError for unknown arguments, and where there is no such folder.
+    """
+    settings = key_values("verify", DEFAULTS, arguments)
+    folder = Path(settings["results_dir"])
+    again = integer("rerun", spelled_integer(settings["rerun"]), least=0)
+    entries = list(collect(folder))
+    problems = [Problem(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
+    stored = [entry for entry in entries if isinstance(entry, StoredRecord)]
+    tables = sorted((folder / "tables").glob(f"*{RECORDS}"))
+    with counting("verified", len(stored) + len(tables)) as count:
+        for one in stored:
+            problems += [Problem(one.source, what) for what in contradictions(one.record)]
+            count()
+        for path in tables:
+            problems += [Problem(path.name, what) for what in unfounded(path)]
+            count()
+    problems += disagreements(tables)
+    for one in _quickest(stored, again):
+        problems += [Problem(one.source, what) for what in differences_of_rerun(one.record)]
+    done = f"verified {len(stored)} records and {len(tables)} tables"
+    return f"{done}, and trained {again} again: {len(problems)} problems.", problems
+
+
+def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]:
+    return sorted(stored, key=lambda s: s.record.provenance.get("seconds", 0.0))[:number]
+
+
+def unfounded(path: Path) -> Iterator[str]:
+    """The lines of a table's or figure's numbers that its records do not give."""
+    stem = path.name.removesuffix(RECORDS)
+    try:
+        files = render(published_target(path.with_name(f"{stem}.md")), _records(path), {})
+    except (UserError, KeyError) as error:
+        yield f"cannot be made again from its records: {error}"
+        return
+    given = {*_lines(files["csv"].decode())}
+    for line in _lines(path.with_name(f"{stem}.csv").read_text(encoding="utf-8")):
+        if line not in given:
+            yield f"says {','.join(line)}, which its records do not give."
+
+
+def _records(path: Path) -> list[Record]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [r for line in lines if isinstance(r := parse(line, path.name), Record)]
+
+
+def _lines(text: str) -> Iterator[tuple[str, ...]]:
+    """The lines of a CSV file, its numbers to nine digits: sums depend on the order of records."""
+    for line in csv.reader(io.StringIO(text)):
+        yield tuple(_rounded(word) for word in line)
+
+
+def _rounded(word: str) -> str:
+    number = spelled_number(word)
+    return f"{number:.9g}" if isinstance(number, float) else word
+
+
+def published_target(page: Path) -> Target:
+    """The target of a published page, by its file's name and the scale and seeds that it names."""
+    text = page.read_text(encoding="utf-8")
+    found = re.search(r" Scale: (.*?)\.(?: Seeds: (\[[\d, ]*\])\.)?$", text, re.MULTILINE)
+    scale, seeds = (found[1], found[2]) if found else (PAPER_SCALE, None)
+    words = [] if scale == PAPER_SCALE else scale.split(", ")
+    overrides = [word if "=" in word else f"scale={word}" for word in words]
+    overrides += [f"table.seeds={seeds.replace(' ', '')}"] if seeds else []
+    return target_of(page.stem.partition("-")[0], overrides)
+
+
+def disagreements(tables: Sequence[Path]) -> Iterator[Problem]:
+    """Runs of which two tables have records with different numbers."""
+    first: dict[str, tuple[str, dict]] = {}
+    for path in tables:
+        for record in _records(path):
+            source, metrics = first.setdefault(record.digest, (path.name, record.metrics))
+            if not same(metrics, record.metrics):
+                yield Problem(
+                    path.name, f"has another record of run {record.digest} than {source}."
+                )

@@ -1,0 +1,127 @@
+"""Published records and tables say what follows from each other; what was changed is found."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dpbench.cli.main import main
+from dpbench.execution.run import load_or_run
+from dpbench.execution.verify import contradictions, differences_of_rerun, same
+from dpbench.paths import PACKAGE
+from dpbench.records.reading import parse, read
+from dpbench.records.record import Record, checksum
+from dpbench.reproduce.verify import disagreements, unfounded, verify
+
+PUBLISHED = sorted((PACKAGE.parent / "results" / "tables").glob("*.records.jsonl"))
+
+CALIBRATED = ("sign_table1", "bam_table1")
+"""Their noise follows from budgets, which takes a minute."""
+
+SMALL = ["epochs=2", "model=logistic", "batch_size=256", "threads=1"]
+
+
+def records(path: Path) -> list[Record]:
+    found = [parse(line, path.name) for line in path.read_text().splitlines()]
+    assert all(isinstance(record, Record) for record in found)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name.partition(".")[0])
+def test_the_records_of_a_published_table_give_its_numbers(path):
+    assert list(unfounded(path)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.long] * path.name.startswith(CALIBRATED))
+        for path in PUBLISHED
+    ],
+    ids=lambda path: path.name.partition(".")[0],
+)
+def test_published_epsilons_follow_from_their_settings(path):
+    assert [what for record in records(path) for what in contradictions(record)] == []
+
+
+def test_published_tables_agree_on_the_runs_that_they_share():
+    assert list(disagreements(PUBLISHED)) == []
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    return read(load_or_run([*SMALL, f"results_dir={tmp_path_factory.mktemp('results')}"]))
+
+
+def changed(record: Record, part: str, **values) -> Record:
+    plain = json.loads(record.json())
+    plain[part] |= values
+    del plain["checksum"]
+    return parse(json.dumps(plain | {"checksum": checksum(plain)}), "changed")
+
+
+@pytest.mark.parametrize(
+    ("part", "values", "what"),
+    [
+        ("privacy", {"pld": 0.5}, "says pld 0.5, and its ledger spends"),
+        ("privacy", {"guarantee": "none"}, "says guarantee none"),
+        ("privacy", {"delta": 0.5}, "says delta 0.5"),
+        ("privacy", {"ledger": []}, "ledger that its settings do not plan"),
+        ("config", {"epochs": 3}, "ledger that its settings do not plan"),
+        ("config", {"optimizer": {"_target_": "shutil.rmtree"}}, "makes no run"),
+        ("provenance", {"commit": "0123456789ab+"}, "uncommitted changes"),
+    ],
+)
+def test_what_a_record_says_falsely_is_found(record, part, values, what):
+    assert any(what in found for found in contradictions(changed(record, part, **values)))
+
+
+def test_a_record_as_it_was_made_is_sound(record):
+    clean = changed(record, "provenance", commit="0123456789ab")
+    assert list(contradictions(clean)) == []
+
+
+def test_a_run_trained_again_has_the_same_bits_and_a_changed_one_has_not(record):
+    assert list(differences_of_rerun(record)) == []
+    other = changed(record, "metrics", **{"test/accuracy": 0.5})
+    (what,) = differences_of_rerun(other)
+    assert what == "has other metrics than when it is trained again."
+    other = changed(changed(record, "provenance", torch="1.0"), "history", **{"train/loss": [1.0]})
+    (what,) = differences_of_rerun(other)
+    assert "torch was 1.0 and is" in what
+
+
+def test_nan_is_the_same_as_nan():
+    assert same({"a": [float("nan"), 1.0]}, {"a": [float("nan"), 1.0]})
+    assert not same({"a": [float("nan"), 1.0]}, {"a": [1.0, 1.0]})
+    assert not same([1.0], [1.0, 2.0])
+
+
+def test_a_number_that_was_changed_in_a_table_or_in_its_records_is_found(
+    tmp_path, monkeypatch, capsys
+):
+    (lines,) = (path for path in PUBLISHED if path.name.startswith("misalignment_table5"))
+    for path in lines.parent.glob("misalignment_table5.*"):
+        (tmp_path / "tables").mkdir(exist_ok=True)
+        (tmp_path / "tables" / path.name).write_bytes(path.read_bytes())
+    copy = tmp_path / "tables" / lines.name
+    numbers = copy.with_name("misalignment_table5.csv")
+    text = numbers.read_text()
+    value = next(line for line in text.splitlines() if line.startswith("dpsgd,loss_a")).split(",")[
+        2
+    ]
+    numbers.write_text(text.replace(value, "0.123"))
+    (found,) = unfounded(copy)
+    assert "0.123" in found
+
+    numbers.write_text(text)
+    copy.write_text(lines.read_text().replace('"test/accuracy": 0.', '"test/accuracy": 1.', 1))
+    said, problems = verify([f"results_dir={tmp_path}"])
+    assert any("checksum does not match" in problem.what for problem in problems)
+    monkeypatch.setattr("sys.argv", ["dpbench", "verify", f"results_dir={tmp_path}"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 1
+    assert capsys.readouterr().out.splitlines()[-1] == said
