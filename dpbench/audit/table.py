@@ -35,7 +35,7 @@ CANARIES, USUAL = {"dpsgd": 100_000, "dp_fedavg": 2_000, "bam_exact": 2_000}, 20
 """How many, where each has a coordinate of its own: many for the method that others are compared
 with, and few where the gradients of a batch are materialised."""
 
-WIDEST = 35.0
+WIDEST = 50.0
 """The largest epsilon of the picture: bars of larger ones end at its edge."""
 
 
@@ -112,7 +112,7 @@ def _in_processes(asked: Sequence[Asked], jobs: int) -> list[list[Row] | str]:
 
 def _row(one: Audit) -> Row:
     cells, claim = line(one), one.claim
-    name = f"{one.game.trained}, {one.game.name}, {claim.source}"
+    name = f"{one.game.trained}, {one.game.name}, {claim.source.partition(' (')[0]}"
     return Row(cells, name, claim.epsilon, one.bounds.own, one.verdict == REFUTED)
 
 
@@ -159,15 +159,25 @@ def _picture(rows: Sequence[Row]):
     """Lower bounds beside claims, a line for each audit."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 1.5 + 0.28 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(8, 1.5 + 0.28 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     places = range(len(rows), 0, -1)
     claimed = [row.claimed for row in rows]
     audited = [row.audited for row in rows]
-    axes.barh(places, audited, color="tab:blue", label="audited, at least")
+    for refuted, label, color in (
+        (False, "audited, at least", "tab:blue"),
+        (True, "audited, at least: refuted", "tab:red"),
+    ):
+        shown = [
+            (at, row.audited)
+            for at, row in zip(places, rows, strict=True)
+            if row.refuted == refuted
+        ]
+        if shown:
+            axes.barh(*zip(*shown, strict=True), color=color, label=label)
     axes.plot(claimed, places, "k|", markersize=12, label="claimed")
     axes.set_yticks(list(places), [row.name for row in rows])
     axes.set_xlim(0, min(WIDEST, 1.1 * max(*claimed, *audited, 1.0)))
     axes.set_xlabel("epsilon")
-    axes.legend()
+    figure.legend(loc="outside lower center", ncols=3)
     return figure
