@@ -64,10 +64,14 @@ def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]
 
 
 def unfounded(path: Path) -> Iterator[str]:
-    """The lines of a table's or figure's numbers that its records do not give."""
+    """The lines of a table's or figure's numbers that its records do not give; none of a table that
+    is computed, as by attacks, from more than its records."""
     stem = path.name.removesuffix(RECORDS)
     try:
-        files = render(published_target(path.with_name(f"{stem}.md")), _records(path), {})
+        target = published_target(path.with_name(f"{stem}.md"))
+        if "compute" in target.table:
+            return
+        files = render(target, _records(path), {})
     except (UserError, KeyError) as error:
         yield f"cannot be made again from its records: {error}"
         return
