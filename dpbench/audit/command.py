@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dpbench.audit.audit import GAMES, Audit, audit, check_auditable, record_of
-from dpbench.audit.contenders import CONTENDERS, audit_contender
+from dpbench.audit.peers.contenders import CONTENDERS, audit_contender
 from dpbench.config.settings import SETTINGS, key_of, split_settings
 from dpbench.errors import UserError
 from dpbench.execution.prepare import run_of

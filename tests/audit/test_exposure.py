@@ -9,11 +9,8 @@ import pytest
 import torch
 from scipy import stats
 
-from dpbench.audit.exposure import Row, black_box
-from dpbench.audit.exposure_page import _findings
-from dpbench.audit.inference import Scores, gdp_epsilon, one_run_epsilon
-from dpbench.audit.inserted import Joined, MixedBatch, Spikes, drawn, mixed, quiet_places
-from dpbench.audit.membership import (
+from dpbench.audit.exposure.inserted import Joined, MixedBatch, Spikes, drawn, mixed, quiet_places
+from dpbench.audit.exposure.membership import (
     Exposure,
     Shadows,
     area,
@@ -23,7 +20,10 @@ from dpbench.audit.membership import (
     leave_one_out,
     likelihood_ratios,
 )
-from dpbench.audit.white_box import Transcript, likelihood, play_inserted
+from dpbench.audit.exposure.page import _findings
+from dpbench.audit.exposure.rows import Row, black_box
+from dpbench.audit.exposure.white_box import Transcript, likelihood, play_inserted
+from dpbench.audit.inference import Scores, gdp_epsilon, one_run_epsilon
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Split
 from dpbench.errors import UserError
@@ -135,7 +135,7 @@ def test_a_canary_moves_the_sum_by_the_sensitivity_at_most_and_mostly_by_all_of_
 
     monkeypatch.setattr(Gaussian, "add", silent)
     _, run = run_of([*overrides, "model=logistic", "epochs=1", "seed=2"])
-    monkeypatch.setattr("dpbench.audit.white_box.likelihood", lambda known: kept(known))
+    monkeypatch.setattr("dpbench.audit.exposure.white_box.likelihood", lambda known: kept(known))
     transcripts = []
 
     def kept(known: Transcript):

@@ -12,9 +12,9 @@ from dpbench.audit.audit import GIVEN, Audit, Claim, judged
 from dpbench.audit.canaries import Canaries, OneEach
 from dpbench.audit.game import Game, on_canaries
 from dpbench.audit.inference import Scores
-from dpbench.audit.jax_peer import JaxPrivacy
-from dpbench.audit.opacus_peer import ADAPTIVE, Opacus, Settings
-from dpbench.audit.peer import Peer, Task
+from dpbench.audit.peers.jax_peer import JaxPrivacy
+from dpbench.audit.peers.opacus_peer import ADAPTIVE, Opacus, Settings
+from dpbench.audit.peers.peer import Peer, Task
 from dpbench.audit.scores import Tally
 from dpbench.errors import Unavailable
 from dpbench.privacy.accountants import pld

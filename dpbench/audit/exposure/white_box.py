@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from dpbench.audit.canaries import worst_length
+from dpbench.audit.exposure.inserted import Canaries, Inserting, drawn, mixed, quiet_places
 from dpbench.audit.game import Overheard
 from dpbench.audit.inference import Scores
-from dpbench.audit.inserted import Canaries, Inserting, drawn, mixed, quiet_places
 from dpbench.data.dataset import Data
 from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep

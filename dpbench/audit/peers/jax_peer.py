@@ -7,7 +7,7 @@ from importlib.metadata import version
 import numpy as np
 import torch
 
-from dpbench.audit.peer import Heard, Task
+from dpbench.audit.peers.peer import Heard, Task
 
 PIECE = 32
 """Examples of a piece of a batch; the last is padded, also that of an empty batch."""

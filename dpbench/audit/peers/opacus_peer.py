@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpbench.audit.peer import Heard, Task
+from dpbench.audit.peers.peer import Heard, Task
 
 BOUND = 1.0
 

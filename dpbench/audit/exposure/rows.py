@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpbench.audit.inference import Bounds, Scores, bounds, gdp_epsilon, one_run_epsilon
-from dpbench.audit.membership import (
+from dpbench.audit.exposure.membership import (
     Exposure,
     Shadows,
     by_earlier_runs,
@@ -19,7 +18,8 @@ from dpbench.audit.membership import (
     exposure,
     leave_one_out,
 )
-from dpbench.audit.white_box import WhiteBox, play_inserted
+from dpbench.audit.exposure.white_box import WhiteBox, play_inserted
+from dpbench.audit.inference import Bounds, Scores, bounds, gdp_epsilon, one_run_epsilon
 from dpbench.config.buildable import check_settings, settings_of
 from dpbench.errors import UserError
 from dpbench.execution.configuration import data_folder

@@ -1,10 +1,10 @@
-"""The page, numbers and picture of `dpbench.audit.exposure`."""
+"""The page, numbers and picture of `dpbench.audit.exposure.rows`."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from dpbench.audit.exposure import EVERYONE, Row, canaries_of, exposure_rows, shadow_runs
-from dpbench.audit.membership import Exposure
+from dpbench.audit.exposure.membership import Exposure
+from dpbench.audit.exposure.rows import EVERYONE, Row, canaries_of, exposure_rows, shadow_runs
 from dpbench.figures.png import png
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target

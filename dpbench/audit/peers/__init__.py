@@ -1,0 +1,1 @@
+"""Audits of other libraries, in their own code."""
