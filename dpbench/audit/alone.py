@@ -1,9 +1,9 @@
 """The second game: one canary, known all others, and each step judged by itself.
 
-For each step a coin decides whether the canary is in the batch; another, which the attacker knows,
-whether a companion is. The steps then are independent trials of one step's guarantee, and what the
-attacker sees is all that the ledger says is released: the noisy sum, the noisy counts of an
-adaptive clip, and the gradient that the update is given.
+For each step a coin decides whether the canary is in the data; another, which the attacker knows,
+whether a companion is in the batch. The steps then are independent trials of one step's guarantee,
+and what the attacker sees is all that the ledger says is released: the noisy sum, the noisy counts
+of an adaptive clip, and the gradient that the update is given.
 """
 
 import math
@@ -17,7 +17,7 @@ from torch import Tensor
 from dpbench.audit.canaries import Canaries, OneEach, Patterns, random_signs
 from dpbench.audit.game import Overheard, Release, RunGame, on_canaries, run_game
 from dpbench.audit.inference import Scores
-from dpbench.audit.scores import step_scores
+from dpbench.audit.scores import sampled, step_scores
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Split
 from dpbench.errors import UserError
@@ -69,8 +69,11 @@ class OverheardClip:
 class Attacker:
     """Takes steps with or without the canary and its companion, and scores what they release.
 
-    members: the two. noise, noisy_counts: where the step's releases are overheard.
+    rate: the probability that a canary in the data is in the batch. members: the two. noise,
+    noisy_counts: where the step's releases are overheard.
     """
+
+    rate: float
 
     step: PrivateStep
     patterns: Patterns
@@ -78,16 +81,20 @@ class Attacker:
     noise: Overheard
     noisy_counts: list[Tensor]
 
-    def scores(self, there: bool, beside: bool) -> tuple[float, float]:
+    def scores(self, drawn: bool, beside: bool) -> tuple[float, float]:
         """Of two attacks: the likelihood ratio, and the same with whether the noise has half of
-        its standard deviation, as where a sum is divided by the real size of its batch."""
+        its standard deviation, as where a sum is divided by the real size of its batch.
+
+        drawn, beside: whether the canary and its companion are in the batch.
+        """
         clip = self.step.clip
-        self.step(self.members.at(torch.tensor([CANARY] * there + [COMPANION] * beside).long()))
+        self.step(self.members.at(torch.tensor([CANARY] * drawn + [COMPANION] * beside).long()))
         if not self.noise.releases:
             return -NOTHING_RELEASED, -NOTHING_RELEASED
         release, sent = self.noise.releases.pop(), self.step.released.gradient
         assert sent is not None
-        likelihood = self._of_sum(release, sent) + self._of_counts(clip, beside, release.multiplier)
+        ratio = self._of_sum(release, sent) + self._of_counts(clip, beside, release.multiplier)
+        likelihood = float(sampled(torch.tensor(ratio, dtype=torch.float64), self.rate))
         noise = sent.double()[COMPANION + 1 :] * self.step.expected_batch_size / clip.sensitivity
         return likelihood, likelihood + beside * _halved(noise / release.multiplier)
 
@@ -114,8 +121,8 @@ def _halved(noise: Tensor) -> float:
 def play_alone(run: Run, trials: int) -> RunGame:
     """So many steps with or without the canary, scored by all that each released.
 
-    The ledger is that of one step that takes all examples. Raises UserError for users and for
-    schedules, which `play` attacks.
+    The ledger is that of one step, at the rate of a batch of the run's size among so many. Raises
+    UserError for users and for schedules, which `play` attacks.
     """
     if run.method.users_only:
         raise UserError(f"game=step has one example; {run.method.name} needs game=run.")
@@ -123,20 +130,21 @@ def play_alone(run: Run, trials: int) -> RunGame:
         raise UserError("game=step has steps that are all alike; a schedule needs game=run.")
     usage, heard = ResourceUsage(torch.device("cpu")), Overheard(run.method.noise)
     clip: Any = OverheardClip(run.method.clip)
-    patterns = _patterns(run)
+    patterns, rate = _patterns(run), min(1.0, run.batch_size / trials)
     run = replace(on_canaries(run, 1, patterns), batch_size=1, epochs=1)
     assert isinstance(run.dataset, Canaries)
     members = run.dataset.split(torch.tensor([CANARY, COMPANION]))
     run = replace(run, method=replace(run.method, noise=heard, clip=clip))
     planned = plan(run)
     step = private_step(run, planned, torch.device("cpu"))
-    attacker = Attacker(step, patterns, members, heard, clip.noisy_counts)
+    attacker = Attacker(rate, step, patterns, members, heard, clip.noisy_counts)
     draw = generator(run.seed, "canary's coins", torch.device("cpu"))
     there, beside = torch.rand(2, trials, generator=draw) < 0.5
+    drawn = there & (torch.rand(trials, generator=draw) < rate)
     beside &= not patterns.shared
-    coins = zip(there.tolist(), beside.tolist(), strict=True)
+    coins = zip(drawn.tolist(), beside.tolist(), strict=True)
     scores = np.array([attacker.scores(*pair) for pair in coins])
-    ledger = Ledger().after(Step(Poisson(1.0), planned.step.releases))
+    ledger = Ledger().after(Step(Poisson(rate), planned.step.releases))
     attacks = tuple(Scores(of_attack, there.numpy()) for of_attack in scores.T)
     return run_game("step", attacks, ledger, planned, step, usage, run)
 

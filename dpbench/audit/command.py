@@ -104,8 +104,11 @@ def _table(result: Audit) -> str:
 
 
 def prepared(overrides: list[str], canaries: str = "", game: str = "run") -> tuple[Run, int]:
-    """The run of the overrides, by default of 20 epochs at a rate of 1/142 with a model that stays
-    where it is, and the number of canaries; UserError for settings that canaries take the place of.
+    """The run of the overrides, and the number of canaries; UserError for settings that canaries
+    take the place of.
+
+    By default a run has 20 epochs at a rate of 1/142, steps by themselves a rate of 1, and the
+    model stays where it is.
     """
     for override in overrides:
         if key_of(override).partition(".")[0] in MADE_UP:
@@ -118,7 +121,8 @@ def prepared(overrides: list[str], canaries: str = "", game: str = "run") -> tup
     usual = STEPS if game == "step" else SHARED if run.method.clip.per_coordinate else ALONE
     count = int(canaries) if canaries.isdecimal() else usual
     integer("canaries", spelled_integer(canaries or str(count)), least=100, most=MOST_CANARIES)
-    added = [f"batch_size={max(1, count // EPOCH)}", *_still(run)]
+    size = count if game == "step" else max(1, count // EPOCH)
+    added = [f"batch_size={size}", *_still(run)]
     return run_of([*added, *overrides])[1], count
 
 

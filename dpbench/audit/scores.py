@@ -54,12 +54,15 @@ def step_scores(
     else:
         assert isinstance(mechanism, CoordinateMechanism)
         ratios = patterns.along(*_coordinate_ratios(mechanism, noisy.double(), sent.double()))
+    return sampled(ratios.double(), rate)
+
+
+def sampled(ratios: Tensor, rate: float) -> Tensor:
+    """Log-likelihood ratios float64 of releases, from those with the canary in the batch, where it
+    is there with probability `rate`."""
     if rate == 1:
-        return ratios.double()
-    return torch.logaddexp(
-        ratios.double() + math.log(rate),
-        torch.full_like(ratios, math.log1p(-rate), dtype=torch.float64),
-    )
+        return ratios
+    return torch.logaddexp(ratios + math.log(rate), torch.full_like(ratios, math.log1p(-rate)))
 
 
 def _coordinate_ratios(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dpbench.audit import table
-from dpbench.audit.audit import GAMES
+from dpbench.audit.audit import GAMES, audit
 from dpbench.audit.canaries import LONGEST, worst_length
 from dpbench.audit.command import prepared
 from dpbench.audit.game import on_canaries, play
@@ -256,6 +256,25 @@ def test_a_division_by_the_real_size_of_a_batch_is_refuted():
 @pytest.mark.parametrize("method", ["dpsgd", "bam", "dpsgd_coordinate", "dp_signlosgd"])
 def test_a_step_that_is_right_holds(method):
     assert not step_is_refuted(f"method={method}")
+
+
+def test_a_step_of_a_sample_holds_and_is_refuted_with_less_noise(monkeypatch):
+    asked = {"canaries": 1500, "rate": 0.5, "steps": 2, "game": "step"}
+    assert not is_refuted("method=dpsgd", "privacy.noise_multiplier=0.5", **asked)
+    less_noise(0.5)(monkeypatch)
+    assert is_refuted("method=dpsgd", "privacy.noise_multiplier=0.5", **asked)
+
+
+def test_the_notes_epsilon_of_a_sampled_sign_is_refuted():
+    """It scales the loss by the rate, which is not how sampling amplifies."""
+    words = ["privacy.noise_multiplier=0.2", "batch_size=2000", "method=dp_signlosgd"]
+    run, canaries = prepared(words, "4000", game="step")
+    result = audit(run, canaries, game="step", quiet=True)
+    assert result.verdict == "holds"
+    claim = result.papers_claim
+    assert claim is not None
+    assert claim.epsilon < result.bounds.own < result.claim.epsilon
+    assert result.against(claim).verdict == "refuted"
 
 
 @pytest.mark.slow
