@@ -55,11 +55,13 @@ def compose(overrides: list[str]) -> dict:
 
 def options(group: str) -> list[str]:
     """The names to choose from in a configuration group."""
-    return list(_options(conf_folder(), group))
+    folder = conf_folder()
+    changed_at = (folder / group).stat().st_mtime_ns if (folder / group).exists() else 0
+    return list(_options(folder, group, changed_at))
 
 
 @functools.cache
-def _options(folder: Path, group: str) -> tuple[str, ...]:
+def _options(folder: Path, group: str, changed_at: int) -> tuple[str, ...]:
     with grammar():
         return tuple(GlobalHydra.instance().config_loader().get_group_options(group))
 

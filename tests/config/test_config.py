@@ -156,6 +156,8 @@ def test_a_scale_says_what_it_shrinks_and_does(name, scale):
     computed = ("compute", "methods") if "compute" in paper.table else ()
     if any(wanted.table[key] != paper.table[key] for key in computed):
         return
+    if {*wanted.table["seeds"]} < {*paper.table["seeds"]}:
+        return
     small, whole = (compose(next(iter(one.cells()))) for one in (wanted, paper))
     assert digest(small) != digest(whole)
     smaller_model = small["choices"]["model"] != whole["choices"]["model"]

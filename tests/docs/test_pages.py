@@ -29,8 +29,10 @@ from dpbench.config import compose as config
 from dpbench.config.overrides import expand
 from dpbench.config.settings import split_settings
 from dpbench.execution.prepare import prepare
+from dpbench.reproduce import verify
 from dpbench.reproduce.target import target_of
 from dpbench.search.request import parse
+from dpbench.validate import key_values
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -171,6 +173,8 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
         assert parse(arguments).space.ranges
     elif verb == "reproduce":
         prepare(next(target_of(arguments[0], arguments[1:]).cells()))
+    elif verb == "verify":
+        key_values(verb, verify.DEFAULTS, arguments)
     else:
         known = {"data": config.options("dataset"), "list": config.groups()}[verb]
         assert set(arguments) <= set(known)
