@@ -41,6 +41,7 @@ MADE_UP = (
     "augmentation",
     "diagnostics",
     "validation",
+    "mislabelled",
 )
 """What the canaries take the place of."""
 

@@ -24,7 +24,9 @@ from dpbench.training.progress import counting
 RULES = (
     "Audited: lower bounds of epsilon at 95% confidence. Own family: by the trade-off curves of "
     "the run's own ledger with more or less noise; GDP: by those of Gaussian differential privacy; "
-    "one run: by Steinke et al. 2023, who assume nothing of how canaries depend on each other.",
+    "one run: by Steinke et al. 2023, who assume nothing of how canaries depend on each other. "
+    "The first two are bounds where the mechanism is of that family, which what is refuted need "
+    "not be.",
     "Holds: this attack found nothing against the claim. A lower bound can prove a mistake, never "
     "that there is none. Refuted: under the claim such scores have a chance of at most 1e-4.",
     "PLD: the epsilon of the run's ledger. Its paper: what the method's paper would print for this "

@@ -110,7 +110,8 @@ def same(one: Any, other: Any, tolerance: float = 0.0) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[k], other[k], tolerance) for k in one)
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
+        pairs = zip(one, other, strict=True)
+        return len(one) == len(other) and all(same(a, b, tolerance) for a, b in pairs)
     if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
         return math.isnan(other)
     if isinstance(one, float | int) and isinstance(other, float | int):

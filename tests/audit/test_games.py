@@ -321,6 +321,7 @@ def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
     ("words", "why"),
     [
         (["dataset=mnist"], "is not for an audit to choose"),
+        (["mislabelled=100"], "is not for an audit to choose"),
         (["method=sgd"], "adds no noise"),
         (["canaries=3"], "canaries"),
         (["game=chess"], "game"),

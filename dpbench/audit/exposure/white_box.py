@@ -11,6 +11,7 @@ from dpbench.audit.canaries import worst_length
 from dpbench.audit.exposure.inserted import Canaries, Inserting, drawn, mixed, quiet_places
 from dpbench.audit.game import Overheard
 from dpbench.audit.inference import Scores
+from dpbench.audit.scores import sampled
 from dpbench.data.dataset import Data
 from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep
@@ -133,4 +134,4 @@ def likelihood(transcript: Transcript) -> Tensor:
     """
     sums, shifts, multipliers, rate = transcript
     ratios = (2 * sums * shifts - shifts**2) / (2 * multipliers.unsqueeze(1) ** 2)
-    return torch.log1p(rate * torch.expm1(ratios)).sum(0)
+    return sampled(ratios, rate).sum(0)
