@@ -1,8 +1,8 @@
 """Accountants: from a ledger and a delta to an epsilon, or a refusal.
 
-RDP and PLD are upper bounds. RDP is computed by dp_accounting; PLD is our own, because that of
-dp_accounting is no upper bound for tiny delta (dpbench.privacy.composition). Mechanisms with noise
-on each coordinate are in dpbench.privacy.coordinate_accountants. GDP is the central-limit
+RDP and PLD are upper bounds. RDP is that of dp_accounting, to the bit; PLD is our own, because
+dp_accounting's is no upper bound for tiny delta (dpbench.privacy.composition). Mechanisms with
+noise on each coordinate are in dpbench.privacy.coordinate_accountants. GDP is the central-limit
 approximation of Bu et al. 2020 (through Opacus): it can understate epsilon, and is shown for
 comparison only. All are for adding or removing one example.
 """
@@ -15,6 +15,7 @@ import numpy as np
 
 from dpbench.errors import UserError
 from dpbench.privacy import coordinate_accountants as coordinate
+from dpbench.privacy import sampled_gaussian
 from dpbench.privacy.entries import (
     Entry,
     Unaccountable,
@@ -87,6 +88,8 @@ def _renyi_of_step(rate: float, sigma: float, orders: tuple[float, ...]) -> np.n
 
     It takes most of the accountant's time, and does not depend on the number of steps or delta.
     """
+    if 0 < rate < 1 and sigma**2 > 0:
+        return sampled_gaussian.renyi(rate, sigma, orders)
     import dp_accounting
     from absl import logging
     from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
