@@ -37,6 +37,7 @@ MADE_UP = (
     "dataset",
     "model",
     "users",
+    "features",
     "normalization",
     "augmentation",
     "diagnostics",

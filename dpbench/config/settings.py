@@ -46,6 +46,7 @@ SETTINGS = {
     "score_noise_multiplier": ADDED_LATER,
     "trial": ADDED_LATER,
     "mislabelled": ADDED_LATER,
+    "features": ADDED_LATER,
     "engine": EXECUTION,
     "physical_batch_size": EXECUTION,
     "channels_last": EXECUTION,

@@ -7,7 +7,10 @@ from dpbench.config import buildable
 from dpbench.config.compose import groups
 from dpbench.config.settings import SETTINGS
 from dpbench.data.derive.mislabelled import mislabelled
+from dpbench.data.derive.normalization import Normalization
+from dpbench.data.derive.scattering import Scattering, scattered
 from dpbench.data.derive.validation import validated
+from dpbench.errors import UserError
 from dpbench.execution.configuration import checked
 from dpbench.training.plan import Plan, Run, plan
 from dpbench.validate import typed
@@ -32,13 +35,26 @@ def build(config: dict) -> Run:
         parts[group] = buildable.build(group, parts[group])
         typed(group, parts[group], _types_of_groups()[group])
     parts["engine"] = parts["engine"].get("name")
-    dataset = validated(parts["dataset"], parts.pop("validation"))
+    dataset = scattered(parts["dataset"], parts["features"])
+    if parts.pop("features"):
+        _check_after_features(parts)
+    dataset = validated(dataset, parts.pop("validation"))
     parts["dataset"] = mislabelled(dataset, parts.pop("mislabelled"))
     claimed_by = config.get("table", {}).get("claimed_by", "rdp")
     return Run(**parts, claimed_by=claimed_by, config=config)
 
 
+def _check_after_features(parts: dict[str, Any]) -> None:
+    """UserError for what is done to the pixels of every batch, which is too late for features."""
+    if parts["augmentation"] or isinstance(parts["normalization"], Normalization):
+        raise UserError(
+            "features=scattering is computed once, and of the pixels as they are: set "
+            "augmentation=none, and normalization=private or none."
+        )
+
+
 @functools.cache
 def _types_of_groups() -> dict[str, Any]:
-    """The type that a run takes by group; an engine is passed by its name."""
-    return get_type_hints(Run) | {"engine": dict[str, Any]}
+    """The type of each group's part. Two are no settings of a run: an engine is passed by its name,
+    and features are part of the data set."""
+    return get_type_hints(Run) | {"engine": dict[str, Any], "features": Scattering | None}

@@ -86,8 +86,9 @@ class Target:
     @property
     def notes(self) -> list[str]:
         """Notes on the data of the runs, as on statistics that no epsilon covers."""
-        first = [next(self.cells_of(c, self.table["methods"][0])) for c in self.conditions]
-        runs = [build(compose(overrides)) for overrides in first]
+        methods = self.table["methods"] if self._has_arms else self.table["methods"][:1]
+        cells = itertools.product(self.conditions, methods)
+        runs = [build(compose(next(self.cells_of(*cell)))) for cell in cells]
         notes = (f"{run.dataset.name}: {note}" for run in runs for note in run.notes)
         return list(dict.fromkeys(notes))
 

@@ -64,11 +64,12 @@ class Privacy:
         sampling: Sampling,
         steps: int,
         schedule: Schedules = UNCHANGED,
-        score: Step | None = None,
+        *once: Step | None,
     ) -> float:
         """The configured or calibrated noise multiplier; 0 for a method that adds no noise.
 
-        A target epsilon includes all side queries. A noise schedule multiplies the result.
+        A target epsilon includes all side queries, and what is released once. A noise schedule
+        multiplies the result.
         """
         if not method.private:
             return 0.0
@@ -81,7 +82,7 @@ class Privacy:
             return float(self.noise_multiplier)
         assert self.epsilon is not None
         return calibrate(
-            lambda sigma: planned_ledger(method, sampling, steps, sigma, schedule, score),
+            lambda sigma: planned_ledger(method, sampling, steps, sigma, schedule, *once),
             self.epsilon,
             self.delta,
             self.accountant,
@@ -94,13 +95,13 @@ class Privacy:
         sampling: Sampling,
         steps: int,
         schedule: Schedules,
-        score: Step | None = None,
+        *once: Step | None,
     ) -> float:
         """The noise multiplier implied by a method's other settings; UserError if the configured
         one differs."""
         if self.noise_multiplier == FOLLOWS:
             return implied
-        configured = self.multiplier(method, sampling, steps, schedule, score)
+        configured = self.multiplier(method, sampling, steps, schedule, *once)
         if not math.isclose(configured, implied, rel_tol=TOLERANCE):
             raise UserError(
                 f"{method.name} has noise multiplier {implied:.6g} by its learning rate, bound and "
@@ -125,9 +126,10 @@ def planned_ledger(
     steps: int,
     multiplier: float,
     schedule: Schedules,
-    score: Step | None = None,
+    *once: Step | None,
 ) -> Ledger:
-    """The planned ledger of a run, with an entry for every run of steps with one noise multiplier.
+    """The planned ledger of a run, with an entry for every run of steps with one noise multiplier,
+    and one for each release in `once`.
 
     Raises UserError for more entries than an accountant can compose.
     """
@@ -141,7 +143,15 @@ def planned_ledger(
                 "it (for dpsgld and dpsghmc, in schedule.lr and schedule.bound, from which the "
                 "noise follows)."
             )
-    return ledger.after(score) if score else ledger
+    return with_releases(ledger, *once)
+
+
+def with_releases(ledger: Ledger, *once: Step | None) -> Ledger:
+    """The ledger of the steps of a training, and of releases made once: they stand last, whether
+    they were made before or after."""
+    for step in filter(None, once):
+        ledger = ledger.after(step)
+    return ledger
 
 
 ARITHMETIC = {"seeded": "float", "secure": "secure"}

@@ -9,7 +9,7 @@ from torch import nn
 
 from dpbench.data.dataset import Data, Dataset, vocabulary_of
 from dpbench.data.derive.augmentation import ShiftsFlips
-from dpbench.data.derive.normalization import Normalization
+from dpbench.data.derive.normalization import Normalization, normalized
 from dpbench.data.derive.users import Units, Users, units_of
 from dpbench.diagnostics import Diagnostics
 from dpbench.diagnostics.settings import check_groups
@@ -19,11 +19,14 @@ from dpbench.gradients.precision import PRECISIONS
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.sampling import SAMPLERS, Sampler
 from dpbench.mechanism.schedules import UNCHANGED, Schedules
+from dpbench.mechanism.streams import Stream, secure, seeded
 from dpbench.models.architecture import Architecture
 from dpbench.privacy.accountants import CLAIMS
 from dpbench.privacy.ledger import Ledger, Step
-from dpbench.training.budget import ARITHMETIC, Privacy, planned_ledger, statement
+from dpbench.records.digest import digest
+from dpbench.training.budget import ARITHMETIC, Privacy, planned_ledger, statement, with_releases
 from dpbench.training.score import SCORE_NOTE, score_step
+from dpbench.training.statistics import PrivateNormalization, statistics_step
 from dpbench.validate import boolean, fraction, integer, one_of, quoted, typed
 
 MOST_STEPS = 5_000_000
@@ -56,7 +59,7 @@ class Run:
     channels_last: bool = False
     device: str = "auto"
     diagnostics: Diagnostics | None = None
-    normalization: Normalization | None = None
+    normalization: Normalization | PrivateNormalization | None = None
     augmentation: ShiftsFlips | None = None
     ema_decay: float | None = None
     schedule: Schedules | None = None
@@ -91,13 +94,27 @@ class Run:
     def notes(self) -> tuple[str, ...]:
         """Notes on the data for readers, such as what no epsilon covers."""
         scored = [SCORE_NOTE] if self.score_noise_multiplier else []
-        normalized = [self.normalization.note] if self.normalization else []
-        return (*self.dataset.notes, *scored, *normalized)
+        constants = [self.normalization.note] if self.normalization else []
+        return (*self.dataset.notes, *scored, *constants)
 
     def load(self, folder: Path) -> Data:
         """The training and test sets, read from below `folder` or downloaded to it."""
         data = self.dataset.load(folder, self.seed)
-        return self.normalization.of(data) if self.normalization else data
+        match self.normalization:
+            case None:
+                return data
+            case PrivateNormalization() as statistics:
+                noise = self.stream("statistics", torch.device("cpu"))
+                measured = statistics.measured(data.train, self.dataset.train_size, noise)
+                return normalized(data, measured)
+            case public:
+                return normalized(data, public)
+
+    def stream(self, purpose: str, device: torch.device) -> Stream:
+        """The random stream for one purpose, shared with no other run."""
+        if self.noise == "secure":
+            return secure()
+        return seeded(purpose, self.seed, digest(self.config) if self.config else "", device)
 
 
 @dataclass(frozen=True)
@@ -110,7 +127,8 @@ class Plan:
     steps: int
     noise_multiplier: float
     schedule: Schedules
-    ledger: Ledger  # of all planned steps
+    ledger: Ledger  # of all planned steps, and of what is released once
+    statistics: Step | None = None  # the release of the normalization, before the first step
     score: Step | None = None  # the release of the validation split after the last step
 
     @property
@@ -122,6 +140,10 @@ class Plan:
         """The ledger's step for a noise multiplier."""
         return Step(self.sampler.law, self.method.releases(noise_multiplier))
 
+    def ledger_after(self, steps: Ledger) -> Ledger:
+        """The ledger of a finished run that made these steps."""
+        return with_releases(steps, self.statistics, self.score)
+
 
 def plan(run: Run) -> Plan:
     """Check and derive everything possible before data is read; UserError for invalid settings."""
@@ -130,7 +152,7 @@ def plan(run: Run) -> Plan:
     units = units_of(run.dataset, run.users)
     sampler = SAMPLERS[run.sampler](units.number, run.batch_size, units.name)
     steps = _steps(run, sampler)
-    score = score_step(run)
+    once = statistics_step(run), score_step(run)
     if method.private:
         run.privacy.warn_if_weak(units)
     schedule = run.schedule or UNCHANGED
@@ -145,16 +167,16 @@ def plan(run: Run) -> Plan:
             method.clip, optimizer, sampler.expected_batch_size, units
         )
         multiplier = run.privacy.confirmed_multiplier(
-            implied, method, sampler.law, steps, schedule, score
+            implied, method, sampler.law, steps, schedule, *once
         )
     else:
-        multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule, score)
-    ledger = planned_ledger(method, sampler.law, steps, multiplier, schedule, score)
+        multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule, *once)
+    ledger = planned_ledger(method, sampler.law, steps, multiplier, schedule, *once)
     if method.whole_batches and run.physical_batch_size not in (None, "auto"):
         raise UserError(
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
         )
-    planned = Plan(method, units, sampler, steps, multiplier, schedule, ledger, score)
+    planned = Plan(method, units, sampler, steps, multiplier, schedule, ledger, *once)
     # Raises Unaccountable now instead of after the training.
     privacy_statement(run, planned)
     return planned

@@ -18,14 +18,12 @@ from dpbench.gradients.precision import Precision, full_precision_products
 from dpbench.mechanism.fit_memory import fit_memory
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
-from dpbench.mechanism.streams import Stream, secure, seeded
 from dpbench.memory import check_measurable
 from dpbench.metrics.reliability import reliability
 from dpbench.metrics.tasks import FIT, METRICS
 from dpbench.models.architecture import LOSSES
 from dpbench.models.predict import predict
 from dpbench.privacy.ledger import Ledger
-from dpbench.records.digest import digest
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import COVERED, Record
 from dpbench.training.averaging import MovingAverage
@@ -36,6 +34,7 @@ from dpbench.training.plan import Plan, Run, plan, privacy_statement
 from dpbench.training.progress import Progress
 from dpbench.training.provenance import ResourceUsage, conditions, provenance
 from dpbench.training.score import NOISY_ACCURACY, noisy_accuracy
+from dpbench.training.statistics import ChannelNormalization
 from dpbench.training.tracking import Tracking
 
 
@@ -89,11 +88,12 @@ def _scored(
 ) -> tuple[Ledger, dict[str, float]]:
     """The ledger of the whole run, and the noisy accuracy if one is asked for: of every run, since
     that its metrics are not finite is not released."""
-    if planned.score is None or run.score_noise_multiplier is None:
-        return training.ledger, {}
-    noise = stream(run, "score", torch.device("cpu"))
+    ledger = planned.ledger_after(training.ledger)
+    if run.score_noise_multiplier is None:
+        return ledger, {}
+    noise = run.stream("score", torch.device("cpu"))
     score = noisy_accuracy(outputs, test.targets, run.score_noise_multiplier, noise)
-    return training.ledger.after(planned.score), {NOISY_ACCURACY: score}
+    return ledger, {NOISY_ACCURACY: score}
 
 
 def _target_losses(training: Training, targets: Targets | None) -> dict[str, list[float]]:
@@ -152,19 +152,12 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
         steps=planned.steps,
         schedule=planned.schedule,
         seed=run.seed,
-        noise=stream(run, "noise", device),
-        counts=stream(run, "counts", device),
+        noise=run.stream("noise", device),
+        counts=run.stream("counts", device),
     )
     if physical == "auto" and not planned.method.whole_batches:
         fit_memory(step, probe_batch)
     return step
-
-
-def stream(run: Run, purpose: str, device: torch.device) -> Stream:
-    """The run's random stream for one purpose, shared with no other run."""
-    if run.noise == "secure":
-        return secure()
-    return seeded(purpose, run.seed, digest(run.config) if run.config else "", device)
 
 
 def _probe_batch(run: Run, planned: Plan, views: int) -> Batch:
@@ -192,6 +185,7 @@ def start_training(
     theta = step.engine.parameters.theta
     observer = run.diagnostics.observer(step, examples, test) if run.diagnostics else None
     train = run.users.of(examples, run.seed) if run.users else examples
+    constants = examples.normalize
     return Training(
         plan=planned,
         step=step,
@@ -199,12 +193,13 @@ def start_training(
             planned.sampler,
             train,
             run.augmentation,
-            stream(run, "batches", torch.device("cpu")),
+            run.stream("batches", torch.device("cpu")),
             seeds.generator(run.seed, "augmentation", examples.device),
         ),
         observer=observer,
         average=None if run.ema_decay is None else MovingAverage(run.ema_decay, theta),
         usage=usage,
+        statistics=constants if isinstance(constants, ChannelNormalization) else None,
     )
 
 

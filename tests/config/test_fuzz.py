@@ -53,7 +53,8 @@ NEEDS = {
     "snli": ["model=bert_tiny"],
     "bert_tiny": ["dataset=snli"],
     **dict.fromkeys(["resnet9", "wrn16_4", "vit_tiny", "cnn_tanh"], IMAGES),
-    **dict.fromkeys(["shifts_flips", "half", "sample_convnet"], IMAGES),
+    "scattering": ["dataset=mnist"],
+    **dict.fromkeys(["shifts_flips", "half", "private", "sample_convnet", "tempered_cnn"], IMAGES),
 }
 LARGE = {"bert_base", "vit_base"}
 """Of the same kind as a small one, and slow to plan."""

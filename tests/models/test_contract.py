@@ -11,6 +11,7 @@ from dpbench.models.architecture import cross_entropy
 from dpbench.models.bert import Bert
 from dpbench.models.resnet9 import ResNet9
 from dpbench.models.sample_convnet import SampleConvNet
+from dpbench.models.tempered_cnn import TemperedCnn
 from dpbench.models.vit import Vit
 from dpbench.models.wide_resnet import WideResNet
 
@@ -32,6 +33,8 @@ def bert(train):
 # The model and its inputs.
 CASES = {
     "sample_convnet": (SampleConvNet(), IMAGE),
+    "tempered_cnn": (TemperedCnn(), IMAGE),
+    "tempered_cnn, grey": (TemperedCnn(), (1, 16, 16)),
     "resnet9": (ResNet9(8, 4, "mish", weight_standardisation=True), IMAGE),
     "resnet9, plain": (ResNet9(8, 4, "mish", weight_standardisation=False), IMAGE),
     "wide_resnet": (WideResNet(10, 1, 4, weight_standardisation=True), IMAGE),

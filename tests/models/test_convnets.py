@@ -10,6 +10,7 @@ from dpbench.execution.prepare import build
 from dpbench.models.resnet9 import ResNet9
 from dpbench.models.sample_convnet import SampleConvNet
 from dpbench.models.standardised import StandardisedConv2d, standardised_kernel
+from dpbench.models.tempered_cnn import TemperedCnn
 from dpbench.models.wide_resnet import WideResNet
 
 CIFAR = (3, 32, 32)
@@ -23,6 +24,8 @@ def size(model):
     ("overrides", "shape", "classes", "count"),
     [
         ("model=sample_convnet", (1, 28, 28), 10, 26_010),
+        ("model=tempered_cnn", (1, 28, 28), 10, 26_010),
+        ("model=tempered_cnn", CIFAR, 10, 550_570),
         ("model=resnet9", CIFAR, 10, 2_449_418),
         ("model=resnet9", CIFAR, 100, 2_541_668),
         ("model=resnet9 model.width=32", CIFAR, 10, 616_458),
@@ -38,9 +41,10 @@ def test_parameter_count(overrides, shape, classes, count):
         assert size(model.build(shape, classes)) == count
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 64, 64), (1, 14, 15)])
-def test_images_of_other_sizes_pass_through_sample_convnet(shape):
-    assert SampleConvNet().build(shape, 5)(torch.rand(2, *shape)).shape == (2, 5)
+@pytest.mark.parametrize("model", [SampleConvNet(), TemperedCnn()])
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 64, 64), (1, 16, 17)])
+def test_images_of_other_sizes_pass_through(model, shape):
+    assert model.build(shape, 5)(torch.rand(2, *shape)).shape == (2, 5)
 
 
 # 2,748,890 is what Zagoruyko and Komodakis' WRN-16-4 has: no biases, and the skip branch shares
@@ -58,6 +62,7 @@ def test_a_wide_resnet_is_the_original_but_for_biases_and_norms_of_the_skip_bran
     ("model", "least"),
     [
         (SampleConvNet(), 14),
+        (TemperedCnn(), 16),
         (ResNet9(8, 4, "relu", weight_standardisation=True), 8),
         (WideResNet(10, 1, 4, weight_standardisation=True), 4),
     ],

@@ -122,7 +122,7 @@ def streams(monkeypatch):
         made.append(seeded(*arguments))
         return made[-1]
 
-    monkeypatch.setattr(trainer, "seeded", noted)
+    monkeypatch.setattr("dpbench.training.plan.seeded", noted)
     return made
 
 

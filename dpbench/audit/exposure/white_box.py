@@ -19,6 +19,7 @@ from dpbench.privacy.ledger import GaussianMechanism, Ledger, Mechanism, Poisson
 from dpbench.training.plan import Run, plan
 from dpbench.training.progress import Progress
 from dpbench.training.provenance import ResourceUsage
+from dpbench.training.statistics import PrivateNormalization
 from dpbench.training.trainer import private_step, start_training
 
 
@@ -77,6 +78,11 @@ def _check(run: Run) -> None:
         raise UserError(
             "inserted canaries are single examples with a gradient of bounded norm: choose "
             "users=none, augmentation=none and a method that bounds no coordinate by itself."
+        )
+    if isinstance(run.normalization, PrivateNormalization):
+        raise UserError(
+            "inserted canaries are gradients, and the attacker does not see what else is released: "
+            "choose another option than normalization=private."
         )
     if run.sampler != "poisson":
         raise UserError("audits know the chances of sampler=poisson; no other has an epsilon.")

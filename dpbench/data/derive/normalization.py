@@ -1,6 +1,6 @@
 """Normalization of images: subtracts a mean and divides by a standard deviation per channel."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -54,16 +54,17 @@ class Normalization:
             "statistics of the training images, no epsilon pays for them."
         )
 
-    def of(self, data: Data) -> Data:
-        """The same data with normalised batches."""
-        train, test = (replace(split, normalize=self) for split in (data.train, data.test))
-        targets = data.targets
-        if targets:
-            targets = replace(targets, examples=replace(targets.examples, normalize=self))
-        return replace(data, train=train, test=test, targets=targets)
-
     def __call__(self, images: Tensor) -> Tensor:
         """The images [B, C, H, W], normalised."""
         from torchvision.transforms.v2.functional import normalize
 
         return normalize(images, list(self.mean), list(self.std))
+
+
+def normalized(data: Data, normalize: Callable[[Tensor], Tensor]) -> Data:
+    """The same data with a function applied to the inputs of every batch."""
+    train, test = (replace(split, normalize=normalize) for split in (data.train, data.test))
+    targets = data.targets
+    if targets:
+        targets = replace(targets, examples=replace(targets.examples, normalize=normalize))
+    return replace(data, train=train, test=test, targets=targets)

@@ -1,0 +1,152 @@
+"""Normalization by the data's own mean and deviation, which are released with noise."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from dpbench.data.dataset import Dataset, Split
+from dpbench.errors import UserError
+from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.streams import Stream
+from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
+from dpbench.validate import positive
+
+if TYPE_CHECKING:
+    from dpbench.training.plan import Run
+
+AT_ONCE = 1024
+"""Examples read at once."""
+
+STEPS_PER_OCTAVE, OCTAVES = 4, 20
+"""Bins of a histogram of norms: each a factor of 2^(1/4), from 2^-10 to 2^10."""
+
+SMALLEST_VARIANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class PrivateNormalization:
+    """Each channel less its mean and over its deviation over the training examples.
+
+    noise_multiplier: of the mean of each channel, and of its mean square. Either is a sum of one
+    vector per example, the channel's mean over positions, clipped to the median of their norms.
+    median_noise_multiplier: of the two medians, each found in a noisy histogram of norms. All four
+    queries are of all examples and made once, before the first step (Tramer and Boneh 2021,
+    appendix B, with exact medians).
+    """
+
+    noise_multiplier: float
+    median_noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        positive("normalization.noise_multiplier", self.noise_multiplier)
+        positive("normalization.median_noise_multiplier", self.median_noise_multiplier)
+
+    note = (
+        "The mean and deviation of each channel are measured with noise on the training examples, "
+        "and epsilon pays for them."
+    )
+
+    def check(self, dataset: Dataset) -> None:
+        """UserError for inputs without channels."""
+        if len(dataset.shape) != 3:
+            raise UserError(
+                f"normalization=private needs images or their features, and the inputs of "
+                f"{dataset.name} are {dataset.shape}: use normalization=none."
+            )
+
+    @property
+    def step(self) -> Step:
+        """The four releases, for the ledger."""
+        both = (
+            ("norms", self.median_noise_multiplier),
+            ("sum", self.noise_multiplier),
+        )
+        releases = (
+            Release(f"{what} of the channels' mean {power}", GaussianMechanism(multiplier))
+            for power in ("values", "squares")
+            for what, multiplier in both
+        )
+        return Step(Poisson(1.0), tuple(releases))
+
+    def measured(self, train: Split, number: int, stream: Stream) -> "ChannelNormalization":
+        """The constants, measured on the training split with noise from the stream.
+
+        number: the public number of examples.
+        """
+        means, squares = (self._mean(_per_example(train, p), number, stream) for p in (1, 2))
+        return ChannelNormalization(means, (squares - means.square()).clamp(min=0))
+
+    def _mean(self, vectors: Tensor, number: int, stream: Stream) -> Tensor:
+        """The noisy mean [C] of vectors [n, C] clipped to the noisy median of their norms."""
+        bound = noisy_median(vectors.norm(dim=1), self.median_noise_multiplier, stream)
+        total = clipped_sum(vectors, bound)
+        return Gaussian().add(total, bound, self.noise_multiplier, stream) / number
+
+
+class ChannelNormalization:
+    """Each channel less `mean` [C] and over the root of `variance` [C]; 0 where that is 0.
+
+    Its state is in checkpoints, since constants that were measured with noise from a key that is
+    never stored cannot be measured again.
+    """
+
+    def __init__(self, mean: Tensor, variance: Tensor):
+        self.mean, self.variance = mean, variance
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """The inputs [B, C, H, W], normalised."""
+        mean, variance = (
+            t.to(inputs.device, torch.float32)[:, None, None] for t in (self.mean, self.variance)
+        )
+        deviation = (variance + SMALLEST_VARIANCE).sqrt()
+        return torch.where(variance > 0, (inputs - mean) / deviation, torch.zeros_like(inputs))
+
+    def state_dict(self) -> dict:
+        return {"mean": self.mean, "variance": self.variance}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.mean, self.variance = state["mean"], state["variance"]
+
+
+def _per_example(train: Split, power: int) -> Tensor:
+    """The mean over positions of each channel to a power [n, C] float64, 0 where not finite."""
+    parts = (
+        train.at(indices).inputs.double().pow(power).mean((2, 3))
+        for indices in train.batches(AT_ONCE)
+    )
+    vectors = torch.cat([part.cpu() for part in parts])
+    return torch.where(vectors.isfinite().all(1, keepdim=True), vectors, 0.0)
+
+
+def clipped_sum(vectors: Tensor, bound: float) -> Tensor:
+    """The sum [C] of vectors [n, C] scaled to norms of at most `bound`: its sensitivity."""
+    return (vectors * (bound / vectors.norm(dim=1, keepdim=True)).clamp(max=1.0)).sum(0)
+
+
+def noisy_median(norms: Tensor, multiplier: float, stream: Stream) -> float:
+    """The upper edge of the bin of norms [n] at which a noisy histogram reaches half of its sum.
+
+    One example adds 1 to one bin, so the sensitivity is 1.
+    """
+    last = STEPS_PER_OCTAVE * OCTAVES - 1
+    exponents = norms.log2().add(OCTAVES / 2).mul(STEPS_PER_OCTAVE).ceil()
+    counts = torch.bincount(exponents.clamp(0, last).long(), minlength=last + 1).double()
+    noisy = Gaussian().add(counts, 1.0, multiplier, stream).cumsum(0)
+    reached = int((noisy >= noisy[-1] / 2).int().argmax())
+    return math.exp2(reached / STEPS_PER_OCTAVE - OCTAVES / 2)
+
+
+def statistics_step(run: "Run") -> Step | None:
+    """The releases of a run's normalization, if they are made; UserError for users, who have
+    several examples."""
+    if not isinstance(run.normalization, PrivateNormalization):
+        return None
+    if run.users:
+        raise UserError(
+            "normalization=private measures single examples, and users have several: set "
+            "users=none or normalization=none."
+        )
+    return run.normalization.step
