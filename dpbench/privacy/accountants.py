@@ -15,7 +15,6 @@ import numpy as np
 
 from dpbench.errors import UserError
 from dpbench.privacy import coordinate_accountants as coordinate
-from dpbench.privacy import sampled_gaussian
 from dpbench.privacy.entries import (
     Entry,
     Unaccountable,
@@ -28,6 +27,7 @@ from dpbench.privacy.entries import (
 )
 from dpbench.privacy.gaussian import GaussianProfile, exact_epsilon
 from dpbench.privacy.ledger import CoordinateMechanism, Ledger
+from dpbench.privacy.renyi import sampled_gaussian, smallest_epsilon
 from dpbench.privacy.sign_note import note_epsilon
 from dpbench.privacy.tight import Steps, tight_epsilon
 
@@ -77,37 +77,17 @@ def _renyi(entries: list[Entry]) -> np.ndarray:
     if coordinates := by_coordinate(entries):
         return coordinate.renyi(coordinates, np.array(ORDERS))
     steps = (
-        (times, _renyi_of_step(rate, sigma, ORDERS)) for rate, sigma, times in gaussians(entries)
+        (times, sampled_gaussian(rate, sigma, ORDERS)) for rate, sigma, times in gaussians(entries)
     )
     return sum((times * divergences for times, divergences in steps), np.zeros(len(ORDERS)))
-
-
-@functools.lru_cache(maxsize=4096)
-def _renyi_of_step(rate: float, sigma: float, orders: tuple[float, ...]) -> np.ndarray:
-    """Of one sampled Gaussian release; not to be modified.
-
-    It takes most of the accountant's time, and does not depend on the number of steps or delta.
-    """
-    if 0 < rate < 1 and sigma**2 > 0:
-        return sampled_gaussian.renyi(rate, sigma, orders)
-    import dp_accounting
-    from absl import logging
-    from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
-
-    logging.set_verbosity(logging.ERROR)  # otherwise it warns about every order that it skips
-    event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(sigma))
-    return RdpAccountant(orders).compose(event).rdp
 
 
 @_accountant
 def rdp(entries: list[Entry], delta: float) -> float:
     """Epsilon by Renyi divergences (Mironov et al. 2019), optimal over orders."""
-    from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
-
-    orders = np.array(ORDERS)
-    epsilon, order = compute_epsilon(orders, _renyi(entries), delta)
+    epsilon, order = smallest_epsilon(ORDERS, _renyi(entries).tolist(), delta)
     # A single release with a finite pure epsilon is best bounded at the highest orders.
-    edges = orders[:1] if by_coordinate(entries) else (orders[0], orders[-1])
+    edges = ORDERS[:1] if by_coordinate(entries) else (ORDERS[0], ORDERS[-1])
     if order in edges and epsilon > 0.01:
         raise Unaccountable(
             f"the best Renyi order, {order}, is at the edge of the orders tried, so "
@@ -127,9 +107,7 @@ def renyi_divergences(ledger: Ledger) -> np.ndarray:
 
 def epsilon_of(divergences: np.ndarray, delta: float) -> float:
     """The smallest epsilon of Renyi divergences at ORDERS; Unaccountable at the edge of them."""
-    from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
-
-    epsilon, order = compute_epsilon(ORDERS, divergences.tolist(), delta)
+    epsilon, order = smallest_epsilon(ORDERS, divergences.tolist(), delta)
     if order in (ORDERS[0], ORDERS[-1]) and epsilon > 0.01:
         raise Unaccountable(
             f"the best Renyi order, {order}, is at the edge of the orders tried: choose more noise "

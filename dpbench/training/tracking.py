@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from dpbench.figures.reliability import draw_reliability, reliability_points
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
@@ -61,6 +60,9 @@ class Tracking:
         for step, numbers in _by_step(record.diagnostics):
             self._log(step, numbers)
         if record.calibration:
+            # Imported here because it imports pandas, which takes half a second.
+            from dpbench.figures.reliability import draw_reliability, reliability_points
+
             points = reliability_points({record.config["choices"]["method"]: [record]})
             png = draw_reliability(points, f"Reliability on the {_split(record)} set")
             self._for_each_log(lambda log: log.picture("reliability", png))

@@ -259,7 +259,7 @@ def test_rdp_refuses_a_best_order_at_the_edge_of_those_tried(book, monkeypatch):
 @every
 def test_an_answer_that_is_no_epsilon_is_an_error(accountant, monkeypatch):
     target = {
-        "rdp": "dp_accounting.rdp.rdp_privacy_accountant.compute_epsilon",
+        "rdp": "dpbench.privacy.accountants.smallest_epsilon",
         "pld": "dpbench.privacy.accountants.tight_epsilon",
         "gdp": "opacus.accountants.analysis.gdp.eps_from_mu",
     }[accountant.__name__]
@@ -272,7 +272,7 @@ def test_an_answer_that_is_no_epsilon_is_an_error(accountant, monkeypatch):
 @every
 def test_infinity_without_an_exact_release_is_no_answer(accountant, monkeypatch):
     target = {
-        "rdp": "dp_accounting.rdp.rdp_privacy_accountant.compute_epsilon",
+        "rdp": "dpbench.privacy.accountants.smallest_epsilon",
         "pld": "dpbench.privacy.accountants.tight_epsilon",
         "gdp": "opacus.accountants.analysis.gdp.eps_from_mu",
     }[accountant.__name__]

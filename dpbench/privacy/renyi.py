@@ -1,12 +1,13 @@
-"""Renyi divergences of the sampled Gaussian, as dp_accounting computes them, to the bit.
+"""Renyi divergences of the sampled Gaussian and their epsilon, as in dp_accounting to the bit.
 
-dp_accounting adds up the series of Mironov, Talwar and Zhang 2019 (Section 3.3) term by term in
-Python, which takes most of a calibration's time. Here numpy computes the terms; they are added in
-the same order.
+dp_accounting takes a second to import, and adds up the series of Mironov, Talwar and Zhang 2019
+(Section 3.3) term by term in Python, which takes most of a calibration's time. Here numpy computes
+the terms; they are added in the same order.
 """
 
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import gammaln, log_ndtr
@@ -18,9 +19,33 @@ BLOCK = 100
 """The number of terms of a fractional order that are computed at once."""
 
 
-def renyi(rate: float, sigma: float, orders: tuple[float, ...]) -> np.ndarray:
-    """The divergences at `orders` of one release with 0 < rate < 1 and sigma > 0."""
+def smallest_epsilon(
+    orders: Sequence[float], divergences: Sequence[float], delta: float
+) -> tuple[float, float]:
+    """The smallest epsilon, and its order: Canonne, Kamath and Steinke 2020, Proposition 12."""
+    epsilons = [_epsilon(*pair, delta) for pair in zip(orders, divergences, strict=True)]
+    best = int(np.argmin(epsilons))
+    return max(0.0, epsilons[best]), orders[best]
+
+
+def _epsilon(order: float, divergence: float, delta: float) -> float:
+    if divergence < 0 or delta**2 + math.expm1(-divergence) > 0:
+        return 0.0  # by the divergence of Kullback and Leibler: delta <= sqrt(1 - exp(-KL))
+    if order <= 1.01:
+        return math.inf  # the formula is not stable near 1
+    return divergence + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
+
+
+@functools.lru_cache(maxsize=4096)
+def sampled_gaussian(rate: float, sigma: float, orders: tuple[float, ...]) -> np.ndarray:
+    """The divergences at `orders` of one release with 0 < rate <= 1 and sigma > 0; not to be
+    modified.
+
+    They take most of an accountant's time, and do not depend on the number of steps or delta.
+    """
     with np.errstate(all="ignore"):  # terms beyond the last one needed may overflow
+        if rate == 1:
+            return np.array(orders) / (2 * sigma**2)
         return np.array([_log_moment(rate, sigma, order) / (order - 1) for order in orders])
 
 
