@@ -1,14 +1,21 @@
-"""One audit: a game, what its scores prove, and what becomes of the epsilon that was claimed."""
+"""One audit: a game, the bounds that its scores prove, and the verdict on the claimed epsilon."""
 
 import math
 from dataclasses import dataclass, replace
 
 import torch
 
-from dpbench.audit.alone import play_alone
 from dpbench.audit.canaries import Canaries
-from dpbench.audit.game import Game, RunGame, on_canaries, play
-from dpbench.audit.inference import CERTAIN, Bounds, Scores, bounds, refutes, sharpest
+from dpbench.audit.game import Game, RunGame, on_canaries, play_run
+from dpbench.audit.inference import (
+    REFUTATION_LEVEL,
+    Bounds,
+    Scores,
+    bounds,
+    refutes,
+    strongest_attack,
+)
+from dpbench.audit.steps import play_steps
 from dpbench.errors import UserError
 from dpbench.records.record import COVERED, Record
 from dpbench.training.plan import Run, privacy_statement
@@ -21,7 +28,7 @@ PAPER, GIVEN = "its paper", "given"
 
 @dataclass(frozen=True)
 class Claim:
-    """An epsilon and who says so; proven: whether by our ledger, and not by a number alone."""
+    """A claimed epsilon and its source; proven: whether it follows from the game's ledger."""
 
     epsilon: float
     source: str
@@ -30,10 +37,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Audit:
-    """What an attack on one run found; lower bounds of epsilon at `confidence`.
+    """The result of an attack on one run: lower bounds of epsilon at `confidence`.
 
-    verdict: "refuted" where the scores are impossible under the claim but for a chance of 1e-4;
-    "holds" says that this attack found nothing, and is no proof.
+    verdict: "refuted" if the scores have a probability of at most 1e-4 under the claim; "holds" if
+    this attack found nothing, which is no proof.
     """
 
     game: Game
@@ -46,12 +53,12 @@ class Audit:
     @property
     def ratio(self) -> float:
         """The share of the claimed epsilon that the attack accounts for."""
-        return self.bounds.own / self.claim.epsilon if self.claim.epsilon else math.nan
+        return self.bounds.family / self.claim.epsilon if self.claim.epsilon else math.nan
 
     @property
     def papers_claim(self) -> Claim | None:
-        """What the method's paper would say of the run, where that is by an accountant of its own
-        and is not attacked already."""
+        """The claim of the method's paper, if it has a separate accountant and is not the claim
+        already."""
         game = self.game
         if not isinstance(game, RunGame):
             return None
@@ -61,14 +68,14 @@ class Audit:
         return None if epsilon is None else Claim(epsilon, PAPER)
 
     def against(self, claim: Claim) -> "Audit":
-        """The same attack, held against another claim."""
+        """The same attack on another claim."""
         return replace(self, claim=claim, verdict=_verdict(self.game, self.scores, claim))
 
     @property
     def plain(self) -> dict:
         """For the record of the run, as `privacy.audit`."""
         return {
-            "epsilon": self.bounds.own,
+            "epsilon": self.bounds.family,
             "confidence": self.confidence,
             "gdp": self.bounds.gdp,
             "one_run": self.bounds.one_run,
@@ -80,15 +87,15 @@ class Audit:
 
 
 GAMES = {
-    "run": lambda run, canaries, quiet: play(on_canaries(run, canaries), quiet),
-    "step": lambda run, canaries, quiet: play_alone(run, canaries),
+    "run": lambda run, canaries, quiet: play_run(on_canaries(run, canaries), quiet),
+    "step": lambda run, canaries, quiet: play_steps(run, canaries),
 }
 
 
 def check_auditable(run: Run) -> None:
-    """UserError for a run that no canary can say anything of."""
+    """UserError for a run without noise."""
     if not run.method.private:
-        raise UserError(f"{run.method.name} adds no noise: its epsilon is infinite, as it says.")
+        raise UserError(f"{run.method.name} adds no noise: there is no epsilon to attack.")
 
 
 def audit(
@@ -99,22 +106,22 @@ def audit(
     game: str = "run",
     quiet: bool = False,
 ) -> Audit:
-    """Attack a run that was built for any data set: canaries take the place of its data and model.
+    """Attack a run, whose data and model are replaced by canaries.
 
-    claimed: an epsilon to refute, in the place of the one that the ledger or the paper has. game:
-    "run" for all canaries in one run, "step" for one canary in so many steps, each by itself.
+    claimed: an epsilon to refute, instead of that of the ledger or the paper. game: "run" for all
+    canaries in one run, "step" for one canary in `canaries` independent steps.
     """
     check_auditable(run)
     played = GAMES[game](run, canaries, quiet)
     claim = _claim(played) if claimed is None else Claim(claimed, GIVEN)
-    return judged(played, claim, confidence)
+    return judge(played, claim, confidence)
 
 
-def judged(game: Game, claim: Claim, confidence: float) -> Audit:
-    """What the sharpest attack of a game proves, held against a claim."""
-    scores = sharpest(game.attacks, game.seed)
-    found = bounds(scores, game.ledger, game.delta, confidence, game.seed)
-    return Audit(game, scores, claim, found, confidence, _verdict(game, scores, claim))
+def judge(game: Game, claim: Claim, confidence: float) -> Audit:
+    """The result of the strongest attack of a game on a claim."""
+    scores = strongest_attack(game.attacks, game.seed)
+    proven = bounds(scores, game.ledger, game.delta, confidence, game.seed)
+    return Audit(game, scores, claim, proven, confidence, _verdict(game, scores, claim))
 
 
 def _claim(game: RunGame) -> Claim:
@@ -122,7 +129,7 @@ def _claim(game: RunGame) -> Claim:
     if statement["guarantee"] == "proven" and statement["pld"] is not None:
         return Claim(statement["pld"], "PLD", proven=True)
     if statement["claimed"] is None:
-        raise UserError(f"nobody claims an epsilon of {game.run.method.name}: give one, claim=3.")
+        raise UserError(f"{game.run.method.name} claims no epsilon: give one, as claim=3.")
     return Claim(statement["claimed"], PAPER)
 
 
@@ -130,12 +137,12 @@ def _verdict(game: Game, scores: Scores, claim: Claim) -> str:
     ledger, delta, seed = game.ledger, game.delta, game.seed
     if claim.proven:
         return REFUTED if refutes(scores, ledger, delta, seed) else HOLDS
-    least = bounds(scores, ledger, delta, CERTAIN, seed).own
+    least = bounds(scores, ledger, delta, REFUTATION_LEVEL, seed).family
     return REFUTED if least > claim.epsilon else HOLDS
 
 
 def record_of(result: Audit) -> Record:
-    """The audited run as a record that the report shows; it has no metrics."""
+    """The audited run as a record for the report, without metrics."""
     game = result.game
     assert isinstance(game, RunGame)
     run = game.run

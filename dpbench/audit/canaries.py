@@ -1,7 +1,7 @@
-"""Canaries: examples that move a sum as far as a method's sensitivity allows, and no other's place.
+"""Canaries: examples that move a sum as far as a method's sensitivity allows, in orthogonal ways.
 
-Either each has a coordinate of its own, or, where every coordinate is bounded, each moves all of
-them in a pattern of random signs: patterns of thousands of coordinates are nearly orthogonal.
+Each moves one coordinate, which no other canary shares; or, where every coordinate is bounded, each
+moves all of them by a pattern of random signs, since such patterns are nearly orthogonal.
 """
 
 from dataclasses import dataclass
@@ -19,40 +19,40 @@ from dpbench.data.derive.users import Population, Users
 from dpbench.seeds import generator
 
 LONGEST, POINTS = 1e15, 4001
-"""The longest gradient that is tried, and how many lengths up to there."""
+"""The longest gradient that is tried, and the number of lengths up to it."""
 
 
 class Patterns(Protocol):
     """The directions of the canaries' gradients.
 
-    shared: whether each moves all coordinates, and not one alone.
+    shared: whether each moves all coordinates rather than one.
     """
 
     shared: bool
 
     @property
     def coordinates(self) -> int:
-        """How many coordinates a gradient has."""
+        """The number of coordinates of a gradient."""
         ...
 
     def inputs(self, canaries: Tensor) -> Tensor:
-        """The inputs [k, ...] float32 of the canaries of these numbers [k]."""
+        """The inputs [k, ...] float32 of canaries by their numbers [k]."""
         ...
 
     def model(self) -> nn.Module:
-        """A model whose output is linear in its parameters, all of them 0: of one input, the
-        gradient is the pattern."""
+        """A model that is linear in its parameters, which are 0; its gradient in them is the
+        pattern of the input."""
         ...
 
-    def along(self, up: Tensor, down: Tensor) -> Tensor:
-        """Sums [m] over each canary's coordinates: of `up` [D] where it moves them up, of `down`
-        where down, and of nothing where it does not."""
+    def sum_along(self, up: Tensor, down: Tensor) -> Tensor:
+        """Sums [m] over the coordinates that each canary moves: of `up` [D] where it moves them up,
+        of `down` [D] where it moves them down."""
         ...
 
 
 @dataclass(frozen=True)
-class OneEach:
-    """Canary i moves coordinate i alone."""
+class OneHotPatterns:
+    """Canary i moves only coordinate i."""
 
     number: int
     shared = False
@@ -65,14 +65,14 @@ class OneEach:
         return canaries.float().unsqueeze(1)
 
     def model(self) -> nn.Module:
-        return Table(self.number)
+        return EmbeddingModel(self.number)
 
-    def along(self, up: Tensor, down: Tensor) -> Tensor:
+    def sum_along(self, up: Tensor, down: Tensor) -> Tensor:
         return up
 
 
-class Table(nn.Module):
-    """One number for each canary; inputs [B, 1] are canaries' numbers."""
+class EmbeddingModel(nn.Module):
+    """One parameter for each canary; inputs [B, 1] are canaries' numbers."""
 
     def __init__(self, size: int):
         super().__init__()
@@ -84,8 +84,8 @@ class Table(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Signs:
-    """Each canary moves all coordinates alike far, up or down: signs [m, D] of -1 and 1."""
+class SignPatterns:
+    """Each canary moves all coordinates equally far, up or down: signs [m, D] of -1 and 1."""
 
     signs: Tensor
     shared = True
@@ -102,21 +102,21 @@ class Signs:
         nn.init.zeros_(linear.weight)
         return linear
 
-    def along(self, up: Tensor, down: Tensor) -> Tensor:
+    def sum_along(self, up: Tensor, down: Tensor) -> Tensor:
         half = (up - down) / 2
         return self.signs @ half.to(self.signs) + (up - half).sum()
 
 
-def random_signs(number: int, coordinates: int, seed: int) -> Signs:
+def random_signs(number: int, coordinates: int, seed: int) -> SignPatterns:
     """Patterns of independent fair signs."""
     draw = generator(seed, "canaries' signs", torch.device("cpu"))
     bits = torch.randint(0, 2, (number, coordinates), generator=draw, dtype=torch.int8)
-    return Signs(bits.mul_(2).sub_(1).float())
+    return SignPatterns(bits.mul_(2).sub_(1).float())
 
 
 @dataclass(frozen=True)
-class Model:
-    """The architecture of a canaries' model."""
+class CanaryModel:
+    """The architecture of the patterns' model."""
 
     patterns: Patterns
 
@@ -126,10 +126,10 @@ class Model:
 
 @dataclass(frozen=True)
 class Canaries:
-    """The data set: of all canaries, those for which a fair coin says so are training examples.
+    """A data set of canaries, each a training example if a fair coin says so.
 
-    Of the squared error of a model that stays at 0, a target of -length/2 makes a gradient of
-    length `length` along the pattern. copies: examples of each canary, who is then a user.
+    The model stays at 0, so that a target of -length/2 and the squared error give a gradient of
+    norm `length` along the pattern. copies: examples per canary, which is then a user.
     """
 
     patterns: Patterns
@@ -156,12 +156,12 @@ class Canaries:
         return torch.rand(self.number, generator=draw) < 0.5
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Made up; nothing is read. The test set is the first canary, since there must be one."""
+        """Synthetic: nothing is read. The test set is the first canary, as it must not be empty."""
         numbers = self.included(seed).nonzero().flatten().repeat_interleave(self.copies)
         return Data(self.split(numbers), self.split(numbers[:1]))
 
     def split(self, numbers: Tensor) -> Split:
-        """The canaries of these numbers."""
+        """The canaries by their numbers."""
         targets = torch.full((len(numbers),), -self.length / 2)
         return Split(self.patterns.inputs(numbers), targets, numbers % len(self.groups))
 
@@ -181,15 +181,14 @@ class CanaryUsers(Users):
 
 
 def canary_users(number: int, copies: int) -> CanaryUsers:
-    """So many users with so many examples each, in their order."""
+    """Users with `copies` examples each, in order."""
     return CanaryUsers(
         number, 0.0, lambda labels, sizes, draws: np.arange(len(labels)), False, copies
     )
 
 
-def worst_length(clip: Clip) -> float:
-    """The length of gradient that a clip leaves longest, and the longest of such lengths, up to
-    LONGEST."""
+def worst_case_norm(clip: Clip) -> float:
+    """The gradient norm that a clip leaves largest; the largest of several, up to LONGEST."""
     while isinstance(clip, Layerwise | Quantile):
         clip = clip.clip  # of one layer, and at its first bound
     lengths = np.geomspace(1e-6, LONGEST, POINTS)

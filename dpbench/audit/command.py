@@ -18,22 +18,22 @@ from dpbench.validate import fraction, integer, number, one_of, spelled_integer,
 DEFAULTS = {"canaries": "", "claim": "", "confidence": "0.95", "game": "run", "contender": ""}
 """The settings of an audit itself."""
 
-ALONE, SHARED, STEPS = 100_000, 1_000, 5_000
-"""How count canaries: each with a coordinate of its own, or all with the same thousands; and how
-count steps with one canary."""
+CANARIES, CANARIES_OF_SIGNS, STEPS = 100_000, 1_000, 5_000
+"""Default numbers: of canaries with one coordinate each, of those that share all coordinates, and
+of steps with one canary."""
 
-PEERS = {"run": 20_000, "step": STEPS, "bits": STEPS}
-"""The same for contenders, which materialise the gradients of a batch."""
+FOR_CONTENDERS = {"run": 20_000, "step": STEPS, "bits": STEPS}
+"""Default numbers by game for contenders, which materialise the gradients of a batch."""
 
-FOR_CONTENDERS = ("privacy", "batch_size", "epochs", "seed")
-"""The settings of a run that other libraries have as well."""
+COMMON_SETTINGS = ("privacy", "batch_size", "epochs", "seed")
+"""The settings of a run that other libraries have too."""
 
 MOST_CANARIES = 10_000_000
 
 EPOCH = 142
-"""Steps of an epoch, unless batch_size says otherwise."""
+"""Steps per epoch at the default batch_size."""
 
-MADE_UP = (
+REPLACED = (
     "dataset",
     "model",
     "users",
@@ -44,7 +44,7 @@ MADE_UP = (
     "validation",
     "mislabelled",
 )
-"""What the canaries take the place of."""
+"""The settings that canaries replace."""
 
 HEAD = (
     "method",
@@ -62,9 +62,9 @@ HEAD = (
 
 
 def run_audit(arguments: list[str]) -> str:
-    """Attack one run, keep its record, and return the table and one JSON object."""
+    """Attack one run, save its record, and return the table and one JSON object."""
     settings, overrides = split_settings("audit", DEFAULTS, arguments)
-    game = one_of("game", settings["game"], PEERS if settings["contender"] else GAMES)
+    game = one_of("game", settings["game"], FOR_CONTENDERS if settings["contender"] else GAMES)
     claim = settings["claim"]
     claimed = number("claim", spelled_number(claim), least=0) if claim else None
     confidence = fraction("confidence", spelled_number(settings["confidence"]))
@@ -72,7 +72,7 @@ def run_audit(arguments: list[str]) -> str:
         result = contender_audit(settings, overrides, claimed, confidence)
         summary = {"contender": settings["contender"], **result.plain}
         return f"{_table(result)}\n\n{json.dumps(summary)}"
-    run, canaries = prepared(overrides, settings["canaries"], game)
+    run, canaries = prepare_audit(overrides, settings["canaries"], game)
     folder = Path(run.config["results_dir"])
     check_writable(folder)
     result = audit(run, canaries, claimed, confidence, game)
@@ -88,62 +88,61 @@ def contender_audit(
     confidence: float = 0.95,
 ) -> Audit:
     """Attack another library, by the settings of an audit and the overrides of a run; UserError for
-    settings that only methods of ours have."""
+    settings that only methods of dpbench have."""
     name, game = one_of("contender", settings["contender"], CONTENDERS), settings["game"]
     for override in overrides:
         group = key_of(override).partition(".")[0]
-        if group in {*SETTINGS} - {*FOR_CONTENDERS, *MADE_UP}:
+        if group in {*SETTINGS} - {*COMMON_SETTINGS, *REPLACED}:
             raise UserError(
                 f"{override} is for methods of dpbench, and contender={name} has its own: set "
-                f"{', '.join(FOR_CONTENDERS[:-1])} or {FOR_CONTENDERS[-1]}."
+                f"{', '.join(COMMON_SETTINGS[:-1])} or {COMMON_SETTINGS[-1]}."
             )
-    run, canaries = prepared(overrides, settings["canaries"] or str(PEERS[game]), game)
+    run, canaries = prepare_audit(
+        overrides, settings["canaries"] or str(FOR_CONTENDERS[game]), game
+    )
     return audit_contender(name, run, canaries, claimed, confidence, game)
 
 
 def _table(result: Audit) -> str:
-    return grid_lines(Grid("", HEAD, (line(result),)))
+    return grid_lines(Grid("", HEAD, (table_row(result),)))
 
 
-def prepared(overrides: list[str], canaries: str = "", game: str = "run") -> tuple[Run, int]:
+def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -> tuple[Run, int]:
     """The run of the overrides, and the number of canaries; UserError for settings that canaries
-    take the place of.
+    replace.
 
-    By default a run has 20 epochs at a rate of 1/142, steps by themselves a rate of 1, and the
-    model stays where it is.
+    By default a run has 20 epochs at a sampling rate of 1/142, single steps have a rate of 1, and
+    the learning rate is 0.
     """
     for override in overrides:
-        if key_of(override).partition(".")[0] in MADE_UP:
+        if key_of(override).partition(".")[0] in REPLACED:
             raise UserError(
-                f"{override} is not for an audit to choose: canaries take the place of data and "
-                "model. Set method, privacy, batch_size, epochs, schedule or seed."
+                f"{override} cannot be set in an audit, whose canaries replace data and model: set "
+                "method, privacy, batch_size, epochs, schedule or seed."
             )
     _, run = run_of(overrides)
     check_auditable(run)
-    usual = STEPS if game == "step" else SHARED if run.method.clip.per_coordinate else ALONE
-    count = int(canaries) if canaries.isdecimal() else usual
-    integer("canaries", spelled_integer(canaries or str(count)), least=100, most=MOST_CANARIES)
+    shared = run.method.clip.per_coordinate
+    default = STEPS if game == "step" else CANARIES_OF_SIGNS if shared else CANARIES
+    count = spelled_integer(canaries) if canaries else default
+    count = integer("canaries", count, least=100, most=MOST_CANARIES)
     size = count if game == "step" else max(1, count // EPOCH)
-    added = [f"batch_size={size}", *_still(run)]
-    return run_of([*added, *overrides])[1], count
+    # Where the noise follows from the learning rate, the model moves; its gradients do not change.
+    still = [] if run.method.noise_rule else ["optimizer.lr=0"]
+    return run_of([f"batch_size={size}", *still, *overrides])[1], count
 
 
-def _still(run: Run) -> list[str]:
-    """Where the learning rate decides on the noise, the model moves; its gradients do not."""
-    return [] if run.method.noise_rule else ["optimizer.lr=0"]
-
-
-def line(result: Audit) -> tuple[str, ...]:
-    """One row of the table."""
+def table_row(result: Audit) -> tuple[str, ...]:
+    """The cells of one audit."""
     found = result.bounds
     return (
-        result.game.trained,
+        result.game.attacked,
         result.game.name,
         str(len(result.scores.values)),
         str(result.game.ledger.steps),
         f"{result.claim.epsilon:.3f}",
         result.claim.source,
-        *(f"{epsilon:.3f}" for epsilon in (found.own, found.gdp, found.one_run)),
+        *(f"{epsilon:.3f}" for epsilon in (found.family, found.gdp, found.one_run)),
         f"{result.ratio:.2f}",
         result.verdict,
     )

@@ -1,6 +1,6 @@
-"""The game that an audit plays: a run's real training, on canaries that were or were not there.
+"""The game of an audit: a run's real training, on canaries that are in its data or not.
 
-Nothing of the run is written a second time here: its data are canaries, its noise is overheard.
+No part of the run is reimplemented: its data are canaries, and its noise is recorded.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,16 +12,17 @@ from torch import Tensor
 
 from dpbench.audit.canaries import (
     Canaries,
-    Model,
-    OneEach,
+    CanaryModel,
+    OneHotPatterns,
     Patterns,
     canary_users,
     random_signs,
-    worst_length,
+    worst_case_norm,
 )
 from dpbench.audit.inference import Scores
-from dpbench.audit.scores import Tally
+from dpbench.audit.scores import ScoreAccumulator
 from dpbench.errors import UserError
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import Noise
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import Stream
@@ -46,8 +47,8 @@ class Release(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Overheard:
-    """Noise as it is, of which each noisy sum is told."""
+class RecordingNoise:
+    """Delegates to `base`, and records each noisy sum."""
 
     base: Noise
     releases: list[Release] = field(default_factory=list)
@@ -67,23 +68,27 @@ class Overheard:
         self.releases.append(Release(noisy.detach().double() / sensitivity, multiplier))
         return noisy
 
+    def pop(self, method: Method) -> tuple[Mechanism, Tensor]:
+        """The last noisy sum, and the mechanism by which the method released it."""
+        noisy, multiplier = self.releases.pop()
+        return method.releases(multiplier)[0].mechanism, noisy
+
     def mechanism(self, multiplier: float) -> Mechanism:
         return self.base.mechanism(multiplier)
 
-    def for_size(self, size: int) -> "Overheard":
-        return Overheard(self.base.for_size(size), self.releases)
+    def for_size(self, size: int) -> "RecordingNoise":
+        return RecordingNoise(self.base.for_size(size), self.releases)
 
 
 @dataclass(frozen=True)
 class Game:
-    """What an audit has seen: the scores of one or more attacks, and the ledger of what they were
-    on, a run or a step.
+    """A finished game: the scores of one or more attacks, and the ledger of the run or step.
 
-    trained: what was attacked, in words. delta, seed: of the audit.
+    attacked: the run or library, in words. delta, seed: of the audit.
     """
 
     name: str
-    trained: str
+    attacked: str
     attacks: tuple[Scores, ...]
     ledger: Ledger
     delta: float
@@ -92,7 +97,7 @@ class Game:
 
 @dataclass(frozen=True)
 class RunGame(Game):
-    """A game with a run of ours, and what its record is made of."""
+    """A game with a run of dpbench, and the parts of the run's record."""
 
     planned: Plan
     step: PrivateStep
@@ -109,59 +114,58 @@ def run_game(
     usage: ResourceUsage,
     run: Run,
 ) -> RunGame:
-    """The game that a run was."""
+    """The game of a finished run."""
     method = run.method
     variant = "" if method.variant == "corrected" else f" ({method.variant})"
-    trained, delta = method.name + variant, run.privacy.delta
-    return RunGame(name, trained, attacks, ledger, delta, run.seed, planned, step, usage, run)
+    attacked, delta = method.name + variant, run.privacy.delta
+    return RunGame(name, attacked, attacks, ledger, delta, run.seed, planned, step, usage, run)
 
 
 def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
-    """The run with so many canaries in the place of its data, and a model that never moves.
+    """The run with `number` canaries in place of its data, and a model that is linear in theta.
 
-    patterns: of at least so many canaries, by default of that number.
+    patterns: of at least `number` canaries; by default of that many.
     """
     patterns = patterns or _patterns(run, number)
     canaries = Canaries(
         patterns,
         number,
-        worst_length(run.method.clip),
+        worst_case_norm(run.method.clip),
         groups=tuple(f"group {k}" for k in range(run.method.groups or 1)),
         copies=COPIES if run.method.users_only else 1,
     )
     users = canary_users(number, COPIES) if run.method.users_only else None
-    return replace(run, dataset=canaries, model=Model(patterns), users=users)
+    return replace(run, dataset=canaries, model=CanaryModel(patterns), users=users)
 
 
 def _patterns(run: Run, number: int) -> Patterns:
     if run.method.clip.per_coordinate:
         return random_signs(number, SHARED * number, run.seed)
-    return OneEach(number)
+    return OneHotPatterns(number)
 
 
-def play(run: Run, quiet: bool = False) -> RunGame:
+def play_run(run: Run, quiet: bool = False) -> RunGame:
     """Train a run of `on_canaries` to its end, and score each canary by all that was released.
 
-    The attacks are those of `Tally`.
+    The attacks are those of `ScoreAccumulator`.
     """
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
-    overheard = Overheard(run.method.noise)
-    run = replace(run, method=replace(run.method, noise=overheard))
+    noise = RecordingNoise(run.method.noise)
+    run = replace(run, method=replace(run.method, noise=noise))
     planned, device = plan(run), torch.device("cpu")
     sampling = planned.sampler.law
     if not isinstance(sampling, Poisson):
-        raise UserError("audits know the chances of sampler=poisson; no other has an epsilon.")
+        raise UserError("audits need sampler=poisson: no other sampler has an epsilon.")
     data = run.load(Path())
     training = start_training(run, planned, device, data.train, data.test, ResourceUsage(device))
-    tally = Tally(dataset.patterns, dataset.number)
+    accumulator = ScoreAccumulator(dataset.patterns, dataset.number)
     with Progress(planned, run.privacy.delta, quiet, 0) as progress:
         for _ in training:
-            noisy, multiplier = overheard.releases.pop()
-            (mechanism, *_) = (r.mechanism for r in planned.method.releases(multiplier))
-            sent = training.step.released.gradient
-            assert sent is not None
-            tally.hear(mechanism, sampling.rate, noisy, sent)
+            mechanism, noisy = noise.pop(planned.method)
+            gradient = training.step.released.gradient
+            assert gradient is not None
+            accumulator.add(mechanism, sampling.rate, noisy, gradient)
             progress.advance()
-    attacks = tally.attacks(dataset.included(run.seed))
+    attacks = accumulator.attacks(dataset.included(run.seed))
     return run_game("run", attacks, training.ledger, planned, training.step, training.usage, run)

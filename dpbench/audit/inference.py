@@ -1,7 +1,7 @@
 """From the scores of canaries to a lower bound of epsilon.
 
-One half of the canaries chooses a threshold, the other half is judged by it: a threshold that was
-chosen on the scores that it is tested on finds an epsilon where there is none.
+One half of the canaries chooses a threshold and the other half is tested at it: a threshold tested
+on the scores that chose it would find an epsilon where there is none.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dpbench.audit.family import least_miss_rate, scaled
+from dpbench.audit.tradeoff import least_fnr, with_noise_times
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import Ledger
@@ -21,11 +21,11 @@ from dpbench.privacy.ledger import Ledger
 THRESHOLDS = 200
 """How many thresholds the first half is tried at: quantiles of its scores."""
 
-CERTAIN = 1 - 1e-4
-"""How sure an audit must be before it says that an epsilon does not hold."""
+REFUTATION_LEVEL = 1 - 1e-4
+"""The confidence at which an audit says that an epsilon does not hold."""
 
 FACTORS = np.geomspace(1 / 8, 32, 49)
-"""How many times the noise of the ledger is tried, to find what the scores leave possible."""
+"""Multiples of the ledger's noise that are tried, to find the most that the scores allow."""
 
 
 @dataclass(frozen=True)
@@ -47,58 +47,61 @@ class Scores:
 
 
 class Rates(NamedTuple):
-    """Upper confidence limits of the share of canaries outside the data that are taken for members,
-    and of canaries in the data that are not."""
+    """Upper confidence limits of an attack's errors.
 
-    false_alarms: float
-    misses: float
+    fpr: the false positive rate, the share of canaries outside the data that are taken for members;
+    fnr: the false negative rate, the share of canaries in the data that are not.
+    """
+
+    fpr: float
+    fnr: float
 
 
 @dataclass(frozen=True)
 class Bounds:
     """Lower bounds of epsilon at one confidence, by inference.
 
-    own: in the family of the ledger with more or less noise; gdp: by Gaussian differential privacy;
-    one_run: by Steinke et al. 2023, for which the canaries need not be independent.
+    family: among mechanisms like the ledger's, with more or less noise; gdp: by Gaussian
+    differential privacy; one_run: by Steinke et al. 2023, without independence of the canaries.
     """
 
-    own: float
+    family: float
     gdp: float
     one_run: float
 
 
-def sharpest(attacks: Sequence[Scores], seed: int) -> Scores:
+def strongest_attack(attacks: Sequence[Scores], seed: int) -> Scores:
     """The attack that does best on the half of the canaries that chooses thresholds."""
 
-    def promise(scores: Scores) -> float:
+    def strength(scores: Scores) -> float:
         chosen, _ = scores.halves(seed)
         return gdp_mu(chosen, chosen, 0.95)
 
-    return max(attacks, key=promise)
+    return max(attacks, key=strength)
 
 
 def bounds(scores: Scores, ledger: Ledger, delta: float, confidence: float, seed: int) -> Bounds:
-    """What the scores prove of a mechanism of which the ledger says so much."""
+    """The bounds that scores prove for the mechanism of a ledger."""
     halves = scores.halves(seed)
     return Bounds(
-        own=family_epsilon(*halves, ledger, delta, confidence),
+        family=family_epsilon(*halves, ledger, delta, confidence),
         gdp=gdp_epsilon(*halves, delta, confidence),
         one_run=one_run_epsilon(*halves, delta, confidence),
     )
 
 
 def refutes(scores: Scores, ledger: Ledger, delta: float, seed: int) -> bool:
-    """Whether the scores have at most a chance of 1 - CERTAIN if the ledger is right."""
+    """Whether scores like these have a chance of at most 1 - REFUTATION_LEVEL under the ledger."""
     excess = partial(_excess, ledger, delta)
-    return excess(_at_best_threshold(*scores.halves(seed), excess, CERTAIN)) > 0
+    return excess(_at_best_threshold(*scores.halves(seed), excess, REFUTATION_LEVEL)) > 0
 
 
 def family_epsilon(
-    chosen: Scores, judged: Scores, ledger: Ledger, delta: float, confidence: float
+    chosen: Scores, tested: Scores, ledger: Ledger, delta: float, confidence: float
 ) -> float:
-    """The epsilon of the ledger with the most noise that the judged scores leave possible."""
+    """The epsilon of the ledger with the most noise that the tested scores allow."""
     most = partial(_most_noise, ledger, delta)
-    rates = _at_best_threshold(chosen, judged, most, confidence)
+    rates = _at_best_threshold(chosen, tested, most, confidence)
     high = -most(rates)[0]
     if high == FACTORS[-1]:
         return 0.0
@@ -107,29 +110,28 @@ def family_epsilon(
         middle = math.sqrt(low * high)
         possible = _excess(ledger, delta, rates, middle) <= 0
         low, high = (middle, high) if possible else (low, middle)
-    return pld(scaled(ledger, high), delta)
+    return pld(with_noise_times(ledger, high), delta)
 
 
-def gdp_epsilon(chosen: Scores, judged: Scores, delta: float, confidence: float) -> float:
-    """The epsilon of the Gaussian mechanism with the least mu that the judged scores leave
-    possible."""
-    mu = gdp_mu(chosen, judged, confidence)
+def gdp_epsilon(chosen: Scores, tested: Scores, delta: float, confidence: float) -> float:
+    """The epsilon of the Gaussian mechanism with the least mu that the tested scores allow."""
+    mu = gdp_mu(chosen, tested, confidence)
     return exact_epsilon(mu, delta) if mu > 0 else 0.0
 
 
-def gdp_mu(chosen: Scores, judged: Scores, confidence: float) -> float:
-    """That mu; 0 where the judged scores leave any possible."""
-    return _gaussian_mu(_at_best_threshold(chosen, judged, _gaussian_mu, confidence))
+def gdp_mu(chosen: Scores, tested: Scores, confidence: float) -> float:
+    """The least mu of a Gaussian mechanism that allows the tested scores."""
+    return _gaussian_mu(_at_best_threshold(chosen, tested, _gaussian_mu, confidence))
 
 
 def _excess(ledger: Ledger, delta: float, rates: Rates, by: float = 1.0) -> float:
-    """By how much fewer canaries are missed than by any attack on `by` times the noise."""
-    return least_miss_rate(scaled(ledger, by), rates.false_alarms, delta) - rates.misses
+    """The least FNR of any attack on `by` times the noise, minus that of the rates."""
+    return least_fnr(with_noise_times(ledger, by), rates.fpr, delta) - rates.fnr
 
 
 def _most_noise(ledger: Ledger, delta: float, rates: Rates) -> tuple[float, float]:
-    """Minus the smallest of FACTORS that is more noise than the rates leave possible, and by how
-    much; minus the last one where they leave all possible."""
+    """Minus the smallest of FACTORS that is more noise than the rates allow, and its excess; minus
+    the last one where they allow all."""
     low, high = 0, len(FACTORS) - 1
     while low < high:
         middle = (low + high) // 2
@@ -139,22 +141,25 @@ def _most_noise(ledger: Ledger, delta: float, rates: Rates) -> tuple[float, floa
 
 
 def _at_best_threshold(
-    chosen: Scores, judged: Scores, value: Callable[[Rates], Any], confidence: float
+    chosen: Scores, tested: Scores, value: Callable[[Rates], Any], confidence: float
 ) -> Rates:
-    """Of the judged canaries, at the threshold where the value of the chosen ones is largest."""
+    """The tested canaries' rates, at the threshold with the largest value of the others' rates."""
     tried = np.unique(np.quantile(chosen.values, np.linspace(0.001, 0.999, THRESHOLDS)))
     rates = rates_at(chosen, tried, confidence)
     best = max(range(len(tried)), key=lambda i: value(rates[i]))
-    return rates_at(judged, tried[best : best + 1], confidence)[0]
+    return rates_at(tested, tried[best : best + 1], confidence)[0]
 
 
 def rates_at(scores: Scores, thresholds: np.ndarray, confidence: float) -> list[Rates]:
     """Clopper-Pearson limits at each threshold, both of which hold with the confidence."""
     members, others = (np.sort(scores.values[scores.included == is_in]) for is_in in (True, False))
     level = 1 - (1 - confidence) / 2
-    alarms = len(others) - np.searchsorted(others, thresholds, "right")
-    misses = np.searchsorted(members, thresholds, "right")
-    limits = (_upper_limits(alarms, len(others), level), _upper_limits(misses, len(members), level))
+    false_positives = len(others) - np.searchsorted(others, thresholds, "right")
+    false_negatives = np.searchsorted(members, thresholds, "right")
+    limits = (
+        _upper_limits(false_positives, len(others), level),
+        _upper_limits(false_negatives, len(members), level),
+    )
     return [Rates(*pair) for pair in zip(*limits, strict=True)]
 
 
@@ -166,13 +171,13 @@ def _upper_limits(counts: np.ndarray, number: int, level: float) -> np.ndarray:
 
 def _gaussian_mu(rates: Rates) -> float:
     """mu for which the rates are just possible: Phi(Phi^-1(1 - a) - mu) = b (Dong et al. 2022)."""
-    if rates.false_alarms + rates.misses >= 1:
+    if rates.fpr + rates.fnr >= 1:
         return 0.0
-    return float(stats.norm.isf(rates.false_alarms) - stats.norm.ppf(rates.misses))
+    return float(stats.norm.isf(rates.fpr) - stats.norm.ppf(rates.fnr))
 
 
-def one_run_epsilon(chosen: Scores, judged: Scores, delta: float, confidence: float) -> float:
-    """Steinke, Nasr and Jagielski 2023, Theorem 5.2, by guesses on those canaries of the judged
+def one_run_epsilon(chosen: Scores, tested: Scores, delta: float, confidence: float) -> float:
+    """Steinke, Nasr and Jagielski 2023, Theorem 5.2, by guesses on those canaries of the tested
     half whose scores are beyond two thresholds, which the other half chooses."""
     tried = np.unique(np.quantile(chosen.values, np.linspace(0.01, 0.99, 41)))
     pairs = [(-math.inf, high) for high in tried] + [(low, math.inf) for low in tried]
@@ -184,8 +189,8 @@ def one_run_epsilon(chosen: Scores, judged: Scores, delta: float, confidence: fl
         wrong = np.array([guesses - right])
         return 1 - float(_upper_limits(wrong, guesses, confidence)[0]) if guesses else 0.0
 
-    guesses, right = _guesses(judged, *max(pairs, key=least_share))
-    return _by_guesses(len(judged.values), guesses, right, delta, confidence)
+    guesses, right = _guesses(tested, *max(pairs, key=least_share))
+    return _by_guesses(len(tested.values), guesses, right, delta, confidence)
 
 
 def _guesses(scores: Scores, low: float, high: float) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 import torch
 
 from dpbench.audit.audit import REFUTED, Audit, audit
-from dpbench.audit.command import DEFAULTS, HEAD, STEPS, contender_audit, line, prepared
+from dpbench.audit.command import DEFAULTS, HEAD, STEPS, contender_audit, prepare_audit, table_row
 from dpbench.config.buildable import settings_of
 from dpbench.config.settings import key_of, split_settings
 from dpbench.errors import Unavailable
@@ -33,34 +33,34 @@ RULES = (
     "run, by its own accountant. Its PRV or PLD: what another library says of its own run.",
 )
 
-CANARIES, USUAL = {"dpsgd": 100_000, "dp_fedavg": 2_000, "bam_exact": 2_000}, 20_000
-"""How many, where each has a coordinate of its own: many for the method that others are compared
-with, and few where the gradients of a batch are materialised."""
+CANARIES, DEFAULT_CANARIES = {"dpsgd": 100_000, "dp_fedavg": 2_000, "bam_exact": 2_000}, 20_000
+"""Numbers of canaries that do not share coordinates, by method: many for the baseline, and few
+where the gradients of a batch are materialised."""
 
 WIDEST = 50.0
-"""The largest epsilon of the picture: bars of larger ones end at its edge."""
+"""The largest epsilon of the picture: longer bars are cut off."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One audit in the table: its cells, what names it in the picture, and its two epsilons."""
+    """One audit in the table: its cells, its label in the picture, and its two epsilons."""
 
     cells: tuple[str, ...]
-    name: str
+    label: str
     claimed: float
     audited: float
     refuted: bool
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What rows are of: the overrides of a run, or the arguments of an audit of another library."""
+class AuditTask:
+    """An audit to carry out: overrides of a run, and the settings for another library, if any."""
 
     overrides: tuple[str, ...]
     contender: dict[str, str] | None = None
 
     def rows(self) -> list[Row] | str:
-        """The rows, or why there are none."""
+        """The rows, or the reason why there are none."""
         try:
             return list(map(_row, self._audits()))
         except Unavailable as reason:
@@ -76,14 +76,14 @@ def audit_table(target: Target) -> dict[str, bytes]:
     """The files of the table by suffix: a row for each method, variant and claim of its paper, and
     for other libraries."""
     (condition,) = target.conditions
-    asked = [
-        Asked(tuple(overrides))
+    tasks = [
+        AuditTask(tuple(overrides))
         for method in target.table["methods"]
         for overrides in target.cells_of(condition, method)
     ]
     contenders = settings_of(target.table["compute"])["contenders"]
-    asked += [_of_contender(target, row.split()) for row in contenders]
-    answers = _in_processes(asked, target.config["jobs"])
+    tasks += [_of_contender(target, row.split()) for row in contenders]
+    answers = _in_processes(tasks, target.config["jobs"])
     rows = [row for answer in answers if not isinstance(answer, str) for row in answer]
     missing = [answer for answer in answers if isinstance(answer, str)]
     grid = Grid("", HEAD, tuple(row.cells for row in rows))
@@ -94,10 +94,10 @@ def audit_table(target: Target) -> dict[str, bytes]:
     }
 
 
-def _in_processes(asked: Sequence[Asked], jobs: int) -> list[list[Row] | str]:
-    """The rows of all, in their order, by so many processes."""
+def _in_processes(tasks: Sequence[AuditTask], jobs: int) -> list[list[Row] | str]:
+    """The rows of each task, in order, computed in `jobs` processes."""
     with ExitStack() as stack:
-        count = stack.enter_context(counting("audits", len(asked)))
+        count = stack.enter_context(counting("audits", len(tasks)))
         each: Callable = map
         if jobs > 1:
             threads = max(1, (os.cpu_count() or 1) // jobs)
@@ -106,23 +106,26 @@ def _in_processes(asked: Sequence[Asked], jobs: int) -> list[list[Row] | str]:
             )
             each = stack.enter_context(pool).map
         answers = []
-        for answer in each(Asked.rows, asked):
+        for answer in each(AuditTask.rows, tasks):
             answers.append(answer)
             count()
         return answers
 
 
-def _row(one: Audit) -> Row:
-    cells, claim = line(one), one.claim
-    name = f"{one.game.trained}, {one.game.name}, {claim.source.partition(' (')[0]}"
-    return Row(cells, name, claim.epsilon, one.bounds.own, one.verdict == REFUTED)
+def _row(result: Audit) -> Row:
+    claim, game = result.claim, result.game
+    label = f"{game.attacked}, {game.name}, {claim.source.partition(' (')[0]}"
+    epsilons = claim.epsilon, result.bounds.family
+    return Row(table_row(result), label, *epsilons, result.verdict == REFUTED)
 
 
 def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
-    """Of a whole run, also against its paper's claim, and of steps by themselves."""
-    run, canaries = prepared(list(overrides))
+    """The audits of a whole run, also against its paper's claim, and of single steps."""
+    run, canaries = prepare_audit(list(overrides))
     if not run.method.clip.per_coordinate:
-        run, canaries = prepared(list(overrides), str(CANARIES.get(run.method.name, USUAL)))
+        run, canaries = prepare_audit(
+            list(overrides), str(CANARIES.get(run.method.name, DEFAULT_CANARIES))
+        )
     first = audit(run, canaries, quiet=True)
     yield first
     if (claim := first.papers_claim) is not None:
@@ -131,14 +134,14 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
         yield audit(run, STEPS, game="step", quiet=True)
 
 
-def _of_contender(target: Target, row: list[str]) -> Asked:
+def _of_contender(target: Target, row: list[str]) -> AuditTask:
     """The audit of another library, with the table's seed and the row's own settings."""
     settings, overrides = split_settings("audit", DEFAULTS, row)
     (seed,) = target.table["seeds"]
     common = [*target.scale.overrides, *target.overrides]
     changed = [o for o in common if not key_of(o).startswith("table")]
     run = [f"+table={target.name}", f"seed={seed}", *changed, *overrides]
-    return Asked(tuple(run), settings)
+    return AuditTask(tuple(run), settings)
 
 
 def _page(target: Target, rows: Sequence[Row], grid: Grid, missing: Sequence[str]) -> str:
@@ -170,15 +173,15 @@ def _picture(rows: Sequence[Row]):
         (False, "audited, at least", "tab:blue"),
         (True, "audited, at least: refuted", "tab:red"),
     ):
-        shown = [
+        bars = [
             (at, row.audited)
             for at, row in zip(places, rows, strict=True)
             if row.refuted == refuted
         ]
-        if shown:
-            axes.barh(*zip(*shown, strict=True), color=color, label=label)
+        if bars:
+            axes.barh(*zip(*bars, strict=True), color=color, label=label)
     axes.plot(claimed, places, "k|", markersize=12, label="claimed")
-    axes.set_yticks(list(places), [row.name for row in rows])
+    axes.set_yticks(list(places), [row.label for row in rows])
     axes.set_xlim(0, min(WIDEST, 1.1 * max(*claimed, *audited, 1.0)))
     axes.set_xlabel("epsilon")
     figure.legend(loc="outside lower center", ncols=3)

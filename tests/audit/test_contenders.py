@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dpbench.audit.command import contender_audit
-from dpbench.audit.inference import refutes, sharpest
+from dpbench.audit.inference import refutes, strongest_attack
 from dpbench.audit.peers import peer
 from dpbench.audit.peers.contenders import CONTENDERS, GAMES
 from dpbench.audit.peers.opacus_peer import Opacus
@@ -42,7 +42,7 @@ def is_refuted(name: str, game: str = "run", **task) -> bool:
     """As `audit_contender` judges, without its lower bounds, which take longer."""
     torch.manual_seed(1)
     played, _ = GAMES[game](CONTENDERS[name], task_of(**task), 1e-3)
-    return refutes(sharpest(played.attacks, 1), played.ledger, 1e-3, 1)
+    return refutes(strongest_attack(played.attacks, 1), played.ledger, 1e-3, 1)
 
 
 def needs(name: str) -> None:
@@ -70,7 +70,7 @@ def test_the_ledger_and_the_claim_are_those_of_the_library(name):
     played, trained = GAMES["run"](CONTENDERS[name], task, 1e-3)
     assert played.ledger.steps == 20
     assert trained.epsilon(1e-3) == pytest.approx(pld(played.ledger, 1e-3), abs=0.02)
-    assert trained.library in played.trained
+    assert trained.library in played.attacked
 
 
 @pytest.mark.parametrize("name", ["opacus_hooks", "jax_privacy"])
@@ -195,7 +195,7 @@ def test_the_command_prints_a_table_and_one_object(capsys, monkeypatch, tmp_path
         (["contender=opacus_hooks", "method=dpsgd"], "method=dpsgd is for methods of dpbench"),
         (["contender=opacus_hooks", "sampler=shuffled"], "sampler=shuffled is for methods"),
         (["contender=opacus_hooks", "optimizer.lr=1"], "set privacy, batch_size, epochs or seed"),
-        (["contender=opacus_hooks", "dataset=mnist"], "is not for an audit to choose"),
+        (["contender=opacus_hooks", "dataset=mnist"], "cannot be set in an audit"),
         (["contender=opacus_hooks", "canaries=3"], "canaries"),
     ],
 )

@@ -9,7 +9,14 @@ import pytest
 import torch
 from scipy import stats
 
-from dpbench.audit.exposure.inserted import Joined, MixedBatch, Spikes, drawn, mixed, quiet_places
+from dpbench.audit.exposure.gradient_canaries import (
+    DiracGradients,
+    JoinedGradients,
+    MixedBatch,
+    draw_canaries,
+    quiet_coordinates,
+    with_canaries,
+)
 from dpbench.audit.exposure.membership import (
     Exposure,
     Shadows,
@@ -22,7 +29,7 @@ from dpbench.audit.exposure.membership import (
 )
 from dpbench.audit.exposure.page import _findings
 from dpbench.audit.exposure.rows import Row, black_box
-from dpbench.audit.exposure.white_box import Transcript, likelihood, play_inserted
+from dpbench.audit.exposure.white_box import Transcript, likelihood, play_white_box
 from dpbench.audit.inference import Scores, gdp_epsilon, one_run_epsilon
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Split
@@ -41,15 +48,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
 CPU = torch.device("cpu")
 
 
-def spikes(places=(5, 0, 9), length=3.0, size=12):
+def dirac_gradients(coordinates=(5, 0, 9), length=3.0, size=12):
     from dpbench.gradients import Layer
 
     layers = (Layer("first", slice(0, 8)), Layer("second", slice(8, size)))
-    return Spikes(torch.tensor(places), length, size, layers)
+    return DiracGradients(torch.tensor(coordinates), length, size, layers)
 
 
-def test_a_spike_is_what_its_materialised_gradient_says():
-    gradients, draw = spikes(), torch.Generator().manual_seed(0)
+def test_a_dirac_gradient_is_what_its_materialised_gradient_says():
+    gradients, draw = dirac_gradients(), torch.Generator().manual_seed(0)
     stack, vector = gradients.stack(), torch.rand(12, generator=draw)
     assert torch.equal(gradients.norms, stack.norm(dim=1))
     by_layer = torch.stack([stack[:, :8].norm(dim=1), stack[:, 8:].norm(dim=1)], 1)
@@ -66,7 +73,9 @@ def test_joined_gradients_are_those_of_examples_and_then_of_canaries():
     run = build(compose([]))
     step, batch = private_step(run, plan(run), CPU), run.load(None).train.at(torch.arange(4))
     real, size = step.engine(batch), len(step.engine.parameters)
-    both = Joined(real, Spikes(torch.tensor([7, 3]), 2.0, size, step.engine.parameters.layers))
+    both = JoinedGradients(
+        real, DiracGradients(torch.tensor([7, 3]), 2.0, size, step.engine.parameters.layers)
+    )
     stack = both.stack()
     assert stack.shape == (6, size)
     assert torch.allclose(both.norms, stack.norm(dim=1), rtol=1e-4)
@@ -78,8 +87,8 @@ def test_joined_gradients_are_those_of_examples_and_then_of_canaries():
 
 def test_a_split_has_the_included_canaries_after_its_examples():
     examples = Split(torch.rand(3, 2), torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
-    canaries = drawn(torch.arange(40), 50, 2, 1.0, seed=0)
-    split, included = mixed(examples, canaries), canaries.included.nonzero().flatten()
+    canaries = draw_canaries(torch.arange(40), 50, 2, 1.0, seed=0)
+    split, included = with_canaries(examples, canaries), canaries.included.nonzero().flatten()
     assert len(split) == 3 + len(included)
     batch = split.at(torch.tensor([4, 1, 3]))
     assert isinstance(batch, MixedBatch)
@@ -90,7 +99,7 @@ def test_a_split_has_the_included_canaries_after_its_examples():
 
 
 def test_coins_and_groups_of_canaries_are_balanced():
-    canaries = drawn(torch.arange(4000), 5000, 2, 1.0, seed=1)
+    canaries = draw_canaries(torch.arange(4000), 5000, 2, 1.0, seed=1)
     for share in (canaries.included, canaries.groups == 1):
         assert abs(share.double().mean() - 0.5) < 0.04
 
@@ -99,7 +108,7 @@ def test_canaries_take_the_coordinates_that_examples_move_least():
     """The borders of the digits are blank: weights of blank pixels have no gradient."""
     run = build(compose(["model=logistic"]))
     step, train = private_step(run, plan(run), CPU), run.load(None).train
-    places = quiet_places(step, train, 20, seed=0)
+    places = quiet_coordinates(step, train, 20, seed=0)
     gradients = step.engine(train.at(torch.arange(len(train)))).stack()
     squares = gradients.square().sum(0)
     assert len(set(places.tolist())) == 20
@@ -142,7 +151,7 @@ def test_a_canary_moves_the_sum_by_the_sensitivity_at_most_and_mostly_by_all_of_
         transcripts.append(known)
         return likelihood(known)
 
-    play_inserted(run, None, 40, quiet=True)
+    play_white_box(run, None, 40, quiet=True)
     (known,) = transcripts
     assert known.shifts.max() <= 1 + 1e-5
     assert known.shifts.max() > (0.3 if "layerwise" in overrides[-1] else 0.99)
@@ -170,7 +179,7 @@ def test_the_score_is_the_ratio_of_densities_with_and_without_the_canary():
 def attacked():
     """A private run on digits, with canaries."""
     _, run = run_of(["method=dpsgd", *SHORT])
-    return run, play_inserted(run, None, 2000, quiet=True)
+    return run, play_white_box(run, None, 2000, quiet=True)
 
 
 def test_a_white_box_shows_much_of_the_epsilon_and_no_more(attacked):
@@ -184,7 +193,7 @@ def test_a_white_box_shows_much_of_the_epsilon_and_no_more(attacked):
 
 def test_groups_divide_the_canaries(attacked):
     _, played = attacked
-    sizes = [len(played.of(group).values) for group in range(10)]
+    sizes = [len(played.for_group(group).values) for group in range(10)]
     assert sum(sizes) == 2000
     assert min(sizes) > 100
 
@@ -198,7 +207,7 @@ def test_canaries_without_noise_are_found_at_once(monkeypatch):
 
     monkeypatch.setattr(Gaussian, "add", mutant)
     _, run = run_of(["method=dpsgd", *SHORT])
-    played = play_inserted(run, None, 1000, quiet=True)
+    played = play_white_box(run, None, 1000, quiet=True)
     assert gdp_epsilon(*played.scores.halves(0), 1e-3, 0.95) > pld(played.ledger, 1e-3)
 
 
@@ -214,7 +223,7 @@ def test_canaries_without_noise_are_found_at_once(monkeypatch):
 def test_runs_without_a_place_for_canaries_are_refused(overrides, canaries, why):
     _, run = run_of(overrides)
     with pytest.raises(UserError, match=why):
-        play_inserted(run, None, canaries, quiet=True)
+        play_white_box(run, None, canaries, quiet=True)
 
 
 def test_confidences_are_logits_of_the_probability_of_the_label():
@@ -367,8 +376,8 @@ def black_box_of(overrides, tmp_path):
 @pytest.mark.slow
 def test_runs_that_memorise_wrong_labels_are_found_out(tmp_path):
     memorised = black_box_of(FITS, tmp_path)
-    halves = memorised.guessed(None).halves(0)
-    assert exposure(*memorised.everyone(None)).auc > 0.8
+    halves = memorised.later_runs(None).halves(0)
+    assert exposure(*memorised.all_runs(None)).auc > 0.8
     assert gdp_epsilon(*halves, 1e-5, 0.95) > 2
     assert one_run_epsilon(*halves, 1e-5, 0.95) > 1
 
@@ -376,9 +385,9 @@ def test_runs_that_memorise_wrong_labels_are_found_out(tmp_path):
 @pytest.mark.slow
 def test_private_runs_that_learn_little_show_nothing(tmp_path):
     private = black_box_of(HIDES, tmp_path)
-    found = exposure(*private.everyone(None))
+    found = exposure(*private.all_runs(None))
     assert abs(found.auc - 0.5) < 4 * found.error
-    assert gdp_epsilon(*private.guessed(None).halves(0), 1e-5, 0.95) < 0.5
+    assert gdp_epsilon(*private.later_runs(None).halves(0), 1e-5, 0.95) < 0.5
 
 
 def test_the_figure_has_both_attacks_by_method_and_group(tmp_path):
@@ -422,7 +431,7 @@ def test_the_committed_black_box_is_that_of_the_committed_records():
     for method, runs in by_method.items():
         attack = black_box(runs)
         for group, name in ((None, "all"), (0, "male"), (1, "female")):
-            found = exposure(*attack.everyone(group))
+            found = exposure(*attack.all_runs(group))
             printed = rows[method, name]["AUC (black box)"]
             assert printed == f"{found.auc:.3f} ± {found.error:.3f}"
 

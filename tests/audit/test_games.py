@@ -9,10 +9,10 @@ import torch
 
 from dpbench.audit import table
 from dpbench.audit.audit import GAMES, audit
-from dpbench.audit.canaries import LONGEST, worst_length
-from dpbench.audit.command import prepared
-from dpbench.audit.game import on_canaries, play
-from dpbench.audit.inference import CERTAIN, gdp_epsilon, refutes, sharpest
+from dpbench.audit.canaries import LONGEST, worst_case_norm
+from dpbench.audit.command import prepare_audit
+from dpbench.audit.game import on_canaries, play_run
+from dpbench.audit.inference import REFUTATION_LEVEL, gdp_epsilon, refutes, strongest_attack
 from dpbench.cli.main import main
 from dpbench.clipping import Coordinates
 from dpbench.gradients.ghost import Ghost
@@ -35,7 +35,7 @@ def run_of(*overrides: str, canaries: int = 20_000, rate: float = 1.0, steps: in
     """The run of so many steps that an audit is of."""
     epochs = round(steps * rate)
     usual = [f"batch_size={round(canaries * rate)}", f"epochs={epochs}"]
-    return prepared([*SHORT, *usual, *overrides], str(canaries))[0]
+    return prepare_audit([*SHORT, *usual, *overrides], str(canaries))[0]
 
 
 def is_refuted(
@@ -44,7 +44,7 @@ def is_refuted(
     """As `audit` judges a proven epsilon, without its lower bounds, which take longer."""
     run = run_of(*overrides, canaries=canaries, rate=rate, steps=steps)
     played = GAMES[game](run, canaries, True)
-    return refutes(sharpest(played.attacks, 1), played.ledger, run.privacy.delta, 1)
+    return refutes(strongest_attack(played.attacks, 1), played.ledger, run.privacy.delta, 1)
 
 
 def step_is_refuted(*overrides: str) -> bool:
@@ -57,7 +57,7 @@ def step_is_refuted(*overrides: str) -> bool:
 def test_a_canary_moves_the_sum_as_far_as_the_ledger_says_and_no_further(method):
     """The mean score of those in the data is mu^2/2, of the others -mu^2/2."""
     run = run_of(f"method={method}", canaries=4000)
-    scores = play(on_canaries(run, 4000), quiet=True).attacks[0]
+    scores = play_run(on_canaries(run, 4000), quiet=True).attacks[0]
     moved = scores.values[scores.included].mean() / 9 + 0.5
     assert scores.values[~scores.included].mean() == pytest.approx(-4.5, abs=0.25)
     at_least = 0.55 if method == "dpsgd_jl" else 0.97  # which estimates norms, and errs upwards
@@ -268,12 +268,12 @@ def test_a_step_of_a_sample_holds_and_is_refuted_with_less_noise(monkeypatch):
 def test_the_notes_epsilon_of_a_sampled_sign_is_refuted():
     """It scales the loss by the rate, which is not how sampling amplifies."""
     words = ["privacy.noise_multiplier=0.2", "batch_size=2000", "method=dp_signlosgd"]
-    run, canaries = prepared(words, "4000", game="step")
+    run, canaries = prepare_audit(words, "4000", game="step")
     result = audit(run, canaries, game="step", quiet=True)
     assert result.verdict == "holds"
     claim = result.papers_claim
     assert claim is not None
-    assert claim.epsilon < result.bounds.own < result.claim.epsilon
+    assert claim.epsilon < result.bounds.family < result.claim.epsilon
     assert result.against(claim).verdict == "refuted"
 
 
@@ -292,14 +292,14 @@ def test_dpsgd_f_as_published_is_refuted():
     run = run_of("method=dpsgd_f", "method.variant=paper", canaries=4000)
     played = GAMES["run"](run, 4000, True)
     claim = privacy_statement(played.run, played.planned, played.ledger)["claimed"]
-    assert gdp_epsilon(*played.attacks[0].halves(1), run.privacy.delta, CERTAIN) > claim
+    assert gdp_epsilon(*played.attacks[0].halves(1), run.privacy.delta, REFUTATION_LEVEL) > claim
 
 
 @pytest.mark.parametrize("strict", [1.0, 50.0, 3e4])
 def test_the_worst_length_of_global_scaling_is_just_below_its_strict_bound(strict):
-    (run, _) = prepared(["method=dpsgd_global", f"method.strict_bound={strict}"], "100")
-    assert 0.999 * strict < worst_length(run.method.clip) <= strict
-    assert worst_length(Coordinates(1.0)) == pytest.approx(LONGEST, rel=1e-4)
+    (run, _) = prepare_audit(["method=dpsgd_global", f"method.strict_bound={strict}"], "100")
+    assert 0.999 * strict < worst_case_norm(run.method.clip) <= strict
+    assert worst_case_norm(Coordinates(1.0)) == pytest.approx(LONGEST, rel=1e-4)
 
 
 def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
@@ -320,8 +320,8 @@ def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["dataset=mnist"], "is not for an audit to choose"),
-        (["mislabelled=100"], "is not for an audit to choose"),
+        (["dataset=mnist"], "cannot be set in an audit"),
+        (["mislabelled=100"], "cannot be set in an audit"),
         (["method=sgd"], "adds no noise"),
         (["canaries=3"], "canaries"),
         (["game=chess"], "game"),
@@ -350,13 +350,13 @@ def test_every_row_of_the_table_can_be_attacked():
         for overrides in target.cells_of(target.conditions[0], method)
     ]
     for overrides in rows:
-        run, _ = prepared([*overrides, "epochs=1"], "200")
+        run, _ = prepare_audit([*overrides, "epochs=1"], "200")
         assert plan(on_canaries(replace(run, batch_size=100), 200)).steps == 2
     assert len(rows) == len(target.table["methods"]) + 2
 
 
 def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
-    monkeypatch.setattr(table, "USUAL", 1000)
+    monkeypatch.setattr(table, "DEFAULT_CANARIES", 1000)
     monkeypatch.setattr(table, "STEPS", 200)
     methods = ["table.methods=[dpsgd_quantile]", "table.compute.contenders=[]"]
     asked = [*methods, "epochs=1", f"results_dir={tmp_path}"]

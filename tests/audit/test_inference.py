@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.audit.family import least_miss_rate, scaled
 from dpbench.audit.inference import (
     Scores,
     bounds,
@@ -16,6 +15,7 @@ from dpbench.audit.inference import (
     rates_at,
     refutes,
 )
+from dpbench.audit.tradeoff import least_fnr, with_noise_times
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 
@@ -57,7 +57,7 @@ def test_known_gaussian_scores_give_most_of_the_epsilon_and_no_more(multiplier):
     """Of one Gaussian release the family is exact: with 40,000 scores little is lost."""
     scores = gaussian_scores(1 / multiplier, 40_000, seed=3)
     found, true = bounds(scores, ledger(multiplier), DELTA, 0.95, 0), pld(ledger(multiplier), DELTA)
-    assert 0.85 * true < found.own < true
+    assert 0.85 * true < found.family < true
     assert 0.85 * true < found.gdp < true
     assert found.one_run < true
     assert not refutes(scores, ledger(multiplier), DELTA, 0)
@@ -83,11 +83,11 @@ def test_ten_percent_less_noise_than_the_ledger_says_is_refuted():
     assert not refutes(gaussian_scores(3.0, 60_000, seed=1), ledger(1 / 3), DELTA, 0)
 
 
-@pytest.mark.parametrize("false_alarms", [0.001, 0.02, 0.3])
-def test_the_trade_off_of_one_gaussian_release_is_that_of_the_likelihood_ratio(false_alarms):
+@pytest.mark.parametrize("fpr", [0.001, 0.02, 0.3])
+def test_the_trade_off_of_one_gaussian_release_is_that_of_the_likelihood_ratio(fpr):
     """Dong et al. 2022: Phi(Phi^-1(1 - a) - mu)."""
-    exact = stats.norm.cdf(stats.norm.isf(false_alarms) - 2)
-    assert least_miss_rate(ledger(0.5), false_alarms, DELTA) == pytest.approx(exact, abs=2e-4)
+    exact = stats.norm.cdf(stats.norm.isf(fpr) - 2)
+    assert least_fnr(ledger(0.5), fpr, DELTA) == pytest.approx(exact, abs=2e-4)
 
 
 def test_the_trade_off_of_sampled_steps_is_below_what_any_attack_does():
@@ -102,12 +102,14 @@ def test_the_trade_off_of_sampled_steps_is_below_what_any_attack_does():
         scores[present] = total
     for threshold in np.quantile(scores[False], [0.7, 0.9, 0.99]):
         alarms, misses = (scores[False] > threshold).mean(), (scores[True] <= threshold).mean()
-        least = least_miss_rate(ledger(1.0, rate, steps), alarms, DELTA)
+        least = least_fnr(ledger(1.0, rate, steps), alarms, DELTA)
         assert least == pytest.approx(misses, abs=0.02)
 
 
 def test_more_noise_leaves_an_attack_less():
-    rates = [least_miss_rate(scaled(ledger(1.0, 0.1, 20), by), 0.05, DELTA) for by in (0.5, 1, 2)]
+    rates = [
+        least_fnr(with_noise_times(ledger(1.0, 0.1, 20), by), 0.05, DELTA) for by in (0.5, 1, 2)
+    ]
     assert rates == sorted(rates)
     assert rates[0] < rates[1] < rates[2]
 
@@ -115,8 +117,8 @@ def test_more_noise_leaves_an_attack_less():
 def test_limits_are_those_of_clopper_and_pearson():
     values = np.arange(10.0)
     (rates,) = rates_at(Scores(values, values >= 4), np.array([6.5]), 0.9)
-    assert rates.misses == pytest.approx(stats.beta.ppf(0.95, 4, 3))  # 3 of 6
-    assert rates.false_alarms == pytest.approx(1 - 0.05**0.25)  # 0 of 4
+    assert rates.fnr == pytest.approx(stats.beta.ppf(0.95, 4, 3))  # 3 of 6
+    assert rates.fpr == pytest.approx(1 - 0.05**0.25)  # 0 of 4
 
 
 def test_all_guesses_right_prove_what_a_binomial_law_says():

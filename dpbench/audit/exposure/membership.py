@@ -1,7 +1,7 @@
 """Membership inference by losses: the likelihood-ratio attack (Carlini et al. 2022, LiRA, online).
 
-An attacker who sees the final model alone compares the confidence in an example's label with those
-of shadow runs that were trained with the example and without it.
+An attacker who sees only the final model compares its confidence in an example's label with that of
+shadow runs that were trained with the example and without it.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ LEAST_LOSS = 1e-7
 """Below it float32 cannot tell a confidence from 1."""
 
 BLOCKS = 20
-"""Parts of the targets that are left out in turn, for standard errors."""
+"""Blocks of targets that are left out in turn, for standard errors."""
 
 
 class Shadows(NamedTuple):
@@ -23,11 +23,11 @@ class Shadows(NamedTuple):
     included: np.ndarray
 
     def runs(self, chosen: np.ndarray | slice) -> "Shadows":
-        """Some of the runs."""
+        """Only the chosen runs."""
         return Shadows(self.confidences[chosen], self.included[chosen])
 
     def targets(self, chosen: np.ndarray) -> "Shadows":
-        """Some of the targets."""
+        """Only the chosen targets."""
         return Shadows(self.confidences[:, chosen], self.included[:, chosen])
 
 
@@ -40,9 +40,9 @@ def confidences(losses: np.ndarray) -> np.ndarray:
 def likelihood_ratios(shadows: Shadows, attacked: np.ndarray) -> np.ndarray:
     """Scores [m] of a run's confidences [m]: log-likelihood ratios of normal laws.
 
-    The variance is that of all targets together, as in Carlini et al. with few shadow runs. What
-    being trained on adds to a target's confidence is shrunk towards the mean over targets, as far
-    as it differs because runs are few (empirical Bayes); with many runs nothing is shrunk.
+    The variance is pooled over all targets, as in Carlini et al. with few shadow runs. The gain in
+    a target's confidence from being trained on is shrunk towards the mean over targets by empirical
+    Bayes; with many runs nothing is shrunk.
     """
     gains, variance = _gains(shadows)
     outside = (shadows.confidences - shadows.included * gains).mean(0)
@@ -52,8 +52,7 @@ def likelihood_ratios(shadows: Shadows, attacked: np.ndarray) -> np.ndarray:
 
 
 def _gains(shadows: Shadows) -> tuple[np.ndarray, float]:
-    """By how much being trained on raises each confidence [m], and the variance of a confidence
-    about its mean."""
+    """The gain [m] in each confidence from being trained on, and the variance of a confidence."""
     x, included = shadows
     inside, outside = included.sum(0), (~included).sum(0)
     both = (inside > 0) & (outside > 0)
@@ -80,8 +79,8 @@ def leave_one_out(shadows: Shadows) -> np.ndarray:
 def by_earlier_runs(shadows: Shadows) -> np.ndarray:
     """Scores [R - R//2, m] of the runs of the second half, each attacked by the runs before it.
 
-    So no coin that is guessed is known to an attack on another one that is guessed, as bounds of
-    epsilon require. Two runs that attack each other are right or wrong together.
+    So no attack uses a coin that is still to be guessed, as bounds of epsilon require: two runs
+    that attack each other would be right or wrong together.
     """
     half, runs = len(shadows.included) // 2, len(shadows.included)
     return np.stack(
@@ -93,22 +92,22 @@ def by_earlier_runs(shadows: Shadows) -> np.ndarray:
 
 
 class Exposure(NamedTuple):
-    """How well scores tell who was trained on: the area under the ROC curve with its standard
-    error, and the true positive rate at a false positive rate of 1%."""
+    """How well scores infer membership: the area under the ROC curve with its standard error, and
+    the true positive rate at a false positive rate of 1%."""
 
     auc: float
     error: float
-    found: float
+    tpr: float
 
 
 def exposure(scores: np.ndarray, included: np.ndarray) -> Exposure:
-    """Of scores and coins [R, m]; the standard error is a jackknife over blocks of targets."""
+    """The exposure by scores and coins [R, m], with a jackknife over blocks of targets."""
     blocks = np.arange(scores.shape[1]) % BLOCKS
     parts = [area(scores[:, blocks != b], included[:, blocks != b]) for b in range(BLOCKS)]
     error = float(np.sqrt((BLOCKS - 1) * np.var(parts)))
     threshold = np.quantile(scores[~included], 0.99)
-    found = float((scores[included] > threshold).mean())
-    return Exposure(area(scores, included), error, found)
+    tpr = float((scores[included] > threshold).mean())
+    return Exposure(area(scores, included), error, tpr)
 
 
 def area(scores: np.ndarray, included: np.ndarray) -> float:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpbench.audit.exposure.membership import Exposure
-from dpbench.audit.exposure.rows import EVERYONE, Row, canaries_of, exposure_rows, shadow_runs
+from dpbench.audit.exposure.rows import ALL_GROUPS, Row, canaries_of, exposure_rows, shadow_runs
 from dpbench.figures.png import png
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
@@ -35,7 +35,7 @@ RULES = (
 )
 
 UNCERTAIN = 2.0
-"""Standard errors below which a difference shows nothing."""
+"""Standard errors below which a difference is not significant."""
 
 
 def exposure_figure(target: Target) -> dict[str, bytes]:
@@ -65,24 +65,24 @@ def _lost(row: Row, rows: Sequence[Row], baseline: str) -> float:
 
 def _lines(rows: Sequence[Row], baseline: str) -> Iterator[tuple[str, ...]]:
     for row in rows:
-        white, found = row.white, row.mislabelled
-        known = (white.own, white.gdp, white.one_run) if white else ()
+        white, exposure = row.white, row.mislabelled
+        bounds = (white.family, white.gdp, white.one_run) if white else ()
         yield (
             row.method,
             row.group,
             f"{100 * row.accuracy:.1f}",
             f"{_lost(row, rows, baseline):.1f}",
             f"{row.claimed:.2f}",
-            *([f"{epsilon:.2f}" for epsilon in known] or [NO_VALUE] * 3),
+            *([f"{epsilon:.2f}" for epsilon in bounds] or [NO_VALUE] * 3),
             *(f"{epsilon:.2f}" for epsilon in row.black),
-            _area(row.inserted) if row.inserted else NO_VALUE,
-            _area(found),
-            f"{found.found:.2%}",
+            _area(row.canaries) if row.canaries else NO_VALUE,
+            _area(exposure),
+            f"{exposure.tpr:.2%}",
         )
 
 
-def _area(found: Exposure) -> str:
-    return f"{found.auc:.3f} ± {found.error:.3f}"
+def _area(exposure: Exposure) -> str:
+    return f"{exposure.auc:.3f} ± {exposure.error:.3f}"
 
 
 def _page(target: Target, rows: Sequence[Row], grid: Grid) -> str:
@@ -101,9 +101,9 @@ def _page(target: Target, rows: Sequence[Row], grid: Grid) -> str:
 
 
 def _findings(rows: Sequence[Row], baseline: str) -> Iterator[str]:
-    """Of each method: whether the group that loses most accuracy is the most exposed."""
+    """For each method, whether the group that loses most accuracy is the most exposed."""
     for method in dict.fromkeys(row.method for row in rows):
-        groups = [row for row in rows if row.method == method and row.group != EVERYONE]
+        groups = [row for row in rows if row.method == method and row.group != ALL_GROUPS]
         if method == baseline or not groups:
             continue
         lost = [_lost(row, rows, baseline) for row in groups]
@@ -122,9 +122,9 @@ def _losses(worst: Row, least: Row, lost: Sequence[float]) -> str:
 
 
 def _exposures(worst: Row, least: Row) -> str:
-    """By each attack, whether the group that loses most is the more exposed."""
+    """For each attack, whether the group that loses most is more exposed."""
     pairs = {
-        "white": (worst.inserted, least.inserted),
+        "white": (worst.canaries, least.canaries),
         "black": (worst.mislabelled, least.mislabelled),
     }
     return "; ".join(
@@ -136,7 +136,7 @@ def _exposures(worst: Row, least: Row) -> str:
 
 
 def _compared(group: str, first: Exposure, second: Exposure) -> str:
-    """Whether a group is more exposed than another, if their difference is no chance."""
+    """Whether a group is more exposed than another, if the difference is significant."""
     difference = first.auc - second.auc
     if abs(difference) < UNCERTAIN * math.hypot(first.error, second.error):
         return "neither is shown to be the more exposed"
@@ -149,9 +149,9 @@ def _picture(rows: Sequence[Row]):
 
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     epsilons, white, black = figure.subplots(1, 3)
-    _draw_epsilons(epsilons, [row for row in rows if row.group == EVERYONE])
-    by_group = [row for row in rows if row.group != EVERYONE]
-    _draw_areas(white, "white box", by_group, [row.inserted for row in by_group])
+    _draw_epsilons(epsilons, [row for row in rows if row.group == ALL_GROUPS])
+    by_group = [row for row in rows if row.group != ALL_GROUPS]
+    _draw_areas(white, "white box", by_group, [row.canaries for row in by_group])
     _draw_areas(black, "black box", by_group, [row.mislabelled for row in by_group])
     return figure
 
@@ -160,7 +160,7 @@ def _draw_epsilons(axes, rows: Sequence[Row]) -> None:
     finite = [row.claimed for row in rows if math.isfinite(row.claimed)]
     top = 1.6 * max([1.0, *finite])
     for place, row in enumerate(rows):
-        white = row.white.own if row.white else math.nan
+        white = row.white.family if row.white else math.nan
         bars = ((-0.2, white, "white", "tab:blue"), (0.2, row.black[0], "black", "tab:orange"))
         for shift, value, box, color in bars:
             bar = axes.bar(place + shift, value, 0.36, color=color, label=f"{box} box, at least")
@@ -180,14 +180,14 @@ def _draw_areas(
 ) -> None:
     methods = list(dict.fromkeys(row.method for row in rows))
     groups = list(dict.fromkeys(row.group for row in rows))
-    for row, found in zip(rows, exposures, strict=True):
-        if found is None:
+    for row, exposure in zip(rows, exposures, strict=True):
+        if exposure is None:
             continue
         number = groups.index(row.group)
         place = methods.index(row.method) + 0.2 * (number - (len(groups) - 1) / 2)
         color = f"C{number + 2}"
         style = {"fmt": "o", "capsize": 3, "color": color, "label": row.group}
-        axes.errorbar(place, found.auc, 2 * found.error, **style)
+        axes.errorbar(place, exposure.auc, 2 * exposure.error, **style)
     axes.axhline(0.5, color="black", linewidth=0.8, linestyle=":")
     axes.set_ylabel(f"AUC of the {attack} (± 2 standard errors)")
     _label_methods(axes, methods)
@@ -197,5 +197,5 @@ def _label_methods(axes, methods: Sequence[str]) -> None:
     """Names of methods on the x axis, and each label of the legend once."""
     axes.set_xticks(range(len(methods)), methods, rotation=20, ha="right", fontsize=8)
     handles, labels = axes.get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
-    axes.legend(once.values(), once.keys(), fontsize=8)
+    distinct = dict(zip(labels, handles, strict=True))
+    axes.legend(distinct.values(), distinct.keys(), fontsize=8)

@@ -1,7 +1,7 @@
-"""The figure of what realistic attackers get: claimed epsilon, white box and black box, by method.
+"""The figure of realistic attacks: claimed epsilon, white box and black box, by method.
 
-White box: one run with inserted canaries, whose noisy sums are all seen. Black box: shadow runs on
-halves of mislabelled targets, of whose final models only the losses are seen.
+White box: one run with inserted canaries; the attacker sees all noisy sums. Black box: shadow runs
+on random halves of mislabelled targets; the attacker sees only the losses of the final models.
 """
 
 import math
@@ -18,7 +18,7 @@ from dpbench.audit.exposure.membership import (
     exposure,
     leave_one_out,
 )
-from dpbench.audit.exposure.white_box import WhiteBox, play_inserted
+from dpbench.audit.exposure.white_box import WhiteBox, play_white_box
 from dpbench.audit.inference import Bounds, Scores, bounds, gdp_epsilon, one_run_epsilon
 from dpbench.config.buildable import check_settings, settings_of
 from dpbench.errors import UserError
@@ -32,7 +32,7 @@ from dpbench.training.plan import Run
 from dpbench.training.progress import counting
 from dpbench.validate import integer
 
-EVERYONE = "all"
+ALL_GROUPS = "all"
 
 CONFIDENCE = 0.95
 
@@ -52,8 +52,8 @@ class Row:
     """One method and group, or all groups.
 
     accuracy: on the test set, the mean of the shadow runs. white: lower bounds, None for methods
-    without noise. black: lower bounds by GDP and by one run. inserted, mislabelled: how well the
-    scores of canaries, and of mislabelled targets, tell who was trained on.
+    without noise. black: lower bounds by GDP and by one run. canaries, mislabelled: how well
+    membership of canaries, and of mislabelled targets, is inferred.
     """
 
     method: str
@@ -62,7 +62,7 @@ class Row:
     claimed: float
     white: Bounds | None
     black: tuple[float, float]
-    inserted: Exposure | None
+    canaries: Exposure | None
     mislabelled: Exposure
 
 
@@ -76,7 +76,7 @@ def canaries_of(target: Target) -> int:
 def exposure_rows(
     target: Target, records: Mapping[str, Sequence[Record]], canaries: int
 ) -> list[Row]:
-    """All rows: both attacks on every method, whose shadow runs are given."""
+    """All rows: both attacks on every method. records: the shadow runs by method."""
     rows: list[Row] = []
     with counting("attacks", len(records)) as count:
         for method, runs in records.items():
@@ -86,7 +86,7 @@ def exposure_rows(
 
 
 def shadow_runs(target: Target) -> dict[str, list[Record]]:
-    """The records of each method, by seed, made by the ordinary sweep."""
+    """The records of each method's runs, executed as a sweep if they are missing."""
     (condition,) = target.conditions
     cells = {
         tuple(overrides): method
@@ -94,7 +94,7 @@ def shadow_runs(target: Target) -> dict[str, list[Record]]:
         for overrides in target.cells_of(condition, method)
     }
     if len(target.table["seeds"]) < 4:
-        raise UserError("table.seeds: an attack by shadow runs needs four runs at least.")
+        raise UserError("table.seeds: an attack by shadow runs needs at least four runs.")
     sweep = planned(target.stem, map(list, cells))
     if failures := report(sweep, run_missing(sweep)):
         raise UserError(f"{target.stem} lacks runs: {failures}")
@@ -108,15 +108,15 @@ def shadow_runs(target: Target) -> dict[str, list[Record]]:
 def _rows_of(
     target: Target, method: str, records: Sequence[Record], canaries: int
 ) -> Iterator[Row]:
-    """Both attacks on one method: on everyone, and on the groups that the table names."""
+    """Both attacks on one method: for all examples, and for the groups of the table."""
     (condition,) = target.conditions
     config, run = run_of([*next(target.cells_of(condition, method)), "mislabelled=null"])
     white = None
     if run.method.private:
-        white = play_inserted(run, data_folder(config), canaries, quiet=True)
+        white = play_white_box(run, data_folder(config), canaries, quiet=True)
     black = black_box(records)
-    for name in (EVERYONE, *map(str, target.table["groups"])):
-        group = None if name == EVERYONE else run.dataset.groups.index(name)
+    for name in (ALL_GROUPS, *map(str, target.table["groups"])):
+        group = None if name == ALL_GROUPS else run.dataset.groups.index(name)
         metric = "test/accuracy" if group is None else f"test/accuracy/{name}"
         accuracies = [record.metrics[metric] for record in records]
         yield Row(
@@ -126,13 +126,13 @@ def _rows_of(
             claimed=_claimed(records[0]),
             white=None if white is None else _white_bounds(white, group, run),
             black=_black_bounds(black, group, run),
-            inserted=None if white is None else _of_canaries(white, group),
-            mislabelled=exposure(*black.everyone(group)),
+            canaries=None if white is None else _exposure_of_canaries(white, group),
+            mislabelled=exposure(*black.all_runs(group)),
         )
 
 
-def _of_canaries(white: WhiteBox, group: int | None) -> Exposure:
-    scores = white.of(group)
+def _exposure_of_canaries(white: WhiteBox, group: int | None) -> Exposure:
+    scores = white.for_group(group)
     return exposure(scores.values[np.newaxis], scores.included[np.newaxis])
 
 
@@ -142,25 +142,25 @@ def _claimed(record: Record) -> float:
 
 
 def _white_bounds(white: WhiteBox, group: int | None, run: Run) -> Bounds:
-    return bounds(white.of(group), white.ledger, run.privacy.delta, CONFIDENCE, run.seed)
+    return bounds(white.for_group(group), white.ledger, run.privacy.delta, CONFIDENCE, run.seed)
 
 
 @dataclass(frozen=True)
 class BlackBox:
-    """Scores of targets whose groups are [m]: of all runs, each by all others [R, m], and of later
-    runs by earlier ones [R - R//2, m], with the coins of all runs [R, m]."""
+    """Scores of targets in groups [m]: of all runs, each attacked by all others [R, m], and of the
+    later runs, attacked by earlier ones [R - R//2, m]; included [R, m] bool."""
 
     groups: np.ndarray
     included: np.ndarray
     by_others: np.ndarray
     by_earlier: np.ndarray
 
-    def everyone(self, group: int | None) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and coins of all runs, of one group or of all."""
+    def all_runs(self, group: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and coins of all runs, for one group or all."""
         return self._of(self.by_others, group)
 
-    def guessed(self, group: int | None) -> Scores:
-        """Of the later runs, for bounds of epsilon."""
+    def later_runs(self, group: int | None) -> Scores:
+        """Scores of the later runs, for bounds of epsilon."""
         scores, included = self._of(self.by_earlier, group)
         return Scores(scores.ravel(), included.ravel())
 
@@ -170,7 +170,7 @@ class BlackBox:
 
 
 def black_box(records: Sequence[Record]) -> BlackBox:
-    """The black-box attack on each group by itself, since groups are known and differ."""
+    """The black-box attack on each group separately, since groups are known and differ."""
     columns = {
         name: np.array([record.diagnostics[f"target/{name}"] for record in records])
         for name in ("loss", "group", "included")
@@ -187,6 +187,6 @@ def black_box(records: Sequence[Record]) -> BlackBox:
 
 
 def _black_bounds(black: BlackBox, group: int | None, run: Run) -> tuple[float, float]:
-    """By GDP and by one run: they need no noise in the ledger."""
-    halves, delta = black.guessed(group).halves(run.seed), run.privacy.delta
+    """Lower bounds by GDP and by one run, which need no ledger."""
+    halves, delta = black.later_runs(group).halves(run.seed), run.privacy.delta
     return gdp_epsilon(*halves, delta, CONFIDENCE), one_run_epsilon(*halves, delta, CONFIDENCE)

@@ -7,9 +7,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dpbench.audit.canaries import worst_length
-from dpbench.audit.exposure.inserted import Canaries, Inserting, drawn, mixed, quiet_places
-from dpbench.audit.game import Overheard
+from dpbench.audit.canaries import worst_case_norm
+from dpbench.audit.exposure.gradient_canaries import (
+    CanaryInsertion,
+    GradientCanaries,
+    draw_canaries,
+    quiet_coordinates,
+    with_canaries,
+)
+from dpbench.audit.game import RecordingNoise
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled
 from dpbench.data.dataset import Data
@@ -24,8 +30,8 @@ from dpbench.training.trainer import private_step, start_training
 
 
 class Transcript(NamedTuple):
-    """What the attacker knows of each step and canary: the noisy sums at the canaries' coordinates
-    [T, m] in units of the sensitivity, how far each canary would move them [T, m], the noise
+    """What the attacker observes in T steps about m canaries: the noisy sums at their coordinates
+    [T, m] and the shifts that each would cause [T, m], both in units of the sensitivity; the noise
     multipliers [T], and the sampling rate."""
 
     sums: Tensor
@@ -36,22 +42,22 @@ class Transcript(NamedTuple):
 
 @dataclass(frozen=True)
 class WhiteBox:
-    """A played game: the scores of the canaries, their groups [m], and the ledger of the run."""
+    """A finished game: the scores of the canaries, their groups [m], and the ledger of the run."""
 
     scores: Scores
     groups: Tensor
     ledger: Ledger
 
-    def of(self, group: int | None) -> Scores:
-        """The scores of one group's canaries, or of all."""
+    def for_group(self, group: int | None) -> Scores:
+        """The scores of one group's canaries; None for all groups."""
         if group is None:
             return self.scores
         chosen = (self.groups == group).numpy()
         return Scores(self.scores.values[chosen], self.scores.included[chosen])
 
 
-def play_inserted(run: Run, folder: Path, number: int, quiet: bool = False) -> WhiteBox:
-    """Train a run on its own data with so many canaries, and score each by all noisy sums.
+def play_white_box(run: Run, folder: Path, number: int, quiet: bool = False) -> WhiteBox:
+    """Train a run on its data and `number` canaries, and score each canary by all noisy sums.
 
     Raises UserError for runs whose gradients are not of single examples, or bounded by coordinate,
     and for more canaries than coordinates.
@@ -63,21 +69,21 @@ def play_inserted(run: Run, folder: Path, number: int, quiet: bool = False) -> W
     size = len(step.engine.parameters)
     if number > size:
         raise UserError(f"{number} canaries need a coordinate each, and the model has {size}.")
-    places = quiet_places(step, data.train, number, run.seed)
-    length, groups = worst_length(run.method.clip), len(run.dataset.groups)
-    canaries = drawn(places, size, groups, length, run.seed)
-    transcript, ledger = _overheard(run, canaries, data, quiet)
+    coordinates = quiet_coordinates(step, data.train, number, run.seed)
+    length, groups = worst_case_norm(run.method.clip), len(run.dataset.groups)
+    canaries = draw_canaries(coordinates, size, groups, length, run.seed)
+    transcript, ledger = _train_recorded(run, canaries, data, quiet)
     scores = Scores(likelihood(transcript).numpy(), canaries.included.numpy())
     return WhiteBox(scores, canaries.groups, ledger)
 
 
 def _check(run: Run) -> None:
     if not run.method.private:
-        raise UserError(f"{run.method.name} adds no noise: its epsilon is infinite, as it says.")
+        raise UserError(f"{run.method.name} adds no noise: there is no epsilon to attack.")
     if run.users or run.augmentation or run.method.clip.per_coordinate:
         raise UserError(
-            "inserted canaries are single examples with a gradient of bounded norm: choose "
-            "users=none, augmentation=none and a method that bounds no coordinate by itself."
+            "inserted canaries are single examples with a bounded gradient norm: choose "
+            "users=none, augmentation=none and a method without bounds per coordinate."
         )
     if isinstance(run.normalization, PrivateNormalization):
         raise UserError(
@@ -85,44 +91,44 @@ def _check(run: Run) -> None:
             "choose another option than normalization=private."
         )
     if run.sampler != "poisson":
-        raise UserError("audits know the chances of sampler=poisson; no other has an epsilon.")
+        raise UserError("audits need sampler=poisson: no other sampler has an epsilon.")
 
 
-def _overheard(run: Run, canaries: Canaries, data: Data, quiet: bool) -> tuple[Transcript, Ledger]:
-    """Train the run with the canaries in its data, and listen."""
-    overheard, device = Overheard(run.method.noise), torch.device("cpu")
-    seam = Inserting(run.method.gradient, canaries)
-    run = replace(run, method=replace(run.method, noise=overheard, gradient=seam))
-    planned, examples = plan(run), mixed(data.train, canaries)
+def _train_recorded(
+    run: Run, canaries: GradientCanaries, data: Data, quiet: bool
+) -> tuple[Transcript, Ledger]:
+    """Train the run with the canaries in its data, and record what the attacker observes."""
+    noise, device = RecordingNoise(run.method.noise), torch.device("cpu")
+    seam = CanaryInsertion(run.method.gradient, canaries)
+    run = replace(run, method=replace(run.method, noise=noise, gradient=seam))
+    planned, examples = plan(run), with_canaries(data.train, canaries)
     training = start_training(run, planned, device, examples, data.test, ResourceUsage(device))
-    listener = Listener(canaries, training.step)
+    recorder = TranscriptRecorder(canaries, training.step)
     with Progress(planned, run.privacy.delta, quiet, 0) as progress:
         for _ in training:
-            noisy, multiplier = overheard.releases.pop()
-            (mechanism, *_) = (r.mechanism for r in planned.method.releases(multiplier))
-            listener.after(noisy, mechanism)
+            recorder.add(*noise.pop(planned.method))
             progress.advance()
     assert isinstance(planned.sampler.law, Poisson)
-    return listener.transcript(planned.sampler.law.rate), training.ledger
+    return recorder.transcript(planned.sampler.law.rate), training.ledger
 
 
-class Listener:
-    """Writes down what the attacker knows of each step."""
+class TranscriptRecorder:
+    """Records what the attacker observes in each step."""
 
-    def __init__(self, canaries: Canaries, step: PrivateStep):
+    def __init__(self, canaries: GradientCanaries, step: PrivateStep):
         self._canaries, self._step, self._clip = canaries, step, step.clip
         self._layers = step.engine.parameters.layers
         self._sums: list[Tensor] = []
         self._shifts: list[Tensor] = []
         self._multipliers: list[float] = []
 
-    def after(self, noisy: Tensor, mechanism: Mechanism) -> None:
-        """A step that released that noisy sum [D]."""
+    def add(self, mechanism: Mechanism, noisy: Tensor) -> None:
+        """Add a step by its mechanism and its noisy sum [D]."""
         assert isinstance(mechanism, GaussianMechanism)
         # A count that is needed before the sum has already changed the clip that bounds it.
         query = self._step.clip.query
         clip = self._step.clip if query and query.before else self._clip
-        self._sums.append(noisy[self._canaries.places])
+        self._sums.append(noisy[self._canaries.coordinates])
         self._shifts.append(self._canaries.shifts(clip, self._layers))
         self._multipliers.append(mechanism.noise_multiplier)
         self._clip = self._step.clip
@@ -133,10 +139,10 @@ class Listener:
 
 
 def likelihood(transcript: Transcript) -> Tensor:
-    """Log-likelihood ratios [m] of the whole run, for each canary by itself: the sum over steps of
-    log(1 - q + q exp((2 x s - s^2)/(2 sigma^2))), where s is how far it moves the sum x.
+    """Log-likelihood ratios [m] of the whole run, for each canary separately: the sum over steps of
+    log(1 - q + q exp((2 x s - s^2)/(2 sigma^2))), where s is its shift of the sum x.
 
-    What real examples contribute is taken for none, and so makes the attack weaker, not wrong.
+    The contributions of real examples are neglected, which makes the attack weaker, not invalid.
     """
     sums, shifts, multipliers, rate = transcript
     ratios = (2 * sums * shifts - shifts**2) / (2 * multipliers.unsqueeze(1) ** 2)

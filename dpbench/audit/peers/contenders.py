@@ -1,4 +1,4 @@
-"""Other libraries by the same gate: each trains canaries in its own code, and is attacked."""
+"""Audits of other libraries: each trains canaries in its own code, and is attacked."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 import torch
 
-from dpbench.audit.audit import GIVEN, Audit, Claim, judged
-from dpbench.audit.canaries import Canaries, OneEach
+from dpbench.audit.audit import GIVEN, Audit, Claim, judge
+from dpbench.audit.canaries import Canaries, OneHotPatterns
 from dpbench.audit.game import Game, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.audit.peers.jax_peer import JaxPrivacy
 from dpbench.audit.peers.opacus_peer import ADAPTIVE, Opacus, Settings
 from dpbench.audit.peers.peer import Peer, Task
-from dpbench.audit.scores import Tally
+from dpbench.audit.scores import ScoreAccumulator
 from dpbench.errors import Unavailable
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
@@ -27,11 +27,11 @@ Make = Callable[[Task], Peer]
 """Builds another library's training of a task; Unavailable where it is not installed."""
 
 IMPOSSIBLE = -1e6
-"""The score of a sum that no canary can have moved."""
+"""The score of a sum that is impossible with the canary."""
 
 
 def opacus(settings: Settings, task: Task) -> Opacus:
-    """Opacus with these settings; its adaptive clip takes a noise multiplier for its counts too."""
+    """Opacus with these settings; adaptive clipping also takes a noise multiplier of its counts."""
     if settings.more == ADAPTIVE:
         more = ADAPTIVE | {"unclipped_num_std": task.noise_multiplier}
         settings = replace(settings, more=more)
@@ -75,25 +75,25 @@ def audit_contender(
     confidence: float = 0.95,
     game: str = "run",
 ) -> Audit:
-    """Attack a library at the run's rate, noise, number of steps, delta and seed.
+    """Attack a library at the run's sampling rate, noise, number of steps, delta and seed.
 
-    The claim is the epsilon of the library's own accountant. It is held against the scores by the
-    trade-off curve of what the library accounts for, or as a number where it is below our PLD.
+    The claim is the epsilon of the library's own accountant. It is tested by the trade-off curve of
+    what the library accounts for, or, where it is below our PLD, as a number.
     """
     make, delta = CONTENDERS[name], run.privacy.delta
     task = _task(run, canaries)
-    with _own_random_numbers(run.seed):
+    with _isolated_generator(run.seed):
         played, peer = GAMES[game](make, task, delta)
     exact = pld(played.ledger, delta)
     if claimed is not None:
-        return judged(played, Claim(claimed, GIVEN), confidence)
+        return judge(played, Claim(claimed, GIVEN), confidence)
     epsilon = peer.epsilon(delta)
     source = f"{peer.accountant} (our PLD: {exact:.3f})"
-    return judged(played, Claim(epsilon, source, proven=epsilon >= exact), confidence)
+    return judge(played, Claim(epsilon, source, proven=epsilon >= exact), confidence)
 
 
 def _task(run: Run, canaries: int) -> Task:
-    """What the run asks of a library, with the canaries for which the coin says so."""
+    """The task that corresponds to a run, with the canaries that its coins include."""
     run = on_canaries(run, canaries)
     planned, dataset = plan(run), run.dataset
     assert isinstance(dataset, Canaries)
@@ -109,59 +109,58 @@ def _task(run: Run, canaries: int) -> Task:
 
 
 @contextmanager
-def _own_random_numbers(seed: int) -> Iterator[None]:
-    """torch's global stream, which libraries draw from by default, set and restored."""
+def _isolated_generator(seed: int) -> Iterator[None]:
+    """Seeds torch's global generator, which libraries draw from by default, and restores it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived(seed, "a contender's own draws"))
         yield
 
 
-def play_contender(make: Make, task: Task, delta: float) -> tuple[Game, Peer]:
+def play_contender_run(make: Make, task: Task, delta: float) -> tuple[Game, Peer]:
     """Train all steps of a task in one run, and score each canary by all noisy sums."""
-    peer, tally = make(task), Tally(OneEach(task.size), task.size)
+    peer, accumulator = make(task), ScoreAccumulator(OneHotPatterns(task.size), task.size)
     with counting("steps", task.steps) as count:
-        for heard in peer.steps():
+        for release in peer.steps():
             ((noise_multiplier, rate, _),) = peer.history()
-            tally.hear(GaussianMechanism(noise_multiplier), rate, heard.noisy, heard.noisy)
+            accumulator.add(GaussianMechanism(noise_multiplier), rate, release.noisy, release.noisy)
             count()
     included = torch.zeros(task.size, dtype=torch.bool)
     included[task.members] = True
-    return _game("run", peer, tally.attacks(included), task, delta), peer
+    return _game("run", peer, accumulator.attacks(included), task, delta), peer
 
 
-def play_contender_alone(
+def play_contender_steps(
     make: Make, task: Task, delta: float, bits: bool = False
 ) -> tuple[Game, Peer]:
-    """As many steps as there are canaries, each of all examples: one without a gradient and, if a
-    coin says so, a canary.
+    """Take `task.size` steps on all examples: a blank one and, if a coin says so, a canary.
 
     Two attacks: by the noisy sum, and by how little the bound of an adaptive clip then moved. With
-    bits, one attack: by the noisy sum as the floating-point number that it is.
+    bits, one attack: by the bits of the noisy sum.
     """
     trials = task.size
-    alone = replace(task, size=1, rate=1.0, blanks=1, steps=1)
+    single = replace(task, size=1, rate=1.0, blanks=1, steps=1)
     without, with_canary = (
-        iter(make(replace(alone, members=torch.arange(k), steps=trials, seed=seed)).steps())
+        iter(make(replace(single, members=torch.arange(k), steps=trials, seed=seed)).steps())
         for k, seed in enumerate((2 * task.seed, 2 * task.seed + 1))  # noise of their own
     )
     draw = generator(task.seed, "a contender's coins", torch.device("cpu"))
     included = torch.rand(trials, generator=draw) < 0.5
-    heard = [next(with_canary if there else without) for there in included]
-    peer = make(replace(alone, members=torch.arange(0)))
+    releases = [next(with_canary if coin else without) for coin in included]
+    peer = make(replace(single, members=torch.arange(0)))
     for _ in peer.steps():
         pass
-    sums = np.array([float(one.noisy) for one in heard])
-    still = -np.abs(np.log([one.rebound for one in heard]))
+    sums = np.array([float(release.noisy) for release in releases])
+    by_bound = -np.abs(np.log([release.bound_change for release in releases]))
     by_bits = bit_scores(sums, task.noise_multiplier)
-    attacks = tuple(Scores(v, included.numpy()) for v in ((by_bits,) if bits else (sums, still)))
+    attacks = tuple(Scores(v, included.numpy()) for v in ((by_bits,) if bits else (sums, by_bound)))
     return _game("bits" if bits else "step", peer, attacks, task, delta), peer
 
 
 def bit_scores(sums: np.ndarray, noise_multiplier: float) -> np.ndarray:
     """Log-likelihood ratios [n] of sums in float32: noise, or the rounded sum of 1 and noise.
 
-    Where the noise is large, its last bits are coarser than those of a sum near 0, so that many
-    numbers are impossible with the canary, and the others the likelier. Source: Mironov 2012.
+    Large noise has coarser last bits than a sum near 0, so many numbers are impossible with the
+    canary, and the others more likely. Source: Mironov 2012.
     """
     noise = (sums - 1).astype(np.float32)
     spacing = np.spacing(np.abs(sums).astype(np.float32))
@@ -171,14 +170,14 @@ def bit_scores(sums: np.ndarray, noise_multiplier: float) -> np.ndarray:
 
 
 GAMES: dict[str, Callable[[Make, Task, float], tuple[Game, Peer]]] = {
-    "run": play_contender,
-    "step": play_contender_alone,
-    "bits": partial(play_contender_alone, bits=True),
+    "run": play_contender_run,
+    "step": play_contender_steps,
+    "bits": partial(play_contender_steps, bits=True),
 }
 
 
 def _game(name: str, peer: Peer, attacks: tuple[Scores, ...], task: Task, delta: float) -> Game:
-    """What was heard of a library, and the ledger of what it accounts for."""
+    """The finished game with a library, and the ledger of what it has accounted for."""
     ledger = Ledger()
     for noise_multiplier, rate, times in peer.history():
         release = Release("gradient sum", GaussianMechanism(noise_multiplier))

@@ -7,7 +7,7 @@ from importlib.metadata import version
 import numpy as np
 import torch
 
-from dpbench.audit.peers.peer import Heard, Task
+from dpbench.audit.peers.peer import StepRelease, Task
 
 PIECE = 32
 """Examples of a piece of a batch; the last is padded, also that of an empty batch."""
@@ -45,7 +45,7 @@ class JaxPrivacy:
 
         self._clipped, self._noisy, self._init = jax.jit(clipped), jax.jit(noise.update), noise.init
 
-    def steps(self) -> Iterator[Heard]:
+    def steps(self) -> Iterator[StepRelease]:
         from jax_privacy.batch_selection import split_and_pad_global_batch
 
         weights = np.zeros(self._task.size, np.float32)
@@ -55,7 +55,7 @@ class JaxPrivacy:
             pieces = split_and_pad_global_batch(batch, PIECE)
             total = sum(self._clipped_sum(weights, piece) for piece in pieces)
             noisy, state = self._noisy(total, state)
-            yield Heard(torch.from_numpy(np.array(noisy)).double())
+            yield StepRelease(torch.from_numpy(np.array(noisy)).double())
 
     def _clipped_sum(self, weights, piece):
         """Of the examples of these indices, where -1 is none."""

@@ -1,5 +1,6 @@
-"""Opacus through its public door, on canaries: `PrivacyEngine.make_private`."""
+"""Opacus by its public interface, `PrivacyEngine.make_private`, on canaries."""
 
+import itertools
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpbench.audit.peers.peer import Heard, Task
+from dpbench.audit.peers.peer import StepRelease, Task
 
 BOUND = 1.0
 
@@ -22,13 +23,13 @@ ADAPTIVE = {
     "max_clipbound": 1e3,
     "min_clipbound": 1e-3,
 }
-"""Its adaptive clip, with a bound that hardly moves, so that all steps are alike."""
+"""Adaptive clipping with a bound that hardly moves, so that all steps are alike."""
 
 
-class Table(nn.Module):
-    """One number for each canary; inputs [B, 1] are canaries' numbers.
+class EmbeddingModel(nn.Module):
+    """One parameter for each canary; inputs [B, 1] are canaries' numbers.
 
-    column: whether outputs are [B, 1], as those of a last layer with one unit, and not [B].
+    column: whether outputs are [B, 1], as from a last layer with one unit, rather than [B].
     """
 
     def __init__(self, size: int, column: bool):
@@ -43,10 +44,10 @@ class Table(nn.Module):
 
 @dataclass(frozen=True)
 class Settings:
-    """What Opacus is asked for.
+    """Settings of Opacus.
 
-    more: further arguments of `make_private`. poisson: False for its shuffled batches. column:
-    whether losses are [B, 1] and not [B].
+    more: further arguments of `make_private`. poisson: False for shuffled batches. column: whether
+    losses are [B, 1] rather than [B].
     """
 
     label: str
@@ -57,7 +58,7 @@ class Settings:
 
 
 class Opacus:
-    """Opacus' module, loss, optimiser and loader as `make_private` returns them, its accountant."""
+    """The module, loss, optimiser and loader that `make_private` returns, and the accountant."""
 
     accountant = "its PRV"
 
@@ -66,7 +67,7 @@ class Opacus:
 
         self.library = f"Opacus {version('opacus')} ({settings.label})"
         self._task = task
-        model = Table(task.size, settings.column)
+        model = EmbeddingModel(task.size, settings.column)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # secure_mode is off, as it is by default
             self._engine = PrivacyEngine()
@@ -85,16 +86,12 @@ class Opacus:
         self._criterion = made[2] if len(made) == 4 else nn.MSELoss()
         self._loader = made[-1]
 
-    def steps(self) -> Iterator[Heard]:
-        left = self._task.steps
-        while left:
-            for inputs, targets in self._loader:
-                yield self._step(inputs, targets)
-                left -= 1
-                if not left:
-                    return
+    def steps(self) -> Iterator[StepRelease]:
+        batches = itertools.chain.from_iterable(itertools.repeat(self._loader))
+        for inputs, targets in itertools.islice(batches, self._task.steps):
+            yield self._step(inputs, targets)
 
-    def _step(self, inputs: Tensor, targets: Tensor) -> Heard:
+    def _step(self, inputs: Tensor, targets: Tensor) -> StepRelease:
         bound = float(self._optimizer.max_grad_norm)
         self._optimizer.zero_grad()
         with warnings.catch_warnings():
@@ -103,7 +100,7 @@ class Opacus:
         self._optimizer.step()
         (weights,) = self._optimizer.params
         noisy = weights.grad.flatten().double() * self._optimizer.expected_batch_size / bound
-        return Heard(noisy, float(self._optimizer.max_grad_norm) / bound)
+        return StepRelease(noisy, float(self._optimizer.max_grad_norm) / bound)
 
     def history(self) -> list[tuple[float, float, int]]:
         return list(self._engine.accountant.history)
@@ -114,7 +111,7 @@ class Opacus:
 
 
 def _loader(task: Task, settings: Settings) -> DataLoader:
-    """The loader without privacy, of about as many batches as the rate asks for."""
+    """The loader without privacy, with about 1/rate batches."""
     targets = task.targets.unsqueeze(1) if settings.column else task.targets
     examples = TensorDataset(task.numbers.unsqueeze(1), targets)
     size = max(1, round(len(examples) * task.rate))

@@ -1,4 +1,4 @@
-"""What an audit asks of another library: to train canaries, and to account for it."""
+"""The interface of other libraries in an audit: they train canaries, and account for it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 LENGTH = 1024.0
-"""Of a canary's gradient: far above the bound of the clip, and a power of two, which the clip
-leaves at exactly 1."""
+"""The norm of a canary's gradient: far above the clipping bound, and a power of two, so that it is
+clipped to exactly 1."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What another library is to train.
+    """A training task for another library.
 
-    size: coordinates, one for each canary. members: numbers [k] of the canaries in the data.
-    blanks: other examples, whose gradient is 0. rate, noise_multiplier: of each of `steps` steps.
+    size: coordinates, one per canary. members: numbers [k] of the canaries in the data. blanks:
+    other examples, whose gradient is 0. rate, noise_multiplier: of each of `steps` steps.
     """
 
     size: int
@@ -35,36 +35,36 @@ class Task:
 
     @property
     def targets(self) -> Tensor:
-        """Of the squared error of a model at 0: [n] float32, with gradients of LENGTH, or of 0."""
+        """Targets [n] float32 whose squared errors at 0 have gradients of norm LENGTH, or 0."""
         lengths = [torch.full((len(self.members),), LENGTH), torch.zeros(self.blanks)]
         return -torch.cat(lengths) / 2
 
 
-class Heard(NamedTuple):
-    """What one step released: the noisy sum [D] in units of the bound of the clip, and by what
-    factor that bound then changed."""
+class StepRelease(NamedTuple):
+    """The release of one step: the noisy sum [D] in units of the clipping bound, and the factor by
+    which that bound then changed."""
 
     noisy: Tensor
-    rebound: float = 1.0
+    bound_change: float = 1.0
 
 
 class Peer(Protocol):
     """One training of a task by another library, with its own sampler, clip, noise and accountant.
 
-    library: its name and version. accountant: the name of what `epsilon` is by.
+    library: its name and version. accountant: the name of its accountant.
     """
 
     library: str
     accountant: str
 
-    def steps(self) -> Iterator[Heard]:
+    def steps(self) -> Iterator[StepRelease]:
         """All steps of the task, one by one."""
         ...
 
     def history(self) -> list[tuple[float, float, int]]:
-        """What it accounts for: noise multiplier, sampling rate and number of the steps it took."""
+        """What it has accounted for: (noise multiplier, sampling rate, steps)."""
         ...
 
     def epsilon(self, delta: float) -> float:
-        """What the library says of the steps that it took."""
+        """The library's epsilon for the steps it has taken."""
         ...

@@ -2,9 +2,10 @@
 
 Data, model, sampler, engine, clip, noise and updates are those of the run. Canaries are appended to
 its training examples, each included by a fair coin. Their gradients at the gradient seam, before
-the clip, are one long spike each on a coordinate of its own (the Dirac canaries of Nasr et al. 2023
-and Steinke et al. 2023). Real examples move these coordinates too, and hide a canary in part, so
-the attacker takes those that they move least; in `dpbench.audit.game` there are only canaries.
+the clip, are non-zero in one coordinate each, which no other canary shares (the Dirac canaries of
+Nasr et al. 2023 and Steinke et al. 2023). Real examples move these coordinates too, which partly
+hides a canary, so the attacker chooses the coordinates that they move least. In
+`dpbench.audit.game` there are only canaries.
 """
 
 from collections.abc import Sequence
@@ -21,18 +22,18 @@ from dpbench.mechanism.step import PrivateStep
 from dpbench.seeds import generator
 
 SAMPLE, CHUNK = 512, 64
-"""Examples whose gradients tell which coordinates are quiet, and how many of them at once."""
+"""Examples whose gradients decide which coordinates are quiet, and how many are taken at once."""
 
 
-class Spikes:
-    """Gradients of one length [B] that are not 0 on one coordinate [B] each, of `size`.
+class DiracGradients:
+    """Gradients [B] of one norm that are non-zero in one of `size` coordinates each.
 
-    losses [B] are NaN, which no mean loss counts.
+    losses [B] are NaN, which mean losses leave out.
     """
 
-    def __init__(self, places: Tensor, length: float, size: int, layers: Sequence[Layer]):
-        self.places, self.length, self.size, self.layers = places, length, size, layers
-        self.losses = torch.full(places.shape, torch.nan, device=places.device)
+    def __init__(self, coordinates: Tensor, length: float, size: int, layers: Sequence[Layer]):
+        self.coordinates, self.length, self.size, self.layers = coordinates, length, size, layers
+        self.losses = torch.full(coordinates.shape, torch.nan, device=coordinates.device)
 
     @property
     def norms(self) -> Tensor:
@@ -46,32 +47,32 @@ class Spikes:
         """Whether each is in each layer [B, L] bool."""
         starts = torch.tensor([layer.at.start for layer in self.layers])
         stops = torch.tensor([layer.at.stop for layer in self.layers])
-        places = self.places.cpu().unsqueeze(1)
-        return ((starts <= places) & (places < stops)).to(self.places.device)
+        coordinates = self.coordinates.cpu().unsqueeze(1)
+        return ((starts <= coordinates) & (coordinates < stops)).to(self.coordinates.device)
 
-    def moved(self, factors: Tensor) -> Tensor:
-        """How far each moves its coordinate [B], with factors [B] or [B, L]."""
+    def shifts(self, factors: Tensor) -> Tensor:
+        """The shift of each one's coordinate [B], with clipping factors [B] or [B, L]."""
         if factors.dim() == 2:
             factors = (factors * self._in_layers()).sum(1)
         return factors * self.length
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        return factors.new_zeros(self.size).index_add_(0, self.places, self.moved(factors))
+        return factors.new_zeros(self.size).index_add_(0, self.coordinates, self.shifts(factors))
 
     def dot(self, vector: Tensor) -> Tensor:
-        return self.length * vector[self.places]
+        return self.length * vector[self.coordinates]
 
     def stack(self) -> Tensor:
-        rows = torch.arange(len(self.places), device=self.places.device)
+        rows = torch.arange(len(self.coordinates), device=self.coordinates.device)
         stacked = self.norms.new_zeros(len(rows), self.size)
-        stacked[rows, self.places] = self.length
+        stacked[rows, self.coordinates] = self.length
         return stacked
 
 
-class Joined:
+class JoinedGradients:
     """The gradients of real examples, followed by those of canaries."""
 
-    def __init__(self, real: Gradients, canaries: Spikes):
+    def __init__(self, real: Gradients, canaries: DiracGradients):
         self.real, self.canaries = real, canaries
         self.losses = torch.cat([real.losses, canaries.losses.to(real.losses)])
 
@@ -84,7 +85,7 @@ class Joined:
         return torch.cat([self.real.layer_norms, self.canaries.layer_norms])
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        real, canaries = factors.split([len(self.real.losses), len(self.canaries.places)])
+        real, canaries = factors.split([len(self.real.losses), len(self.canaries.coordinates)])
         return self.real.weighted_sum(real) + self.canaries.weighted_sum(canaries)
 
     def dot(self, vector: Tensor) -> Tensor:
@@ -95,36 +96,38 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Canaries:
+class GradientCanaries:
     """Canaries by number: their coordinates [m] of `size`, their groups [m], and whether each is
     in the data [m] bool."""
 
-    places: Tensor
+    coordinates: Tensor
     groups: Tensor
     included: Tensor
     length: float
     size: int
 
-    def gradients(self, numbers: Tensor, layers: Sequence[Layer]) -> Spikes:
-        """Those of some canaries, by their numbers [B]."""
-        return Spikes(self.places[numbers], self.length, self.size, layers)
+    def gradients(self, numbers: Tensor, layers: Sequence[Layer]) -> DiracGradients:
+        """The gradients of canaries by their numbers [B]."""
+        return DiracGradients(self.coordinates[numbers], self.length, self.size, layers)
 
     def shifts(self, clip: Clip, layers: Sequence[Layer]) -> Tensor:
-        """How far each moves its coordinate [m], in units of the clip's sensitivity."""
-        every = self.gradients(torch.arange(len(self.places)), layers)
-        moved = every.moved(clip.factors(clip.norms(every), self.groups))
-        return (moved / clip.sensitivity).double()
+        """The shift of each one's coordinate [m], in units of the clip's sensitivity."""
+        every = self.gradients(torch.arange(len(self.coordinates)), layers)
+        shifts = every.shifts(clip.factors(clip.norms(every), self.groups))
+        return (shifts / clip.sensitivity).double()
 
 
-def drawn(places: Tensor, size: int, groups: int, length: float, seed: int) -> Canaries:
+def draw_canaries(
+    coordinates: Tensor, size: int, groups: int, length: float, seed: int
+) -> GradientCanaries:
     """Canaries on those coordinates [m], in random groups, included by fair coins."""
     draw = generator(seed, "inserted canaries", torch.device("cpu"))
-    belongs = torch.randint(groups, (len(places),), generator=draw)
-    included = torch.rand(len(places), generator=draw) < 0.5
-    return Canaries(places, belongs, included, length, size)
+    group = torch.randint(groups, (len(coordinates),), generator=draw)
+    included = torch.rand(len(coordinates), generator=draw) < 0.5
+    return GradientCanaries(coordinates, group, included, length, size)
 
 
-def quiet_places(step: PrivateStep, examples: Split, number: int, seed: int) -> Tensor:
+def quiet_coordinates(step: PrivateStep, examples: Split, number: int, seed: int) -> Tensor:
     """The coordinates [m] that real examples move least at the step's parameters, in random order
     where they are equal: by the mean square of the gradients of a few examples."""
     size = len(step.engine.parameters)
@@ -152,7 +155,7 @@ class MixedBatch(Batch):
 class MixedSplit(Split):
     """Training examples, to which the included ones of some canaries are appended."""
 
-    canaries: Canaries = field(kw_only=True)
+    canaries: GradientCanaries = field(kw_only=True)
 
     def __len__(self) -> int:
         return len(self.targets) + int(self.canaries.included.sum())
@@ -167,22 +170,22 @@ class MixedSplit(Split):
         return MixedBatch(real.inputs, targets, groups, numbers=numbers)
 
 
-def mixed(examples: Split, canaries: Canaries) -> MixedSplit:
+def with_canaries(examples: Split, canaries: GradientCanaries) -> MixedSplit:
     """The examples with the canaries appended."""
     parts = examples.inputs, examples.targets, examples.groups, examples.normalize
     return MixedSplit(*parts, canaries=canaries)
 
 
 @dataclass(frozen=True)
-class Inserting:
-    """A gradient seam as it is for real examples, with the canaries' gradients after theirs."""
+class CanaryInsertion:
+    """A gradient seam: `base` for real examples, followed by the canaries' gradients."""
 
     base: Gradient
-    canaries: Canaries
+    canaries: GradientCanaries
 
     def __call__(
         self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
     ) -> Gradients:
         assert isinstance(batch, MixedBatch)
         spikes = self.canaries.gradients(batch.numbers, engine.parameters.layers)
-        return Joined(self.base(engine, batch.real, clip, released), spikes)
+        return JoinedGradients(self.base(engine, batch.real, clip, released), spikes)

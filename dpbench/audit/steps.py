@@ -1,0 +1,156 @@
+"""The game of single steps: one canary, and an attacker who knows all other examples.
+
+Before each step a coin decides whether the canary is in the data, and another, which the attacker
+knows, whether a companion is in the batch. So the steps are independent trials of one step's
+guarantee. The attacker sees everything that the ledger declares as released: the noisy sum, the
+noisy counts of an adaptive clip, and the gradient that is passed to the update.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpbench.audit.canaries import Canaries, OneHotPatterns, Patterns, random_signs
+from dpbench.audit.game import RecordingNoise, RunGame, on_canaries, run_game
+from dpbench.audit.inference import Scores
+from dpbench.audit.scores import sampled, step_scores
+from dpbench.clipping import Clip
+from dpbench.data.dataset import Split
+from dpbench.errors import UserError
+from dpbench.mechanism.step import PrivateStep
+from dpbench.privacy.ledger import Ledger, Poisson, Step
+from dpbench.seeds import generator
+from dpbench.training.plan import Run, plan
+from dpbench.training.provenance import ResourceUsage
+from dpbench.training.trainer import private_step
+
+CANARY, COMPANION, COORDINATES = 0, 1, 64
+"""The coordinates of the two, and their number: the others have only noise."""
+
+SHARED_COORDINATES = 2000
+"""The number that a canary moves where each is bounded; it then has no companion."""
+
+NOTHING_RELEASED = 1e6
+"""The log-likelihood ratio against the canary where a step released nothing."""
+
+
+@dataclass
+class RecordingClip:
+    """Delegates to `base`, and records its noisy counts."""
+
+    base: Clip
+    noisy_counts: list[Tensor] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.base, name)
+
+    def _of(self, base: Clip) -> "RecordingClip":
+        return RecordingClip(base, self.noisy_counts)
+
+    def updated(self, counts: Tensor, expected_batch_size: float) -> "RecordingClip":
+        self.noisy_counts.append(counts.detach().double())
+        return self._of(self.base.updated(counts, expected_batch_size))
+
+    def for_groups(self, groups: int) -> "RecordingClip":
+        return self._of(self.base.for_groups(groups))
+
+    def for_size(self, size: int) -> "RecordingClip":
+        return self._of(self.base.for_size(size))
+
+    def for_layers(self, names: list[str]) -> "RecordingClip":
+        return self._of(self.base.for_layers(names))
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """Takes steps with or without the canary and its companion, and scores what they release.
+
+    rate: the probability that a canary in the data is in the batch. members: canary and companion.
+    noise, noisy_counts: recorders of the step's releases.
+    """
+
+    rate: float
+
+    step: PrivateStep
+    patterns: Patterns
+    members: Split
+    noise: RecordingNoise
+    noisy_counts: list[Tensor]
+
+    def scores(self, canary: bool, companion: bool) -> tuple[float, float]:
+        """The scores of two attacks: the log-likelihood ratio alone, and plus that of noise with
+        half of its standard deviation, as where a sum is divided by the real size of its batch.
+
+        canary, companion: whether each is in the batch.
+        """
+        clip = self.step.clip
+        self.step(self.members.at(torch.tensor([CANARY] * canary + [COMPANION] * companion).long()))
+        if not self.noise.releases:
+            return -NOTHING_RELEASED, -NOTHING_RELEASED
+        multiplier, gradient = self.noise.releases[-1].multiplier, self.step.released.gradient
+        assert gradient is not None
+        ratio = self._ratio_of_sum(gradient) + self._ratio_of_counts(clip, companion, multiplier)
+        likelihood = float(sampled(torch.tensor(ratio, dtype=torch.float64), self.rate))
+        noise = gradient.double()[COMPANION + 1 :] * self.step.expected_batch_size
+        standardised = noise / clip.sensitivity / multiplier
+        return likelihood, likelihood + companion * _ratio_of_halved_noise(standardised)
+
+    def _ratio_of_sum(self, gradient: Tensor) -> float:
+        mechanism, noisy = self.noise.pop(self.step.method)
+        return float(step_scores(mechanism, 1.0, noisy, gradient, self.patterns)[CANARY])
+
+    def _ratio_of_counts(self, clip: Clip, companion: bool, multiplier: float) -> float:
+        """The log-likelihood ratio of the noisy counts, given the companion's."""
+        if not clip.query:
+            return 0.0
+        lengths, groups = -2 * self.members.targets, self.members.groups
+        canary, other = (clip.counts(lengths[[k]], groups[[k]]).double() for k in (0, 1))
+        noisy = self.noisy_counts.pop() - companion * other
+        spread = clip.query.multiplier(multiplier)
+        return float((2 * noisy @ canary - canary @ canary) / (2 * spread**2))
+
+
+def _ratio_of_halved_noise(noise: Tensor) -> float:
+    """The log-likelihood ratio of noise [k] having a standard deviation of 1/2 instead of 1."""
+    return len(noise) * math.log(2) - 1.5 * float(noise @ noise)
+
+
+def play_steps(run: Run, trials: int) -> RunGame:
+    """Take `trials` steps with or without the canary, each scored by everything it released.
+
+    The ledger is that of one step, with sampling rate batch_size/trials. Raises UserError for users
+    and for schedules, which `play_run` attacks.
+    """
+    if run.method.users_only:
+        raise UserError(f"game=step attacks single examples; {run.method.name} needs game=run.")
+    if run.schedule:
+        raise UserError("all steps of game=step are alike; a schedule needs game=run.")
+    usage, noise = ResourceUsage(torch.device("cpu")), RecordingNoise(run.method.noise)
+    clip: Any = RecordingClip(run.method.clip)
+    patterns, rate = _patterns(run), min(1.0, run.batch_size / trials)
+    run = replace(on_canaries(run, 1, patterns), batch_size=1, epochs=1)
+    assert isinstance(run.dataset, Canaries)
+    members = run.dataset.split(torch.tensor([CANARY, COMPANION]))
+    run = replace(run, method=replace(run.method, noise=noise, clip=clip))
+    planned = plan(run)
+    step = private_step(run, planned, torch.device("cpu"))
+    attacker = Attacker(rate, step, patterns, members, noise, clip.noisy_counts)
+    draw = generator(run.seed, "canary's coins", torch.device("cpu"))
+    included, companion = torch.rand(2, trials, generator=draw) < 0.5
+    in_batch = included & (torch.rand(trials, generator=draw) < rate)
+    companion &= not patterns.shared
+    coins = zip(in_batch.tolist(), companion.tolist(), strict=True)
+    scores = np.array([attacker.scores(*pair) for pair in coins])
+    ledger = Ledger().after(Step(Poisson(rate), planned.step.releases))
+    attacks = tuple(Scores(of_attack, included.numpy()) for of_attack in scores.T)
+    return run_game("step", attacks, ledger, planned, step, usage, run)
+
+
+def _patterns(run: Run) -> Patterns:
+    if run.method.clip.per_coordinate:
+        return random_signs(2, SHARED_COORDINATES, run.seed)
+    return OneHotPatterns(COORDINATES)

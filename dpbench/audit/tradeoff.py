@@ -1,0 +1,78 @@
+"""The trade-off between an attacker's false positives and false negatives that a ledger allows."""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from dpbench.privacy.coordinate_profiles import profile
+from dpbench.privacy.entries import Entry, deduct_failures, joint_entries
+from dpbench.privacy.gaussian import GaussianProfile
+from dpbench.privacy.ledger import CoordinateMechanism, GaussianMechanism, Ledger, Mechanism, Step
+from dpbench.privacy.sampling import SymmetricProfile
+from dpbench.privacy.tight import Steps, sum_of_losses
+
+POINTS = 400
+"""Epsilons at which a profile is computed: each bounds the trade-off curve by a straight line."""
+
+TYPICAL_DELTA, LEAST_DELTA = 1e-3, 1e-7
+"""The delta that profiles are most exact at, and the one they end at: attacks with thousands of
+canaries see no smaller delta."""
+
+LARGEST_EPSILON = 700.0
+"""At which exp does not overflow yet."""
+
+
+class PrivacyProfile(NamedTuple):
+    """Upper bounds of delta [N] at epsilons [N] from 0 upwards."""
+
+    epsilons: np.ndarray
+    deltas: np.ndarray
+
+
+def with_noise_times(ledger: Ledger, factor: float) -> Ledger:
+    """The ledger with all of its noise multiplied by a factor."""
+    more = Ledger()
+    for step, times in ledger.entries:
+        releases = tuple(
+            replace(r, mechanism=_scaled(r.mechanism, factor), claimed=None) for r in step.releases
+        )
+        more = more.after(Step(step.sampling, releases), times)
+    return more
+
+
+def _scaled(mechanism: Mechanism, factor: float) -> Mechanism:
+    if isinstance(mechanism, GaussianMechanism | CoordinateMechanism):
+        return replace(mechanism, noise_multiplier=mechanism.noise_multiplier * factor)
+    return mechanism
+
+
+@lru_cache(maxsize=512)
+def profiles(ledger: Ledger, delta: float) -> tuple[PrivacyProfile, PrivacyProfile]:
+    """The privacy profiles of removing an example and of adding one."""
+    entries, _ = deduct_failures(list(joint_entries(ledger)), delta)
+    steps = [Steps(_profile(entry), entry.rate, entry.times) for entry in entries]
+    return _privacy_profile(steps, True), _privacy_profile(steps, False)
+
+
+def _profile(entry: Entry) -> SymmetricProfile:
+    if isinstance(entry.joint, CoordinateMechanism):
+        return profile(entry.joint)
+    return GaussianProfile(1 / entry.joint)
+
+
+def _privacy_profile(steps: list[Steps], removing: bool) -> PrivacyProfile:
+    total = sum_of_losses(steps, TYPICAL_DELTA, removing)
+    epsilons = np.linspace(0, min(total.epsilon(LEAST_DELTA), LARGEST_EPSILON), POINTS)
+    return PrivacyProfile(
+        epsilons, total.deltas(epsilons, total.tilted(total.best_tilt(TYPICAL_DELTA)))
+    )
+
+
+def least_fnr(ledger: Ledger, fpr: float, delta: float) -> float:
+    """The smallest false negative rate of any attack on the ledger at a false positive rate."""
+    present, absent = profiles(ledger, delta)
+    below = 1 - present.deltas - np.exp(present.epsilons) * fpr
+    beyond = (1 - absent.deltas - fpr) * np.exp(-absent.epsilons)
+    return max(0.0, float(below.max()), float(beyond.max()))
