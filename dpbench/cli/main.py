@@ -30,7 +30,7 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    suite=step|depth, case, contender, repeats, device, out
   report [results_dir=] [out=]     one HTML page that compares all records; works offline
   publish [results_dir=] [out=]    the records without seeds and all that no epsilon covers
-  verify [results_dir=] [rerun=N]  do records and tables say what follows from their settings,
+  verify [TABLE|RECORD ...] [rerun=N]  do records and tables say what follows from their settings,
                                    ledgers and records? rerun=N trains the N quickest again
   list [GROUP]                     configuration groups and their options
 

@@ -1,4 +1,5 @@
-"""`dpbench verify [results_dir=] [rerun=N]`: do settings, ledgers, epsilons and tables agree?
+"""`dpbench verify [TABLE|RECORD ...] [results_dir=] [rerun=N]`: do settings, ledgers, epsilons and
+tables agree?
 
 Nothing is trained unless `rerun` asks for it.
 """
@@ -6,11 +7,11 @@ Nothing is trained unless `rerun` asks for it.
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
-from dpbench.errors import UserError
+from dpbench.errors import UserError, nearest
 from dpbench.execution.verify import contradictions, differences_of_rerun, same
 from dpbench.records.collect import StoredRecord, collect
 from dpbench.records.reading import Unreadable, parse
@@ -36,15 +37,20 @@ class Problem(NamedTuple):
 def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
     """What was verified in a results folder, in a sentence, and all that does not hold.
 
-    Raises UserError for unknown arguments, and where there is no such folder.
+    Without names of tables or records, everything in the folder. Raises UserError for unknown
+    arguments, and where there is no such folder.
     """
-    settings = key_values("verify", DEFAULTS, arguments)
+    names = [argument for argument in arguments if "=" not in argument]
+    settings = key_values("verify", DEFAULTS, [a for a in arguments if a not in names])
     folder = Path(settings["results_dir"])
     again = integer("rerun", spelled_integer(settings["rerun"]), least=0)
     entries = list(collect(folder))
     problems = [Problem(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
     stored = [entry for entry in entries if isinstance(entry, StoredRecord)]
     tables = sorted((folder / "tables").glob(f"*{RECORDS}"))
+    if names:
+        problems = [problem for problem in problems if Path(problem.source).stem in names]
+        stored, tables = _named(names, stored, tables, {Path(p.source).stem for p in problems})
     with counting("verified", len(stored) + len(tables)) as count:
         for one in stored:
             problems += [Problem(one.source, what) for what in contradictions(one.record)]
@@ -57,6 +63,26 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
         problems += [Problem(one.source, what) for what in differences_of_rerun(one.record)]
     done = f"verified {len(stored)} records and {len(tables)} tables"
     return f"{done}, and trained {again} again: {len(problems)} problems.", problems
+
+
+def _named(
+    names: Sequence[str],
+    stored: Sequence[StoredRecord],
+    tables: Sequence[Path],
+    unreadable: Set[str],
+) -> tuple[list[StoredRecord], list[Path]]:
+    """The tables of these names, at every scale, with their records, and the records of these names
+    or paths; UserError for a name of neither, nor of an unreadable record."""
+    stems = {path: path.name.removesuffix(RECORDS) for path in tables}
+    chosen = [path for path, stem in stems.items() if {stem, stem.partition("-")[0]} & {*names}]
+    digests = {Path(name).stem for name in names}
+    known = {*stems.values(), *(s.partition("-")[0] for s in stems.values())}
+    records = {one.digest for one in stored} | unreadable
+    for name in names:
+        if name not in known and Path(name).stem not in records:
+            raise UserError(f"{name} is no table or record here: {nearest(name, known)}")
+    digests |= {record.digest for path in chosen for record in _records(path)}
+    return [one for one in stored if one.digest in digests], chosen
 
 
 def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]:

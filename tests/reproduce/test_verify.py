@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.cli.main import main
+from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
 from dpbench.execution.verify import contradictions, differences_of_rerun, same
 from dpbench.paths import PACKAGE
@@ -125,3 +126,46 @@ def test_a_number_that_was_changed_in_a_table_or_in_its_records_is_found(
         main()
     assert left.value.code == 1
     assert capsys.readouterr().out.splitlines()[-1] == said
+
+
+@pytest.fixture
+def folder(tmp_path, record, monkeypatch):
+    """Published tables, one of them at two scales, and a record by itself; all are sound."""
+    for check in ("contradictions", "unfounded"):
+        monkeypatch.setattr(f"dpbench.reproduce.verify.{check}", lambda _: [])
+    (tmp_path / "tables").mkdir()
+    names = ("misalignment_table5", "misalignment_table4", "calibration_systems")
+    for path in PUBLISHED:
+        if path.name.startswith(names):
+            for each in path.parent.glob(f"{path.name.partition('.')[0]}.*"):
+                (tmp_path / "tables" / each.name).write_bytes(each.read_bytes())
+    record.save(tmp_path)
+    return tmp_path
+
+
+def test_tables_and_records_are_verified_by_name(folder):
+    def said(*names):
+        return verify([*names, f"results_dir={folder}"])[0]
+
+    (own,) = (folder / "runs").glob("*.json")
+    assert said(own.stem).startswith("verified 1 records and 0 tables")
+    assert said(str(own)).startswith("verified 1 records and 0 tables")
+    several = len([*(folder / "tables").glob("calibration_systems*.jsonl")])
+    assert several > 1
+    assert f"and {several} tables" in said("calibration_systems")
+    assert "and 1 tables" in said("calibration_systems-part")
+    table = folder / "tables" / "misalignment_table5.records.jsonl"
+    both = len(table.read_text().splitlines()) + 1
+    assert said("misalignment_table5", own.stem).startswith(f"verified {both} records and 1")
+
+
+def test_a_name_that_nothing_has_is_refused(folder):
+    with pytest.raises(UserError, match="misalignment_table6 is no table or record here: did you"):
+        verify(["misalignment_table6", f"results_dir={folder}"])
+
+
+def test_only_what_is_named_is_complained_about(folder):
+    (folder / "runs" / "0123456789abcdef.json").write_text("{")
+    assert verify(["misalignment_table4", f"results_dir={folder}"])[1] == []
+    (problem,) = verify(["0123456789abcdef", f"results_dir={folder}"])[1]
+    assert "0123456789abcdef" in problem.source
