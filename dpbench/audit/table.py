@@ -15,6 +15,7 @@ from dpbench.config.buildable import settings_of
 from dpbench.config.settings import key_of, split_settings
 from dpbench.errors import Unavailable
 from dpbench.figures.png import png
+from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
@@ -88,7 +89,7 @@ def audit_table(target: Target) -> dict[str, bytes]:
     missing = [answer for answer in answers if isinstance(answer, str)]
     grid = Grid("", HEAD, tuple(row.cells for row in rows))
     return {
-        "md": _page(target, rows, grid, missing).encode(),
+        "md": _page(target, rows, grid, missing),
         "csv": csv_text(grid.head, grid.rows).encode(),
         "png": png(_picture(rows), target.title),
     }
@@ -144,20 +145,19 @@ def _of_contender(target: Target, row: list[str]) -> AuditTask:
     return AuditTask(tuple(run), settings)
 
 
-def _page(target: Target, rows: Sequence[Row], grid: Grid, missing: Sequence[str]) -> str:
+def _page(target: Target, rows: Sequence[Row], grid: Grid, missing: Sequence[str]) -> bytes:
     refuted = sum(row.refuted for row in rows)
-    parts = [
-        f"# {target.title}",
+    return page(
+        target,
         target.table["paper"],
         f"- {len(rows)} claims attacked, {refuted} refuted.",
-        f"![{target.title}]({target.stem}.png)",
+        image(target),
         grid_lines(grid),
         "## Rules and notes",
         *RULES,
         *target.table["notes"],
         *missing,
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def _picture(rows: Sequence[Row]):

@@ -2,19 +2,18 @@
 
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
-from dpbench.training.provenance import commit
+from dpbench.training.provenance import commit, installed_version
 
 PACKAGES = ("torch", "opacus", "jax", "jax_privacy")
 
 
 def environment(device: str) -> str:
     """Machine, versions and commit, in one line."""
-    installed = [f"{name} {number}" for name in PACKAGES if (number := _version(name))]
+    installed = [f"{name} {number}" for name in PACKAGES if (number := installed_version(name))]
     python = f"Python {platform.python_version()}"
     return "; ".join([*_machine(device), python, *installed, f"dpbench {commit() or 'unknown'}"])
 
@@ -32,10 +31,3 @@ def _processor() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(named, platform.processor() or platform.machine())
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -10,6 +10,7 @@ from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE
 from dpbench.bench.timing import Timed
 from dpbench.errors import tell
+from dpbench.tables.markdown import bullets, document
 
 COLUMNS = (
     *("case", "contender", "parameters", "batch_size", "dtype"),
@@ -94,12 +95,12 @@ def markdown(data: pd.DataFrame) -> str:
         "of the time over that of `plain` in the same turn. Memory is the peak: on a GPU all that "
         "was allocated, on a CPU what the process grew by over model and data (coarse). The check "
         "compares the clipped sum, and the size of the noise, with the float64 loop engine.",
-        "\n".join(f"- {line}" for line in _environments(data)),
+        bullets(_environments(data)),
         "## Ratio to the plain step",
         _overview(data),
     ]
     parts = [_case(name, rows) for name, rows in data.groupby("case", sort=False)]
-    return "\n\n".join([*head, *parts]) + "\n"
+    return document(*head, *parts)
 
 
 def _environments(data: pd.DataFrame) -> Iterable[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from dpbench.errors import UserError
 from dpbench.paths import benchmarks_folder, conf_folder
 from dpbench.records.reading import Unreadable
-from dpbench.tables import read_published, row_name
+from dpbench.tables.conditions import row_name
+from dpbench.tables.published import read_published
 from dpbench.tables.tidy import HEAD
 
 NOT_RUN = "not run"

@@ -7,7 +7,7 @@ import pandas as pd
 from dpbench.errors import UserError
 from dpbench.figures.png import png
 from dpbench.records.record import Record
-from dpbench.tables import setting
+from dpbench.tables.conditions import setting
 from dpbench.tables.grid import Grid, number
 
 

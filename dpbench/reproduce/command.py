@@ -14,7 +14,8 @@ from dpbench.records.reading import load
 from dpbench.reproduce.figure import check_figure
 from dpbench.reproduce.render import render, spec_of
 from dpbench.reproduce.target import Target, target_of
-from dpbench.tables import Statement, row_name
+from dpbench.tables.conditions import row_name
+from dpbench.tables.privacy import Statement
 from dpbench.training.plan import Run, plan, privacy_statement
 from dpbench.training.tracking import log_table
 from dpbench.validate import one_of
@@ -36,7 +37,7 @@ def reproduce(name: str, overrides: list[str]) -> str:
         check_figure(target.table)
     else:
         spec_of(target)
-    runs = _plan_runs(target)
+    runs = plan_runs(target)
     check_writable(folder / "tables")
     unavailable = _execute(runs)
     records = [record for path in runs.sweep.runs if (record := load(path)) is not None]
@@ -61,7 +62,8 @@ class TargetRuns:
     impossible: Mapping[str, str]
 
 
-def _plan_runs(target: Target) -> TargetRuns:
+def plan_runs(target: Target) -> TargetRuns:
+    """The planned runs of a target; UserError for invalid ones, and for unknown groups."""
     rows = {
         tuple(overrides): row_name(condition.label, method)
         for condition in target.conditions

@@ -29,8 +29,9 @@ from dpbench.figures.reliability import (
 from dpbench.records.divergence import DIVERGED, dropped, note
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
-from dpbench.tables import PAPER_SCALE, row_name
+from dpbench.tables.conditions import row_name
 from dpbench.tables.grid import Grid
+from dpbench.tables.spec import PAPER_SCALE
 from dpbench.validate import one_of, typed
 
 
@@ -96,7 +97,7 @@ def remarks(target: Target, records: Iterable[Record]) -> list[str]:
 
 def _series(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
     table, rows = target.table, target.table["figure"]["rows"]
-    labels = [condition.label for condition in target.conditions]
+    labels = target.labels
     possible = [
         method
         for method in table["methods"]
@@ -124,7 +125,7 @@ def _curves(target: Target, records: list[Record], impossible: Mapping[str, str]
         band=figure["band"],
         panels=tuple(panel_of(row) for row in figure["panels"]),
         arms={arm: _label(target, arm) for arm in target.table["methods"]},
-        columns=tuple(condition.label for condition in target.conditions),
+        columns=tuple(target.labels),
     )
     named = [
         (target.condition_of(record.config), target.method_of(record.config), record)
@@ -153,7 +154,7 @@ def _reliability(target: Target, records: list[Record], impossible: Mapping[str,
 def _histogram(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
     """One panel for each condition, even if it has no runs."""
     what, parts = target.table["figure"]["what"], []
-    labels = [condition.label for condition in target.conditions]
+    labels = target.labels
     for label in labels:
         runs = _runs(target, [r for r in records if target.condition_of(r.config) == label])
         parts.append(histogram_points(runs, what).assign(panel=label))

@@ -10,12 +10,13 @@ from dpbench.errors import UserError
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
-from dpbench.tables import CORRECTED, PAPER_SCALE, Row, grid_lines
 from dpbench.tables.claim_grids import claims_grid, comparisons_grid
 from dpbench.tables.claims import Claim, claims_of
 from dpbench.tables.comparisons import JudgedClaim, evidence
+from dpbench.tables.markdown import grid_lines
 from dpbench.tables.quantities import MINUS, Quantity
-from dpbench.tables.spec import Column
+from dpbench.tables.runs import CORRECTED, Row
+from dpbench.tables.spec import PAPER_SCALE, Column
 from dpbench.tables.summary import claims_line
 
 STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
@@ -52,8 +53,7 @@ def judged_figure(
         Row(label, method, CORRECTED, part)
         for (label, method), part in data.groupby(["condition", "method"], sort=False)
     ]
-    conditions = [condition.label for condition in target.conditions]
-    judge = evidence(conditions, target.scale_label == PAPER_SCALE, rows, {}).judge
+    judge = evidence(target.labels, target.scale_label == PAPER_SCALE, rows, {}).judge
     return [
         judge(claim, [Quantity(c.name, (c,)) for c in _columns(target, claim)]) for claim in claims
     ]

@@ -14,26 +14,17 @@ from dpbench.records.divergence import dropped
 from dpbench.records.record import Record, frame
 from dpbench.reproduce.figure import picture, remarks
 from dpbench.reproduce.figure_claims import claims_blocks, judged_figure
+from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import BUDGET, Target
-from dpbench.tables import (
-    NO_PLANS,
-    PublishedTable,
-    Row,
-    Statement,
-    TableSpec,
-    build_table,
-    claims_csv,
-    conditions_of,
-    grid_lines,
-    privacy_grid,
-    read_epsilon,
-    read_published,
-    row_name,
-    table_spec,
-    to_csv,
-    to_latex,
-    to_markdown,
-)
+from dpbench.tables.conditions import conditions_of, row_name
+from dpbench.tables.latex import to_latex
+from dpbench.tables.markdown import grid_lines, to_markdown
+from dpbench.tables.privacy import NO_PLANS, Statement, privacy_grid
+from dpbench.tables.published import PublishedTable, read_epsilon, read_published
+from dpbench.tables.runs import Row
+from dpbench.tables.spec import TableSpec, table_spec
+from dpbench.tables.table import build_table
+from dpbench.tables.tidy import claims_csv, to_csv
 
 RUN_KEYS = (
     *("settings", "arm", "variants", "scales", "epsilon", "claimed_by", "loss_digits"),
@@ -67,8 +58,7 @@ def spec_of(target: Target) -> TableSpec:
     """The specification of a target's table; UserError for an invalid one."""
     plain = {k: v for k, v in target.table.items() if k not in RUN_KEYS}
     plain |= {"name": target.name, "title": target.title, "scale_label": target.scale_label}
-    labels = [condition.label for condition in target.conditions]
-    return table_spec(plain | {"conditions": labels, "claims": target.claims})
+    return table_spec(plain | {"conditions": target.labels, "claims": target.claims})
 
 
 def _table(
@@ -133,24 +123,22 @@ def _figure(
     figure = picture(target, records, impossible)
     judged = judged_figure(target, _runs(target, records), records)
     before, after = claims_blocks(judged)
-    text = "\n\n".join(
-        [
-            f"# {target.title}",
-            f"{table['paper']}. Scale: {target.scale_label}. Seeds: {table['seeds']}.",
-            *before,
-            f"![{target.title}]({target.stem}.png)",
-            "Drawn from private data outside the account; nothing of it is released privately.",
-            *(f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in figure.grids),
-            *_reasons(target, impossible),
-            *remarks(target, records),
-            *_privacy(target, records, planned),
-            *after,
-            *table["notes"],
-            *target.notes,
-        ]
+    text = page(
+        target,
+        f"{table['paper']}. Scale: {target.scale_label}. Seeds: {table['seeds']}.",
+        *before,
+        image(target),
+        "Drawn from private data outside the account; nothing of it is released privately.",
+        *(f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in figure.grids),
+        *_reasons(target, impossible),
+        *remarks(target, records),
+        *_privacy(target, records, planned),
+        *after,
+        *table["notes"],
+        *target.notes,
     )
     csv = figure.numbers.to_csv(index=False, lineterminator="\n")
-    files = {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": figure.png}
+    files = {"md": text, "csv": csv.encode(), "png": figure.png}
     if judged:
         files["claims.csv"] = claims_csv(judged).encode()
     return files
@@ -173,7 +161,7 @@ def _privacy(target: Target, records: list[Record], planned: Mapping[str, Statem
     runs = _runs(target, records)
     rows = [
         Row(label, arm, "corrected", runs[(runs["condition"] == label) & (runs["method"] == arm)])
-        for label in [condition.label for condition in target.conditions]
+        for label in target.labels
         for arm in target.table["methods"]
     ]
     printed, baseline = _printed_epsilons(target), target.table["baseline"]

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
-from dpbench.config.buildable import check_settings
+from dpbench.config.buildable import check_settings, settings_of
 from dpbench.config.compose import compose, options
 from dpbench.config.rules import ARM
 from dpbench.config.settings import PATHS, is_scientific, key_of
@@ -14,8 +14,12 @@ from dpbench.errors import UserError, nearest
 from dpbench.execution.prepare import build
 from dpbench.paths import benchmarks_folder
 from dpbench.records.digest import digest
-from dpbench.tables import CORRECTED, PAPER_SCALE, Condition, conditions_of, narrowed, setting
+from dpbench.tables.conditions import Condition, conditions_of, narrowed, setting
+from dpbench.tables.runs import CORRECTED
+from dpbench.tables.spec import PAPER_SCALE
 from dpbench.validate import one_of, typed
+
+T = TypeVar("T")
 
 BUDGET = "budget"
 """Instead of a file of printed epsilons: each condition's privacy budget."""
@@ -82,6 +86,17 @@ class Target:
     @property
     def _is_part(self) -> bool:
         return any(_narrows(o) or key_of(o) in self.conditions[0].keys for o in self.overrides)
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the conditions."""
+        return [condition.label for condition in self.conditions]
+
+    def computed_by(self, kind: type[T]) -> T:
+        """The settings in `table.compute`; UserError for unsuitable ones. kind: a dataclass."""
+        settings = settings_of(self.table["compute"])
+        check_settings(kind, settings, "table.compute.")
+        return kind(**settings)
 
     @property
     def notes(self) -> list[str]:

@@ -18,7 +18,7 @@ from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
 from dpbench.reproduce.render import render
 from dpbench.reproduce.target import Target, target_of
-from dpbench.tables import PAPER_SCALE
+from dpbench.tables.spec import PAPER_SCALE
 from dpbench.training.progress import counting
 from dpbench.validate import integer, key_values, spelled_integer, spelled_number
 

@@ -5,7 +5,7 @@ import pandas as pd
 from dpbench.search.private import Selected
 from dpbench.search.request import SearchRequest
 from dpbench.tables.grid import NO_VALUE, Grid
-from dpbench.tables.markdown import grid_lines
+from dpbench.tables.markdown import document, grid_lines
 
 NOTES = (
     "Epsilon of the search covers every training example, whether a trial trained on it or held it "
@@ -24,7 +24,7 @@ def render(request: SearchRequest, selected: Selected) -> dict[str, str]:
     """The texts by suffix: the same search gives the same bytes."""
     csv = pd.DataFrame([_row(request, selected)])
     return {
-        "md": "\n\n".join(_parts(request, selected)) + "\n",
+        "md": document(*_parts(request, selected)),
         "csv": csv.to_csv(index=False, lineterminator="\n"),
     }
 

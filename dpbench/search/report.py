@@ -8,7 +8,7 @@ import pandas as pd
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, Trial, ranked
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import grid_lines
+from dpbench.tables.markdown import document, grid_lines
 from dpbench.tables.privacy import NO_PROOF
 
 NOTES = (
@@ -26,7 +26,7 @@ def render(request: SearchRequest, trials: Sequence[Trial]) -> dict[str, str]:
     ordered = [*best, *(trial for trial in trials if trial.failures)]
     csv = pd.DataFrame([_row(trial) for trial in ordered])
     return {
-        "md": "\n\n".join(_parts(request, ordered, best[:1])) + "\n",
+        "md": document(*_parts(request, ordered, best[:1])),
         "csv": csv.to_csv(index=False, lineterminator="\n"),
     }
 

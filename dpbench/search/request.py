@@ -16,7 +16,7 @@ from dpbench.privacy.selection import Repetitions
 from dpbench.records.digest import digest
 from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
-from dpbench.validate import integer, one_of, quoted, spelled_integer
+from dpbench.validate import integer, number, one_of, quoted, spelled_integer, spelled_number
 
 PRIVATE = {"law": "negative_binomial", "trials": "10", "shape": "1"}
 """The settings of a private search alone: the law of the number of trials, and their defaults."""
@@ -141,15 +141,8 @@ def _repetitions(settings: dict[str, str]) -> Repetitions | None:
         if changed := [key for key, value in PRIVATE.items() if settings[key] != value]:
             raise UserError(f"{changed[0]} is a setting of private=true.")
         return None
-    mean, shape = (_number(key, settings[key]) for key in ("trials", "shape"))
+    mean, shape = (number(key, spelled_number(settings[key])) for key in ("trials", "shape"))
     return Repetitions(settings["law"], mean, shape)
-
-
-def _number(key: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise UserError(f"{key} must be a number, got {quoted(text)}.") from None
 
 
 def _check_private(arguments: list[str], ranges: tuple[Range, ...], seeds: tuple[str, ...]) -> None:

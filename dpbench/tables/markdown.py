@@ -1,6 +1,6 @@
 """A table as Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dpbench.tables.grid import Grid
 from dpbench.tables.table import Table
@@ -8,16 +8,21 @@ from dpbench.tables.table import Table
 
 def to_markdown(table: Table) -> str:
     """The whole table as Markdown: the same runs always give the same text."""
-    parts = [f"# {table.title}", *table.introduction, *_items(table.summary)]
+    parts = [f"# {table.title}", *table.introduction, bullets(table.summary)]
     parts += [f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in table.grids]
     if table.rules or table.notes:
-        parts += ["## Rules and notes", *table.rules, *_items(table.notes)]
-    return "\n\n".join(parts) + "\n"
+        parts += ["## Rules and notes", *table.rules, bullets(table.notes)]
+    return document(*parts)
 
 
-def _items(sentences: Sequence[str]) -> list[str]:
-    """A Markdown list, if there are any sentences."""
-    return ["\n".join(f"- {sentence}" for sentence in sentences)] if sentences else []
+def document(*parts: str) -> str:
+    """The parts of a Markdown file that are not empty, with a blank line between them."""
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def bullets(sentences: Iterable[str]) -> str:
+    """A Markdown list."""
+    return "\n".join(f"- {sentence}" for sentence in sentences)
 
 
 def grid_lines(grid: Grid) -> str:

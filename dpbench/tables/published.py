@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.errors import UserError
-from dpbench.tables.conditions import Condition, Value, row_name
+from dpbench.tables.conditions import Condition, row_name
 from dpbench.tables.spec import TableSpec
+from dpbench.validate import spelled_number
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,15 @@ def read_published(path: Path, varied: Sequence[str] = ()) -> dict[tuple[str, st
     table: dict[tuple[str, str], Published] = {}
     names = {key: key.rpartition(".")[2] for key in varied}
     for line in _lines(path, [*names.values(), "method", "column", "value", "spread"]):
-        condition = Condition(tuple((key, _value(line[name])) for key, name in names.items()))
+        condition = Condition(
+            tuple((key, spelled_number(line[name])) for key, name in names.items())
+        )
         key = (row_name(condition.label, line["method"]), line["column"])
         if key in table:
             raise UserError(f"{path.name} has two numbers for {' '.join(key)}.")
-        _number(path, line["value"])
-        _number(path, line["spread"] or "0")
+        for text in (line["value"], line["spread"] or "0"):
+            if not isinstance(spelled_number(text), float):
+                raise UserError(f"{path.name}: {text!r} is not a number.")
         table[key] = Published(line["value"], line["spread"] or None)
     return table
 
@@ -69,18 +73,3 @@ def _lines(path: Path, required: list[str]) -> list[dict[str, str]]:
     if not set(required) <= set(reader.fieldnames or ()):
         raise UserError(f"{path.name} must have the columns {', '.join(required)}.")
     return list(reader)
-
-
-def _value(text: str) -> Value:
-    """The text, as a number if it is one."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _number(path: Path, text: str) -> None:
-    try:
-        float(text)
-    except ValueError:
-        raise UserError(f"{path.name}: {text!r} is not a number.") from None

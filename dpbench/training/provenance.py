@@ -59,7 +59,7 @@ def provenance(
         "code": code(),
         "dpbench": dpbench.__version__,
         "python": platform.python_version(),
-        **{name: _version(name) for name in PACKAGES},
+        **{name: installed_version(name) for name in PACKAGES},
         "device": _describe(device),
         "threads": torch.get_num_threads(),
         "engine": step.engine.name,
@@ -77,7 +77,7 @@ def conditions(engine: str, device: torch.device) -> dict:
     return {
         "dpbench": dpbench.__version__,
         "code": code(),
-        **{name: _version(name) for name in ("torch", "numpy")},
+        **{name: installed_version(name) for name in ("torch", "numpy")},
         "engine": engine,
         "device": device.type,
         **(_cpu_conditions() if device.type == "cpu" else {}),
@@ -116,7 +116,8 @@ def commit() -> str | None:
     return f"{head}{'+' if changed else ''}" if tracked else None
 
 
-def _version(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
+    """The version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

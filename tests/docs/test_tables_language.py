@@ -11,8 +11,8 @@ from dpbench.figures.curves import CurvePanel
 from dpbench.figures.lines import Panel
 from dpbench.paths import conf_folder
 from dpbench.reproduce.target import Scale
-from dpbench.tables import Column
 from dpbench.tables.claims import HINTS, RELATIONS
+from dpbench.tables.spec import Column
 from tests.docs.test_pages import DOCS
 
 PAGE = DOCS / "tables_language.md"

@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from dpbench.tables import build_table, table_spec
+from dpbench.tables.spec import table_spec
+from dpbench.tables.table import build_table
 
 PLAIN = {
     "name": "toy_table1",

@@ -5,8 +5,11 @@ import pytest
 from scipy import stats
 
 from dpbench.errors import UserError
-from dpbench.tables import Published, build_table, table_spec, to_markdown
 from dpbench.tables.comparisons import interval, verdict_of
+from dpbench.tables.markdown import to_markdown
+from dpbench.tables.published import Published
+from dpbench.tables.spec import table_spec
+from dpbench.tables.table import build_table
 
 PRINTED = {
     ("dpsgd", "acc_a"): Published("75.0", "0.3"),

@@ -1,7 +1,7 @@
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.tables import Condition, conditions_of, narrowed, row_name, setting
+from dpbench.tables.conditions import Condition, conditions_of, narrowed, row_name, setting
 
 BLOCKS = [
     {"dataset": ["a", "b"], "privacy.epsilon": [1, 2.5]},

@@ -11,9 +11,10 @@ from dpbench.metrics.paired import is_paired
 from dpbench.paths import conf_folder
 from dpbench.reproduce.render import printed_numbers, spec_of
 from dpbench.reproduce.target import target_of
-from dpbench.tables import build_table, row_name
 from dpbench.tables.comparisons import FAILS, HOLDS
+from dpbench.tables.conditions import row_name
 from dpbench.tables.constants import constants
+from dpbench.tables.table import build_table
 
 TABLES = [
     name for name in options("table")

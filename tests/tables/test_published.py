@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.tables import Published, read_epsilon, read_published
-from dpbench.tables.published import check_covered
+from dpbench.tables.published import Published, check_covered, read_epsilon, read_published
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "misalignment"
 PRIVATE = ["dpsgd", "dpsgd_f", "dpsgd_global", "dpsgd_global_adapt"]

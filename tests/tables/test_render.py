@@ -1,9 +1,10 @@
 """What the renderers write, byte for byte."""
 
-from dpbench.tables import Published, claims_csv, to_csv, to_latex, to_markdown
 from dpbench.tables.grid import Grid, number
-from dpbench.tables.latex import escape
-from dpbench.tables.markdown import grid_lines
+from dpbench.tables.latex import escape, to_latex
+from dpbench.tables.markdown import grid_lines, to_markdown
+from dpbench.tables.published import Published
+from dpbench.tables.tidy import claims_csv, to_csv
 
 PRINTED = {
     ("sgd", "acc_a"): Published("79.0", "0.0"),

@@ -3,7 +3,7 @@ from dataclasses import fields
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.tables import TableSpec, table_spec
+from dpbench.tables.spec import TableSpec, table_spec
 
 COLUMN = {
     "metric": "test/loss",

@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.tables import Published, to_csv, to_latex, to_markdown
+from dpbench.tables.latex import to_latex
+from dpbench.tables.markdown import to_markdown
 from dpbench.tables.privacy import NO_PROOF
+from dpbench.tables.published import Published
+from dpbench.tables.tidy import to_csv
 
 PRINTED = {
     ("sgd", "acc_a"): Published("81.5", "0.2"),

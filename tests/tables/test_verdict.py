@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from dpbench.tables import Published, table_spec
+from dpbench.tables.published import Published
+from dpbench.tables.spec import table_spec
 from dpbench.tables.verdict import published_standard_error, rule, tolerance, verdict
 
 

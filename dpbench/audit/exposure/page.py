@@ -4,12 +4,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpbench.audit.exposure.membership import Exposure
-from dpbench.audit.exposure.rows import ALL_GROUPS, Row, canaries_of, exposure_rows, shadow_runs
+from dpbench.audit.exposure.rows import ALL_GROUPS, Row, Setup, exposure_rows, shadow_runs
 from dpbench.figures.png import png
 from dpbench.records.record import Record
+from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import NO_VALUE, Grid
-from dpbench.tables.markdown import grid_lines
+from dpbench.tables.markdown import bullets, grid_lines
 from dpbench.tables.tidy import csv_text
 
 HEAD = (
@@ -40,12 +41,12 @@ UNCERTAIN = 2.0
 
 def exposure_figure(target: Target) -> dict[str, bytes]:
     """The files of the figure by suffix."""
-    canaries = canaries_of(target)
+    canaries = target.computed_by(Setup).canaries
     records = shadow_runs(target)
     rows = exposure_rows(target, records, canaries)
     lines = list(_lines(rows, target.table["baseline"]))
     return {
-        "md": _page(target, rows, Grid("", HEAD, tuple(lines))).encode(),
+        "md": _page(target, rows, Grid("", HEAD, tuple(lines))),
         "csv": csv_text(HEAD, lines).encode(),
         "png": png(_picture(rows), target.title),
         "records.jsonl": records_text(records).encode(),
@@ -85,19 +86,18 @@ def _area(exposure: Exposure) -> str:
     return f"{exposure.auc:.3f} ± {exposure.error:.3f}"
 
 
-def _page(target: Target, rows: Sequence[Row], grid: Grid) -> str:
-    parts = [
-        f"# {target.title}",
+def _page(target: Target, rows: Sequence[Row], grid: Grid) -> bytes:
+    return page(
+        target,
         f"{target.table['paper']} Runs of each method: {len(target.table['seeds'])}. "
         f"Scale: {target.scale_label}.",
-        "\n".join(f"- {sentence}" for sentence in _findings(rows, target.table["baseline"])),
-        f"![{target.title}]({target.stem}.png)",
+        bullets(_findings(rows, target.table["baseline"])),
+        image(target),
         grid_lines(grid),
         "## Rules and notes",
         *RULES,
         *target.table["notes"],
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def _findings(rows: Sequence[Row], baseline: str) -> Iterator[str]:

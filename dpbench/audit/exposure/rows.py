@@ -20,13 +20,13 @@ from dpbench.audit.exposure.membership import (
 )
 from dpbench.audit.exposure.white_box import WhiteBox, play_white_box
 from dpbench.audit.inference import Bounds, Scores, bounds, gdp_epsilon, one_run_epsilon
-from dpbench.config.buildable import check_settings, settings_of
 from dpbench.errors import UserError
 from dpbench.execution.configuration import data_folder
 from dpbench.execution.prepare import run_of
-from dpbench.execution.sweep import planned, report, run_missing
+from dpbench.execution.sweep import report, run_missing
 from dpbench.records.reading import load
 from dpbench.records.record import Record
+from dpbench.reproduce.command import plan_runs
 from dpbench.reproduce.target import Target
 from dpbench.training.plan import Run
 from dpbench.training.progress import counting
@@ -66,13 +66,6 @@ class Row:
     mislabelled: Exposure
 
 
-def canaries_of(target: Target) -> int:
-    """The number of canaries; UserError for unsuitable settings."""
-    plain = settings_of(target.table["compute"])
-    check_settings(Setup, plain, "table.compute.")
-    return Setup(**plain).canaries
-
-
 def exposure_rows(
     target: Target, records: Mapping[str, Sequence[Record]], canaries: int
 ) -> list[Row]:
@@ -87,21 +80,15 @@ def exposure_rows(
 
 def shadow_runs(target: Target) -> dict[str, list[Record]]:
     """The records of each method's runs, executed as a sweep if they are missing."""
-    (condition,) = target.conditions
-    cells = {
-        tuple(overrides): method
-        for method in target.table["methods"]
-        for overrides in target.cells_of(condition, method)
-    }
     if len(target.table["seeds"]) < 4:
         raise UserError("table.seeds: an attack by shadow runs needs at least four runs.")
-    sweep = planned(target.stem, map(list, cells))
-    if failures := report(sweep, run_missing(sweep)):
+    runs = plan_runs(target)
+    if failures := report(runs.sweep, run_missing(runs.sweep)):
         raise UserError(f"{target.stem} lacks runs: {failures}")
     records: dict[str, list[Record]] = {}
-    for path, overrides in sweep.runs.items():
+    for path in runs.sweep.runs:
         if (record := load(path)) is not None:
-            records.setdefault(cells[tuple(overrides)], []).append(record)
+            records.setdefault(runs.rows[path], []).append(record)
     return records
 
 

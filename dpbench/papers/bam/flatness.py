@@ -9,13 +9,11 @@ flat or sharp, so it is measured here.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, jacrev
 
-from dpbench.config.buildable import check_settings, settings_of
 from dpbench.data.dataset import Batch
 from dpbench.execution.configuration import data_folder
 from dpbench.execution.prepare import build
@@ -26,9 +24,11 @@ from dpbench.papers.calibration.kernel import Network
 from dpbench.papers.calibration.laboratory import in_float64, initial_network
 from dpbench.papers.calibration.properties import TOLERANCE
 from dpbench.papers.calibration.scale import own_scale
+from dpbench.reproduce.page import page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import grid_lines
+from dpbench.tables.markdown import bullets, grid_lines
+from dpbench.tables.tidy import csv_text
 from dpbench.training.plan import Run
 from dpbench.training.progress import counting
 from dpbench.validate import integer, positive
@@ -73,9 +73,7 @@ class DescentResult:
 
 def flatness(target: Target) -> dict[str, bytes]:
     """The files of the target by suffix; nothing is trained privately."""
-    plain: dict[str, Any] = settings_of(target.table["compute"])
-    check_settings(Setup, plain, "table.compute.")
-    setup = Setup(**plain)
+    setup = target.computed_by(Setup)
     run, folder = build(target.config), data_folder(target.config)
     results = []
     seeds = target.table["seeds"]
@@ -143,18 +141,21 @@ def verdicts(results: Sequence[DescentResult]) -> tuple[str, str]:
 def _files(target: Target, setup: Setup, results: Sequence[DescentResult]) -> dict[str, bytes]:
     lemma, flat = verdicts(results)
     lines = tuple((r.minimised, str(r.seed), *(f"{x:.4g}" for x in _numbers(r))) for r in results)
-    parts = [
-        f"# {target.title}",
+    text = page(
+        target,
         f"{target.table['paper']}. {own_scale(target)}, on {setup.examples} examples of "
         f"{target.config['choices']['dataset']}; seeds: {target.table['seeds']}; {setup.steps} "
         f"steps of {setup.lr:g}; lambda: {setup.weight:g}.",
-        f"- Lemma 3, L_BAO is an upper bound of L_Z: {lemma}.\n"
-        f"- Minimising L_BAO leads to a flatter minimum (Appendix B): {flat}.",
+        bullets(
+            [
+                f"Lemma 3, L_BAO is an upper bound of L_Z: {lemma}.",
+                f"Minimising L_BAO leads to a flatter minimum (Appendix B): {flat}.",
+            ]
+        ),
         grid_lines(Grid("", HEAD, lines)),
-        "\n".join(f"- {note}" for note in target.table["notes"]),
-    ]
-    csv = "".join(",".join(f'"{text}"' for text in line) + "\n" for line in (HEAD, *lines))
-    return {"md": ("\n\n".join(parts) + "\n").encode(), "csv": csv.encode()}
+        bullets(target.table["notes"]),
+    )
+    return {"md": text, "csv": csv_text(HEAD, lines).encode()}
 
 
 def _numbers(r: DescentResult) -> tuple[float, ...]:

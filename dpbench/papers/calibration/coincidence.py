@@ -12,8 +12,9 @@ from dpbench.errors import UserError
 from dpbench.figures.png import png
 from dpbench.papers.calibration.scale import own_scale
 from dpbench.records.record import Record
+from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
-from dpbench.tables import setting
+from dpbench.tables.conditions import setting
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
 
@@ -60,19 +61,17 @@ def coincidence(target: Target, records: list[Record]) -> dict[str, bytes]:
     """The files of the figure by suffix: page with its numbers, curves as CSV, and image."""
     data = curves(records)
     gaps = distances(data)
-    text = "\n\n".join(
-        [
-            f"# {target.title}",
-            f"{target.table['paper']}. {own_scale(target)}, seeds {target.table['seeds']}.",
-            f"![{target.title}]({target.stem}.png)",
-            grid_lines(_grid(gaps)),
-            "Drawn from private data outside the account; nothing of it is released privately.",
-            *target.table["notes"],
-        ]
+    text = page(
+        target,
+        f"{target.table['paper']}. {own_scale(target)}, seeds {target.table['seeds']}.",
+        image(target),
+        grid_lines(_grid(gaps)),
+        "Drawn from private data outside the account; nothing of it is released privately.",
+        *target.table["notes"],
     )
     csv = _at_common_times(data).to_csv(index=False, lineterminator="\n", float_format="%.9g")
     png = draw(target.title, data, gaps)
-    return {"md": f"{text}\n".encode(), "csv": csv.encode(), "png": png}
+    return {"md": text, "csv": csv.encode(), "png": png}
 
 
 def _at_common_times(data: pd.DataFrame) -> pd.DataFrame:

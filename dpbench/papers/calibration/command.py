@@ -19,7 +19,10 @@ from dpbench.papers.calibration.report import (
 from dpbench.papers.calibration.scale import own_scale
 from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.target import Target
-from dpbench.tables import Table, read_published, to_latex, to_markdown
+from dpbench.tables.latex import to_latex
+from dpbench.tables.markdown import to_markdown
+from dpbench.tables.published import read_published
+from dpbench.tables.table import Table
 from dpbench.training.progress import counting
 
 

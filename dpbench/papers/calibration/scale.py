@@ -1,7 +1,7 @@
 """The label of measurements whose set-up is ours, not the paper's, even at the default settings."""
 
 from dpbench.reproduce.target import Target
-from dpbench.tables import PAPER_SCALE
+from dpbench.tables.spec import PAPER_SCALE
 
 
 def own_scale(target: Target) -> str:

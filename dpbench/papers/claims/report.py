@@ -18,8 +18,10 @@ from dpbench.papers.claims.recount import (
 from dpbench.papers.claims.registry import read_claims
 from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.target import Target
-from dpbench.tables import Table, to_latex, to_markdown
 from dpbench.tables.grid import NO_VALUE, Grid
+from dpbench.tables.latex import to_latex
+from dpbench.tables.markdown import to_markdown
+from dpbench.tables.table import Table
 from dpbench.tables.tidy import csv_text
 from dpbench.training.progress import counting
 

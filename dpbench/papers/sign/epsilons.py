@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from dpbench.execution.prepare import prepare
 from dpbench.privacy.accountants import lower_bound, note, pld, rdp
+from dpbench.reproduce.page import page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import grid_lines
+from dpbench.tables.markdown import bullets, grid_lines
+from dpbench.tables.tidy import csv_text
 
 HEAD = (
     "run",
@@ -30,15 +32,14 @@ def sign_epsilons(target: Target) -> dict[str, bytes]:
         for method in target.table["methods"]
         for overrides in target.cells_of(condition, method)
     ]
-    parts = [
-        f"# {target.title}",
+    text = page(
+        target,
         f"{target.table['paper']}. Scale: {target.scale_label}. Epsilons of planned runs.",
         f"- {claim([(line[6], line[9]) for line in lines])}",
         grid_lines(Grid("", HEAD, tuple(lines))),
-        "\n".join(f"- {note}" for note in target.table["notes"]),
-    ]
-    csv = "".join(",".join(f'"{text}"' for text in line) + "\n" for line in (HEAD, *lines))
-    return {"md": ("\n\n".join(parts) + "\n").encode(), "csv": csv.encode()}
+        bullets(target.table["notes"]),
+    )
+    return {"md": text, "csv": csv_text(HEAD, lines).encode()}
 
 
 def claim(epsilons: Sequence[tuple[str, str]]) -> str:

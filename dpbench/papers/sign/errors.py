@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpbench.config.buildable import check_settings, settings_of
 from dpbench.figures.png import png
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.ledger import (
@@ -20,6 +19,7 @@ from dpbench.privacy.ledger import (
     Release,
     Step,
 )
+from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
@@ -101,22 +101,19 @@ def _multiplier(
 
 def sign_errors(target: Target) -> dict[str, bytes]:
     """The files of the figure by suffix: page, numbers and image."""
-    plain, paper = settings_of(target.table["compute"]), target.table["paper"]
-    check_settings(Setup, plain, "table.compute.")
-    setup = Setup(**plain)
+    setup, paper = target.computed_by(Setup), target.table["paper"]
     signals = np.linspace(0, setup.largest_signal, setup.points).tolist()
     data = error_rates(setup.epsilon, setup.delta, setup.dimensions, signals)
-    parts = [
-        f"# {target.title}",
+    text = page(
+        target,
         f"{paper}. Scale: {target.scale_label}. One release at epsilon {setup.epsilon:g}, delta "
         f"{setup.delta:g}; each law's scale by the tightest account there is here.",
-        f"![{target.title}]({target.stem}.png)",
+        image(target),
         grid_lines(_at_a_few(data, setup.table_signals)),
         *target.table["notes"],
-    ]
+    )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
-    page = "\n\n".join(parts) + "\n"
-    return {"md": page.encode(), "csv": csv.encode(), "png": _draw(target.title, data)}
+    return {"md": text, "csv": csv.encode(), "png": _draw(target.title, data)}
 
 
 def _at_a_few(data: pd.DataFrame, signals: Sequence[float]) -> Grid:

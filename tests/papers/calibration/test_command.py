@@ -12,7 +12,7 @@ from dpbench.papers.calibration.report import PROPERTIES
 from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.target import target_of
-from dpbench.tables import read_published
+from dpbench.tables.published import read_published
 
 CLIPPINGS = [
     *("none", "batch", "large R flat", "large R layerwise", "small R flat", "small R layerwise"),

@@ -25,7 +25,7 @@ from dpbench.papers.calibration.linear import Examples
 from dpbench.papers.calibration.report import SAME, ZERO, claims
 from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.target import target_of
-from dpbench.tables import read_published
+from dpbench.tables.published import read_published
 
 TABLE = target_of("calibration_theorem3", []).table
 COMPUTE = settings_of(TABLE["compute"])

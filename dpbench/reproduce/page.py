@@ -1,0 +1,14 @@
+"""The page of a target whose files a function of its own computes."""
+
+from dpbench.reproduce.target import Target
+from dpbench.tables.markdown import document
+
+
+def page(target: Target, *parts: str) -> bytes:
+    """The page under the target's title. parts: paragraphs, lists and tables in Markdown."""
+    return document(f"# {target.title}", *parts).encode()
+
+
+def image(target: Target) -> str:
+    """The target's picture, as its page shows it."""
+    return f"![{target.title}]({target.stem}.png)"
