@@ -17,6 +17,9 @@ import numpy as np
 from scipy import fft
 from scipy.optimize import minimize_scalar
 
+PRECISE, HALVINGS = 1e-9, 6
+"""The relative precision of an epsilon, and how many bisections are looked at together."""
+
 UNIT = 2.0**-53
 """The unit round-off of float64."""
 
@@ -180,11 +183,25 @@ class LossSum:
         return self._bisect(points[max(first - 1, 0)], points[first], delta, tilted)
 
     def _bisect(self, low: float, high: float, delta: float, tilted: "TiltedSum") -> float:
-        while high - low > 1e-9 * high:
-            middle = (low + high) / 2
-            enough = self.deltas(np.array([middle]), tilted)[0] <= delta
-            low, high = (low, middle) if enough else (middle, high)
+        """Several halvings at a time: one pass over all masses bounds delta at many points."""
+        while high - low > PRECISE * high:
+            points = _halved(low, high)
+            enough = self.deltas(points, tilted) <= delta
+            first, last = 0, len(points) - 1
+            while last - first > 1 and points[last] - points[first] > PRECISE * points[last]:
+                middle = (first + last) // 2
+                first, last = (first, middle) if enough[middle] else (middle, last)
+            low, high = points[first], points[last]
         return float(high)
+
+
+def _halved(low: float, high: float) -> np.ndarray:
+    """The ends and all points that HALVINGS bisections between them may ask for."""
+    points = np.array([low, high])
+    for _ in range(HALVINGS):
+        middles = (points[:-1] + points[1:]) / 2
+        points = np.insert(points, np.arange(1, len(points)), middles)
+    return points
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,13 +218,15 @@ class TiltedSum:
         """E[(1 - exp(epsilon - loss))_+] at epsilon = at * interval, plus a bound of all errors."""
         origin, indices = float(at.max()), self.start + np.arange(len(self.masses))
         near = -600 / (self.tilt + interval)  # exp overflows below
-        past = indices[indices - origin > near] - origin
+        past = indices - origin
+        number = int((past > near).sum())
+        past = past[past > max(near, at.min() - origin)]  # losses below all epsilons cost nothing
         upper = self.masses[len(self.masses) - len(past) :] * np.exp(-self.tilt * past)
         above, scaled = (_suffix_sums(part) for part in (upper, upper * np.exp(-interval * past)))
         first = np.searchsorted(past, at - origin, "right")
         inside = above[first] - np.exp((at - origin) * interval) * scaled[first]
-        summation = 8 * UNIT * len(past) * np.abs(above[first])
-        transform = self.error * min(_weights(self.tilt, interval), len(past)) + OUTSIDE
+        summation = 8 * UNIT * number * np.abs(above[first])
+        transform = self.error * min(_weights(self.tilt, interval), number) + OUTSIDE
         deltas = _exp(self.log_moment - self.tilt * origin) * (np.maximum(inside, 0) + summation)
         deltas += transform * _exp(self.log_moment - self.tilt * at)
         return np.where(at - origin > near, np.minimum(deltas, 1), 1.0)

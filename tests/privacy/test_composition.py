@@ -112,3 +112,30 @@ def test_an_infinite_loss_in_any_step_is_one_of_the_sum():
         [(Losses(0, np.array([0.9]), 0.1), 2), (Losses(0, np.array([0.5]), 0.5), 1)], 1.0
     )
     assert total.infinite == pytest.approx(1 - 0.9**2 * 0.5)
+
+
+@pytest.mark.parametrize(("rate", "times", "delta"), [(0.02, 300, 1e-5), (0.9, 9, 1e-12)])
+def test_an_epsilon_is_that_of_halving_one_by_one(rate, times, delta):
+    interval = 2e-3
+    total = LossSum([(sampled(1.0, rate, interval, 4_000, 6_000), times)], interval)
+    tilted = total.tilted(total.best_tilt(delta))
+    found = total.epsilon(delta)
+
+    def enough(epsilon: float) -> bool:
+        return total.deltas(np.array([epsilon]), tilted)[0] <= delta
+
+    assert enough(found)
+    assert not enough(found * (1 - 2e-9))
+    low, high = 0.5 * found, 2 * found
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    assert high <= found <= high * (1 + 1.1e-9)
+
+
+def test_a_bound_of_delta_does_not_depend_on_the_epsilons_beside_it():
+    total = LossSum([(sampled(1.0, 0.3, 2e-3, 4_000, 6_000), 20)], 2e-3)
+    tilted = total.tilted(total.best_tilt(1e-5))
+    epsilons = np.array([0.5, 2.0, 4.0, 4.001])
+    alone = [total.deltas(np.array([epsilon]), tilted)[0] for epsilon in epsilons]
+    assert total.deltas(epsilons, tilted) == pytest.approx(alone, rel=1e-9)
