@@ -27,7 +27,7 @@ def judged(wanted, records):
     """The claims of a target on made-up records, under its first condition."""
     rows = [(r.config["choices"]["method"], r.config["seed"]) for r in records]
     runs = pd.DataFrame(rows, columns=["method", "seed"])
-    runs = runs.assign(condition=wanted.conditions[0].label, status="complete")
+    runs = runs.assign(condition=wanted.labels[0], status="complete")
     return judged_figure(wanted, runs, records)
 
 
@@ -35,8 +35,7 @@ def toy(*claims, groups=()):
     """A target with these claims, each without its words."""
     said = {str(i): {"says": "So.", "source": "page 1", **one} for i, one in enumerate(claims)}
     table = {"groups": list(groups), "group_numbers": [3, 8][: len(groups)]}
-    condition = SimpleNamespace(label="")
-    return SimpleNamespace(claims=said, conditions=[condition], table=table, scale_label="paper")
+    return SimpleNamespace(claims=said, labels=[""], table=table, scale_label="paper")
 
 
 def test_the_mean_the_largest_or_the_smallest_point_of_a_series_counts():
