@@ -1,0 +1,56 @@
+"""dpbench epsilon: the printed epsilons, and what is said of them."""
+
+import json
+import math
+
+import pytest
+
+
+# The epsilons that the paper printed, with DP-SGD.
+@pytest.mark.parametrize(
+    ("table", "printed"),
+    [
+        ("misalignment_table4", "3.41"),
+        ("misalignment_table5", "2.27"),
+        ("misalignment_table2", "5.90"),
+        ("misalignment_table3", "2.49"),
+    ],
+)
+def test_epsilon_is_the_one_that_the_paper_printed(table, printed, command, nowhere):
+    done = command("epsilon", f"+table={table}", "method=dpsgd", *nowhere)
+    assert (done.code, done.err) == (0, [])
+    said = json.loads(done.out[-1])
+    assert f"{said['rdp']:.2f}" == printed
+    assert said["gdp"] < said["pld"] < said["rdp"]
+    assert said["guarantee"] == "proven"
+
+
+def test_epsilon_says_what_it_is_the_epsilon_of(command, nowhere):
+    table = "+table=misalignment_table4"
+    said = json.loads(command("epsilon", table, "method=dpsgd_global_adapt", *nowhere).out[-1])
+    assert said["delta"] == 1e-6
+    assert said["noise_multiplier"] == 1.0
+    assert said["sample_rate"] == 1 / 92
+    assert said["steps"] == 1840
+    # One batch answers both queries, which costs more than the paper's reasoning has it.
+    assert said["rdp"] > said["claimed"]
+    (entry,) = said["ledger"]
+    assert [release["what"] for release in entry["releases"]] == [
+        "gradient sum",
+        "counts for the clip",
+    ]
+
+
+def test_epsilon_without_privacy_is_infinite(command, nowhere):
+    line = command("epsilon", "method=sgd", *nowhere).out[-1]
+    assert '"rdp": Infinity' in line
+    said = json.loads(line)
+    assert said["rdp"] == said["pld"] == said["gdp"] == math.inf
+
+
+@pytest.mark.parametrize("words", ["dataset=dutch method=fairlens", "sampler=shuffled"])
+def test_no_epsilon_is_shown_where_none_is_proven(words, command, nowhere):
+    said = json.loads(command("epsilon", *words.split(), *nowhere).out[-1])
+    assert [said["rdp"], said["pld"], said["gdp"]] == [None, None, None]
+    assert said["guarantee"] == "none"
+    assert said["why"]

@@ -1,0 +1,172 @@
+"""What cannot be done is refused in one sentence, with exit code 2."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def process(*arguments, **environment):
+    """The same through `python -m dpbench`, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dpbench", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return SimpleNamespace(
+        code=done.returncode, out=done.stdout.splitlines(), err=done.stderr.splitlines()
+    )
+
+
+def refused(done, sentence):
+    assert (done.code, done.out) == (2, [])
+    (line,) = done.err
+    assert line.startswith("dpbench: ")
+    assert sentence in line
+
+
+REFUSED = [
+    ("datset=digits", "datset is not a setting: did you mean dataset"),
+    ("dataset=digit", "dataset=digit is unknown: did you mean digits"),
+    ("dataset=adult epoch=3", "epoch is not a setting: did you mean epochs"),
+    ("dataset=adult method=dpgsd", "method=dpgsd is unknown: did you mean dpsgd"),
+    ("engine=gost", "engine=gost is unknown: did you mean ghost"),
+    ("engine.name=gost", "engine=gost is unknown: did you mean ghost"),
+    ("sampler=poison", "sampler=poison is unknown: did you mean poisson"),
+    ("method.variant=papper", "variant=papper is unknown: did you mean paper"),
+    ("model.activation=tahn", "activation=tahn is unknown: did you mean tanh"),
+    ("privacy.accountant=prv", "privacy.accountant=prv is unknown: choose from gdp, pld, rdp"),
+    ("privacy.accountant=gdp", "privacy.accountant=gdp is an approximation"),
+    ("+bath_size=3", "bath_size is not a setting: did you mean batch_size"),
+    ("+table=misalignment_table6", "did you mean misalignment_table5"),
+    ("dataset._target_=os.system", "_target_='os.system' is refused"),
+    ("privacy.noise_multiplier=0", "privacy.noise_multiplier must be a positive number, got 0."),
+    ("privacy.noise_multiplier=-1", "privacy.noise_multiplier must be a positive number, got -1."),
+    (
+        "privacy.noise_multiplier=nan",
+        "privacy.noise_multiplier must be a number or follows or null",
+    ),
+    ("privacy.noise_multiplier=a", "privacy.noise_multiplier must be a number or follows or null"),
+    ("privacy.noise_multiplier=null", "either noise_multiplier or epsilon"),
+    ("privacy.epsilon=1", "either noise_multiplier or epsilon"),
+    ("privacy=eps3 privacy.epsilon=0", "privacy.epsilon must be a positive number, got 0."),
+    ("privacy.delta=0", "privacy.delta must be a number between 0 and 1, got 0."),
+    ("privacy.delta=1", "privacy.delta must be a number between 0 and 1, got 1."),
+    ("privacy.delta=-0.1", "privacy.delta must be a number between 0 and 1, got -0.1."),
+    ("privacy.delta=small", "privacy.delta must be a number, got 'small'."),
+    (
+        "privacy=eps1 method=dpsgd_global_adapt method.count_noise_multiplier=0.01 dataset=dutch",
+        "no noise multiplier reaches epsilon=1.0",
+    ),
+    ("method.bound=0", "the clipping bound must be a number from 1e-12 to 1e+12, got 0."),
+    ("method.bound=-1", "the clipping bound must be a number from 1e-12 to 1e+12, got -1."),
+    ("batch_size=1439", "batch_size=1439 is larger than the 1438 training examples"),
+    ("batch_size=0", "batch_size must be a whole number from 1, got 0."),
+    ("batch_size=null", "batch_size must be a whole number from 1, got None."),
+    ("method=fairlens", "fairlens is defined for exactly 2 groups and digits has 10"),
+    ("method=fairlens dataset=dutch physical_batch_size=9", "leave physical_batch_size unset"),
+    ("model=cnn_tanh dataset=adult", "model=cnn_tanh needs images"),
+    ("model.widths=[-1]", "each of model.widths must be a whole number from 1, got -1."),
+    ("optimizer.lr=-1", "model or optimizer cannot be built: Invalid learning rate: -1"),
+    ("optimizer.lr=fast", "optimizer.lr must be a number, got 'fast'."),
+    ("+optimizer.momntum=0.9", "optimizer.momntum is not a setting: did you mean momentum"),
+    ("epochs=0", "epochs must be a whole number from 1, got 0."),
+    ("epochs=1.5", "epochs must be a whole number from 1, got 1.5."),
+    ("epochs=abc", "epochs must be a whole number from 1, got 'abc'."),
+    ("epochs=true", "epochs must be a whole number from 1, got True."),
+    ("epochs=null", "epochs must be a whole number from 1, got None."),
+    ("seed=-1", "seed must be a whole number from 0, got -1."),
+    ("seed=0.5", "seed must be a whole number from 0, got 0.5."),
+    ("physical_batch_size=0", "physical_batch_size must be a whole number from 1, got 0."),
+    ("threads=0", "threads must be a whole number from 1 to "),
+    ("jobs=two", "jobs must be a whole number from 1 to "),
+    ("again=maybe", "again must be true or false, got 'maybe'."),
+    ("results_dir=null", "results_dir must be the name of a folder, got None."),
+    ("data_dir=5", "data_dir must be the name of a folder, got 5."),
+    ("method=sgd,dpsgd", "method=sgd,dpsgd names several runs: use dpbench run -m."),
+    ("-m seed=0,x", "seed must be a whole number from 0, got 'x'."),
+    ("-m method=sgd,dpgsd", "method=dpgsd is unknown: did you mean dpsgd"),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), REFUSED, ids=[words for words, _ in REFUSED])
+def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, command, nowhere):
+    refused(command("run", *nowhere, *words.split()), sentence)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("frobnicate", "frobnicate is not a command: choose from audit, bench, data, epsilon"),
+        ("rum", "rum is not a command: did you mean run?"),
+        ("epsilon epoch=3", "epoch is not a setting: did you mean epochs"),
+        ("epsilon dataset=adult,dutch", "names several runs"),
+        ("search", "search needs a range: batch_size=64,256 or"),
+        ("search optimizer.lr=interval(1,0)", "the first bound of interval(1,0) must be below"),
+        ("list datasets", "datasets is unknown: did you mean dataset"),
+        ("data digit", "data set digit is unknown: did you mean digits"),
+        ("reproduce", "reproduce needs a table: anchors_table1, audit"),
+        ("reproduce misalignment_table6", "did you mean misalignment_table5"),
+        (
+            "reproduce bam_table1 scale=cpu",
+            "scale=cpu is not declared by bam_table1: did you",
+        ),
+        ("reproduce demo method=sgd", "method=sgd is set by the table"),
+        ("reproduce demo seed=1", "seed=1 is set by the table"),
+        ("reproduce demo ++seed=1", "++seed=1 is set by the table"),
+        ("reproduce demo table=misalignment_table5", "is set by the table"),
+        ("reproduce demo table.seeds=3", "table.seeds must be a list"),
+        ("reproduce demo table.seeds=[]", "seeds must name at least one"),
+        ("reproduce demo table.methods=[sgd,dpgsd]", "method=dpgsd is unknown"),
+        ("reproduce misalignment_table4 table.methods=[dpsgd]", "baseline=sgd is unknown"),
+        ("reproduce demo +table.note=x", "there is no 'note' in the table: did you mean notes"),
+        ("reproduce demo epoch=3", "epoch is not a setting: did you mean epochs"),
+        ("reproduce demo epochs=0", "epochs must be a whole number from 1, got 0."),
+        ("reproduce demo jobs=0", "jobs must be a whole number from 1 to "),
+    ],
+)
+def test_a_command_that_cannot_be_is_refused_in_one_sentence(words, sentence, command, nowhere):
+    overrides = nowhere if words.startswith("reproduce ") else ()
+    refused(command(*words.split(), *overrides), sentence)
+
+
+def test_a_device_that_is_not_there_is_refused(command, tmp_path):
+    for device in ("nonsense", "meta"):
+        done = command("run", f"results_dir={tmp_path}", f"device={device}")
+        refused(done, f"device={device} is not available here; try device=auto.")
+
+
+def test_a_results_folder_that_cannot_be_written_is_refused_before_training(
+    command, tmp_path, monkeypatch
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    for arguments in (["run"], ["reproduce", "demo"]):
+        done = command(*arguments, f"results_dir={tmp_path / 'file'}")
+        refused(done, "cannot be written (Not a directory); set results_dir")
+
+
+def test_a_data_folder_that_cannot_be_written_is_refused(command, tmp_path):
+    (tmp_path / "file").touch()
+    folders = f"data_dir={tmp_path / 'file'}", f"results_dir={tmp_path}"
+    refused(command("run", "dataset=adult", *folders), "set data_dir or DPBENCH_DATA to a folder")
+
+
+def test_a_corrupted_data_file_is_refused(command, tmp_path):
+    file = tmp_path / "adult" / "adult.data"
+    file.parent.mkdir()
+    file.write_text("39, State-gov, 77516, Bachelors\n")
+    folders = f"data_dir={tmp_path}", f"results_dir={tmp_path}"
+    for arguments in (["run", "dataset=adult"], ["run", "-m", "dataset=adult", "seed=0,1"]):
+        refused(command(*arguments, *folders), f"{file} is truncated or altered: delete it")
+
+
+def test_a_process_ends_with_code_2_and_one_line(nowhere):
+    refused(process("run", "dataset=adult", "epoch=3", *nowhere), "epoch is not a setting")

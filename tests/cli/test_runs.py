@@ -1,0 +1,144 @@
+"""dpbench run: its records, made once, and sweeps."""
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import dpbench
+from dpbench.records.record import SCHEMA
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def process(*arguments, **environment):
+    """The same through `python -m dpbench`, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dpbench", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return SimpleNamespace(
+        code=done.returncode, out=done.stdout.splitlines(), err=done.stderr.splitlines()
+    )
+
+
+SMALL = ["epochs=2", "model=logistic", "batch_size=128", "threads=1"]
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A run in a process of its own: what it printed, and its results folder."""
+    folder = tmp_path_factory.mktemp("results")
+    return process("run", *SMALL, f"results_dir={folder}"), folder
+
+
+def test_a_run_prints_where_its_record_is_and_nothing_else(first):
+    done, folder = first
+    assert (done.code, done.err) == (0, [])
+    (path,) = (folder / "runs").iterdir()
+    assert done.out == [str(path)]
+
+
+def test_a_record_has_what_other_tools_read(first):
+    done, _ = first
+    record = json.loads(Path(done.out[-1]).read_text())
+    assert record["schema"] == SCHEMA
+    assert record["status"] == "complete"
+    assert record["config"]["epochs"] == 2
+    assert record["config"]["choices"]["model"] == "logistic"
+    assert len(record["history"]["train/loss"]) == 2
+    metrics, privacy, provenance = (record[k] for k in ("metrics", "privacy", "provenance"))
+    wanted = ["accuracy", "loss", "ece", "mce", *(f"accuracy/{digit}" for digit in range(10))]
+    assert all(math.isfinite(metrics[f"test/{name}"]) for name in wanted)
+    assert 0.1 < metrics["test/accuracy"] <= 1
+    assert all(isinstance(value, float) for value in metrics.values())
+    assert (privacy["steps"], privacy["sample_rate"]) == (2 * 12, 1 / 12)
+    assert 0 < privacy["pld"] < privacy["rdp"] < math.inf
+    assert provenance["torch"] == version("torch")
+    assert provenance["dpbench"] == dpbench.__version__
+    assert provenance["engine"] == "ghost"
+    assert provenance["threads"] == 1
+    assert provenance["device"]
+    assert provenance["seconds"] > 0
+    assert provenance["peak_memory_mib"] > 10
+    assert "commit" in provenance
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git checkout")
+def test_a_record_names_the_commit(first):
+    done, _ = first
+    commit = json.loads(Path(done.out[-1]).read_text())["provenance"]["commit"]
+    assert re.fullmatch(r"[0-9a-f]{12}\+?", commit)
+
+
+def test_a_run_is_made_once_unless_it_is_asked_for_again(first, command):
+    done, folder = first
+    path = Path(done.out[-1])
+    content, changed = path.read_bytes(), path.stat().st_mtime_ns
+    overrides = [*SMALL, f"results_dir={folder}"]
+
+    assert command("run", *overrides, "engine=vmap").out == [str(path)]
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, changed)
+
+    assert command("run", *overrides, "engine=vmap", "again=true").out == [str(path)]
+    assert path.stat().st_mtime_ns > changed
+    assert json.loads(path.read_text())["provenance"]["engine"] == "vmap"
+
+
+WITHOUT_TORCH = """
+import sys
+from dpbench.cli.main import main
+sys.modules["torch"] = None  # to import it is an error
+sys.argv = ["dpbench", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [((), 0), (("nonsense=1",), 2), (("method=nonsense",), 2), (("jobs=0",), 2)]
+)
+def test_a_finished_run_and_a_refusal_are_answered_without_torch(words, code, first):
+    made, folder = first
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, "run", *SMALL, f"results_dir={folder}", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert (done.stdout or done.stderr).count("\n") == 1
+    assert done.stdout in ("", f"{made.out[-1]}\n")
+
+
+def test_a_broken_record_is_made_again(command, tmp_path):
+    overrides = ["epochs=1", "model=logistic", f"results_dir={tmp_path}"]
+    path = Path(command("run", *overrides).out[-1])
+    record = json.loads(path.read_text())
+    path.write_bytes(path.read_bytes()[:-100])
+    command("run", *overrides)
+    again = json.loads(path.read_text())
+    assert (again["metrics"], again["privacy"]) == (record["metrics"], record["privacy"])
+
+
+def test_a_sweep_makes_one_record_each(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = command("run", "-m", "seed=0,1", "epochs=1", "model=logistic", f"results_dir={tmp_path}")
+    assert (done.code, done.err) == (0, [])
+    records = [json.loads(path.read_text()) for path in (tmp_path / "runs").iterdir()]
+    assert sorted(record["config"]["seed"] for record in records) == [0, 1]
+    assert {line for line in done.out if line.endswith(".json")} == {
+        str(path) for path in (tmp_path / "runs").iterdir()
+    }
+    # Hydra would otherwise leave a file or a folder of its own where the command was given.
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]

@@ -1,0 +1,82 @@
+"""No step waits for a GPU."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dpbench.methods.clipping_errors import direction_error, magnitude_error
+from dpbench.methods.dpsgd import dpsgd
+from dpbench.methods.dpsgd_f import dpsgd_f
+from dpbench.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
+from dpbench.methods.sgd import sgd
+
+ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")
+
+
+# When memory runs out.
+
+METHODS = {
+    "sgd": sgd(),
+    "dpsgd": dpsgd(0.5, "corrected"),
+    "dpsgd_global": dpsgd_global(0.5, 3.0, "corrected"),
+    "magnitude_error": magnitude_error(0.5),
+    "direction_error": direction_error(0.5),
+    "dpsgd_global_adapt": ADAPT,
+    "dpsgd_f": dpsgd_f(0.5, 2.0, "corrected").on(SimpleNamespace(groups="abc", train_size=9)),
+}
+
+
+# What a GPU would have to wait for.
+
+
+class Waits(TorchDispatchMode):
+    """Notes what a GPU could only answer after all that it was asked before."""
+
+    NAMES = (
+        "_local_scalar_dense",
+        "item",
+        "is_nonzero",
+        "equal",
+        "nonzero",
+        "masked_select",
+        "bincount",
+        "_unique2",
+        "repeat_interleave",
+    )
+
+    def __init__(self):
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        name = function.__name__.partition(".")[0]
+        if name in self.NAMES or (name == "index" and any(map(is_mask, arguments[1]))):
+            self.seen.append(name)
+        return function(*arguments, **(named or {}))
+
+
+def is_mask(index) -> bool:
+    return index is not None and index.dtype in (torch.bool, torch.uint8)
+
+
+@pytest.mark.parametrize("physical", [None, 4])
+@pytest.mark.parametrize("engine", ["vmap", "ghost"])
+@pytest.mark.parametrize("name", METHODS)
+def test_no_step_waits_for_a_gpu(monkeypatch, step_of, batch_of, engine, name, physical):
+    step, batch = step_of(METHODS[name], engine=engine, physical=physical), batch_of(9)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True))
+    with Waits() as waits:
+        step(batch)
+    assert waits.seen == []
+
+
+def test_waits_are_seen():
+    x = torch.arange(3.0)
+    with Waits() as waits:
+        x.sum().item()
+        bool(x.any())
+        x[x > 1]
+        torch.bincount(x.long())
+    assert waits.seen == ["_local_scalar_dense", "_local_scalar_dense", "index", "bincount"]

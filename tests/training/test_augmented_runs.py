@@ -1,0 +1,134 @@
+"""Runs on augmented examples."""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from absl import logging as absl_logging
+
+from dpbench.data.derive.augmentation import ShiftsFlips
+from dpbench.data.digits import Digits
+from dpbench.methods.dpsgd import dpsgd
+from dpbench.methods.dpsgd_f import dpsgd_f
+from dpbench.methods.dpsgd_global import dpsgd_global_adapt
+from dpbench.methods.sgd import sgd
+from dpbench.models.mlp import Mlp
+from dpbench.models.predict import predict
+from dpbench.training.budget import Privacy
+from dpbench.training.plan import Run
+from dpbench.training.trainer import fit
+
+NOWHERE = Path("/nowhere")  # digits need no folder
+METHODS = {
+    "sgd": sgd(),
+    "dpsgd": dpsgd(0.5, "corrected"),
+    "dpsgd_f": dpsgd_f(0.5, 10.0, "corrected"),
+    "dpsgd_global_adapt": dpsgd_global_adapt(0.5, 5.0, 1.0, 0.1, 10.0, "corrected"),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_words():
+    before = absl_logging.get_verbosity()
+    absl_logging.set_verbosity(absl_logging.ERROR)
+    yield
+    absl_logging.set_verbosity(before)
+
+
+def run_of(method="dpsgd", lr=0.5, **changes):
+    usual = {
+        "dataset": Digits(0.2),
+        "model": Mlp((16,), "tanh"),
+        "privacy": Privacy(1.0, None, 1e-5, "rdp"),
+        "optimizer": partial(torch.optim.SGD, lr=lr),
+        "sampler": "poisson",
+        "epochs": 2,
+        "batch_size": 128,
+        "seed": 0,
+    }
+    return Run(method=METHODS[method], **usual | changes)
+
+
+@dataclass
+class Witness:
+    """Diagnostics that keep what they are shown, and draw from torch's global generator."""
+
+    batches: list = field(default_factory=list)
+    epochs: int = 0
+
+    def observer(self, step, train, test):
+        self.step, self.train = step, train
+        self.start = step.engine.parameters.theta.detach().clone()
+        return self
+
+    def before(self, batch):
+        torch.rand(7)
+        self.batches.append(batch.inputs.clone())
+
+    def end_of_epoch(self):
+        self.epochs += 1
+
+    def series(self):
+        return {"steps": [len(self.batches)]}
+
+
+def witnessed(**changes):
+    witness = Witness()
+    return witness, fit(run_of(diagnostics=witness, **changes), NOWHERE)
+
+
+def what_it_measured(record):
+    return record.metrics, record.history, record.privacy, record.status
+
+
+def close(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        # One test image of a digit weighs about 1/36; none may tip.
+        assert value == pytest.approx(theirs[name], rel=1e-3, abs=1e-3), name
+
+
+COPIES = ShiftsFlips(views=3, shift=0, padding="zero", flip="none", probability=0.5)
+TURNED = ShiftsFlips(views=1, shift=0, padding="zero", flip="vertical", probability=1.0)
+VIEWS = ShiftsFlips(views=2, shift=2, padding="reflect", flip="horizontal", probability=0.5)
+
+
+def test_one_view_that_is_the_example_itself_changes_nothing_to_the_last_bit():
+    plain = fit(run_of("dpsgd_global_adapt"), NOWHERE)
+    once = fit(run_of("dpsgd_global_adapt", augmentation=replace(COPIES, views=1)), NOWHERE)
+    assert what_it_measured(once) == what_it_measured(plain)
+
+
+@pytest.mark.parametrize("engine", ["ghost", "loop", "vmap"])
+def test_copies_of_an_example_change_nothing_up_to_rounding(engine):
+    plain = fit(run_of("dpsgd_f", epochs=1), NOWHERE)
+    copies = fit(run_of("dpsgd_f", epochs=1, augmentation=COPIES, engine=engine), NOWHERE)
+    close(copies.metrics, plain.metrics)
+    assert copies.privacy == plain.privacy
+
+
+def test_augmented_runs_are_paired_with_plain_ones_and_views_are_drawn_anew():
+    plain, _ = witnessed()
+    ours, record = witnessed(augmentation=VIEWS)
+    assert torch.equal(ours.start, plain.start)
+    assert [len(batch) for batch in ours.batches] == [len(batch) for batch in plain.batches]
+    assert {batch.shape[1:] for batch in ours.batches} == {(2, 1, 8, 8)}
+    assert not torch.equal(ours.batches[0][:, 0], ours.batches[0][:, 1])
+    draws = [witness.step.noise.bits(4) for witness in (plain, ours)]
+    assert torch.equal(*draws)
+    assert record.privacy == fit(run_of(), NOWHERE).privacy
+    again = fit(run_of(augmentation=VIEWS), NOWHERE)
+    assert what_it_measured(again) == what_it_measured(record)
+
+
+def test_training_examples_are_augmented_and_test_examples_are_not():
+    plain, _ = witnessed(epochs=1)
+    witness, record = witnessed(epochs=1, augmentation=TURNED)
+    assert torch.equal(witness.batches[0], plain.batches[0].flip(-2))
+    outputs, _ = predict(
+        witness.step.engine.model, witness.step.engine.loss, Digits(0.2).load(NOWHERE, 0).test
+    )
+    right = outputs.argmax(1) == Digits(0.2).load(NOWHERE, 0).test.targets
+    assert record.metrics["test/accuracy"] == pytest.approx(right.double().mean().item())

@@ -1,0 +1,155 @@
+"""Runs whose losses, outputs or gradients are not finite."""
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from absl import logging as absl_logging
+
+from dpbench.data.dataset import Data, Split
+from dpbench.data.digits import Digits
+from dpbench.methods.dpsgd import dpsgd
+from dpbench.methods.dpsgd_f import dpsgd_f
+from dpbench.methods.dpsgd_global import dpsgd_global_adapt
+from dpbench.methods.sgd import sgd
+from dpbench.models.mlp import Mlp
+from dpbench.models.predict import predict
+from dpbench.training import trainer
+from dpbench.training.budget import Privacy
+from dpbench.training.plan import Run, plan
+from dpbench.training.trainer import fit
+
+NOWHERE = Path("/nowhere")  # digits need no folder
+METHODS = {
+    "sgd": sgd(),
+    "dpsgd": dpsgd(0.5, "corrected"),
+    "dpsgd_f": dpsgd_f(0.5, 10.0, "corrected"),
+    "dpsgd_global_adapt": dpsgd_global_adapt(0.5, 5.0, 1.0, 0.1, 10.0, "corrected"),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_words():
+    before = absl_logging.get_verbosity()
+    absl_logging.set_verbosity(absl_logging.ERROR)
+    yield
+    absl_logging.set_verbosity(before)
+
+
+def run_of(method="dpsgd", lr=0.5, **changes):
+    usual = {
+        "dataset": Digits(0.2),
+        "model": Mlp((16,), "tanh"),
+        "privacy": Privacy(1.0, None, 1e-5, "rdp"),
+        "optimizer": partial(torch.optim.SGD, lr=lr),
+        "sampler": "poisson",
+        "epochs": 2,
+        "batch_size": 128,
+        "seed": 0,
+    }
+    return Run(method=METHODS[method], **usual | changes)
+
+
+@dataclass
+class Witness:
+    """Diagnostics that keep what they are shown, and draw from torch's global generator."""
+
+    batches: list = field(default_factory=list)
+    epochs: int = 0
+
+    def observer(self, step, train, test):
+        self.step, self.train = step, train
+        self.start = step.engine.parameters.theta.detach().clone()
+        return self
+
+    def before(self, batch):
+        torch.rand(7)
+        self.batches.append(batch.inputs.clone())
+
+    def end_of_epoch(self):
+        self.epochs += 1
+
+    def series(self):
+        return {"steps": [len(self.batches)]}
+
+
+def witnessed(**changes):
+    witness = Witness()
+    return witness, fit(run_of(diagnostics=witness, **changes), NOWHERE)
+
+
+def test_a_run_that_diverges_ends_there_with_nan_and_the_steps_it_made():
+    wild = dpsgd(1e3, "corrected")
+    run = replace(run_of(lr=1e38, epochs=3), method=wild)
+    record = fit(run, NOWHERE)
+    assert record.status == "diverged"
+    assert all(math.isnan(value) for value in record.metrics.values())
+    assert record.privacy["steps"] == 12 < plan(run).steps
+    assert len(record.history["train/loss"]) == 1
+
+
+def test_one_output_that_is_not_finite_is_divergence_too(monkeypatch):
+    """Weights stay finite as a rule, because gradients that are not finite count as zero."""
+
+    def spoilt(*arguments):
+        outputs, losses = predict(*arguments)
+        outputs[0, 0] = math.inf
+        return outputs, losses
+
+    monkeypatch.setattr(trainer, "predict", spoilt)
+    record = fit(run_of(epochs=1), NOWHERE)
+    assert record.status == "diverged"
+    assert all(math.isnan(value) for value in record.metrics.values())
+
+
+@dataclass(frozen=True)
+class OneBroken(Digits):
+    """Digits whose first training example is not finite."""
+
+    broken: float = math.nan
+
+    def load(self, folder, seed):
+        data = Digits.load(self, folder, seed)
+        inputs = data.train.inputs.clone()
+        inputs[0] = self.broken
+        return Data(Split(inputs, data.train.targets, data.train.groups), data.test)
+
+
+@dataclass(frozen=True)
+class AllBroken(Digits):
+    """Digits whose training examples are none."""
+
+    def load(self, folder, seed):
+        data = Digits.load(self, folder, seed)
+        inputs = torch.full_like(data.train.inputs, math.nan)
+        return Data(Split(inputs, data.train.targets, data.train.groups), data.test)
+
+
+@pytest.mark.parametrize("method", ["sgd", "dpsgd"])
+def test_where_no_gradient_is_finite_a_run_has_diverged(method):
+    """Its parameters stay finite: of all those gradients only the noise is left."""
+    run = run_of(method, dataset=AllBroken(0.2), epochs=3)
+    record = fit(run, NOWHERE)
+    assert record.status == "diverged"
+    assert all(math.isnan(value) for value in record.metrics.values())
+    assert len(record.history["train/loss"]) == 1
+    assert record.privacy["steps"] == plan(run).sampler.steps_per_epoch
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("method", METHODS)
+def test_an_example_that_is_not_finite_is_counted_and_poisons_nothing(method, broken):
+    run = run_of(method, dataset=OneBroken(0.2, broken), epochs=1, batch_size=719)
+    record = fit(run, NOWHERE)
+    assert record.status == "complete"
+    assert all(math.isfinite(v) for name, v in record.metrics.items() if name.startswith("test/"))
+    assert math.isnan(record.metrics["train_set/loss"])  # one of whose examples has none
+    assert all(map(math.isfinite, record.history["train/loss"]))
+    witness, _ = witnessed(method=method, dataset=run.dataset, epochs=1, batch_size=719)
+    seen = sum(int((~batch.isfinite()).flatten(1).any(1).sum()) for batch in witness.batches)
+    # An infinite pixel saturates tanh, so its gradient is not finite either: 0 * inf.
+    assert record.history["train/not_finite"] == [seen]
+    assert seen > 0
