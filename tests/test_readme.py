@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dpbench.audit.command import DEFAULTS, prepared
+from dpbench.audit.command import DEFAULTS, prepare_audit
 from dpbench.config import compose as config
 from dpbench.config.overrides import expand
 from dpbench.config.settings import split_settings
@@ -42,7 +42,7 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
         for overrides in expand([a for a in arguments if a != "-m"]):
             prepare(overrides)
     elif verb == "audit":
-        assert prepared(split_settings("audit", DEFAULTS, arguments)[1])[1] > 0
+        assert prepare_audit(split_settings("audit", DEFAULTS, arguments)[1])[1] > 0
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "reproduce":

@@ -122,7 +122,7 @@ def verify(arguments: list[str]) -> None:
 
     done, problems = check(arguments)
     for problem in problems:
-        print(f"{problem.source} {problem.what}")
+        print(f"{problem.source} {problem.description}")
     print(done)
     if problems:
         sys.exit(1)

@@ -32,7 +32,7 @@ TYPES: dict[str, Any] = {
     "figure._target_": str,
     "figure.x": str,
     "figure.y": str,
-    "figure.what": str,
+    "figure.variable": str,
     "figure.band": str,
     "figure.x_scale": str,
     "figure.labels": dict[str, str],

@@ -52,10 +52,10 @@ def _claims(path: Path) -> list[dict]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             lines = list(csv.DictReader(file))
-        claims = {line["claim"]: (line["says"], line["claim_verdict"]) for line in lines}
+        claims = {line["claim"]: (line["statement"], line["claim_verdict"]) for line in lines}
     except (OSError, UnicodeDecodeError, csv.Error, KeyError):
         return []
-    return [{"says": says, "verdict": verdict} for says, verdict in claims.values()]
+    return [{"statement": statement, "verdict": verdict} for statement, verdict in claims.values()]
 
 
 def _cell(line: dict[str, str]) -> dict:

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.draws import held_out, shuffle_and_split, thin
+from dpbench.data.draws import held_out, shuffle_and_split, subsample
 from dpbench.data.fetch.download import Source, fetch
 from dpbench.validate import fraction
 
@@ -80,7 +80,7 @@ class Adult:
         """Read the two files below `folder`, or download them (6 MB)."""
         examples = encode(read(fetch(source, folder) for source in SOURCES))
         if self.balance_by_sex:
-            examples = thin(examples, examples.groups == 0, WOMEN / MEN, seed)
+            examples = subsample(examples, examples.groups == 0, WOMEN / MEN, seed)
         return shuffle_and_split(examples, self.test_share, seed)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpbench.data.caches import ensure_cached
 from dpbench.data.dataset import Data, Split
-from dpbench.data.fetch.download import Source, altered, fetch, missing
+from dpbench.data.fetch.download import Source, altered_file, fetch, missing_file
 from dpbench.errors import UserError, nearest
 from dpbench.validate import integer
 
@@ -136,7 +136,7 @@ def read_photograph(path: Path, size: int) -> np.ndarray:
         with Image.open(path) as image:
             square = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
     except FileNotFoundError as error:
-        raise missing(path, PAGE, "its publisher does not let programs download it") from error
+        raise missing_file(path, PAGE, "its publisher does not let programs download it") from error
     except (UnidentifiedImageError, OSError) as error:
-        raise altered(path, PAGE) from error
+        raise altered_file(path, PAGE) from error
     return np.asarray(square).transpose(2, 0, 1)

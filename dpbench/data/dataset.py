@@ -176,7 +176,7 @@ def vocabulary_of(dataset: Dataset) -> int | None:
     return getattr(dataset, "vocabulary", None)
 
 
-class Derived:
+class DerivedDataset:
     """A data set derived from another: delegates to `base` every property not overridden."""
 
     base: Dataset

@@ -23,7 +23,7 @@ def shuffle_and_count(examples: Split, count: int, seed: int) -> Data:
     return Data(train=examples.take(order[count:]), test=examples.take(order[:count]))
 
 
-def thin(examples: Split, marked: Tensor, keep: float, seed: int) -> Split:
+def subsample(examples: Split, marked: Tensor, keep: float, seed: int) -> Split:
     """Keep each example that is `marked` [n] bool with probability `keep`, and all others."""
     kept = torch.from_numpy(numpy_generator(seed, "thin").random(len(examples)) < keep)
     return examples.take(torch.nonzero(kept | ~marked).flatten())

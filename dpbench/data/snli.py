@@ -12,7 +12,7 @@ import torch
 
 from dpbench.data.caches import ensure_cached
 from dpbench.data.dataset import Data, Split
-from dpbench.data.fetch.download import Source, altered, fetch, writing
+from dpbench.data.fetch.download import Source, altered_file, fetch, writing
 from dpbench.data.tokens import Tokens
 from dpbench.errors import UserError
 
@@ -125,9 +125,9 @@ def read(path: Path, rows: int | None = None) -> Pairs:
             pairs = map(json.loads, lines)
             triples = [(p["sentence1"], p["sentence2"], NUMBERS[p["gold_label"]]) for p in pairs]
         except (ValueError, KeyError, TypeError) as error:
-            raise altered(path, ARCHIVE.address) from error
+            raise altered_file(path, ARCHIVE.address) from error
     if rows is not None and len(triples) != rows:
-        raise altered(path, ARCHIVE.address)
+        raise altered_file(path, ARCHIVE.address)
     return _with_labels(triples)
 
 

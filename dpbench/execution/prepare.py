@@ -6,10 +6,10 @@ from typing import Any, get_type_hints
 from dpbench.config import buildable
 from dpbench.config.compose import groups
 from dpbench.config.settings import SETTINGS
-from dpbench.data.derive.mislabelled import mislabelled
+from dpbench.data.derive.mislabelled import with_mislabelled
 from dpbench.data.derive.normalization import Normalization
-from dpbench.data.derive.scattering import Scattering, scattered
-from dpbench.data.derive.validation import validated
+from dpbench.data.derive.scattering import Scattering, with_scattering
+from dpbench.data.derive.validation import with_validation
 from dpbench.errors import UserError
 from dpbench.execution.configuration import checked
 from dpbench.training.plan import Plan, Run, plan
@@ -35,11 +35,11 @@ def build(config: dict) -> Run:
         parts[group] = buildable.build(group, parts[group])
         typed(group, parts[group], _types_of_groups()[group])
     parts["engine"] = parts["engine"].get("name")
-    dataset = scattered(parts["dataset"], parts["features"])
+    dataset = with_scattering(parts["dataset"], parts["features"])
     if parts.pop("features"):
         _check_after_features(parts)
-    dataset = validated(dataset, parts.pop("validation"))
-    parts["dataset"] = mislabelled(dataset, parts.pop("mislabelled"))
+    dataset = with_validation(dataset, parts.pop("validation"))
+    parts["dataset"] = with_mislabelled(dataset, parts.pop("mislabelled"))
     claimed_by = config.get("table", {}).get("claimed_by", "rdp")
     return Run(**parts, claimed_by=claimed_by, config=config)
 

@@ -1,4 +1,4 @@
-"""Whether a record says what follows from its settings, and what its run would say again."""
+"""Whether a record follows from its settings, and whether retraining reproduces it."""
 
 import functools
 import json
@@ -25,14 +25,14 @@ EPSILONS = ("rdp", "pld", "gdp", "claimed")
 TOLERANCE = 1e-3
 """Relative, of an epsilon: versions of an accountant differ by the width of their grids."""
 
-COMPUTES = ("code", "device", "torch", "numpy", "engine", "threads", "physical_batch_size")
-"""Of the provenance, what the bits of a run on a CPU depend on."""
+ENVIRONMENT = ("code", "device", "torch", "numpy", "engine", "threads", "physical_batch_size")
+"""The provenance that the bits of a run on a CPU depend on."""
 
 
 def contradictions(record: Record) -> Iterator[str]:
-    """What the record says and does not follow from its settings, each as a sentence.
+    """What in a record does not follow from its settings, one predicate each.
 
-    The ledger must be the planned one, and each epsilon what the accountants say of it.
+    The ledger must be the planned one, and each epsilon that of the accountants.
     """
     if str(record.provenance.get("commit")).endswith("+"):
         yield "was made with uncommitted changes."
@@ -42,18 +42,18 @@ def contradictions(record: Record) -> Iterator[str]:
     try:
         expected = _statement(config, steps if diverged else None)
     except (UserError, KeyError, TypeError) as error:
-        yield f"has settings of which this version makes no run: {error}"
+        yield f"has settings that this version cannot run: {error}"
         return
-    said = record.privacy
-    if from_plain(said["ledger"]) != from_plain(expected["ledger"]):
-        yield f"has a ledger that its settings do not plan: {json.dumps(said['ledger'])}"
+    recorded = record.privacy
+    if from_plain(recorded["ledger"]) != from_plain(expected["ledger"]):
+        yield f"has another ledger than its settings: {json.dumps(recorded['ledger'])}"
     for name in ("delta", "guarantee"):
-        if said[name] != expected[name]:
-            yield f"says {name} {said[name]}, and its settings make it {expected[name]}."
-    same_claim = said.get("claimed_by", "rdp") == expected["claimed_by"]
+        if recorded[name] != expected[name]:
+            yield f"has {name}={recorded[name]}, but its settings give {expected[name]}."
+    same_claim = recorded.get("claimed_by", "rdp") == expected["claimed_by"]
     for name in EPSILONS if same_claim else EPSILONS[:-1]:
-        if not same(said[name], expected[name], TOLERANCE):
-            yield f"says {name} {said[name]}, and its ledger spends {expected[name]}."
+        if not same(recorded[name], expected[name], TOLERANCE):
+            yield f"has {name}={recorded[name]}, but its ledger gives {expected[name]}."
 
 
 @functools.cache
@@ -69,22 +69,22 @@ def _statement(config: str, steps: int | None) -> dict:
 
 
 def differences_of_rerun(record: Record) -> Iterator[str]:
-    """Trains the run of a record again; what is then different, each as a sentence.
+    """What is different after retraining the run of a record, one predicate each.
 
-    Every bit must be the same on the same processor with the same versions; what differs in these
-    is named.
+    Every bit must be the same on the same processor with the same versions; differences in these
+    are named.
     """
     try:
-        again = _trained_again(record)
+        again = _retrained(record)
     except UserError as error:
-        yield f"cannot be trained again: {error}"
+        yield f"cannot be retrained: {error}"
         return
     for part in ("metrics", "history", "diagnostics"):
         if not same(getattr(record, part), getattr(again, part)):
-            yield f"has other {part} than when it is trained again{_why(record, again)}."
+            yield f"has different {part} when retrained{_why(record, again)}."
 
 
-def _trained_again(record: Record) -> Record:
+def _retrained(record: Record) -> Record:
     _, _, *overrides = shlex.split(command_builder()(record.config))
     for name in ("engine", "threads", "physical_batch_size"):
         if (value := record.provenance.get(name)) is not None:
@@ -99,7 +99,7 @@ def _why(record: Record, again: Record) -> str:
     before, now = record.provenance, again.provenance
     changed = [
         f"{name} was {before.get(name)} and is {now.get(name)}"
-        for name in COMPUTES
+        for name in ENVIRONMENT
         if before.get(name) != now.get(name)
     ]
     return f" ({', '.join(changed)})" if changed else ""

@@ -56,19 +56,19 @@ class CurveFigure:
             raise UserError(f"the band of {self.name} must be {DEVIATION} or {RANGE}.")
 
 
-USUAL: dict[str, Any] = {"arms": None, "x_scale": "linear", "y_scale": "linear"}
+PANEL_DEFAULTS: dict[str, Any] = {"arms": None, "x_scale": "linear", "y_scale": "linear"}
 
 
 def panel_of(plain: Mapping) -> CurvePanel:
     """The panel that a mapping from YAML describes, by default of all arms and linear."""
-    return CurvePanel(**{**USUAL, **plain})
+    return CurvePanel(**{**PANEL_DEFAULTS, **plain})
 
 
-Named = tuple[str, str, Record]
+NamedRecord = tuple[str, str, Record]
 """The condition and the arm of a run, and its record."""
 
 
-def curve_points(spec: CurveFigure, records: Iterable[Named]) -> pd.DataFrame:
+def curve_points(spec: CurveFigure, records: Iterable[NamedRecord]) -> pd.DataFrame:
     """Every point of every line: columns condition, panel, arm, seed, line, x, y.
 
     x is NaN for an arm without the setting on the x-axis. Raises UserError for a series that a

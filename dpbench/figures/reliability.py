@@ -32,15 +32,15 @@ def reliability_points(runs: Runs) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["label", "seed", "low", "high", *BIN_COLUMNS])
 
 
-def histogram_points(runs: Runs, what: str) -> pd.DataFrame:
+def histogram_points(runs: Runs, variable: str) -> pd.DataFrame:
     """Every cell of every run's histogram: columns label, seed, low, high, count.
 
-    what: "confidence" or "true_class". Raises UserError for a run whose record lacks it.
+    variable: "confidence" or "true_class". Raises UserError for a run whose record lacks it.
     """
     rows = [
         (label, record.config["seed"], low, high, count)
         for label, record in _calibrated(runs)
-        for counts in [record.calibration["histogram"][what]]
+        for counts in [record.calibration["histogram"][variable]]
         for low, high, count in zip(*_edges(counts), counts, strict=True)
     ]
     return pd.DataFrame(rows, columns=["label", "seed", "low", "high", "count"])

@@ -140,7 +140,7 @@ class PrivateStep:
     def state_dict(self) -> dict:
         """All state that later steps depend on, except the sampler and torch's own generators."""
         return {
-            "made": self.released.steps_done,
+            "steps_done": self.released.steps_done,
             "gradient": self.released.gradient,
             "model": dict(self.engine.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
@@ -159,7 +159,7 @@ class PrivateStep:
         self.counts.load_state_dict(state["counts"])
         self.physical.size = state["physical_batch_size"]
         last = None if gradient is None else gradient.to(theta)
-        self.released = ReleasedState(state["made"], self.steps, last, self.seed)
+        self.released = ReleasedState(state["steps_done"], self.steps, last, self.seed)
         self._apply_schedule()
 
     def _gradients(self, batch: Batch) -> Callable[[Batch], Gradients]:

@@ -10,7 +10,7 @@ from dpbench.config.buildable import TARGET, check, check_settings
 from dpbench.errors import UserError
 from dpbench.figures.bands import band_grid, bands
 from dpbench.figures.curves import (
-    USUAL,
+    PANEL_DEFAULTS,
     CurveFigure,
     CurvePanel,
     curve_points,
@@ -72,7 +72,7 @@ def check_figure(table: Mapping[str, Any]) -> None:
     for number, row in enumerate(figure["rows"] if kind == "series" else ()):
         check_settings(Panel, row, f"table.figure.rows[{number}].")
     for number, row in enumerate(figure["panels"] if kind == "curves" else ()):
-        check_settings(CurvePanel, {**USUAL, **row}, f"table.figure.panels[{number}].")
+        check_settings(CurvePanel, {**PANEL_DEFAULTS, **row}, f"table.figure.panels[{number}].")
     if len(table.get("groups", ())) != len(table.get("group_numbers", ())):
         raise UserError("table.groups and table.group_numbers must have the same length.")
 
@@ -153,14 +153,14 @@ def _reliability(target: Target, records: list[Record], impossible: Mapping[str,
 
 def _histogram(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
     """One panel for each condition, even if it has no runs."""
-    what, parts = target.table["figure"]["what"], []
+    variable, parts = target.table["figure"]["variable"], []
     labels = target.labels
     for label in labels:
         runs = _runs(target, [r for r in records if target.condition_of(r.config) == label])
-        parts.append(histogram_points(runs, what).assign(panel=label))
+        parts.append(histogram_points(runs, variable).assign(panel=label))
     # Concatenating an empty part, whose columns have no types, would change those of the others.
     data = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
-    return Picture(draw_histograms(data, _title(target), HISTOGRAMS[what], labels), data)
+    return Picture(draw_histograms(data, _title(target), HISTOGRAMS[variable], labels), data)
 
 
 def _runs(target: Target, records: list[Record]) -> dict[str, list[Record]]:
@@ -188,7 +188,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "curves": {"band": Literal["standard deviation", "range"], "panels": list[dict[str, Any]]},
     "heat": {"x": str, "y": str, "panels": dict[str, str]},
     "reliability": {},
-    "histogram": {"what": Literal["confidence", "true_class"]},
+    "histogram": {"variable": Literal["confidence", "true_class"]},
 }
 """The required keys of a figure and their types, by its kind."""
 

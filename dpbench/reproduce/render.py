@@ -170,7 +170,7 @@ def _privacy(target: Target, records: list[Record], planned: Mapping[str, Statem
 
 
 def printed_numbers(target: Target, spec: TableSpec) -> PublishedTable:
-    """The printed numbers of the methods and conditions that the table is narrowed to."""
+    """The printed numbers of the methods and conditions that the table is restricted to."""
     if spec.published is None:
         return {}
     printed = read_published(benchmarks_folder() / spec.published, target.conditions[0].keys)

@@ -14,7 +14,7 @@ from dpbench.errors import UserError, nearest
 from dpbench.execution.prepare import build
 from dpbench.paths import benchmarks_folder
 from dpbench.records.digest import digest
-from dpbench.tables.conditions import Condition, conditions_of, narrowed, setting
+from dpbench.tables.conditions import Condition, conditions_of, restricted_to, setting
 from dpbench.tables.runs import CORRECTED
 from dpbench.tables.spec import PAPER_SCALE
 from dpbench.validate import one_of, typed
@@ -27,13 +27,13 @@ BUDGET = "budget"
 
 @dataclass(frozen=True)
 class Scale:
-    """A size to run a table at: the paper's, or a smaller one. shrinks: what is smaller, in words.
+    """A size to run a table at: the paper's, or a smaller one.
 
-    overrides: of the scale; those of the user come after them.
+    description: what is smaller; overrides: of the scale, which precede those of the user.
     """
 
     name: str
-    shrinks: str
+    description: str
     overrides: tuple[str, ...]
 
 
@@ -58,7 +58,7 @@ class Target:
 
     @property
     def title(self) -> str:
-        """The table's title, with what a smaller scale shrinks and what the user changed.
+        """The table's title, with the description of a smaller scale and the user's changes.
 
         The title of a figure says if there is only one seed, since curves then have no spread.
         """
@@ -67,7 +67,7 @@ class Target:
         if self.scale.name == PAPER_SCALE:
             return title
         changed = "".join(f", then {change}" for change in self.changes)
-        return f"{title}, at scale {self.scale.name}: {self.scale.shrinks}{changed}"
+        return f"{title}, at scale {self.scale.name}: {self.scale.description}{changed}"
 
     @property
     def scale_label(self) -> str:
@@ -144,7 +144,7 @@ class Target:
     def variant_of(self, config: Mapping[str, Any]) -> str:
         """The variant of a run within its method, by the settings that declare it."""
         declared = reversed(self._variants(self.method_of(config)))
-        label = next((v.label for v in declared if v.holds_in(config)), "")
+        label = next((v.label for v in declared if v.is_met_by(config)), "")
         names = dict.fromkeys([label, config["method"].get("variant", CORRECTED)])
         return ", ".join(name for name in names if name not in ("", CORRECTED)) or CORRECTED
 
@@ -156,7 +156,7 @@ class Target:
 
     def condition_of(self, config: Mapping[str, Any]) -> str:
         """The label of a run's condition."""
-        return next(c.label for c in self.conditions if c.holds_in(config))
+        return next(c.label for c in self.conditions if c.is_met_by(config))
 
     def method_of(self, config: Mapping[str, Any]) -> str:
         """The method of a run, or its arm where the table has arms."""
@@ -230,7 +230,7 @@ def _scale(name: str, table: dict, choices: list[str]) -> Scale:
         raise UserError(f"scale={chosen} is not declared by {name}: {known}")
     settings = {"name": chosen, **declared[chosen]}
     check_settings(Scale, settings, f"table.scales.{chosen}.")
-    return Scale(chosen, settings["shrinks"], tuple(settings["overrides"]))
+    return Scale(chosen, settings["description"], tuple(settings["overrides"]))
 
 
 def _narrow(
@@ -242,7 +242,7 @@ def _narrow(
         value = setting(config, key)
         if not any((key, value) in condition.values for condition in conditions):
             undeclared.add(key)
-        conditions = narrowed(conditions, key, value)
+        conditions = restricted_to(conditions, key, value)
     return conditions, undeclared
 
 

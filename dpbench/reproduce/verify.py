@@ -28,14 +28,14 @@ RECORDS = ".records.jsonl"
 
 
 class Problem(NamedTuple):
-    """What does not hold of a file or of a record."""
+    """An inconsistency in a file or a record."""
 
     source: str
-    what: str
+    description: str
 
 
 def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
-    """What was verified in a results folder, in a sentence, and all that does not hold.
+    """A sentence on what was verified in a results folder, and the problems found.
 
     Without names of tables or records, everything in the folder. Raises UserError for unknown
     arguments, and where there is no such folder.
@@ -53,14 +53,14 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
         stored, tables = _named(names, stored, tables, {Path(p.source).stem for p in problems})
     with counting("verified", len(stored) + len(tables)) as count:
         for one in stored:
-            problems += [Problem(one.source, what) for what in contradictions(one.record)]
+            problems += [Problem(one.source, text) for text in contradictions(one.record)]
             count()
         for path in tables:
-            problems += [Problem(path.name, what) for what in unfounded(path)]
+            problems += [Problem(path.name, text) for text in unsupported_lines(path)]
             count()
-    problems += disagreements(tables)
+    problems += conflicting_records(tables)
     for one in _quickest(stored, again):
-        problems += [Problem(one.source, what) for what in differences_of_rerun(one.record)]
+        problems += [Problem(one.source, text) for text in differences_of_rerun(one.record)]
     done = f"verified {len(stored)} records and {len(tables)} tables"
     return f"{done}, and trained {again} again: {len(problems)} problems.", problems
 
@@ -80,7 +80,7 @@ def _named(
     records = {one.digest for one in stored} | unreadable
     for name in names:
         if name not in known and Path(name).stem not in records:
-            raise UserError(f"{name} is no table or record here: {nearest(name, known)}")
+            raise UserError(f"{name} is neither a table nor a record here: {nearest(name, known)}")
     digests |= {record.digest for path in chosen for record in _records(path)}
     return [one for one in stored if one.digest in digests], chosen
 
@@ -89,9 +89,11 @@ def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]
     return sorted(stored, key=lambda s: s.record.provenance.get("seconds", 0.0))[:number]
 
 
-def unfounded(path: Path) -> Iterator[str]:
-    """The lines of a table's or figure's numbers that its records do not give; none of a table that
-    is computed, as by attacks, from more than its records."""
+def unsupported_lines(path: Path) -> Iterator[str]:
+    """The lines of a table's or figure's CSV file that do not follow from its records.
+
+    None for computed tables, such as attacks, which have more input than their records.
+    """
     stem = path.name.removesuffix(RECORDS)
     try:
         target = published_target(path.with_name(f"{stem}.md"))
@@ -99,12 +101,12 @@ def unfounded(path: Path) -> Iterator[str]:
             return
         files = render(target, _records(path), {})
     except (UserError, KeyError) as error:
-        yield f"cannot be made again from its records: {error}"
+        yield f"cannot be rendered from its records: {error}"
         return
     given = {*_lines(files["csv"].decode())}
     for line in _lines(path.with_name(f"{stem}.csv").read_text(encoding="utf-8")):
         if line not in given:
-            yield f"says {','.join(line)}, which its records do not give."
+            yield f"has the line {','.join(line)}, which does not follow from its records."
 
 
 def _records(path: Path) -> list[Record]:
@@ -134,8 +136,8 @@ def published_target(page: Path) -> Target:
     return target_of(page.stem.partition("-")[0], overrides)
 
 
-def disagreements(tables: Sequence[Path]) -> Iterator[Problem]:
-    """Runs of which two tables have records with different numbers."""
+def conflicting_records(tables: Sequence[Path]) -> Iterator[Problem]:
+    """Runs whose records in two tables have different metrics."""
     first: dict[str, tuple[str, dict]] = {}
     for path in tables:
         for record in _records(path):

@@ -42,7 +42,7 @@ def _parts(request: SearchRequest, ordered: Sequence[Trial], chosen: Sequence[Tr
         + ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
         + f", each with seed {', '.join(request.seeds)}"
         + f" and {' '.join(map(_code, request.settings))}.",
-        f"Rule `{request.rule}`: {RULES[request.rule].says}. "
+        f"Rule `{request.rule}`: {RULES[request.rule].description}. "
         "Spread: standard deviation over seeds.",
         grid_lines(_grid(keys, ordered)),
         *[_choice(request, trial) for trial in chosen],

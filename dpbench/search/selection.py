@@ -71,7 +71,7 @@ def _failure(outcome: Record | str) -> str | None:
 class SelectionRule:
     """Chooses the trial with the largest scores, compared in lexicographic order."""
 
-    says: str
+    description: str
     scores: Callable[[Trial], tuple[float, float]]
 
 

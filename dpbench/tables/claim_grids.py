@@ -30,7 +30,7 @@ RULE = (
 def claims_grid(judged: Sequence[JudgedClaim]) -> Grid:
     """A line for each claim: whether the paper's own numbers support it, ours, and the verdict."""
     head = ("claim", "source", "in print", "ours", "verdict")
-    lines = [(j.claim.says, j.claim.source, _in_print(j), _ours(j), j.verdict) for j in judged]
+    lines = [(j.claim.statement, j.claim.source, _in_print(j), _ours(j), j.verdict) for j in judged]
     return _without_print(Grid("Claims", head, tuple(lines)), head.index("in print"))
 
 
@@ -64,7 +64,7 @@ def _without_print(grid: Grid, column: int) -> Grid:
     return Grid(grid.heading, head, tuple(rows))
 
 
-def counted(verdicts: Iterable[str]) -> str:
+def count_verdicts(verdicts: Iterable[str]) -> str:
     """The counts of verdicts: `5 hold, 1 does not hold`."""
     counts = Counter(verdicts)
     order = (HOLDS, FAILS, UNDECIDED, NOT_RUN)
@@ -100,7 +100,7 @@ def _ours(judged: JudgedClaim) -> str:
     """The gap of a single comparison, or the counts of verdicts on several."""
     if len(judged.comparisons) == 1:
         return gap_text(judged.comparisons[0])
-    return counted(c.verdict for c in judged.comparisons) or NO_VALUE
+    return count_verdicts(c.verdict for c in judged.comparisons) or NO_VALUE
 
 
 def _printed_text(c: Comparison) -> str:

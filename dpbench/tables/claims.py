@@ -12,9 +12,9 @@ Statistic = Literal["mean", "min", "max"]
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 
-REQUIRED = ("says", "source", "than", "in")
+REQUIRED = ("statement", "source", "than", "in")
 HINTS: dict[str, Any] = {
-    **{"says": str, "source": str, "than": list[str | float], "in": list[str]},
+    **{"statement": str, "source": str, "than": list[str | float], "in": list[str]},
     **{"under": list[str] | None, "by": float, "over": str},
 }
 
@@ -23,7 +23,7 @@ HINTS: dict[str, Any] = {
 class Claim:
     """Each of `rows` is better (larger, smaller) than each of `than`, in each of `quantities`.
 
-    says: the claim in a sentence; source: where the paper makes it. than: rows, or a number.
+    statement: the claim in a sentence; source: where the paper makes it. than: rows, or a number.
     quantities: columns of a table, series of a figure, or the difference of two (`loss_b - loss_a`,
     where the first defines which way is better). under: labels of the conditions that the claim is
     about, None for all. by: the least difference, in the quantity's unit; below 0, how far a row
@@ -31,7 +31,7 @@ class Claim:
     """
 
     name: str
-    says: str
+    statement: str
     source: str
     relation: Relation
     rows: tuple[str, ...]
@@ -45,8 +45,8 @@ class Claim:
 def claims_of(plain: Mapping[str, Mapping[str, Any]]) -> tuple[Claim, ...]:
     """The claims in a mapping from YAML, by name; UserError for unsuitable keys or values.
 
-    Each has `says`, `source`, one of RELATIONS with the rows, `than`, `in` with the quantities, and
-    optionally `under` (labels of conditions), `by` and `over`.
+    Each has `statement`, `source`, one of RELATIONS with the rows, `than`, `in` with the
+    quantities, and optionally `under` (labels of conditions), `by` and `over`.
     """
     typed("claims", plain, dict[str, Any])
     return tuple(_claim(name, values) for name, values in plain.items())
@@ -64,7 +64,7 @@ def _claim(name: str, values: Mapping[str, Any]) -> Claim:
             raise UserError(f"{key} in claim {name} must name at least one, and none twice.")
     return Claim(
         name=name,
-        says=plain["says"],
+        statement=plain["statement"],
         source=plain["source"],
         relation=relation,
         rows=tuple(plain[relation]),

@@ -32,7 +32,7 @@ class Condition:
     def overrides(self) -> list[str]:
         return [f"{key}={'null' if value is None else value}" for key, value in self.values]
 
-    def holds_in(self, config: Mapping[str, Any]) -> bool:
+    def is_met_by(self, config: Mapping[str, Any]) -> bool:
         """Whether a plain configuration meets this condition."""
         return all(setting(config, key) == value for key, value in self.values)
 
@@ -69,7 +69,7 @@ def conditions_of(blocks: Iterable[Mapping[str, Sequence[Value]]]) -> list[Condi
     return conditions or [Condition(())]
 
 
-def narrowed(conditions: Sequence[Condition], key: str, value: Value) -> list[Condition]:
+def restricted_to(conditions: Sequence[Condition], key: str, value: Value) -> list[Condition]:
     """The conditions with that value; if there are none, all conditions changed to that value."""
     matching = [c for c in conditions if (key, value) in c.values]
     changed = [

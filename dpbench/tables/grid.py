@@ -42,7 +42,7 @@ def mean_and_spread(cell: Cell) -> str:
     return f"{mean} ({cell.n})" if math.isnan(cell.spread) else f"{mean} ± {spread} ({cell.n})"
 
 
-def as_published(cell: Cell) -> str:
+def published_text(cell: Cell) -> str:
     """The printed number and its spread, digit for digit."""
     if cell.published is None:
         return NO_VALUE

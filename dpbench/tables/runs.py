@@ -53,13 +53,13 @@ class Row:
 
     def values(self, metric: str) -> dict[int, float]:
         """A metric by seed, NaN for a diverged run; runs without an optional metric are omitted."""
-        if metric not in self._known:
-            self._known[metric] = self._selected(metric)
-        return dict(self._known[metric])
+        if metric not in self._cache:
+            self._cache[metric] = self._selected(metric)
+        return dict(self._cache[metric])
 
     @functools.cached_property
-    def _known(self) -> dict[str, dict[int, float]]:
-        """The values that were asked for: every pair of rows asks again, and pandas takes long."""
+    def _cache(self) -> dict[str, dict[int, float]]:
+        """Values by metric: every pair of rows needs them, and pandas is slow."""
         return {}
 
     def _selected(self, metric: str) -> dict[int, float]:

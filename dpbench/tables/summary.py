@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from dpbench.tables.cells import Cell
-from dpbench.tables.claim_grids import counted
+from dpbench.tables.claim_grids import count_verdicts
 from dpbench.tables.comparisons import FAILS, HOLDS, JudgedClaim
 from dpbench.tables.constants import ConstantBaseline
 from dpbench.tables.verdict import CLOSE, DIFFERS, REPRODUCED, UNDECIDED
@@ -18,7 +18,7 @@ def claims_line(judged: Sequence[JudgedClaim]) -> str:
         return ""
     failed = [j.claim.name for j in judged if j.verdict == FAILS]
     names = f" ({', '.join(failed)})" if failed else ""
-    return f"Claims of {len(judged)}: {counted(j.verdict for j in judged)}{names}."
+    return f"Claims of {len(judged)}: {count_verdicts(j.verdict for j in judged)}{names}."
 
 
 def cells_line(cells: Iterable[Cell], baselines: Sequence[ConstantBaseline]) -> str:

@@ -145,7 +145,7 @@ def _comparison(cells: Sequence[Cell]) -> Grid:
             cell.row,
             cell.column.name,
             mean_and_spread(cell),
-            grid.as_published(cell),
+            grid.published_text(cell),
             grid.difference(cell),
             cell.verdict,
         )

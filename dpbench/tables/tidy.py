@@ -34,7 +34,18 @@ def to_csv(table: Table) -> str:
 
 
 CLAIMS_HEAD = (
-    *("claim", "says", "source", "claim_verdict", "condition", "row", "than", "in", "gap", "low"),
+    *(
+        "claim",
+        "statement",
+        "source",
+        "claim_verdict",
+        "condition",
+        "row",
+        "than",
+        "in",
+        "gap",
+        "low",
+    ),
     *("high", "n", "printed_gap", "p", "verdict"),
 )
 
@@ -42,7 +53,7 @@ CLAIMS_HEAD = (
 def claims_csv(judged: Sequence[JudgedClaim]) -> str:
     """One line for each comparison of each claim, or one line for a claim without comparisons."""
     lines = (
-        (j.claim.name, j.claim.says, j.claim.source, j.verdict, *numbers)
+        (j.claim.name, j.claim.statement, j.claim.source, j.verdict, *numbers)
         for j in judged
         for numbers in [_numbers(c) for c in j.comparisons] or [(*[""] * 10, j.verdict)]
     )

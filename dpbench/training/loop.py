@@ -22,9 +22,9 @@ from dpbench.mechanism.step import PrivateStep, StepReport
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import Ledger
 from dpbench.training.averaging import MovingAverage
-from dpbench.training.form import check_state, tensors
 from dpbench.training.plan import Plan
 from dpbench.training.provenance import ResourceUsage
+from dpbench.training.state_check import check_state, tensors
 from dpbench.training.statistics import ChannelNormalization
 
 
@@ -55,7 +55,7 @@ class Batches:
         return self._augmentation.of(batch, self._views) if self._augmentation else batch
 
     def _begin_epoch(self) -> None:
-        self._began, self.drawn = self._sampling.state_dict(), 0
+        self._epoch_start, self.drawn = self._sampling.state_dict(), 0
         self._indices = self._sampler.batches(len(self._train), self._sampling)
 
     def _draw(self) -> Tensor:
@@ -63,12 +63,16 @@ class Batches:
         return next(self._indices).to(self._train.device)
 
     def state_dict(self) -> dict:
-        return {"began": self._began, "drawn": self.drawn, "views": self._views.get_state()}
+        return {
+            "epoch_start": self._epoch_start,
+            "drawn": self.drawn,
+            "views": self._views.get_state(),
+        }
 
     def load_state_dict(self, state: dict) -> None:
         if not 0 <= state["drawn"] <= self._sampler.steps_per_epoch:
             raise ValueError("the state has more batches than an epoch")
-        self._sampling.load_state_dict(state["began"])
+        self._sampling.load_state_dict(state["epoch_start"])
         self._begin_epoch()
         while self.drawn < state["drawn"]:
             self._draw()
@@ -177,7 +181,7 @@ class Training:
             "batches": self._batches,
             "observer": self.observer,
             "average": self.average,
-            "effort": self.usage,
+            "usage": self.usage,
         }
         return {name: part for name, part in parts.items() if part is not None}
 
@@ -186,8 +190,8 @@ class Training:
             "parts": {name: part.state_dict() for name, part in self._parts.items()},
             "history": self.history,
             "reports": [tuple(self._epoch_report())] if self._reports else [],
-            "spent": self._noise_runs,
-            "learns": self._has_finite_gradients,
+            "noise_runs": self._noise_runs,
+            "has_finite_gradients": self._has_finite_gradients,
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else None,
             **({"statistics": self._statistics.state_dict()} if self._statistics else {}),
@@ -200,8 +204,8 @@ class Training:
         self._check_structure(state)
         for name, part in self._parts.items():
             part.load_state_dict(state["parts"][name])
-        self.history, self._noise_runs = state["history"], state["spent"]
-        self._has_finite_gradients = state["learns"]
+        self.history, self._noise_runs = state["history"], state["noise_runs"]
+        self._has_finite_gradients = state["has_finite_gradients"]
         self._reports = [
             StepReport(*(tensor.to(self._device) for tensor in report))
             for report in state["reports"]

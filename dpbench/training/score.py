@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from dpbench.data.derive.validation import Validated
+from dpbench.data.derive.validation import WithValidation
 from dpbench.errors import UserError
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.streams import Stream
@@ -40,7 +40,7 @@ def score_step(run: "Run") -> Step | None:
     if multiplier is None:
         return None
     positive("score_noise_multiplier", multiplier)
-    if not isinstance(run.dataset, Validated):
+    if not isinstance(run.dataset, WithValidation):
         raise UserError("score_noise_multiplier is for a validation split: set validation=0.2.")
     if run.dataset.task != "classification":
         raise UserError(

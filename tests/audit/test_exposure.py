@@ -17,7 +17,7 @@ from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.records.reading import parse
 from dpbench.reproduce.command import reproduce
-from dpbench.reproduce.verify import unfounded
+from dpbench.reproduce.verify import unsupported_lines
 from dpbench.training.trainer import fit
 
 pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
@@ -122,4 +122,4 @@ def test_the_committed_black_box_is_that_of_the_committed_records():
 
 
 def test_a_computed_table_is_not_verified_as_if_it_were_rendered():
-    assert list(unfounded(TABLES / "exposure_adult.records.jsonl")) == []
+    assert list(unsupported_lines(TABLES / "exposure_adult.records.jsonl")) == []

@@ -141,7 +141,7 @@ SCALES = [(name, scale) for name in TABLES for scale in scales_of(name)]
 @pytest.mark.parametrize(("name", "scale"), SCALES)
 def test_a_scale_says_what_it_shrinks_and_does(name, scale):
     paper, wanted = target_of(name, []), target_of(name, [f"scale={scale}"])
-    assert wanted.scale.shrinks.strip(" .") == wanted.scale.shrinks != ""
+    assert wanted.scale.description.strip(" .") == wanted.scale.description != ""
     assert wanted.changes == ()
     assert wanted.stem == f"{name}-{scale}"
     if "bench" in wanted.table:

@@ -184,7 +184,7 @@ reproduce demo +table.figure=3
 reproduce demo +table.figure={{kind:zzz}}
 reproduce demo +table.figure={{kind:heat}}
 reproduce demo +table.scales={{a:3}} scale=a
-reproduce demo +table.scales={{a:{{shrinks:x}}}} scale=a
+reproduce demo +table.scales={{a:{{description:x}}}} scale=a
 reproduce demo +table.compute={{}}
 reproduce demo +table.compute={{}}
 reproduce demo +table.bench={{a:3}}
@@ -203,7 +203,7 @@ reproduce calibration_theorem3 table.compute.optimizers=3
 reproduce calibration_theorem3 table.compute.optimizers.adam.kind=adamw
 reproduce calibration_theorem3 table.compute.by_hand={{inputs:3,targets:[1]}}
 reproduce calibration_theorem3 table.compute.by_hand={{inputs:[[a]],targets:[1]}}
-reproduce calibration_fig2 table.figure.what=zzz
+reproduce calibration_fig2 table.figure.variable=zzz
 reproduce calibration_fig3 table.figure.x=zzz
 reproduce calibration_fig3 table.figure.panels=3
 reproduce calibration_fig4 table.figure.band=x

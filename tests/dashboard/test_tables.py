@@ -35,10 +35,10 @@ def test_a_table_has_ours_beside_the_published_numbers(folder):
 
 def test_a_table_has_the_paper_s_claims_with_their_verdicts(folder):
     table = tables(folder)[0][0]
-    found = {claim["says"]: claim["verdict"] for claim in table["claims"]}
+    found = {claim["statement"]: claim["verdict"] for claim in table["claims"]}
     assert found["fairlens has a smaller privacy cost gap than dpsgd."] == "holds"
     assert len(found) == 10
-    (folder / "tables/misalignment_table5.claims.csv").write_text("claim,says\n")
+    (folder / "tables/misalignment_table5.claims.csv").write_text("claim,statement\n")
     assert tables(folder)[0][0]["claims"] == []
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpbench.data import caches
 from dpbench.data.caches import ensure_cached
 from dpbench.data.celeba import CelebA
-from dpbench.data.fetch.download import missing
+from dpbench.data.fetch.download import missing_file
 from dpbench.errors import UserError
 
 
@@ -81,7 +81,7 @@ def test_one_of_an_earlier_version_is_named_where_it_cannot_be_made_again(two):
     one.write_bytes(b"made before there were checksums")
 
     def make(parts):
-        raise missing(one.with_name("original"), "https://example.org", "not for programs")
+        raise missing_file(one.with_name("original"), "https://example.org", "not for programs")
 
     sentence = r"a.npy has no a.npy.sha256 and has to be created again, but original is miss"
     with pytest.raises(UserError, match=sentence):

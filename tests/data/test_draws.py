@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpbench.data.dataset import Split
-from dpbench.data.draws import shuffle_and_split, thin
+from dpbench.data.draws import shuffle_and_split, subsample
 from dpbench.seeds import numpy_generator
 
 
@@ -41,6 +41,6 @@ def test_draws_are_the_same_on_every_machine():
 
 def test_thinning_keeps_the_share_it_states():
     examples = numbered(20_000)
-    kept = thin(examples, examples.targets % 2 == 0, 0.3, seed=0).targets
+    kept = subsample(examples, examples.targets % 2 == 0, 0.3, seed=0).targets
     assert (kept % 2 == 1).sum() == 10_000
     assert abs((kept % 2 == 0).sum() - 3000) < 5 * (10_000 * 0.3 * 0.7) ** 0.5

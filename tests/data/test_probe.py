@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from dpbench.data.derive.validation import Validated
+from dpbench.data.derive.validation import WithValidation
 from dpbench.data.digits import Digits
 from dpbench.data.probe import probe
 from dpbench.data.wine import Wine
@@ -38,7 +38,7 @@ def test_numbers_are_predicted_as_numbers():
 
 
 def test_texts_are_token_numbers_and_types_and_one_ends_in_padding():
-    batch = probe(Validated(Texts(), 0.2), 1)
+    batch = probe(WithValidation(Texts(), 0.2), 1)
     assert batch.inputs.shape == (2, 2, 9)
     assert batch.inputs.dtype == torch.int64
     tokens, types = batch.inputs.unbind(1)

@@ -13,7 +13,7 @@ from sklearn.datasets import fetch_california_housing
 from dpbench.data import california, wine
 from dpbench.data.california import California
 from dpbench.data.derive.unbalanced import Unbalanced
-from dpbench.data.derive.validation import Validated
+from dpbench.data.derive.validation import WithValidation
 from dpbench.data.wine import Wine
 from dpbench.errors import UserError
 
@@ -87,6 +87,6 @@ def test_a_test_set_of_all_or_no_rows_is_refused(size):
 
 
 def test_wrappers_keep_the_task_or_refuse_it():
-    assert Validated(Wine(320), 0.2).task == "regression"
+    assert WithValidation(Wine(320), 0.2).task == "regression"
     with pytest.raises(UserError, match="wine is a regression data set"):
         Unbalanced(Wine(320), 0, 0.5)

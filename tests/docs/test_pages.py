@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.audit.command import DEFAULTS, prepared
+from dpbench.audit.command import DEFAULTS, prepare_audit
 from dpbench.cli.main import main
 from dpbench.config import compose as config
 from dpbench.config.overrides import expand
@@ -168,7 +168,7 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
         for overrides in expand([a for a in arguments if a != "-m"]):
             prepare(overrides)
     elif verb == "audit":
-        assert prepared(split_settings("audit", DEFAULTS, arguments)[1])[1] > 0
+        assert prepare_audit(split_settings("audit", DEFAULTS, arguments)[1])[1] > 0
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "reproduce":

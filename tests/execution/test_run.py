@@ -160,8 +160,8 @@ FORGERIES = {
     "fewer steps": lambda s: s["parts"]["step"].update(made=1),
     "an epoch that never ends": lambda s: s["parts"]["batches"].update(drawn=10**12),
     "another place in the epoch": lambda s: s["parts"]["batches"].update(drawn=0),
-    "a ledger of more noise": lambda s: s["spent"].__setitem__(0, [100.0, 3]),
-    "a ledger of fewer steps": lambda s: s["spent"].__setitem__(0, [1.0, 1]),
+    "a ledger of more noise": lambda s: s["noise_runs"].__setitem__(0, [100.0, 3]),
+    "a ledger of fewer steps": lambda s: s["noise_runs"].__setitem__(0, [1.0, 1]),
     "epochs that never were": lambda s: s["history"]["train/loss"].append(0.0),
     "no parts": lambda s: s.pop("parts"),
     "no noise": lambda s: s["parts"]["step"].pop("noise"),
@@ -173,7 +173,7 @@ FORGERIES = {
         {0: {"momentum_buffer": torch.zeros(3)}}
     ),
     "a list": lambda s: s.update(parts=[]),
-    "seconds that are none": lambda s: s["parts"]["effort"].update(seconds="many"),
+    "seconds that are none": lambda s: s["parts"]["usage"].update(seconds="many"),
 }
 
 

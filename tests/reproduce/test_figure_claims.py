@@ -33,7 +33,7 @@ def judged(wanted, records):
 
 def toy(*claims, groups=()):
     """A target with these claims, each without its words."""
-    said = {str(i): {"says": "So.", "source": "page 1", **one} for i, one in enumerate(claims)}
+    said = {str(i): {"statement": "So.", "source": "page 1", **one} for i, one in enumerate(claims)}
     table = {"groups": list(groups), "group_numbers": [3, 8][: len(groups)]}
     return SimpleNamespace(claims=said, labels=[""], table=table, scale_label="paper")
 
@@ -113,7 +113,7 @@ def test_every_claim_of_a_figure_is_of_its_rows_and_can_hold_and_can_fail(name):
     for claim in claims_of(wanted.claims):
         named = {*claim.rows, *(row for row in claim.than if isinstance(row, str))}
         assert named <= {*wanted.table["methods"]}
-        assert claim.says.endswith(".")
+        assert claim.statement.endswith(".")
         alone = toy(wanted.claims[claim.name])
         alone.table = {k: wanted.table[k] for k in ("groups", "group_numbers")}
         for sign in (1, -1):

@@ -67,7 +67,7 @@ table:
       privacy.noise_multiplier: [1]
   scales:
     second:
-      shrinks: "digits only, 1 of 2 epochs"
+      description: "digits only, 1 of 2 epochs"
       overrides: [dataset=digits, privacy.noise_multiplier=2, epochs=1]
 """
 PUBLISHED = """\

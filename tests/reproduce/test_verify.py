@@ -12,7 +12,7 @@ from dpbench.execution.verify import contradictions, differences_of_rerun, same
 from dpbench.paths import PACKAGE
 from dpbench.records.reading import parse, read
 from dpbench.records.record import Record, checksum
-from dpbench.reproduce.verify import disagreements, unfounded, verify
+from dpbench.reproduce.verify import conflicting_records, unsupported_lines, verify
 
 PUBLISHED = sorted((PACKAGE.parent / "results" / "tables").glob("*.records.jsonl"))
 
@@ -31,7 +31,7 @@ def records(path: Path) -> list[Record]:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name.partition(".")[0])
 def test_the_records_of_a_published_table_give_its_numbers(path):
-    assert list(unfounded(path)) == []
+    assert list(unsupported_lines(path)) == []
 
 
 @pytest.mark.slow
@@ -44,11 +44,11 @@ def test_the_records_of_a_published_table_give_its_numbers(path):
     ids=lambda path: path.name.partition(".")[0],
 )
 def test_published_epsilons_follow_from_their_settings(path):
-    assert [what for record in records(path) for what in contradictions(record)] == []
+    assert [found for record in records(path) for found in contradictions(record)] == []
 
 
 def test_published_tables_agree_on_the_runs_that_they_share():
-    assert list(disagreements(PUBLISHED)) == []
+    assert list(conflicting_records(PUBLISHED)) == []
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +66,16 @@ def changed(record: Record, part: str, **values) -> Record:
 @pytest.mark.parametrize(
     ("part", "values", "what"),
     [
-        ("privacy", {"pld": 0.5}, "says pld 0.5, and its ledger spends"),
-        ("privacy", {"guarantee": "none"}, "says guarantee none"),
-        ("privacy", {"delta": 0.5}, "says delta 0.5"),
-        ("privacy", {"ledger": []}, "ledger that its settings do not plan"),
-        ("config", {"epochs": 3}, "ledger that its settings do not plan"),
-        ("config", {"optimizer": {"_target_": "shutil.rmtree"}}, "makes no run"),
+        ("privacy", {"pld": 0.5}, "has pld=0.5, but its ledger gives"),
+        ("privacy", {"guarantee": "none"}, "has guarantee=none"),
+        ("privacy", {"delta": 0.5}, "has delta=0.5"),
+        ("privacy", {"ledger": []}, "has another ledger than its settings"),
+        ("config", {"epochs": 3}, "has another ledger than its settings"),
+        (
+            "config",
+            {"optimizer": {"_target_": "shutil.rmtree"}},
+            "settings that this version cannot run",
+        ),
         ("provenance", {"commit": "0123456789ab+"}, "uncommitted changes"),
     ],
 )
@@ -88,7 +92,7 @@ def test_a_run_trained_again_has_the_same_bits_and_a_changed_one_has_not(record)
     assert list(differences_of_rerun(record)) == []
     other = changed(record, "metrics", **{"test/accuracy": 0.5})
     (what,) = differences_of_rerun(other)
-    assert what == "has other metrics than when it is trained again."
+    assert what == "has different metrics when retrained."
     other = changed(changed(record, "provenance", torch="1.0"), "history", **{"train/loss": [1.0]})
     (what,) = differences_of_rerun(other)
     assert "torch was 1.0 and is" in what
@@ -114,13 +118,13 @@ def test_a_number_that_was_changed_in_a_table_or_in_its_records_is_found(
         2
     ]
     numbers.write_text(text.replace(value, "0.123"))
-    (found,) = unfounded(copy)
+    (found,) = unsupported_lines(copy)
     assert "0.123" in found
 
     numbers.write_text(text)
     copy.write_text(lines.read_text().replace('"test/accuracy": 0.', '"test/accuracy": 1.', 1))
     said, problems = verify([f"results_dir={tmp_path}"])
-    assert any("checksum does not match" in problem.what for problem in problems)
+    assert any("checksum does not match" in problem.description for problem in problems)
     monkeypatch.setattr("sys.argv", ["dpbench", "verify", f"results_dir={tmp_path}"])
     with pytest.raises(SystemExit) as left:
         main()
@@ -131,7 +135,7 @@ def test_a_number_that_was_changed_in_a_table_or_in_its_records_is_found(
 @pytest.fixture
 def folder(tmp_path, record, monkeypatch):
     """Published tables, one of them at two scales, and a record by itself; all are sound."""
-    for check in ("contradictions", "unfounded"):
+    for check in ("contradictions", "unsupported_lines"):
         monkeypatch.setattr(f"dpbench.reproduce.verify.{check}", lambda _: [])
     (tmp_path / "tables").mkdir()
     names = ("misalignment_table5", "misalignment_table4", "calibration_systems")

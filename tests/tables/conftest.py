@@ -35,7 +35,7 @@ PLAIN = {
     },
     "claims": {
         "fair": {
-            "says": "fair is more accurate than dpsgd.",
+            "statement": "fair is more accurate than dpsgd.",
             "source": "section 5",
             "better": ["fair"],
             "than": ["dpsgd"],

@@ -15,7 +15,7 @@ PRINTED = {
     ("dpsgd", "acc_a"): Published("75.0", "0.3"),
     ("fair", "acc_a"): Published("79.0", "0.4"),
 }
-ABOUT = {"says": "So.", "source": "page 1"}
+ABOUT = {"statement": "So.", "source": "page 1"}
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.tables.conditions import Condition, conditions_of, narrowed, row_name, setting
+from dpbench.tables.conditions import Condition, conditions_of, restricted_to, row_name, setting
 
 BLOCKS = [
     {"dataset": ["a", "b"], "privacy.epsilon": [1, 2.5]},
@@ -21,14 +21,14 @@ def test_blocks_are_products_one_after_the_other():
 def test_without_blocks_there_is_one_condition_that_varies_nothing():
     (only,) = conditions_of([])
     assert (only.label, only.keys, only.overrides()) == ("", (), [])
-    assert only.holds_in(CONFIG)
+    assert only.is_met_by(CONFIG)
     assert row_name(only.label, "sgd") == "sgd"
 
 
 def test_of_all_conditions_one_holds_in_a_configuration():
-    held = [c for c in conditions_of(BLOCKS) if c.holds_in(CONFIG)]
+    held = [c for c in conditions_of(BLOCKS) if c.is_met_by(CONFIG)]
     assert [c.overrides() for c in held] == [["dataset=b", "privacy.epsilon=2.5"]]
-    assert Condition((("privacy.epsilon", 10),)).holds_in({**CONFIG, "privacy": {"epsilon": 10.0}})
+    assert Condition((("privacy.epsilon", 10),)).is_met_by({**CONFIG, "privacy": {"epsilon": 10.0}})
     assert row_name(held[0].label, "sgd") == "b, epsilon 2.5, sgd"
 
 
@@ -45,9 +45,9 @@ def test_a_setting_is_an_option_or_a_value():
 
 def test_a_value_that_there_is_narrows_and_another_takes_the_place_of_all():
     conditions = conditions_of(BLOCKS)
-    kept = narrowed(conditions, "dataset", "a")
+    kept = restricted_to(conditions, "dataset", "a")
     assert [c.label for c in kept] == ["a, epsilon 1", "a, epsilon 2.5"]
-    moved = narrowed(conditions, "dataset", "d")
+    moved = restricted_to(conditions, "dataset", "d")
     assert [c.label for c in moved] == ["d, epsilon 1", "d, epsilon 2.5", "d, epsilon 10"]
 
 

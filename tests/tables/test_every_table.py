@@ -76,7 +76,7 @@ def test_a_table_claims_something_of_rows_that_it_has(name):
     for claim in spec.claims:
         assert {*claim.rows, *claim.than} <= set(spec.methods)
         assert claim.under != (), f"{claim.name} is about no condition"
-        assert claim.says.endswith(".")
+        assert claim.statement.endswith(".")
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -92,7 +92,7 @@ def test_csv(build):
 
 
 CLAIMS = """\
-claim,says,source,claim_verdict,condition,row,than,in,gap,low,high,n,printed_gap,p,verdict
+claim,statement,source,claim_verdict,condition,row,than,in,gap,low,high,n,printed_gap,p,verdict
 fair,fair is more accurate than dpsgd.,section 5,holds,,fair,dpsgd,acc_a,5,5,5,2,,0.25,holds
 away,Elsewhere.,section 6,not run,,,,,,,,,,,not run
 """
@@ -101,7 +101,7 @@ away,Elsewhere.,section 6,not run,,,,,,,,,,,not run
 def test_the_csv_of_claims_has_a_line_for_each_comparison(build, run, runs, plain):
     more = [*runs, run("fair", 0, 0.75), run("fair", 1, 0.79)]
     fair = plain["claims"]["fair"]
-    away = {**fair, "says": "Elsewhere.", "source": "section 6", "under": []}
+    away = {**fair, "statement": "Elsewhere.", "source": "section 6", "under": []}
     assert claims_csv(build(more, claims={"fair": fair, "away": away}).claims) == CLAIMS
 
 

@@ -11,7 +11,13 @@ COLUMN = {
     "digits": 2,
     "better": "lower",
 }
-CLAIM = {"says": "So.", "source": "page 1", "better": ["fair"], "than": ["sgd"], "in": ["acc_a"]}
+CLAIM = {
+    "statement": "So.",
+    "source": "page 1",
+    "better": ["fair"],
+    "than": ["sgd"],
+    "in": ["acc_a"],
+}
 
 
 def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
@@ -46,7 +52,7 @@ def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
         ({"claims": {"x": {**CLAIM, "than": []}}}, "than in claim x must name at least one"),
         ({"claims": {"x": {**CLAIM, "by": "2"}}}, "by in claim x must be a number"),
         ({"claims": {"x": ["better"]}}, "claim x must be a mapping"),
-        ({"claims": {"x": {"better": ["fair"]}}}, "'says' is missing in claim x"),
+        ({"claims": {"x": {"better": ["fair"]}}}, "'statement' is missing in claim x"),
         ({"columns": {"x": {"metric": "test/new"}}}, "'factor' is missing in column x"),
     ],
 )

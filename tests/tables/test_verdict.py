@@ -77,7 +77,7 @@ CLAIMS = {
     "first": {"better": ["fair"], "than": ["dpsgd"], "in": ["acc_a"]},
     "second": {"better": ["fair"], "than": ["sgd"], "in": ["acc_a"], "under": ["y"]},
 }
-ABOUT = {"says": "So.", "source": "page 1"}
+ABOUT = {"statement": "So.", "source": "page 1"}
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def leaves(state, path: str = "") -> dict:
 def carried_out(run: Run, kept: Kept) -> tuple[str, dict]:
     """What a run measured, and all that its last step left behind."""
     record = fit(run, NOWHERE, True, kept)
-    del kept.state["parts"]["effort"]
+    del kept.state["parts"]["usage"]
     return measured(record), leaves(kept.state)
 
 
@@ -190,11 +190,11 @@ def test_whatever_goes_with_a_run_goes_on_as_if_never_stopped(feature, at):
 
 
 EVERYTHING = [
-    *(f"parts/step/{k}" for k in ("made", "model", "optimizer", "clip", "noise", "counts")),
-    *(f"parts/batches/{k}" for k in ("began", "drawn", "views")),
+    *(f"parts/step/{k}" for k in ("steps_done", "model", "optimizer", "clip", "noise", "counts")),
+    *(f"parts/batches/{k}" for k in ("epoch_start", "drawn", "views")),
     *(f"parts/observer/{k}" for k in ("steps", "epoch", "columns")),
     *(f"parts/average/{k}" for k in ("average", "steps")),
-    *("history", "reports", "spent", "torch"),
+    *("history", "reports", "noise_runs", "torch"),
 ]
 
 

@@ -77,7 +77,7 @@ function claims(table) {
       "li",
       {},
       make("span", { className: `verdict ${kind}` }, `${sign} ${claim.verdict}`),
-      ` ${claim.says}`,
+      ` ${claim.statement}`,
     );
   };
   return table.claims.length ? make("ul", { className: "claims" }, table.claims.map(item)) : null;

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.data.dataset import Data, Dataset, Derived, Split, Targets
+from dpbench.data.dataset import Data, Dataset, DerivedDataset, Split, Targets
 from dpbench.errors import UserError
 from dpbench.seeds import numpy_generator
 from dpbench.validate import integer
@@ -20,7 +20,7 @@ SPLIT_SEED = 0
 
 
 @dataclass(frozen=True)
-class Mislabelled(Derived):
+class Mislabelled(DerivedDataset):
     """`base` with `number` training examples mislabelled, each trained on if a fair coin says so.
 
     As many of each group, or all of a group that has fewer. Split, targets and wrong labels are the
@@ -80,6 +80,6 @@ def _joined(first: Split, second: Split) -> Split:
     )
 
 
-def mislabelled(base: Dataset, number: int | None) -> Dataset:
+def with_mislabelled(base: Dataset, number: int | None) -> Dataset:
     """The data set with so many mislabelled targets, or unchanged for None."""
     return base if number is None else Mislabelled(base, number)

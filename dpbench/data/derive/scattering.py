@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpbench.data.caches import ensure_cached
-from dpbench.data.dataset import Data, Dataset, Derived, Split
+from dpbench.data.dataset import Data, Dataset, DerivedDataset, Split
 from dpbench.errors import UserError
 from dpbench.validate import integer
 
@@ -63,7 +63,7 @@ class Scattering:
 
 
 @dataclass(frozen=True)
-class Scattered(Derived):
+class Scattered(DerivedDataset):
     """`base` with scattering features as inputs [C, H, W], computed once and cached on disk.
 
     The name of a cached file has a checksum of the images, so that data sets that are drawn by a
@@ -110,6 +110,6 @@ class Scattered(Derived):
         out.flush()
 
 
-def scattered(base: Dataset, features: Scattering | None) -> Dataset:
+def with_scattering(base: Dataset, features: Scattering | None) -> Dataset:
     """The data set with scattering features as inputs, or unchanged for None."""
     return base if features is None else Scattered(base, features)

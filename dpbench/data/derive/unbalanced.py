@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dpbench.data.dataset import Data, Dataset, Derived
-from dpbench.data.draws import thin
+from dpbench.data.dataset import Data, Dataset, DerivedDataset
+from dpbench.data.draws import subsample
 from dpbench.errors import UserError
 from dpbench.validate import fraction, integer
 
 
-class Countable(Dataset, Protocol):
+class WithClassSizes(Dataset, Protocol):
     """A data set with published class sizes."""
 
     @property
@@ -20,13 +20,13 @@ class Countable(Dataset, Protocol):
 
 
 @dataclass(frozen=True)
-class Unbalanced(Derived):
+class Unbalanced(DerivedDataset):
     """`base` with training examples of class `label` kept with probability `keep`.
 
     The test set is unchanged. Protocol: Esipova et al., ICLR 2023, for class 8 of MNIST.
     """
 
-    base: Countable
+    base: WithClassSizes
     label: int
     keep: float
 
@@ -54,6 +54,7 @@ class Unbalanced(Derived):
         )
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Load `base`, then thin its training set."""
+        """Load `base`, then subsample its training set."""
         data = self.base.load(folder, seed)
-        return Data(thin(data.train, data.train.targets == self.label, self.keep, seed), data.test)
+        rare = data.train.targets == self.label
+        return Data(subsample(data.train, rare, self.keep, seed), data.test)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from dpbench.data.dataset import Data, Dataset, Derived
+from dpbench.data.dataset import Data, Dataset, DerivedDataset
 from dpbench.data.draws import held_out
 from dpbench.errors import UserError
 from dpbench.seeds import numpy_generator
@@ -13,7 +13,7 @@ from dpbench.validate import fraction
 
 
 @dataclass(frozen=True)
-class Validated(Derived):
+class WithValidation(DerivedDataset):
     """`base` with a share of its training examples held out, which replaces the test set.
 
     They are drawn by the seed, after the split of the data set itself. The remaining examples are
@@ -51,6 +51,6 @@ class Validated(Derived):
         return Data(train.take(order[count:]), train.take(order[:count]), tested_on="validation")
 
 
-def validated(base: Dataset, share: float | None) -> Dataset:
+def with_validation(base: Dataset, share: float | None) -> Dataset:
     """The data set with that share held out for validation, or unchanged for None."""
-    return base if share is None else Validated(base, share)
+    return base if share is None else WithValidation(base, share)

@@ -90,10 +90,10 @@ def fetch(source: Source, folder: Path) -> Path:
 def verify(source: Source, path: Path) -> None:
     """UserError if the file at `path` is not the publisher's, byte for byte."""
     if not _intact(path, source.checksum):
-        raise altered(path, source.address)
+        raise altered_file(path, source.address)
 
 
-def altered(path: Path, address: str) -> UserError:
+def altered_file(path: Path, address: str) -> UserError:
     """The error for a file with a wrong checksum or content."""
     return UserError(
         f"{path} is truncated or altered: delete it to start again, "
@@ -101,7 +101,7 @@ def altered(path: Path, address: str) -> UserError:
     )
 
 
-def missing(path: Path, address: str, reason: str) -> Unavailable:
+def missing_file(path: Path, address: str, reason: str) -> Unavailable:
     """The error for a file that has to be downloaded by a person."""
     return Unavailable(
         f"{path.name} is missing in {path.parent} ({reason}): "
@@ -134,7 +134,7 @@ def _obtain(source: Source, path: Path) -> None:
         archive = path.with_name(Path(urlsplit(url).path).name)
         if archive.is_file():
             if not _install(archive, url, path, source.checksum):
-                raise altered(archive, url)
+                raise altered_file(archive, url)
             return
     reason = "its publisher does not let programs download it"
     for url in source.urls:
@@ -142,7 +142,7 @@ def _obtain(source: Source, path: Path) -> None:
             return _download(url, path, source.checksum)
         except _MirrorError as error:
             reason = f"not downloaded from {url}, {error}"
-    raise missing(path, source.address, reason)
+    raise missing_file(path, source.address, reason)
 
 
 def _download(url: str, path: Path, checksum: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpbench.data.fetch.download import Source, altered, fetch
+from dpbench.data.fetch.download import Source, altered_file, fetch
 from dpbench.errors import UserError
 
 BROKEN = (
@@ -88,7 +88,7 @@ def read_pickle(path: Path, address: str) -> dict:
             f"delete it, and put the original from {address} there."
         ) from None
     except BROKEN as error:
-        raise altered(path, address) from error
+        raise altered_file(path, address) from error
 
 
 def read_images(source: Source, folder: Path, labels: str) -> tuple[np.ndarray, np.ndarray]:

@@ -41,7 +41,7 @@ class WandbTracker:
         path = info.folder / "wandb" / f"{info.digest}.json"
         state = _read(path) if info.steps_done else None
         # A repeated run needs a new id, as wandb does not reuse ids.
-        state = state or {"id": f"{info.digest}-{secrets.token_hex(4)}", "told": {}}
+        state = state or {"id": f"{info.digest}-{secrets.token_hex(4)}", "logged": {}}
         run = self._init(info.folder, info.digest, info.group, "run", state["id"], info.config)
         run.define_metric("*", step_metric=AXIS)
         return WandbLog(run, path, state)
@@ -97,7 +97,7 @@ class WandbLog:
         self._run, self._path, self._state = run, path, state
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        logged = self._state["told"]
+        logged = self._state["logged"]
         new = {name: number for name, number in numbers.items() if step > logged.get(name, -1)}
         if new:
             self._run.log({AXIS: step, **new})

@@ -6,7 +6,7 @@ import torch
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Data
 from dpbench.data.derive.unbalanced import Unbalanced
-from dpbench.data.derive.validation import Validated, validated
+from dpbench.data.derive.validation import WithValidation, with_validation
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build
@@ -25,7 +25,7 @@ def rows(*splits):
 
 @pytest.mark.parametrize("base", [DIGITS, Unbalanced(DIGITS, label=8, keep=0.2)])
 def test_the_training_set_is_divided_and_the_test_set_is_left_out(base, tmp_path):
-    whole, divided = base.load(tmp_path, seed=3), Validated(base, 0.25).load(tmp_path, seed=3)
+    whole, divided = base.load(tmp_path, seed=3), WithValidation(base, 0.25).load(tmp_path, seed=3)
     assert rows(divided.train, divided.test) == rows(whole.train)
     assert len(divided.test) == int(0.25 * len(whole.train))
     assert divided.tested_on == "validation"
@@ -33,13 +33,13 @@ def test_the_training_set_is_divided_and_the_test_set_is_left_out(base, tmp_path
 
 
 def test_the_public_size_is_that_of_what_is_left(tmp_path):
-    divided = Validated(DIGITS, 0.25)
+    divided = WithValidation(DIGITS, 0.25)
     assert divided.train_size == len(divided.load(tmp_path, seed=0).train) == 1438 - 359
-    assert Validated(Unbalanced(DIGITS, label=8, keep=0.2), 0.5).train_size == 663
+    assert WithValidation(Unbalanced(DIGITS, label=8, keep=0.2), 0.5).train_size == 663
 
 
 def test_the_seed_draws_the_split_and_not_as_it_draws_the_test_set(tmp_path):
-    divided = Validated(DIGITS, 0.2)
+    divided = WithValidation(DIGITS, 0.2)
     first, again, other = (divided.load(tmp_path, seed).test.inputs for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -49,7 +49,7 @@ def test_the_seed_draws_the_split_and_not_as_it_draws_the_test_set(tmp_path):
 
 
 def test_all_else_is_the_data_set_s_own():
-    divided = Validated(DIGITS, 0.2)
+    divided = WithValidation(DIGITS, 0.2)
     for name in ("name", "shape", "classes", "groups"):
         assert getattr(divided, name) == getattr(DIGITS, name)
     assert divided.notes[: len(DIGITS.notes)] == DIGITS.notes
@@ -57,19 +57,19 @@ def test_all_else_is_the_data_set_s_own():
 
 
 def test_without_a_share_nothing_is_held_out():
-    assert validated(DIGITS, None) is DIGITS
+    assert with_validation(DIGITS, None) is DIGITS
     assert build(compose([])).dataset == DIGITS
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, "half", True])
 def test_a_share_that_is_none_is_refused(share):
     with pytest.raises(UserError, match="validation must be a number between 0 and 1"):
-        Validated(DIGITS, share)
+        WithValidation(DIGITS, share)
 
 
 def test_a_share_that_holds_out_nobody_is_refused():
     with pytest.raises(UserError, match="holds out none of the 1438 training examples"):
-        Validated(DIGITS, 0.0001)
+        WithValidation(DIGITS, 0.0001)
 
 
 def test_sampling_rate_steps_and_epsilon_follow_from_the_smaller_training_set():
