@@ -3,8 +3,8 @@
 RDP and PLD are upper bounds. RDP is that of dp_accounting, to the bit; PLD is our own, because
 dp_accounting's is no upper bound for tiny delta (dpbench.privacy.composition). Mechanisms with
 noise on each coordinate are in dpbench.privacy.coordinate_accountants. GDP is the central-limit
-approximation of Bu et al. 2020 (through Opacus): it can understate epsilon, and is shown for
-comparison only. All are for adding or removing one example.
+approximation of Bu et al. 2020: it can understate epsilon, and is shown for comparison only. All
+are for adding or removing one example.
 """
 
 import functools
@@ -15,6 +15,7 @@ import numpy as np
 
 from dpbench.errors import UserError
 from dpbench.privacy import coordinate_accountants as coordinate
+from dpbench.privacy.central_limit import limit_epsilon, poisson_mu
 from dpbench.privacy.entries import (
     Entry,
     Unaccountable,
@@ -138,16 +139,11 @@ def pld(entries: list[Entry], delta: float) -> float:
 @_accountant
 def gdp(entries: list[Entry], delta: float) -> float:
     """Epsilon by the Gaussian central limit (Bu et al. 2020): an approximation, not a bound."""
-    from opacus.accountants.analysis.gdp import compute_mu_poisson, eps_from_mu
-
     with np.errstate(over="ignore"):  # hardly any noise makes mu infinite, which is refused later
         mu = math.hypot(
-            *(
-                compute_mu_poisson(steps=times, noise_multiplier=_sigma(joint), sample_rate=rate)
-                for rate, joint, times, _ in entries
-            )
+            *(poisson_mu(rate, _sigma(joint), times) for rate, joint, times, _ in entries)
         )
-    return eps_from_mu(mu=mu, delta=delta)
+    return limit_epsilon(mu, delta)
 
 
 @_accountant

@@ -127,5 +127,6 @@ CALLS = {call.__name__: call for call in (at_a_call, at_random, at_once, the_fir
 
 if __name__ == "__main__":
     overrides, *others = json.loads(sys.argv[2])
-    prepare(overrides)  # which imports what is imported late, once for all processes
+    # Imports what is imported late, once for all processes.
+    prepare(overrides)[1].load(Path("/nowhere"))
     print(json.dumps(CALLS[sys.argv[1]](overrides, *others)))
