@@ -33,17 +33,7 @@ MOST_CANARIES = 10_000_000
 EPOCH = 142
 """Steps per epoch at the default batch_size."""
 
-REPLACED = (
-    "dataset",
-    "model",
-    "users",
-    "features",
-    "normalization",
-    "augmentation",
-    "diagnostics",
-    "validation",
-    "mislabelled",
-)
+REPLACED = tuple(name for name, setting in SETTINGS.items() if setting.data)
 """The settings that canaries replace."""
 
 HEAD = (

@@ -12,21 +12,26 @@ class Setting:
 
     scientific: part of what the run computes, so it is in the record and in the digest; otherwise
     it only says how the run is executed. omitted: values at which the digest leaves the setting
-    out, because it was added after the first records were named.
+    out, because it was added after the first records were named. data: whether it describes data or
+    model, which the canaries of an audit replace.
     """
 
     scientific: bool = True
     omitted: tuple[object, ...] = ()
+    data: bool = False
 
 
 ADDED_LATER = Setting(omitted=(None, {}))
 """A setting added after the first records, which are runs with the setting off."""
 
+DATA = Setting(data=True)
+DATA_ADDED_LATER = Setting(omitted=(None, {}), data=True)
+
 EXECUTION = Setting(scientific=False)
 
 SETTINGS = {
-    "dataset": Setting(),
-    "model": Setting(),
+    "dataset": DATA,
+    "model": DATA,
     "method": Setting(),
     "privacy": Setting(),
     "optimizer": Setting(),
@@ -34,19 +39,19 @@ SETTINGS = {
     "epochs": Setting(),
     "batch_size": Setting(),
     "seed": Setting(),
-    "diagnostics": Setting(),
-    "augmentation": ADDED_LATER,
+    "diagnostics": DATA,
+    "augmentation": DATA_ADDED_LATER,
     "ema_decay": ADDED_LATER,
-    "validation": ADDED_LATER,
+    "validation": DATA_ADDED_LATER,
     "schedule": ADDED_LATER,
     "precision": Setting(omitted=(None, "float32")),
-    "users": ADDED_LATER,
-    "normalization": ADDED_LATER,
+    "users": DATA_ADDED_LATER,
+    "normalization": DATA_ADDED_LATER,
     "noise": Setting(omitted=(None, "seeded")),
     "score_noise_multiplier": ADDED_LATER,
     "trial": ADDED_LATER,
-    "mislabelled": ADDED_LATER,
-    "features": ADDED_LATER,
+    "mislabelled": DATA_ADDED_LATER,
+    "features": DATA_ADDED_LATER,
     "engine": EXECUTION,
     "physical_batch_size": EXECUTION,
     "channels_last": EXECUTION,

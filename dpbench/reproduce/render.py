@@ -128,7 +128,7 @@ def _figure(
         f"{table['paper']}. Scale: {target.scale_label}. Seeds: {table['seeds']}.",
         *before,
         image(target),
-        "Drawn from private data outside the account; nothing of it is released privately.",
+        "Drawn from private data without accounting for it; nothing here is released privately.",
         *(f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in figure.grids),
         *_reasons(target, impossible),
         *remarks(target, records),

@@ -66,7 +66,7 @@ def coincidence(target: Target, records: list[Record]) -> dict[str, bytes]:
         f"{target.table['paper']}. {own_scale(target)}, seeds {target.table['seeds']}.",
         image(target),
         grid_lines(_grid(gaps)),
-        "Drawn from private data outside the account; nothing of it is released privately.",
+        "Drawn from private data without accounting for it; nothing here is released privately.",
         *target.table["notes"],
     )
     csv = _at_common_times(data).to_csv(index=False, lineterminator="\n", float_format="%.9g")
