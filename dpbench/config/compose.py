@@ -32,9 +32,20 @@ def compose(overrides: list[str]) -> dict:
 
     Its key `choices` has the option chosen in each group.
     """
+    plain = pickle.loads(_composed(conf_folder(), *overrides))
+    if isinstance(plain["model"], dict) and plain["model"].get("weights") is not None:
+        from dpbench.models.weights import named_by_content  # which imports torch
+
+        plain["model"] = named_by_content(plain["model"])
+    return plain
+
+
+@functools.lru_cache(maxsize=1024)
+def _composed(folder: Path, *overrides: str) -> bytes:
+    """The configuration, pickled: a table asks for those of its runs several times."""
     with grammar():
         try:
-            parsed = check(overrides)
+            parsed = check(list(overrides))
             config, choices = _compose(parsed)
             check_table(config)
             for rule in rules(config, choices):
@@ -45,12 +56,8 @@ def compose(overrides: list[str]) -> dict:
             plain = cast(dict, OmegaConf.to_container(config, resolve=True))
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(sentence(error)) from error
-    if isinstance(plain["model"], dict) and plain["model"].get("weights") is not None:
-        from dpbench.models.weights import named_by_content  # which imports torch
-
-        plain["model"] = named_by_content(plain["model"])
     plain["choices"] = {k: v for k, v in choices.items() if not k.startswith(("hydra", "table"))}
-    return plain
+    return pickle.dumps(plain)
 
 
 def options(group: str) -> list[str]:
