@@ -8,24 +8,36 @@ from dpbench.errors import UserError, nearest, tell
 
 
 def run(arguments: list[str]) -> None:
-    """One run, or with -m a sweep; exit code 1 if some runs of it failed."""
-    flags = {"-m", "--multirun"}
-    overrides = [a for a in arguments if a not in flags]
-    if flags & set(arguments):
+    """One run, or with -m a sweep; exit code 1 if some runs of it failed.
+
+    With --cfg or --info it prints what would be run.
+    """
+    from dpbench.cli import show_config
+
+    flags, overrides = show_config.split_flags(arguments)
+    if show_config.CONFIG[1] in flags:
+        print(show_config.configuration(overrides))
+    elif show_config.INFO in flags:
+        print(show_config.information(overrides))
+    elif show_config.MULTIRUN[0] in flags:
         _sweep(overrides)
     else:
         _run(overrides)
 
 
 def _run(overrides: list[str]) -> None:
+    from dpbench.cli.summary import summary
     from dpbench.execution.configuration import finished_record
     from dpbench.records.divergence import remarks
+    from dpbench.records.reading import load
 
     path = finished_record(overrides)
     if path is None:
         from dpbench.execution.run import load_or_run  # which imports torch
 
         path = load_or_run(overrides)
+    if record := load(path):
+        tell(summary(record))
     print(path)
     for remark in remarks(path):
         tell(remark)

@@ -5,8 +5,10 @@ Modules that take long to import are imported only once Ctrl-C is handled.
 
 import re
 import sys
+from collections.abc import Callable
 from textwrap import dedent
 
+from dpbench import __version__
 from dpbench.cli.bugs import check_encoding, reporting_errors
 from dpbench.errors import UserError, nearest, show_warnings_as_messages, tell
 from dpbench.training import interrupts
@@ -15,7 +17,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
 
   run [KEY=VALUE ...]              one run; prints the path of its record. With -m a sweep: all
                                    combinations of a=1,2 b=3,4, in jobs=N processes or on a cluster
-                                   (launcher=slurm)
+                                   (launcher=slurm). With --cfg job its configuration, with --info
+                                   the options chosen, and nothing is run
   reproduce TABLE [KEY=VALUE ...]  the missing runs of a paper's table or figure, then the table;
                                    scale=NAME for a smaller one, if the table declares it
   search [KEY=RANGE ...]           N=20 trials on a validation split, the best first by rule; a
@@ -33,6 +36,9 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   verify [TABLE|RECORD ...] [rerun=N]  do records and tables say what follows from their settings,
                                    ledgers and records? rerun=N trains the N quickest again
   list [GROUP]                     configuration groups and their options
+
+`dpbench --version` prints the version, and eval "$(dpbench --completion bash)" makes bash complete
+commands, options and keys.
 
 A run takes +table=NAME to use that table's settings for the chosen data set and method.
 
@@ -59,9 +65,11 @@ def _main() -> None:
     show_warnings_as_messages()
     try:
         check_encoding(sys.argv[1:])
-        if command not in COMMANDS:
+        if command in FLAGS:
+            print(FLAGS[command](*arguments))
+        elif command not in COMMANDS:
             raise UserError(f"{command} is not a command: {nearest(command, COMMANDS)}")
-        if HELP & {*arguments}:
+        elif HELP & {*arguments}:
             print(usage_of(command))
         else:
             from dpbench.cli import commands
@@ -72,6 +80,20 @@ def _main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         interrupts.exit_interrupted()
+
+
+def _version(*_: str) -> str:
+    return f"dpbench {__version__}"
+
+
+def _completion(*shell: str) -> str:
+    from dpbench.cli.completion import completion
+
+    return completion(" ".join(shell), COMMANDS)
+
+
+FLAGS: dict[str, Callable[..., str]] = {"--version": _version, "--completion": _completion}
+"""What stands in a command's place."""
 
 
 def usage_of(command: str) -> str:

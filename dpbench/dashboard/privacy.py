@@ -1,32 +1,17 @@
 """The epsilons of a record that the page may show, given its guarantee."""
 
 import math
-from typing import TypeGuard
 
-from dpbench.tables.privacy import NO_PROOF, NOT_COMPUTED
+from dpbench.records.epsilon import epsilon_or_reason, is_number
 
 ADJACENCY = "add or remove one example"
 """The default, and that of records without the field."""
 
-WITH_EPSILON = ("proven", "approximate")
-"""The guarantees with which an epsilon may be shown."""
-
-NOT_PRIVATE = "not private"
 ACCOUNTANTS = {
     "pld": "PLD (upper bound)",
     "rdp": "RDP (upper bound)",
     "gdp": "GDP (approximation, can understate)",
 }
-
-
-def epsilon_or_reason(privacy: dict, accountant: str) -> float | str:
-    """The epsilon by an accountant if it is finite and the guarantee supports it, else a reason."""
-    value = privacy.get(accountant)
-    if _is_number(value) and math.isinf(value):
-        return NOT_PRIVATE
-    if privacy["guarantee"] not in WITH_EPSILON:
-        return NO_PROOF
-    return value if _is_number(value) and value >= 0 else NOT_COMPUTED
 
 
 def statement(privacy: dict) -> dict:
@@ -53,8 +38,4 @@ def audit_bound(privacy: dict) -> dict | None:
 
 def _number(value: object) -> float | None:
     """The value if it is a finite number."""
-    return value if _is_number(value) and math.isfinite(value) else None
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number(value) and math.isfinite(value) else None

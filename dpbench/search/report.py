@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
+from dpbench.records.epsilon import NO_PROOF
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, Trial, ranked
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import document, grid_lines
-from dpbench.tables.privacy import NO_PROOF
 
 NOTES = (
     "Validation examples are drawn from the training set by the seed of a run; no test metric was "

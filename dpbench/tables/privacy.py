@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from dpbench.privacy.accountants import CLAIMS
+from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.runs import PRIVACY, Row
 
@@ -28,8 +29,6 @@ HEAD = (
     "why",
 )
 STRENGTH = ("none", "approximate", "proven")
-NO_PROOF = "no proof"
-NOT_COMPUTED = "not computed"
 
 Statement = Mapping[str, Any]
 """The privacy statement of a run, from `dpbench.training.budget`."""

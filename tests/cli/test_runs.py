@@ -42,9 +42,11 @@ def first(tmp_path_factory):
     return process("run", *SMALL, f"results_dir={folder}"), folder
 
 
-def test_a_run_prints_where_its_record_is_and_nothing_else(first):
+def test_a_run_prints_where_its_record_is_and_beside_it_a_line_for_people(first):
     done, folder = first
-    assert (done.code, done.err) == (0, [])
+    (line,) = done.err
+    assert line.startswith("dpbench: test accuracy ")
+    assert done.code == 0
     (path,) = (folder / "runs").iterdir()
     assert done.out == [str(path)]
 

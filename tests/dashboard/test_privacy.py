@@ -4,14 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpbench.dashboard.privacy import (
-    ACCOUNTANTS,
-    NO_PROOF,
-    NOT_COMPUTED,
-    NOT_PRIVATE,
-    epsilon_or_reason,
-    statement,
-)
+from dpbench.dashboard.privacy import ACCOUNTANTS, statement
+from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, NOT_PRIVATE, epsilon_or_reason
 
 VALUES = st.one_of(st.none(), st.booleans(), st.text(), st.floats(), st.integers())
 

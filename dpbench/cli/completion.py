@@ -1,0 +1,65 @@
+"""Completion in the shell: `eval "$(dpbench --completion bash)"`.
+
+The script has all names in it, so that a completion starts no process.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from dpbench.config.compose import compose, groups, options
+from dpbench.validate import one_of
+
+SHELLS = ("bash",)
+
+OVERRIDES = ("run", "epsilon", "search", "audit", "reproduce")
+"""The commands whose arguments are overrides of a configuration."""
+
+SCRIPT = """\
+_dpbench() {{
+    local line="${{COMP_LINE:0:COMP_POINT}}" words
+    local current="${{line##* }}"
+    case "${{COMP_WORDS[1]}}" in
+{cases}
+    *) words="{commands}" ;;
+    esac
+    ((COMP_CWORD == 1)) && words="{commands}"
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+    # bash completes what follows the last =, where it breaks words.
+    [[ $current == *=* && $COMP_WORDBREAKS == *=* ]] &&
+        COMPREPLY=("${{COMPREPLY[@]#"${{current%"${{current##*=}}"}}"}}")
+}}
+complete -o nospace -F _dpbench dpbench"""
+
+
+def completion(shell: str, commands: tuple[str, ...]) -> str:
+    """The script that makes a shell complete commands, options and keys; UserError for a shell
+    that is unknown."""
+    one_of("--completion", shell, SHELLS)
+    by_command = words(commands)
+    cases = [f'    {name}) words="{" ".join(known)}" ;;' for name, known in by_command.items()]
+    return SCRIPT.format(cases="\n".join(cases), commands=" ".join((*commands, "--version")))
+
+
+def words(commands: tuple[str, ...]) -> Mapping[str, list[str]]:
+    """What may follow each command."""
+    tables = options("table")
+    overrides = [*_options(), *_keys(compose([])), *(f"+table={name}" for name in tables)]
+    known = dict.fromkeys(OVERRIDES, overrides)
+    known["run"] = ["-m", "--cfg", "--info", *overrides]
+    known["reproduce"] = [*tables, "scale=", *overrides]
+    known |= {"list": groups(), "data": options("dataset"), "verify": ["results_dir=", "rerun="]}
+    return {name: known.get(name, ["results_dir=", "out="]) for name in commands}
+
+
+def _options() -> Iterator[str]:
+    for group in groups():
+        if group != "table":
+            yield from (f"{group}={option}" for option in options(group))
+
+
+def _keys(config: Mapping, prefix: str = "") -> Iterator[str]:
+    """Every key of a configuration that can be set, as `optimizer.lr=`."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and key != "choices":
+            yield from _keys(value, f"{prefix}{key}.")
+        elif not str(key).startswith("_") and key != "choices":
+            yield f"{prefix}{key}="

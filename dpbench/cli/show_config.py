@@ -1,0 +1,62 @@
+"""Hydra's `--cfg job` and `--info`: what a run's configuration is, without running it."""
+
+from collections.abc import Sequence
+
+from dpbench.errors import UserError, nearest
+
+MULTIRUN = ("-m", "--multirun")
+CONFIG = ("-c", "--cfg")
+INFO = "--info"
+
+
+def split_flags(arguments: Sequence[str]) -> tuple[set[str], list[str]]:
+    """The flags among the arguments of a run, and its overrides.
+
+    `--cfg job` counts as one flag. UserError for other flags, and other values of `--cfg`.
+    """
+    flags, overrides, rest = set[str](), [], list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        name, equals, value = argument.partition("=")
+        if name in CONFIG:
+            flags.add(_config_flag(value if equals else (rest.pop(0) if rest else "")))
+        elif argument in (*MULTIRUN, INFO):
+            flags.add(MULTIRUN[0] if argument in MULTIRUN else argument)
+        elif argument.startswith("-"):
+            known = (*MULTIRUN, *CONFIG, INFO, "--help")
+            raise UserError(f"{argument} is not a flag of run: {nearest(argument, known)}")
+        else:
+            overrides.append(argument)
+    return flags, overrides
+
+
+def _config_flag(value: str) -> str:
+    if value != "job":
+        raise UserError(f"--cfg shows the configuration of a run: --cfg job, not {value!r}.")
+    return CONFIG[1]
+
+
+def configuration(overrides: list[str]) -> str:
+    """The composed configuration as YAML, with what a table's rules have set; UserError for
+    overrides that are refused."""
+    import yaml
+
+    from dpbench.config.compose import compose
+
+    config = compose(overrides)
+    del config["choices"]
+    return yaml.safe_dump(config, sort_keys=False).rstrip("\n")
+
+
+def information(overrides: list[str]) -> str:
+    """The option chosen in each group and its file, and the name that the record would have."""
+    from dpbench.config.compose import compose
+    from dpbench.paths import conf_folder
+    from dpbench.records.digest import digest
+
+    config = compose(overrides)
+    chosen = {group: f"{group}/{option}.yaml" for group, option in config["choices"].items()}
+    width = max(map(len, chosen))
+    lines = [f"configuration folder: {conf_folder()}"]
+    lines += [f"{group:{width}}  {path}" for group, path in chosen.items()]
+    return "\n".join([*lines, f"record: {config['results_dir']}/runs/{digest(config)}.json"])

@@ -1,0 +1,43 @@
+"""The line about a finished run that a person reads."""
+
+from collections.abc import Iterator
+
+from dpbench.metrics.registry import REGISTRY, parse_name
+from dpbench.records.epsilon import epsilon_or_reason
+from dpbench.records.record import Record
+
+SHOWN = ("accuracy", "ece", "r2", "rmse")
+"""The metrics of the line, of those that the task has."""
+
+
+def summary(record: Record) -> str:
+    """Accuracy, worst group, ECE, epsilon by PLD and seconds; for regression R² and RMSE."""
+    seconds = record.provenance.get("seconds")
+    parts = [*_metrics(record), _epsilon(record.privacy)]
+    return ", ".join([*parts, f"{seconds:.0f} s"] if seconds is not None else parts)
+
+
+def _metrics(record: Record) -> Iterator[str]:
+    tested = {parse_name(name): value for name, value in record.metrics.items()}
+    overall = {name: value for name, value in tested.items() if name.split != "train_set"}
+    for base in SHOWN:
+        for name, value in overall.items():
+            if name.base == base and not name.group:
+                yield f"{name.split} {REGISTRY[base].label} {_shown(base, value)}"
+        groups = {n.group: value for n, value in overall.items() if n.base == base and n.group}
+        if base == "accuracy" and len(groups) > 1:
+            worst = min(groups, key=lambda group: groups[group])
+            yield f"worst group {_shown(base, groups[worst])} ({worst})"
+
+
+def _shown(base: str, value: float) -> str:
+    metric = REGISTRY[base]
+    number = f"{metric.factor * value:.{metric.digits or 3}f}"
+    return f"{number}%" if metric.unit == "percent" else number
+
+
+def _epsilon(privacy: dict) -> str:
+    value = epsilon_or_reason(privacy, "pld")
+    if isinstance(value, str):
+        return f"epsilon: {value}"
+    return f"epsilon {value:.2f} (PLD, delta {privacy['delta']:g})"

@@ -1,0 +1,103 @@
+"""Flags: the version, completion in bash, and Hydra's ways to look at a configuration."""
+
+import subprocess
+
+import pytest
+import yaml
+
+from dpbench import __version__
+from dpbench.cli.completion import completion, words
+from dpbench.cli.main import COMMANDS, main
+from dpbench.cli.show_config import split_flags
+from dpbench.config.compose import compose, groups
+from dpbench.records.digest import digest
+
+
+@pytest.fixture
+def said(monkeypatch, capsys):
+    """What a command prints."""
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["dpbench", *arguments])
+        main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_the_version_is_that_of_the_package(said):
+    assert said("--version") == f"dpbench {__version__}\n"
+
+
+@pytest.mark.parametrize("flags", [["--cfg", "job"], ["-c", "job"], ["--cfg=job"]])
+def test_the_configuration_is_shown_and_nothing_run(flags, said, tmp_path):
+    overrides = ["+table=misalignment_table5", "method=dpsgd_global", "seed=3"]
+    shown = yaml.safe_load(said("run", *flags, *overrides, f"results_dir={tmp_path}"))
+    expected = compose([*overrides, f"results_dir={tmp_path}"])
+    assert shown == {key: value for key, value in expected.items() if key != "choices"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_information_names_each_file_and_the_record(said):
+    lines = said("run", "--info", "method=bam", "epochs=3").splitlines()
+    assert "method/bam.yaml" in "\n".join(lines)
+    assert len(lines) == len(groups()) - 1 + 2  # not of tables, and with a head and the record
+    assert lines[-1] == f"record: results/runs/{digest(compose(['method=bam', 'epochs=3']))}.json"
+
+
+def test_flags_are_told_from_overrides():
+    assert split_flags(["a=1", "-m", "b=2"]) == ({"-m"}, ["a=1", "b=2"])
+    assert split_flags(["--multirun"]) == ({"-m"}, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--cfg", "hydra"], "--cfg job, not 'hydra'"),
+        (["run", "--cfg"], "--cfg job, not ''"),
+        (["run", "--inf"], "--inf is not a flag of run: did you mean --info"),
+        (["--completion", "fish"], "--completion=fish is unknown: did you mean bash?"),
+        (["--completion"], "--completion= is unknown"),
+    ],
+)
+def test_what_is_not_understood_is_refused_in_a_sentence(arguments, message, said, capsys):
+    with pytest.raises(SystemExit) as left:
+        said(*arguments)
+    assert left.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def completed(line: str) -> set[str]:
+    """What bash proposes at the end of a line."""
+    script = f"""
+{completion("bash", COMMANDS)}
+COMP_LINE={line!r} COMP_POINT=${{#COMP_LINE}} COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:'
+read -r -a COMP_WORDS <<< "$COMP_LINE"
+[[ $COMP_LINE == *' ' ]] && COMP_WORDS+=("")
+COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+_dpbench
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    return {*done.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("dpbench re", {"reproduce", "report"}),
+        ("dpbench --v", {"--version"}),
+        ("dpbench run method=dpsgd_g", {"dpsgd_global", "dpsgd_global_adapt"}),
+        ("dpbench run optimizer.l", {"optimizer.lr="}),
+        ("dpbench run method=bam --c", {"--cfg"}),
+        ("dpbench reproduce misalignment_table", {f"misalignment_table{n}" for n in range(1, 6)}),
+        ("dpbench data mn", {"mnist", "mnist_unbalanced"}),
+        ("dpbench list opt", {"optimizer"}),
+    ],
+)
+def test_bash_completes_commands_options_and_keys(line, expected):
+    assert completed(line) == expected
+
+
+def test_every_command_can_be_completed():
+    assert set(words(COMMANDS)) == set(COMMANDS)

@@ -1,0 +1,54 @@
+"""The line about a finished run."""
+
+import re
+
+import pytest
+
+from dpbench.cli.main import main
+from dpbench.cli.summary import summary
+from dpbench.records.record import Record
+
+
+def record(metrics, privacy, seconds=12.4):
+    return Record({}, metrics, privacy, {"seconds": seconds}, status="complete")
+
+
+PROVEN = {"guarantee": "proven", "pld": 3.104, "delta": 1e-5}
+GROUPS = {"test/accuracy": 0.9123, "test/accuracy/women": 0.95, "test/accuracy/men": 0.871}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "privacy", "expected"),
+    [
+        (
+            GROUPS | {"test/ece": 0.0321, "train_set/accuracy": 0.99},
+            PROVEN,
+            "test accuracy 91.2%, worst group 87.1% (men), test ECE 3.2%, epsilon 3.10 (PLD, delta "
+            "1e-05), 12 s",
+        ),
+        (
+            {"validation/accuracy": 0.5, "validation/loss": 1.0},
+            PROVEN | {"guarantee": "none"},
+            "validation accuracy 50.0%, epsilon: no proof, 12 s",
+        ),
+        (
+            {"test/r2": 0.25, "test/rmse": 0.7512, "test/loss": 1.0},
+            {"guarantee": "none", "pld": float("inf")},
+            "test R² 0.250, test root mean squared error 0.751, epsilon: not private, 12 s",
+        ),
+        ({"test/accuracy": float("nan")}, PROVEN, "test accuracy nan%, epsilon 3.10"),
+    ],
+)
+def test_the_line_says_what_a_person_asks_first(metrics, privacy, expected):
+    assert summary(record(metrics, privacy)).startswith(expected)
+
+
+def test_it_is_on_standard_error_and_the_output_is_the_path(tmp_path, monkeypatch, capsys):
+    command = ["dpbench", "run", "epochs=1", "model=logistic", f"results_dir={tmp_path}"]
+    monkeypatch.setattr("sys.argv", command)
+    line = r"test accuracy [\d.]+%, worst group .* \(\d\), test ECE .* \(PLD, .* s\n"
+    for _ in range(2):  # trained, and there already
+        main()
+        out, err = capsys.readouterr()
+        assert re.fullmatch(rf"{tmp_path}/runs/\w+\.json\n", out)
+        assert re.search(line, err)
