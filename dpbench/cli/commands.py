@@ -4,7 +4,8 @@ import json
 import sys
 from functools import partial
 
-from dpbench.errors import UserError, nearest, tell
+from dpbench.errors import UserError, tell
+from dpbench.validate import one_of
 
 
 def run(arguments: list[str]) -> None:
@@ -89,8 +90,7 @@ def data(arguments: list[str]) -> None:
 
     known = options("dataset")
     for name in arguments:
-        if name not in known:
-            raise UserError(f"data set {name} is unknown: {nearest(name, known)}")
+        one_of("dataset", name, known)
     for name in arguments or known:
         config = compose([f"dataset={name}"])
         loaded = build(config).dataset.load(data_folder(config), 0)
@@ -102,8 +102,7 @@ def listing(arguments: list[str]) -> None:
     from dpbench.config.compose import groups, options
 
     for group in arguments or groups():
-        if group not in groups():
-            raise UserError(f"{group} is unknown: {nearest(group, groups())}")
+        one_of("group", group, groups())
         print(f"{group}: {', '.join(options(group))}")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from dpbench.dashboard.page import page
 from dpbench.dashboard.summarise import Summary
 from dpbench.dashboard.tables import tables
-from dpbench.dashboard.texts import Texts
+from dpbench.dashboard.texts import RecordTexts
 from dpbench.errors import UserError
 from dpbench.execution.rerun import command_builder
 from dpbench.files import write_atomically
@@ -24,7 +24,7 @@ def report(arguments: list[str]) -> Path:
     written.
     """
     folder, out = parse(arguments)
-    summary, texts, unreadable = Summary(command_builder()), Texts(), []
+    summary, texts, unreadable = Summary(command_builder()), RecordTexts(), []
     for entry in collect(folder):
         if isinstance(entry, Unreadable):
             unreadable.append(entry)

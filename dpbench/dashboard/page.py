@@ -15,7 +15,7 @@ SCRIPTS = (
 
 
 def page(data: dict, texts: str) -> str:
-    """The HTML. data: from `Summary.data`; texts: of the records, from `Texts.finish`.
+    """The HTML. data: from `Summary.data`; texts: of the records, from `RecordTexts.finish`.
 
     The page's Content-Security-Policy allows only these two scripts and no requests, so nothing in
     a record can be executed.

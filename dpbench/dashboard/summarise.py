@@ -131,7 +131,7 @@ def _cost(record: Record, steps: float | None) -> dict:
     seconds = record.provenance.get("seconds")
     has_time = isinstance(seconds, int | float) and math.isfinite(seconds)
     provenance, batch = record.provenance, record.config.get("batch_size")
-    execution = {
+    settings = {
         "engine {}": provenance.get("engine"),
         "physical batches of {}": provenance.get("physical_batch_size"),
         "{}": provenance.get("precision", "float32"),
@@ -141,7 +141,9 @@ def _cost(record: Record, steps: float | None) -> dict:
     return {
         "ms": 1000 * float(seconds or 0) / steps if has_time and steps else None,
         "machine": f"{provenance.get('device')} · batches of {batch}",
-        "how": [text.format("?" if value is None else value) for text, value in execution.items()],
+        "execution": [
+            text.format("?" if value is None else value) for text, value in settings.items()
+        ],
     }
 
 

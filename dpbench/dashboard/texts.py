@@ -14,7 +14,7 @@ GZIP = 31
 """The `wbits` that make zlib write gzip, which browsers decompress."""
 
 
-class Texts:
+class RecordTexts:
     """A JSON object that maps digests to the records' texts.
 
     Records beyond the limit are left out; the page names their files instead.

@@ -11,10 +11,7 @@ from dpbench.data.cifar import extract
 from dpbench.data.dataset import Data, Split
 from dpbench.data.draws import shuffle_and_count
 from dpbench.data.fetch.download import Source, fetch
-from dpbench.data.numeric import z_scores
-from dpbench.validate import integer
-
-ROWS = 20_640
+from dpbench.data.numeric import RegressionRows, z_scores
 
 ARCHIVE = Source(
     path="california/cal_housing.tgz",
@@ -35,31 +32,16 @@ MEMBER = "CaliforniaHousing/cal_housing.data"
 
 
 @dataclass(frozen=True)
-class California:
+class California(RegressionRows):
     """8 features of 20,640 blocks, and the median value of a house in 100,000 dollars.
 
     test_size: test rows, drawn by a shuffle. Source: Pace and Barry, "Sparse spatial
     autoregressions", 1997; protocol: Bu et al. (calibration), appendix C.4.
     """
 
-    test_size: int
-
     name = "california"
-    task = "regression"
     shape = (8,)
-    classes = 1
-    groups = ("all",)
-    notes = (
-        "The z-scores of the features are taken from all rows, test included.",
-        "The publishers' file has no split: the test rows are drawn by seed.",
-    )
-
-    def __post_init__(self) -> None:
-        integer("test_size", self.test_size, most=ROWS - 1)
-
-    @property
-    def train_size(self) -> int:
-        return ROWS - self.test_size
+    rows = 20_640
 
     def load(self, folder: Path, seed: int) -> Data:
         """Read the file below `folder`, or download it (0.4 MB)."""

@@ -1,8 +1,39 @@
-"""Numeric features."""
+"""Numeric features, and data sets for regression on them."""
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from dpbench.validate import integer
+
+
+@dataclass(frozen=True)
+class RegressionRows:
+    """Base of regression data sets in one file without a split.
+
+    test_size: test rows, drawn by a shuffle; rows: all rows of the file.
+    """
+
+    test_size: int
+
+    rows: ClassVar[int]
+    task = "regression"
+    classes = 1
+    groups = ("all",)
+    notes = (
+        "The z-scores of the features are taken from all rows, test included.",
+        "The publishers' file has no split: the test rows are drawn by seed.",
+    )
+
+    def __post_init__(self) -> None:
+        integer("test_size", self.test_size, most=self.rows - 1)
+
+    @property
+    def train_size(self) -> int:
+        return self.rows - self.test_size
 
 
 def z_scores(features: np.ndarray) -> Tensor:

@@ -9,10 +9,7 @@ import torch
 from dpbench.data.dataset import Data, Split
 from dpbench.data.draws import shuffle_and_count
 from dpbench.data.fetch.download import Source, fetch
-from dpbench.data.numeric import z_scores
-from dpbench.validate import integer
-
-ROWS = 1_599
+from dpbench.data.numeric import RegressionRows, z_scores
 
 SOURCE = Source(
     path="wine/winequality-red.csv",
@@ -27,7 +24,7 @@ SOURCE = Source(
 
 
 @dataclass(frozen=True)
-class Wine:
+class Wine(RegressionRows):
     """11 measurements of 1,599 red wines, and their rating from 0 to 10.
 
     test_size: test rows, drawn by a shuffle. Source: Cortez et al., "Modeling wine
@@ -35,24 +32,9 @@ class Wine:
     (calibration), appendix C.4.
     """
 
-    test_size: int
-
     name = "wine"
-    task = "regression"
     shape = (11,)
-    classes = 1
-    groups = ("all",)
-    notes = (
-        "The z-scores of the features are taken from all rows, test included.",
-        "The publishers' file has no split: the test rows are drawn by seed.",
-    )
-
-    def __post_init__(self) -> None:
-        integer("test_size", self.test_size, most=ROWS - 1)
-
-    @property
-    def train_size(self) -> int:
-        return ROWS - self.test_size
+    rows = 1_599
 
     def load(self, folder: Path, seed: int) -> Data:
         """Read the file below `folder`, or download it (0.1 MB)."""

@@ -39,6 +39,26 @@ def mean_per_group(values: Tensor, groups: Tensor, names: Sequence[str]) -> dict
     return {name: mean(values[groups == number]) for number, name in enumerate(names)}
 
 
+def check_shapes(
+    outputs: Tensor,
+    columns: Sequence[Tensor],
+    groups: Tensor,
+    names: Sequence[str],
+    width: int | None = None,
+) -> None:
+    """ValueError unless outputs are [n, K], columns and groups [n], and all groups have names.
+
+    width: the required K; None for any.
+    """
+    n = len(outputs)
+    shapes = [tuple(t.shape) for t in (*columns, groups)]
+    if outputs.dim() != 2 or width not in (None, outputs.shape[1]) or set(shapes) != {(n,)}:
+        expected = f"[n, {width or 'K'}], [n]"
+        raise ValueError(f"outputs are {tuple(outputs.shape)}, the rest {shapes}, not {expected}.")
+    if n and not 0 <= int(groups.min()) <= int(groups.max()) < len(names):
+        raise ValueError(f"a group number is outside the {len(names)} named groups.")
+
+
 def spread(values: Iterable[float]) -> float:
     """The largest minus the smallest; NaN if one of them is NaN."""
     tensor = torch.tensor(list(values), dtype=torch.float64)

@@ -25,7 +25,7 @@ def evaluate(
     outputs, losses, targets, groups = (
         t.detach().cpu() for t in (outputs, losses, targets, groups)
     )
-    _check(outputs, losses, targets, groups, group_names)
+    classification.check_shapes(outputs, (losses, targets), groups, group_names)
     correct = classification.correct(outputs, targets)
     accuracies = classification.mean_per_group(correct, groups, group_names)
     group_losses = classification.mean_per_group(losses, groups, group_names)
@@ -65,14 +65,3 @@ def fit(
             for group, value in classification.mean_per_group(of_all, groups, group_names).items()
         },
     }
-
-
-def _check(
-    outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
-) -> None:
-    n = len(outputs)
-    shapes = [tuple(t.shape) for t in (losses, targets, groups)]
-    if outputs.dim() != 2 or shapes != [(n,)] * 3:
-        raise ValueError(f"outputs are {tuple(outputs.shape)}, the rest {shapes}, not [n, K], [n].")
-    if n and not 0 <= int(groups.min()) <= int(groups.max()) < len(group_names):
-        raise ValueError(f"a group number is outside the {len(group_names)} named groups.")

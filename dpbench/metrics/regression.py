@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dpbench.metrics.classification import mean, mean_per_group
+from dpbench.metrics.classification import check_shapes, mean, mean_per_group
 
 
 def evaluate_regression(
@@ -24,7 +24,7 @@ def evaluate_regression(
     outputs, losses, targets, groups = (
         t.detach().cpu() for t in (outputs, losses, targets, groups)
     )
-    _check(outputs, losses, targets, groups, group_names)
+    check_shapes(outputs, (losses, targets), groups, group_names, width=1)
     # NaN instead of infinite errors.
     errors = outputs.squeeze(1).double() - targets.double()
     errors = errors.masked_fill(~errors.isfinite(), torch.nan)
@@ -52,14 +52,3 @@ def _r_squared(squares: Tensor, targets: Tensor) -> float:
     """1 - (sum of squared errors) / (sum of squared distances from the mean of the targets)."""
     spread = (targets - targets.mean()).square().sum()
     return (1 - squares.sum() / spread).item() if spread > 0 else math.nan
-
-
-def _check(
-    outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
-) -> None:
-    n = len(outputs)
-    shapes = [tuple(t.shape) for t in (losses, targets, groups)]
-    if outputs.shape != (n, 1) or shapes != [(n,)] * 3:
-        raise ValueError(f"outputs are {tuple(outputs.shape)}, the rest {shapes}, not [n, 1], [n].")
-    if n and not 0 <= int(groups.min()) <= int(groups.max()) < len(group_names):
-        raise ValueError(f"a group number is outside the {len(group_names)} named groups.")

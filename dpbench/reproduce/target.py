@@ -183,9 +183,7 @@ def target_of(name: str, arguments: list[str]) -> Target:
 
     Raises UserError, with the nearest names, if there is no such table or scale.
     """
-    known = options("table")
-    if name not in known:
-        raise UserError(f"table {name} is unknown: {nearest(name, known)}")
+    one_of("table", name, options("table"))
     overrides = tuple(o for o in arguments if key_of(o) != "scale")
     fixed = [o for o in overrides if key_of(o) in ("method", "seed", "table", ARM)]
     if fixed:

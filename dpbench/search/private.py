@@ -35,13 +35,15 @@ MASK = 2**64 - 1
 
 @dataclass(frozen=True)
 class Selected:
-    """What a private search releases. single: the epsilon of one trial, its score included; whole:
-    of the search; both by RDP. overrides and record are None where no trial was drawn, as a Poisson
-    law allows."""
+    """What a private search releases.
+
+    trial_epsilon: of one trial, its score included; search_epsilon: of the whole search; both by
+    RDP. overrides and record are None where no trial was drawn, as a Poisson law allows.
+    """
 
     candidates: tuple[Configuration, ...]
-    single: float
-    whole: float
+    trial_epsilon: float
+    search_epsilon: float
     delta: float
     overrides: tuple[str, ...] | None
     record: Record | None

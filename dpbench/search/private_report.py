@@ -29,7 +29,7 @@ def render(request: SearchRequest, selected: Selected) -> dict[str, str]:
     }
 
 
-def law_of(request: SearchRequest) -> str:
+def describe_law(request: SearchRequest) -> str:
     """The law of the number of trials, in words."""
     assert request.repetitions
     law, mean, shape = (getattr(request.repetitions, key) for key in ("law", "mean", "shape"))
@@ -48,7 +48,7 @@ def _parts(request: SearchRequest, selected: Selected) -> list[str]:
         f"# Private search: {choices['dataset']}",
         f"Each trial is one of {count} candidates (draw={request.draw}) of {ranges}, drawn "
         f"uniformly and with replacement, with {fixed}. The number of trials is random, "
-        f"{law_of(request)}, and not released.",
+        f"{describe_law(request)}, and not released.",
         grid_lines(_grid(selected)),
         _chosen(selected),
         *NOTES,
@@ -59,8 +59,8 @@ def _grid(selected: Selected) -> Grid:
     head = ("", "epsilon (RDP)", "delta")
     delta = f"{selected.delta:g}"
     rows = (
-        ("one trial, with its score", f"{selected.single:.3f}", delta),
-        ("the whole search", f"{selected.whole:.3f}", delta),
+        ("one trial, with its score", f"{selected.trial_epsilon:.3f}", delta),
+        ("the whole search", f"{selected.search_epsilon:.3f}", delta),
     )
     return Grid("", head, rows)
 
@@ -81,10 +81,10 @@ def _row(request: SearchRequest, selected: Selected) -> dict:
     return {
         **{range_.key: chosen.get(range_.key, NO_VALUE) for range_ in request.space.ranges},
         "noisy_accuracy": selected.score,
-        "epsilon/trial": selected.single,
-        "epsilon/search": selected.whole,
+        "epsilon/trial": selected.trial_epsilon,
+        "epsilon/search": selected.search_epsilon,
         "delta": selected.delta,
         "candidates": len(selected.candidates),
-        "law": law_of(request),
+        "law": describe_law(request),
         "record": selected.record.digest if selected.record else None,
     }

@@ -110,8 +110,8 @@ def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, comman
         ("epsilon dataset=adult,dutch", "names several runs"),
         ("search", "search needs a range: batch_size=64,256 or"),
         ("search optimizer.lr=interval(1,0)", "the first bound of interval(1,0) must be below"),
-        ("list datasets", "datasets is unknown: did you mean dataset"),
-        ("data digit", "data set digit is unknown: did you mean digits"),
+        ("list datasets", "group=datasets is unknown: did you mean dataset"),
+        ("data digit", "dataset=digit is unknown: did you mean digits"),
         ("reproduce", "reproduce needs a table: anchors_table1, audit"),
         ("reproduce misalignment_table6", "did you mean misalignment_table5"),
         (

@@ -69,7 +69,7 @@ def test_what_the_table_chooses_is_refused(asked):
 
 
 def test_an_unknown_table_is_named():
-    with pytest.raises(UserError, match="table bam_tabel1 is unknown: did you mean bam_table1"):
+    with pytest.raises(UserError, match="table=bam_tabel1 is unknown: did you mean bam_table1"):
         target_of("bam_tabel1", [])
 
 

@@ -11,9 +11,9 @@ function costs(rows, page) {
 }
 
 function cost(title, rows, page) {
-  const varied = rows[0].how.map((_, i) => new Set(rows.map((row) => row.how[i])).size > 1);
-  const said = (row, differing) => row.how.filter((_, i) => varied[i] === differing).join(", ");
-  const lanes = [...grouped(rows, (row) => [row.series, ...row.how].join(" ")).values()]
+  const varied = rows[0].execution.map((_, i) => new Set(rows.map((row) => row.execution[i])).size > 1);
+  const said = (row, differing) => row.execution.filter((_, i) => varied[i] === differing).join(", ");
+  const lanes = [...grouped(rows, (row) => [row.series, ...row.execution].join(" ")).values()]
     .map((runs) => costLane(runs, said(runs[0], true), page))
     .sort((a, b) => b.mean - a.mean);
   const label = `milliseconds per step, ${title}`;

@@ -26,7 +26,7 @@ async function recordText(id) {
 
 const timeText = (row) =>
   `${figures(row.ms)} ms per step of ${figures(row.steps ?? "–", 6)} steps; ` +
-  [row.machine, ...row.how].join(", ");
+  [row.machine, ...row.execution].join(", ");
 
 function auditText({ epsilon, confidence }) {
   const more = confidence === null ? "" : `, confidence ${figures(confidence)}`;

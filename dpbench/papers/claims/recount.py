@@ -54,15 +54,15 @@ def recount(claims: Sequence[Claim], count: Callable[[], None]) -> list[Recount]
     """Each claim by all accountants; `count` is called after each."""
     found = []
     for claim in claims:
-        found.append(recounted(claim))
+        found.append(recount_one(claim))
         count()
     return found
 
 
-def recounted(claim: Claim) -> Recount:
+def recount_one(claim: Claim) -> Recount:
     """One claim by all accountants."""
     if not claim.is_complete:
-        return Recount(claim, None, None, None, None, None, UNKNOWN, reason=_lacking(claim))
+        return Recount(claim, None, None, None, None, None, UNKNOWN, reason=_unprinted(claim))
     ledger, delta = claim.ledger, claim.delta
     spent = {name: _spent(account, ledger, delta) for name, account in ACCOUNTANTS.items()}
     spent |= {
@@ -98,7 +98,7 @@ def _spent(account: Callable[[Ledger, float], float], ledger: Ledger, delta: flo
         return None
 
 
-def _lacking(claim: Claim) -> str:
+def _unprinted(claim: Claim) -> str:
     said = {
         "sampling rate": claim.rate,
         "number of steps": claim.steps,

@@ -24,7 +24,7 @@ SHUFFLED = "shuffled"
 SAMPLERS = ("poisson", SHUFFLED, "unstated")
 EVIDENCE = ("verified", "assumed", "derived")
 MECHANISMS = ("gaussian", "logistic_sign")
-OWN = ("", *ACCOUNTANTS, *(name for name in CLAIMS if name not in ACCOUNTANTS))
+NAMED_ACCOUNTANTS = ("", *ACCOUNTANTS, *(name for name in CLAIMS if name not in ACCOUNTANTS))
 """The accountants that a claim may name as its own; none where it names none that is here."""
 
 
@@ -32,9 +32,10 @@ OWN = ("", *ACCOUNTANTS, *(name for name in CLAIMS if name not in ACCOUNTANTS))
 class Claim:
     """One printed epsilon, and the setting that it was printed for.
 
-    n, batch: of examples; rate: the sampling rate, batch/n unless it is given; once: multipliers of
-    queries of all examples made once; beside: of further queries of every batch; layers: parts of
-    the sum that are clipped and noised each on their own; printed: as it was written; accountant:
+    n, batch: of examples; rate: the sampling rate, batch/n unless it is given; single_queries:
+    multipliers of queries made once on all examples; side_queries: of further queries of every
+    batch; layers: parts of the sum that are clipped and noised separately; printed: as it was
+    written; accountant:
     what it was computed by, empty if that is not known; evidence: whether the setting was verified
     in a public copy or is assumed, or the number is derived from a printed statement; flaw: why
     no epsilon follows from the setting, if none does.
@@ -49,8 +50,8 @@ class Claim:
     rate: float | None
     steps: int | None
     noise_multiplier: float | None
-    once: tuple[float, ...]
-    beside: tuple[float, ...]
+    single_queries: tuple[float, ...]
+    side_queries: tuple[float, ...]
     layers: int
     delta: float
     sampler: str
@@ -99,9 +100,9 @@ class Claim:
         return self.rate, self.steps
 
     def _with_steps(self, rate: float, steps: int) -> Ledger:
-        queries = [Release("query beside", GaussianMechanism(sigma)) for sigma in self.beside]
+        queries = [Release("query beside", GaussianMechanism(sigma)) for sigma in self.side_queries]
         ledger = Ledger().after(Step(Poisson(rate), (self._sum(), *queries)), steps)
-        for sigma in self.once:
+        for sigma in self.single_queries:
             query = Release("query of all examples", GaussianMechanism(sigma))
             ledger = ledger.after(Step(Poisson(1.0), (query,)))
         return ledger
@@ -136,7 +137,9 @@ def read_claims(path: Path) -> list[Claim]:
 def _claim(row: Mapping[str, str], place: str) -> Claim:
     read: dict[str, Callable[[str], object]] = {
         **dict.fromkeys(("n", "batch", "steps", "dimension"), _whole),
-        **dict.fromkeys(("once", "beside"), lambda text: tuple(map(_positive, text.split()))),
+        **dict.fromkeys(
+            ("single_queries", "side_queries"), lambda text: tuple(map(_positive, text.split()))
+        ),
         "rate": lambda text: _positive(text) if text else _share(row["batch"], row["n"]),
         "noise_multiplier": lambda text: _positive(text) if text else None,
         "layers": lambda text: _whole(text) or 1,
@@ -160,7 +163,7 @@ def _check(claim: Claim, place: str) -> None:
     one_of(f"{place}: sampler", claim.sampler, SAMPLERS)
     one_of(f"{place}: evidence", claim.evidence, EVIDENCE)
     one_of(f"{place}: mechanism", claim.mechanism, MECHANISMS)
-    one_of(f"{place}: accountant", claim.accountant, OWN)
+    one_of(f"{place}: accountant", claim.accountant, NAMED_ACCOUNTANTS)
     if not claim.delta < 1 or (claim.rate is not None and claim.rate > 1):
         raise UserError(f"{place}: delta must be below 1, and the sampling rate no larger.")
     if (claim.mechanism == "gaussian") != (claim.dimension is None):
@@ -185,6 +188,10 @@ def _positive(text: str) -> float:
     if value <= 0:
         raise ValueError(text)
     return float(value)
+
+
+def _positives(text: str) -> tuple[float, ...]:
+    return tuple(map(_positive, text.split()))
 
 
 def _share(batch: str, n: str) -> float | None:

@@ -11,7 +11,7 @@ from opacus.accountants import PRVAccountant
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpbench.papers.claims.recount import NEAR, TIGHT, VERDICTS, judged, recounted
+from dpbench.papers.claims.recount import NEAR, TIGHT, VERDICTS, judged, recount_one
 from dpbench.papers.claims.registry import read_claims
 from dpbench.papers.claims.report import summary
 from dpbench.paths import PACKAGE, benchmarks_folder
@@ -38,7 +38,7 @@ def test_the_committed_table_has_every_claim_as_it_is_printed():
     "name", ["misalignment-adult-adapt", "calibration-wine", "tf-mnist-1", "verticalfl-0.5"]
 )
 def test_a_row_is_what_the_committed_table_says(name):
-    found = recounted(CLAIMS[name])
+    found = recount_one(CLAIMS[name])
     assert found.ruling == ROWS[name]["verdict"]
     assert [found.rdp, found.pld] == pytest.approx(bounds(name), abs=0.006)
 
@@ -111,7 +111,7 @@ def test_accounts_are_those_of_dp_accounting(name):
             dp_accounting.SelfComposedDpEvent(
                 dp_accounting.PoissonSampledDpEvent(claim.rate, noise), claim.steps
             ),
-            *(dp_accounting.GaussianDpEvent(sigma) for sigma in claim.once),
+            *(dp_accounting.GaussianDpEvent(sigma) for sigma in claim.single_queries),
         ]
     )
     for accountant, column, near in (
@@ -159,7 +159,7 @@ def test_the_conversion_of_2017_gives_what_libraries_printed_until_2021():
 
 
 def test_the_summary_counts_every_claim_once():
-    found = [recounted(CLAIMS[name]) for name in ("bam-cifar-10-1", "tf-mnist-10")]
+    found = [recount_one(CLAIMS[name]) for name in ("bam-cifar-10-1", "tf-mnist-10")]
     assert summary(found) == ["2 claims: 1 loose, 1 cannot be recounted."]
 
 
