@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torchvision
 
 from dpbench.data.cifar import ARCHIVE_10, TEST_10, TEST_100, TRAIN_10, TRAIN_100, Cifar10, Cifar100
 from dpbench.errors import UserError
@@ -81,6 +80,8 @@ def test_an_altered_archive_is_refused(tmp_path):
 
 @pytest.mark.parametrize("cls", LAYOUTS)
 def test_checksums_are_those_of_torchvision(cls):
+    import torchvision  # which takes two seconds, in whichever process needs it
+
     theirs = getattr(torchvision.datasets, cls.__name__.upper())
     _, _, train, test = LAYOUTS[cls]
     for ours, listed in ((train, theirs.train_list), (test, theirs.test_list)):
@@ -91,6 +92,8 @@ def test_checksums_are_those_of_torchvision(cls):
 @pytest.mark.slow  # unpacks the original files at the first time
 @pytest.mark.data
 def test_cifar10_is_read_as_torchvision_reads_it(cifar_folder: Path):
+    import torchvision
+
     data = Cifar10().load(cifar_folder, seed=0)
     for split, train in ((data.train, True), (data.test, False)):
         with warnings.catch_warnings():

@@ -10,7 +10,6 @@ import pytest
 import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
-from transformers import BertTokenizerFast
 
 from dpbench.data import snli
 from dpbench.data.snli import LABELS, Snli, from_hub, read
@@ -35,6 +34,8 @@ def offline(monkeypatch):
 @pytest.fixture
 def tokens(tmp_path):
     """A WordPiece tokenizer of eleven tokens, saved as published ones are."""
+    from transformers import BertTokenizerFast  # which takes a second
+
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
     tokenizer = BertTokenizerFast(vocab=str(tmp_path / "vocab.txt"), do_lower_case=False)
     tokenizer.save_pretrained(tmp_path / "tokenizer")
