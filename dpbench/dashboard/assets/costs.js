@@ -11,10 +11,13 @@ function costs(rows, page) {
 }
 
 function cost(title, rows, page) {
-  const varied = rows[0].execution.map((_, i) => new Set(rows.map((row) => row.execution[i])).size > 1);
-  const said = (row, differing) => row.execution.filter((_, i) => varied[i] === differing).join(", ");
+  const varied = rows[0].execution.map(
+    (_, i) => new Set(rows.map((row) => row.execution[i])).size > 1,
+  );
+  const settings = (row, differing) =>
+    row.execution.filter((_, i) => varied[i] === differing).join(", ");
   const lanes = [...grouped(rows, (row) => [row.series, ...row.execution].join(" ")).values()]
-    .map((runs) => costLane(runs, said(runs[0], true), page))
+    .map((runs) => costLane(runs, settings(runs[0], true), page))
     .sort((a, b) => b.mean - a.mean);
   const label = `milliseconds per step, ${title}`;
   const plot = picture(label, "cost", () => costPicture(lanes), page.open);
@@ -23,7 +26,7 @@ function cost(title, rows, page) {
     "article",
     { className: "card" },
     make("h3", {}, title),
-    make("p", { className: "sub" }, said(rows[0], false)),
+    make("p", { className: "sub" }, settings(rows[0], false)),
     plot,
   );
 }
