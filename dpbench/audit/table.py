@@ -24,14 +24,14 @@ from dpbench.training.progress import counting
 
 RULES = (
     "Audited: lower bounds of epsilon at 95% confidence. Own family: by the trade-off curves of "
-    "the run's own ledger with more or less noise; GDP: by those of Gaussian differential privacy; "
-    "one run: by Steinke et al. 2023, who assume nothing of how canaries depend on each other. "
-    "The first two are bounds where the mechanism is of that family, which what is refuted need "
-    "not be.",
-    "Holds: this attack found nothing against the claim. A lower bound can prove a mistake, never "
-    "that there is none. Refuted: under the claim such scores have a chance of at most 1e-4.",
-    "PLD: the epsilon of the run's ledger. Its paper: what the method's paper would print for this "
-    "run, by its own accountant. Its PRV or PLD: what another library says of its own run.",
+    "the run's ledger with more or less noise; GDP: by those of Gaussian differential privacy; one "
+    "run: by Steinke et al. 2023, who do not assume that canaries are independent. The first two "
+    "are bounds only if the mechanism belongs to that family, which a refuted one need not.",
+    "Holds: this attack found nothing against the claim. A lower bound can prove that a claim is "
+    "wrong, but never that it is right. Refuted: under the claim such scores have a probability of "
+    "at most 1e-4.",
+    "PLD: the epsilon of the run's ledger. Its paper: the epsilon that the method's paper would "
+    "print for this run, by its accountant. Its PRV or PLD: that of another library's accountant.",
 )
 
 CANARIES, DEFAULT_CANARIES = {"dpsgd": 100_000, "dp_fedavg": 2_000, "bam_exact": 2_000}, 20_000

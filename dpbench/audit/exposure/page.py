@@ -22,17 +22,17 @@ HEAD = (
 
 RULES = (
     "Epsilons are lower bounds at 95% confidence, each by one attack, at the delta of the claim. "
-    "Own family: by the trade-off curves of the run's own ledger with more or less noise; GDP: by "
-    "those of Gaussian differential privacy; one run: by Steinke et al. 2023, who assume nothing "
-    "of how examples depend on each other. A bound of 0 says that this attack shows nothing; "
-    "with so few canaries a group's bounds differ by chance. One in twenty may be above the truth.",
+    "Own family: by the trade-off curves of the run's ledger with more or less noise; GDP: by "
+    "those of Gaussian differential privacy; one run: by Steinke et al. 2023, who do not assume "
+    "that examples are independent. A bound of 0 means that this attack shows nothing; with so few "
+    "canaries a group's bounds differ by chance. One in twenty may be above the truth.",
     "White box: the attacker inserts canaries into one run, each with a gradient on a coordinate "
     "that real examples hardly move, and sees every noisy sum. Black box: the attacker sees the "
     "losses of the final model on mislabelled training examples, and those of shadow runs with and "
-    "without each (LiRA). For bounds, later runs are attacked by the runs before them; for AUC and "
-    "TPR, each run by all others.",
-    "Accuracy: on the test set, the mean of the shadow runs, in percent. Lost: points less than "
-    "without privacy. AUC ± standard error: 0.5 is a coin.",
+    "without each of them (LiRA). For bounds, later runs are attacked by the runs before them; for "
+    "AUC and TPR, each run by all others.",
+    "Accuracy: on the test set, the mean of the shadow runs, in percent. Lost: percentage points "
+    "below training without privacy. AUC ± standard error: 0.5 is chance.",
 )
 
 UNCERTAIN = 2.0
