@@ -26,12 +26,12 @@ STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
 }
 
 RULE = (
-    "Claims: a gap is what a row has less what the other has (or less a number), paired by seed, "
-    "with its 95% interval by Student's t; of a series along a run its mean counts, or, where the "
-    "claim is about every point, its largest or smallest value. A comparison holds where the "
-    "interval lies on the claimed side of 0, does not hold where it lies on the other, and is "
-    "undecided between. A claim holds if all of its comparisons do, and does not if one does not. "
-    "p is that of the one-sided Wilcoxon signed-rank test: 2^-n at least with n seeds."
+    "Claims: a gap is the row's value minus the other's (or minus a number), paired by seed, with "
+    "its 95% interval by Student's t; the value of a series is its mean along a run, or, where the "
+    "claim is about every point, its largest or smallest value. A comparison holds if the interval "
+    "lies on the claimed side of 0, does not hold if it lies on the other side, and is undecided "
+    "otherwise. A claim holds if all of its comparisons hold, and does not hold if one of them "
+    "does not. p: one-sided Wilcoxon signed-rank test, at least 2^-n with n seeds."
 )
 
 

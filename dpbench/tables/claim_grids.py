@@ -18,12 +18,12 @@ from dpbench.tables.conditions import row_name
 from dpbench.tables.grid import NO_VALUE, Grid, number, signed
 
 RULE = (
-    "Claims: a gap is the row's value less the other's, paired by seed, with its 95% interval by "
-    "Student's t. A comparison holds where the interval lies beyond 0 on the claimed side; it does "
-    "not hold where it lies on the other or, at the paper's scale, where all of it is less than "
-    "half of the printed gap; otherwise too few runs leave it undecided. A claim holds if all of "
-    "its comparisons do, and does not hold if one of them does not. p is that of the one-sided "
-    "Wilcoxon signed-rank test: 2^-n at least with n seeds."
+    "Claims: a gap is the row's value minus the other's, paired by seed, with its 95% interval by "
+    "Student's t. A comparison holds if the interval lies beyond 0 on the claimed side; it does "
+    "not hold if it lies on the other side or, at the paper's scale, if all of it is below half of "
+    "the printed gap; otherwise too few runs leave it undecided. A claim holds if all of its "
+    "comparisons hold, and does not hold if one of them does not. p: one-sided Wilcoxon "
+    "signed-rank test, at least 2^-n with n seeds."
 )
 
 

@@ -44,6 +44,6 @@ def order_line(counts: Mapping[str, Counter]) -> str:
     reversed_in = [column for column, n in counts.items() if n[FAILS]]
     where = f" ({', '.join(reversed_in)})" if reversed_in else ""
     return (
-        f"Order: of {total.total()} pairs that print tells apart {total[HOLDS]} as printed, "
+        f"Order: of {total.total()} pairs that differ in print, {total[HOLDS]} are as printed, "
         f"{total[FAILS]} reversed{where}, {total.total() - total[HOLDS] - total[FAILS]} undecided."
     )

@@ -88,9 +88,9 @@ def rule(spec: TableSpec) -> str:
     """The rule in words, as printed under the table."""
     if spec.scale_label != PAPER_SCALE:
         return (
-            f"Cells: these runs are not of the scale of the paper ({spec.scale_label}), so "
-            f'"{OTHER_SCALE}" stands where a number was published, and only claims and the order '
-            "of the rows are judged."
+            f"Cells: these runs are not at the paper's scale ({spec.scale_label}), so cells with a "
+            f'published number say "{OTHER_SCALE}", and only claims and the order of the rows are '
+            "judged."
         )
     return (
         "Cells: reproduced if |ours - published| <= 2 sqrt(se_ours^2 + se_published^2 + r^2), "

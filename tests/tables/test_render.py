@@ -21,7 +21,7 @@ Groups: a = m, b = f.
 - Claims of 1: 1 not run.
 - Cells: reproduced 2. Of 2 printed numbers a table of zeros would pass 0, one of each column's \
 mean 0.
-- Order: of 1 pairs that print tells apart 0 as printed, 0 reversed, 1 undecided.
+- Order: of 1 pairs that differ in print, 0 are as printed, 0 reversed, 1 undecided.
 
 ## Claims
 
