@@ -29,6 +29,7 @@ def run(arguments: list[str]) -> None:
 def _run(overrides: list[str]) -> None:
     from dpbench.cli.summary import summary
     from dpbench.execution.configuration import finished_record
+    from dpbench.records.code import STALE_RECORD, is_stale
     from dpbench.records.divergence import remarks
     from dpbench.records.reading import load
 
@@ -37,8 +38,11 @@ def _run(overrides: list[str]) -> None:
         from dpbench.execution.run import load_or_run  # which imports torch
 
         path = load_or_run(overrides)
-    if record := load(path):
+    record = load(path)
+    if record and record.status == "complete":
         tell(summary(record))
+    if record and is_stale(record):
+        tell(STALE_RECORD)
     print(path)
     for remark in remarks(path):
         tell(remark)

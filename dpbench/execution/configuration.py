@@ -10,10 +10,14 @@ from dpbench.config import buildable
 from dpbench.config.compose import compose
 from dpbench.data.fetch.download import default_folder
 from dpbench.execution.launcher import Launcher
+from dpbench.records.code import is_stale
 from dpbench.records.reading import load
-from dpbench.records.record import record_path
+from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import Tracker
 from dpbench.validate import boolean, integer, path_of, positive, typed
+
+STALE = "stale"
+"""The value of again for the runs whose record was made by other code."""
 
 MAX_PER_CORE = 8
 """Threads or processes of a command: more only wait for each other, or exhaust memory."""
@@ -33,9 +37,15 @@ def finished_record(overrides: list[str]) -> Path | None:
     """The path of a run's record if it exists and nothing is left to do; else None."""
     config = checked(overrides)
     path = record_path(Path(config["results_dir"]), config)
-    if config["again"] or checkpoint_folder(path).exists() or load(path) is None:
+    if checkpoint_folder(path).exists() or run_again(config, load(path)):
         return None
     return path
+
+
+def run_again(config: dict, record: Record | None) -> bool:
+    """Whether a run is to be executed although it may have this record."""
+    again = config["again"]
+    return record is None or again is True or (again == STALE and is_stale(record))
 
 
 def checkpoint_folder(record: Path) -> Path:
@@ -51,7 +61,8 @@ def check_execution(config: dict) -> None:
         integer("threads", config["threads"], most=most)
     if config["checkpoint_minutes"] is not None:
         positive("checkpoint_minutes", config["checkpoint_minutes"])
-    boolean("again", config["again"])
+    if config["again"] != STALE:
+        boolean("again", config["again"])
     path_of("results_dir", config["results_dir"])
     if config["data_dir"] is not None:
         path_of("data_dir", config["data_dir"])

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from dpbench.config.settings import key_of
-from dpbench.execution.configuration import checkpoint_folder, data_folder, trackers_of
+from dpbench.execution.configuration import checkpoint_folder, data_folder, run_again, trackers_of
 from dpbench.execution.prepare import run_of
 from dpbench.files import check_writable, remove_parts
 from dpbench.records.digest import scientific
@@ -20,7 +20,7 @@ from dpbench.training.trainer import fit
 
 
 def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
-    """The path of a run's record; if there is none, or with again=true, the run is executed first.
+    """The path of a run's record; the run is executed first if there is none, or `again` says so.
 
     An interrupted run resumes from its last checkpoint; with again=true it starts over. If another
     process is executing the run, this one waits, or raises Busy if `wait` is false.
@@ -28,7 +28,7 @@ def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) ->
     config, run = run_of(overrides)
     path = record_path(Path(config["results_dir"]), config)
     folder = checkpoint_folder(path)
-    missing = config["again"] or load(path) is None
+    missing = run_again(config, load(path))
     if missing:
         plan(run)  # refuses bad requests before any work; `fit` finds it in the cache
     if missing or folder.exists():
@@ -50,8 +50,8 @@ def _run_or_finish_tracking(
     Trackers are still open if an earlier process was killed after it wrote the record. If another
     process has just finished the run, there is nothing left to do.
     """
-    record = None if config["again"] else load(path)
-    if record is None:
+    record = load(path)
+    if record is None or run_again(config, record):
         record = _fit_and_save(config, run, path, checkpoints, tracking, quiet)
     elif not checkpoints.abandoned:
         return
@@ -61,7 +61,7 @@ def _run_or_finish_tracking(
 def _fit_and_save(
     config: dict, run: Run, path: Path, checkpoints: Checkpoints, tracking: Tracking, quiet: bool
 ) -> Record:
-    if config["again"]:
+    if config["again"] is True:
         checkpoints.clear()
     if config["threads"]:
         torch.set_num_threads(config["threads"])

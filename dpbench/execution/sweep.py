@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpbench.errors import UserError
 from dpbench.execution.attempt import attempt_all
-from dpbench.execution.configuration import checkpoint_folder, launcher_of
+from dpbench.execution.configuration import checkpoint_folder, launcher_of, run_again
 from dpbench.execution.launcher import Attempts, Failure
 from dpbench.execution.prepare import run_of
 from dpbench.files import check_writable, remove_parts, write_atomically
@@ -46,9 +46,8 @@ class Sweep:
         return self.folder / "failures" / f"{self.name}.txt"
 
     def missing(self) -> dict[Path, list[str]]:
-        """The runs that have no record, or with again=true all of them."""
-        again = self.config["again"]
-        return {path: run for path, run in self.runs.items() if again or load(path) is None}
+        """The runs that have no record, or whose record `again` does not accept."""
+        return {path: run for path, run in self.runs.items() if run_again(self.config, load(path))}
 
     def unfinished(self) -> dict[Path, list[str]]:
         """The missing runs, and those killed after the record and before the trackers were done."""
@@ -76,7 +75,7 @@ def planned(name: str, runs: Iterable[list[str]]) -> Sweep:
         path = record_path(Path(config["results_dir"]), config)
         # Runs that differ only by their seed have the same plan, which may take seconds.
         without_seed = json.dumps({**config, "seed": None}, sort_keys=True)
-        if without_seed not in reasons and (config["again"] or load(path) is None):
+        if without_seed not in reasons and run_again(config, load(path)):
             reasons[without_seed] = _why_impossible(run)
         if reason := reasons.get(without_seed):
             impossible.append((overrides, reason))

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpbench.config.buildable import function
-from dpbench.errors import Unavailable, UserError
+from dpbench.errors import Unavailable, UserError, tell
 from dpbench.execution.configuration import trackers_of
 from dpbench.execution.run import tracking_folder
 from dpbench.execution.sweep import Sweep, planned, report, run_missing
 from dpbench.files import check_writable, write_atomically
+from dpbench.records.code import is_stale
 from dpbench.records.reading import load
 from dpbench.reproduce.figure import check_figure
 from dpbench.reproduce.render import render, spec_of
@@ -43,6 +44,11 @@ def reproduce(name: str, overrides: list[str]) -> str:
     records = [record for path in runs.sweep.runs if (record := load(path)) is not None]
     if unavailable and not records:
         raise Unavailable(f"{name}: {next(iter(unavailable.values()))}")
+    if stale := sum(map(is_stale, records)):
+        tell(
+            f"{stale} of {len(records)} records were made by other code than the present one: "
+            "again=stale repeats their runs."
+        )
     reasons = {runs.rows[path]: reason for path, reason in unavailable.items()}
     impossible = {**runs.impossible, **reasons}
     files = render(target, records, impossible, _planned_privacy(runs, unavailable))

@@ -24,6 +24,7 @@ from dpbench.metrics.tasks import FIT, METRICS
 from dpbench.models.architecture import LOSSES
 from dpbench.models.predict import predict
 from dpbench.privacy.ledger import Ledger
+from dpbench.records.code import KEY, code_of
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import COVERED, Record
 from dpbench.training.averaging import MovingAverage
@@ -73,7 +74,10 @@ def fit(
         config=run.config,
         metrics=(metrics if complete else dict.fromkeys(metrics, math.nan)) | score,
         privacy=privacy_statement(run, planned, ledger),
-        provenance=provenance(training.step, device, run.precision, training.usage),
+        provenance={
+            **provenance(training.step, device, run.precision, training.usage),
+            **({KEY: code_of(run.config)} if run.config else {}),
+        },
         status="complete" if complete else DIVERGED,
         history=training.history,
         diagnostics=(training.observer.series() if training.observer else {})

@@ -1,0 +1,119 @@
+"""The code that a record was made by: what counts, what does not, and what is then said."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dpbench.cli.main import main
+from dpbench.config.compose import compose
+from dpbench.execution.run import load_or_run
+from dpbench.paths import PACKAGE
+from dpbench.records import code
+from dpbench.records.code import KEY, STALE_RECORD, code_of, is_stale
+from dpbench.records.reading import read
+
+SMALL = ["epochs=1", "model=logistic", "batch_size=512"]
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """A copy of the library whose files the checksums are of."""
+    folder = tmp_path / PACKAGE.name
+    shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code, "PACKAGE", folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("file", "matters"),
+    [
+        ("methods/bam.py", True),
+        ("models/logistic.py", True),
+        ("data/digits.py", True),
+        ("clipping/functions.py", True),
+        ("mechanism/noise.py", True),
+        ("gradients/layers/convolution.py", True),
+        ("privacy/composition.py", True),
+        ("methods/fairlens.py", False),
+        ("models/resnet9.py", False),
+        ("data/adult.py", False),
+        ("dashboard/page.py", False),
+        ("cli/main.py", False),
+        ("execution/slurm.py", False),
+    ],
+)
+def test_what_a_run_reaches_matters_and_nothing_else(file, matters, copy):
+    config = compose(["method=bam", "model=logistic"])
+    before = code_of(config)
+    path = copy / file
+    path.write_text(path.read_text() + "\nCHANGED = True\n")
+    assert (code_of(config) != before) == matters
+
+
+def test_a_file_that_is_new_counts_once_something_imports_it(copy):
+    config = compose([])
+    before = code_of(config)
+    (copy / "clipping" / "mine.py").write_text("FACTOR = 0.001\n")
+    assert code_of(config) == before
+    path = copy / "clipping" / "functions.py"
+    path.write_text(path.read_text() + "\nfrom dpbench.clipping.mine import FACTOR\n")
+    with_import = code_of(config)
+    (copy / "clipping" / "mine.py").write_text("FACTOR = 0.002\n")
+    assert len({before, with_import, code_of(config)}) == 3
+
+
+def test_how_a_run_is_executed_does_not_count():
+    assert code_of(compose(["launcher=slurm", "jobs=2"])) == code_of(compose([]))
+    assert code_of(compose(["method=bam"])) != code_of(compose([]))
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs the same command, and returns what it says."""
+
+    def said(*more):
+        command = ["dpbench", "run", *SMALL, f"results_dir={tmp_path}", *more]
+        monkeypatch.setattr("sys.argv", command)
+        main()
+        return capsys.readouterr().err
+
+    return said
+
+
+def test_a_stale_record_is_said_to_be_and_repeated_on_request(run, tmp_path, monkeypatch):
+    assert STALE_RECORD not in run() + run("again=stale")
+    (path,) = (tmp_path / "runs").glob("*.json")
+    made = path.stat().st_mtime_ns
+    run("again=stale")
+    assert path.stat().st_mtime_ns == made
+    for module in ("records.code", "training.trainer"):
+        monkeypatch.setattr(f"dpbench.{module}.code_of", lambda config: "other")
+    assert "made by other code than the present one: again=stale" in run()
+    assert path.stat().st_mtime_ns == made
+    assert STALE_RECORD not in run("again=stale")
+    assert read(path).provenance[KEY] == "other"
+
+
+def test_older_records_do_not_say():
+    published = Path(PACKAGE).parent / "results" / "tables" / "bam_table1-cpu_hour.records.jsonl"
+    from dpbench.records.reading import parse
+
+    record = parse(published.read_text().splitlines()[0], "line")
+    assert KEY not in record.provenance
+    assert not is_stale(record)
+
+
+def test_reproduce_says_how_many(tmp_path, monkeypatch, capsys):
+    changes = ["table.seeds=[0]", "table.methods=[sgd]", "epochs=1"]
+    command = ["reproduce", "demo", *changes, f"results_dir={tmp_path}"]
+    monkeypatch.setattr("sys.argv", ["dpbench", *command])
+    main()
+    assert "other code" not in capsys.readouterr().err
+    monkeypatch.setattr("dpbench.records.code.code_of", lambda config: "other")
+    main()
+    assert "1 of 1 records were made by other code" in capsys.readouterr().err
+
+
+def test_a_run_by_hand_has_no_checksum(tmp_path):
+    assert KEY in read(load_or_run([*SMALL, f"results_dir={tmp_path}"])).provenance
