@@ -164,7 +164,7 @@ def test_tables_and_records_are_verified_by_name(folder):
 
 
 def test_a_name_that_nothing_has_is_refused(folder):
-    with pytest.raises(UserError, match="misalignment_table6 is neither a table nor a record here: did you"):
+    with pytest.raises(UserError, match="table6 is neither a table nor a record here: did you"):
         verify(["misalignment_table6", f"results_dir={folder}"])
 
 
