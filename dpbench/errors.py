@@ -28,6 +28,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"choose from {', '.join(names[:MAX_LISTED])}{more}."
 
 
+def first_line(error: BaseException, default: str = "") -> str:
+    """The first line of an error's message, or the default if it has none."""
+    return next(iter(str(error).strip().splitlines()), default)
+
+
 def tell(message: object) -> None:
     """Print a message on the standard error; the standard output is for results."""
     with suppress(OSError, ValueError):  # a closed terminal must not stop a run

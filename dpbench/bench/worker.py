@@ -13,6 +13,7 @@ import torch
 from dpbench.bench.cases import Case, UnavailableError
 from dpbench.bench.check import Observation, observe
 from dpbench.bench.stepper import Stepper
+from dpbench.errors import first_line
 from dpbench.memory import reset_peak, resident
 from dpbench.training.interrupts import interrupts_ignored
 
@@ -126,5 +127,4 @@ def _reason(error: Exception) -> str:
         return str(error)
     if isinstance(error, torch.OutOfMemoryError):
         return "out of memory"
-    first = (str(error).strip() or "no message").splitlines()[0]
-    return f"{type(error).__name__}: {first}"
+    return f"{type(error).__name__}: {first_line(error, 'no message')}"

@@ -10,7 +10,7 @@ from dpbench.errors import UserError
 from dpbench.paths import benchmarks_folder, conf_folder
 from dpbench.records.reading import Unreadable
 from dpbench.tables.conditions import row_name
-from dpbench.tables.published import read_published
+from dpbench.tables.published import read_published, without_comments
 from dpbench.tables.tidy import HEAD
 
 NOT_RUN = "not run"
@@ -107,7 +107,7 @@ def _published_tables() -> Iterator[dict]:
 
 
 def _published_cells(path: Path) -> list[dict]:
-    head = next(csv.reader(_lines(path)))
+    head = next(csv.reader(without_comments(path)))
     published = read_published(path, [name for name in head if name not in OTHER_COLUMNS])
     empty = dict.fromkeys(("ours", "spread", "n"), "")
     return [
@@ -127,8 +127,3 @@ def _published_title(path: Path) -> str:
     """The title of the table in the comments of the file."""
     lines = [line.lstrip("# ") for line in path.read_text(encoding="utf-8").splitlines()]
     return next((line.rstrip(".") for line in lines if line.startswith("Table")), path.stem)
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8") as file:
-        yield from (line for line in file if not line.startswith("#"))

@@ -3,7 +3,7 @@
 import traceback
 from collections.abc import Iterator, Sequence
 
-from dpbench.errors import Unavailable, UserError
+from dpbench.errors import Unavailable, UserError, first_line
 from dpbench.execution.launcher import Attempts, Failure, Outcome
 from dpbench.training.lock import Busy
 
@@ -21,8 +21,7 @@ def attempt(overrides: list[str], wait: bool = True, quiet: bool = True) -> Outc
     except UserError as reason:
         return Failure(str(reason))
     except Exception as error:
-        (line, *_) = [*str(error).splitlines(), ""]
-        return Failure(f"{type(error).__name__}: {line}", traceback.format_exc())
+        return Failure(f"{type(error).__name__}: {first_line(error)}", traceback.format_exc())
 
 
 def attempt_all(attempts: Attempts, runs: Sequence[list[str]]) -> Iterator[tuple[int, Outcome]]:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
+from dpbench.errors import UserError, first_line
 from dpbench.gradients.agreement import TOLERANCE, disagreement
 from dpbench.gradients.coupling import refuse_coupling
 from dpbench.gradients.engine import Engine, Gradients, Loss, PerExampleShift, Shift
@@ -141,7 +141,7 @@ def _first_line(failure: RuntimeError) -> str:
     """The first line of torch's message; re-raises the failure if memory ran out."""
     if ran_out(failure):
         raise failure
-    return (str(failure).strip() or type(failure).__name__).splitlines()[0]
+    return first_line(failure, type(failure).__name__)
 
 
 def _warn(what: str) -> None:

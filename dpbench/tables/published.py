@@ -67,9 +67,14 @@ def check_covered(spec: TableSpec, published: PublishedTable) -> None:
             raise UserError(f"{spec.name} has no cell for the published {column} of {row}.")
 
 
+def without_comments(path: Path) -> list[str]:
+    """The lines of a file that do not begin with #."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if not line.startswith("#")]
+
+
 def _lines(path: Path, required: list[str]) -> list[dict[str, str]]:
-    text = path.read_text(encoding="utf-8").splitlines()
-    reader = csv.DictReader(line for line in text if not line.startswith("#"))
+    reader = csv.DictReader(without_comments(path))
     if not set(required) <= set(reader.fieldnames or ()):
         raise UserError(f"{path.name} must have the columns {', '.join(required)}.")
     return list(reader)

@@ -13,7 +13,7 @@ from dpbench.data.derive.normalization import Normalization, normalized
 from dpbench.data.derive.users import Units, Users, units_of
 from dpbench.diagnostics import Diagnostics
 from dpbench.diagnostics.settings import check_groups
-from dpbench.errors import UserError
+from dpbench.errors import UserError, first_line
 from dpbench.gradients import ENGINES, Parameters
 from dpbench.gradients.precision import PRECISIONS
 from dpbench.mechanism.method import Method
@@ -235,7 +235,7 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int, list[str]]:
         optimizer.step()
         return optimizer, len(parameters), layers
     except (TypeError, ValueError, RuntimeError, AssertionError, OverflowError) as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
+        why = first_line(error, type(error).__name__)
         raise UserError(f"model or optimizer cannot be built: {why}") from error
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from dpbench.errors import first_line
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
@@ -110,11 +111,10 @@ def guarded(name: str, call: Callable[[], None]) -> bool:
         call()
         return True
     except Exception as error:
-        (line, *_) = [*str(error).splitlines(), ""]
         hint = "; pip install 'dpbench-suite[tracking]'" * isinstance(error, ImportError)
         warnings.warn(
             f"tracker={name} failed and is disabled, and the run continues: "
-            f"{type(error).__name__}, {line}{hint}",
+            f"{type(error).__name__}, {first_line(error)}{hint}",
             stacklevel=2,
         )
         return False
