@@ -48,7 +48,7 @@ table:
   variants: {dpsgd_f: [corrected, paper], dpsgd: [corrected, {optimizer.lr: 0.1}]}
   claims:
     cost:
-      says: "Privacy costs accuracy."
+      statement: "Privacy costs accuracy."
       source: page 1
       better: [sgd]
       than: [dpsgd]

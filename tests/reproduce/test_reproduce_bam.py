@@ -52,7 +52,7 @@ table:
   methods: [dpsgd, dpsat, bam]
   claims:
     first:
-      says: "bam is more accurate than dpsgd on digits."
+      statement: "bam is more accurate than dpsgd on digits."
       source: page 1
       better: [bam]
       than: [dpsgd]
