@@ -30,7 +30,7 @@ SETTING = (
 ADJECTIVE = r"(?: more| training| random| whole| million| wide| single| test| noisy)?"
 UNIT = (
     r"epochs?|steps?|seeds?|runs?|examples|images|users|views|parameters|gradients|trials|classes|bins|measurements|"
-    r"cores?|minutes|hours|targets|canaries|coordinates|weights|settings|layers|pairs|wines|instead"
+    r"cores?|minutes|hours|targets|canaries|coordinates|weights|settings|layers|pairs|wines"
 )
 NOT_A_RESULT = [
     rf"\b(?:{REFERENCE}) \(?{SOME}",
