@@ -290,7 +290,7 @@ def test_a_figure_is_a_picture_its_points_and_a_page(checkout, tmp_path):
     assert text.partition("\n")[0].endswith("per group (Figure 3), one seed")
     assert "- Claims of 4: 2 undecided, 2 not run.\n" in text
     assert f"\n\n{NOTE}" in text
-    assert "private data outside the account" in text
+    assert "private data without accounting" in text
 
 
 @pytest.mark.long
