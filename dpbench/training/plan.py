@@ -152,7 +152,10 @@ def plan(run: Run) -> Plan:
     units = units_of(run.dataset, run.users)
     sampler = SAMPLERS[run.sampler](units.number, run.batch_size, units.name)
     steps = _steps(run, sampler)
-    once = statistics_step(run), score_step(run)
+    once = (
+        statistics_step(run.normalization, run.users),
+        score_step(run.score_noise_multiplier, run.dataset, run.users, run.method),
+    )
     if method.private:
         run.privacy.warn_if_weak(units)
     schedule = run.schedule or UNCHANGED

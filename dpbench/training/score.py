@@ -4,19 +4,17 @@ It is part of the ledger of a run: one Gaussian query of all held-out examples. 
 of the validation split is exact, and outside every epsilon.
 """
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
+from dpbench.data.dataset import Dataset
+from dpbench.data.derive.users import Users
 from dpbench.data.derive.validation import WithValidation
 from dpbench.errors import UserError
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
 from dpbench.validate import positive
-
-if TYPE_CHECKING:
-    from dpbench.training.plan import Run
 
 NOISY_ACCURACY = "validation/noisy_accuracy"
 
@@ -29,24 +27,25 @@ SENSITIVITY = 1.0
 """Of the number of right answers: one example added or removed changes it by at most one."""
 
 
-def score_step(run: "Run") -> Step | None:
+def score_step(
+    multiplier: float | None, dataset: Dataset, users: Users | None, method: Method
+) -> Step | None:
     """The release of the number of right answers; None where none is asked for.
 
     It is composed with the training although an example is either trained on or held out, so that
     the bound does not depend on how the two parts were drawn. UserError for a run without a
     validation split, without classes, without noise, or of users, who have several examples.
     """
-    multiplier = run.score_noise_multiplier
     if multiplier is None:
         return None
     positive("score_noise_multiplier", multiplier)
-    if not isinstance(run.dataset, WithValidation):
+    if not isinstance(dataset, WithValidation):
         raise UserError("score_noise_multiplier is for a validation split: set validation=0.2.")
-    if run.dataset.task != "classification":
+    if dataset.task != "classification":
         raise UserError(
-            f"score_noise_multiplier is for accuracy, and {run.dataset.name} is a regression."
+            f"score_noise_multiplier is for accuracy, and {dataset.name} is a regression."
         )
-    if run.users or not run.method.private:
+    if users or not method.private:
         raise UserError(
             "score_noise_multiplier is for private runs of single examples: set users=none, and a "
             "method that adds noise."

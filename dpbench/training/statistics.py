@@ -2,20 +2,17 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from dpbench.data.dataset import Dataset, Split
+from dpbench.data.derive.users import Users
 from dpbench.errors import UserError
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
 from dpbench.validate import positive
-
-if TYPE_CHECKING:
-    from dpbench.training.plan import Run
 
 AT_ONCE = 1024
 """Examples read at once."""
@@ -139,14 +136,14 @@ def noisy_median(norms: Tensor, multiplier: float, stream: Stream) -> float:
     return math.exp2(reached / STEPS_PER_OCTAVE - OCTAVES / 2)
 
 
-def statistics_step(run: "Run") -> Step | None:
+def statistics_step(normalization: object, users: Users | None) -> Step | None:
     """The releases of a run's normalization, if they are made; UserError for users, who have
     several examples."""
-    if not isinstance(run.normalization, PrivateNormalization):
+    if not isinstance(normalization, PrivateNormalization):
         return None
-    if run.users:
+    if users:
         raise UserError(
             "normalization=private measures single examples, and users have several: set "
             "users=none or normalization=none."
         )
-    return run.normalization.step
+    return normalization.step
