@@ -10,7 +10,7 @@ import functools
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
@@ -25,6 +25,17 @@ from dpbench.config.rules import ARM, check_table, chosen_by_table, rules
 from dpbench.errors import UserError, nearest
 from dpbench.paths import conf_folder
 from dpbench.validate import one_of
+
+
+class Composition(NamedTuple):
+    """A composed configuration, the option chosen in each group, and the table, if there is one.
+
+    The table is plain: it is larger than all else, and the same for every run of it.
+    """
+
+    config: DictConfig
+    choices: dict[str, str]
+    table: dict | None
 
 
 def compose(overrides: list[str]) -> dict:
@@ -46,14 +57,17 @@ def _composed(folder: Path, *overrides: str) -> bytes:
     with grammar():
         try:
             parsed = check(list(overrides))
-            config, choices = _compose(parsed)
-            check_table(config)
-            for rule in rules(config, choices):
-                config.merge_with(rule.get("set", {}))
+            config, choices, table = _compose(parsed)
+            if table is not None:
+                check_table(table)
+                for rule in rules(table, choices):
+                    config.merge_with(rule.get("set", {}))
             for override in parsed:
-                if _sets_a_value(override):
+                if _sets_a_value(override) and not _is_of_table(override):
                     OmegaConf.update(config, override.key_or_group, override.value())
             plain = cast(dict, OmegaConf.to_container(config, resolve=True))
+            if table is not None:
+                plain["table"] = table
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(sentence(error)) from error
     plain["choices"] = {k: v for k, v in choices.items() if not k.startswith(("hydra", "table"))}
@@ -102,12 +116,13 @@ def _options_and_keys(folder: Path, *chosen: str) -> tuple[list[str], set[str]]:
 
     Runs that differ only in values share them; not to be modified.
     """
-    parsed = parse(list(chosen))
-    config, choices = _compose(parsed)
-    check_table(config)
-    if by_table := chosen_by_table(config, choices):
-        config, _ = _compose([*parse(by_table), *parsed])
-    return by_table, {*_keys(config)}
+    parsed, by_table = parse(list(chosen)), []
+    config, choices, table = _compose(parsed)
+    if table is not None:
+        check_table(table)
+        if by_table := chosen_by_table(table, choices):
+            config, *_ = _compose([*parse(by_table), *parsed])
+    return by_table, {*_keys(config), *_keys({"table": table} if table else {})}
 
 
 def _check_option(override: Override) -> None:
@@ -139,14 +154,19 @@ def _check_key(override: Override, known: set[str]) -> None:
         raise UserError(f"{key} is not a setting: {nearest(key, known)}")
 
 
+def _is_of_table(override: Override) -> bool:
+    return override.key_or_group.startswith("table.")
+
+
 def _sets_a_value(override: Override) -> bool:
     return override.key_or_group not in groups() and not override.is_delete()
 
 
-def _keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
-    for key, value in config.items_ex(resolve=False):
+def _keys(config: DictConfig | dict, prefix: str = "") -> Iterator[str]:
+    items = config.items_ex(resolve=False) if isinstance(config, DictConfig) else config.items()
+    for key, value in items:
         yield prefix + str(key)
-        if isinstance(value, DictConfig):
+        if isinstance(value, DictConfig | dict):
             yield from _keys(value, f"{prefix}{key!s}.")
 
 
@@ -159,26 +179,42 @@ def _compose_options(folder: Path, *options: str) -> bytes:
     return pickle.dumps(_compose_by_hydra(list(options)))
 
 
-def _compose(parsed: list[Override]) -> tuple[DictConfig, dict[str, str]]:
+def _compose(parsed: list[Override]) -> Composition:
     """The configuration of options and values; plain values are set in a copy of a cached one."""
     known = groups()
     values = [override for override in parsed if override.key_or_group not in known]
-    if any(override.type != OverrideType.CHANGE for override in values):
+    if not all(map(_is_plain, values)):
         return _compose_by_hydra([str(override.input_line) for override in parsed])
     # In whatever order, so that runs share what is composed: of one group the last one counts.
     options = sorted((o for o in parsed if o.key_or_group in known), key=lambda o: o.key_or_group)
     lines = [str(option.input_line) for option in options]
-    config, choices = pickle.loads(_compose_options(conf_folder(), *lines))
+    config, choices, table = pickle.loads(_compose_options(conf_folder(), *lines))
     for override in values:
-        OmegaConf.update(config, override.key_or_group, override.value())
-    return config, choices
+        if override.key_or_group != ARM:
+            OmegaConf.update(config, override.key_or_group, override.value())
+        elif table is not None and "arm" in table:
+            table["arm"] = override.value()
+        else:
+            return _compose_by_hydra([str(override.input_line) for override in parsed])
+    return Composition(config, choices, table)
 
 
-def _compose_by_hydra(overrides: list[str]) -> tuple[DictConfig, dict[str, str]]:
-    """The configuration and the option chosen in each group."""
+def _is_plain(override: Override) -> bool:
+    """Whether a value is set without Hydra: one that exists, and not in the table but for its
+    arm."""
+    of_table = _is_of_table(override) and override.key_or_group != ARM
+    return override.type == OverrideType.CHANGE and not of_table
+
+
+def _compose_by_hydra(overrides: list[str]) -> Composition:
+    """The configuration, the option chosen in each group, and the table."""
     config = hydra.compose("config", overrides, return_hydra_config=True)
     choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
     OmegaConf.set_struct(config, False)
     del config["hydra"]
+    table = None
+    if "table" in config:
+        table = cast(dict, OmegaConf.to_container(config.table, resolve=True))
+        del config["table"]
     OmegaConf.set_struct(config, True)
-    return config, choices
+    return Composition(config, choices, table)

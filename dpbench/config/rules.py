@@ -6,8 +6,6 @@ Each rule has conditions (`when`), options to choose (`choose`) and values to se
 from collections.abc import Iterator
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
 from dpbench.validate import known_keys, one_of, typed
 
 ARM = "table.arm"
@@ -45,13 +43,9 @@ RULE = ("when", "choose", "set")
 """The keys of a rule in `table.settings`."""
 
 
-def check_table(config: DictConfig) -> None:
-    """UserError for unknown keys, mistyped values or an unknown arm of the table, if any."""
-    if "table" not in config:
-        return
-    table = OmegaConf.to_container(config.table, resolve=True)
+def check_table(table: Any) -> None:
+    """UserError for unknown keys, mistyped values or an unknown arm of a plain table."""
     typed("table", table, dict[str, Any])
-    assert isinstance(table, dict)
     _check_keys("", table)
     if "_target_" not in table.get("figure", {}):
         _check_keys("figure.", table.get("figure", {}))
@@ -71,20 +65,19 @@ def _check_keys(prefix: str, part: dict) -> None:
         typed(f"table.{prefix}{key}", value, TYPES[prefix + key])
 
 
-def rules(config: DictConfig, choices: dict) -> Iterator[DictConfig]:
+def rules(table: dict, choices: dict) -> Iterator[dict]:
     """The table's rules that apply to these choices, in their order."""
-    table = config.get("table", {})
     chosen = {**choices, "arm": table.get("arm")}
     for rule in table.get("settings", ()):
         if all(chosen.get(group) == option for group, option in rule.get("when", {}).items()):
             yield rule
 
 
-def chosen_by_table(config: DictConfig, choices: dict) -> list[str]:
+def chosen_by_table(table: dict, choices: dict) -> list[str]:
     """The options that the table's rules choose, as overrides."""
     chosen = {
         group: option
-        for rule in rules(config, choices)
+        for rule in rules(table, choices)
         for group, option in rule.get("choose", {}).items()
     }
     return [f"{group}={option}" for group, option in chosen.items()]

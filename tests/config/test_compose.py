@@ -110,7 +110,7 @@ def test_a_table_s_misspelt_setting_is_refused(tmp_path, monkeypatch):
     broken = [{"set": {"epoch": 3}}]
     monkeypatch.setattr(configuration, "rules", lambda *_: broken)
     with pytest.raises(UserError, match="epoch"):
-        compose(["seed=123"])  # which no other test asks for
+        compose(["+table=misalignment_table5", "seed=123"])  # which no other test asks for
 
 
 def test_a_sweep_is_every_combination_in_order():
@@ -141,18 +141,19 @@ def test_a_list_is_one_value_of_a_sweep():
         ],
         ["tracker=[csv,wandb]", "tracker.wandb.project=mine", "batch_size=${epochs}"],
         ["method=dpsgd", "method.bound=[0.1,0.2]", "method.style=layerwise"],
+        ["+table=misalignment_table5", "table.seeds=[3]", "table.title=${epochs} epochs"],
+        ["+table=misalignment_table5", "+table.arm=null", "seed=1"],
     ],
 )
 def test_values_set_in_a_copy_are_what_hydra_composes(overrides):
     with grammar():
         parsed = configuration.check(overrides)
-        ours, choices = configuration._compose(parsed)
-        theirs, same = configuration._compose_by_hydra(
-            [str(override.input_line) for override in parsed]
-        )
-    assert choices == same
-    assert OmegaConf.to_container(ours) == OmegaConf.to_container(theirs)
-    assert OmegaConf.is_struct(ours) == OmegaConf.is_struct(theirs)
+        ours = configuration._compose(parsed)
+        theirs = configuration._compose_by_hydra([str(override.input_line) for override in parsed])
+    assert ours.choices == theirs.choices
+    assert ours.table == theirs.table
+    assert OmegaConf.to_container(ours.config) == OmegaConf.to_container(theirs.config)
+    assert OmegaConf.is_struct(ours.config) == OmegaConf.is_struct(theirs.config)
 
 
 def test_runs_that_differ_in_values_alone_share_what_hydra_composes(monkeypatch):
@@ -165,3 +166,14 @@ def test_runs_that_differ_in_values_alone_share_what_hydra_composes(monkeypatch)
     assert (first["seed"], second["seed"], second["optimizer"]["lr"]) == (0, 1, 0.5)
     assert (first["table"]["arm"], second["table"]["arm"]) == ("small_r", "large_r")
     assert first["method"]["bound"] != second["method"]["bound"]
+
+
+def test_a_table_without_arms_takes_none():
+    with pytest.raises(UserError, match=r"table\.arm"):
+        compose(["+table=misalignment_table5", "table.arm=dpsgd"])
+
+
+def test_values_of_a_table_refer_to_settings_and_to_each_other():
+    table = ["+table=misalignment_table5", "table.title=${epochs} epochs of ${table.paper}"]
+    config = compose(table)["table"]
+    assert config["title"].startswith("20 epochs of Esipova")
