@@ -51,7 +51,9 @@ run hydra.run.dir=x
 run hydra.sweeper=x
 run hydra/launcher=joblib
 run hydra.searchpath=[file:///tmp]
-run --cfg job
+run --cfg hydra
+run --cfg
+run --infos
 run {LONG}
 run {LONG}={LONG}
 run =3
