@@ -58,6 +58,7 @@ def spec_of(target: Target) -> TableSpec:
     """The specification of a target's table; UserError for an invalid one."""
     plain = {k: v for k, v in target.table.items() if k not in RUN_KEYS}
     plain |= {"name": target.name, "title": target.title, "scale_label": target.scale_label}
+    plain |= {"arms": target.has_arms}
     return table_spec(plain | {"conditions": target.labels, "claims": target.claims})
 
 

@@ -101,7 +101,7 @@ class Target:
     @property
     def notes(self) -> list[str]:
         """Notes on the data of the runs, as on statistics that no epsilon covers."""
-        methods = self.table["methods"] if self._has_arms else self.table["methods"][:1]
+        methods = self.table["methods"] if self.has_arms else self.table["methods"][:1]
         cells = itertools.product(self.conditions, methods)
         runs = [build(compose(next(self.cells_of(*cell)))) for cell in cells]
         notes = (f"{run.dataset.name}: {note}" for run in runs for note in run.notes)
@@ -137,7 +137,7 @@ class Target:
     def cells_of(self, condition: Condition, method: str) -> Iterator[list[str]]:
         """The overrides of every run of one method, or arm, under one of its conditions."""
         common = [*self.scale.overrides, *self.overrides, *condition.overrides()]
-        row = f"{ARM}={method}" if self._has_arms else f"method={method}"
+        row = f"{ARM}={method}" if self.has_arms else f"method={method}"
         for seed, variant in itertools.product(self.table["seeds"], self._variants(method)):
             yield [f"+table={self.name}", row, f"seed={seed}", *common, *variant.overrides()]
 
@@ -160,12 +160,13 @@ class Target:
 
     def method_of(self, config: Mapping[str, Any]) -> str:
         """The method of a run, or its arm where the table has arms."""
-        if not self._has_arms:
+        if not self.has_arms:
             return config["choices"]["method"]
         return self._arms[digest({**config, "seed": self.table["seeds"][0]})]
 
     @property
-    def _has_arms(self) -> bool:
+    def has_arms(self) -> bool:
+        """Whether rows differ by more than their method, as in data set and model."""
         return "arm" in self.table
 
     @cached_property

@@ -107,7 +107,7 @@ def _selected(spec: TableSpec, runs: pd.DataFrame) -> pd.DataFrame:
     _require(runs, REQUIRED)
     in_table = runs["method"].isin([*spec.methods, spec.baseline]) & runs["seed"].isin(spec.seeds)
     selected = runs[in_table].sort_values(IDENTITY).reset_index(drop=True)
-    for name in ("dataset", "model"):
+    for name in () if spec.arms else ("dataset", "model"):
         values = selected[name].unique()
         if len(values) > 1:
             raise UserError(f"A table is about one {name}, not {', '.join(values)}.")

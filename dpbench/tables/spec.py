@@ -1,7 +1,7 @@
 """The specification of a table: its methods, its columns and the published numbers."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal
 
 from dpbench.config.buildable import check_settings
@@ -49,7 +49,8 @@ class TableSpec:
     runs the paper averaged; spread: the meaning of the paper's ±, and of ours; baseline: the
     non-private method that privacy costs are relative to; groups: the two groups a and b, or none;
     conditions: labels, "" for a table that varies only its methods; scale_label: "paper", or what
-    differs from the paper's runs; claims: what the paper claims about the rows.
+    differs from the paper's runs; claims: what the paper claims about the rows; arms: whether rows
+    may differ in data set and model.
     """
 
     name: str
@@ -67,6 +68,7 @@ class TableSpec:
     columns: tuple[Column, ...]
     claims: tuple[Claim, ...]
     notes: tuple[str, ...]
+    arms: bool = False
 
     def __post_init__(self) -> None:
         one_of("spread", self.spread, (STANDARD_ERROR, STANDARD_DEVIATION))
@@ -94,7 +96,8 @@ def table_spec(plain: Mapping[str, Any]) -> TableSpec:
     Raises UserError for keys that are missing or unknown, and for unsuitable values.
     """
     keys = [field.name for field in fields(TableSpec)]
-    known_keys("the table", plain, keys, required=keys)
+    required = [field.name for field in fields(TableSpec) if field.default is MISSING]
+    known_keys("the table", plain, keys, required=required)
     lists = {key: tuple(plain[key]) for key in ("methods", "seeds", "conditions", "notes")}
     groups = tuple(str(group) for group in plain["groups"])
     columns = tuple(_column(name, values) for name, values in plain["columns"].items())

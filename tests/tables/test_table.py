@@ -130,6 +130,13 @@ def test_runs_that_do_not_belong_together_are_refused(build, run, runs, changes,
         build([*runs, run("dpsgd", 1, 0.7, **changes)])
 
 
+def test_arms_may_differ_in_data_and_model(build, run):
+    runs = [run("sgd", 0, 0.9), run("dpsgd", 0, 0.7, dataset="other", model="cnn")]
+    with pytest.raises(UserError, match="one dataset, not other, toy"):
+        build(runs)
+    assert [row[0] for row in block(build(runs, arms=True), "Ours").rows][:2] == ["sgd", "dpsgd"]
+
+
 def test_a_metric_that_nobody_measured_is_refused(build):
     column = {"metric": "test/acuracy", "factor": 1, "digits": 1, "better": "lower"}
     with pytest.raises(UserError, match="no column test/acuracy"):
