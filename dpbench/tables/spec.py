@@ -1,7 +1,7 @@
 """The specification of a table: its methods, its columns and the published numbers."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from dpbench.config.buildable import check_settings
@@ -68,7 +68,7 @@ class TableSpec:
     columns: tuple[Column, ...]
     claims: tuple[Claim, ...]
     notes: tuple[str, ...]
-    arms: bool = False
+    arms: bool
 
     def __post_init__(self) -> None:
         one_of("spread", self.spread, (STANDARD_ERROR, STANDARD_DEVIATION))
@@ -96,8 +96,7 @@ def table_spec(plain: Mapping[str, Any]) -> TableSpec:
     Raises UserError for keys that are missing or unknown, and for unsuitable values.
     """
     keys = [field.name for field in fields(TableSpec)]
-    required = [field.name for field in fields(TableSpec) if field.default is MISSING]
-    known_keys("the table", plain, keys, required=required)
+    known_keys("the table", plain, keys, required=keys)
     lists = {key: tuple(plain[key]) for key in ("methods", "seeds", "conditions", "notes")}
     groups = tuple(str(group) for group in plain["groups"])
     columns = tuple(_column(name, values) for name, values in plain["columns"].items())

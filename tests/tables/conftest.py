@@ -7,6 +7,7 @@ from dpbench.tables.spec import table_spec
 from dpbench.tables.table import build_table
 
 PLAIN = {
+    "arms": False,
     "name": "toy_table1",
     "title": "Toy",
     "paper": "Doe 2020, Table 1",
