@@ -1,57 +1,17 @@
 """What cannot be trained is refused before data is read."""
 
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 
 import pytest
-import torch
-from absl import logging as absl_logging
 
 from dpbench import memory
 from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
-from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.dpsgd_f import dpsgd_f
-from dpbench.methods.dpsgd_global import dpsgd_global_adapt
 from dpbench.methods.fairlens import fairlens
-from dpbench.methods.sgd import sgd
-from dpbench.models.mlp import Mlp
-from dpbench.training.budget import Privacy
-from dpbench.training.plan import Run, plan
+from dpbench.training.plan import plan
 from dpbench.training.trainer import fit
-
-NOWHERE = Path("/nowhere")  # digits need no folder
-METHODS = {
-    "sgd": sgd(),
-    "dpsgd": dpsgd(0.5, "corrected"),
-    "dpsgd_f": dpsgd_f(0.5, 10.0, "corrected"),
-    "dpsgd_global_adapt": dpsgd_global_adapt(0.5, 5.0, 1.0, 0.1, 10.0, "corrected"),
-}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_words():
-    before = absl_logging.get_verbosity()
-    absl_logging.set_verbosity(absl_logging.ERROR)
-    yield
-    absl_logging.set_verbosity(before)
-
-
-def run_of(method="dpsgd", lr=0.5, **changes):
-    usual = {
-        "dataset": Digits(0.2),
-        "model": Mlp((16,), "tanh"),
-        "privacy": Privacy(1.0, None, 1e-5, "rdp"),
-        "optimizer": partial(torch.optim.SGD, lr=lr),
-        "sampler": "poisson",
-        "epochs": 2,
-        "batch_size": 128,
-        "seed": 0,
-    }
-    return Run(method=METHODS[method], **usual | changes)
-
+from tests.training.small_runs import NOWHERE, run_of
 
 VIEWS = ShiftsFlips(views=2, shift=2, padding="reflect", flip="horizontal", probability=0.5)
 

@@ -1,86 +1,13 @@
 """What a run draws from its seed: the same again, and nothing from another stream."""
 
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-
 import pytest
 import torch
-from absl import logging as absl_logging
 
-from dpbench.data.digits import Digits
 from dpbench.errors import UserError
 from dpbench.mechanism.streams import seeded
-from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.dpsgd_f import dpsgd_f
-from dpbench.methods.dpsgd_global import dpsgd_global_adapt
-from dpbench.methods.sgd import sgd
-from dpbench.models.mlp import Mlp
-from dpbench.training.budget import Privacy
-from dpbench.training.plan import Run, plan
+from dpbench.training.plan import plan
 from dpbench.training.trainer import fit, private_step
-
-NOWHERE = Path("/nowhere")  # digits need no folder
-METHODS = {
-    "sgd": sgd(),
-    "dpsgd": dpsgd(0.5, "corrected"),
-    "dpsgd_f": dpsgd_f(0.5, 10.0, "corrected"),
-    "dpsgd_global_adapt": dpsgd_global_adapt(0.5, 5.0, 1.0, 0.1, 10.0, "corrected"),
-}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_words():
-    before = absl_logging.get_verbosity()
-    absl_logging.set_verbosity(absl_logging.ERROR)
-    yield
-    absl_logging.set_verbosity(before)
-
-
-def run_of(method="dpsgd", lr=0.5, **changes):
-    usual = {
-        "dataset": Digits(0.2),
-        "model": Mlp((16,), "tanh"),
-        "privacy": Privacy(1.0, None, 1e-5, "rdp"),
-        "optimizer": partial(torch.optim.SGD, lr=lr),
-        "sampler": "poisson",
-        "epochs": 2,
-        "batch_size": 128,
-        "seed": 0,
-    }
-    return Run(method=METHODS[method], **usual | changes)
-
-
-@dataclass
-class Witness:
-    """Diagnostics that keep what they are shown, and draw from torch's global generator."""
-
-    batches: list = field(default_factory=list)
-    epochs: int = 0
-
-    def observer(self, step, train, test):
-        self.step, self.train = step, train
-        self.start = step.engine.parameters.theta.detach().clone()
-        return self
-
-    def before(self, batch):
-        torch.rand(7)
-        self.batches.append(batch.inputs.clone())
-
-    def end_of_epoch(self):
-        self.epochs += 1
-
-    def series(self):
-        return {"steps": [len(self.batches)]}
-
-
-def witnessed(**changes):
-    witness = Witness()
-    return witness, fit(run_of(diagnostics=witness, **changes), NOWHERE)
-
-
-def what_it_measured(record):
-    return record.metrics, record.history, record.privacy, record.status
+from tests.training.small_runs import METHODS, NOWHERE, run_of, what_it_measured, witnessed
 
 
 def test_the_same_run_twice_measures_the_same_to_the_last_bit():
