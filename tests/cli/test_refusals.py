@@ -1,28 +1,8 @@
 """What cannot be done is refused in one sentence, with exit code 2."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-from types import SimpleNamespace
-
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def process(*arguments, **environment):
-    """The same through `python -m dpbench`, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dpbench", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return SimpleNamespace(
-        code=done.returncode, out=done.stdout.splitlines(), err=done.stderr.splitlines()
-    )
+from tests.cli.processes import process
 
 
 def refused(done, sentence):

@@ -8,29 +8,12 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 import dpbench
 from dpbench.records.record import SCHEMA
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def process(*arguments, **environment):
-    """The same through `python -m dpbench`, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dpbench", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return SimpleNamespace(
-        code=done.returncode, out=done.stdout.splitlines(), err=done.stderr.splitlines()
-    )
-
+from tests.cli.processes import ROOT, process
 
 SMALL = ["epochs=2", "model=logistic", "batch_size=128", "threads=1"]
 

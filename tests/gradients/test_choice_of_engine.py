@@ -11,25 +11,12 @@ from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, EngineFallback, layers, make_engine
 from dpbench.models.architecture import cross_entropy
+from tests.gradients.nets import Net
 
 
 def labelled(inputs: torch.Tensor, classes: int = 3) -> Batch:
     targets = torch.arange(len(inputs)) % classes
     return Batch(inputs, targets, torch.zeros_like(targets))
-
-
-# Which engine is used, and for what reason.
-
-
-class Net(nn.Module):
-    """Two linear layers, to be used in ways that book-keeping cannot follow."""
-
-    def __init__(self):
-        super().__init__()
-        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 3)
-
-    def forward(self, x):
-        return self.two(self.one(x).tanh())
 
 
 class Twice(Net):

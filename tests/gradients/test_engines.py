@@ -16,6 +16,7 @@ from dpbench.execution.prepare import build
 from dpbench.gradients import ENGINES, Layer, Parameters
 from dpbench.gradients.engine import Stacked
 from dpbench.models.architecture import cross_entropy
+from tests.gradients.nets import Net
 
 EXAMPLES = 5
 
@@ -302,20 +303,6 @@ def test_clipping_holds_where_the_bias_gradients_of_positions_cancel():
     for i in range(50):
         only = torch.where(torch.arange(50) == i, factors, 0)
         assert gradients.weighted_sum(only).norm() <= 1.001
-
-
-# Which engine is used, and for what reason.
-
-
-class Net(nn.Module):
-    """Two linear layers, to be used in ways that book-keeping cannot follow."""
-
-    def __init__(self):
-        super().__init__()
-        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 3)
-
-    def forward(self, x):
-        return self.two(self.one(x).tanh())
 
 
 class InPlace(Net):

@@ -1,7 +1,6 @@
 """A step that runs out of memory is repeated in smaller parts, and is the same step."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,15 +13,10 @@ from dpbench.mechanism.fit_memory import fit_memory
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import Stream, seeded
-from dpbench.methods.clipping_errors import direction_error, magnitude_error
 from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.dpsgd_f import dpsgd_f
-from dpbench.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
 from dpbench.methods.fairlens import fairlens
-from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
-
-ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")
+from tests.mechanism.step_methods import METHODS
 
 
 def theta(step: PrivateStep) -> torch.Tensor:
@@ -34,16 +28,6 @@ def stream(seed: int) -> Stream:
 
 
 # When memory runs out.
-
-METHODS = {
-    "sgd": sgd(),
-    "dpsgd": dpsgd(0.5, "corrected"),
-    "dpsgd_global": dpsgd_global(0.5, 3.0, "corrected"),
-    "magnitude_error": magnitude_error(0.5),
-    "direction_error": direction_error(0.5),
-    "dpsgd_global_adapt": ADAPT,
-    "dpsgd_f": dpsgd_f(0.5, 2.0, "corrected").on(SimpleNamespace(groups="abc", train_size=9)),
-}
 
 
 class Cramped:

@@ -1,32 +1,10 @@
 """No step waits for a GPU."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dpbench.methods.clipping_errors import direction_error, magnitude_error
-from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.dpsgd_f import dpsgd_f
-from dpbench.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
-from dpbench.methods.sgd import sgd
-
-ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")
-
-
-# When memory runs out.
-
-METHODS = {
-    "sgd": sgd(),
-    "dpsgd": dpsgd(0.5, "corrected"),
-    "dpsgd_global": dpsgd_global(0.5, 3.0, "corrected"),
-    "magnitude_error": magnitude_error(0.5),
-    "direction_error": direction_error(0.5),
-    "dpsgd_global_adapt": ADAPT,
-    "dpsgd_f": dpsgd_f(0.5, 2.0, "corrected").on(SimpleNamespace(groups="abc", train_size=9)),
-}
-
+from tests.mechanism.step_methods import METHODS
 
 # What a GPU would have to wait for.
 
