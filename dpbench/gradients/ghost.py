@@ -109,7 +109,7 @@ class Ghost:
                 **{name: (get_gradient_edge(copy), copy.shape) for name, copy in copies.items()},
             }
             edges = [edge for edge, _ in nodes.values()]
-            # Not by grad_outputs, whose check imports sympy and takes longer than this product.
+            # Not by grad_outputs, whose check of shapes imports sympy.
             total = losses @ flat.shares.flatten()
             gradients = torch.autograd.grad(total, edges, allow_unused=True)
         with torch.no_grad():

@@ -125,7 +125,8 @@ class Schedules:
     noise: float | Schedule
 
     def __post_init__(self) -> None:
-        assert self._by_name  # raises UserError for values of another type
+        for name in ("bound", "lr", "noise"):
+            schedule(f"schedule.{name}", getattr(self, name))
 
     @cached_property
     def _by_name(self) -> dict[str, Schedule]:

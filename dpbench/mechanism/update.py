@@ -25,8 +25,8 @@ class Update(Protocol):
         """The update with this step's noisy mean [D] in its state; it is then called.
 
         deviation: the scale of the noise of `noisy`, a scalar or [D]; for Gaussian noise its
-        standard deviation. theta [D]: the
-        parameters, which must be copied to be stored. All state is in tensors among the fields.
+        standard deviation. theta [D]: the parameters, which must be copied to be stored. All state
+        is in tensors among the fields.
         """
         ...
 

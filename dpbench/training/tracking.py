@@ -67,7 +67,8 @@ class Tracking:
     ) -> None:
         """Log all epochs and all rows of diagnostics that are not logged yet.
 
-        history: one entry per epoch. measured: the columns of the diagnostics.
+        spending: called only if there is a new epoch. history: one entry per epoch. measured: the
+        columns of the diagnostics.
         """
         if self._not_started or self._logs:
             guarded("all", lambda: self._log_new(spending, history, measured))
