@@ -13,6 +13,7 @@ from dpbench.execution.attempt import attempt_all
 from dpbench.execution.configuration import checkpoint_folder, launcher_of, run_again
 from dpbench.execution.launcher import Attempts, Failure
 from dpbench.execution.prepare import run_of
+from dpbench.execution.under_way import names_of, under_way
 from dpbench.files import check_writable, remove_parts, write_atomically
 from dpbench.mechanism.method import Inapplicable
 from dpbench.records import divergence
@@ -40,6 +41,12 @@ class Sweep:
     @property
     def folder(self) -> Path:
         return Path(self.config["results_dir"])
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Short names of the runs by the digests of their records."""
+        names = names_of([*self.runs.values()])
+        return {path.stem: name for path, name in zip(self.runs, names, strict=True)}
 
     @property
     def list_of_failures(self) -> Path:
@@ -120,7 +127,8 @@ def run_missing(
     if not unfinished:
         return {}
     paths, failed = list(unfinished), {}
-    with launched(sweep.config) as attempts, counting("runs", len(unfinished)) as count:
+    running = under_way(sweep.folder, sweep.names.get)
+    with launched(sweep.config) as attempts, counting("runs", len(paths), running) as count:
         for number, outcome in attempt_all(attempts, list(unfinished.values())):
             if isinstance(outcome, Failure):
                 failed[paths[number]] = outcome

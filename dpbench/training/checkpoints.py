@@ -19,6 +19,7 @@ import torch
 
 from dpbench.files import remove_parts, replace_file
 from dpbench.memory import ran_out
+from dpbench.training import steps_file
 from dpbench.training.lock import exclusive
 
 FORMAT = 1
@@ -57,6 +58,11 @@ class Checkpoints:
         self._folder, self._minutes, self._run = folder, minutes, {"run": folder.name}
         self.abandoned = abandoned
         self._saved_at = time.monotonic()
+
+    @property
+    def steps_file(self) -> Path:
+        """Where the run keeps the number of its steps while it trains."""
+        return self._folder / steps_file.NAME
 
     def due(self) -> bool:
         """Whether it is time for the next checkpoint."""
@@ -117,6 +123,7 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Remove all checkpoints; warns of those that cannot be removed, as the run is complete."""
+        steps_file.remove(self.steps_file)
         for path in self._paths():
             try:
                 path.unlink(missing_ok=True)

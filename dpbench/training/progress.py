@@ -1,27 +1,24 @@
 """Progress of runs: a bar on a terminal, and elsewhere a line a minute."""
 
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
-from typing import Protocol
+from pathlib import Path
 
-from dpbench.errors import tell
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
+from dpbench.training.displays import Bar, Display, Lines, Steps
+from dpbench.training.steps_file import StepsFile
 
 FIRST_SECONDS = 2.0
 """Nothing is shown of what ends earlier."""
 
+REDRAWN_EVERY = 2.0
+"""Seconds between two looks at the runs of a sweep, which may train in this process."""
 
-class Display(Protocol):
-    """Shows how much of something is done; `interval` seconds or more apart."""
-
-    interval: float
-
-    def show(self, done: int, text: str) -> None: ...
-
-    def stop(self) -> None: ...
+MOST = 8
+"""Runs under way that are shown one by one."""
 
 
 class Progress:
@@ -29,13 +26,19 @@ class Progress:
 
     plan: the run's Plan. The loss is computed from private data, and meant only for the data
     holder. Nothing is shown for runs that end within a few seconds. done: steps made before the run
-    was resumed.
+    was resumed. steps_file: where a quiet run keeps its steps for the sweep that it is part of.
     """
 
-    def __init__(self, plan, delta: float, quiet: bool, done: int = 0):
+    def __init__(
+        self, plan, delta: float, quiet: bool, done: int = 0, steps_file: Path | None = None
+    ):
         self._plan, self._delta, self._done = plan, delta, done
         self._loss = float("nan")
-        self._display = None if quiet else _display("training", plan.steps, done)
+        self._display: Display | StepsFile | None = None
+        if not quiet:
+            self._display = _display("training", plan.steps, done)
+        elif steps_file:
+            self._display = StepsFile(steps_file, plan.steps)
         if self._display:
             self._shown_at = time.monotonic() + max(FIRST_SECONDS, self._display.interval)
 
@@ -49,8 +52,14 @@ class Progress:
     def advance(self) -> None:
         self._done += 1
         if self._display and time.monotonic() > self._shown_at:
-            self._display.show(self._done, f"loss {self._loss:.3f}  epsilon {self._epsilon()}")
+            self._show(self._display)
             self._shown_at = time.monotonic() + self._display.interval
+
+    def _show(self, display: Display | StepsFile) -> None:
+        if isinstance(display, StepsFile):
+            display.show(self._done)
+        else:
+            display.show(self._done, f"loss {self._loss:.3f}  epsilon {self._epsilon()}")
 
     def show_loss(self, loss: float) -> None:
         self._loss = loss
@@ -65,29 +74,72 @@ class Progress:
             return "not computed"
 
 
+def _none() -> Sequence[Steps]:
+    return ()
+
+
 @contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """The progress of several runs on the standard error; yields a function that counts one."""
-    if total <= 1:
+def counting(
+    what: str, total: int, running: Callable[[], Sequence[Steps]] = _none
+) -> Iterator[Callable[[], None]]:
+    """The progress of several runs on the standard error; yields a function that counts one.
+
+    running: the steps of the runs under way, which are then shown too.
+    """
+    watched = running is not _none
+    if total <= 1 and not watched:
         yield lambda: None
         return
-    display, done = _display(what, total, 0), 0
-    every_one = isinstance(display, Bar)
-    shown_at = time.monotonic()
-    if every_one:
-        display.show(0, "")
-
-    def count() -> None:
-        nonlocal done, shown_at
-        done += 1
-        if every_one or time.monotonic() - shown_at > display.interval:
-            display.show(done, "")
-            shown_at = time.monotonic()
-
+    counter, ended = _Counter(what, total, running), threading.Event()
+    watch = threading.Thread(target=counter.watch, args=(ended,), daemon=True)
+    if watched:
+        watch.start()
     try:
-        yield count
+        yield counter.count
     finally:
-        display.stop()
+        ended.set()
+        if watched:
+            watch.join()
+        counter.stop()
+
+
+class _Counter:
+    """Shows how many runs have ended, and the steps of those under way."""
+
+    def __init__(self, what: str, total: int, running: Callable[[], Sequence[Steps]]):
+        self._what, self._running, self._display = what, running, _display(what, total, 0)
+        self._done, self._lock = 0, threading.Lock()
+        self._shown_at = time.monotonic()
+        if self._every_one and total > 1:
+            self._show(())
+
+    @property
+    def _every_one(self) -> bool:
+        return isinstance(self._display, Bar)
+
+    def count(self) -> None:
+        with self._lock:
+            self._done += 1
+            if self._every_one or self._is_due():
+                self._show(self._running())
+
+    def watch(self, ended: threading.Event) -> None:
+        """Show what is under way from time to time, until the event is set."""
+        while not ended.wait(REDRAWN_EVERY):
+            with self._lock:
+                if self._is_due() and (running := self._running()):
+                    self._show(running)
+
+    def stop(self) -> None:
+        self._display.stop()
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._shown_at > self._display.interval
+
+    def _show(self, running: Sequence[Steps]) -> None:
+        many = f"{len(running)} {self._what} under way" if len(running) > MOST else ""
+        self._display.show(self._done, many, running[:MOST])
+        self._shown_at = time.monotonic()
 
 
 def _display(what: str, total: int, done: int) -> Display:
@@ -95,54 +147,3 @@ def _display(what: str, total: int, done: int) -> Display:
 
     console = Console(stderr=True)
     return Bar(console, what, total, done) if console.is_terminal else Lines(what, total, done)
-
-
-class Bar:
-    """A bar on a terminal, visible once something is shown."""
-
-    interval = 0.5
-
-    def __init__(self, console, what: str, total: int, done: int):
-        from rich import progress
-
-        columns = (progress.BarColumn(), progress.MofNCompleteColumn())
-        self._bar = progress.Progress(
-            progress.TextColumn("{task.description}"),
-            *columns,
-            progress.TimeRemainingColumn(),
-            console=console,
-            # A thread that redraws ten times a second would take its time from the training.
-            auto_refresh=False,
-        )
-        self._what = what
-        self._task = self._bar.add_task(what, total=total, completed=done, visible=False)
-        self._bar.start()
-
-    def show(self, done: int, text: str) -> None:
-        self._bar.update(
-            self._task, completed=done, description=text or self._what, visible=True, refresh=True
-        )
-
-    def stop(self) -> None:
-        self._bar.stop()
-
-
-class Lines:
-    """A line a minute, with the rate and the time left."""
-
-    interval = 60.0
-
-    def __init__(self, what: str, total: int, done: int):
-        self._what, self._total, self._first = what, total, done
-        self._start = time.monotonic()
-
-    def show(self, done: int, text: str) -> None:
-        seconds = time.monotonic() - self._start
-        rate = (done - self._first) / seconds
-        left = timedelta(seconds=round((self._total - done) / rate))
-        pace = f"{rate:.1f} a second" if rate >= 1 else f"{60 * rate:.1f} a minute"
-        parts = [f"{self._what}: {done:,} of {self._total:,}", text, pace, f"{left} left"]
-        tell(", ".join(filter(None, parts)))
-
-    def stop(self) -> None:
-        """Nothing: a line stays."""

@@ -251,7 +251,8 @@ def _train(
 ) -> None:
     """Make all remaining steps."""
     agreed = _checkpoint_conditions(run, training.step)
-    progress = Progress(training.plan, run.privacy.delta, quiet, training.steps_done)
+    steps_file = checkpoints.steps_file if checkpoints else None
+    progress = Progress(training.plan, run.privacy.delta, quiet, training.steps_done, steps_file)
 
     @functools.cache
     def spending() -> Spending:

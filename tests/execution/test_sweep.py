@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -11,9 +12,13 @@ from pathlib import Path
 import pytest
 
 from dpbench.errors import UserError
+from dpbench.execution import local
 from dpbench.execution import run as runs
 from dpbench.execution import sweep as sweeps
+from dpbench.execution.attempt import attempt
+from dpbench.execution.under_way import names_of
 from dpbench.records.reading import load
+from dpbench.training import displays, progress, steps_file
 from dpbench.training.lock import exclusive
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +90,41 @@ def test_what_failed_is_tried_again_and_then_listed_no_more(sweep, failing, tmp_
     assert len(heard) == 3
     assert before.items() < records(tmp_path).items()
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def shown_at_once(monkeypatch):
+    """Progress is written and looked at all the time, as lines."""
+    monkeypatch.setattr(progress, "_display", displays.Lines)
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 0)
+    monkeypatch.setattr(progress, "REDRAWN_EVERY", 0.001)
+    monkeypatch.setattr(displays.Lines, "interval", 0.0)
+    monkeypatch.setattr(steps_file.StepsFile, "interval", 0.0)
+
+
+@pytest.mark.parametrize("seeds", [range(2), [7]])
+def test_the_runs_under_way_are_shown_by_their_steps(sweep, seeds, monkeypatch, capfd, tmp_path):
+    shown_at_once(monkeypatch)
+    monkeypatch.setattr(local, "one_by_one", lambda runs, wait: quietly(runs))
+    digests = [path.stem for path in sweep(seeds=[9]).runs]
+    another = tmp_path / "checkpoints" / digests[0]
+    another.mkdir(parents=True)
+    (another / steps_file.NAME).write_text("1 99")
+    os.utime(another / steps_file.NAME, (2**32, 2**32))
+    assert sweeps.run_and_report(sweep("epochs=60", seeds=seeds)) == ""
+    said = capfd.readouterr().err
+    for name in ["run"] if seeds == [7] else [f"seed={seed}" for seed in seeds]:
+        assert re.search(rf"; {name}: step \d+ of 180", said)
+    assert "of 99" not in said, "a run of another sweep"
+    assert [*(tmp_path / "checkpoints").iterdir()] == [another]
+
+
+def quietly(runs):
+    return ((number, attempt(run)) for number, run in enumerate(runs))
+
+
+def test_a_run_is_named_by_what_sets_it_apart():
+    runs = [["a=1", "method=sgd", "seed=0"], ["a=1", "method=sgd", "seed=1"], ["a=1", "b=x y"]]
+    assert names_of(runs) == ["method=sgd seed=0", "method=sgd seed=1", "'b=x y'"]
 
 
 def test_a_finished_sweep_trains_nothing(sweep, failing):
@@ -271,6 +311,22 @@ from dpbench.cli.main import main
 if __name__ == "__main__":
     main()
 """
+
+
+SHOWING = """
+from dpbench.training import displays, progress
+progress.REDRAWN_EVERY = displays.Lines.interval = 0.1
+"""
+
+
+@pytest.mark.slow
+def test_runs_in_other_processes_are_shown_by_their_steps(tmp_path):
+    words = ["run", "-m", *SMALL, "epochs=5000", f"results_dir={tmp_path}", "seed=0,1", "jobs=2"]
+    out, err = (both := start(SHOWING + MAIN, words)).communicate()
+    assert (both.returncode, len(out.splitlines())) == (0, 2)
+    assert re.search(r"dpbench: runs: 0 of 2.*; seed=0: step [\d,]+ of 15,000", err)
+    assert re.search(r"dpbench: runs: 0 of 2.*; seed=1: step [\d,]+ of 15,000", err)
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
 @pytest.mark.long

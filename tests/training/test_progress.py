@@ -1,6 +1,10 @@
 """Progress: a bar on a terminal, a line a minute elsewhere, nothing for what is quick."""
 
 import io
+import os
+import re
+import threading
+import time
 
 import pytest
 from rich.console import Console
@@ -8,9 +12,13 @@ from rich.console import Console
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.ledger import Ledger
 from dpbench.training import progress
+from dpbench.training.displays import Bar, Lines, Steps
 from dpbench.training.plan import plan
-from dpbench.training.progress import Bar, Lines, Progress, counting
+from dpbench.training.progress import Progress, counting
+from dpbench.training.steps_file import NAME, StepsFile, read
 from tests.training.small_runs import run_of
+
+ANSI = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 
 
 @pytest.fixture
@@ -79,6 +87,77 @@ def test_a_sweep_on_a_terminal_shows_every_run(terminal):
         count()
         count()
     assert "2/3" in terminal.getvalue()
+
+
+def test_what_is_printed_for_another_program_is_not_sent_to_the_terminal(terminal, capsys):
+    with counting("runs", 3):
+        print("runs/record.json")
+    assert capsys.readouterr().out == "runs/record.json\n"
+    assert "record" not in terminal.getvalue()
+
+
+def after_a_look(monkeypatch, running, total=2):
+    """Count nothing of so many runs until what is under way has been looked at and shown."""
+    looked = threading.Event()
+
+    def look():
+        if looked.is_set():
+            return ()
+        looked.set()
+        return running
+
+    monkeypatch.setattr(progress, "REDRAWN_EVERY", 0.001)
+    monkeypatch.setattr(Bar, "interval", 0.0)
+    monkeypatch.setattr(Lines, "interval", 0.0)
+    with counting("runs", total, look):
+        assert looked.wait(10)
+
+
+UNDER_WAY = [Steps("seed=0", 40, 1200), Steps("a=[b] seed=1", 7, 1200)]
+
+
+@pytest.mark.parametrize("total", [1, 2])
+def test_a_terminal_shows_each_run_that_is_under_way(terminal, monkeypatch, total):
+    after_a_look(monkeypatch, UNDER_WAY, total)
+    shown = ANSI.sub("", terminal.getvalue())
+    assert re.search(r"^  seed=0 +\S+ +40/1200", shown, re.MULTILINE)
+    assert re.search(r"^  a=\[b\] seed=1 +\S+ +7/1200", shown, re.MULTILINE)
+    assert shown.splitlines()[-1].startswith("runs "), "what has ended is shown no more"
+
+
+def test_a_line_names_the_runs_under_way_before_any_has_ended(log, monkeypatch, capfd):
+    after_a_look(monkeypatch, UNDER_WAY)
+    line = "runs: 0 of 2; seed=0: step 40 of 1,200; a=[b] seed=1: step 7 of 1,200"
+    assert capfd.readouterr().err == f"dpbench: {line}\n"
+
+
+def test_of_many_runs_under_way_the_first_are_shown_and_all_are_counted(log, monkeypatch, capfd):
+    after_a_look(monkeypatch, [Steps(f"seed={seed}", 1, 2) for seed in range(20)])
+    said = capfd.readouterr().err
+    assert said.startswith("dpbench: runs: 0 of 2, 20 runs under way; seed=0: step 1 of 2; ")
+    assert said.count("step") == progress.MOST
+
+
+def test_a_run_of_a_sweep_keeps_its_steps_in_a_file_while_it_trains(clock, planned, tmp_path):
+    with Progress(planned, 1e-5, True, 0, tmp_path / NAME) as shown:
+        shown.advance()
+        assert read(tmp_path, 0) is None, "written for a run that may end at once"
+        clock[0] += 3
+        shown.advance()
+        assert read(tmp_path, 0) == (2, planned.steps)
+        shown.advance()
+        assert read(tmp_path, 0) == (2, planned.steps), "written at every step"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_run_has_left_is_no_progress(tmp_path):
+    StepsFile(tmp_path / NAME, 9).show(4)
+    assert read(tmp_path, time.time() - 60) == (4, 9)
+    os.utime(tmp_path / NAME, (1, 1))
+    assert read(tmp_path, time.time() - 60) is None
+    (tmp_path / NAME).write_text("4 ")
+    assert read(tmp_path, 0) is None
+    StepsFile(tmp_path / "missing" / NAME, 9).show(4)  # a folder that is gone stops no run
 
 
 @pytest.mark.parametrize("quick", [True, False])

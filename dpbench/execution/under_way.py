@@ -1,0 +1,37 @@
+"""The runs of a sweep that are under way, by the steps that each keeps in a file."""
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from dpbench.training.displays import Steps
+from dpbench.training.steps_file import read
+
+
+def names_of(runs: Sequence[list[str]]) -> list[str]:
+    """A short name for each of several runs: the overrides that not all of them have."""
+    common = set.intersection(*map(set, runs))
+    return [shlex.join(o for o in run if o not in common) or "run" for run in runs]
+
+
+def under_way(results: Path, name: Callable[[str], str | None]) -> Callable[[], list[Steps]]:
+    """A function that reads the steps of the runs under way in a results folder.
+
+    name: of a run by its digest, or None for one of another sweep. What was written before now is
+    of runs that were killed.
+    """
+    begun = time.time()
+
+    def steps() -> list[Steps]:
+        folders = results / "checkpoints"
+        digests: list[str] = []
+        with suppress(OSError):  # no run is under way
+            digests = os.listdir(folders)
+        named = [(one, digest) for digest in digests if (one := name(digest)) is not None]
+        found = ((one, read(folders / digest, begun)) for one, digest in sorted(named))
+        return [Steps(one, *steps) for one, steps in found if steps]
+
+    return steps

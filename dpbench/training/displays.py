@@ -1,0 +1,100 @@
+"""Displays of progress: a bar on a terminal, lines elsewhere."""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from dpbench.errors import tell
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps that one run of several has made."""
+
+    name: str
+    done: int
+    total: int
+
+
+class Display(Protocol):
+    """Shows how much of something is done, and of its parts; `interval` seconds or more apart."""
+
+    interval: float
+
+    def show(self, done: int, text: str, parts: Sequence[Steps] = ()) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Bar:
+    """A bar on a terminal, and one below it for each part; visible once something is shown."""
+
+    interval = 0.5
+
+    def __init__(self, console, what: str, total: int, done: int):
+        from rich import progress
+
+        columns = (progress.BarColumn(), progress.MofNCompleteColumn())
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            *columns,
+            progress.TimeRemainingColumn(),
+            console=console,
+            # A thread that redraws ten times a second would take its time from the training.
+            auto_refresh=False,
+            # Results for another program are no part of what the terminal shows.
+            redirect_stdout=bool(sys.stdout) and sys.stdout.isatty(),
+        )
+        self._what = what
+        self._task = self._bar.add_task(what, total=total, completed=done, visible=False)
+        self._parts: dict[str, progress.TaskID] = {}
+
+    def show(self, done: int, text: str, parts: Sequence[Steps] = ()) -> None:
+        self._bar.start()  # not before, as a single run of a sweep has a bar of its own
+        self._show_parts(parts)
+        self._bar.update(
+            self._task, completed=done, description=text or self._what, visible=True, refresh=True
+        )
+
+    def _show_parts(self, parts: Sequence[Steps]) -> None:
+        for name in self._parts.keys() - {part.name for part in parts}:
+            self._bar.remove_task(self._parts.pop(name))
+        for part in parts:
+            if part.name not in self._parts:
+                self._parts[part.name] = self._bar.add_task(f"  {part.name}", total=part.total)
+            self._bar.update(self._parts[part.name], completed=part.done)
+
+    def stop(self) -> None:
+        self._show_parts(())
+        if self._bar.live.is_started:
+            self._bar.stop()
+
+
+class Lines:
+    """A line a minute, with the rate and the time left."""
+
+    interval = 60.0
+
+    def __init__(self, what: str, total: int, done: int):
+        self._what, self._total, self._first = what, total, done
+        self._start = time.monotonic()
+
+    def show(self, done: int, text: str, parts: Sequence[Steps] = ()) -> None:
+        count = f"{self._what}: {done:,} of {self._total:,}"
+        each = [f"{part.name}: step {part.done:,} of {part.total:,}" for part in parts]
+        tell("; ".join([", ".join(filter(None, [count, text, *self._pace(done)])), *each]))
+
+    def _pace(self, done: int) -> list[str]:
+        """The rate and the time left; nothing before the first is done."""
+        if done == self._first:
+            return []
+        rate = (done - self._first) / (time.monotonic() - self._start)
+        left = timedelta(seconds=round((self._total - done) / rate))
+        pace = f"{rate:.1f} a second" if rate >= 1 else f"{60 * rate:.1f} a minute"
+        return [pace, f"{left} left"]
+
+    def stop(self) -> None:
+        """Nothing: a line stays."""
