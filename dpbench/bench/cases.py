@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import yaml
 from torch import nn
 
-from dpbench.config.buildable import build
+from dpbench.config.buildable import TARGET, build
+from dpbench.config.yaml_files import read_settings
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.models.architecture import Architecture
@@ -68,13 +68,21 @@ class Case:
 
 def from_conf(group: str, name: str, changes: dict[str, Any]) -> Any:
     """The object that conf/GROUP/NAME.yaml describes, built without Hydra; or UnavailableError."""
-    path = conf_folder() / group / f"{name}.yaml"
-    if not path.exists():
+    settings = settings_of(group, name)
+    if settings is None:
         raise UnavailableError(f"{group}={name} is not available yet")
+    if TARGET not in settings:
+        raise UnavailableError(f"{group}={name} cannot be built: its file has no {TARGET}")
     try:
-        return build(group, yaml.safe_load(path.read_text()) | changes)
+        return build(group, settings | changes)
     except UserError as error:
         raise UnavailableError(f"{group}={name} cannot be built: {error}") from error
+
+
+def settings_of(group: str, name: str) -> dict[str, Any] | None:
+    """What conf/GROUP/NAME.yaml sets, None without such a file; UserError for a broken one."""
+    path = conf_folder() / group / f"{name}.yaml"
+    return read_settings(path) if path.exists() else None
 
 
 ADULT, DUTCH, MNIST, CIFAR = (98,), (59,), (1, 28, 28), (3, 32, 32)

@@ -75,6 +75,10 @@ def bench(arguments: list[str]) -> None:
 
 def _measure_steps(request: BenchRequest) -> Iterator[pd.DataFrame]:
     measurements = [(case, request.contenders(case)) for case in request.cases()]
+    for case, by_name in measurements:  # before any work, since a process would only say less
+        cases.settings_of("model", case.model)
+        for method in dict.fromkeys(contender.method for contender in by_name.values()):
+            cases.settings_of("method", method)
     for case, by_name in measurements if request.repeats else ():
         timed = measure(case, by_name, request.repeats, request.device)
         yield report.rows(case, timed, environment(request.device))

@@ -9,7 +9,6 @@ of a table differ by more than their method, each row is an arm with rules of it
 import functools
 import pickle
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple, cast
 
 import hydra
@@ -18,13 +17,13 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from dpbench.config import buildable, search_path
 from dpbench.config.overrides import grammar, parse, sentence
 from dpbench.config.plugins import plugin_of
 from dpbench.config.rules import ARM, check_table, chosen_by_table, rules
 from dpbench.config.search_path import Folders
+from dpbench.config.yaml_files import broken_files_named
 from dpbench.errors import UserError, nearest
 from dpbench.paths import conf_folder
 from dpbench.validate import one_of, quoted
@@ -258,7 +257,7 @@ def _is_plain(override: Override) -> bool:
 
 def _compose_by_hydra(overrides: list[str]) -> Composition:
     """The configuration, the option chosen in each group, and the table."""
-    with _broken_files_named():
+    with broken_files_named():
         config = hydra.compose("config", overrides, return_hydra_config=True)
     choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
     OmegaConf.set_struct(config, False)
@@ -271,18 +270,3 @@ def _compose_by_hydra(overrides: list[str]) -> Composition:
         del config["table"]
     OmegaConf.set_struct(config, True)
     return Composition(config, choices, table)
-
-
-@contextmanager
-def _broken_files_named() -> Iterator[None]:
-    """UserError, with file and line, for a YAML file that cannot be parsed."""
-    try:
-        yield
-    except YAMLError as error:
-        mark, problem = (getattr(error, name, None) for name in ("problem_mark", "problem"))
-        place = f"{mark.name}, line {mark.line + 1}" if mark else "a file of the configuration"
-        raise UserError(f"{place} is not valid YAML: {problem or sentence(error)}.") from error
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{search_path.undecodable()} is not UTF-8 text: save it as that."
-        ) from error

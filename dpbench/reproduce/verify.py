@@ -100,13 +100,23 @@ def unsupported_lines(path: Path) -> Iterator[str]:
         if "compute" in target.table:
             return
         files = render(target, _records(path), {})
+        lines = [*_lines(_text(path.with_name(f"{stem}.csv")))]
     except (UserError, KeyError) as error:
-        yield f"cannot be rendered from its records: {error}"
+        yield f"cannot be verified: {error}"
         return
     given = {*_lines(files["csv"].decode())}
-    for line in _lines(path.with_name(f"{stem}.csv").read_text(encoding="utf-8")):
+    for line in lines:
         if line not in given:
             yield f"has the line {','.join(line)}, which does not follow from its records."
+
+
+def _text(path: Path) -> str:
+    """The text of a published file; UserError where there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UserError(f"{path} cannot be read ({reason}).") from error
 
 
 def _records(path: Path) -> list[Record]:
@@ -127,7 +137,7 @@ def _rounded(word: str) -> str:
 
 def published_target(page: Path) -> Target:
     """The target of a published page, by its file's name and the scale and seeds that it names."""
-    text = page.read_text(encoding="utf-8")
+    text = _text(page)
     found = re.search(r" Scale: (.*?)\.(?: Seeds: (\[[\d, ]*\])\.)?$", text, re.MULTILINE)
     scale, seeds = (found[1], found[2]) if found else (PAPER_SCALE, None)
     words = [] if scale == PAPER_SCALE else scale.split(", ")

@@ -1,5 +1,6 @@
 """`dpbench bench`, and that it needs no Hydra."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from dpbench.bench.cases import Case, UnavailableError
 from dpbench.bench.command import bench, parse
 from dpbench.bench.report import read
 from dpbench.bench.timing import measure
+from dpbench.config import search_path
 from dpbench.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,6 +65,41 @@ def test_what_is_not_there_yet_says_so():
         Case("tiny", "nonsuch", (5,), 3, 8).build(CPU)
     with pytest.raises(UnavailableError, match=r"cannot be built: model\.width is not a setting"):
         Case("tiny", "mlp", (5,), 3, 8, {"width": 4}).build(CPU)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "sentence"),
+    [
+        ("model/logistic.yaml", "a: [1\n", "logistic.yaml, line 2 is not valid YAML: expected ','"),
+        ("method/dpsgd.yaml", "a: b: c", "dpsgd.yaml, line 1 is not valid YAML: mapping values"),
+        ("method/dpsgd.yaml", "- a", "dpsgd.yaml must be a mapping of settings, got ['a']."),
+        ("method/dpsgd.yaml", "", "dpsgd.yaml must be a mapping of settings, got None."),
+        (
+            "model/logistic.yaml",
+            "\udcff",
+            "logistic.yaml is not UTF-8 text: save it as that.",
+        ),
+    ],
+)
+def test_a_broken_file_is_refused_before_anything_is_timed(
+    file, text, sentence, tmp_path, monkeypatch
+):
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    (tmp_path / "conf" / file).write_bytes(text.encode(errors="surrogateescape"))
+    for module in (cases, search_path):
+        monkeypatch.setattr(module, "conf_folder", lambda: tmp_path / "conf")
+    monkeypatch.setattr("dpbench.bench.command.measure", lambda *_: pytest.fail("timed"))
+    with pytest.raises(UserError) as told:
+        bench(["device=cpu", "case=dutch_logistic", "contender=ours_ghost", f"out={tmp_path}"])
+    assert sentence in str(told.value)
+
+
+def test_an_option_without_a_target_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(cases, "conf_folder", lambda: tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "mlp.yaml").write_text("widths: [4]")
+    with pytest.raises(UnavailableError, match="model=mlp cannot be built: its file has no _targ"):
+        TINY.build(CPU)
 
 
 @pytest.mark.parametrize("name", ["opacus_hooks", "jax_privacy"])

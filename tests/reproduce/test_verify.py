@@ -132,6 +132,20 @@ def test_a_number_that_was_changed_in_a_table_or_in_its_records_is_found(
     assert capsys.readouterr().out.splitlines()[-1] == said
 
 
+@pytest.mark.parametrize("lost", ["md", "csv"])
+def test_records_without_their_page_or_numbers_are_a_problem_in_one_sentence(tmp_path, lost):
+    (lines,) = (path for path in PUBLISHED if path.name.startswith("misalignment_table5"))
+    for path in lines.parent.glob("misalignment_table5.*"):
+        if path.suffix != f".{lost}":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    missing = tmp_path / f"misalignment_table5.{lost}"
+    sentence = f"cannot be verified: {missing} cannot be read (No such file or directory)."
+    assert list(unsupported_lines(tmp_path / lines.name)) == [sentence]
+    missing.write_bytes(b"\xff")
+    (found,) = unsupported_lines(tmp_path / lines.name)
+    assert found == f"cannot be verified: {missing} cannot be read (not UTF-8 text)."
+
+
 @pytest.fixture
 def folder(tmp_path, record, monkeypatch):
     """Published tables, one of them at two scales, and a record by itself; all are sound."""
