@@ -1,5 +1,9 @@
 """Memory: what is measured, what is concluded from it, and what happens when it runs out."""
 
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -186,3 +190,41 @@ def test_where_nothing_can_be_measured_a_number_is_asked_for(monkeypatch):
     with pytest.raises(UserError, match="cannot measure the memory of cpu"):
         check_measurable(CPU)
     check_measurable(torch.device("cuda"))
+
+
+REPEATED = """
+import resource, torch
+from dpbench import memory
+{first}
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def work():
+    for _ in range(10):
+        torch.ones(10 * 2**20)
+work()
+before = faults()
+work()
+print(faults() - before)
+memory.reset_peak(torch.device("cpu"))
+print(memory.in_use(torch.device("cpu")))
+"""
+
+
+def faults_and_memory_in_use(first: str) -> list[int]:
+    ran = subprocess.run(
+        [sys.executable, "-c", REPEATED.format(first=first)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [int(line) for line in ran.stdout.split()]
+
+
+@measured
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_memory_of_one_step_is_there_for_the_next_and_is_not_counted_as_in_use():
+    returned, in_use_then = faults_and_memory_in_use("")
+    retained, in_use_now = faults_and_memory_in_use("memory.retain_freed_memory()")
+    assert returned > 100  # ten blocks of 40 MiB, in pages of 4 KiB or 2 MiB
+    assert retained < returned / 10
+    assert in_use_now < in_use_then + 10 * MIB

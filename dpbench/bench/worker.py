@@ -14,7 +14,7 @@ from dpbench.bench.cases import Case, UnavailableError
 from dpbench.bench.check import Observation, observe
 from dpbench.bench.stepper import Stepper
 from dpbench.errors import first_line
-from dpbench.memory import reset_peak, resident
+from dpbench.memory import reset_peak, resident, retain_freed_memory
 from dpbench.training.interrupts import interrupts_ignored
 
 Make = Callable[[Case, torch.device], Stepper]
@@ -107,6 +107,7 @@ class TimedStepper:
 def _serve(pipe: Connection, make: Make, case: Case, device: str) -> None:
     """Execute calls until the parent closes the pipe, or one fails."""
     warnings.simplefilter("ignore")
+    retain_freed_memory()
     # TF32 would make convolutions differ between contenders by more than the check allows.
     torch.backends.cudnn.allow_tf32 = False
     stepper: TimedStepper | None = None

@@ -8,6 +8,7 @@ from dpbench.config.settings import key_of
 from dpbench.execution.configuration import checkpoint_folder, data_folder, run_again, trackers_of
 from dpbench.execution.prepare import run_of
 from dpbench.files import check_writable, remove_parts
+from dpbench.memory import retain_freed_memory
 from dpbench.records.reading import load, set_aside_invalid
 from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import run_info
@@ -64,6 +65,7 @@ def _fit_and_save(
         checkpoints.clear()
     if config["threads"]:
         torch.set_num_threads(config["threads"])
+    retain_freed_memory()
     set_aside_invalid(path)
     record = fit(run, data_folder(config), quiet, checkpoints, tracking)
     record.save(path.parents[1])

@@ -19,8 +19,8 @@ from dpbench.privacy.ledger import (
 )
 
 CHUNK = {"cpu": 2**15, "cuda": 2**22}
-"""Numbers drawn at once: as many as fit a CPU's cache, or few enough to bound a GPU's extra memory.
-The draws do not depend on it."""
+"""Numbers drawn at once: as many as fit the cache of each core that torch uses, or few enough to
+bound a GPU's extra memory. The draws do not depend on it."""
 
 GRID = 2.0**-20
 """The grid that noisy sums are rounded to, relative to the power of two below the noise scale."""
@@ -112,7 +112,8 @@ def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream
     nothing about the sum. Without rounding they do (Mironov 2012).
     """
     scale = float64_scale(scale, stream)
-    for part in total.split(CHUNK[stream.device.type]):
+    cores = torch.get_num_threads() if stream.device.type == "cpu" else 1
+    for part in total.split(cores * CHUNK[stream.device.type]):
         noisy = draws(stream, len(part), quantile).mul_(scale).add_(part.to(stream.device))
         part.copy_(rounded(noisy, scale))
     return total

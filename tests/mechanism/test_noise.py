@@ -65,6 +65,19 @@ def test_what_is_drawn_in_pieces_is_one_draw(released):
     np.testing.assert_allclose(pieces.numpy(), released(np.zeros(size), 6.0, stream()), atol=1e-13)
 
 
+def test_the_number_of_threads_does_not_change_what_is_drawn():
+    threads, size = torch.get_num_threads(), 5 * CHUNK["cpu"] + 123
+    try:
+        noisy = []
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            noisy.append(Gaussian().add(torch.linspace(-9, 9, size), 2.0, 3.0, stream()))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(noisy[0], noisy[1])
+    assert torch.equal(noisy[0], noisy[2])
+
+
 def test_each_call_is_a_new_draw():
     again = stream()
     first, second = (Gaussian().add(torch.zeros(100), 1.0, 1.0, again) for _ in range(2))
