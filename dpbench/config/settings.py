@@ -52,6 +52,7 @@ SETTINGS = {
     "trial": ADDED_LATER,
     "mislabelled": DATA_ADDED_LATER,
     "features": DATA_ADDED_LATER,
+    "temperature": DATA_ADDED_LATER,
     "engine": EXECUTION,
     "physical_batch_size": EXECUTION,
     "channels_last": EXECUTION,

@@ -119,13 +119,15 @@ class Data:
     """A loaded data set: the training split and the split that runs are evaluated on.
 
     tested_on: the name of the latter, under which its metrics are recorded. targets: examples whose
-    losses are recorded, for attacks.
+    losses are recorded, for attacks. calibration: examples held out of the training split, to fit a
+    temperature by.
     """
 
     train: Split
     test: Split
     tested_on: str = field(default="test", kw_only=True)
     targets: Targets | None = field(default=None, kw_only=True)
+    calibration: Split | None = field(default=None, kw_only=True)
 
 
 class Dataset(Protocol):
@@ -190,6 +192,11 @@ def vocabulary_of(dataset: Dataset) -> int | None:
     return getattr(dataset, "vocabulary", None)
 
 
+def calibration_size_of(dataset: Dataset) -> int:
+    """The expected number of examples held out to fit a temperature by; 0 if there are none."""
+    return getattr(dataset, "calibration_size", 0)
+
+
 class DerivedDataset:
     """A data set derived from another: delegates to `base` every property not overridden."""
 
@@ -210,6 +217,10 @@ class DerivedDataset:
     @property
     def vocabulary(self) -> int | None:
         return vocabulary_of(self.base)
+
+    @property
+    def calibration_size(self) -> int:
+        return calibration_size_of(self.base)
 
     @property
     def classes(self) -> int:

@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 from dpbench.config import buildable
 from dpbench.config.compose import groups
 from dpbench.config.settings import SETTINGS
+from dpbench.data.derive.calibration import WithCalibration
 from dpbench.data.derive.mislabelled import with_mislabelled
 from dpbench.data.derive.normalization import Normalization
 from dpbench.data.derive.scattering import Scattering, with_scattering
@@ -36,6 +37,8 @@ def build(config: dict) -> Run:
     dataset = with_scattering(parts["dataset"], parts["features"])
     if parts.pop("features"):
         _check_after_features(parts)
+    if temperature := parts["temperature"]:
+        dataset = WithCalibration(dataset, temperature.share)
     dataset = with_validation(dataset, parts.pop("validation"))
     parts["dataset"] = with_mislabelled(dataset, parts.pop("mislabelled"))
     claimed_by = config.get("table", {}).get("claimed_by", "rdp")

@@ -18,6 +18,9 @@ from dpbench.mechanism.update import Plain, Update
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism, Release
 from dpbench.validate import one_of
 
+GRADIENT_SUM = "gradient sum"
+"""The first release of every step of a training, as ledgers name it."""
+
 
 class ReleasedState(NamedTuple):
     """What a run has released so far: reusing it is post-processing and costs no privacy.
@@ -185,12 +188,12 @@ class Method:
         if memory := self.clip.memory:
             own, carried = map(self._mechanism, memory.multipliers(noise_multiplier))
             error = Release("error of earlier steps", carried, unsampled=True)
-            return (Release("gradient sum", own), error)
+            return (Release(GRADIENT_SUM, own), error)
         claimed = self._mechanism(noise_multiplier)
         mechanism = self._mechanism(noise_multiplier / self.excess)
         if self.failure and isinstance(mechanism, GaussianMechanism):
             mechanism = replace(mechanism, failure=self.failure * self.clip.parts)
-        gradient = Release("gradient sum", mechanism, None if mechanism == claimed else claimed)
+        gradient = Release(GRADIENT_SUM, mechanism, None if mechanism == claimed else claimed)
         query = self.clip.query
         if query is None or query.joint:
             return (gradient,)

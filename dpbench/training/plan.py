@@ -28,6 +28,7 @@ from dpbench.records.digest import digest
 from dpbench.training.budget import ARITHMETIC, Privacy, planned_ledger, statement, with_releases
 from dpbench.training.score import SCORE_NOTE, score_step
 from dpbench.training.statistics import PrivateNormalization, statistics_step
+from dpbench.training.temperature import PrivateTemperature, temperature_steps
 from dpbench.validate import boolean, fraction, integer, one_of, quoted, typed
 
 MOST_STEPS = 5_000_000
@@ -41,8 +42,8 @@ class Run:
     optimizer maps a list of parameters to a torch optimiser. noise: "seeded" (reproducible) or
     "secure". config: the plain configuration stored in the record. score_noise_multiplier: of the
     accuracy on the validation split, see dpbench.training.score. trial: distinguishes runs of one
-    configuration, which then share no noise. claimed_by: the accountant of the paper that the run
-    reproduces, if any.
+    configuration, which then share no noise. temperature: fitted on the part that the data set
+    holds out for it. claimed_by: the accountant of the paper that the run reproduces, if any.
     """
 
     dataset: Dataset
@@ -68,6 +69,7 @@ class Run:
     noise: str = "seeded"
     score_noise_multiplier: float | None = None
     trial: str | None = None
+    temperature: PrivateTemperature | None = None
     claimed_by: str = "rdp"
     config: dict = field(default_factory=dict)
 
@@ -143,6 +145,7 @@ class Plan:
     ledger: Ledger  # of all planned steps, and of what is released once
     statistics: Step | None = None  # the release of the normalization, before the first step
     score: Step | None = None  # the release of the validation split after the last step
+    temperature: tuple[Step, ...] = ()  # the steps of its fit, after the last step
 
     @property
     def step(self) -> Step:
@@ -155,7 +158,7 @@ class Plan:
 
     def ledger_after(self, steps: Ledger) -> Ledger:
         """The ledger of a finished run that made these steps."""
-        return with_releases(steps, self.statistics, self.score)
+        return with_releases(steps, self.statistics, self.score, *self.temperature)
 
 
 def plan(run: Run) -> Plan:
@@ -166,10 +169,12 @@ def plan(run: Run) -> Plan:
     cycle = method.noise.bands
     sampler = SAMPLERS[run.sampler](units.number, run.batch_size, units.name, cycle)
     steps = _steps(run, sampler)
-    once = (
+    temperature = temperature_steps(run.temperature, run.dataset, run.users, run.method)
+    single = (
         statistics_step(run.normalization, run.users),
         score_step(run.score_noise_multiplier, run.dataset, run.users, run.method),
     )
+    once = (*single, *temperature)
     if method.private:
         run.privacy.warn_if_weak(units)
     schedule = run.schedule or UNCHANGED
@@ -193,7 +198,9 @@ def plan(run: Run) -> Plan:
         raise UserError(
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
         )
-    planned = Plan(method, units, sampler, steps, multiplier, schedule, ledger, *once)
+    planned = Plan(
+        method, units, sampler, steps, multiplier, schedule, ledger, *single, temperature
+    )
     # Raises Unaccountable now instead of after the training.
     privacy_statement(run, planned)
     return planned

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.errors import first_line
+from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger, from_plain
@@ -44,8 +45,10 @@ def planned_spending(run: Run, planned: Plan) -> Spending:
 def recorded_spending(record: Record) -> Spending:
     """What the run of a record has spent."""
     privacy, epochs = record.privacy, len(record.history["train/loss"])
-    steps = privacy["steps"] // max(epochs, 1)
-    return Spending(from_plain(privacy["ledger"]), privacy["delta"], privacy["rdp"], steps)
+    ledger = from_plain(privacy["ledger"])
+    # Without what was released once, before or after the training.
+    made = [n for step, n in ledger.entries if step.releases[0].what == GRADIENT_SUM]
+    return Spending(ledger, privacy["delta"], privacy["rdp"], sum(made) // max(epochs, 1))
 
 
 class Tracking:

@@ -2,16 +2,17 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from dpbench import seeds
-from dpbench.data.dataset import Batch, Split, Targets
+from dpbench.data.dataset import Batch, Data, Dataset, Split, Targets, calibration_size_of
 from dpbench.data.probe import probe, probe_users
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, ForwardOptions, make_engine
@@ -37,6 +38,7 @@ from dpbench.training.progress import Progress
 from dpbench.training.provenance import ResourceUsage, conditions, provenance
 from dpbench.training.score import NOISY_ACCURACY, noisy_accuracy
 from dpbench.training.statistics import ChannelNormalization
+from dpbench.training.temperature import UNSCALED, PrivateTemperature, Scaling
 from dpbench.training.tracking import Spending, Tracking, planned_spending
 
 
@@ -66,7 +68,8 @@ def fit(
         run, lambda: start_training(run, planned, device, examples, test, copy(usage)), checkpoints
     )
     _train(run, training, quiet, checkpoints, tracking)
-    outputs, metrics = _evaluate_or_save(run, training, examples, test, data.tested_on, checkpoints)
+    on_device = replace(data, train=examples, test=test)
+    outputs, metrics = _evaluate_or_save(run, training, on_device, checkpoints)
     ledger, score = _scored(run, planned, training, outputs, test)
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
     complete = finite and not training.diverged
@@ -122,18 +125,45 @@ def _target_losses(training: Training, targets: Targets | None) -> dict[str, lis
     return {f"target/{name}": column.tolist() for name, column in columns.items()}
 
 
-def _evaluate(
-    run: Run, engine: Engine, examples: Split, test: Split, tested_on: str
-) -> tuple[Tensor, dict[str, float]]:
-    """Outputs [n, K] for the test set, and the metrics of both sets."""
-    task, names = run.dataset.task, run.dataset.groups
-    outputs, losses = predict(engine.model, engine.loss, test)
-    tested = METRICS[task](outputs, losses, test.targets, test.groups, names)
-    fitted = FIT[task](
-        *predict(engine.model, engine.loss, examples), examples.targets, examples.groups, names
-    )
-    on_test = {f"{tested_on}/{name}": value for name, value in tested.items()}
+def _evaluate(run: Run, engine: Engine, data: Data) -> tuple[Tensor, dict[str, float]]:
+    """Outputs [n, K] for the test set, and the metrics of both sets: of the scaled model where a
+    temperature is fitted."""
+    model: nn.Module = engine.model
+    outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test)
+    if run.temperature and data.calibration:
+        scaling = _scaling(run, run.temperature, engine, data.calibration)
+        unscaled, model = tested, nn.Sequential(model, scaling)
+        outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test)
+        tested |= {f"{name}_unscaled": unscaled[name] for name in UNSCALED} | scaling.metrics
+    _, fitted = _on_split(FIT, run.dataset, model, engine, data.train)
+    on_test = {f"{data.tested_on}/{name}": value for name, value in tested.items()}
     return outputs, on_test | {f"train_set/{name}": value for name, value in fitted.items()}
+
+
+def _on_split(
+    metrics: Mapping[str, Callable],
+    dataset: Dataset,
+    model: nn.Module,
+    engine: Engine,
+    split: Split,
+) -> tuple[Tensor, dict[str, float]]:
+    """Outputs [n, K] of a model for a split, and its metrics there."""
+    outputs, losses = predict(model, engine.loss, split)
+    measure = metrics[dataset.task]
+    return outputs, measure(outputs, losses, split.targets, split.groups, dataset.groups)
+
+
+def _scaling(
+    run: Run, temperature: PrivateTemperature, engine: Engine, calibration: Split
+) -> Scaling:
+    """The scaling fitted on the logits of the examples that are held out for it."""
+    device = engine.parameters.theta.device
+    logits, _ = predict(engine.model, engine.loss, calibration.to(device))
+    examples = Split(logits, calibration.targets, calibration.groups).to(torch.device("cpu"))
+    size = calibration_size_of(run.dataset)
+    return temperature.fitted(
+        examples, size, lambda purpose: run.stream(purpose, torch.device("cpu"))
+    ).to(device)
 
 
 def pick_device(name: str) -> torch.device:
@@ -276,15 +306,13 @@ def _train(
 def _evaluate_or_save(
     run: Run,
     training: Training,
-    examples: Split,
-    test: Split,
-    tested_on: str,
+    data: Data,
     checkpoints: Checkpoints | None,
 ) -> tuple[Tensor, dict[str, float]]:
     """Like `_evaluate`, with a checkpoint if interrupted, so that training is not repeated."""
     try:
         with training.average.applied() if training.average else nullcontext():
-            return _evaluate(run, training.step.engine, examples, test, tested_on)
+            return _evaluate(run, training.step.engine, data)
     except KeyboardInterrupt:
         if checkpoints:
             conditions_now = _checkpoint_conditions(run, training.step)

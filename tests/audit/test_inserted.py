@@ -199,6 +199,8 @@ def test_canaries_without_noise_are_found_at_once(monkeypatch):
         (["method=sgd"], 100, "adds no noise"),
         (["method=dp_losgd"], 100, "single examples"),
         (["sampler=shuffled"], 100, "sampler=poisson"),
+        (["temperature=private"], 100, "what else is released"),
+        (["normalization=private"], 100, "what else is released"),
         (["model=logistic"], 1000, "the model has 650"),
     ],
 )

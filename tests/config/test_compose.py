@@ -41,6 +41,7 @@ def test_without_a_table_the_defaults_hold():
         "optimizer": "sgd",
         "features": "none",
         "normalization": "none",
+        "temperature": "none",
         "augmentation": "none",
         "engine": "auto",
         "diagnostics": "none",

@@ -35,6 +35,7 @@ NEEDS = dict.fromkeys(
     ("dataset", "imagenet32"): "privacy.delta=1e-7",
     ("normalization", "cifar10"): "dataset=cifar10",
     ("dataset", "snli"): "model=bert_tiny",
+    ("temperature", "private"): "dataset=dutch",
     ("method", "dpsgld"): "privacy=follows",
     ("privacy", "follows"): "method=dpsgld",
     ("method", "dpsghmc"): "privacy=follows optimizer=momentum",
@@ -92,7 +93,8 @@ def test_every_option_is_planned_without_data(group, name, nowhere, request):
     config, _, planned = prepare([f"{group}={name}", nowhere, *needed.split()])
     assert config["choices"][group] == (f"{name}:mine" if "name=mine" in needed else name)
     assert json.loads(json.dumps(config)) == config, "not plain"
-    assert planned.ledger.steps == planned.steps + bool(planned.statistics) > 0
+    once = bool(planned.statistics) + len(planned.temperature)
+    assert planned.ledger.steps == planned.steps + once > 0
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ RUNS = [
     ["validation=0.2", "ema_decay=0.99", "precision=bf16", "sampler=shuffled"],
     ["dataset=cifar10", "model=resnet9", "augmentation=standard", "optimizer=nadam"],
     ["+table=misalignment_table4", "dataset=adult", "method=dpsgd_global"],
+    ["temperature=private", "temperature.share=0.3", "temperature.parameters=2"],
 ]
 
 

@@ -4,6 +4,7 @@ import torch
 from dpbench.metrics.paired import GAPS, PER_GROUP
 from dpbench.metrics.registry import REGISTRY, MetricName, parse_name
 from dpbench.metrics.tasks import METRICS
+from dpbench.training.temperature import UNSCALED, Scaling
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,9 @@ def test_every_metric_of_a_run_is_known(task):
     groups = torch.arange(40) // 20
     measured = METRICS[task](outputs, torch.rand(40), targets, groups, ("a", "b"))
     assert {parse_name(f"test/{name}").base for name in measured} <= REGISTRY.keys()
+
+
+def test_every_metric_of_a_private_temperature_is_known():
+    names = [f"{name}_unscaled" for name in UNSCALED] + [*Scaling(2).metrics]
+    for name in names:
+        assert parse_name(f"test/{name}").metric

@@ -150,7 +150,10 @@ def rows_of(notes):
     return rows
 
 
-@pytest.mark.parametrize("overrides", [[], ["diagnostics=curves"], ["method=sgd"]])
+TEMPERED = ["temperature=private", "temperature.share=0.3"]
+
+
+@pytest.mark.parametrize("overrides", [[], ["diagnostics=curves"], ["method=sgd"], TEMPERED])
 def test_a_finished_record_is_told_like_its_run(overrides, tell, tmp_path, monkeypatch):
     live, later = Notes(), Notes()
     tell(live, *overrides)

@@ -85,10 +85,10 @@ def _check(run: Run) -> None:
             "inserted canaries are single examples with a bounded gradient norm: choose "
             "users=none, augmentation=none and a method without bounds per coordinate."
         )
-    if isinstance(run.normalization, PrivateNormalization):
+    if isinstance(run.normalization, PrivateNormalization) or run.temperature:
         raise UserError(
             "inserted canaries are gradients, and the attacker does not see what else is released: "
-            "choose another option than normalization=private."
+            "choose other options than normalization=private and temperature=private."
         )
     if run.sampler != "poisson":
         raise UserError("audits need sampler=poisson: no other sampler has an epsilon.")

@@ -64,7 +64,9 @@ class Normalization:
 def normalized(data: Data, normalize: Callable[[Tensor], Tensor]) -> Data:
     """The same data with a function applied to the inputs of every batch."""
     train, test = (replace(split, normalize=normalize) for split in (data.train, data.test))
-    targets = data.targets
+    targets, calibration = data.targets, data.calibration
     if targets:
         targets = replace(targets, examples=replace(targets.examples, normalize=normalize))
-    return replace(data, train=train, test=test, targets=targets)
+    if calibration:
+        calibration = replace(calibration, normalize=normalize)
+    return replace(data, train=train, test=test, targets=targets, calibration=calibration)

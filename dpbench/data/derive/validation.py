@@ -1,6 +1,6 @@
 """Any data set with a validation split instead of its test set."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -45,10 +45,11 @@ class WithValidation(DerivedDataset):
 
     def load(self, folder: Path, seed: int) -> Data:
         """Load `base`, and split its training set; the test set is not used."""
-        train = self.base.load(folder, seed).train
-        order = torch.from_numpy(numpy_generator(seed, "validation").permutation(len(train)))
-        count = held_out(len(train), self.share)
-        return Data(train.take(order[count:]), train.take(order[:count]), tested_on="validation")
+        data = self.base.load(folder, seed)
+        order = torch.from_numpy(numpy_generator(seed, "validation").permutation(len(data.train)))
+        count = held_out(len(data.train), self.share)
+        train, test = (data.train.take(part) for part in (order[count:], order[:count]))
+        return replace(data, train=train, test=test, tested_on="validation")
 
 
 def with_validation(base: Dataset, share: float | None) -> Dataset:

@@ -1,0 +1,52 @@
+"""Any data set with a share of its training examples held out, to fit a temperature by."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from dpbench.data.dataset import Data, Dataset, DerivedDataset
+from dpbench.data.draws import held_out
+from dpbench.seeds import numpy_generator
+from dpbench.validate import fraction
+
+
+@dataclass(frozen=True)
+class WithCalibration(DerivedDataset):
+    """`base` with each training example held out with probability `share`, by a coin of its own.
+
+    So adding or removing an example changes one part by that example, and the other not at all;
+    with a permutation others would change sides. The coins are the seed's, the same for all
+    methods.
+    train_size and calibration_size are expected numbers, which are public.
+    """
+
+    base: Dataset
+    share: float
+
+    def __post_init__(self) -> None:
+        fraction("temperature.share", self.share)
+
+    @property
+    def calibration_size(self) -> int:
+        return held_out(self.base.train_size, self.share)
+
+    @property
+    def train_size(self) -> int:
+        return self.base.train_size - self.calibration_size
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
+            *self.base.notes,
+            f"A coin for each training example holds out a share of {self.share}, on which the "
+            "temperature is fitted with noise: epsilon covers both parts.",
+        )
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Load `base`, and split its training set."""
+        data = self.base.load(folder, seed)
+        coins = numpy_generator(seed, "calibration").random(len(data.train)) < self.share
+        out = torch.from_numpy(coins)
+        train, calibration = (data.train.take(part.nonzero().flatten()) for part in (~out, out))
+        return replace(data, train=train, calibration=calibration)

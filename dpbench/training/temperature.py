@@ -1,0 +1,159 @@
+"""A temperature for the trained model, fitted by DP-SGD on training examples that are held out.
+
+Guo et al. 2017, section 4.2, have the temperature, and Platt 1999 the scale and bias; Zhang et al.
+2023, "A Closer Look at the Calibration of Differentially Private Learners", fit either by DP-SGD.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from dpbench.data.dataset import Batch, Dataset, Split, calibration_size_of
+from dpbench.data.derive.users import Users
+from dpbench.errors import UserError
+from dpbench.gradients import make_engine
+from dpbench.mechanism.method import Method
+from dpbench.mechanism.physical_batches import PhysicalBatches
+from dpbench.mechanism.sampling import poisson_indices
+from dpbench.mechanism.schedules import Linear, Schedules
+from dpbench.mechanism.step import PrivateStep
+from dpbench.mechanism.streams import Stream
+from dpbench.methods.dpsgd import dpsgd
+from dpbench.models.architecture import LOSSES
+from dpbench.privacy.ledger import Poisson, Step
+from dpbench.validate import fraction, integer, positive
+
+MOST_NOISE = 0.1
+"""The standard deviation that the noise of all steps together may have in the mean gradient of the
+log temperature, in nats: with more of it the noise decides."""
+
+UNSCALED = ("accuracy", "nll", "ece", "mce")
+"""The metrics that a record also has of the model before it is scaled."""
+
+
+class Scaling(nn.Module):
+    """Logits [B, K] over exp(log_temperature), plus a bias of the second of two classes, if any."""
+
+    def __init__(self, parameters: int):
+        super().__init__()
+        self.log_temperature = nn.Parameter(torch.zeros(1))
+        self.bias = nn.Parameter(torch.zeros(1)) if parameters == 2 else None
+
+    def forward(self, logits: Tensor) -> Tensor:
+        scaled = logits * (-self.log_temperature).exp()
+        return scaled if self.bias is None else scaled + nn.functional.pad(self.bias, (1, 0))
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What was fitted, for the record."""
+        bias = {} if self.bias is None else {"bias": self.bias.item()}
+        return {"temperature": self.log_temperature.exp().item(), **bias}
+
+
+@dataclass(frozen=True)
+class PrivateTemperature:
+    """The fit of a temperature, or for two classes of a temperature and a bias.
+
+    parameters: 1 or 2. share: of the training examples, held out by a coin each. sample_rate: of
+    the batches. steps, lr, bound: of DP-SGD on the logarithm of the temperature (which stays
+    positive), its learning rate falling to zero. The noise does not follow privacy.epsilon, which
+    is met by the noise of the training.
+    """
+
+    parameters: int
+    share: float
+    sample_rate: float
+    steps: int
+    lr: float
+    bound: float
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        integer("temperature.parameters", self.parameters, most=2)
+        fraction("temperature.share", self.share)
+        fraction("temperature.sample_rate", self.sample_rate, one=True)
+        integer("temperature.steps", self.steps, most=10_000)
+        for name in ("lr", "bound", "noise_multiplier"):
+            positive(f"temperature.{name}", getattr(self, name))
+
+    @property
+    def method(self) -> Method:
+        return dpsgd(self.bound, "corrected")
+
+    @property
+    def step(self) -> Step:
+        """The release of one step, for the ledger."""
+        (release,) = self.method.releases(self.noise_multiplier)
+        what = f"{release.what} of the temperature"
+        return Step(Poisson(self.sample_rate), (replace(release, what=what),))
+
+    @property
+    def least_size(self) -> int:
+        """The least number of examples held out at which the noise is at most MOST_NOISE."""
+        noise = self.noise_multiplier * self.bound / (self.sample_rate * math.sqrt(self.steps))
+        return math.ceil(noise / MOST_NOISE)
+
+    def fitted(self, logits: Split, expected_size: int, stream: Callable[[str], Stream]) -> Scaling:
+        """The scaling fitted on logits [n, K] and their classes.
+
+        expected_size: the public number of examples, which the gradient sums are divided by.
+        stream: the random stream for a purpose.
+        """
+        scaling, noise = Scaling(self.parameters), stream("temperature noise")
+        loss, classes = LOSSES["classification"], logits.inputs.shape[1]
+        number = torch.arange(2)
+        engine = make_engine("vmap", scaling, loss, Batch(torch.eye(2, classes), number, number))
+        step = PrivateStep(
+            engine=engine,
+            method=self.method,
+            optimizer=torch.optim.SGD([engine.parameters.theta], lr=self.lr),
+            noise_multiplier=self.noise_multiplier,
+            expected_batch_size=self.sample_rate * expected_size,
+            physical=PhysicalBatches(),
+            noise=noise,
+            counts=noise.derived("counts"),
+            steps=self.steps,
+            schedule=Schedules(1.0, Linear(1.0, 0.0), 1.0),
+        )
+        batches = stream("temperature batches")
+        for _ in range(self.steps):
+            step(logits.at(poisson_indices(len(logits), self.sample_rate, batches)))
+        return scaling
+
+
+def temperature_steps(
+    temperature: PrivateTemperature | None, dataset: Dataset, users: Users | None, method: Method
+) -> tuple[Step, ...]:
+    """The steps of the fit, for the ledger; none where there is no fit.
+
+    They are composed with the training although an example is in one part alone, as all else that
+    is released: the ledger has no parts. UserError for a run without classes or without noise, of
+    users, who have several examples, and for too few examples held out.
+    """
+    if temperature is None:
+        return ()
+    if dataset.task != "classification":
+        raise UserError(
+            f"a temperature scales the logits of classes, and {dataset.name} is a regression: set "
+            "temperature=none."
+        )
+    if users or not method.private:
+        raise UserError(
+            "temperature=private is for private runs of single examples: set users=none and a "
+            "method that adds noise, or temperature=none."
+        )
+    if temperature.parameters == 2 and dataset.classes != 2:
+        raise UserError(
+            f"temperature.parameters=2 is a scale and a bias for two classes, and {dataset.name} "
+            f"has {dataset.classes}: set temperature.parameters=1."
+        )
+    if (size := calibration_size_of(dataset)) < temperature.least_size:
+        raise UserError(
+            f"temperature.share={temperature.share:g} holds out {size} examples of {dataset.name}, "
+            f"and its noise needs {temperature.least_size}: choose a larger share, a smaller "
+            "temperature.noise_multiplier, or temperature=none."
+        )
+    return (temperature.step,) * temperature.steps
