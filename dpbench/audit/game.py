@@ -163,7 +163,7 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
     planned, device = plan(run), torch.device("cpu")
     sampling = planned.sampler.law
     if not isinstance(sampling, Poisson):
-        raise UserError("audits need sampler=poisson: no other sampler has an epsilon.")
+        raise UserError("audits need sampler=poisson: their attacks are on Poisson samples.")
     data = run.load(Path())
     training = start_training(run, planned, device, data.train, data.test, ResourceUsage(device))
     accumulator = ScoreAccumulator(dataset.patterns, dataset.number, sampling.cycle)

@@ -53,6 +53,8 @@ SETTINGS = {
     "mislabelled": DATA_ADDED_LATER,
     "features": DATA_ADDED_LATER,
     "temperature": DATA_ADDED_LATER,
+    "batch_limit": ADDED_LATER,
+    "participations": ADDED_LATER,
     "engine": EXECUTION,
     "physical_batch_size": EXECUTION,
     "channels_last": EXECUTION,

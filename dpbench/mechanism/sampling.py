@@ -5,14 +5,19 @@ The law is a property of the sampler, so that ledger and batches cannot disagree
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
+from scipy.stats import binom
 from torch import Tensor
 
 from dpbench.errors import UserError
 from dpbench.mechanism.streams import Stream, permutation, uniforms
-from dpbench.privacy.ledger import Poisson, Sampling, Shuffled
+from dpbench.privacy.ledger import Allocation, Poisson, Sampling, Shuffled, TruncatedPoisson
+from dpbench.validate import integer
+
+RARE = 1e-12
+"""The probability of a cut batch, per step, at which a limit is as good as none."""
 
 
 def poisson_rate(train_size: int, batch_size: int, unit: str = "example") -> float:
@@ -113,7 +118,115 @@ class ShuffledSampler:
             yield from permutation(stream, size).tensor_split(self.steps_per_epoch)
 
 
-SAMPLERS: dict[str, Callable[[int, int, str, int], Sampler]] = {
+class TruncatedSampler:
+    """A Poisson sample; where it has more than batch_limit units, a random part of that size.
+
+    The limit makes the size of the largest batch public and constant. Raises UserError without one.
+    """
+
+    def __init__(
+        self,
+        train_size: int,
+        batch_size: int,
+        unit: str = "example",
+        cycle: int = 1,
+        batch_limit: int | None = None,
+    ):
+        self._whole = PoissonSampler(train_size, batch_size, unit)
+        _check_cycle("truncated", cycle)
+        if batch_limit is None:
+            enough = int(binom.isf(RARE, train_size, self._whole.rate)) + 1
+            raise UserError(
+                f"sampler=truncated needs batch_limit: at {min(enough, train_size)} hardly any "
+                f"batch of about {batch_size} {unit}s is cut."
+            )
+        integer("batch_limit", batch_limit)
+        self.law: Sampling = TruncatedPoisson(self._whole.rate, batch_limit, train_size, unit)
+        self.limit, self.size = batch_limit, train_size
+        self.expected_batch_size = self._whole.expected_batch_size
+        self.steps_per_epoch = self._whole.steps_per_epoch
+
+    def batches(self, size: int, stream: Stream) -> Iterator[Tensor]:
+        if size > self.size:
+            raise UserError(
+                f"the data have more than their public size of {self.size}, for which batches are "
+                "cut: use sampler=poisson."
+            )
+        return (self._cut(batch, stream) for batch in self._whole.batches(size, stream))
+
+    def _cut(self, batch: Tensor, stream: Stream) -> Tensor:
+        if len(batch) <= self.limit:
+            return batch
+        return batch[permutation(stream, len(batch))[: self.limit].sort().values]
+
+
+class AllocationSampler:
+    """Each unit is in exactly `participations` batches of an epoch, drawn uniformly.
+
+    An epoch has ceil(n/B) steps for each participation. Units are independent, so batch sizes vary
+    and may be 0 (balls and bins, Chua et al. 2024; random allocation, Feldman and Shenfeld 2025).
+    """
+
+    def __init__(
+        self,
+        train_size: int,
+        batch_size: int,
+        unit: str = "example",
+        cycle: int = 1,
+        participations: int | None = None,
+    ):
+        _check_cycle("allocation", cycle)
+        self.turns = 1 if participations is None else participations
+        integer("participations", self.turns)
+        rate = poisson_rate(train_size, batch_size, unit)
+        self.expected_batch_size = train_size * rate
+        self.steps_per_epoch = self.turns * round(1 / rate)
+        self.law: Sampling = Allocation(self.steps_per_epoch, self.turns, unit)
+
+    def batches(self, size: int, stream: Stream) -> Iterator[Tensor]:
+        while True:
+            places = _subsets(size, self.turns, self.steps_per_epoch, stream).flatten()
+            counts = places.bincount(minlength=self.steps_per_epoch).tolist()
+            yield from (places.argsort(stable=True) // self.turns).split(counts)
+
+
+def _subsets(size: int, number: int, of: int, stream: Stream) -> Tensor:
+    """For each unit so many different numbers below `of` [size, number], by Floyd's algorithm."""
+    chosen = torch.full((size, number), -1)
+    for column, last in enumerate(range(of - number, of)):
+        drawn = stream.bits(size) % (last + 1)
+        repeated = (chosen == drawn.unsqueeze(1)).any(1)
+        chosen[:, column] = torch.where(repeated, last, drawn)
+    return chosen
+
+
+def _check_cycle(name: str, cycle: int) -> None:
+    if cycle > 1:
+        raise UserError(
+            f"sampler={name} has no account for noise that is correlated over {cycle} steps: use "
+            "sampler=poisson."
+        )
+
+
+SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "poisson": PoissonSampler,
     "shuffled": ShuffledSampler,
+    "truncated": TruncatedSampler,
+    "allocation": AllocationSampler,
 }
+
+OPTIONS = {"batch_limit": "truncated", "participations": "allocation"}
+"""The settings of one sampler alone."""
+
+
+def make_sampler(
+    name: str, train_size: int, batch_size: int, unit: str, cycle: int, **options: Any
+) -> Sampler:
+    """The sampler of that name; UserError for a setting, if not None, that is another one's."""
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given:
+        if OPTIONS[option] != name:
+            raise UserError(
+                f"{option} belongs to sampler={OPTIONS[option]}: set that, or {option}=null."
+            )
+    return SAMPLERS[name](train_size, batch_size, unit, cycle, **given)

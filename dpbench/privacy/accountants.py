@@ -15,6 +15,7 @@ import numpy as np
 
 from dpbench.errors import UserError
 from dpbench.privacy import coordinate_accountants as coordinate
+from dpbench.privacy.allocation import allocated
 from dpbench.privacy.central_limit import limit_epsilon, poisson_mu
 from dpbench.privacy.entries import (
     Entry,
@@ -22,13 +23,13 @@ from dpbench.privacy.entries import (
     by_coordinate,
     deduct_failures,
     gaussian_parts,
-    gaussians,
     joint_entries,
     separated,
 )
 from dpbench.privacy.gaussian import GaussianProfile, exact_epsilon
 from dpbench.privacy.ledger import CoordinateMechanism, Ledger
 from dpbench.privacy.renyi import sampled_gaussian, smallest_epsilon
+from dpbench.privacy.sampling import TruncatedProfile
 from dpbench.privacy.sign_note import note_epsilon
 from dpbench.privacy.tight import Steps, tight_epsilon
 
@@ -77,10 +78,23 @@ def _renyi(entries: list[Entry]) -> np.ndarray:
     """The Renyi divergences at ORDERS."""
     if coordinates := by_coordinate(entries):
         return coordinate.renyi(coordinates, np.array(ORDERS))
-    steps = (
-        (times, sampled_gaussian(rate, sigma, ORDERS)) for rate, sigma, times in gaussians(entries)
-    )
-    return sum((times * divergences for times, divergences in steps), np.zeros(len(ORDERS)))
+    return sum((e.times * _divergences(e) for e in entries), np.zeros(len(ORDERS)))
+
+
+def _divergences(entry: Entry) -> np.ndarray:
+    """Those of one step. Where it may be cut, moments are averaged over whether it was."""
+    rate, sigma = entry.rate, entry.joint
+    assert not isinstance(sigma, CoordinateMechanism)
+    if entry.slots > 1:
+        raise Unaccountable(
+            "random allocation has no account by Renyi divergences: set privacy.accountant=pld."
+        )
+    whole = sampled_gaussian(rate, sigma, ORDERS)
+    if not entry.cut:
+        return whole
+    past_one = np.array(ORDERS) - 1
+    replaced = math.log(entry.cut) + past_one * sampled_gaussian(rate, sigma / 2, ORDERS)
+    return np.logaddexp(math.log1p(-entry.cut) + past_one * whole, replaced) / past_one
 
 
 @_accountant
@@ -129,19 +143,33 @@ def pld(entries: list[Entry], delta: float) -> float:
     """Epsilon by privacy loss distributions (Koskela et al. 2020), a tight upper bound."""
     if coordinates := by_coordinate(entries):
         return coordinate.composed_epsilon(coordinates, delta)
-    mu, sampled = gaussian_parts(entries)
-    if not sampled:
+    others = [entry for entry in entries if entry.cut or entry.slots > 1]
+    mu, sampled = gaussian_parts([entry for entry in entries if entry not in others])
+    if not (sampled or others):
         return exact_epsilon(mu, delta)
     steps = [Steps(GaussianProfile(1 / sigma), rate, times) for rate, sigma, times in sampled]
+    steps += map(_other_steps, others)
     return tight_epsilon([*steps, *([Steps(GaussianProfile(mu), 1.0, 1)] if mu else [])], delta)
+
+
+def _other_steps(entry: Entry) -> Steps:
+    """Steps that may be cut, or epochs of random allocation."""
+    rate, sigma = entry.rate, entry.joint
+    assert not isinstance(sigma, CoordinateMechanism)
+    if entry.slots > 1:
+        return Steps(*allocated(1 / sigma, entry.slots), entry.times)
+    whole, replaced = GaussianProfile(1 / sigma), GaussianProfile(2 / sigma)
+    return Steps(TruncatedProfile(whole, replaced, rate, entry.cut), rate, entry.times)
 
 
 @_accountant
 def gdp(entries: list[Entry], delta: float) -> float:
     """Epsilon by the Gaussian central limit (Bu et al. 2020): an approximation, not a bound."""
+    if any(entry.cut or entry.slots > 1 for entry in entries):
+        raise Unaccountable("the Gaussian central limit is that of Poisson samples.")
     with np.errstate(over="ignore"):  # hardly any noise makes mu infinite, which is refused later
         mu = math.hypot(
-            *(poisson_mu(rate, _sigma(joint), times) for rate, joint, times, _ in entries)
+            *(poisson_mu(rate, _sigma(joint), times) for rate, joint, times, *_ in entries)
         )
     return limit_epsilon(mu, delta)
 

@@ -5,16 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeGuard
 
+from scipy.stats import binom
+
 from dpbench.errors import UserError
 from dpbench.privacy.gaussian_sign import sign_mu
 from dpbench.privacy.ledger import (
+    Allocation,
     CoordinateMechanism,
     Exact,
     GaussianMechanism,
     Ledger,
-    Poisson,
     Release,
+    Shuffled,
     Step,
+    TruncatedPoisson,
 )
 
 SIGN_SHARE = 0.01
@@ -32,13 +36,17 @@ class Entry(NamedTuple):
     """The joint release of a step, and the number of such steps that an example may be in.
 
     joint: the noise multiplier of a Gaussian, 0 if anything is released exactly, or a mechanism
-    with noise on each coordinate. failure: the probability that a sensitivity of a step fails.
+    with noise on each coordinate. failure: the probability that a sensitivity of a step fails. cut:
+    the probability that a batch is cut. slots: a step is an epoch of so many, and an example is in
+    one of them.
     """
 
     rate: float
     joint: float | CoordinateMechanism
     times: int
     failure: float = 0.0
+    cut: float = 0.0
+    slots: int = 1
 
 
 def joint_multiplier(releases: tuple[Release, ...]) -> float:
@@ -80,16 +88,59 @@ def joint_entries(ledger: Ledger) -> Iterator[Entry]:
     Raises Unaccountable for unknown mechanisms or samplers.
     """
     for step, times in ledger.entries:
-        if not isinstance(step.sampling, Poisson):
-            raise Unaccountable(
-                f"no accountant covers {type(step.sampling).__name__} batches; use sampler=poisson."
-            )
+        match step.sampling:
+            case Shuffled():
+                raise Unaccountable(
+                    "no accountant covers Shuffled batches; use sampler=poisson, truncated or "
+                    "allocation."
+                )
+            case TruncatedPoisson() as law:
+                yield Entry(law.rate, _sure(step), times, cut=cut_probability(law))
+                continue
+            case Allocation() as law:
+                yield _allocated(law, _sure(step), times)
+                continue
         if sampled := tuple(r for r in step.releases if not r.unsampled):
             turns = _turns(step, step.sampling.cycle, times)
             failure = sum(getattr(release.mechanism, "failure", 0.0) for release in sampled)
             yield Entry(step.sampling.rate, _joint(sampled), turns, failure)
         if unsampled := tuple(r for r in step.releases if r.unsampled):
             yield Entry(1.0, joint_multiplier(unsampled), times)
+
+
+def cut_probability(law: TruncatedPoisson) -> float:
+    """The probability that the units beside one fill a batch, whether or not that one is in it.
+
+    In such a step, which depends on the others alone, the one may take the place of another: with
+    probability at most `rate` it moves the sum by twice the sensitivity. In all other steps nothing
+    is cut on account of it, and the sample is Poisson (Ganesh 2025, arXiv:2508.15089).
+    """
+    return float(binom.sf(law.limit - 1, law.size, law.rate))
+
+
+def _allocated(law: Allocation, joint: float, times: int) -> Entry:
+    """Epochs of random allocation. Of several turns, each is one step of steps/turns that are drawn
+    first, and public (Feldman and Shenfeld 2025)."""
+    if times % law.steps:
+        raise Unaccountable(
+            f"random allocation has an account of whole epochs of {law.steps} steps with one noise "
+            "multiplier: let schedule.noise change between epochs alone, or use sampler=poisson."
+        )
+    slots = law.steps // law.turns
+    return Entry(1 / slots, joint, times // slots, slots=slots)
+
+
+def _sure(step: Step) -> float:
+    """The joint multiplier of independent Gaussian noise whose sensitivities cannot fail."""
+    for release in step.releases:
+        match release.mechanism:
+            case GaussianMechanism(failure=0, bands=1) | Exact() if not release.unsampled:
+                continue
+        raise Unaccountable(
+            f"the {release.what} of this method has an account for Poisson samples alone: use "
+            "sampler=poisson."
+        )
+    return joint_multiplier(step.releases)
 
 
 def _turns(step: Step, cycle: int, times: int) -> int:
@@ -160,7 +211,7 @@ def _of_sum(joint: CoordinateMechanism) -> float:
 def by_coordinate(entries: Sequence[Entry]) -> list[tuple[float, CoordinateMechanism, int]]:
     """All entries if each has noise on each coordinate, [] if none has; else Unaccountable."""
     coordinate = [
-        (q, joint, n) for q, joint, n, _ in entries if isinstance(joint, CoordinateMechanism)
+        (q, joint, n) for q, joint, n, *_ in entries if isinstance(joint, CoordinateMechanism)
     ]
     if coordinate and len(coordinate) < len(entries):
         raise Unaccountable("no accountant composes Gaussian noise with noise on each coordinate.")
@@ -168,8 +219,10 @@ def by_coordinate(entries: Sequence[Entry]) -> list[tuple[float, CoordinateMecha
 
 
 def gaussians(entries: Sequence[Entry]) -> Iterator[tuple[float, float, int]]:
-    """(rate, multiplier, times) of each entry, all of which are Gaussian."""
-    for rate, joint, times, _ in entries:
+    """(rate, multiplier, times) of each entry, all of which are Gaussian on Poisson samples."""
+    for rate, joint, times, _, cut, slots in entries:
+        assert not cut
+        assert slots == 1
         assert not isinstance(joint, CoordinateMechanism)
         yield rate, joint, times
 

@@ -96,6 +96,34 @@ class Poisson:
 
 
 @dataclass(frozen=True)
+class TruncatedPoisson:
+    """A Poisson sample of at most `size` units; of more than `limit`, so many at random are kept.
+
+    unit: as for Poisson.
+    """
+
+    rate: float
+    limit: int
+    size: int
+    unit: str = "example"
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Each unit is in `turns` of every `steps` batches in a row, drawn uniformly and independently
+    of all others; `turns` divides `steps`. unit: as for Poisson.
+    """
+
+    steps: int
+    turns: int = 1
+    unit: str = "example"
+
+    @property
+    def rate(self) -> float:
+        return self.turns / self.steps
+
+
+@dataclass(frozen=True)
 class Shuffled:
     """Consecutive slices of a permutation; no accountant here covers its amplification."""
 
@@ -103,7 +131,7 @@ class Shuffled:
     unit: str = "example"
 
 
-Sampling = Poisson | Shuffled
+Sampling = Poisson | TruncatedPoisson | Allocation | Shuffled
 
 
 @dataclass(frozen=True)

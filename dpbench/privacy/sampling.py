@@ -6,7 +6,8 @@ delta(-e) = 1 - exp(-e) + exp(-e) delta'(e) with the profile delta' of the other
 """
 
 import math
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -29,8 +30,58 @@ class SymmetricProfile(Protocol):
         ...
 
 
-def removed(profile: SymmetricProfile, rate: float, epsilons: np.ndarray) -> np.ndarray:
+@runtime_checkable
+class DirectedProfile(Protocol):
+    """The privacy profile of a step, or of an epoch, that is sampled already; the other names as
+    for SymmetricProfile."""
+
+    @property
+    def largest(self) -> float: ...
+
+    @property
+    def rounding(self) -> float: ...
+
+    def removed(self, epsilons: np.ndarray) -> np.ndarray: ...
+
+    def added(self, epsilons: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class TruncatedProfile:
+    """A Poisson sample that is cut with probability `cut`, and then has an example replaced.
+
+    replaced: the profile with twice the sensitivity. See `dpbench.privacy.entries.cut_probability`.
+    """
+
+    whole: SymmetricProfile
+    replaced: SymmetricProfile
+    rate: float
+    cut: float
+
+    @property
+    def largest(self) -> float:
+        return max(self.whole.largest, self.replaced.largest)
+
+    @property
+    def rounding(self) -> float:
+        return max(self.whole.rounding, self.replaced.rounding)
+
+    def removed(self, epsilons: np.ndarray) -> np.ndarray:
+        whole, replaced = (removed(p, self.rate, epsilons) for p in (self.whole, self.replaced))
+        return (1 - self.cut) * whole + self.cut * replaced
+
+    def added(self, epsilons: np.ndarray) -> np.ndarray:
+        whole, replaced = (added(p, self.rate, epsilons) for p in (self.whole, self.replaced))
+        return (1 - self.cut) * whole + self.cut * replaced
+
+
+Profile = SymmetricProfile | DirectedProfile
+
+
+def removed(profile: Profile, rate: float, epsilons: np.ndarray) -> np.ndarray:
     """The deltas of (1 - q) Q + q P against Q: q delta(log(1 + (e^epsilon - 1)/q))."""
+    if isinstance(profile, DirectedProfile):
+        return profile.removed(epsilons)
     if rate == 1:
         return profile.at(epsilons)
     near, far = np.minimum(epsilons, 1.0), np.maximum(epsilons, 1.0)
@@ -43,9 +94,11 @@ def removed(profile: SymmetricProfile, rate: float, epsilons: np.ndarray) -> np.
     return rate * profile.at(unsampled)
 
 
-def added(profile: SymmetricProfile, rate: float, epsilons: np.ndarray) -> np.ndarray:
+def added(profile: Profile, rate: float, epsilons: np.ndarray) -> np.ndarray:
     """The deltas of Q against (1 - q) Q + q P: c delta(epsilon + log(q/c)), where c =
     1 - (1 - q) e^epsilon; 0 from epsilon = -log(1 - q) on."""
+    if isinstance(profile, DirectedProfile):
+        return profile.added(epsilons)
     if rate == 1:
         return profile.at(epsilons)
     c = -np.expm1(epsilons + math.log1p(-rate))

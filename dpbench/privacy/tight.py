@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpbench.privacy.composition import LossSum, connect_dots
-from dpbench.privacy.sampling import SymmetricProfile, added, removed
+from dpbench.privacy.sampling import Profile, added, removed
 
 FINE, USUAL = 60, 1e-4
 """Grid points per standard deviation of the loss of a step, which make its variance 0.005% too
@@ -22,9 +22,10 @@ NEGLIGIBLE = 1e-7
 
 
 class Steps(NamedTuple):
-    """A number of steps with one privacy profile, each on a Poisson sample of one rate."""
+    """A number of steps with one privacy profile, each on a Poisson sample of one rate, unless the
+    profile is that of a step sampled already."""
 
-    profile: SymmetricProfile
+    profile: Profile
     rate: float
     times: int
 

@@ -3,7 +3,7 @@
 import math
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dpbench.data.derive.users import Units
@@ -13,7 +13,15 @@ from dpbench.mechanism.schedules import UNCHANGED, Schedules, run_lengths
 from dpbench.privacy.accountants import ACCOUNTANTS, claimed, gdp
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import Unaccountable
-from dpbench.privacy.ledger import Ledger, Poisson, Sampling, Shuffled, Step, to_plain
+from dpbench.privacy.ledger import (
+    Allocation,
+    Ledger,
+    Sampling,
+    Shuffled,
+    Step,
+    TruncatedPoisson,
+    to_plain,
+)
 from dpbench.validate import fraction, one_of, positive
 
 MOST_ENTRIES = 100
@@ -27,6 +35,12 @@ TOLERANCE = 1e-4
 
 
 WHOLE_USERS = "What it protects is a user with all of its examples."
+
+OTHER_LAWS: dict[type, str] = {
+    TruncatedPoisson: "Batches are cut at a size: in such a batch an example may replace another.",
+    Allocation: "Batches are not Poisson samples but a random allocation, accounted for by PLD.",
+}
+"""What is added to the reason for a guarantee under laws other than Poisson's."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +200,9 @@ def statement(
     guarantee = method.guarantee
     if method.private and isinstance(sampling, Shuffled):
         guarantee = Guarantee("none", "Batches are shuffled, and no accountant knows their law.")
+    elif method.private and type(sampling) in OTHER_LAWS:
+        why = f"{guarantee.why} {OTHER_LAWS[type(sampling)]}"
+        guarantee = replace(guarantee, why=why) if guarantee.level != "none" else guarantee
     unit = sampling.unit if sampling else "example"
     numbers = ("rdp", "pld", "gdp", "claimed")
     epsilons: dict[str, Any] = dict.fromkeys(numbers) | {"refused": {}}
@@ -203,7 +220,7 @@ def statement(
         "delta": delta,
         "arithmetic": ARITHMETIC[noise] if method.private else None,
         "noise_multiplier": noise_multiplier,
-        "sample_rate": sampling.rate if isinstance(sampling, Poisson) else None,
+        "sample_rate": None if isinstance(sampling, Shuffled | None) else sampling.rate,
         "steps": ledger.steps,
         "guarantee": guarantee.level,
         "why": guarantee.why if unit == "example" else f"{guarantee.why} {WHOLE_USERS}",
@@ -226,5 +243,5 @@ def _bounds(ledger: Ledger, delta: float) -> dict:
         except Unaccountable as error:
             bounds[name], refused[name] = None, str(error)
     if len(refused) == len(bounds):
-        raise Unaccountable(" ".join(refused.values()))
+        raise Unaccountable(" ".join(dict.fromkeys(refused.values())))
     return bounds | {"refused": refused}

@@ -18,7 +18,7 @@ from dpbench.gradients import ENGINES, Layout
 from dpbench.gradients.precision import PRECISIONS
 from dpbench.mechanism.eager import eager_step, leave_out_compiler
 from dpbench.mechanism.method import Method
-from dpbench.mechanism.sampling import SAMPLERS, Sampler
+from dpbench.mechanism.sampling import SAMPLERS, Sampler, make_sampler
 from dpbench.mechanism.schedules import UNCHANGED, Schedules
 from dpbench.mechanism.streams import Stream, secure, seeded
 from dpbench.models.architecture import Architecture
@@ -43,7 +43,9 @@ class Run:
     "secure". config: the plain configuration stored in the record. score_noise_multiplier: of the
     accuracy on the validation split, see dpbench.training.score. trial: distinguishes runs of one
     configuration, which then share no noise. temperature: fitted on the part that the data set
-    holds out for it. claimed_by: the accountant of the paper that the run reproduces, if any.
+    holds out for it. batch_limit, participations: settings of two samplers, see
+    dpbench.mechanism.sampling. claimed_by: the accountant of the paper that the run reproduces, if
+    any.
     """
 
     dataset: Dataset
@@ -70,6 +72,8 @@ class Run:
     score_noise_multiplier: float | None = None
     trial: str | None = None
     temperature: PrivateTemperature | None = None
+    batch_limit: int | None = None
+    participations: int | None = None
     claimed_by: str = "rdp"
     config: dict = field(default_factory=dict)
 
@@ -167,7 +171,11 @@ def plan(run: Run) -> Plan:
     method = run.method.on(run.dataset, run.users).for_size(size).for_layers(layers)
     units = units_of(run.dataset, run.users)
     cycle = method.noise.bands
-    sampler = SAMPLERS[run.sampler](units.number, run.batch_size, units.name, cycle)
+    sampler = make_sampler(
+        *(run.sampler, units.number, run.batch_size, units.name, cycle),
+        batch_limit=run.batch_limit,
+        participations=run.participations,
+    )
     steps = _steps(run, sampler)
     temperature = temperature_steps(run.temperature, run.dataset, run.users, run.method)
     single = (

@@ -7,11 +7,20 @@ import torch
 from scipy import stats
 
 from dpbench.errors import UserError
-from dpbench.mechanism.sampling import SAMPLERS, PoissonSampler, ShuffledSampler, poisson_rate
+from dpbench.mechanism.sampling import (
+    SAMPLERS,
+    AllocationSampler,
+    PoissonSampler,
+    ShuffledSampler,
+    TruncatedSampler,
+    make_sampler,
+    poisson_rate,
+)
 from dpbench.mechanism.streams import Stream, seeded
-from dpbench.privacy.ledger import Poisson, Shuffled
+from dpbench.privacy.ledger import Allocation, Poisson, Shuffled, TruncatedPoisson
 
 SIZE, BATCH, STEPS = 40, 10, 4000
+LIMIT = 12
 
 
 def stream(seed: int) -> Stream:
@@ -25,6 +34,11 @@ def inclusion(sampler, steps: int = STEPS, size: int = SIZE, seed: int = 0) -> t
     for row, indices in zip(rows, islice(draws, steps), strict=True):
         row[indices] = True
     return rows
+
+
+def sampler_of(name: str, size: int = SIZE, batch: int = BATCH):
+    options = {"batch_limit": LIMIT} if name == "truncated" else {}
+    return make_sampler(name, size, batch, "example", 1, **options)
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +118,12 @@ def test_the_expected_batch_size_is_public_whatever_the_data_hold():
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_batch_larger_than_the_data_is_refused(name):
     with pytest.raises(UserError, match="batch_size=11 is larger than the 10"):
-        SAMPLERS[name](10, 11)
+        sampler_of(name, 10, 11)
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_the_seed_makes_the_batches(name):
-    one, same, other = (inclusion(SAMPLERS[name](SIZE, BATCH), 20, seed=s) for s in (5, 5, 6))
+    one, same, other = (inclusion(sampler_of(name), 20, seed=s) for s in (5, 5, 6))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
 
@@ -126,7 +140,7 @@ def test_shuffled_batches_share_out_each_epoch_and_say_so():
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_an_epoch_depends_on_nothing_but_the_generator_at_its_start(name):
     """Which is how a run that was put away within an epoch finds its place again."""
-    sampler, draw = SAMPLERS[name](SIZE, BATCH), stream(5)
+    sampler, draw = sampler_of(name), stream(5)
     each_epoch_anew = torch.cat(
         [
             indices
@@ -137,3 +151,84 @@ def test_an_epoch_depends_on_nothing_but_the_generator_at_its_start(name):
     without_end = sampler.batches(SIZE, stream(5))
     whole = torch.cat(list(islice(without_end, 3 * sampler.steps_per_epoch)))
     assert torch.equal(each_epoch_anew, whole)
+
+
+@pytest.fixture(scope="module")
+def truncated() -> torch.Tensor:
+    return inclusion(TruncatedSampler(SIZE, BATCH, batch_limit=LIMIT))
+
+
+def test_a_batch_is_never_larger_than_its_limit_and_is_cut_as_often_as_the_law_says(truncated):
+    sizes = truncated.sum(1)
+    assert sizes.max() == LIMIT
+    assert binomial_p((sizes == LIMIT).sum(), STEPS, stats.binom.sf(LIMIT - 1, SIZE, 0.25)) > 1e-3
+    assert binomial_p((sizes == 8).sum(), STEPS, stats.binom.pmf(8, SIZE, 0.25)) > 1e-3
+    assert TruncatedSampler(SIZE, BATCH, batch_limit=LIMIT).expected_batch_size == BATCH
+
+
+def test_what_is_cut_is_drawn_at_random(truncated):
+    numbers = range(SIZE + 1)
+    mean = sum(min(k, LIMIT) * stats.binom.pmf(k, SIZE, 0.25) for k in numbers)
+    assert all(binomial_p(row.sum(), STEPS, mean / SIZE) > 1e-3 / SIZE for row in truncated.T)
+    full = truncated[truncated.sum(1) == LIMIT]
+    assert all(binomial_p(row.sum(), len(full), LIMIT / SIZE) > 1e-3 / SIZE for row in full.T)
+
+
+def test_where_nothing_is_cut_batches_are_those_of_poisson():
+    whole = inclusion(TruncatedSampler(SIZE, BATCH, batch_limit=SIZE), steps=50)
+    assert torch.equal(whole, inclusion(PoissonSampler(SIZE, BATCH), steps=50))
+
+
+def test_a_limit_is_needed_and_one_that_is_hardly_ever_reached_is_named():
+    with pytest.raises(UserError, match="batch_limit: at 675 hardly any batch of about 512 users"):
+        make_sampler("truncated", 48_336, 512, "user", 1)
+    assert stats.binom.sf(674, 48_336, 1 / 95) < 1e-12
+
+
+def test_data_beyond_their_public_size_are_not_cut_by_a_law_for_that_size():
+    sampler = TruncatedSampler(SIZE, BATCH, batch_limit=LIMIT)
+    assert sampler.law == TruncatedPoisson(0.25, LIMIT, SIZE)
+    with pytest.raises(UserError, match="more than their public size of 40"):
+        sampler.batches(SIZE + 1, stream(0))
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_each_example_is_in_exactly_so_many_batches_of_an_epoch(turns):
+    sampler = AllocationSampler(SIZE, BATCH, participations=turns)
+    assert sampler.law == Allocation(4 * turns, turns)
+    assert (sampler.steps_per_epoch, sampler.expected_batch_size) == (4 * turns, BATCH)
+    epochs = inclusion(sampler, steps=3 * 4 * turns).view(3, 4 * turns, SIZE)
+    assert epochs.sum(1).eq(turns).all()
+    assert not torch.equal(epochs[0], epochs[1])
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_all_places_of_an_epoch_are_equally_likely(turns):
+    sampler = AllocationSampler(20_000, 5_000, participations=turns)
+    rows = inclusion(sampler, sampler.steps_per_epoch, 20_000)
+    _, counts = rows.T.unique(dim=0, return_counts=True)
+    assert len(counts) == (4 if turns == 1 else 28)  # 2 of 8
+    assert stats.chisquare(counts.numpy()).pvalue > 1e-3
+
+
+def test_examples_are_allocated_independently_of_each_other():
+    # Slices of a permutation would have pairs together with 9/39 of a quarter, and no empty batch.
+    rows = inclusion(AllocationSampler(SIZE, BATCH))
+    together = sum((rows[:, i] & rows[:, i + 1]).sum() for i in range(0, SIZE, 2))
+    assert binomial_p(together, STEPS * SIZE // 2, 1 / 16) > 1e-3
+    empty = (~inclusion(AllocationSampler(6, 2), steps=3 * STEPS, size=6).any(1))[::3].sum()
+    assert binomial_p(empty, STEPS, (2 / 3) ** 6) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("poisson", "batch_limit"), ("truncated", "participations")]
+)
+def test_a_setting_of_another_sampler_is_refused(name, option):
+    with pytest.raises(UserError, match=f"{option} belongs to sampler="):
+        make_sampler(name, SIZE, BATCH, "example", 1, **{option: 3})
+
+
+@pytest.mark.parametrize("name", ["truncated", "allocation"])
+def test_correlated_noise_is_refused_by_laws_without_an_account_of_it(name):
+    with pytest.raises(UserError, match=f"sampler={name} has no account for noise"):
+        make_sampler(name, SIZE, 5, "example", 4)

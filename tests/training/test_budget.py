@@ -176,13 +176,18 @@ def test_an_accountant_without_a_bound_is_none_with_its_reason_and_the_other_sta
 
 
 def test_without_any_bound_there_is_no_statement(monkeypatch):
-    def fail(*_):
-        raise Unaccountable("nothing found.")
+    def failing(reason: str):
+        def fail(*_):
+            raise Unaccountable(reason)
 
-    for name in ("rdp", "pld"):
-        monkeypatch.setitem(ACCOUNTANTS, name, fail)
-    with pytest.raises(Unaccountable, match=r"nothing found\. nothing found"):
-        said(dpsgd(1.0, "corrected"))
+        return fail
+
+    for reasons in (("none found.", "nor here."), ("none found.", "none found.")):
+        for name, reason in zip(("rdp", "pld"), reasons, strict=True):
+            monkeypatch.setitem(ACCOUNTANTS, name, failing(reason))
+        with pytest.raises(Unaccountable) as error:
+            said(dpsgd(1.0, "corrected"))
+        assert str(error.value) == " ".join(dict.fromkeys(reasons))
 
 
 def test_a_run_of_no_steps_spent_nothing():

@@ -21,7 +21,6 @@ from dpbench.diagnostics.bias import BiasDiagnostics
 from dpbench.diagnostics.curves import CurveDiagnostics
 from dpbench.diagnostics.misalignment import MisalignmentDiagnostics
 from dpbench.execution.prepare import build
-from dpbench.mechanism.sampling import SAMPLERS
 from dpbench.mechanism.schedules import Linear, Pieces, Schedules
 from dpbench.training import plan
 from dpbench.training.checkpoints import Checkpoints
@@ -176,6 +175,8 @@ def test_every_method_goes_on_as_if_never_stopped(name):
 
 WITH = {
     "a permutation": {"sampler": "shuffled"},
+    "cut batches": {"sampler": "truncated", "batch_limit": 5},
+    "an allocation": {"sampler": "allocation"},
     "views": {"augmentation": VIEWS, "physical_batch_size": 5},
     "bias": {"diagnostics": BIAS, "engine": "loop"},
     "misalignment": {"diagnostics": MISALIGNMENT},
@@ -242,7 +243,7 @@ def test_a_forged_state_changes_neither_the_factorisation_nor_a_bound(
 
 
 FEATURES = {
-    "sampler": st.sampled_from(sorted(SAMPLERS)),
+    "sampler": st.sampled_from(["poisson", "shuffled"]),  # the others have no account of FALLING
     "ema_decay": st.sampled_from([None, 0.9]),
     "schedule": st.sampled_from([None, FALLING]),
     "augmentation": st.sampled_from([None, VIEWS]),

@@ -91,7 +91,7 @@ def _check(run: Run) -> None:
             "choose other options than normalization=private and temperature=private."
         )
     if run.sampler != "poisson":
-        raise UserError("audits need sampler=poisson: no other sampler has an epsilon.")
+        raise UserError("audits need sampler=poisson: their attacks are on Poisson samples.")
     if run.method.noise.bands > 1 or run.method.clip.memory:
         raise UserError(
             f"the attacks on inserted canaries take steps to be independent, and those of "
