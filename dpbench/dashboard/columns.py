@@ -14,8 +14,12 @@ def by_column(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list]]:
 
 def _column(values: list) -> dict[str, list]:
     places: dict[Any, int] = {}
-    try:
-        at = [places.setdefault(value, len(places)) for value in values]
-    except TypeError:  # lists
-        return {"all": values}
-    return {"distinct": [*places], "at": at} if 2 * len(places) < len(values) else {"all": values}
+    at: list[int] = []
+    for value in values:
+        try:
+            at.append(places.setdefault(value, len(places)))
+        except TypeError:  # a list
+            return {"all": values}
+        if 2 * len(places) >= len(values):
+            return {"all": values}
+    return {"distinct": [*places], "at": at}

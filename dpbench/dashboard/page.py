@@ -40,8 +40,11 @@ def pack(data: object) -> str:
 
 
 def packed_text(text: str) -> str:
-    """Gzip in base 64: a third of the bytes, and nothing in it can end an element."""
-    return base64.b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()
+    """Gzip in base 64: a third of the bytes, and nothing in it can end an element.
+
+    At level 4, since 6 takes twice the time for a twentieth of the bytes.
+    """
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=4, mtime=0)).decode()
 
 
 def _policy(*scripts: str) -> str:

@@ -1,6 +1,5 @@
 """A run on the page: its row, and what the statistics need beside it."""
 
-import json
 import math
 from dataclasses import dataclass
 
@@ -33,14 +32,17 @@ class Run:
 
 
 def run_of(stored: StoredRecord, names: dict[str, str], command: dict) -> Run:
-    """The run of a record. names: its group, series and setting; command: or why there is none."""
+    """The run of a record.
+
+    names: its group, series, setting and budget; command: that reruns it, or why there is none.
+    """
     record, config = stored.record, stored.record.config
     return Run(
         row=_row(stored) | {key: names[key] for key in ("group", "series")} | command,
         metrics=record.measured,
         setting=names["setting"],
         validated=config.get("validation") is not None,
-        budget=json.dumps(config.get("privacy"), sort_keys=True),
+        budget=names["budget"],
         intervals=record.calibration.get("interval", {}),
     )
 

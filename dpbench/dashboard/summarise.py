@@ -1,6 +1,7 @@
 """From records to the data of the page: one row per run, with the group and series of the run."""
 
 import json
+import marshal
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +28,7 @@ class Summary:
     def __init__(self, command: Callable[[dict], str]):
         self._command = command
         self._runs: list[Run] = []
-        self._names: dict[str, dict[str, str]] = {}
+        self._names: dict[bytes, dict[str, str]] = {}
         self._methods: dict[str, str] = {}
         # By facet and method: one configuration of each series.
         self._series: dict[tuple, dict[str, dict]] = defaultdict(dict)
@@ -47,12 +48,13 @@ class Summary:
 
     def _names_of(self, config: dict) -> dict[str, str]:
         """Cached, since they are the same for runs that differ only by their seed."""
-        key = json.dumps({**config, "seed": None}, sort_keys=True)
+        key = marshal.dumps({**config, "seed": None}, 2)  # in a third of the time of JSON
         if key not in self._names:
             self._names[key] = {
                 "group": group_of(config),
                 "series": series_of(config),
                 "setting": setting_of(config),
+                "budget": json.dumps(config.get("privacy"), sort_keys=True),
             }
         return self._names[key]
 

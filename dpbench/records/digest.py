@@ -32,17 +32,38 @@ CURRENT_OPTIONS = {("schedule", "mixup"): "bound_switch"}
 """Options that were renamed after the first records; their groups are not in the digest."""
 
 
+_texts: dict[tuple[str, str, str], str] = {}
+"""The JSON of parts by key, method and content, as most runs share most of their parts."""
+
+
 def digest(config: dict) -> str:
     """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
     choices = {group: config["choices"][group] for group in ("dataset", "model", "method")}
     settings = scientific(config)
-    parts = {key: settings.get(key) for key in SCIENTIFIC}
-    parts["model"] = _with_one_name_of_weights(parts["model"])
-    defaults = {**ADDED_TO_METHODS, **ADDED_TO_METHOD.get(choices["method"], {})}.items()
-    parts["method"] = {k: v for k, v in config["method"].items() if (k, v) not in defaults}
-    included = {k: part for k, part in parts.items() if part not in SETTINGS[k].omitted}
-    canonical = _canonical(included) | {"choices": choices}
-    return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()[:16]
+    texts = {"choices": json.dumps(choices, sort_keys=True)}
+    for key in SCIENTIFIC:
+        if (part := settings.get(key)) not in SETTINGS[key].omitted:
+            texts[key] = _text(key, part, choices["method"])
+    canonical = ", ".join(f'"{key}": {texts[key]}' for key in sorted(texts))
+    return hashlib.sha256(f"{{{canonical}}}".encode()).hexdigest()[:16]
+
+
+def _text(key: str, part: Any, method: str) -> str:
+    """A part of the configuration of that method's run as canonical JSON."""
+    place = key, method, repr(part)
+    if place not in _texts:
+        _texts[place] = json.dumps(_canonical(_named_part(key, part, method)), sort_keys=True)
+    return _texts[place]
+
+
+def _named_part(key: str, part: Any, method: str) -> Any:
+    """What of a part is in the name of a run."""
+    if key == "model":
+        return _with_one_name_of_weights(part)
+    if key == "method":
+        defaults = {**ADDED_TO_METHODS, **ADDED_TO_METHOD.get(method, {})}.items()
+        return {k: v for k, v in part.items() if (k, v) not in defaults}
+    return part
 
 
 def scientific(config: dict) -> dict:
