@@ -13,7 +13,7 @@ from dpbench.privacy.accountants import claimed
 from dpbench.privacy.ledger import from_plain
 from dpbench.records.divergence import dropped
 from dpbench.records.record import Record, frame
-from dpbench.reproduce.figure import picture, remarks
+from dpbench.reproduce.figure import Picture, picture, remarks
 from dpbench.reproduce.figure_claims import claims_blocks, judged_figure
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import BUDGET, Target
@@ -24,7 +24,7 @@ from dpbench.tables.privacy import NO_PLANS, Statement, privacy_grid
 from dpbench.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.tables.runs import Row
 from dpbench.tables.spec import TableSpec, table_spec
-from dpbench.tables.table import build_table
+from dpbench.tables.table import Table, build_table
 from dpbench.tables.tidy import claims_csv, to_csv
 
 RUN_KEYS = (
@@ -55,6 +55,16 @@ def render(
     return files
 
 
+def numbers(target: Target, records: list[Record]) -> str:
+    """The CSV file of `render`, without drawing the pictures of a figure."""
+    table = target.table
+    if "figure" not in table:
+        return to_csv(_built(target, records, {}, NO_PLANS))
+    if TARGET in table["figure"]:
+        return render(target, records, {})["csv"].decode()
+    return _figure_csv(picture(target, records, {}))
+
+
 def spec_of(target: Target) -> TableSpec:
     """The specification of a target's table; UserError for an invalid one."""
     plain = {k: v for k, v in target.table.items() if k not in RUN_KEYS}
@@ -69,9 +79,22 @@ def _table(
     impossible: Mapping[str, str],
     planned: Mapping[str, Statement],
 ) -> dict[str, bytes]:
+    table = _built(target, records, impossible, planned)
+    texts = {"md": to_markdown(table), "csv": to_csv(table), "tex": to_latex(table)}
+    if table.claims:
+        texts["claims.csv"] = claims_csv(table.claims)
+    return {suffix: text.encode() for suffix, text in texts.items()}
+
+
+def _built(
+    target: Target,
+    records: list[Record],
+    impossible: Mapping[str, str],
+    planned: Mapping[str, Statement],
+) -> Table:
     spec = spec_of(target)
     caveats = (CAVEAT,) * any(c.metric == "test/ece_temperature" for c in spec.columns)
-    table = build_table(
+    return build_table(
         spec,
         _runs(target, records),
         printed_numbers(target, spec),
@@ -81,10 +104,6 @@ def _table(
         planned=planned,
         claimed_by=_accountant(target),
     )
-    texts = {"md": to_markdown(table), "csv": to_csv(table), "tex": to_latex(table)}
-    if table.claims:
-        texts["claims.csv"] = claims_csv(table.claims)
-    return {suffix: text.encode() for suffix, text in texts.items()}
 
 
 def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
@@ -139,11 +158,14 @@ def _figure(
         *table["notes"],
         *target.notes,
     )
-    csv = figure.numbers.to_csv(index=False, lineterminator="\n")
-    files = {"md": text, "csv": csv.encode(), **images(figure.figure)}
+    files = {"md": text, "csv": _figure_csv(figure).encode(), **images(figure.figure)}
     if judged:
         files["claims.csv"] = claims_csv(judged).encode()
     return files
+
+
+def _figure_csv(figure: Picture) -> str:
+    return figure.numbers.to_csv(index=False, lineterminator="\n")
 
 
 def _reasons(target: Target, impossible: Mapping[str, str]) -> list[str]:
