@@ -388,7 +388,7 @@ ON_WINES = ("calibration_table1", "calibration_theorem3", "bam_lemma3")
 @pytest.mark.parametrize(
     "name",
     [
-        *("sign_fig1", "sign_table2"),
+        *("sign_fig1", "sign_table2", "sampling_laws"),
         *(pytest.param(name, marks=pytest.mark.long) for name in ("recount", *ON_WINES)),
     ],
 )

@@ -1,0 +1,172 @@
+"""Epsilons of one training under several sampling laws: what is spent, and what Poisson reports."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from dpbench.errors import UserError
+from dpbench.figures.formats import images, titled
+from dpbench.papers.laws.shuffled import shuffled_at_least
+from dpbench.privacy.accountants import pld
+from dpbench.privacy.ledger import (
+    Allocation,
+    GaussianMechanism,
+    Ledger,
+    Poisson,
+    Release,
+    Sampling,
+    Step,
+    TruncatedPoisson,
+)
+from dpbench.reproduce.page import image, page
+from dpbench.reproduce.target import Target
+from dpbench.tables.grid import Grid
+from dpbench.tables.markdown import grid_lines
+from dpbench.validate import fraction, integer, number, positive
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_STEPS = 100_000
+"""Steps of an epoch."""
+
+STYLES = {
+    "poisson": ("Poisson (what is reported)", "black", "-"),
+    "truncated": ("truncated Poisson", "tab:blue", "--"),
+    "allocation": ("allocation", "tab:green", "-."),
+    "shuffled, at least": ("shuffled, at least", "tab:red", "-"),
+    "shuffled, at most": ("shuffled, at most", "tab:red", ":"),
+}
+"""By column: label, colour and line."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The settings of the figure: `size` examples, a panel for each noise multiplier and number of
+    epochs, a point for each number of steps in an epoch.
+
+    limit: of truncated batches, in multiples of the expected size.
+    """
+
+    size: int
+    delta: float
+    noise_multipliers: list[float]
+    epochs: list[int]
+    steps: list[int]
+    limit: float
+
+    def __post_init__(self) -> None:
+        integer("table.compute.size", self.size)
+        fraction("table.compute.delta", self.delta)
+        number("table.compute.limit", self.limit, least=1)
+        if len(self.noise_multipliers) != len(self.epochs):
+            raise UserError(
+                "table.compute.noise_multipliers and epochs are the panels: give as many of each."
+            )
+        for multiplier in self.noise_multipliers:
+            positive("each of table.compute.noise_multipliers", multiplier)
+        for epochs in self.epochs:
+            integer("each of table.compute.epochs", epochs)
+        for steps in self.steps:
+            integer("each of table.compute.steps", steps, 2, min(self.size, MOST_STEPS))
+
+
+def epsilons(setup: Setup) -> pd.DataFrame:
+    """A row for each panel and number of steps, with a column for each law of STYLES.
+
+    All are by PLD, for adding and removing; those of shuffled batches for a gradient replaced by 0.
+    """
+    rows = []
+    for sigma, epochs in zip(setup.noise_multipliers, setup.epochs, strict=True):
+        at_most = _spent(Poisson(1.0), sigma, epochs, setup.delta)
+        for steps in setup.steps:
+            limit = round(setup.limit * setup.size / steps)
+            laws: dict[str, Sampling] = {
+                "poisson": Poisson(1 / steps),
+                "truncated": TruncatedPoisson(1 / steps, limit, setup.size),
+                "allocation": Allocation(steps),
+            }
+            found = {
+                name: _spent(law, sigma, steps * epochs, setup.delta) for name, law in laws.items()
+            }
+            found["shuffled, at least"] = shuffled_at_least(sigma, steps, epochs, setup.delta)
+            point = {"noise multiplier": sigma, "epochs": epochs, "steps": steps}
+            rows.append(point | {"batch": setup.size / steps} | found)
+            rows[-1]["shuffled, at most"] = at_most
+    return pd.DataFrame(rows)
+
+
+def _spent(law: Sampling, sigma: float, steps: int, delta: float) -> float:
+    release = Release("gradient sum", GaussianMechanism(sigma))
+    return pld(Ledger().after(Step(law, (release,)), steps), delta)
+
+
+def sampling_laws(target: Target) -> dict[str, bytes]:
+    """The files of the figure by suffix: page, numbers and image."""
+    setup = target.computed_by(Setup)
+    data = epsilons(setup)
+    text = page(
+        target,
+        f"{target.table['paper']}. Scale: {target.scale_label}. Epsilon by PLD of {setup.size} "
+        f"examples at delta {setup.delta:g}; batches are truncated at {setup.limit:g} times their "
+        "expected size.",
+        _misreported(data),
+        image(target),
+        grid_lines(_grid(data)),
+        *target.table["notes"],
+    )
+    csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
+    return {"md": text, "csv": csv.encode(), **images(_draw(target.title, data))}
+
+
+SENTENCES = {
+    "shuffled, at least": "Shuffled batches, accounted for as Poisson samples: it is too small",
+    "truncated": "Truncated batches, accounted for as Poisson samples: what is proven is larger",
+    "allocation": "Allocation, accounted for as Poisson samples: what is proven is larger",
+}
+
+LARGER = 1.001
+"""A ratio of epsilons that is no rounding."""
+
+
+def _misreported(data: pd.DataFrame) -> str:
+    """In how many settings the account of Poisson samples is smaller, and by which factor."""
+    lines = []
+    for law, sentence in SENTENCES.items():
+        ratio = data[law] / data["poisson"]
+        number = int((ratio > LARGER).sum())
+        most = f", by a factor of up to {ratio.max():.3g}" if number else ""
+        lines.append(f"- {sentence} in {number} of {len(data)} settings{most}.")
+    return "\n".join(lines)
+
+
+def _grid(data: pd.DataFrame) -> Grid:
+    lines = [
+        (f"{sigma:g}", f"{epochs:g}", f"{steps:g}", f"{batch:g}", *(f"{e:.3f}" for e in spent))
+        for sigma, epochs, steps, batch, *spent in data.itertuples(index=False)
+    ]
+    head = ("noise multiplier", "epochs", "steps of an epoch", "batch size", *STYLES)
+    return Grid("", head, tuple(lines))
+
+
+def _draw(title: str, data: pd.DataFrame) -> "Figure":
+    from matplotlib.figure import Figure
+
+    panels = list(data.groupby(["noise multiplier", "epochs"], sort=False))
+    figure = Figure(figsize=(1.0 + 4.0 * len(panels), 3.8), layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axis, ((sigma, epochs), part) in zip(axes, panels, strict=True):
+        for law, (label, color, line) in STYLES.items():
+            axis.plot(part["steps"], part[law], linestyle=line, color=color, label=label)
+        axis.fill_between(
+            part["steps"], part["shuffled, at least"], part["shuffled, at most"],
+            color="tab:red", alpha=0.1, linewidth=0,
+        )  # fmt: skip
+        axis.set(xscale="log", yscale="log", xlabel="steps of an epoch")
+        axis.set_title(f"noise multiplier {sigma:g}, epochs: {epochs}", fontsize=10)
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("epsilon")
+    axes[-1].legend(fontsize=7)
+    return titled(figure, title)
