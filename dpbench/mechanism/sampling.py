@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
-from scipy.stats import binom
 from torch import Tensor
 
 from dpbench.errors import UserError
@@ -135,6 +134,8 @@ class TruncatedSampler:
         self._whole = PoissonSampler(train_size, batch_size, unit)
         _check_cycle("truncated", cycle)
         if batch_limit is None:
+            from scipy.stats import binom  # takes a second, and only this sentence needs it
+
             enough = int(binom.isf(RARE, train_size, self._whole.rate)) + 1
             raise UserError(
                 f"sampler=truncated needs batch_limit: at {min(enough, train_size)} hardly any "

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeGuard
 
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from dpbench.errors import UserError
 from dpbench.privacy.gaussian_sign import sign_mu
@@ -115,7 +115,7 @@ def cut_probability(law: TruncatedPoisson) -> float:
     probability at most `rate` it moves the sum by twice the sensitivity. In all other steps nothing
     is cut on account of it, and the sample is Poisson (Ganesh 2025, arXiv:2508.15089).
     """
-    return float(binom.sf(law.limit - 1, law.size, law.rate))
+    return float(bdtrc(law.limit - 1, law.size, law.rate)) if law.limit <= law.size else 0.0
 
 
 def _allocated(law: Allocation, joint: float, times: int) -> Entry:

@@ -134,7 +134,7 @@ import sys
 from dpbench.cli.main import main
 sys.argv = ["dpbench", *sys.argv[1:]]
 main()
-print(*{"torch._dynamo", "sympy", "sklearn", "pandas"} & {*sys.modules})
+print(*{"torch._dynamo", "sympy", "sklearn", "pandas", "scipy.stats"} & {*sys.modules})
 """
 
 

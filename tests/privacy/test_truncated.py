@@ -11,7 +11,7 @@ from scipy import integrate, stats
 
 from dpbench.privacy.accountants import ORDERS, _divergences, _other_steps, gdp, pld, rdp
 from dpbench.privacy.calibrate import calibrate
-from dpbench.privacy.entries import Unaccountable, joint_entries
+from dpbench.privacy.entries import Unaccountable, cut_probability, joint_entries
 from dpbench.privacy.ledger import (
     CoordinateMechanism,
     GaussianMechanism,
@@ -39,6 +39,17 @@ def density(gradients: tuple[int, ...], limit: int) -> np.ndarray:
             weight = RATE**size * (1 - RATE) ** (n - size) / len(parts)
             total += weight * sum(stats.norm.pdf(GRID, sum(part), SIGMA) for part in parts)
     return total
+
+
+@pytest.mark.parametrize(("rate", "size", "limit"), [(0.3, 20, 9), (0.02, 50_000, 1300)])
+def test_the_others_fill_a_batch_as_often_as_the_binomial_says(rate, size, limit):
+    told = cut_probability(TruncatedPoisson(rate, limit, size))
+    assert told == pytest.approx(stats.binom.sf(limit - 1, size, rate), rel=1e-9)
+
+
+def test_a_limit_above_the_number_of_examples_cuts_nothing():
+    assert cut_probability(TruncatedPoisson(RATE, 20, 20)) == pytest.approx(RATE**20)
+    assert cut_probability(TruncatedPoisson(RATE, 22, 20)) == 0
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
