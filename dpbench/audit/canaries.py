@@ -21,6 +21,10 @@ from dpbench.seeds import generator
 LONGEST, POINTS = 1e15, 4001
 """The longest gradient that is tried, and the number of lengths up to it."""
 
+CERTAIN = 5.0
+"""The output by which a model of two classes prefers the wrong one: it is 99.3% certain, so that in
+float32 too both classes have accurate gradients."""
+
 
 class Patterns(Protocol):
     """The directions of the canaries' gradients.
@@ -114,14 +118,29 @@ def random_signs(number: int, coordinates: int, seed: int) -> SignPatterns:
     return SignPatterns(bits.mul_(2).sub_(1).float())
 
 
+class CertainModel(nn.Module):
+    """Two classes, of which it is certain of the second: outputs (0, CERTAIN + length z) for the
+    output z of `base`, so that the cross-entropy of the first has `length` times its gradient."""
+
+    def __init__(self, base: nn.Module, length: float):
+        super().__init__()
+        self.base, self.length = base, length
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.base(x)
+        return torch.cat([torch.zeros_like(z), CERTAIN + self.length * z], 1)
+
+
 @dataclass(frozen=True)
 class CanaryModel:
-    """The architecture of the patterns' model."""
+    """The architecture of the patterns' model; `length` as for `CertainModel`."""
 
     patterns: Patterns
+    length: float
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        return self.patterns.model()
+        model = self.patterns.model()
+        return model if classes == 1 else CertainModel(model, self.length)
 
 
 @dataclass(frozen=True)
@@ -129,7 +148,8 @@ class Canaries:
     """A data set of canaries, each a training example if a fair coin says so.
 
     The model stays at 0, so that a target of -length/2 and the squared error give a gradient of
-    norm `length` along the pattern. copies: examples per canary, which is then a user.
+    norm `length` along the pattern; with two classes it is the class that the model excludes.
+    copies: examples per canary, which is then a user.
     """
 
     patterns: Patterns
@@ -137,10 +157,13 @@ class Canaries:
     length: float
     groups: tuple[str, ...] = ("all",)
     copies: int = 1
+    classes: int = 1
     name = "canaries"
-    task = "regression"
-    classes = 1
     notes: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> str:
+        return "regression" if self.classes == 1 else "classification"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -163,6 +186,8 @@ class Canaries:
     def split(self, numbers: Tensor) -> Split:
         """The canaries by their numbers."""
         targets = torch.full((len(numbers),), -self.length / 2)
+        if self.classes > 1:
+            targets = torch.zeros_like(numbers)
         return Split(self.patterns.inputs(numbers), targets, numbers % len(self.groups))
 
 

@@ -133,16 +133,18 @@ def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
 
     patterns: of at least `number` canaries; by default of that many.
     """
-    patterns = patterns or _patterns(run, number)
+    patterns, length = patterns or _patterns(run, number), worst_case_norm(run.method.clip)
+    counted = 2 if run.method.clip.by_output else 1  # classes, and groups to compare
     canaries = Canaries(
         patterns,
         number,
-        worst_case_norm(run.method.clip),
-        groups=tuple(f"group {k}" for k in range(run.method.groups or 1)),
+        length,
+        groups=tuple(f"group {k}" for k in range(run.method.groups or counted)),
         copies=COPIES if run.method.users_only else 1,
+        classes=counted,
     )
     users = canary_users(number, COPIES) if run.method.users_only else None
-    return replace(run, dataset=canaries, model=CanaryModel(patterns), users=users)
+    return replace(run, dataset=canaries, model=CanaryModel(patterns, length), users=users)
 
 
 def _patterns(run: Run, number: int) -> Patterns:

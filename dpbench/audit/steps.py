@@ -61,6 +61,9 @@ class RecordingClip:
     def for_groups(self, groups: int) -> "RecordingClip":
         return self._of(self.base.for_groups(groups))
 
+    def for_classes(self, classes: int) -> "RecordingClip":
+        return self._of(self.base.for_classes(classes))
+
     def for_size(self, size: int) -> "RecordingClip":
         return self._of(self.base.for_size(size))
 
@@ -90,13 +93,13 @@ class Attacker:
 
         canary, companion: whether each is in the batch.
         """
-        clip = self.step.clip
+        clip, alone = self.step.clip, self._counts_alone()
         self.step(self.members.at(torch.tensor([CANARY] * canary + [COMPANION] * companion).long()))
         if not self.noise.releases:
             return -NOTHING_RELEASED, -NOTHING_RELEASED
         multiplier, gradient = self.noise.releases[-1].multiplier, self.step.released.gradient
         assert gradient is not None
-        ratio = self._ratio_of_sum(gradient) + self._ratio_of_counts(clip, companion, multiplier)
+        ratio = self._ratio_of_sum(gradient) + self._ratio_of_counts(alone, companion, multiplier)
         likelihood = float(sampled(torch.tensor(ratio, dtype=torch.float64), self.rate))
         noise = gradient.double()[COMPANION + 1 :] * self.step.expected_batch_size
         standardised = noise / clip.sensitivity / multiplier
@@ -106,14 +109,30 @@ class Attacker:
         mechanism, noisy = self.noise.pop(self.step.method)
         return float(step_scores(mechanism, 1.0, noisy, gradient, self.patterns)[CANARY])
 
-    def _ratio_of_counts(self, clip: Clip, companion: bool, multiplier: float) -> float:
-        """The log-likelihood ratio of the noisy counts, given the companion's."""
+    def _counts_alone(self) -> tuple[Tensor, ...]:
+        """The exact counts of a batch of the canary, and of one of the companion; none without a
+        query."""
+        clip, step = self.step.clip, self.step
         if not clip.query:
+            return ()
+        members = [self.members.at(torch.tensor([member])) for member in (CANARY, COMPANION)]
+        return tuple(
+            step.clipped_sum(
+                step.method.gradient(step.engine, member, clip, step.released), member
+            ).counts.double()
+            for member in members
+        )
+
+    def _ratio_of_counts(
+        self, alone: tuple[Tensor, ...], companion: bool, multiplier: float
+    ) -> float:
+        """The log-likelihood ratio of the noisy counts, given the companion's."""
+        if not alone:
             return 0.0
-        lengths, groups = -2 * self.members.targets, self.members.groups
-        canary, other = (clip.counts(lengths[[k]], groups[[k]]).double() for k in (0, 1))
+        canary, other = alone
         noisy = self.noisy_counts.pop() - companion * other
-        spread = clip.query.multiplier(multiplier)
+        assert self.step.clip.query
+        spread = self.step.clip.query.multiplier(multiplier)
         return float((2 * noisy @ canary - canary @ canary) / (2 * spread**2))
 
 

@@ -127,6 +127,11 @@ class Clip(Protocol):
         """Whether it depends on the groups of examples, which users do not have."""
         ...
 
+    @property
+    def by_output(self) -> bool:
+        """Whether its query is about predictions, which needs classes (see `answer`)."""
+        ...
+
     def norms(self, gradients: Gradients) -> Tensor:
         """The norms that `factors` depends on: [B], or [B, L] per layer."""
         ...
@@ -155,6 +160,11 @@ class Clip(Protocol):
         """The exact counts [Q] of a physical batch, before summation and noise."""
         ...
 
+    def answer(self, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
+        """The exact answer [Q] to the query on a physical batch: `counts`, unless the query is
+        about more than norms and groups."""
+        ...
+
     def updated(self, counts: Tensor, expected_batch_size: float) -> "Clip":
         """The clip for the next step, given the noisy counts [Q]."""
         ...
@@ -165,6 +175,10 @@ class Clip(Protocol):
 
     def for_groups(self, groups: int) -> "Clip":
         """The clip for data with this number of groups."""
+        ...
+
+    def for_classes(self, classes: int) -> "Clip":
+        """The clip for a model with this number of outputs."""
         ...
 
     def for_size(self, size: int) -> "Clip":
@@ -187,9 +201,16 @@ class Weighted:
     coordinates: int | None = None
     memory: Memory | None = None
     by_group: ClassVar[bool] = False
+    by_output: ClassVar[bool] = False
 
     def norms(self, gradients: Gradients) -> Tensor:
         return gradients.norms
+
+    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return norms.new_zeros(0)
+
+    def answer(self, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
+        return self.counts(norms, groups)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
         return gradients.weighted_sum(factors)
@@ -209,6 +230,9 @@ class Weighted:
     def for_groups(self, groups: int) -> Self:
         return self
 
+    def for_classes(self, classes: int) -> Self:
+        return self
+
     def for_size(self, size: int) -> Self:
         return self
 
@@ -220,9 +244,6 @@ class Fixed(Weighted):
     """Base of clips without a count query."""
 
     query: CountQuery | None = None
-
-    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
-        return norms.new_zeros(0)
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         return self

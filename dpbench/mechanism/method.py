@@ -148,8 +148,19 @@ class Method:
                 f"{self.name} is defined for exactly {self.groups} groups and {dataset.name} has "
                 f"{groups}; choose another method or data set.",
             )
-        update = self.update.on(units_of(dataset, users))
-        return replace(self, clip=self.clip.for_groups(groups), update=update)
+        clip = self.clip.for_groups(groups)
+        if clip.by_output:
+            self._check_classes(dataset)
+            clip = clip.for_classes(dataset.classes)
+        return replace(self, clip=clip, update=self.update.on(units_of(dataset, users)))
+
+    def _check_classes(self, dataset: Dataset) -> None:
+        if dataset.task != "classification":
+            raise Inapplicable(
+                self.name,
+                f"{self.name} counts predicted classes, and {dataset.name} has none; choose "
+                "another method or data set.",
+            )
 
     def _check_users(self) -> None:
         if self.clip.by_group or self.groups is not None:

@@ -205,11 +205,11 @@ class PrivateStep:
         clip = self.clip
         norms = clip.norms(gradients)
         factors, finite = finite_factors(clip, norms, part.groups)
-        total, counts = clip.reduce(gradients, factors), clip.counts(norms, part.groups)
+        total, counts = clip.reduce(gradients, factors), clip.answer(gradients, norms, part.groups)
         return ClippedSum(total, counts, StepReport(gradients.losses, finite))
 
     def _counts(self, gradients: Gradients, part: Batch) -> Tensor:
-        return self.clip.counts(self.clip.norms(gradients), part.groups)
+        return self.clip.answer(gradients, self.clip.norms(gradients), part.groups)
 
     def _release_counts(self, query: CountQuery, counts: Tensor, divisor: float) -> None:
         """Adds noise to the clip's counts, and updates the clip by the noisy counts."""

@@ -198,6 +198,7 @@ def test_canaries_without_noise_are_found_at_once(monkeypatch):
     [
         (["method=sgd"], 100, "adds no noise"),
         (["method=dp_losgd"], 100, "single examples"),
+        (["method=raco"], 100, "without predictions"),
         (["sampler=shuffled"], 100, "sampler=poisson"),
         (["temperature=private"], 100, "what else is released"),
         (["normalization=private"], 100, "what else is released"),

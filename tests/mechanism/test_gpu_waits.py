@@ -1,5 +1,7 @@
 """No step waits for a GPU."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -10,6 +12,7 @@ from dpbench.methods.doppler import doppler
 from dpbench.methods.dp_adam_bc import dp_adam_bc
 from dpbench.methods.dp_mf import dp_mf
 from dpbench.methods.dpsgd_bounded import dpsgd_bounded
+from dpbench.methods.raco import raco
 from dpbench.methods.slaclip import slaclip
 from tests.mechanism.step_methods import METHODS
 
@@ -21,6 +24,9 @@ WITH_STATE = {
     "dp_adam_bc": dp_adam_bc(0.5, 0.9, 0.999, 1e-8, **FLAT),
     "dp_mf": dp_mf(0.5, 3, **FLAT),
     "dpsgd_bounded": dpsgd_bounded(0.5, 0.1, 0.5, 2.5, 0.2, 5.0, **FLAT),
+    "raco": raco(0.5, "equalized_odds", 0.05, 0.1, 1.0, "hard", 0.5, 5.0).on(
+        SimpleNamespace(task="classification", classes=3, groups="abc", train_size=9)
+    ),
     "slaclip": slaclip(0.5, 4, 0.5, 0.5, 0.1, 50.0),
 }
 

@@ -72,6 +72,7 @@ class Made:
     name: str = "made"
     train_size: int = 80  # of 20 users four each, as many as the largest of users_of
     task: str = "classification"
+    classes: int = 3
 
 
 @cache
@@ -161,8 +162,12 @@ class Held:
     """A clip in a state that was reached by some answers, and that later answers do not move."""
 
     def __init__(self, clip, answers: list):
-        nobody = SimpleNamespace(norms=torch.zeros(0), layer_norms=torch.zeros(0, 2))
-        size = len(clip.counts(clip.norms(nobody), torch.zeros(0, dtype=torch.long)))
+        nobody = SimpleNamespace(
+            norms=torch.zeros(0),
+            layer_norms=torch.zeros(0, 2),
+            histogram=torch.zeros(getattr(clip, "cells", 0) * getattr(clip, "classes", 0)),
+        )
+        size = len(clip.answer(nobody, clip.norms(nobody), torch.zeros(0, dtype=torch.long)))
         for answer in answers:
             clip = clip.updated(torch.tensor(answer[:size], dtype=torch.float64), EXPECTED)
         self._clip, self.answers = clip, []
@@ -291,7 +296,7 @@ def test_a_method_for_a_number_of_groups_refuses_other_data(name, variant):
 
 # What a method does in a step.
 
-answers = st.lists(st.lists(st.floats(-50, 500), min_size=6, max_size=6), max_size=2)
+answers = st.lists(st.lists(st.floats(-50, 500), min_size=9, max_size=9), max_size=2)
 
 
 def neighbours(batch: Batch, i: int) -> Batch:
@@ -303,7 +308,9 @@ sizes, seeds = st.integers(1, 8), st.integers(0, 10**6)
 
 @proven_anywhere
 @given(sizes, seeds, st.sampled_from([0.1, 1.0, 1e3]), answers)
-@example(8, 0, 1e3, [[9, 0, 9, 0, 0, 9]])  # the gradients of one group were long, and all are now
+@example(
+    8, 0, 1e3, [[9, 0, 9, 0, 0, 9, 0, 0, 0]]
+)  # the gradients of one group were long, and all are now
 @settings(derandomize=True, deadline=None, max_examples=5)
 def test_one_example_moves_the_sum_before_noise_by_at_most_what_the_noise_reads(
     step_of, examples_for, name, variant, n, seed, size, answers

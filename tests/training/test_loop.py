@@ -203,7 +203,8 @@ EVERYTHING = [
     ("method", "path"),
     [*(("dpsgd_quantile", path) for path in EVERYTHING), ("dpsat", "parts/step/gradient")]
     + [(name, "parts/step/update") for name in ("doppler", "disk", "dp_adam_bc")]
-    + [("dp_mf", "parts/step/correlated_noise"), ("dicesgd", "parts/step/clip")],
+    + [("dp_mf", "parts/step/correlated_noise")]
+    + [(name, "parts/step/clip") for name in ("dicesgd", "raco")],
 )
 def test_without_any_part_of_its_state_a_run_would_not_go_on_as_it_was(method, path, monkeypatch):
     """So that the tests here see whatever is not put away; some of it is refused even before."""

@@ -90,6 +90,11 @@ def _check(run: Run) -> None:
             "inserted canaries are gradients, and the attacker does not see what else is released: "
             "choose other options than normalization=private and temperature=private."
         )
+    if run.method.clip.by_output:
+        raise UserError(
+            f"inserted canaries are gradients without predictions, which {run.method.name} counts: "
+            "use dpbench audit, or another method."
+        )
     if run.sampler != "poisson":
         raise UserError("audits need sampler=poisson: their attacks are on Poisson samples.")
     if run.method.noise.bands > 1 or run.method.clip.memory:

@@ -1,0 +1,209 @@
+"""RaCO: DP-SGD under rate constraints, by noisy histograms of the predictions of each batch."""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping import Abadi, Bound, ByNorm, Clip, CountQuery, Weighted
+from dpbench.data.dataset import Batch
+from dpbench.gradients import Engine, Gradients
+from dpbench.gradients.delegating import DelegatingGradients
+from dpbench.gradients.flatten import FlatBatch, flatten
+from dpbench.gradients.precision import at_least_float32
+from dpbench.mechanism.method import Guarantee, Inapplicable, Method, ReleasedState
+from dpbench.mechanism.noise import Gaussian
+from dpbench.validate import fraction, one_of, positive
+
+CONSTRAINTS, RATES = ("demographic_parity", "equalized_odds"), ("hard", "soft")
+
+LEAST_SHARE = 0.01
+"""Cells with a smaller noisy share of the batch count as having this one."""
+
+JOINT = Guarantee(
+    "proven",
+    "Gradient sum and noisy histogram are one joint Gaussian release per Poisson batch; other "
+    "examples enter an example's gradient through earlier releases alone.",
+)
+
+
+def raco(
+    bound: float,
+    constraint: str,
+    slack: float,
+    dual_learning_rate: float,
+    dual_bound: float,
+    rates: str,
+    temperature: float,
+    histogram_noise_ratio: float,
+) -> Method:
+    """Descent in theta, and ascent in the dual variables of rate constraints (Yaghini et al. 2026).
+
+    constraint: one of CONSTRAINTS; rates: one of RATES, the predictions that the histogram counts.
+    The penalty has soft ones, softmax(outputs/temperature). histogram_noise_ratio: the noise
+    multiplier of the histogram over that of the gradient sum. The other settings: see `RateClip`.
+    """
+    query = CountQuery(histogram_noise_ratio, before=False, relative=True)
+    by_label = one_of("method.constraint", constraint, CONSTRAINTS) == "equalized_odds"
+    clip = RateClip(Abadi(bound), query, by_label, slack, dual_learning_rate, dual_bound)
+    seam = Lagrangian(temperature, hard=one_of("method.rates", rates, RATES) == "hard")
+    return Method("raco", "corrected", seam, clip, Gaussian(), JOINT)
+
+
+@dataclass(frozen=True)
+class RateClip(Weighted):
+    """A clip by norm, and the dual variables lambda [M, K] that noisy histograms move.
+
+    A cell is a group or, `by_label`, a label and a group; cell m is compared with the others of its
+    label. H [M, K] are the noisy counts of predictions in each cell over the expected batch size, s
+    [M] the mean over all steps of its row sums, and v_m = H_m/s_m - sum_o H_o/sum_o s_o, over the
+    cells o that m is compared with. Constraints are v <= slack, so that
+    lambda <- clamp(lambda + eta (v - slack), 0, dual_bound), with eta = dual_learning_rate.
+
+    An example adds a row of probabilities to one cell, which has a norm of at most 1.
+    """
+
+    clip: ByNorm
+    query: CountQuery
+    by_label: bool
+    slack: float
+    dual_learning_rate: float
+    dual_bound: float
+    groups: int = 2
+    classes: int = 2
+    duals: Tensor | None = field(default=None, compare=False)
+    shares: Tensor | None = field(default=None, compare=False)  # s
+    steps: Tensor | None = field(default=None, compare=False)  # a scalar
+    by_group: ClassVar[bool] = True
+    by_output: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        fraction("method.slack", self.slack, zero=True, one=True)
+        positive("method.dual_learning_rate", self.dual_learning_rate)
+        positive("method.dual_bound", self.dual_bound)
+
+    @property
+    def sensitivity(self) -> Bound:
+        return self.clip.sensitivity
+
+    @property
+    def cells(self) -> int:
+        """M."""
+        return self.groups * (self.classes if self.by_label else 1)
+
+    def membership(self, batch: Batch) -> Tensor:
+        """Which cell each example is in [B, M] bool."""
+        cells = batch.groups + self.groups * batch.targets if self.by_label else batch.groups
+        return _one_hot(cells, self.cells)
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return self.clip.factors(norms, groups)
+
+    def answer(self, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
+        return cast(LagrangianGradients, gradients).histogram
+
+    def updated(self, counts: Tensor, expected_batch_size: float) -> "RateClip":
+        histogram = counts.view(self.cells, self.classes) / expected_batch_size
+        sizes = histogram.sum(1)
+        steps = torch.ones_like(sizes[0]) if self.steps is None else self.steps + 1
+        shares = sizes if self.shares is None else self.shares + (sizes - self.shares) / steps
+        # No two rates differ by more than 1.
+        violations = (self._contrasts(shares) @ histogram).clamp(-1, 1)
+        duals = torch.zeros_like(histogram) if self.duals is None else self.duals
+        duals = duals + self.dual_learning_rate * (violations - self.slack)
+        return replace(self, duals=duals.clamp(0, self.dual_bound), shares=shares, steps=steps)
+
+    def weights(self, like: Tensor) -> Tensor:
+        """The derivative [M, K] of sum lambda v with respect to H, of the dtype of `like`."""
+        if self.duals is None or self.shares is None:
+            return like.new_zeros(self.cells, self.classes)
+        return (self._contrasts(self.shares).T @ self.duals).to(like)
+
+    def _contrasts(self, shares: Tensor) -> Tensor:
+        """The matrix [M, M] with v = matrix H."""
+        shares = shares.clamp(min=LEAST_SHARE)
+        labels = torch.arange(self.cells, device=shares.device) // self.groups
+        peers = (labels.unsqueeze(1) == labels).to(shares).fill_diagonal_(0)
+        return torch.diag(1 / shares) - peers / (peers @ shares).unsqueeze(1)
+
+    def scaled(self, by: float) -> "RateClip":
+        return replace(self, clip=self.clip.scaled(by))
+
+    def for_groups(self, groups: int) -> "RateClip":
+        if groups < 2:
+            raise Inapplicable("raco", "raco compares groups, and this data set has only one.")
+        return replace(self, groups=groups)
+
+    def for_classes(self, classes: int) -> "RateClip":
+        return replace(self, classes=classes)
+
+
+class LagrangianGradients(DelegatingGradients):
+    """Gradients of the Lagrangian; losses [B] without its penalty, and exact counts [M K]."""
+
+    def __init__(self, gradients: Gradients, losses: Tensor, histogram: Tensor):
+        super().__init__(gradients)
+        self.losses, self.histogram = losses, histogram
+
+
+@dataclass(frozen=True)
+class Lagrangian:
+    """The gradient of each example's loss plus <w, q>: q are its soft predictions, w [K] the
+    weights of its cell.
+
+    It is that of the cross-entropy for another target: the gradient of <w, q> in the outputs is
+    r = q (w - <w, q>)/temperature, which sums to 0, and that of the cross-entropy is the
+    predictions less the target, if that sums to 1. So the target is the label less r.
+    """
+
+    temperature: float
+    hard: bool
+
+    def __post_init__(self) -> None:
+        positive("method.temperature", self.temperature)
+
+    def __call__(
+        self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
+    ) -> Gradients:
+        rates, theta = cast(RateClip, clip), engine.parameters.theta.detach()
+        members, flat = rates.membership(batch), flatten(batch, engine.views, theta)
+        outputs = _outputs(engine, flat, rates.classes)
+        views = outputs.double().view(*flat.shares.shape, rates.classes)
+        q = (views / self.temperature).softmax(-1)
+        w = (members.to(theta) @ rates.weights(theta)).unsqueeze(1)
+        slope = q * (w - (q * w).sum(-1, keepdim=True)) / self.temperature
+        labels = _one_hot(batch.targets, rates.classes).unsqueeze(1).to(q)
+        losses = flat.losses(engine.loss(outputs, flat.rows.targets))
+        histogram = members.double().T @ self._counted(q).mean(1)
+        gradients = engine(_with_targets(batch, (labels - slope).to(theta)))
+        return LagrangianGradients(gradients, losses, histogram.flatten())
+
+    def _counted(self, q: Tensor) -> Tensor:
+        """What the histogram counts [B, V, K]; nothing where outputs are not finite."""
+        counted = _one_hot(q.argmax(-1), q.shape[-1]).to(q) if self.hard else q
+        return counted.where(q.isfinite(), 0)
+
+
+def _one_hot(numbers: Tensor, size: int) -> Tensor:
+    """Indicators [..., size] bool; unlike torch's, without a GPU synchronisation."""
+    return numbers.unsqueeze(-1) == torch.arange(size, device=numbers.device)
+
+
+def _outputs(engine: Engine, flat: FlatBatch, classes: int) -> Tensor:
+    """The outputs [B V, K] of V views; a random model draws the same again in the next pass."""
+    if not len(flat.rows):
+        return flat.shares.new_zeros(0, classes)
+    device = flat.shares.device
+    inputs = engine.options.in_memory_format(flat.rows).inputs
+    devices = [device] if device.type == "cuda" else []
+    with torch.no_grad(), torch.random.fork_rng(devices), engine.options.precision.model(device):
+        return at_least_float32(engine.model(inputs))
+
+
+def _with_targets(batch: Batch, targets: Tensor) -> Batch:
+    """The batch with targets [B, V, K] for the V views of each example."""
+    if targets.shape[1] == 1:
+        return Batch(batch.inputs, targets.squeeze(1), batch.groups)
+    present = torch.ones_like(targets[..., 0], dtype=torch.bool)
+    return Batch(batch.inputs, targets, batch.groups, present)

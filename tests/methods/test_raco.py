@@ -1,0 +1,423 @@
+"""RaCO: its Lagrangian and dual ascent by hand, and what an example can do to either release."""
+
+import dataclasses
+import math
+from functools import cache
+from types import SimpleNamespace
+
+import dp_accounting
+import pytest
+import torch
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpbench.audit.audit import GAMES
+from dpbench.audit.command import prepare_audit
+from dpbench.audit.inference import refutes, strongest_attack
+from dpbench.clipping import restore_state, state_of
+from dpbench.config.compose import compose
+from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
+from dpbench.execution.prepare import build
+from dpbench.gradients import make_engine
+from dpbench.mechanism.method import Inapplicable, Method, ReleasedState
+from dpbench.methods.dpsgd import dpsgd
+from dpbench.methods.raco import LEAST_SHARE, raco
+from dpbench.models.architecture import cross_entropy
+from dpbench.privacy.accountants import pld, rdp
+from dpbench.privacy.ledger import Ledger, Poisson, Step
+from dpbench.training.plan import plan
+from dpbench.training.trainer import fit
+
+CLASSES, GROUPS, EXPECTED = 3, 3, 8.0
+DATA = {"name": "made", "groups": "abc", "classes": CLASSES, "train_size": 80}
+CONSTRAINTS = ("demographic_parity", "equalized_odds")
+constraints = pytest.mark.parametrize("constraint", CONSTRAINTS)
+
+
+def made(**changes) -> Method:
+    usual = {
+        **{"bound": 0.5, "constraint": "demographic_parity", "slack": 0.05, "rates": "soft"},
+        **{"dual_learning_rate": 0.5, "dual_bound": 2.0, "temperature": 0.5},
+        "histogram_noise_ratio": 5.0,
+    }
+    return raco(**{**usual, **changes}).on(SimpleNamespace(task="classification", **DATA))
+
+
+def after(method: Method, *answers: list) -> Method:
+    """The method after these answers to its query."""
+    clip = method.clip
+    for answer in answers:
+        clip = clip.updated(torch.tensor(answer, dtype=torch.float64), EXPECTED)
+    return dataclasses.replace(method, clip=clip)
+
+
+def unequal(method: Method) -> Method:
+    """After two histograms in which the first group is preferred."""
+    size = method.clip.cells * CLASSES
+    answer = [1.0 + (i % 5) + 9 * (i == 1) for i in range(size)]
+    return after(method, answer, answer[::-1])
+
+
+def seam(method: Method, step, batch: Batch):
+    return method.gradient(step.engine, batch, method.clip, ReleasedState(1, 2, None))
+
+
+def answer_of(method: Method, step, batch: Batch) -> torch.Tensor:
+    """The exact histogram of a batch [M, K]."""
+    counts = step.clipped_sum(seam(method, step, batch), batch).counts
+    return counts.view(-1, CLASSES)
+
+
+def cell_of(constraint: str, label: int, group: int) -> int:
+    return group if constraint == "demographic_parity" else label * GROUPS + group
+
+
+def peers_of(constraint: str, cell: int) -> list[int]:
+    """The cells that a cell is compared with: other groups, of the same label if there is one."""
+    first = 0 if constraint == "demographic_parity" else cell // GROUPS * GROUPS
+    return [other for other in range(first, first + GROUPS) if other != cell]
+
+
+def violations(constraint: str, histogram: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    """As the definition has it, one cell and one class at a time [M, K]."""
+    rows = []
+    for cell in range(len(histogram)):
+        peers = peers_of(constraint, cell)
+        others = [sum(histogram[peer, k] for peer in peers) for k in range(CLASSES)]
+        size = sum(shares[peer] for peer in peers)
+        rows.append(
+            torch.stack(
+                [h / shares[cell] - o / size for h, o in zip(histogram[cell], others, strict=True)]
+            )
+        )
+    return torch.stack(rows)
+
+
+def losses_by_hand(method: Method, constraint: str, engine, batch: Batch):
+    """The soft histogram of each example and its loss, from one pass each."""
+    for i in range(len(batch)):
+        outputs = engine.model(batch.inputs[i : i + 1])
+        loss = cross_entropy(outputs, batch.targets[i : i + 1])[0]
+        soft = (outputs[0] / method.gradient.temperature).softmax(0)
+        cell = cell_of(constraint, int(batch.targets[i]), int(batch.groups[i]))
+        yield cell, soft, loss
+
+
+# What a step computes.
+
+
+@constraints
+@pytest.mark.parametrize("engine", ["loop", "vmap", "ghost"])
+def test_gradients_are_those_of_the_loss_and_of_the_weighted_predictions(
+    step_of, batch_of, constraint, engine
+):
+    method = unequal(made(constraint=constraint))
+    step, batch = step_of(method, engine=engine), batch_of(7)
+    gradients, parameters = seam(method, step, batch), step.engine.parameters
+    duals, shares = method.clip.duals, method.clip.shares
+    assert duals.max() > 0.2
+    rows = []
+    for cell, soft, loss in losses_by_hand(method, constraint, step.engine, batch):
+        penalty = 0.0
+        for m in range(len(duals)):
+            peers = peers_of(constraint, m)
+            weight = (m == cell) / shares[m] - (cell in peers) / sum(shares[p] for p in peers)
+            penalty = penalty + sum(duals[m, k] * weight * soft[k] for k in range(CLASSES))
+        rows.append(parameters.gradient(loss + penalty))
+    assert torch.allclose(gradients.stack(), torch.stack(rows), rtol=1e-8, atol=1e-10)
+    assert torch.allclose(gradients.losses, step.engine(batch).losses)
+
+
+@constraints
+def test_the_sum_of_gradients_is_that_of_the_lagrangian(step_of, batch_of, constraint):
+    """sum_i loss_i/B + sum lambda v(H), with H of the batch and the released sizes of cells."""
+    method = unequal(made(constraint=constraint))
+    step, batch = step_of(method), batch_of(7)
+    histogram, total = torch.zeros(method.clip.cells, CLASSES, dtype=torch.float64), 0.0
+    for cell, soft, loss in losses_by_hand(method, constraint, step.engine, batch):
+        indicator = torch.zeros(method.clip.cells, 1, dtype=torch.float64)
+        indicator[cell] = 1
+        histogram, total = histogram + indicator * soft / EXPECTED, total + loss / EXPECTED
+    value = (
+        total + (method.clip.duals * violations(constraint, histogram, method.clip.shares)).sum()
+    )
+    expected = step.engine.parameters.gradient(value)
+    summed = seam(method, step, batch).weighted_sum(torch.ones(7, dtype=torch.float64))
+    assert torch.allclose(summed / EXPECTED, expected, rtol=1e-8, atol=1e-10)
+
+
+@constraints
+@pytest.mark.parametrize("rates", ["soft", "hard"])
+def test_the_histogram_counts_predictions_by_cell(step_of, batch_of, constraint, rates):
+    method = made(constraint=constraint, rates=rates)
+    step, batch = step_of(method), batch_of(9)
+    expected = torch.zeros(method.clip.cells, CLASSES, dtype=torch.float64)
+    for cell, soft, _ in losses_by_hand(method, constraint, step.engine, batch):
+        if rates == "hard":
+            expected[cell, int(soft.argmax())] += 1
+        else:
+            expected[cell] += soft.detach()
+    assert torch.allclose(answer_of(method, step, batch), expected)
+
+
+@constraints
+def test_duals_ascend_by_what_each_constraint_is_violated(constraint):
+    method = made(constraint=constraint, dual_bound=0.3)
+    cells, draw = method.clip.cells, torch.Generator().manual_seed(0)
+    duals, sizes, clip = torch.zeros(cells, CLASSES, dtype=torch.float64), [], method.clip
+    for _ in range(6):
+        counts = 5 * torch.rand(cells, CLASSES, dtype=torch.float64, generator=draw) - 0.5
+        sizes.append(counts.sum(1) / EXPECTED)
+        shares = (sum(sizes) / len(sizes)).clamp(min=LEAST_SHARE)
+        violation = violations(constraint, counts / EXPECTED, shares)
+        for m in range(cells):
+            for k in range(CLASSES):
+                ascent = 0.5 * (max(-1.0, min(1.0, float(violation[m, k]))) - 0.05)
+                duals[m, k] = max(0.0, min(0.3, float(duals[m, k]) + ascent))
+        clip = clip.updated(counts.flatten(), EXPECTED)
+        assert torch.allclose(clip.duals, duals)
+        assert torch.allclose(clip.weights(duals), method_weights(constraint, duals, shares))
+    assert len({*duals.flatten().tolist()}) > 2
+
+
+def method_weights(constraint: str, duals: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    """The derivative of sum lambda v(H) in H, by torch."""
+    histogram = torch.zeros_like(duals, requires_grad=True)
+    (duals * violations(constraint, histogram, shares)).sum().backward()
+    return histogram.grad
+
+
+def test_predictions_without_a_preferred_group_violate_nothing():
+    method = after(made(), [4.0, 2.0, 2.0] * 3)
+    assert method.clip.duals.tolist() == [[0.0] * 3] * 3
+
+
+@given(st.lists(st.floats(-1e30, 1e30), min_size=9, max_size=9))
+@settings(derandomize=True, deadline=None, max_examples=50)
+def test_no_answer_moves_the_duals_out_of_their_range_or_the_weights_to_infinity(answer):
+    clip = after(made(), answer).clip
+    assert ((clip.duals >= 0) & (clip.duals <= 2)).all()
+    assert clip.weights(clip.duals).abs().max() <= 2 * 3 / LEAST_SHARE
+
+
+def test_while_no_constraint_is_violated_it_is_dpsgd(step_of, batch_of):
+    steps = [step_of(method) for method in (made(slack=1.0), dpsgd(0.5, "corrected"))]
+    for seed in range(4):
+        for step in steps:
+            step(batch_of(7, seed=seed))
+    ours, usual = (step.engine.parameters.theta for step in steps)
+    assert torch.allclose(ours, usual, rtol=1e-9, atol=1e-12)
+
+
+def test_views_of_an_example_are_averaged(batch_of):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = torch.nn.Linear(5, CLASSES).double()
+    flat, method = batch_of(6), unequal(made())
+    views = Batch(flat.inputs.view(3, 2, 5), flat.targets[:3], flat.groups[:3])
+    one, two = (
+        make_engine("auto", model, cross_entropy, batch, k) for k, batch in ((1, flat), (2, views))
+    )
+    doubled = Batch(flat.inputs, *(t[:3].repeat_interleave(2) for t in (flat.targets, flat.groups)))
+    state = ReleasedState(1, 2, None)
+    each = method.gradient(one, doubled, method.clip, state)
+    both = method.gradient(two, views, method.clip, state)
+    assert torch.allclose(both.stack(), each.stack().view(3, 2, -1).mean(1))
+    assert torch.allclose(both.losses, each.losses.view(3, 2).mean(1))
+    assert torch.allclose(both.histogram * 2, each.histogram)
+
+
+# What an example can do.
+
+
+@cache
+def identity_engine():
+    """Of a model whose outputs are its inputs, at the start."""
+    with torch.random.fork_rng():
+        model = torch.nn.Linear(CLASSES, CLASSES, bias=False).double()
+    torch.nn.init.eye_(model.weight)
+    probe = Batch(torch.rand(2, CLASSES).double(), torch.arange(2), torch.arange(2))
+    return make_engine("vmap", model, cross_entropy, probe)
+
+
+examples = st.tuples(
+    st.lists(st.floats(-1e4, 1e4), min_size=CLASSES, max_size=CLASSES),
+    st.integers(0, CLASSES - 1),
+    st.integers(0, GROUPS - 1),
+)
+answers = st.lists(st.lists(st.floats(-50, 500), min_size=27, max_size=27), max_size=2)
+
+
+@constraints
+@pytest.mark.parametrize("rates", ["soft", "hard"])
+@given(
+    st.lists(examples, min_size=1, max_size=5),
+    st.sampled_from([0.01, 0.5, 100.0]),
+    answers,
+    st.data(),
+)
+@settings(derandomize=True, deadline=None, max_examples=30)
+def test_an_example_moves_each_release_by_at_most_its_sensitivity(
+    constraint, rates, several, temperature, answers, data
+):
+    method = made(constraint=constraint, rates=rates, temperature=temperature)
+    size = method.clip.cells * CLASSES
+    method, engine = after(method, *[answer[:size] for answer in answers]), identity_engine()
+    i = data.draw(st.integers(0, len(several) - 1))
+    sums, histograms, rows = [], [], []
+    for chosen in (several, several[:i] + several[i + 1 :]):
+        inputs = torch.tensor([one[0] for one in chosen], dtype=torch.float64).view(-1, CLASSES)
+        targets, groups = (torch.tensor([one[k] for one in chosen]).long() for k in (1, 2))
+        batch = Batch(inputs, targets, groups)
+        gradients = method.gradient(engine, batch, method.clip, ReleasedState(1, 2, None))
+        factors = method.clip.factors(gradients.norms, groups)
+        sums.append(gradients.weighted_sum(factors))
+        histograms.append(method.clip.answer(gradients, gradients.norms, groups))
+        rows.append(gradients.stack())
+    assert (sums[0] - sums[1]).norm() <= method.clip.sensitivity * (1 + 1e-9)
+    assert (histograms[0] - histograms[1]).norm() <= 1 + 1e-12
+    # The other examples' gradients do not change at all, given what was released.
+    assert torch.allclose(torch.cat([rows[0][:i], rows[0][i + 1 :]]), rows[1], rtol=1e-12)
+
+
+def test_the_sensitivity_of_the_histogram_is_reached(step_of, batch_of):
+    method = made(rates="hard")
+    counts = answer_of(method, step_of(method), batch_of(1))
+    assert counts.norm() == 1
+
+
+def test_an_example_without_finite_outputs_is_not_counted(step_of, batch_of):
+    for rates in ("hard", "soft"):
+        method, batch = made(rates=rates), batch_of(3)
+        batch.inputs[1] = math.nan
+        assert answer_of(method, step_of(method), batch).sum() == pytest.approx(2)
+
+
+# What both cost.
+
+
+def ledger(method: Method, rate: float, sigma: float, steps: int) -> Ledger:
+    return Ledger().after(Step(Poisson(rate), method.releases(sigma)), steps)
+
+
+def test_both_releases_are_accounted_for_as_one_of_the_same_sample():
+    rate, sigma, steps, delta = 0.02, 1.3, 300, 1e-5
+    ours = ledger(made(histogram_noise_ratio=2.0), rate, sigma, steps)
+    both = [dp_accounting.GaussianDpEvent(multiplier) for multiplier in (sigma, 2 * sigma)]
+    event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.ComposedDpEvent(both))
+    theirs = RdpAccountant().compose(event, steps).get_epsilon(delta)
+    assert rdp(ours, delta) == pytest.approx(theirs, rel=5e-3)
+    # Both noisy answers are equivalent to their best linear combination.
+    best = dp_accounting.GaussianDpEvent(sigma / (1 + 1 / 4) ** 0.5)
+    event = dp_accounting.PoissonSampledDpEvent(rate, best)
+    theirs = PLDAccountant().compose(event, steps).get_epsilon(delta)
+    assert pld(ours, delta) == pytest.approx(theirs, rel=5e-3)
+    alone = ledger(dpsgd(0.5, "corrected"), rate, sigma, steps)
+    assert pld(ours, delta) > 1.05 * pld(alone, delta)
+
+
+def test_the_split_is_as_if_the_gradients_had_less_noise():
+    ours = ledger(made(histogram_noise_ratio=5.0), 0.02, 1.3 * (1 + 1 / 25) ** 0.5, 300)
+    alone = ledger(dpsgd(0.5, "corrected"), 0.02, 1.3, 300)
+    assert pld(ours, 1e-5) == pytest.approx(pld(alone, 1e-5), rel=1e-9)
+
+
+def refuted(monkeypatch, releases) -> bool:
+    """Whether single steps show more than a ledger with those of the method's releases."""
+    monkeypatch.setattr(Method, "releases", releases)
+    settings = ["method=raco", "privacy.noise_multiplier=2", "method.histogram_noise_ratio=0.4"]
+    run = prepare_audit([*settings, "privacy.delta=1e-3"], "1500", "step")[0]
+    played = GAMES["step"](run, 1500, True)
+    return refutes(strongest_attack(played.attacks, 1), played.ledger, run.privacy.delta, 1)
+
+
+def test_an_attack_on_steps_sees_the_histogram(monkeypatch):
+    """Its account holds, and one without the histogram is refuted."""
+    everything = Method.releases
+    assert not refuted(monkeypatch, everything)
+    assert refuted(monkeypatch, lambda method, sigma: everything(method, sigma)[:1])
+
+
+# Its state, and what it refuses.
+
+
+def test_duals_and_sizes_come_back_from_a_checkpoint(step_of, batch_of):
+    method = made()
+    steps = [step_of(method) for _ in range(2)]
+    for seed in range(3):
+        steps[0](batch_of(7, seed=seed))
+    assert sorted(steps[0].state_dict()["clip"]) == ["duals", "shares", "steps"]
+    steps[1].load_state_dict(steps[0].state_dict())
+    for step in steps:
+        step(batch_of(7, seed=9))
+        step(batch_of(7, seed=10))
+    assert torch.equal(*(step.engine.parameters.theta for step in steps))
+    assert torch.equal(steps[0].clip.duals, steps[1].clip.duals)
+    assert steps[0].clip.duals.max() > 0
+    clip = steps[0].clip
+    back = restore_state(method.clip, state_of(clip), torch.device("cpu"))
+    assert torch.equal(back.weights(clip.duals), clip.weights(clip.duals))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"constraint": "parity"}, "method.constraint"),
+        ({"rates": "firm"}, "method.rates"),
+        ({"slack": 1.1}, "method.slack"),
+        ({"slack": -0.1}, "method.slack"),
+        ({"dual_learning_rate": 0}, "method.dual_learning_rate"),
+        ({"dual_bound": 0}, "method.dual_bound"),
+        ({"temperature": 0}, "method.temperature"),
+        ({"histogram_noise_ratio": 0}, "noise multiplier"),
+    ],
+)
+def test_settings_out_of_range_are_refused(changes, why):
+    with pytest.raises(UserError, match=why):
+        made(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"groups": ("all",)}, "compares groups"),
+        ({"task": "regression", "classes": 1}, "predicted classes"),
+    ],
+)
+def test_data_without_groups_or_classes_are_refused(changes, why):
+    dataset = SimpleNamespace(**{"task": "classification", **DATA, **changes})
+    with pytest.raises(Inapplicable, match=why):
+        raco(0.5, "demographic_parity", 0.05, 0.5, 2.0, "soft", 0.5, 5.0).on(dataset)
+
+
+def test_users_have_no_single_group_and_are_refused():
+    with pytest.raises(UserError, match="may have several"):
+        plan(build(compose(["method=raco", "users=iid"])))
+
+
+# What it is for.
+
+
+@pytest.mark.data
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("constraint", "gap", "most"),
+    [
+        ("demographic_parity", "demographic_parity_difference", 0.4),
+        ("equalized_odds", "equalized_odds_difference", 0.7),
+    ],
+)
+def test_the_gap_shrinks_at_the_same_epsilon(data_folder, constraint, gap, most):
+    usual = ["dataset=dutch", "model=logistic", "privacy=eps3", "batch_size=512", "epochs=10"]
+    usual += ["method.bound=3", "optimizer.lr=0.2"]
+    gaps, epsilons = [], []
+    for method in (["method=dpsgd"], ["method=raco", f"method.constraint={constraint}"]):
+        record = fit(build(compose([*usual, *method])), data_folder, quiet=True)
+        gaps.append(record.metrics[f"test/{gap}"])
+        epsilons.append(record.privacy["rdp"])
+        assert record.metrics["test/accuracy"] > 0.75
+    assert epsilons == pytest.approx([3.0, 3.0], rel=0.01)
+    assert gaps[1] < most * gaps[0]
