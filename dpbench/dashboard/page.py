@@ -9,9 +9,9 @@ from importlib.resources import files
 
 SCRIPTS = (
     "stats.js", "state.js", "dom.js", "pictures.js", "download.js", "groups.js", "budget_axis.js",
-    "curve_picture.js", "curves.js", "axis.js", "reliability.js", "costs.js", "audits.js",
-    "tables.js", "whiskers.js", "board.js", "run_table.js", "detail.js", "compare.js", "view.js",
-    "parts.js", "page.js",
+    "shared_axes.js", "curve_picture.js", "curves.js", "axis.js", "reliability.js", "costs.js",
+    "audits.js", "tables.js", "whiskers.js", "board.js", "run_table.js", "detail.js", "compare.js",
+    "view.js", "parts.js", "page.js",
 )  # fmt: skip
 
 

@@ -195,3 +195,55 @@ def test_a_table_never_shows_nan(record_of, folder_of, opened):
     assert shown.locator(".ours").all_inner_texts() == ["–", "not finite (2)", "1.3 (1)", "inf (1)"]
     assert shown.locator("th[scope=row]").inner_text() == "DP-SGD"
     assert "nan" not in window.inner_text("body").lower()
+
+
+def test_the_headings_of_the_board_sort(path, opened):
+    window = opened(path, "#board=digits%20%C2%B7%20mlp")
+    window.locator("#part-board th button", has_text="accuracy").click()
+    assert list(board(window)) == ["DP-SGD", "DPSGD-F", "DP-SGD (global)", "SGD"]
+    window.locator("#part-board th button", has_text="accuracy").click()
+    assert list(board(window)) == ["SGD", "DP-SGD (global)", "DPSGD-F", "DP-SGD"]
+    assert window.locator("#part-board th button", has_text="accuracy ↑ ▼").count() == 1
+    window.locator("#part-board th button", has_text="method").click()
+    assert list(board(window)) == ["DP-SGD", "DP-SGD (global)", "DPSGD-F", "SGD"]
+    assert board(window)["DPSGD-F"][:2] == ("1", "first")
+
+
+RANGES = """
+    [...document.querySelectorAll("#part-utility .picture")].map(
+        ({layout}) => [layout.xaxis.range.map(x => 10 ** x), layout.yaxis.range])
+"""
+
+
+@pytest.fixture(scope="module")
+def three_facets(record_of, page_of):
+    """Two models of a data set and one of another, each at a budget and accuracy of its own."""
+    facets = [("digits", "mlp", 1.0, 0.5), ("digits", "cnn", 2.0, 0.7), ("adult", "mlp", 4.0, 0.9)]
+    made = []
+    for dataset, model, epsilon, accuracy in facets:
+        record = record_of(dataset=dataset, epsilon=epsilon, accuracy=accuracy)
+        record.config["choices"] = {**record.config["choices"], "model": model}
+        made.append(record)
+    return page_of(made)
+
+
+@pytest.mark.parametrize(
+    ("scale", "accuracies"),
+    [
+        ("dataset", [(90, 90), (50, 70), (50, 70)]),
+        ("all", [(50, 90)] * 3),
+        ("own", [(90, 90), (70, 70), (50, 50)]),
+    ],
+)
+def test_pictures_share_their_axes(three_facets, opened, scale, accuracies):
+    window = opened(three_facets, f"#scale={scale}" * (scale != "dataset"))
+    drawn(window, "utility")
+    window.wait_for_function("document.querySelectorAll('#part-utility .main-svg').length >= 3")
+    epsilons, metrics = zip(*window.evaluate(RANGES), strict=True)
+    assert len(epsilons) == 3
+    assert all(ends == epsilons[0] for ends in epsilons)
+    assert epsilons[0][0] < 1 < 4 < epsilons[0][1]
+    for (low, high), (least, most) in zip(metrics, accuracies, strict=True):
+        assert least - 6 < low < least
+        assert most < high < most + 6
+    assert window.locator("#part-utility select").nth(3).input_value() == scale

@@ -4,11 +4,16 @@
 function sweepCards(rows, metric, name) {
   const value = (row) => row.metrics[data.metrics.indexOf(metric)];
   const swept = rows.filter((row) => Number.isFinite(Number(row[name])));
-  const cards = [...grouped(swept, (row) => row.facet)].flatMap(([facet, members]) => {
-    const groups = groupsOf(members, value, page).filter((group) => group.mean !== null);
-    const lines = envelopes(groups, metric, name);
-    return lines.length ? [sweepCard(facet, lines, metric, name)] : [];
-  });
+  const found = [...grouped(swept, (row) => row.facet).values()]
+    .map((members) => groupsOf(members, value, page).filter((group) => group.mean !== null))
+    .map((groups) => envelopes(groups, metric, name))
+    .filter((lines) => lines.length);
+  const axes = sharedAxes(
+    found.map((lines) => lines.flat()),
+    metric,
+  );
+  const values = found.flat(2).map((group) => Number(group.first[name]));
+  const cards = found.map((lines) => sweepCard(lines, metric, name, { ...axes, values }));
   if (!cards.length) return [empty(`No selected runs sweep over ${name} and measure the metric.`)];
   return limited(cards, 6);
 }
@@ -32,7 +37,8 @@ function envelopes(groups, metric, name) {
 const budgetOf = (group) =>
   Number.isFinite(group.at) ? `ε ${figures(group.at, 2)}` : String(group.at);
 
-function sweepCard(facet, found, metric, name) {
+function sweepCard(found, metric, name, axes) {
+  const { facet } = found[0][0].first;
   const lines = found.map((members, i) => ({
     members,
     look: page.looks.get(members[0].first.method),
@@ -40,7 +46,7 @@ function sweepCard(facet, found, metric, name) {
     text: `${nameOfMethod(members[0].first.method)}, ${budgetOf(members[0])}`,
   }));
   const label = `${metric.label} over ${name}, ${facet}`;
-  const plot = picture(label, "curve", () => sweepPicture(lines, metric, name), page.open);
+  const plot = picture(label, "curve", () => sweepPicture(lines, metric, name, axes), page.open);
   return make(
     "article",
     { className: "card" },
@@ -51,10 +57,7 @@ function sweepCard(facet, found, metric, name) {
   );
 }
 
-function sweepPicture(lines, metric, name) {
-  const values = lines.flatMap((line) => line.members.map((g) => Number(g.first[name])));
-  const positive = values.filter((value) => value > 0);
-  const wide = positive.length === values.length && Math.max(...values) > 8 * Math.min(...values);
+function sweepPicture(lines, metric, name, axes) {
   const drawing = { metric, factor: metric.percent ? 100 : 1, page };
   return {
     traces: lines.map((line) => ({
@@ -67,8 +70,17 @@ function sweepPicture(lines, metric, name) {
       ),
     })),
     layout: {
-      xaxis: { type: wide ? "log" : "linear", title: { text: plain(name), standoff: 8 } },
-      yaxis: { title: { text: metric.percent ? `${metric.label}, %` : metric.label, standoff: 6 } },
+      xaxis: { ...settingAxis(axes.values), title: { text: plain(name), standoff: 8 } },
+      yaxis: metricAxis(metric, axes.range(lines.flatMap((line) => line.members))),
     },
   };
+}
+
+/** The axis of a setting over all pictures: logarithmic for positive values far apart. */
+function settingAxis(values) {
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const wide = least > 0 && most > 8 * least;
+  const [low, high] = wide ? [Math.log10(least), Math.log10(most)] : [least, most];
+  const margin = 0.06 * (high - low);
+  return { type: wide ? "log" : "linear", range: [low - margin, high + margin] };
 }

@@ -64,12 +64,45 @@ function boardView(rows) {
   ];
 }
 
+/** The table, whose headings sort. */
 function boardTable(board) {
+  const view = { sorted: null, down: false };
+  const place = make("div", {});
+  const show = (change) => {
+    Object.assign(view, change);
+    place.replaceChildren(boardGrid(board, view, show));
+  };
+  show({});
+  return place;
+}
+
+/** What the headings sort by; those without a text do not sort. */
+function boardColumns(board) {
+  const metric = (column, i) => ({
+    head: arrowed(column),
+    text: () => "",
+    number: (row) => row.cells[i]?.mean,
+  });
+  const [first, ...others] = board.columns.map(metric);
+  const number = (head, of) => ({ head, text: () => "", number: of });
+  return [
+    number("#", (row) => row.rank),
+    { head: "method", text: (row) => nameOfMethod(row.method) },
+    first ?? { head: "–" },
+    { head: "interval" },
+    { head: "significance" },
+    ...others,
+    number("ε", (row) => row.epsilon),
+    number("ms per step", (row) => row.ms?.[0]),
+  ];
+}
+
+function boardGrid(board, view, show) {
   const { method } = page.state;
-  const rows = board.rows.filter((row) => !method || method.includes(row.method));
-  const [first, ...others] = board.columns.map(arrowed);
-  const heads = ["#", "method", first, "interval", "significance", ...others];
-  heads.push("ε", "ms per step");
+  const columns = boardColumns(board);
+  const all = board.rows.filter((row) => !method || method.includes(row.method));
+  const rows = selected(all, columns, { ...view, words: "" });
+  const heads = columns.map(({ head, text }, i) => (text ? sortButton(head, i, view, show) : head));
   const span = spanOf(rows);
   const lines = rows.map((row) => boardLine(row, board, span));
   const table = grid(heads, lines, `Methods on ${board.facet}, ${budgetText(board)}`);

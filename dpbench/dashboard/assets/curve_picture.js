@@ -1,10 +1,10 @@
 // The traces of a metric over epsilon: means with their intervals, the Pareto front, the baselines.
 
-function curvePicture(series, finite, metric, page) {
+function curvePicture(series, finite, metric, axes, page) {
   const factor = metric.percent ? 100 : 1;
   const budgeted = finite.filter((g) => Number.isFinite(g.at));
+  const { epsilons } = axes;
   const words = STRIP.filter((word) => finite.some((g) => g.at === word));
-  const epsilons = budgeted.map((g) => g.at);
   const drawing = { metric, factor, page, lanes: series.length, words, range: logRange(epsilons) };
   return {
     traces: [
@@ -12,8 +12,8 @@ function curvePicture(series, finite, metric, page) {
       ...series.flatMap((one, lane) => seriesTraces(one, lane, drawing)),
     ],
     layout: {
-      ...budgetAxes(epsilons, words, page),
-      yaxis: { title: { text: metric.percent ? `${metric.label}, %` : metric.label, standoff: 6 } },
+      ...budgetAxes(budgeted.length ? epsilons : [], words, page),
+      yaxis: metricAxis(metric, axes.range(finite)),
       shapes: baselines(finite, factor, budgeted.length, page),
     },
   };

@@ -3,22 +3,23 @@
 /** Plots of a metric over epsilon, one per data set and model. */
 function curves(rows, metric, page) {
   const value = (row) => row.metrics[page.data.metrics.indexOf(metric)];
-  const facets = [...grouped(rows, (row) => row.facet)];
-  const cards = facets.flatMap(([facet, members]) => {
-    const groups = groupsOf(members, value, page).filter((group) => group.measured || group.lost);
-    return groups.some((group) => group.measured) ? [curve(facet, groups, metric, page)] : [];
-  });
+  const measured = [...grouped(rows, (row) => row.facet).values()]
+    .map((members) => groupsOf(members, value, page).filter((g) => g.measured || g.lost))
+    .filter((groups) => groups.some((group) => group.measured));
+  const axes = sharedAxes(measured, metric);
+  const cards = measured.map((groups) => curve(groups, metric, axes, page));
   if (!cards.length) return [empty(`None of the selected runs has measured ${metric.label}.`)];
   return limited(cards, 6);
 }
 
-function curve(facet, groups, metric, page) {
+function curve(groups, metric, axes, page) {
+  const { facet } = groups[0].first;
   const series = seriesOf(groups, page);
   const finite = groups.filter((group) => group.mean !== null);
   const over = `${metric.label} over epsilon, ${facet}`;
   const label = `${over}; the numbers are in the table below the picture`;
   const plot = finite.length
-    ? picture(label, "curve", () => curvePicture(series, finite, metric, page), page.open)
+    ? picture(label, "curve", () => curvePicture(series, finite, metric, axes, page), page.open)
     : empty("Nothing to draw: every group contains a run that diverged.");
   return make(
     "article",

@@ -29,7 +29,7 @@ function skeleton() {
       make("div", { className: `pictures ${part.id}` }),
     );
     at("main").append(section);
-    at("places").append(button(part.title, () => go(part.id)));
+    at("places").append(button(part.place ?? part.title, () => go(part.id)));
   }
 }
 
@@ -139,6 +139,7 @@ function controls() {
 const OF = {
   metric: ["utility", "runs"],
   axis: ["utility"],
+  scale: ["utility", "calibration", "fairness"],
   calibration: ["calibration", "runs"],
   fairness: ["fairness", "runs"],
   board: ["board"],

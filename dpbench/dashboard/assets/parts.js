@@ -34,6 +34,7 @@ const PARTS = [
       metricChoice("Metric", "metric", data.metrics),
       accountantChoice(),
       axisChoice(),
+      scaleChoice(),
     ],
     build: (rows) => {
       const metric = find(page.state.metric);
@@ -50,7 +51,7 @@ const PARTS = [
     how: () =>
       "ECE and MCE are the mean and the largest gap between confidence and accuracy over bins of " +
       `confidence. ${better(find(page.state.calibration))} ${OVER_BUDGET}`,
-    choices: () => [metricChoice("Measure", "calibration", byKind("calibration"))],
+    choices: () => [metricChoice("Measure", "calibration", byKind("calibration")), scaleChoice()],
     build: (rows) => curves(rows.filter(isShown), find(page.state.calibration), page),
   },
   {
@@ -67,7 +68,7 @@ const PARTS = [
     title: "Fairness gaps",
     show: () => page.state.fairness,
     how: () => `Differences between groups. ${better(find(page.state.fairness))} ${OVER_BUDGET}`,
-    choices: () => [metricChoice("Gap", "fairness", byKind("fairness"))],
+    choices: () => [metricChoice("Gap", "fairness", byKind("fairness")), scaleChoice()],
     build: (rows) => curves(rows.filter(isShown), find(page.state.fairness), page),
   },
   {
@@ -82,6 +83,7 @@ const PARTS = [
   {
     id: "audit",
     title: "Audited against claimed epsilon",
+    place: "Audits",
     how: () =>
       "An audit attacks the trained model and yields a lower bound on epsilon. A point above the " +
       "dashed line refutes the claimed epsilon; a point below it is consistent with the claim.",

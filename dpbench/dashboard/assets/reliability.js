@@ -12,15 +12,20 @@ function reliability(rows, page) {
           "are older than this feature.",
       ),
     ];
+  const bins = groups.map((group) => pooled(group.runs));
+  const most = Math.max(...bins.map(largestShare));
   return limited(
-    groups.map((group) => diagram(group, page)),
+    groups.map((group, i) => diagram(group, bins[i], most, page)),
     8,
   );
 }
 
-function diagram(group, page) {
+const total = (bins) => bins.reduce((sum, [count]) => sum + count, 0);
+const largestShare = (bins) => Math.max(...bins.map(([count]) => count)) / total(bins);
+
+/** A card. most: the largest share of a bin in any diagram, as they share their axes. */
+function diagram(group, bins, most, page) {
   const row = group.first;
-  const bins = pooled(group.runs);
   const said = ["test/ece", "test/mce"].flatMap((name) => {
     const index = page.data.metrics.findIndex((metric) => metric.name === name);
     const found = index < 0 ? null : summary(group.runs, (run) => run.metrics[index], page.data.t);
@@ -41,15 +46,15 @@ function diagram(group, page) {
     picture(
       `reliability diagram of ${title}, ${row.facet}`,
       "diagram",
-      () => diagramPicture(bins, page.looks.get(row.method)),
+      () => diagramPicture(bins, page.looks.get(row.method), most),
       () => page.open(row.id),
     ),
     make("p", { className: "sub" }, said.join(" · ")),
   );
 }
 
-function diagramPicture(bins, look) {
-  const total = bins.reduce((sum, [count]) => sum + count, 0);
+function diagramPicture(bins, look, most = largestShare(bins)) {
+  const all = total(bins);
   const full = bins.map(([count, , right], i) => ({ i, count, accuracy: right / count }));
   const drawn = full.filter((bin) => bin.count);
   const bar = {
@@ -62,13 +67,13 @@ function diagramPicture(bins, look) {
   };
   const shares = {
     ...bar,
-    y: drawn.map((bin) => bin.count / total),
+    y: drawn.map((bin) => bin.count / all),
     yaxis: "y2",
     marker: { color: colour("muted") },
   };
   return {
     traces: [{ ...bar, y: drawn.map((bin) => bin.accuracy) }, diagonalTrace(1), shares],
-    layout: diagramLayout(),
+    layout: diagramLayout(most),
   };
 }
 
@@ -78,14 +83,14 @@ const binText = ({ count, accuracy }, confidence) =>
   );
 
 /** Accuracy at the top, the share of the examples at the bottom. */
-function diagramLayout() {
+function diagramLayout(most) {
   const unit = { range: [0, 1], tickvals: [0, 0.5, 1] };
   return {
     xaxis: { ...unit, title: { text: "confidence", standoff: 4 }, anchor: "y2" },
     yaxis: { ...unit, domain: [0.34, 1], title: { text: "accuracy", standoff: 4 } },
     yaxis2: {
       domain: [0, 0.24],
-      rangemode: "tozero",
+      range: [0, 1.05 * most],
       nticks: 3,
       title: { text: "share", standoff: 4 },
     },

@@ -14,6 +14,7 @@ const CHOICES = [
   "show",
   "metric",
   "axis",
+  "scale",
   "calibration",
   "fairness",
   "accountant",

@@ -19,6 +19,7 @@ const defaults = {
   budget: "",
   show: "best",
   axis: EPSILON,
+  scale: "dataset",
   with: "",
   run: "",
 };
@@ -33,6 +34,7 @@ const known = {
   budget: ["", ...data.boards.map(keyOf)],
   show: ["best", "all"],
   axis: [EPSILON, ...data.swept.filter((one) => one.numeric).map((one) => one.name)],
+  scale: Object.keys(SCALES),
   with: ["", ...data.rows.map((row) => row.id)],
   run: ["", ...data.rows.map((row) => row.id)],
 };
