@@ -235,24 +235,26 @@ def test_training_reads_nothing_of_the_part_nor_the_fit_of_the_test_set(record, 
 
 
 @pytest.mark.parametrize("ends", [0, 3])
+@pytest.mark.parametrize("how", [KeyboardInterrupt, ZeroDivisionError])
 def test_a_run_that_ends_before_or_within_the_fit_goes_on_to_the_same_bits(
-    ends, record, tmp_path, monkeypatch
+    how, ends, record, tmp_path, monkeypatch
 ):
+    """With a checkpoint after the last step, or as if killed, from the start."""
     drawn = []
 
     def interrupted(*arguments):
         drawn.append(0)
         if len(drawn) > ends:
-            raise KeyboardInterrupt
+            raise how
         return poisson_indices(*arguments)
 
     overrides = [*FITTED, f"results_dir={tmp_path}"]
     with monkeypatch.context() as patch:
         patch.setattr("dpbench.training.temperature.poisson_indices", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(how):
             load_or_run(overrides)
     again = load(load_or_run(overrides))
-    assert again.provenance["resumed"] == 1
+    assert again.provenance["resumed"] == (how is KeyboardInterrupt)
     assert again.metrics == record.metrics
     assert again.privacy == record.privacy
 
