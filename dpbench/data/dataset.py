@@ -88,14 +88,17 @@ class Split:
 
     def at(self, indices: Tensor) -> Batch:
         """The examples at `indices` [B] int64."""
-        inputs = self.inputs[indices]
+        # Several times as fast as an index in brackets.
+        inputs, targets, groups = (
+            x.index_select(0, indices) for x in (self.inputs, self.targets, self.groups)
+        )
         if inputs.dtype == torch.uint8:
             inputs = inputs.float() / 255
         elif inputs.dtype == torch.int32:
             inputs = inputs.long()
         if self.normalize is not None:
             inputs = self.normalize(inputs)
-        return Batch(inputs, self.targets[indices], self.groups[indices])
+        return Batch(inputs, targets, groups)
 
     def batches(self, size: int) -> list[Tensor]:
         """Indices of all examples in order, `size` at a time."""
