@@ -53,8 +53,8 @@ class Verdict:
     message: str
 
 
-def verdict(observation: Observation, reference: np.ndarray, private: bool) -> Verdict:
-    """Compare a contender's update [D], and its noise if it is private, with the reference."""
+def verdict(observation: Observation, reference: np.ndarray, noisy: bool) -> Verdict:
+    """Compare a contender's update [D], and its noise if it adds any, with the reference."""
     if observation.update.shape != reference.shape:
         return Verdict(math.nan, "WRONG: another number of parameters")
     error = float(np.linalg.norm(observation.update - reference) / np.linalg.norm(reference))
@@ -63,6 +63,6 @@ def verdict(observation: Observation, reference: np.ndarray, private: bool) -> V
     # Five standard deviations of a root mean square over D draws, and float32's rounding.
     margin = 5 / math.sqrt(2 * len(reference)) + 0.01
     scale = observation.noise_scale
-    if private and not abs(scale - 1) <= margin:
+    if noisy and not abs(scale - 1) <= margin:
         return Verdict(error, f"WRONG: the noise is {scale:.2g} of what it should be")
     return Verdict(error, "ok")

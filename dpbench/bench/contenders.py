@@ -16,15 +16,13 @@ from dpbench.gradients import ENGINES
 
 @dataclass(frozen=True)
 class Contender:
-    """make: builds the stepper; method: the one whose reference step it must agree with."""
+    """make: builds the stepper; method: the one whose reference step it must agree with; noisy:
+    whether it adds that method's noise."""
 
     make: Callable[[Case, torch.device], Stepper]
     method: str = "dpsgd"
+    noisy: bool = True
     compiled: bool = False
-
-    @property
-    def private(self) -> bool:
-        return self.method != "sgd"
 
 
 def plain(case: Case, device: torch.device, compiled: bool = False) -> PlainStepper:
@@ -40,15 +38,16 @@ def fastdp(case: Case, device: torch.device) -> Stepper:
 BASELINE = "plain"
 
 STEP = {
-    BASELINE: Contender(plain, "sgd"),
+    BASELINE: Contender(plain, "sgd", noisy=False),
     **{f"ours_{name}": Contender(partial(ours, engine=name)) for name in ENGINES},
+    "ours_ghost_without_noise": Contender(partial(ours, engine="ghost", noisy=False), noisy=False),
     **{
         f"opacus_{mode}": Contender(partial(opacus, mode=mode))
         for mode in ("hooks", "functorch", "ew", "ghost")
     },
     "jax_privacy": Contender(jax_privacy),
     "fastdp": Contender(fastdp),
-    "plain_compiled": Contender(partial(plain, compiled=True), "sgd", compiled=True),
+    "plain_compiled": Contender(partial(plain, compiled=True), "sgd", noisy=False, compiled=True),
     **{
         f"ours_{name}_compiled": Contender(partial(ours, engine=name, compiled=True), compiled=True)
         for name in ENGINES
@@ -57,7 +56,7 @@ STEP = {
 }
 
 DEPTH = {
-    BASELINE: Contender(plain, "sgd"),
+    BASELINE: Contender(plain, "sgd", noisy=False),
     **{
         name: Contender(partial(ours, engine="auto", method=name), name)
         for name in ("dpsgd", "dpsat", "bam", "bam_exact")

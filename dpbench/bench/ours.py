@@ -1,6 +1,7 @@
 """Our private step, with any engine and any method, as in training."""
 
 import warnings
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -11,6 +12,7 @@ from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, make_engine
 from dpbench.mechanism.method import Method
+from dpbench.mechanism.noise import NoNoise
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import seeded
@@ -58,9 +60,13 @@ def ours(
     method: str = "dpsgd",
     physical_batch_size: int | None = None,
     compiled: bool = False,
+    noisy: bool = True,
 ) -> Ours:
-    """Our step on a case; UnavailableError where that engine or method is not available."""
-    built = _method(method)
+    """Our step on a case; UnavailableError where that engine or method is not available.
+
+    noisy: False leaves out the method's noise, to tell what it costs.
+    """
+    built = _method(method) if noisy else replace(_method(method), noise=NoNoise())
     model, batch = case.build(device), case.batch(device)
     probe = case.batch(device, examples=2, seed=2)
     return Ours(model, batch, _engine(engine, model, probe), built, physical_batch_size, compiled)

@@ -48,7 +48,7 @@ def measure(case: Case, contenders: dict[str, Contender], repeats: int, device: 
         for name, contender in contenders.items():
             tell(f"{case.name}: {name}")
             running[name] = ContenderProcess(contender.make, case, device)
-            prepare = partial(_prepare, expected[contender.method], contender.private)
+            prepare = partial(_prepare, expected[contender.method], contender.noisy)
             _attempt(running, results[name], prepare)
         for _ in range(repeats):
             for name in list(running):
@@ -74,13 +74,13 @@ def _attempt(
         running.pop(result.contender).close()
 
 
-def _prepare(expected: Reference, private: bool, worker: ContenderProcess, result: Timed) -> None:
+def _prepare(expected: Reference, noisy: bool, worker: ContenderProcess, result: Timed) -> None:
     observation = worker.call("observe")
     result.parameters = len(observation.update)
     if isinstance(expected, WorkerError):
         result.check = Verdict(float("nan"), f"not checked: {expected}")
     else:
-        result.check = verdict(observation, expected, private)
+        result.check = verdict(observation, expected, noisy)
     result.steps = worker.call("warm_up")
 
 

@@ -21,8 +21,8 @@ def expected():
     return observe(reference(CASE, CPU, "dpsgd"), CASE.batch_size).update
 
 
-def judged(stepper, expected, private=True):
-    return verdict(observe(stepper, CASE.batch_size), expected, private).message
+def judged(stepper, expected, noisy=True):
+    return verdict(observe(stepper, CASE.batch_size), expected, noisy).message
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -39,7 +39,14 @@ def test_opacus_passes(mode, expected):
 def test_the_plain_step_is_held_to_the_unclipped_gradient():
     stepper = STEP["plain"].make(CASE, CPU)
     unclipped = observe(reference(CASE, CPU, "sgd"), CASE.batch_size).update
-    assert judged(stepper, unclipped, private=False) == "ok"
+    assert judged(stepper, unclipped, noisy=False) == "ok"
+
+
+def test_a_step_without_noise_clips_as_the_others_and_is_not_taken_for_one_with(expected):
+    contender = STEP["ours_ghost_without_noise"]
+    assert not contender.noisy
+    assert judged(contender.make(CASE, CPU), expected, noisy=False) == "ok"
+    assert "noise is 0" in judged(contender.make(CASE, CPU), expected, noisy=True)
 
 
 def test_a_contender_that_forgets_to_clip_is_named(expected):
