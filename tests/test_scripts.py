@@ -256,6 +256,19 @@ def test_no_linter_is_one_sentence_and_no_failure(javascript, tools):
     assert "no biome" in run.stderr
 
 
+@pytest.mark.parametrize("failing", [None, "ruff", "mypy", "pytest"])
+def test_every_check_is_made_and_any_that_fails_is_a_failure(tmp_path, failing):
+    for name in ("environment", "browser", "javascript"):
+        stand_in(tmp_path / "scripts" / name, "exit 0")
+    shutil.copy(ROOT / "scripts/test", tmp_path / "scripts")
+    for tool in ("ruff", "mypy", "pytest"):
+        stand_in(tmp_path / ".venv/bin" / tool, f"echo said by {tool}; exit {int(tool == failing)}")
+    run = subprocess.run([tmp_path / "scripts/test"], check=False, capture_output=True, text=True)
+    assert run.returncode == (1 if failing else 0)
+    assert run.stdout.count("said by ") == 4
+    assert ("failed: " in run.stdout) == bool(failing)
+
+
 def test_every_dependency_is_pinned_within_its_range(pins):
     for requirement in REQUIREMENTS:
         version = pins.get(canonicalize_name(requirement.name))
