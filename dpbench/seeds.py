@@ -4,9 +4,8 @@ import hashlib
 import zlib
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-if TYPE_CHECKING:  # importing torch takes seconds
+if TYPE_CHECKING:  # importing torch takes seconds, NumPy a tenth of one
+    import numpy as np
     import torch
 
 
@@ -23,6 +22,8 @@ def generator(seed: int, purpose: str, device: "torch.device") -> "torch.Generat
     return torch.Generator(device).manual_seed(derived(seed, purpose))
 
 
-def numpy_generator(seed: int, purpose: str) -> np.random.Generator:
+def numpy_generator(seed: int, purpose: str) -> "np.random.Generator":
     """A NumPy generator for one purpose: the same draws for every method and on every machine."""
+    import numpy as np
+
     return np.random.default_rng([seed, zlib.crc32(purpose.encode())])

@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from dpbench.errors import UserError, nearest
 from dpbench.seeds import numpy_generator
 from dpbench.validate import SMALLEST, number
+
+if TYPE_CHECKING:  # it is only needed to draw, and takes long to import
+    import numpy as np
 
 DIGITS = 4
 """Of a number drawn from an interval, relative to the interval's width: people copy the number."""
@@ -42,7 +44,7 @@ class Choices:
     def text(self) -> str:
         return ",".join(self.values)
 
-    def draw(self, generator: np.random.Generator) -> str:
+    def draw(self, generator: "np.random.Generator") -> str:
         return self.values[generator.integers(len(self.values))]
 
 
@@ -90,7 +92,7 @@ class Interval:
         plain = f"int({plain})" if self.integer else plain
         return f"tag(log,{plain})" if self.log else plain
 
-    def draw(self, generator: np.random.Generator) -> str:
+    def draw(self, generator: "np.random.Generator") -> str:
         if self.log:
             return self.write(math.exp(generator.uniform(math.log(self.low), math.log(self.high))))
         if self.integer:

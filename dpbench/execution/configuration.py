@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpbench.config import buildable
 from dpbench.config.compose import compose
-from dpbench.data.fetch.download import default_folder
+from dpbench.data.fetch.folder import default_folder
 from dpbench.execution.launcher import Launcher
 from dpbench.records.code import is_stale
 from dpbench.records.reading import load

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dpbench.metrics.significance import Better
-
+Better = Literal["higher", "lower"]
 Kind = Literal["utility", "calibration", "fairness"]
 FACTORS = {"percent": 100, "nats": 1, "": 1}
 """Factors from recorded values to the unit: records contain fractions."""

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Better = Literal["higher", "lower"]
+from dpbench.metrics.registry import Better
+
 TIES_EXACT_UP_TO = 13
 
 

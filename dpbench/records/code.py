@@ -114,19 +114,22 @@ def _targets(node: Any, path: str = "") -> dict[str, str]:
 
 def _closure(modules: Iterable[str]) -> set[Path]:
     """The files of modules, of all that they import, and of the packages that contain them."""
-    reached, waiting = set[Path](), [path for name in modules for path in _files(name)]
+    reached, named, waiting = set[Path](), set[str](), [*modules]
     while waiting:
-        path = waiting.pop()
-        if path not in reached:
+        name = waiting.pop()
+        if name in named:
+            continue
+        named.add(name)
+        for path in {*_files(name)} - reached:
             reached.add(path)
             waiting += _imported(path, path.stat().st_mtime_ns)
     return reached
 
 
 @functools.lru_cache(maxsize=4096)
-def _imported(path: Path, _: int) -> tuple[Path, ...]:
-    """The files of the library and of plug-ins that a file imports; the second argument is when it
-    was changed."""
+def _imported(path: Path, _: int) -> tuple[str, ...]:
+    """What of the library and of plug-ins a file imports; the second argument is when it was
+    changed."""
     names: list[str] = []
     for module, parts, plain in IMPORT.findall(path.read_text(encoding="utf-8")):
         if module:
@@ -135,8 +138,7 @@ def _imported(path: Path, _: int) -> tuple[Path, ...]:
         else:
             names += [words.split()[0] for words in plain.split(",") if words.strip()]
     packages = {*_roots()}
-    known = (name for name in dict.fromkeys(names) if name.partition(".")[0] in packages)
-    return tuple(dict.fromkeys(found for name in known for found in _files(name)))
+    return tuple(name for name in dict.fromkeys(names) if name.partition(".")[0] in packages)
 
 
 def _absolute(path: Path, module: str) -> str:

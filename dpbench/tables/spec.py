@@ -7,8 +7,7 @@ from typing import Any, Literal
 from dpbench.config.buildable import check_settings
 from dpbench.errors import UserError
 from dpbench.metrics.paired import is_paired
-from dpbench.metrics.registry import parse_name
-from dpbench.metrics.significance import Better
+from dpbench.metrics.registry import Better, parse_name
 from dpbench.tables.claims import Claim, claims_of
 from dpbench.validate import integer, known_keys, one_of, positive
 

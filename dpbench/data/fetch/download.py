@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import lzma
-import os
 import shutil
 import time
 import zipfile
@@ -20,7 +19,6 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from filelock import FileLock
-from platformdirs import user_cache_path
 from rich.console import Console
 from rich.progress import Progress
 
@@ -64,12 +62,6 @@ class Source:
 
 class _MirrorError(Exception):
     """A mirror failed; the message says why."""
-
-
-def default_folder() -> Path:
-    """The default data folder: $DPBENCH_DATA, else the user's cache folder."""
-    configured = os.environ.get("DPBENCH_DATA")
-    return Path(configured).expanduser() if configured else user_cache_path("dpbench")
 
 
 def fetch(source: Source, folder: Path) -> Path:

@@ -13,7 +13,8 @@ from multiprocessing import get_context
 import pytest
 
 from dpbench.data.fetch import download
-from dpbench.data.fetch.download import Source, default_folder, fetch
+from dpbench.data.fetch.download import Source, fetch
+from dpbench.data.fetch.folder import default_folder
 from dpbench.errors import UserError
 
 CONTENT = bytes(range(256)) * 2000
