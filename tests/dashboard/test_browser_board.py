@@ -187,12 +187,16 @@ def test_a_table_never_shows_nan(record_of, folder_of, opened):
         "dpsgd,b,nan,nan,2,1.5,,nan,differs",
         "dpsgd,c,1.25,nan,1,1.5,,-0.25,close",
         "dpsgd,d,inf,nan,1,,,nan,-",
+        "dpsgd,e,2,nan,1,1.5,,0.5,differs",
     ]
     (folder / "tables/own.csv").write_text("\n".join(lines) + "\n")
     window = opened(report([f"results_dir={folder}", f"out={folder / 'r.html'}"]))
     window.locator("#part-tables summary").first.click()
     shown = window.locator("#part-tables .published").first
-    assert shown.locator(".ours").all_inner_texts() == ["–", "not finite (2)", "1.3 (1)", "inf (1)"]
+    assert shown.locator(".ours").all_inner_texts() == [
+        *("–", "not finite (2)", "1.3 (1)", "inf (1)", "2.0 (1)")
+    ]
+    assert "2 differ · 1 close" in window.locator("#part-tables .sub").first.inner_text()
     assert shown.locator("th[scope=row]").inner_text() == "DP-SGD"
     assert "nan" not in window.inner_text("body").lower()
 

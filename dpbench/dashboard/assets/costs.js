@@ -107,4 +107,8 @@ function meanTrace(lane, y) {
   };
 }
 
-const shortened = (text) => (text.length > 34 ? `${text.slice(0, 33)}…` : text);
+/** A name beside a plot, which on a narrow screen would leave no room for it. */
+function shortened(text) {
+  const most = innerWidth < 600 ? 22 : 34;
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}

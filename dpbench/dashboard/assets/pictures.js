@@ -169,12 +169,12 @@ function legend(series) {
   return make("ul", { className: "legend" }, series.map(item));
 }
 
-const LEGEND_ROWS = 12;
+const LEGEND_ROWS = 16;
 
 /** A legend of the first series, and the number of the others. */
 function shortLegend(series) {
   const list = legend(series.slice(0, LEGEND_ROWS));
   const others = series.length - LEGEND_ROWS;
-  if (others > 0) list.append(make("li", {}, `and ${others} more settings: point at a marker`));
+  if (others > 0) list.append(make("li", {}, `and ${others} more: point at a marker`));
   return list;
 }

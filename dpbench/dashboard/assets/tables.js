@@ -98,10 +98,13 @@ function tally(table) {
     make(
       "p",
       { className: "sub" },
-      verdicts.map(([name, count]) => `${count} ${name}`).join(" · "),
+      verdicts.map(([name, count]) => `${count} ${counted(name, count)}`).join(" · "),
     ),
   );
 }
+
+/** A verdict after a number: 1 differs, 2 differ. */
+const counted = (verdict, count) => (verdict === "differs" && count !== 1 ? "differ" : verdict);
 
 function tableCell(cell) {
   if (!cell) return make("td", {});
