@@ -29,10 +29,11 @@ REACH = 11.0
 TAIL = 1e-26
 """The probability, on either side, that is moved to a ratio of 0 or infinity after each sum."""
 
-USUAL_POINTS, MOST_POINTS = 2000, 2**14
-"""Points of a grid that suffice where they are FINE per standard deviation; and the most."""
+FINE, ENOUGH_POINTS = 12, 2000
+"""Points of the last grid per standard deviation; and of a grid that is fine enough for any."""
 
-FINE = 12
+BITS = 10
+"""Significant bits of the number of slots: others are dropped, as fewer slots spend more."""
 
 LARGEST_LOSS = 300.0
 """Of the log-normal variable: beyond it exp overflows, and no allocation is of any use."""
@@ -115,24 +116,38 @@ def allocated(mu: float, slots: int) -> tuple[Profile, float]:
 
 @functools.lru_cache(maxsize=64)
 def _epoch(mu: float, slots: int) -> Ratios:
-    """The law of the mean of `slots` independent ratios of the Gaussian mechanism."""
-    power, found = _single(mu, _interval(mu, slots)), None
-    count = rest = 0
-    for bit in range(slots.bit_length()):
+    """The law of the mean of `slots` independent ratios of the Gaussian mechanism.
+
+    Roundings of a part average out over all parts, so grids of parts may be coarser.
+    """
+    last = slots.bit_length() - 1
+    dropped = max(last + 1 - BITS, 0)
+    slots = slots >> dropped << dropped
+    finest = _interval(mu, slots)
+    power, found, count = _single(mu, finest * 2 ** (last // 4)), None, 0
+    for bit in range(last + 1):
+        power = _refined(power, finest * 2 ** ((last - bit) // 4))
         if slots >> bit & 1:
-            found = _mean(power, found, 2**bit / (2**bit + count)) if found else power
             count += 2**bit
-        rest = slots >> bit + 1
-        power = _mean(power, power, 0.5) if rest else power
+            share = 2**bit / count
+            found = _mean(power, _refined(found, power.interval), share) if found else power
+        power = _mean(power, power, 0.5) if bit < last else power
     assert found is not None
     return found
 
 
 def _interval(mu: float, slots: int) -> float:
-    """FINE to a standard deviation of the logarithm of the mean, as far as points allow."""
+    """FINE to a standard deviation of the logarithm of the mean."""
     spread = math.sqrt(math.log1p(math.expm1(mu**2) / slots))
-    width = 2 * REACH * mu + mu**2
-    return max(min(spread / FINE, width / USUAL_POINTS), width / MOST_POINTS)
+    return min(spread / FINE, (2 * REACH * mu + mu**2) / ENOUGH_POINTS)
+
+
+def _refined(ratios: Ratios, interval: float) -> Ratios:
+    """The same law on a grid with more points."""
+    step = round(ratios.interval / interval)
+    masses = np.zeros(step * (len(ratios.masses) - 1) + 1)
+    masses[::step] = ratios.masses
+    return Ratios(ratios.start * step, masses, interval, ratios.zero, ratios.infinite)
 
 
 def _single(mu: float, interval: float) -> Ratios:

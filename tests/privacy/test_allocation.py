@@ -106,6 +106,21 @@ def test_it_lies_between_the_bounds_of_another_library(steps, epochs, sigma, lea
     assert least < pld(ledger(Allocation(steps), sigma, steps * epochs), 1e-5) < most
 
 
+def test_many_steps_spend_no_more_than_poisson_samples():
+    """Where the number of slots is rounded down, and parts have coarser grids."""
+    for steps, sigma in ((60_001, 1.0), (20_000, 3.0)):
+        ours, poisson = (
+            pld(ledger(law, sigma, 5 * steps), 1e-6)
+            for law in (Allocation(steps), Poisson(1 / steps))
+        )
+        assert 0.98 * poisson < ours < poisson
+
+
+def test_any_number_of_steps_spends_less_than_fewer():
+    spent = [pld(ledger(Allocation(n), 1.0, n), 1e-5) for n in (500, 1000, 1023, 1025, 1027, 2049)]
+    assert spent == sorted(spent, reverse=True)
+
+
 def test_several_turns_are_so_many_epochs_of_a_part_of_the_steps():
     of_ten = pld(ledger(Allocation(10), 1.0, 60), 1e-5)
     assert pld(ledger(Allocation(20, 2), 1.0, 60), 1e-5) == of_ten
