@@ -32,6 +32,11 @@ CURRENT_OPTIONS = {("schedule", "mixup"): "bound_switch"}
 """Options that were renamed after the first records; their groups are not in the digest."""
 
 
+IN_NAME = dict(
+    sorted({"choices": (), **{key: SETTINGS[key].omitted for key in SCIENTIFIC}}.items())
+)
+"""The parts of the name of a run in their order, with the values at which each is left out."""
+
 _texts: dict[tuple[str, str, str], str] = {}
 """The JSON of parts by key, method and content, as most runs share most of their parts."""
 
@@ -39,13 +44,13 @@ _texts: dict[tuple[str, str, str], str] = {}
 def digest(config: dict) -> str:
     """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
     choices = {group: config["choices"][group] for group in ("dataset", "model", "method")}
-    settings = scientific(config)
-    texts = {"choices": json.dumps(choices, sort_keys=True)}
-    for key in SCIENTIFIC:
-        if (part := settings.get(key)) not in SETTINGS[key].omitted:
-            texts[key] = _text(key, part, choices["method"])
-    canonical = ", ".join(f'"{key}": {texts[key]}' for key in sorted(texts))
-    return hashlib.sha256(f"{{{canonical}}}".encode()).hexdigest()[:16]
+    settings = scientific(config) | {"choices": choices}
+    texts = (
+        f'"{key}": {_text(key, part, choices["method"])}'
+        for key, omitted in IN_NAME.items()
+        if (part := settings.get(key)) not in omitted
+    )
+    return hashlib.sha256(f"{{{', '.join(texts)}}}".encode()).hexdigest()[:16]
 
 
 def _text(key: str, part: Any, method: str) -> str:
