@@ -20,7 +20,7 @@ from dpbench.audit.canaries import (
     worst_case_norm,
 )
 from dpbench.audit.inference import Scores
-from dpbench.audit.scores import MatchedFilter, ScoreAccumulator
+from dpbench.audit.scores import MatchedFilter, ScoreAccumulator, WholeRunScores
 from dpbench.errors import UserError
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import Noise
@@ -62,7 +62,7 @@ class RecordingNoise:
         return self.base.private
 
     @property
-    def bands(self) -> int:
+    def bands(self) -> int | None:
         return self.base.bands
 
     def given(self, total: Tensor, stream: Stream) -> "RecordingNoise":
@@ -85,6 +85,9 @@ class RecordingNoise:
 
     def for_size(self, size: int) -> "RecordingNoise":
         return RecordingNoise(self.base.for_size(size), self.releases)
+
+    def for_run(self, steps: int, cycle: int) -> "RecordingNoise":
+        return RecordingNoise(self.base.for_run(steps, cycle), self.releases)
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,8 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
         raise UserError("audits need sampler=poisson: their attacks are on Poisson samples.")
     data = run.load(Path())
     training = start_training(run, planned, device, data.train, data.test, ResourceUsage(device))
-    accumulator = ScoreAccumulator(dataset.patterns, dataset.number, sampling.cycle)
+    scores = ScoreAccumulator if noise.base.bands else WholeRunScores
+    accumulator = scores(dataset.patterns, dataset.number, sampling.cycle)
     matched = MatchedFilter(getattr(noise.base, "coefficients", (1.0,)))
     with Progress(planned, run.privacy.delta, quiet, 0) as progress:
         for _ in training:

@@ -8,7 +8,12 @@ from torch.nn import functional as F
 
 from dpbench.audit.canaries import Patterns
 from dpbench.audit.inference import Scores
-from dpbench.privacy.ledger import CoordinateMechanism, GaussianMechanism, Mechanism
+from dpbench.privacy.ledger import (
+    CoordinateMechanism,
+    GaussianMechanism,
+    Mechanism,
+    ToeplitzGaussian,
+)
 
 
 class ScoreAccumulator:
@@ -38,6 +43,36 @@ class ScoreAccumulator:
         """The scores by attack; included [m] bool."""
         attacks = (self._likelihood.logsumexp(0), self._high - self._low)
         return tuple(Scores(values.numpy(), included.numpy()) for values in attacks)
+
+
+class WholeRunScores(ScoreAccumulator):
+    """The scores where noise is correlated over the whole run by buffers (ToeplitzGaussian).
+
+    Noisy sums x + w give y = C x + z. In step t a canary moves its coordinate of y by the entries
+    of C for its turns so far, which depend on its place in the cycle.
+    """
+
+    _sums = _turns = torch.zeros(1)
+
+    def add(self, mechanism: Mechanism, rate: float, noisy: Tensor, gradient: Tensor) -> None:
+        assert isinstance(mechanism, ToeplitzGaussian)
+        turn = torch.zeros(len(self._likelihood), 1, dtype=torch.float64)
+        turn[self._steps % len(turn)] = 1
+        moved, self._turns = _encoded(mechanism, turn, self._turns)
+        sums = self._patterns.sum_along(noisy, -noisy).double()
+        y, self._sums = _encoded(mechanism, sums, self._sums)
+        self._likelihood += moved * (2 * y - moved) / (2 * mechanism.noise_multiplier**2)
+        self._steps += 1
+        self._low, self._high = torch.minimum(self._low, y), torch.maximum(self._high, y)
+
+
+def _encoded(mechanism: ToeplitzGaussian, row: Tensor, buffers: Tensor) -> tuple[Tensor, Tensor]:
+    """The row of C x for a row of x, given the buffers of earlier rows, and the next buffers."""
+    decays, weights = (
+        row.new_tensor(each).view(-1, *[1] * row.dim())
+        for each in (mechanism.decays, mechanism.weights)
+    )
+    return row + (weights * buffers).sum(0), decays * buffers + row
 
 
 class MatchedFilter:

@@ -151,10 +151,10 @@ def play_steps(run: Run, trials: int) -> RunGame:
         raise UserError(f"game=step attacks single examples; {run.method.name} needs game=run.")
     if run.schedule:
         raise UserError("all steps of game=step are alike; a schedule needs game=run.")
-    if run.method.noise.bands > 1:
+    if run.method.noise.bands != 1:
         raise UserError(
             f"game=step attacks single steps, and noise of {run.method.name} is correlated over "
-            f"{run.method.noise.bands}: use game=run."
+            f"{run.method.noise.bands or 'all'}: use game=run."
         )
     usage, noise = ResourceUsage(torch.device("cpu")), RecordingNoise(run.method.noise)
     clip: Any = RecordingClip(run.method.clip)

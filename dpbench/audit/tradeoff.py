@@ -9,7 +9,7 @@ import numpy as np
 from dpbench.privacy.coordinate_profiles import profile
 from dpbench.privacy.entries import Entry, deduct_failures, joint_entries
 from dpbench.privacy.gaussian import GaussianProfile
-from dpbench.privacy.ledger import CoordinateMechanism, GaussianMechanism, Ledger, Mechanism, Step
+from dpbench.privacy.ledger import CoordinateMechanism, Exact, Ledger, Mechanism, Step
 from dpbench.privacy.sampling import SymmetricProfile
 from dpbench.privacy.tight import Steps, sum_of_losses
 
@@ -43,7 +43,7 @@ def with_noise_times(ledger: Ledger, factor: float) -> Ledger:
 
 
 def _scaled(mechanism: Mechanism, factor: float) -> Mechanism:
-    if isinstance(mechanism, GaussianMechanism | CoordinateMechanism):
+    if not isinstance(mechanism, Exact):
         return replace(mechanism, noise_multiplier=mechanism.noise_multiplier * factor)
     return mechanism
 

@@ -182,6 +182,10 @@ class Method:
             )
         return replace(self, clip=self.clip.for_size(size), noise=self.noise.for_size(size))
 
+    def for_run(self, steps: int, cycle: int) -> "Method":
+        """The method for a run of so many steps, and cycle of the sampling law."""
+        return replace(self, noise=self.noise.for_run(steps, cycle))
+
     def for_layers(self, names: Sequence[str]) -> "Method":
         """The method for a model of these trained layers; UserError if its bounds do not match."""
         return replace(self, clip=self.clip.for_layers(names))

@@ -40,9 +40,9 @@ class Noise(Protocol):
         ...
 
     @property
-    def bands(self) -> int:
+    def bands(self) -> int | None:
         """The steps over which noise is correlated, so many that no example is in two of them; 1
-        for independent noise."""
+        for independent noise; None for all steps, in which an example has a turn in each epoch."""
         ...
 
     def given(self, total: Tensor, stream: Stream) -> Self:
@@ -68,13 +68,20 @@ class Noise(Protocol):
         """The noise for sums of `size` coordinates."""
         ...
 
+    def for_run(self, steps: int, cycle: int) -> "Noise":
+        """The noise for a run of so many steps, where an example has a turn in every cycle-th."""
+        ...
+
 
 class Independent:
     """Base of noise whose draws are independent in all steps, so that it has no state."""
 
-    bands = 1
+    bands: int | None = 1
 
     def given(self, total: Tensor, stream: Stream) -> Self:
+        return self
+
+    def for_run(self, steps: int, cycle: int) -> Self:
         return self
 
 

@@ -53,16 +53,21 @@ class PoissonSampler:
     train_size and batch_size count units (examples or users). They are public configuration, and
     determine q and the expected batch size. cycle: each unit has its turn in every cycle-th step,
     in the same ones for the whole run, and an epoch is a whole number of cycles (see
-    `dpbench.privacy.ledger.Poisson`).
+    `dpbench.privacy.ledger.Poisson`); None for cycles of an epoch, with q = 1.
     """
 
-    def __init__(self, train_size: int, batch_size: int, unit: str = "example", cycle: int = 1):
-        if cycle > 1 and batch_size * cycle > train_size:
+    def __init__(
+        self, train_size: int, batch_size: int, unit: str = "example", cycle: int | None = 1
+    ):
+        if cycle is None:
+            cycle, rate = round(1 / poisson_rate(train_size, batch_size, unit)), 1.0
+        elif cycle > 1 and batch_size * cycle > train_size:
             raise UserError(
                 f"{cycle} batches of {batch_size} are more than the {train_size} training "
                 f"{unit}s, and no {unit} is in two of them: choose a smaller batch_size or bands."
             )
-        rate = poisson_rate(train_size, batch_size * cycle, unit)
+        else:
+            rate = poisson_rate(train_size, batch_size * cycle, unit)
         self.law: Sampling = Poisson(rate, unit, cycle)
         self.rate, self.cycle = rate, cycle
         self.expected_batch_size = train_size * rate / cycle
@@ -106,7 +111,9 @@ def poisson_indices(size: int, rate: float, stream: Stream) -> Tensor:
 class ShuffledSampler:
     """A fresh permutation each epoch, cut into batches like common loaders; has no accountant."""
 
-    def __init__(self, train_size: int, batch_size: int, unit: str = "example", cycle: int = 1):
+    def __init__(
+        self, train_size: int, batch_size: int, unit: str = "example", cycle: int | None = 1
+    ):
         self.law: Sampling = Shuffled(batch_size, unit)
         rate = poisson_rate(train_size, batch_size, unit)
         self.expected_batch_size = train_size * rate
@@ -128,7 +135,7 @@ class TruncatedSampler:
         train_size: int,
         batch_size: int,
         unit: str = "example",
-        cycle: int = 1,
+        cycle: int | None = 1,
         batch_limit: int | None = None,
     ):
         self._whole = PoissonSampler(train_size, batch_size, unit)
@@ -173,7 +180,7 @@ class AllocationSampler:
         train_size: int,
         batch_size: int,
         unit: str = "example",
-        cycle: int = 1,
+        cycle: int | None = 1,
         participations: int | None = None,
     ):
         _check_cycle("allocation", cycle)
@@ -201,11 +208,11 @@ def _subsets(size: int, number: int, of: int, stream: Stream) -> Tensor:
     return chosen
 
 
-def _check_cycle(name: str, cycle: int) -> None:
-    if cycle > 1:
+def _check_cycle(name: str, cycle: int | None) -> None:
+    if cycle != 1:
         raise UserError(
-            f"sampler={name} has no account for noise that is correlated over {cycle} steps: use "
-            "sampler=poisson."
+            f"sampler={name} has no account for noise that is correlated over {cycle or 'all'} "
+            "steps: use sampler=poisson."
         )
 
 
@@ -221,7 +228,7 @@ OPTIONS = {"batch_limit": "truncated", "participations": "allocation"}
 
 
 def make_sampler(
-    name: str, train_size: int, batch_size: int, unit: str, cycle: int, **options: Any
+    name: str, train_size: int, batch_size: int, unit: str, cycle: int | None, **options: Any
 ) -> Sampler:
     """The sampler of that name; UserError for a setting, if not None, that is another one's."""
     given = {option: value for option, value in options.items() if value is not None}

@@ -57,15 +57,33 @@ def square_root(bands: int) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class BandedGaussian(Gaussian):
+class CorrelatedGaussian(Gaussian):
     """w_t times multiplier * sensitivity, where C w = z is N(0, I), and C is lower triangular.
 
+    correlated: w_t in its first row, then what later steps need [., D] float64, as sensitive as the
+    data.
+    """
+
+    correlated: Tensor | None = field(default=None, compare=False, repr=False)
+
+    def add(
+        self, total: Tensor, sensitivity: float | Tensor, multiplier: float, stream: Stream
+    ) -> Tensor:
+        assert self.correlated is not None
+        scale = float64_scale(multiplier * sensitivity, stream)
+        noisy = self.correlated[0] * scale + total.to(stream.device)
+        return total.copy_(rounded(noisy, scale))
+
+
+@dataclass(frozen=True)
+class BandedGaussian(CorrelatedGaussian):
+    """The same, where C has few bands.
+
     coefficients: c_0, c_1, ... of C, the same for all columns, with norm 1. correlated: w of this
-    step and the bands - 2 before it, the newest first [., D] float64, as sensitive as the data.
+    step and the bands - 2 before it, the newest first.
     """
 
     coefficients: tuple[float, ...] = (1.0,)
-    correlated: Tensor | None = field(default=None, compare=False, repr=False)
 
     @property
     def bands(self) -> int:  # type: ignore[override]
@@ -78,14 +96,6 @@ class BandedGaussian(Gaussian):
         first, *others = self.coefficients
         w = (z - z.new_tensor(others[: len(past)]) @ past) / first
         return replace(self, correlated=torch.cat([w.unsqueeze(0), past])[: max(self.bands - 1, 1)])
-
-    def add(
-        self, total: Tensor, sensitivity: float | Tensor, multiplier: float, stream: Stream
-    ) -> Tensor:
-        assert self.correlated is not None
-        scale = float64_scale(multiplier * sensitivity, stream)
-        noisy = self.correlated[0] * scale + total.to(stream.device)
-        return total.copy_(rounded(noisy, scale))
 
     def mechanism(self, multiplier: float) -> Mechanism:
         return GaussianMechanism(multiplier, bands=self.bands)

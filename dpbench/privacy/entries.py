@@ -19,7 +19,9 @@ from dpbench.privacy.ledger import (
     Shuffled,
     Step,
     TruncatedPoisson,
+    ToeplitzGaussian,
 )
+from dpbench.privacy.toeplitz import sensitivity
 
 SIGN_SHARE = 0.01
 """The share of delta spent by the account of Gaussian signs, where that account is tighter."""
@@ -100,6 +102,9 @@ def joint_entries(ledger: Ledger) -> Iterator[Entry]:
             case Allocation() as law:
                 yield _allocated(law, _sure(step), times)
                 continue
+        if any(isinstance(release.mechanism, ToeplitzGaussian) for release in step.releases):
+            yield _whole_run(ledger, step, step.sampling.cycle, times)
+            continue
         if sampled := tuple(r for r in step.releases if not r.unsampled):
             turns = _turns(step, step.sampling.cycle, times)
             failure = sum(getattr(release.mechanism, "failure", 0.0) for release in sampled)
@@ -141,6 +146,23 @@ def _sure(step: Step) -> float:
             "sampler=poisson."
         )
     return joint_multiplier(step.releases)
+
+
+def _whole_run(ledger: Ledger, step: Step, cycle: int, times: int) -> Entry:
+    """All steps with noise that is correlated over the whole run: one Gaussian mechanism.
+
+    Sampling does not amplify it, since later steps reveal which batches an example was in. Raises
+    Unaccountable unless there is one noise multiplier and nothing else is released from a batch.
+    """
+    mechanisms = [release.mechanism for each, _ in ledger.entries for release in each.releases]
+    whole, *more = [m for m in mechanisms if isinstance(m, ToeplitzGaussian)]
+    if more or len(step.releases) > 1:
+        raise Unaccountable(
+            "noise that is correlated over the whole run has an account for one noise multiplier "
+            "and for sums alone: leave schedule.noise unset, or use another method."
+        )
+    moved = sensitivity(whole.decays, whole.weights, times, cycle)
+    return Entry(1.0, whole.noise_multiplier / moved, 1)
 
 
 def _turns(step: Step, cycle: int, times: int) -> int:

@@ -31,6 +31,29 @@ class GaussianMechanism:
 
 
 @dataclass(frozen=True)
+class ToeplitzGaussian:
+    """A query plus Gaussian noise that is correlated over all steps of a run.
+
+    C times the noise of all steps is independent, of standard deviation multiplier * sensitivity; C
+    is the matrix of `dpbench.privacy.toeplitz`, whose columns do not increase.
+    """
+
+    noise_multiplier: float
+    decays: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        positive("noise_multiplier", self.noise_multiplier)
+        proper = all(0 <= decay < 1 for decay in self.decays)
+        proper &= all(weight >= 0 for weight in self.weights) and sum(self.weights) <= 1
+        if not proper or len(self.decays) != len(self.weights):
+            raise UserError(
+                f"decays must lie in [0, 1), and as many weights be at least 0, of sum at most 1: "
+                f"got {self.decays} and {self.weights}."
+            )
+
+
+@dataclass(frozen=True)
 class Exact:
     """A query answered without noise: epsilon is infinite."""
 
@@ -64,7 +87,7 @@ class CoordinateMechanism:
         return 1 / (self.noise_multiplier * math.sqrt(self.dimension))
 
 
-Mechanism = GaussianMechanism | CoordinateMechanism | Exact
+Mechanism = GaussianMechanism | ToeplitzGaussian | CoordinateMechanism | Exact
 
 
 @dataclass(frozen=True)
@@ -197,7 +220,8 @@ def _named(value: Mechanism | Sampling) -> dict:
     """The value's class and fields, without what is not there in most runs."""
     absent = {"failure": 0, "bands": 1, "cycle": 1}.items()
     fields = {key: field for key, field in asdict(value).items() if (key, field) not in absent}
-    return {"law": type(value).__name__, **fields}
+    plain = {key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()}
+    return {"law": type(value).__name__, **plain}
 
 
 def from_plain(entries: list[dict]) -> Ledger:
@@ -218,4 +242,5 @@ def from_plain(entries: list[dict]) -> Ledger:
 
 
 def _from_named(named: dict) -> Any:
-    return LAWS[named["law"]](**{key: value for key, value in named.items() if key != "law"})
+    fields = {key: tuple(v) if isinstance(v, list) else v for key, v in named.items()}
+    return LAWS[fields.pop("law")](**fields)

@@ -177,6 +177,7 @@ def plan(run: Run) -> Plan:
         participations=run.participations,
     )
     steps = _steps(run, sampler)
+    method = method.for_run(steps, sampler.steps_per_epoch)
     temperature = temperature_steps(run.temperature, run.dataset, run.users, run.method)
     single = (
         statistics_step(run.normalization, run.users),

@@ -21,6 +21,7 @@ from dpbench.mechanism import sampling
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.step import PrivateStep
 from dpbench.methods.dp_mf import BandedGaussian
+from dpbench.methods.dp_mf_blt import BufferedGaussian
 from dpbench.records.reading import read
 from dpbench.records.record import Record
 from dpbench.reproduce.command import reproduce
@@ -80,6 +81,17 @@ def test_decoded_noise_that_is_correlated_holds_and_too_little_of_it_is_refuted(
     assert is_refuted("method=dp_mf", "method.bands=4", **CYCLIC)
 
 
+def test_noise_that_is_correlated_over_the_whole_run_holds_and_half_of_it_is_refuted(monkeypatch):
+    assert not is_refuted("method=dp_mf_blt", "privacy.noise_multiplier=5", **CYCLIC)
+    add = BufferedGaussian.add
+
+    def halved(noise, total, sensitivity, multiplier, stream):
+        return add(noise, total, sensitivity, multiplier / 2, stream)
+
+    monkeypatch.setattr(BufferedGaussian, "add", halved)
+    assert is_refuted("method=dp_mf_blt", "privacy.noise_multiplier=5", **CYCLIC)
+
+
 def test_batches_without_turns_are_refuted_where_an_account_has_them(monkeypatch):
     def mutant(sampler, size, stream):
         return [torch.arange(size)] * sampler.cycle
@@ -91,6 +103,8 @@ def test_batches_without_turns_are_refuted_where_an_account_has_them(monkeypatch
 def test_single_steps_of_correlated_noise_are_not_attacked():
     with pytest.raises(UserError, match="noise of dp_mf is correlated over 4: use game=run"):
         step_is_refuted("method=dp_mf")
+    with pytest.raises(UserError, match="noise of dp_mf_blt is correlated over all: use game=run"):
+        step_is_refuted("method=dp_mf_blt")
 
 
 @pytest.mark.slow
@@ -380,7 +394,7 @@ def test_every_row_of_the_table_can_be_attacked():
     ]
     for overrides in rows:
         run, _ = prepare_audit([*overrides, "epochs=1"], "200")
-        bands = run.method.noise.bands
+        bands = run.method.noise.bands or 1
         run = replace(run, batch_size=100 // bands)
         assert plan(on_canaries(run, 200)).steps == 2 * bands
     assert len(rows) == len(target.table["methods"]) + 2

@@ -11,6 +11,7 @@ from dpbench.methods.disk import disk
 from dpbench.methods.doppler import doppler
 from dpbench.methods.dp_adam_bc import dp_adam_bc
 from dpbench.methods.dp_mf import dp_mf
+from dpbench.methods.dp_mf_blt import dp_mf_blt
 from dpbench.methods.dpsgd_bounded import dpsgd_bounded
 from dpbench.methods.raco import raco
 from dpbench.methods.slaclip import slaclip
@@ -23,6 +24,7 @@ WITH_STATE = {
     "doppler": doppler(0.5, [-0.9], [0.1], **FLAT),
     "dp_adam_bc": dp_adam_bc(0.5, 0.9, 0.999, 1e-8, **FLAT),
     "dp_mf": dp_mf(0.5, 3, **FLAT),
+    "dp_mf_blt": dp_mf_blt(0.5, 3, **FLAT),
     "dpsgd_bounded": dpsgd_bounded(0.5, 0.1, 0.5, 2.5, 0.2, 5.0, **FLAT),
     "raco": raco(0.5, "equalized_odds", 0.05, 0.1, 1.0, "hard", 0.5, 5.0).on(
         SimpleNamespace(task="classification", classes=3, groups="abc", train_size=9)

@@ -204,7 +204,7 @@ EVERYTHING = [
     ("method", "path"),
     [*(("dpsgd_quantile", path) for path in EVERYTHING), ("dpsat", "parts/step/gradient")]
     + [(name, "parts/step/update") for name in ("doppler", "disk", "dp_adam_bc")]
-    + [("dp_mf", "parts/step/correlated_noise")]
+    + [(name, "parts/step/correlated_noise") for name in ("dp_mf", "dp_mf_blt")]
     + [(name, "parts/step/clip") for name in ("dicesgd", "raco")],
 )
 def test_without_any_part_of_its_state_a_run_would_not_go_on_as_it_was(method, path, monkeypatch):
@@ -228,7 +228,11 @@ def test_without_any_part_of_its_state_a_run_would_not_go_on_as_it_was(method, p
 
 @pytest.mark.parametrize(
     ("method", "part", "name"),
-    [("dp_mf", "correlated_noise", "coefficients"), ("dicesgd", "clip", "error_bound")],
+    [
+        ("dp_mf", "correlated_noise", "coefficients"),
+        ("dp_mf_blt", "correlated_noise", "decays"),
+        ("dicesgd", "clip", "error_bound"),
+    ],
 )
 def test_a_forged_state_changes_neither_the_factorisation_nor_a_bound(
     method, part, name, monkeypatch

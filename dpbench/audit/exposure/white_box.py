@@ -97,7 +97,7 @@ def _check(run: Run) -> None:
         )
     if run.sampler != "poisson":
         raise UserError("audits need sampler=poisson: their attacks are on Poisson samples.")
-    if run.method.noise.bands > 1 or run.method.clip.memory:
+    if run.method.noise.bands != 1 or run.method.clip.memory:
         raise UserError(
             f"the attacks on inserted canaries take steps to be independent, and those of "
             f"{run.method.name} are not: use dpbench audit, or another method."
