@@ -18,8 +18,8 @@ from dpbench.privacy.ledger import (
     Release,
     Shuffled,
     Step,
-    TruncatedPoisson,
     ToeplitzGaussian,
+    TruncatedPoisson,
 )
 from dpbench.privacy.toeplitz import sensitivity
 
