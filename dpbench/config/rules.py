@@ -30,6 +30,7 @@ TYPES: dict[str, Any] = {
     "figure._target_": str,
     "figure.x": str,
     "figure.y": str,
+    "figure.searches": str,
     "figure.variable": str,
     "figure.band": str,
     "figure.x_scale": str,

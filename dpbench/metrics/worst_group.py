@@ -1,5 +1,7 @@
 """The accuracy of the group that fares worst, which follows from those of all groups."""
 
+import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -7,6 +9,15 @@ if TYPE_CHECKING:
 
 WORST_GROUP = "test/worst_group_accuracy"
 """Not in the records: tables compute it, per run, from `test/accuracy/<group>`."""
+
+
+def value_of(metrics: Mapping[str, float], name: str) -> float:
+    """A metric of a run, NaN where it has none; `SPLIT/worst_group_accuracy` is computed."""
+    split, _, base = name.partition("/")
+    if base != WORST_GROUP.partition("/")[2]:
+        return metrics.get(name, math.nan)
+    groups = (value for key, value in metrics.items() if key.startswith(f"{split}/accuracy/"))
+    return min((value for value in groups if not math.isnan(value)), default=math.nan)
 
 
 def with_worst_group(runs: "pd.DataFrame") -> "pd.DataFrame":

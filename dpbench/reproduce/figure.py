@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from dpbench.config.buildable import TARGET, check, check_settings
+from dpbench.config.names import method_name
 from dpbench.errors import UserError
 from dpbench.figures.bands import band_grid, bands
 from dpbench.figures.curves import (
     PANEL_DEFAULTS,
     CurveFigure,
     CurvePanel,
+    NamedRecord,
     curve_points,
     draw_curves,
     panel_of,
@@ -26,8 +28,10 @@ from dpbench.figures.reliability import (
     histogram_points,
     reliability_points,
 )
+from dpbench.figures.scatter import ScatterFigure, draw_scatter, scatter_grid, scatter_points
 from dpbench.records.divergence import DIVERGED, dropped, note
 from dpbench.records.record import Record
+from dpbench.reproduce.search_trials import search_trials
 from dpbench.reproduce.target import Target
 from dpbench.tables.conditions import row_name
 from dpbench.tables.grid import Grid
@@ -130,11 +134,7 @@ def _curves(target: Target, records: list[Record], impossible: Mapping[str, str]
         arms={arm: _label(target, arm) for arm in target.table["methods"]},
         columns=tuple(target.labels),
     )
-    named = [
-        (target.condition_of(record.config), target.method_of(record.config), record)
-        for record in records
-    ]
-    data = bands(curve_points(spec, named), skip_nan=False)
+    data = bands(curve_points(spec, _named(target, records)), skip_nan=False)
     return Picture(draw_curves(spec, data), data, (band_grid(data, _x_of(spec)),))
 
 
@@ -147,6 +147,28 @@ def _heat(target: Target, records: list[Record], impossible: Mapping[str, str]) 
     layout = (figure["x"], figure["y"], figure["panels"])
     data = heat_points(records, *layout)
     return Picture(draw_heat(data, _title(target), *layout), data, heat_grids(data, *layout))
+
+
+def _scatter(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
+    table, figure = target.table, target.table["figure"]
+    labels = figure.get("labels", {})
+    spec = ScatterFigure(
+        title=_title(target),
+        x=figure["x"],
+        y=figure["y"],
+        arms={arm: labels.get(arm, method_name(arm)) for arm in table["methods"]},
+        baseline=table["baseline"],
+        columns=tuple(target.labels),
+    )
+    data = scatter_points(spec, _named(target, records), search_trials(target))
+    return Picture(draw_scatter(spec, data), data, (scatter_grid(spec, data),))
+
+
+def _named(target: Target, records: list[Record]) -> list[NamedRecord]:
+    return [
+        (target.condition_of(record.config), target.method_of(record.config), record)
+        for record in records
+    ]
 
 
 def _reliability(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
@@ -191,6 +213,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "series": {"x": str, "rows": list[dict[str, Any]]},
     "curves": {"band": Literal["standard deviation", "range"], "panels": list[dict[str, Any]]},
     "heat": {"x": str, "y": str, "panels": dict[str, str]},
+    "scatter": {"x": str, "y": str, "searches": str},
     "reliability": {},
     "histogram": {"variable": Literal["confidence", "true_class"]},
 }
@@ -200,6 +223,7 @@ KINDS = {
     "series": _series,
     "curves": _curves,
     "heat": _heat,
+    "scatter": _scatter,
     "reliability": _reliability,
     "histogram": _histogram,
 }

@@ -8,6 +8,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,7 +97,7 @@ def unsupported_lines(path: Path) -> Iterator[str]:
     """
     stem = path.name.removesuffix(RECORDS)
     try:
-        target = published_target(path.with_name(f"{stem}.md"))
+        target = _beside(published_target(path.with_name(f"{stem}.md")), path)
         if "compute" in target.table:
             return
         given = {*_lines(numbers(target, _records(path)))}
@@ -107,6 +108,11 @@ def unsupported_lines(path: Path) -> Iterator[str]:
     for line in lines:
         if line not in given:
             yield f"has the line {','.join(line)}, which does not follow from its records."
+
+
+def _beside(target: Target, path: Path) -> Target:
+    """The target with the results folder of a published file, which may have searches as well."""
+    return replace(target, config={**target.config, "results_dir": str(path.parents[1])})
 
 
 def _text(path: Path) -> str:

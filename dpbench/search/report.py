@@ -7,7 +7,7 @@ import pandas as pd
 
 from dpbench.records.epsilon import NO_PROOF
 from dpbench.search.request import SearchRequest
-from dpbench.search.selection import ACCURACY, LOSS, RULES, Trial, ranked
+from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import document, grid_lines
 
@@ -109,6 +109,7 @@ def _row(trial: Trial) -> dict:
         "n": len(trial.outcomes) - len(trial.failures),
         **{name: trial.mean(name) for name in (ACCURACY, LOSS)},
         **{f"{name}/spread": trial.spread(name) for name in (ACCURACY, LOSS)},
+        WORST_GROUP: trial.mean(WORST_GROUP),
         "privacy/rdp": trial.epsilon,
         "failed": _reasons(trial),
         "records": " ".join(record.digest for record in trial.records),

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpbench.errors import UserError
+from dpbench.metrics.worst_group import value_of
 from dpbench.records.record import Record
 
 ACCURACY, LOSS = "validation/accuracy", "validation/loss"
+WORST_GROUP = "validation/worst_group_accuracy"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Trial:
         return statistics.stdev(self._values(metric))
 
     def _values(self, metric: str) -> list[float]:
-        return [record.metrics.get(metric, math.nan) for record in self.records]
+        return [value_of(record.metrics, metric) for record in self.records]
 
     @property
     def epsilon(self) -> float | None:

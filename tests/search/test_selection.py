@@ -4,7 +4,15 @@ import pytest
 
 from dpbench.errors import UserError
 from dpbench.records.record import Record
-from dpbench.search.selection import ACCURACY, LOSS, RULES, Trial, check_any, ranked
+from dpbench.search.selection import (
+    ACCURACY,
+    LOSS,
+    RULES,
+    WORST_GROUP,
+    Trial,
+    check_any,
+    ranked,
+)
 
 
 def record(accuracy, loss=1.0, status="complete", rdp=2.0, test=0.0):
@@ -62,6 +70,16 @@ def test_a_trial_with_a_seed_that_failed_cannot_be_chosen(bad, why):
     assert broken.failures == {"1": why}
     assert math.isnan(broken.mean(ACCURACY))
     assert math.isnan(broken.spread(ACCURACY))
+
+
+def test_the_worst_group_is_that_of_each_seed():
+    groups = [{"a": 0.5, "b": 0.9}, {"a": 0.8, "b": 0.7, "empty": math.nan}]
+    runs = []
+    for by_group in groups:
+        metrics = {f"validation/accuracy/{group}": value for group, value in by_group.items()}
+        runs.append(Record({}, {ACCURACY: 0.8, LOSS: 1.0, **metrics}, {}, {}, "complete"))
+    assert trial(1, *runs).mean(WORST_GROUP) == pytest.approx(0.6)
+    assert math.isnan(trial(1, record(0.5)).mean(WORST_GROUP))
 
 
 def test_epsilon_is_the_largest_of_the_runs_and_none_where_one_has_none():

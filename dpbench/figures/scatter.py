@@ -1,0 +1,200 @@
+"""Methods in the plane of two metrics: all trials of their searches, final runs, Pareto fronts."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from dpbench.figures.curves import NamedRecord
+from dpbench.figures.formats import titled
+from dpbench.metrics.registry import REGISTRY, Metric, parse_name
+from dpbench.metrics.worst_group import value_of
+from dpbench.records.divergence import DIVERGED
+from dpbench.tables.grid import NO_VALUE, Grid
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RUNS, TRIAL = "runs", "trial"
+"""The kinds of points: the mean of an arm's runs, and one trial of its search."""
+
+NAMES = ["condition", "arm", "kind", "x", "y", "x_deviation", "y_deviation", "n", "front"]
+LOW = 0.1
+"""The share of trials that may lie outside a panel, on the worse side of either metric."""
+
+
+@dataclass(frozen=True)
+class ScatterFigure:
+    """A figure with one panel for each condition.
+
+    x, y: metrics, as `test/accuracy`; arms: from each arm's name to its label; baseline: the arm
+    without privacy, which no front includes; columns: the labels of the conditions.
+    """
+
+    title: str
+    x: str
+    y: str
+    arms: dict[str, str]
+    baseline: str
+    columns: tuple[str, ...]
+
+
+def scatter_points(
+    spec: ScatterFigure, records: Iterable[NamedRecord], trials: pd.DataFrame
+) -> pd.DataFrame:
+    """Every point, in the metrics' own units: columns NAMES.
+
+    Means and standard deviations are over the runs of an arm; NaN if one of them diverged. front:
+    whether no other private arm is at least as good in both metrics and better in one. trials:
+    columns condition, arm, x, y, of one trial each.
+    """
+    rows = [
+        (condition, arm, *(_value(record, metric) for metric in (spec.x, spec.y)))
+        for condition, arm, record in records
+    ]
+    runs = pd.DataFrame(rows, columns=["condition", "arm", "x", "y"])
+    means = pd.DataFrame(_means(spec, runs), columns=NAMES)
+    means["front"] = _on_front(spec, means)
+    cloud = trials.assign(kind=TRIAL, x_deviation=float("nan"), y_deviation=float("nan"), n=1)
+    return pd.concat([means, cloud.assign(front=False)[NAMES]], ignore_index=True)
+
+
+def _value(record, metric: str) -> float:
+    return float("nan") if record.status == DIVERGED else value_of(record.metrics, metric)
+
+
+def _means(spec: ScatterFigure, runs: pd.DataFrame) -> Iterator[tuple]:
+    """A row for each condition and arm with runs, in the order of the figure."""
+    for condition in spec.columns:
+        for arm in spec.arms:
+            of = runs[(runs["condition"] == condition) & (runs["arm"] == arm)][["x", "y"]]
+            if len(of):
+                mean, spread = of.mean(skipna=False), of.std(skipna=False)
+                yield condition, arm, RUNS, *mean, *spread, len(of), False
+
+
+def _on_front(spec: ScatterFigure, means: pd.DataFrame) -> list[bool]:
+    """Whether each mean is on the Pareto front of the private arms under its condition."""
+    gains = means[["x", "y"]].to_numpy() * [_sign(spec.x), _sign(spec.y)]
+    private = (means["arm"] != spec.baseline).to_numpy()
+    found = []
+    for gain, condition, eligible in zip(gains, means["condition"], private, strict=True):
+        others = gains[private & (means["condition"] == condition).to_numpy()]
+        dominated = ((others >= gain).all(axis=1) & (others > gain).any(axis=1)).any()
+        found.append(bool(eligible and not dominated and gain[0] == gain[0] and gain[1] == gain[1]))
+    return found
+
+
+def _metric(name: str) -> Metric:
+    return REGISTRY[parse_name(name).base]
+
+
+def _sign(name: str) -> int:
+    return -1 if _metric(name).better == "lower" else 1
+
+
+def scatter_grid(spec: ScatterFigure, data: pd.DataFrame) -> Grid:
+    """Every arm under every condition, with the number of its trials."""
+    counts = data[data["kind"] == TRIAL].groupby(["condition", "arm"]).size()
+    rows = [
+        (
+            row.condition,
+            spec.arms[row.arm],
+            _number(row.x, row.x_deviation, spec.x),
+            _number(row.y, row.y_deviation, spec.y),
+            str(row.n),
+            str(counts.get((row.condition, row.arm), 0)),
+            "yes" * row.front,
+        )
+        for row in data[data["kind"] == RUNS].itertuples()
+    ]
+    head = ("condition", "method", _label(spec.x), _label(spec.y), "runs", "trials", "on the front")
+    return Grid("Numbers", head, tuple(rows))
+
+
+def _number(mean: float, deviation: float, name: str) -> str:
+    if pd.isna(mean):
+        return NO_VALUE
+    factor = _metric(name).factor
+    spread = "" if pd.isna(deviation) else f" ± {factor * deviation:.1f}"
+    return f"{factor * mean:.1f}{spread}"
+
+
+def _label(name: str) -> str:
+    metric = _metric(name)
+    return f"{metric.label} (%)" if metric.unit == "percent" else metric.label
+
+
+def draw_scatter(spec: ScatterFigure, data: pd.DataFrame) -> "Figure":
+    """The figure, from `scatter_points`; an arm has the same colour and marker in all panels.
+
+    A panel reaches to its worst mean, or to all but the worst tenth of the trials by either metric;
+    it says how many trials lie outside.
+    """
+    from matplotlib.figure import Figure
+
+    columns = [c for c in spec.columns if c in set(data["condition"])] or [*spec.columns]
+    figure = Figure(figsize=(2.6 + 3.9 * len(columns), 4.6), layout="constrained")
+    axes = figure.subplots(1, len(columns), squeeze=False)[0]
+    for axis, column in zip(axes, columns, strict=True):
+        _panel(axis, spec, data[data["condition"] == column])
+        axis.set_title(column, fontsize=10)
+        axis.set_xlabel(_label(spec.x))
+    axes[0].set_ylabel(_label(spec.y))
+    handles = {
+        text: handle
+        for axis in axes
+        for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles, loc="outside right center", fontsize=8)
+    return titled(figure, spec.title)
+
+
+def _panel(axis, spec: ScatterFigure, data: pd.DataFrame) -> None:
+    scaled = data.assign(
+        **{name: data[name] * _metric(spec.x).factor for name in ("x", "x_deviation")},
+        **{name: data[name] * _metric(spec.y).factor for name in ("y", "y_deviation")},
+    )
+    means, trials = (scaled[scaled["kind"] == kind] for kind in (RUNS, TRIAL))
+    for number, (arm, label) in enumerate(spec.arms.items()):
+        _arm(axis, means[means["arm"] == arm], trials[trials["arm"] == arm], number, label)
+    front = means[means["front"]].sort_values("x")
+    # A ring around each point, as a front of a single one has no line.
+    axis.plot(
+        front["x"], front["y"], "--o", color="black", linewidth=1, label="Pareto front",
+        markersize=11, markerfacecolor="none",
+    )  # fmt: skip
+    axis.grid(alpha=0.3)
+    _limit(axis, spec, means, trials)
+
+
+MARKERS = ("o", "s", "D")
+
+
+def _arm(axis, mean: pd.DataFrame, trials: pd.DataFrame, number: int, label: str) -> None:
+    """The trials of an arm as faint points, and the mean of its runs with their deviation."""
+    color, marker = f"C{number % 10}", MARKERS[number // 10 % len(MARKERS)]
+    axis.scatter(trials["x"], trials["y"], s=9, color=color, marker=marker, alpha=0.3, linewidths=0)
+    if len(mean):
+        x, y = (mean[f"{of}_deviation"].fillna(0) for of in ("x", "y"))
+        axis.errorbar(
+            mean["x"], mean["y"], y, x, fmt=marker, color=color, markeredgecolor="black",
+            markersize=6, elinewidth=1, label=label, zorder=3,
+        )  # fmt: skip
+
+
+def _limit(axis, spec: ScatterFigure, means: pd.DataFrame, trials: pd.DataFrame) -> None:
+    """Leave the worst trials out of a panel, which would squeeze all others into a corner."""
+    if trials.empty:
+        return
+    inside = pd.Series(True, trials.index)
+    for of, metric, ends in (("x", spec.x, axis.get_xlim()), ("y", spec.y, axis.get_ylim())):
+        sign = _sign(metric)
+        tenth = (sign * trials[of]).quantile(LOW, interpolation="lower")
+        worst, best = sign * min((sign * means[of]).min(), tenth), (max if sign > 0 else min)(ends)
+        axis.set(**{f"{of}lim": sorted((worst - 0.05 * (best - worst), best))})
+        inside &= sign * trials[of] >= sign * worst
+    if outside := (~inside).sum():
+        text = f"{outside} of {len(trials)} trials lie outside"
+        axis.text(0.02, 0.02, text, transform=axis.transAxes, fontsize=7)
