@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dpbench.clipping import restore_state, state_of
 from dpbench.errors import UserError
 from dpbench.mechanism.buffered_toeplitz import Buffers, error, optimal, square_root
-from dpbench.mechanism.sampling import PoissonSampler
+from dpbench.mechanism.sampling import PoissonSampler, make_sampler
 from dpbench.methods.dp_mf_blt import BufferedGaussian, dp_mf_blt
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.entries import Unaccountable
@@ -310,3 +310,9 @@ def test_each_example_is_in_one_batch_of_each_epoch_at_the_same_place(stream_of,
     ]
     assert epochs[0] == epochs[1] == epochs[2]
     assert sorted(itertools.chain(*epochs[0])) == list(range(size))
+
+
+@pytest.mark.parametrize("name", ["truncated", "allocation"])
+def test_other_sampling_laws_are_refused(name):
+    with pytest.raises(UserError, match="correlated over all steps: use sampler=poisson"):
+        make_sampler(name, 400, 20, "example", None)
