@@ -78,7 +78,8 @@ def test_the_added_methods_pass_the_tests_of_all_methods_and_train(tmp_path):
     methods = "method=dpnsgd,dpsgd_smooth"
     python(folder, "-m", "dpbench", "run", "-m", methods, "results_dir=made", *RUN)
     assert len([*folder.glob("made/runs/*.json")]) == 2
-    files = ("methods/test_methods.py", "methods/test_dpsgd_smooth.py")
+    ours = ("methods/test_methods.py", "methods/test_statements.py")
+    files = (*ours, "methods/test_dpsgd_smooth.py")
     pytest_finds(folder, "dpnsgd or dpsgd_smooth", *files)
 
 

@@ -1,0 +1,111 @@
+"""What every method says of itself: names, guarantee and statement of privacy."""
+
+import dataclasses
+import math
+
+import pytest
+
+from dpbench.config.compose import compose, options
+from dpbench.errors import UserError
+from dpbench.execution.prepare import build
+from dpbench.mechanism.method import Inapplicable
+from dpbench.privacy.ledger import Exact, Ledger, Poisson, Shuffled, Step
+from dpbench.training.budget import statement
+from tests.methods.every_method import (
+    EPSILONS,
+    MULTIPLIER,
+    Made,
+    every,
+    method_of,
+    proven,
+    settings_of,
+    those,
+)
+
+
+@every
+def test_a_method_is_named_as_its_file_and_variant(name, variant):
+    method = method_of(name, variant)
+    assert method.name == name.split()[0]
+    assert method.variant == (variant or "corrected")
+
+
+@pytest.mark.parametrize("name", options("method"))
+def test_the_variant_that_runs_by_default_is_the_corrected_one(name):
+    assert settings_of(name).get("variant", "corrected") == "corrected"
+
+
+@pytest.mark.parametrize("name", [n for n in options("method") if "variant" in settings_of(n)])
+def test_an_unknown_variant_is_refused(name):
+    with pytest.raises(UserError, match="did you mean corrected"):
+        build(compose([f"method={name}", "method.variant=corected"]))
+
+
+@every
+def test_a_guarantee_has_a_level_and_a_sentence(name, variant):
+    guarantee = method_of(name, variant).guarantee
+    assert guarantee.level in ("proven", "approximate", "none")
+    assert guarantee.why.endswith(".")
+    assert len(guarantee.why) > 20
+
+
+@proven
+def test_a_proof_needs_noise_a_finite_sensitivity_and_a_public_divisor(name, variant):
+    method = method_of(name, variant)
+    assert method.private
+    assert method.divide_by == "expected"
+    assert math.isfinite(method.clip.sensitivity)
+
+
+@those(lambda method: method.divide_by == "actual")
+def test_what_is_published_with_a_private_divisor_has_no_guarantee(name, variant):
+    assert method_of(name, variant).guarantee.level == "none"
+
+
+@every
+def test_every_query_of_the_clip_is_in_the_ledger(name, variant):
+    method = method_of(name, variant)
+    mechanisms = [r.mechanism for r in method.releases(MULTIPLIER)]
+    if not method.private:
+        assert Exact() in mechanisms
+    else:
+        expected = [MULTIPLIER / method.excess]
+        if method.clip.memory:
+            expected = [*method.clip.memory.multipliers(MULTIPLIER)]
+        if method.clip.query and not method.clip.query.joint:
+            expected.append(method.clip.query.multiplier(MULTIPLIER))
+        assert [mechanism.noise_multiplier for mechanism in mechanisms] == expected
+
+
+@every
+@pytest.mark.parametrize("sampling", [Poisson(0.05), Shuffled(20)], ids=["poisson", "shuffled"])
+def test_the_statement_shows_epsilons_only_as_far_as_the_guarantee_goes(name, variant, sampling):
+    method = method_of(name, variant)
+    multiplier = (4.0 if method.noise.bands is None else 1.0) * method.excess
+    if isinstance(sampling, Poisson):
+        sampling = dataclasses.replace(sampling, cycle=method.noise.bands or 5)
+    book = Ledger().after(Step(sampling, method.releases(multiplier)), 20)
+    says = statement(book, method, 1e-5, multiplier)
+    shown = [says[key] for key in EPSILONS]
+    if not method.private:
+        assert [*shown, says["claimed"]] == [math.inf] * 4
+    elif isinstance(sampling, Shuffled):
+        assert says["guarantee"] == "none"
+        assert [*shown, says["claimed"]] == [None] * 4
+    elif method.guarantee.level == "none":
+        assert shown == [None] * 3
+        assert 0 < says["claimed"] < math.inf
+    else:
+        assert all(0 < epsilon < math.inf for epsilon in shown)
+        assert says["pld"] <= says["rdp"]
+        if method.claimed_by is None:
+            assert says["claimed"] <= says["rdp"]
+    if isinstance(sampling, Poisson):
+        assert says["guarantee"] == method.guarantee.level
+
+
+@those(lambda method: method.groups is not None)
+def test_a_method_for_a_number_of_groups_refuses_other_data(name, variant):
+    method = method_of(name, variant)
+    with pytest.raises(Inapplicable, match=f"exactly {method.groups} groups"):
+        method.on(Made(("a",) * (method.groups + 1)))
