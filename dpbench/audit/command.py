@@ -1,7 +1,7 @@
 """`dpbench audit [KEY=VALUE ...]`: an attack on the epsilon of a run."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dpbench.audit.audit import GAMES, Audit, audit, check_auditable, record_of
@@ -80,6 +80,15 @@ def contender_audit(
     """Attack another library, by the settings of an audit and the overrides of a run; UserError for
     settings that only methods of dpbench have."""
     name, game = one_of("contender", settings["contender"], CONTENDERS), settings["game"]
+    check_for_contender(name, overrides)
+    run, canaries = prepare_audit(
+        overrides, settings["canaries"] or str(FOR_CONTENDERS[game]), game
+    )
+    return audit_contender(name, run, canaries, claimed, confidence, game)
+
+
+def check_for_contender(name: str, overrides: Iterable[str]) -> None:
+    """Raise UserError for an override of a run that another library does not have."""
     for override in overrides:
         group = key_of(override).partition(".")[0]
         if group in {*SETTINGS} - {*COMMON_SETTINGS, *REPLACED}:
@@ -87,10 +96,6 @@ def contender_audit(
                 f"{override} is for methods of dpbench, and contender={name} has its own: set "
                 f"{', '.join(COMMON_SETTINGS[:-1])} or {COMMON_SETTINGS[-1]}."
             )
-    run, canaries = prepare_audit(
-        overrides, settings["canaries"] or str(FOR_CONTENDERS[game]), game
-    )
-    return audit_contender(name, run, canaries, claimed, confidence, game)
 
 
 def _table(result: Audit) -> str:

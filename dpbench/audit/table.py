@@ -10,9 +10,17 @@ from multiprocessing import get_context
 import torch
 
 from dpbench.audit.audit import REFUTED, Audit, audit
-from dpbench.audit.command import DEFAULTS, HEAD, STEPS, contender_audit, prepare_audit, table_row
+from dpbench.audit.command import (
+    DEFAULTS,
+    HEAD,
+    STEPS,
+    check_for_contender,
+    contender_audit,
+    prepare_audit,
+    table_row,
+)
 from dpbench.config.buildable import settings_of
-from dpbench.config.settings import key_of, split_settings
+from dpbench.config.settings import SETTINGS, key_of, split_settings
 from dpbench.errors import Unavailable
 from dpbench.figures.formats import images, titled
 from dpbench.reproduce.page import image, page
@@ -141,9 +149,15 @@ def _of_contender(target: Target, row: list[str]) -> AuditTask:
     settings, overrides = split_settings("audit", DEFAULTS, row)
     (seed,) = target.table["seeds"]
     common = [*target.scale.overrides, *target.overrides]
-    changed = [o for o in common if not key_of(o).startswith("table")]
+    changed = [o for o in common if not key_of(o).startswith("table") and _is_scientific(o)]
+    check_for_contender(settings["contender"], changed)
     run = [f"+table={target.name}", f"seed={seed}", *changed, *overrides]
     return AuditTask(tuple(run), settings)
+
+
+def _is_scientific(override: str) -> bool:
+    setting = SETTINGS.get(key_of(override))
+    return setting is None or setting.scientific
 
 
 def _page(target: Target, rows: Sequence[Row], grid: Grid, missing: Sequence[str]) -> bytes:

@@ -14,6 +14,7 @@ from dpbench.audit.peers.opacus_peer import Opacus
 from dpbench.audit.peers.peer import Task
 from dpbench.cli.main import main
 from dpbench.clipping.functions import Abadi
+from dpbench.errors import UserError
 from dpbench.privacy.accountants import pld
 from dpbench.reproduce.command import reproduce
 
@@ -210,10 +211,17 @@ def test_what_cannot_be_audited_is_one_sentence(words, why, capsys, monkeypatch,
 def test_a_library_that_is_not_installed_is_a_note_of_the_table(tmp_path):
     rows = '["contender=opacus_hooks canaries=400","contender=fastdp"]'
     asked = ["table.methods=[]", f"table.compute.contenders={rows}", f"results_dir={tmp_path}"]
-    page = reproduce("audit", [*asked, "epochs=1", "privacy.delta=1e-3", "jobs=2"])
+    changed = ["epochs=1", "privacy.delta=1e-3", "device=cpu"]  # the last is not for libraries
+    page = reproduce("audit", [*asked, *changed, "jobs=2"])
     assert "- 1 claims attacked, 0 refuted." in page
     assert page.count("(hooks) | run | 400 |") == 1
     assert "Not audited: contender=fastdp" in page
+
+
+def test_a_table_refuses_what_libraries_do_not_have_before_it_attacks_anything(monkeypatch):
+    monkeypatch.setattr("dpbench.audit.table._in_processes", lambda *_: pytest.fail("attacked"))
+    with pytest.raises(UserError, match=r"optimizer\.lr=2 is for methods of dpbench"):
+        reproduce("audit", ["optimizer.lr=2"])
 
 
 @pytest.mark.parametrize(("epsilon", "proven"), [(0.5, False), (20.0, True)])
