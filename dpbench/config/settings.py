@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dpbench.validate import key_values
+from dpbench.validate import fraction, integer, key_values
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,15 @@ ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
 PATHS = {"model": ("weights",), "dataset": ("file", "folder", "path")}
 """Settings that are paths, by group: neither in the digest nor in the record where the checksum of
 what they name is a setting beside them."""
+
+
+def check_numbers(settings: Mapping[str, object]) -> None:
+    """UserError for a setting of a run that is to be a number and is not, or is out of range."""
+    integer("epochs", settings["epochs"])
+    integer("batch_size", settings["batch_size"])
+    integer("seed", settings["seed"], least=0)
+    if settings["ema_decay"] is not None:
+        fraction("ema_decay", settings["ema_decay"], zero=True)
 
 
 def path_settings(group: str, part: Mapping[str, object]) -> tuple[str, ...]:

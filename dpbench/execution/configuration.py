@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dpbench.config import buildable
 from dpbench.config.compose import compose
+from dpbench.config.settings import check_numbers
 from dpbench.data.fetch.folder import default_folder
 from dpbench.execution.launcher import Launcher
 from dpbench.records.code import is_stale
@@ -24,9 +25,10 @@ MAX_PER_CORE = 8
 
 
 def checked(overrides: list[str]) -> dict:
-    """The configuration of overrides; UserError for unknown names, and for settings of execution,
-    launchers or trackers that cannot be used."""
+    """The configuration of overrides; UserError for unknown names, and for numbers and settings of
+    execution, launchers or trackers that cannot be used."""
     config = compose(overrides)
+    check_numbers(config)
     check_execution(config)
     launcher_of(config)
     trackers_of(config)

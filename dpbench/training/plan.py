@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from dpbench.config.settings import check_numbers
 from dpbench.data.dataset import Data, Dataset, check_loaded, vocabulary_of
 from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.derive.normalization import Normalization, normalized
@@ -29,7 +30,7 @@ from dpbench.training.budget import ARITHMETIC, Privacy, planned_ledger, stateme
 from dpbench.training.score import SCORE_NOTE, score_step
 from dpbench.training.statistics import PrivateNormalization, statistics_step
 from dpbench.training.temperature import PrivateTemperature, temperature_steps
-from dpbench.validate import boolean, fraction, integer, one_of, quoted, typed
+from dpbench.validate import boolean, integer, one_of, quoted, typed
 
 MOST_STEPS = 5_000_000
 """Steps of a run: hours for the smallest model, and few enough to check a schedule in seconds."""
@@ -78,14 +79,11 @@ class Run:
     config: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        integer("epochs", self.epochs)
-        integer("batch_size", self.batch_size)
+        check_numbers(vars(self))
         if isinstance(self.physical_batch_size, str):
             one_of("physical_batch_size", self.physical_batch_size, ["auto"])
         elif self.physical_batch_size is not None:
             integer("physical_batch_size", self.physical_batch_size)
-        if self.ema_decay is not None:
-            fraction("ema_decay", self.ema_decay, zero=True)
         one_of("sampler", self.sampler, SAMPLERS)
         one_of("table.claimed_by", self.claimed_by, CLAIMS)
         one_of("precision", self.precision, PRECISIONS)
@@ -93,7 +91,6 @@ class Run:
         typed("trial", self.trial, str | None)
         boolean("channels_last", self.channels_last)
         one_of("engine", self.engine, ["auto", *ENGINES])
-        integer("seed", self.seed, least=0)
         if not isinstance(self.device, str):
             raise UserError(f"device={quoted(self.device)} is not a device: try auto, or cuda:0.")
 

@@ -91,7 +91,8 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [((), 0), (("nonsense=1",), 2), (("method=nonsense",), 2), (("jobs=0",), 2)]
+    ("words", "code"),
+    [((), 0), *(((word,), 2) for word in ("nonsense=1", "method=nonsense", "jobs=0", "epochs=x"))],
 )
 def test_a_finished_run_and_a_refusal_import_none_of_what_takes_long(words, code, first):
     made, folder = first
