@@ -29,6 +29,7 @@ from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import Stream, seeded
 from dpbench.models.architecture import cross_entropy
+from dpbench.privacy.ledger import to_plain
 from tests.plugin_files import FILES, write
 
 UNPACK = Path(__file__).parents[2] / "shared" / "data" / "unpack"
@@ -112,7 +113,7 @@ def brief_statement():
         return {
             **dict.fromkeys(("rdp", "pld", "gdp", "claimed")),
             **{"guarantee": "none", "why": "not asked", "delta": 1e-6, "noise_multiplier": 1.0},
-            **{"steps": ledger.steps, "ledger": [{"entries": repr(ledger)}]},
+            **{"steps": ledger.steps, "ledger": to_plain(ledger)},
         }
 
     return statement

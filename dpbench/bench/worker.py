@@ -68,6 +68,7 @@ class TimedStepper:
     def __init__(self, make: Make, case: Case, device: torch.device):
         self._case, self._device = case, device
         self._stepper = make(case, device)
+        reset_peak(device)  # so that freed memory is not part of the baseline
         self._baseline = resident("VmRSS")
         self._steps = 1
 

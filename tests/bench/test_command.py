@@ -15,6 +15,7 @@ from dpbench.bench.report import read
 from dpbench.bench.timing import measure
 from dpbench.config import search_path
 from dpbench.errors import UserError
+from dpbench.memory import resident
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
@@ -145,6 +146,33 @@ def test_the_command_writes_numbers_table_and_picture_without_hydra(tmp_path):
     assert data["check"].to_dict() == {"plain": "ok", "ours_ghost": "ok", "fastdp": ""}
     assert "not installed" in data.loc["fastdp", "reason"]
     assert done.stdout.strip() == (tmp_path / "step_cpu.md").read_text().strip()
+
+
+FREED_BEFORE = """
+import torch
+from dpbench.bench.cases import STEP as CASES
+from dpbench.bench.contenders import STEP
+from dpbench.bench.worker import TimedStepper
+from dpbench.memory import retain_freed_memory
+retain_freed_memory()
+
+def make(case, device):
+    torch.ones(50 * 2**20)
+    return STEP["plain"].make(case, device)
+
+timed = TimedStepper(make, CASES["cpu"][0], torch.device("cpu"))
+timed.warm_up()
+print(timed.memory())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(resident("VmHWM") is None, reason="needs Linux's /proc")
+def test_memory_that_was_freed_before_is_not_taken_off_that_of_a_step():
+    done = subprocess.run(
+        [sys.executable, "-c", FREED_BEFORE], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert int(done.stdout) >= 0
 
 
 @pytest.mark.slow
