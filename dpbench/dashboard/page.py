@@ -3,9 +3,10 @@
 import base64
 import gzip
 import hashlib
-import json
 import re
 from importlib.resources import files
+
+import msgspec
 
 SCRIPTS = (
     "stats.js", "state.js", "dom.js", "pictures.js", "download.js", "groups.js", "budget_axis.js",
@@ -35,16 +36,18 @@ def page(data: dict, texts: str) -> str:
 
 
 def pack(data: object) -> str:
-    """JSON as a packed text."""
-    return packed_text(json.dumps(data, allow_nan=False, separators=(",", ":")))
+    """JSON as a packed text; NaN becomes null."""
+    return _packed(msgspec.json.encode(data))
 
 
 def packed_text(text: str) -> str:
-    """Gzip in base 64: a third of the bytes, and nothing in it can end an element.
+    """Gzip in base 64: a third of the bytes, and nothing in it can end an element."""
+    return _packed(text.encode())
 
-    At level 4, since 6 takes twice the time for a twentieth of the bytes.
-    """
-    return base64.b64encode(gzip.compress(text.encode(), compresslevel=4, mtime=0)).decode()
+
+def _packed(content: bytes) -> str:
+    """At level 4, since 6 takes twice the time for a twentieth of the bytes."""
+    return base64.b64encode(gzip.compress(content, compresslevel=4, mtime=0)).decode()
 
 
 def _policy(*scripts: str) -> str:

@@ -1,6 +1,5 @@
 """The command line that reruns a record, verified by the record's digest."""
 
-import json
 import marshal
 import pickle
 import re
@@ -39,7 +38,7 @@ def command_builder() -> Callable[[dict], str]:
     # combination; if that changed, the digest would differ and no command would be shown.
     parts: dict[str, dict | None] = {}
     cache: dict[bytes, str | UserError] = {}  # shared by runs that differ only by their seed
-    allowed: set[str] = set()  # the nodes that may be built
+    allowed: set[tuple[str, bytes]] = set()  # the nodes that may be built
 
     def command(config: dict) -> str:
         with_default_seed = {**config, "seed": defaults["seed"]}
@@ -59,7 +58,7 @@ def command_builder() -> Callable[[dict], str]:
             return reason
 
     def _check_once(group: str, node: object) -> None:
-        key = f"{group}: {json.dumps(node)}"
+        key = group, marshal.dumps(node, 2)
         if key not in allowed:
             buildable.check(group, node)
             allowed.add(key)

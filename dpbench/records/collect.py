@@ -54,7 +54,7 @@ def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
 
 
 def _runs(folder: Path) -> Iterator[StoredRecord | Unreadable]:
-    for path in sorted((folder / "runs").glob("*.json")):
+    for path in sorted((folder / "runs").glob("*.json"), key=str):
         text, source = text_of(path), f"runs/{path.name}"
         if isinstance(text, Unreadable):
             yield Unreadable(source, text.reason)

@@ -43,8 +43,13 @@ _texts: dict[tuple[str, str, str], str] = {}
 
 def digest(config: dict) -> str:
     """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
+    return digest_of_scientific(scientific(config))
+
+
+def digest_of_scientific(config: dict) -> str:
+    """The digest of a configuration that `scientific` has returned, as records keep it."""
     choices = {group: config["choices"][group] for group in ("dataset", "model", "method")}
-    settings = scientific(config) | {"choices": choices}
+    settings = config | {"choices": choices}
     texts = (
         f'"{key}": {_text(key, part, choices["method"])}'
         for key, omitted in IN_NAME.items()

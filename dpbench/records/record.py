@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpbench.files import write_atomically
 from dpbench.metrics.last_epochs import of_last_epochs
-from dpbench.records.digest import digest, scientific
+from dpbench.records.digest import digest, digest_of_scientific, scientific
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +58,7 @@ class Record:
     @cached_property
     def digest(self) -> str:
         """The name of the run; computed once, so the configuration must not change afterwards."""
-        return digest(self.config)
+        return digest_of_scientific(self.config)
 
     @property
     def measured(self) -> dict[str, float]:

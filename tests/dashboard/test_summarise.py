@@ -107,6 +107,12 @@ def test_a_record_in_the_page_is_json_and_the_record(record_of):
     assert found == json.loads(expected)
 
 
+@pytest.mark.parametrize("name", ['NaN "', "-Infinity\\", '\\" NaN', "é NaN: ,"])
+def test_names_of_numbers_within_strings_are_kept(name):
+    text = json.dumps({name: [math.nan, name, -math.inf, math.inf]})
+    assert json.loads(strict(text)) == {name: [None, name, "-inf", "inf"]}
+
+
 @pytest.mark.parametrize(
     ("losses", "expected"),
     [
