@@ -412,3 +412,26 @@ def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
     assert page.count("| dpsgd_quantile | step | 200 | 1 | 4.891 | PLD |") == 1
     files = {path.suffix for path in tmp_path.glob("tables/audit*")}
     assert files == {".md", ".csv", ".png", ".svg", ".pdf"}
+
+
+def test_an_interrupted_table_goes_on_with_the_attacks_that_are_missing(monkeypatch, tmp_path):
+    row = table.Row(("dpsgd",) * len(table.HEAD), "dpsgd", 2.0, 1.0, False)
+    attacked = []
+
+    def attack(task):
+        attacked.append(task.overrides[1])
+        if len(attacked) == 2:
+            raise KeyboardInterrupt
+        return [row]
+
+    monkeypatch.setattr(table.AuditTask, "rows", attack)
+    methods = ["table.methods=[disk,doppler]", "table.compute.contenders=[]"]
+    asked = [*methods, f"results_dir={tmp_path}"]
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("audit", asked)
+    page = reproduce("audit", asked)
+    assert "- 2 claims attacked, 0 refuted." in page
+    assert attacked == [f"method={name}" for name in ("disk", "doppler", "doppler")]
+    monkeypatch.setattr(table, "code", lambda: "changed")
+    reproduce("audit", asked)
+    assert len(attacked) == 5
