@@ -116,11 +116,10 @@ class Attacker:
         if not clip.query:
             return ()
         members = [self.members.at(torch.tensor([member])) for member in (CANARY, COMPANION)]
+        gradients = [step.method.gradient(step.engine, m, clip, step.released) for m in members]
         return tuple(
-            step.clipped_sum(
-                step.method.gradient(step.engine, member, clip, step.released), member
-            ).counts.double()
-            for member in members
+            clip.answer(one, clip.norms(one), member.groups).double()
+            for one, member in zip(gradients, members, strict=True)
         )
 
     def _ratio_of_counts(

@@ -95,7 +95,12 @@ def _checked_pass(reference: Loop, probe: Batch, training: bool) -> Pass:
 
 def _pass(reference: Loop, batch: Batch) -> Pass:
     """One pass of the reference's copy, always with the same seed."""
-    torch.manual_seed(0)
+    device = reference.parameters64.theta.device
+    # torch.manual_seed seeds devices of all kinds, and for each keeps a stack trace where it is not
+    # in use, which takes longer than the pass.
+    torch.default_generator.manual_seed(0)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index].manual_seed(0)
     before = _generator_state(reference)
     inputs, losses = reference.unit_losses(batch)
     return Pass(inputs, losses, before, _generator_state(reference))
