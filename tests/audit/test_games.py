@@ -50,8 +50,8 @@ def is_refuted(
     return refutes(strongest_attack(played.attacks, 1), played.ledger, run.privacy.delta, 1)
 
 
-def step_is_refuted(*overrides: str) -> bool:
-    return is_refuted(*overrides, canaries=1500, game="step")
+def step_is_refuted(*overrides: str, trials: int = 1500) -> bool:
+    return is_refuted(*overrides, canaries=trials, game="step")
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_counts_that_the_ledger_does_not_know_are_refuted(monkeypatch):
 
     releases = Method.releases
     monkeypatch.setattr(Method, "releases", lambda self, multiplier: releases(self, multiplier)[:1])
-    assert step_is_refuted(*COUNTS)
+    assert step_is_refuted(*COUNTS, trials=500)
 
 
 def test_a_step_without_the_canary_that_releases_nothing_is_refuted(monkeypatch):
@@ -289,11 +289,11 @@ def test_a_step_without_the_canary_that_releases_nothing_is_refuted(monkeypatch)
         return take(self, batch) if len(batch) else None
 
     monkeypatch.setattr(PrivateStep, "__call__", mutant)
-    assert step_is_refuted("method=dpsgd")
+    assert step_is_refuted("method=dpsgd", trials=1000)
 
 
 def test_a_division_by_the_real_size_of_a_batch_is_refuted():
-    assert step_is_refuted("method=dpsgd", "method.variant=paper")
+    assert step_is_refuted("method=dpsgd", "method.variant=paper", trials=1000)
 
 
 @pytest.mark.parametrize("method", ["dpsgd", "bam", "dpsgd_coordinate", "dp_signlosgd"])
@@ -310,8 +310,8 @@ def test_a_step_of_a_sample_holds_and_is_refuted_with_less_noise(monkeypatch):
 
 def test_the_notes_epsilon_of_a_sampled_sign_is_refuted():
     """It scales the loss by the rate, which is not how sampling amplifies."""
-    words = ["privacy.noise_multiplier=0.2", "batch_size=2000", "method=dp_signlosgd"]
-    run, canaries = prepare_audit(words, "4000", game="step")
+    words = ["privacy.noise_multiplier=0.2", "batch_size=1000", "method=dp_signlosgd"]
+    run, canaries = prepare_audit(words, "2000", game="step")
     result = audit(run, canaries, game="step", quiet=True)
     assert result.verdict == "holds"
     claim = result.papers_claim
