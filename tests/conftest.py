@@ -32,6 +32,7 @@ from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import Stream, seeded
 from dpbench.models.architecture import cross_entropy
 from dpbench.privacy.ledger import to_plain
+from dpbench.seeds import seed_torch
 from tests.plugin_files import FILES, write
 
 UNPACK = Path(__file__).parents[2] / "shared" / "data" / "unpack"
@@ -158,7 +159,7 @@ def step_of(batch_of, stream_of):
 
     def engine_of(name: str, dtype: torch.dtype) -> Engine:
         with torch.random.fork_rng():
-            torch.manual_seed(0)
+            seed_torch(0, torch.device("cpu"))
             model = nn.Sequential(nn.Linear(5, 64), nn.Tanh(), nn.Linear(64, 3)).to(dtype)
         with pytest.MonkeyPatch.context() as patch:
             if (name, dtype) in checked:
