@@ -22,6 +22,20 @@ def generator(seed: int, purpose: str, device: "torch.device") -> "torch.Generat
     return torch.Generator(device).manual_seed(derived(seed, purpose))
 
 
+def seed_torch(seed: int, device: "torch.device") -> None:
+    """Seed torch's default generators of the CPU and of a device.
+
+    torch.manual_seed seeds devices of all kinds, and keeps a stack trace for each that is not in
+    use, which takes longer than a small step.
+    """
+    import torch
+
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+
+
 def numpy_generator(seed: int, purpose: str) -> "np.random.Generator":
     """A NumPy generator for one purpose: the same draws for every method and on every machine."""
     import numpy as np

@@ -93,13 +93,13 @@ class Attacker:
 
         canary, companion: whether each is in the batch.
         """
-        clip, alone = self.step.clip, self._counts_alone()
+        clip, alone = self.step.clip, self._counts_alone(companion)
         self.step(self.members.at(torch.tensor([CANARY] * canary + [COMPANION] * companion).long()))
         if not self.noise.releases:
             return -NOTHING_RELEASED, -NOTHING_RELEASED
         multiplier, gradient = self.noise.releases[-1].multiplier, self.step.released.gradient
         assert gradient is not None
-        ratio = self._ratio_of_sum(gradient) + self._ratio_of_counts(alone, companion, multiplier)
+        ratio = self._ratio_of_sum(gradient) + self._ratio_of_counts(alone, multiplier)
         likelihood = float(sampled(torch.tensor(ratio, dtype=torch.float64), self.rate))
         noise = gradient.double()[COMPANION + 1 :] * self.step.expected_batch_size
         standardised = noise / clip.sensitivity / multiplier
@@ -109,28 +109,26 @@ class Attacker:
         mechanism, noisy = self.noise.pop(self.step.method)
         return float(step_scores(mechanism, 1.0, noisy, gradient, self.patterns)[CANARY])
 
-    def _counts_alone(self) -> tuple[Tensor, ...]:
-        """The exact counts of a batch of the canary, and of one of the companion; none without a
-        query."""
+    def _counts_alone(self, companion: bool) -> tuple[Tensor, ...]:
+        """The exact counts of a batch of the canary, and of one of the companion if it is in the
+        batch; none without a query."""
         clip, step = self.step.clip, self.step
         if not clip.query:
             return ()
-        members = [self.members.at(torch.tensor([member])) for member in (CANARY, COMPANION)]
+        present = (CANARY, COMPANION) if companion else (CANARY,)
+        members = [self.members.at(torch.tensor([member])) for member in present]
+        gradients = [step.method.gradient(step.engine, m, clip, step.released) for m in members]
         return tuple(
-            step.clipped_sum(
-                step.method.gradient(step.engine, member, clip, step.released), member
-            ).counts.double()
-            for member in members
+            clip.answer(one, clip.norms(one), member.groups).double()
+            for one, member in zip(gradients, members, strict=True)
         )
 
-    def _ratio_of_counts(
-        self, alone: tuple[Tensor, ...], companion: bool, multiplier: float
-    ) -> float:
+    def _ratio_of_counts(self, alone: tuple[Tensor, ...], multiplier: float) -> float:
         """The log-likelihood ratio of the noisy counts, given the companion's."""
         if not alone:
             return 0.0
-        canary, other = alone
-        noisy = self.noisy_counts.pop() - companion * other
+        canary, *others = alone
+        noisy = self.noisy_counts.pop() - sum(others)
         assert self.step.clip.query
         spread = self.step.clip.query.multiplier(multiplier)
         return float((2 * noisy @ canary - canary @ canary) / (2 * spread**2))

@@ -1,12 +1,17 @@
 """The table of audits: every method that claims an epsilon, attacked."""
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from multiprocessing import get_context
+from pathlib import Path
 
+import msgspec
 import torch
 
 from dpbench.audit.audit import REFUTED, Audit, audit
@@ -23,12 +28,14 @@ from dpbench.config.buildable import settings_of
 from dpbench.config.settings import SETTINGS, key_of, split_settings
 from dpbench.errors import Unavailable
 from dpbench.figures.formats import images, titled
+from dpbench.files import check_writable, write_atomically
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
 from dpbench.tables.tidy import csv_text
 from dpbench.training.progress import counting
+from dpbench.training.provenance import code, installed_version
 
 RULES = (
     "Audited: lower bounds of epsilon at 95% confidence. Own family: by the trade-off curves of "
@@ -45,6 +52,9 @@ RULES = (
 CANARIES, DEFAULT_CANARIES = {"dpsgd": 100_000, "dp_fedavg": 2_000, "bam_exact": 2_000}, 20_000
 """Numbers of canaries that do not share coordinates, by method: many for the baseline, and few
 where the gradients of a batch are materialised."""
+
+ATTACKED = ("torch", "numpy", "opacus", "jax", "jax_privacy")
+"""The packages whose version is part of what is attacked."""
 
 WIDEST = 50.0
 """The largest epsilon of the picture: longer bars are cut off."""
@@ -68,7 +78,15 @@ class AuditTask:
     overrides: tuple[str, ...]
     contender: dict[str, str] | None = None
 
-    def rows(self) -> list[Row] | str:
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits of the task, this code, and the packages with which it is attacked."""
+        overrides = [o for o in self.overrides if _is_scientific(o)]
+        versions = {name: installed_version(name) for name in ATTACKED}
+        text = json.dumps([overrides, self.contender, code(), versions], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def rows(self) -> "Answer":
         """The rows, or the reason why there are none."""
         try:
             return list(map(_row, self._audits()))
@@ -92,7 +110,9 @@ def audit_table(target: Target) -> dict[str, bytes]:
     ]
     contenders = settings_of(target.table["compute"])["contenders"]
     tasks += [_of_contender(target, row.split()) for row in contenders]
-    answers = _in_processes(tasks, target.config["jobs"])
+    folder, again = Path(target.config["results_dir"]) / "audits", target.config["again"] is True
+    check_writable(folder)
+    answers = _in_processes(partial(_load_or_attack, folder, again), tasks, target.config["jobs"])
     rows = [row for answer in answers if not isinstance(answer, str) for row in answer]
     missing = [answer for answer in answers if isinstance(answer, str)]
     grid = Grid("", HEAD, tuple(row.cells for row in rows))
@@ -103,8 +123,25 @@ def audit_table(target: Target) -> dict[str, bytes]:
     }
 
 
-def _in_processes(tasks: Sequence[AuditTask], jobs: int) -> list[list[Row] | str]:
-    """The rows of each task, in order, computed in `jobs` processes."""
+Answer = list[Row] | str
+"""The rows of a task, or the reason why there are none."""
+
+
+def _load_or_attack(folder: Path, again: bool, task: AuditTask) -> Answer:
+    """The rows of a task; from its file if an interrupted table has left one."""
+    path = folder / f"{task.digest}.json"
+    if path.exists() and not again:
+        return msgspec.convert(json.loads(path.read_bytes()), list[Row])
+    answer = task.rows()
+    if not isinstance(answer, str):
+        write_atomically(path, json.dumps([asdict(row) for row in answer]).encode())
+    return answer
+
+
+def _in_processes(
+    answer_of: Callable[[AuditTask], Answer], tasks: Sequence[AuditTask], jobs: int
+) -> list[Answer]:
+    """The answers to the tasks, in order, computed in `jobs` processes."""
     with ExitStack() as stack:
         count = stack.enter_context(counting("audits", len(tasks)))
         each: Callable = map
@@ -115,7 +152,7 @@ def _in_processes(tasks: Sequence[AuditTask], jobs: int) -> list[list[Row] | str
             )
             each = stack.enter_context(pool).map
         answers = []
-        for answer in each(AuditTask.rows, tasks):
+        for answer in each(answer_of, tasks):
             answers.append(answer)
             count()
         return answers

@@ -8,6 +8,7 @@ of a table differ by more than their method, each row is an arm with rules of it
 
 import functools
 import pickle
+import re
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
@@ -32,15 +33,20 @@ CUSTOM = "dpbench.data.custom."
 """The modules of data sets whose settings are completed from the data."""
 
 
+INTERPOLATION = re.compile(r"\$\{([^{}]*)")
+
+
 class Composition(NamedTuple):
     """A composed configuration, the option chosen in each group, and the table, if there is one.
 
     The table is plain: it is larger than all else, and the same for every run of it.
+    interpolated: the words in all interpolations, which name what values depend on.
     """
 
     config: DictConfig
     choices: dict[str, str]
     table: dict | None
+    interpolated: frozenset[str]
 
 
 def compose(overrides: list[str]) -> dict:
@@ -74,7 +80,7 @@ def _composed(folders: Folders, *overrides: str) -> bytes:
     with grammar():
         try:
             parsed = check(list(overrides))
-            config, choices, table = _compose(parsed)
+            config, choices, table, _ = _compose(parsed)
             if table is not None:
                 check_table(table)
                 for rule in rules(table, choices):
@@ -163,7 +169,7 @@ def _options_and_keys(folders: Folders, *chosen: str) -> tuple[list[str], set[st
     Runs that differ only in values share them; not to be modified.
     """
     parsed, by_table = parse(list(chosen)), []
-    config, choices, table = _compose(parsed)
+    config, choices, table, _ = _compose(parsed)
     if table is not None:
         check_table(table)
         if by_table := chosen_by_table(table, choices):
@@ -228,31 +234,36 @@ def _compose_options(folders: Folders, *options: str) -> bytes:
 def _compose(parsed: list[Override]) -> Composition:
     """The configuration of options and values; plain values are set in a copy of a cached one."""
     known = groups()
-    values = [override for override in parsed if override.key_or_group not in known]
-    if not all(map(_is_plain, values)):
-        return _compose_by_hydra([str(override.input_line) for override in parsed])
     # In whatever order, so that runs share what is composed: of one group the last one counts.
     options = sorted((o for o in parsed if o.key_or_group in known), key=lambda o: o.key_or_group)
     lines = [str(option.input_line) for option in options]
-    config, choices, table = pickle.loads(_compose_options(search_path.folders(), *lines))
-    for override in values:
-        if override.key_or_group != ARM:
-            key, value = override.key_or_group, override.value()
-            # A mapping that is empty in conf/ takes any keys.
-            free = OmegaConf.select(config, key) == {}
-            OmegaConf.update(config, key, value, force_add=free)
-        elif table is not None and "arm" in table:
-            table["arm"] = override.value()
-        else:
+    composition = pickle.loads(_compose_options(search_path.folders(), *lines))
+    for override in parsed:
+        if override.key_or_group not in known and not _is_set(composition, override):
             return _compose_by_hydra([str(override.input_line) for override in parsed])
-    return Composition(config, choices, table)
+    return composition
 
 
-def _is_plain(override: Override) -> bool:
-    """Whether a value is set without Hydra: one that exists, and not in the table but for its
-    arm."""
-    of_table = _is_of_table(override) and override.key_or_group != ARM
-    return override.type == OverrideType.CHANGE and not of_table
+def _is_set(composition: Composition, override: Override) -> bool:
+    """Set a value where that takes no Hydra: one that exists, and that no other depends on."""
+    key, value = override.key_or_group, override.value()
+    if override.type != OverrideType.CHANGE:
+        return False
+    if not _is_of_table(override):
+        # A mapping that is empty in conf/ takes any keys.
+        free = OmegaConf.select(composition.config, key) == {}
+        OmegaConf.update(composition.config, key, value, force_add=free)
+        return True
+    if isinstance(value, dict) or "${" in str(value):  # to be merged or resolved
+        return False
+    *parents, last = key.split(".")[1:]
+    node: object = composition.table
+    for parent in parents:
+        node = node.get(parent) if isinstance(node, dict) else None
+    if not isinstance(node, dict) or last not in node:
+        return False
+    node[last] = value
+    return composition.interpolated.isdisjoint((*parents, last))
 
 
 def _compose_by_hydra(overrides: list[str]) -> Composition:
@@ -262,6 +273,8 @@ def _compose_by_hydra(overrides: list[str]) -> Composition:
     choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
     OmegaConf.set_struct(config, False)
     del config["hydra"]
+    found = INTERPOLATION.findall(repr(OmegaConf.to_container(config)))
+    interpolated = frozenset(word for text in found for word in re.findall(r"\w+", text))
     table = None
     if "table" in config:
         if not isinstance(config.table, DictConfig):
@@ -269,4 +282,4 @@ def _compose_by_hydra(overrides: list[str]) -> Composition:
         table = cast(dict, OmegaConf.to_container(config.table, resolve=True))
         del config["table"]
     OmegaConf.set_struct(config, True)
-    return Composition(config, choices, table)
+    return Composition(config, choices, table, interpolated)

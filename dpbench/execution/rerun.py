@@ -5,6 +5,7 @@ import pickle
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from dpbench.config import buildable
 from dpbench.config.compose import compose, groups
@@ -57,7 +58,7 @@ def command_builder() -> Callable[[dict], str]:
         except UserError as reason:
             return reason
 
-    def _check_once(group: str, node: object) -> None:
+    def _check_once(group: str, node: Any) -> None:
         key = group, marshal.dumps(node, 2)
         if key not in allowed:
             buildable.check(group, node)

@@ -13,6 +13,7 @@ from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Parameters
+from dpbench.seeds import seed_torch
 
 COUPLED = (
     "the loss of one example depends on the other examples of its batch%s; make each loss depend "
@@ -95,7 +96,7 @@ def _checked_pass(reference: Loop, probe: Batch, training: bool) -> Pass:
 
 def _pass(reference: Loop, batch: Batch) -> Pass:
     """One pass of the reference's copy, always with the same seed."""
-    torch.manual_seed(0)
+    seed_torch(0, reference.parameters64.theta.device)
     before = _generator_state(reference)
     inputs, losses = reference.unit_losses(batch)
     return Pass(inputs, losses, before, _generator_state(reference))

@@ -2,7 +2,7 @@
 
 dp_accounting takes a second to import, and adds up the series of Mironov, Talwar and Zhang 2019
 (Section 3.3) term by term in Python, which takes most of a calibration's time. Here numpy computes
-the terms; they are added in the same order.
+the terms, and adds them in the same order, those of all fractional orders at once.
 """
 
 import functools
@@ -16,7 +16,7 @@ MOST_TERMS = 1000
 """Of a fractional order, as in dp_accounting; where they do not suffice, its divergence is inf."""
 
 BLOCK = 100
-"""The number of terms of a fractional order that are computed at once."""
+"""The number of terms of fractional orders that are computed at once."""
 
 
 def smallest_epsilon(
@@ -46,20 +46,18 @@ def sampled_gaussian(rate: float, sigma: float, orders: tuple[float, ...]) -> np
     with np.errstate(all="ignore"):  # terms beyond the last one needed may overflow
         if rate == 1:
             return np.array(orders) / (2 * sigma**2)
-        return np.array([_log_moment(rate, sigma, order) / (order - 1) for order in orders])
-
-
-def _log_moment(rate: float, sigma: float, order: float) -> float:
-    if float(order).is_integer():
-        return _integer(rate, sigma, int(order))
-    return _fractional(rate, sigma, order)
+        moments = np.empty(len(orders))
+        whole = np.array([float(order).is_integer() for order in orders])
+        moments[~whole] = _fractional(rate, sigma, np.array(orders)[~whole])
+        moments[whole] = [_integer(rate, sigma, int(order)) for order in np.array(orders)[whole]]
+        return moments / (np.array(orders) - 1)
 
 
 def _integer(rate: float, sigma: float, order: int) -> float:
     i, factorials = np.arange(order + 1.0), _log_factorials(order)
     binomials = factorials[-1] - factorials - factorials[::-1]
     terms = binomials + i * math.log(rate) + (order - i) * math.log1p(-rate)
-    return functools.reduce(_log_add, (terms + _exponent(i, sigma)).tolist(), -math.inf)
+    return float(np.logaddexp.reduce(terms + _exponent(i, sigma)))
 
 
 @functools.cache
@@ -67,31 +65,38 @@ def _log_factorials(most: int) -> np.ndarray:
     return gammaln(np.arange(most + 1) + 1.0)
 
 
-def _fractional(rate: float, sigma: float, order: float) -> float:
-    """The sums over both halves of the line, until both decrease and no longer matter."""
-    left = right = last_left = last_right = -math.inf
+def _fractional(rate: float, sigma: float, orders: np.ndarray) -> np.ndarray:
+    """The sums over both halves of the line [m], until both decrease and no longer matter."""
+    sums, open_ = np.full(len(orders), math.inf), np.arange(len(orders))
+    before = np.full((4, len(orders), 1), -math.inf)  # the last two sums, and their last terms
     for start in range(0, MOST_TERMS, BLOCK):
-        for a, b in zip(*_terms(rate, sigma, order, start), strict=True):
-            left, right = _log_add(left, a), _log_add(right, b)
-            total = _log_add(left, right)
-            if a < last_left and b < last_right and max(a, b) < total - 30:
-                return total
-            last_left, last_right = a, b
-    return math.inf
+        terms = np.array(_terms(rate, sigma, orders[open_, None], start))
+        halves = np.logaddexp.accumulate(np.concatenate([before[:2], terms], 2), axis=2)[..., 1:]
+        total = np.logaddexp(*halves)
+        falling = (terms < np.concatenate([before[2:], terms[..., :-1]], 2)).all(0)
+        enough = falling & (terms.max(0) < total - 30)
+        ended = enough.any(1)
+        sums[open_[ended]] = total[ended, enough[ended].argmax(1)]
+        open_, before = open_[~ended], np.concatenate([halves, terms])[:, ~ended, -1:]
+        if not len(open_):
+            break
+    return sums
 
 
-def _terms(rate: float, sigma: float, order: float, start: int) -> tuple[list, list]:
-    """The next BLOCK terms from the left and from the right of where the densities cross."""
+def _terms(
+    rate: float, sigma: float, orders: np.ndarray, start: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The next terms [m, BLOCK] from the left and from the right of where the densities cross."""
     i = np.arange(start, start + BLOCK, dtype=float)
-    j = order - i
-    binomials = gammaln(order + 1) - gammaln(i + 1) - gammaln(j + 1)
+    j = orders - i
+    binomials = gammaln(orders + 1) - gammaln(i + 1) - gammaln(j + 1)
     crossing = sigma**2 * math.log(1 / rate - 1) + 0.5
     inside, outside = math.log(rate), math.log1p(-rate)
     left = binomials + i * inside + j * outside + _exponent(i, sigma)
     right = binomials + j * inside + i * outside + _exponent(j, sigma)
     left += _log_tail((i - crossing) / (math.sqrt(2) * sigma))
     right += _log_tail((crossing - j) / (math.sqrt(2) * sigma))
-    return left.tolist(), right.tolist()
+    return left, right
 
 
 def _exponent(k: np.ndarray, sigma: float) -> np.ndarray:
@@ -101,9 +106,3 @@ def _exponent(k: np.ndarray, sigma: float) -> np.ndarray:
 def _log_tail(x: np.ndarray) -> np.ndarray:
     """log(erfc(x) / 2)."""
     return math.log(0.5) + (math.log(2) + log_ndtr(-x * 2**0.5))
-
-
-def _log_add(x: float, y: float) -> float:
-    """log(exp(x) + exp(y))."""
-    low, high = (y, x) if y < x else (x, y)
-    return high if low == -math.inf else math.log1p(math.exp(low - high)) + high

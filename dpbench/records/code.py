@@ -2,10 +2,11 @@
 
 import functools
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpbench.config.plugins import plugin_of, plugins
 from dpbench.paths import PACKAGE
@@ -43,13 +44,45 @@ def imported_code_of(config: Mapping[str, Any]) -> str:
 
     What a file says later is not what a process runs that has imported it, as a notebook does.
     """
-    return _hex({_name_of(path): _first_read(path) for path in _reached(config)})
+    return _first_checksum(_reached(config))
 
 
-def _reached(config: Mapping[str, Any]) -> list[Path]:
+def _reached(config: Mapping[str, Any]) -> tuple[Path, ...]:
     """The files that a run imports, sorted."""
     targets = _targets(scientific(with_current_names(dict(config)))).values()
-    return sorted(_closure([TRAINER, *(target.rpartition(".")[0] for target in targets)]))
+    modules = frozenset([TRAINER, *(target.rpartition(".")[0] for target in targets)])
+    searched = modules, tuple(_roots().items())
+    # Imports are followed again where a file was changed, or one came to a folder or went.
+    if searched not in _found or _changed_at(_found[searched].times) != _found[searched].times:
+        files = tuple(sorted(_closure(modules)))
+        _found[searched] = Found(files, _changed_at({*files, *(file.parent for file in files)}))
+    return _found[searched].files
+
+
+class Found(NamedTuple):
+    """Files that were found by following imports, and when they and their folders were changed."""
+
+    files: tuple[Path, ...]
+    times: Mapping[Path, int]
+
+
+_found: dict[tuple, Found] = {}
+
+
+def _changed_at(paths: Iterable[Path]) -> dict[Path, int]:
+    """By path, when it was changed; 0 where it is gone."""
+    times = {}
+    for path in paths:
+        try:
+            times[path] = os.stat(path).st_mtime_ns
+        except FileNotFoundError:
+            times[path] = 0
+    return times
+
+
+@functools.lru_cache(maxsize=1024)
+def _first_checksum(files: tuple[Path, ...]) -> str:
+    return _hex({_name_of(path): _first_read(path) for path in files})
 
 
 @functools.cache

@@ -105,7 +105,7 @@ class Training:
         self._noise_runs: list[list] = []  # run-length encoding: [noise multiplier, steps]
         self._has_finite_gradients = True  # in the last epoch
         step.engine.model.train()
-        torch.manual_seed(seeds.derived(step.seed, "dropout"))
+        seeds.seed_torch(seeds.derived(step.seed, "dropout"), step.engine.parameters.theta.device)
 
     @property
     def steps_done(self) -> int:

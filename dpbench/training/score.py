@@ -40,7 +40,10 @@ def score_step(
         return None
     positive("score_noise_multiplier", multiplier)
     if not isinstance(dataset, WithValidation):
-        raise UserError("score_noise_multiplier is for a validation split: set validation=0.2.")
+        raise UserError(
+            "score_noise_multiplier is for a validation split without mislabelled examples: set "
+            "validation=0.2 and mislabelled=null."
+        )
     if dataset.task != "classification":
         raise UserError(
             f"score_noise_multiplier is for accuracy, and {dataset.name} is a regression."

@@ -211,7 +211,7 @@ def _probe_batch(run: Run, planned: Plan, views: int) -> Batch:
 
 def _model(run: Run, device: torch.device) -> nn.Module:
     with torch.random.fork_rng():
-        torch.manual_seed(seeds.derived(run.seed, "initial weights"))
+        seeds.seed_torch(seeds.derived(run.seed, "initial weights"), device)
         return run.model.build(run.dataset.shape, run.dataset.classes).to(device)
 
 

@@ -50,8 +50,8 @@ def is_refuted(
     return refutes(strongest_attack(played.attacks, 1), played.ledger, run.privacy.delta, 1)
 
 
-def step_is_refuted(*overrides: str) -> bool:
-    return is_refuted(*overrides, canaries=1500, game="step")
+def step_is_refuted(*overrides: str, trials: int = 1500) -> bool:
+    return is_refuted(*overrides, canaries=trials, game="step")
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_counts_that_the_ledger_does_not_know_are_refuted(monkeypatch):
 
     releases = Method.releases
     monkeypatch.setattr(Method, "releases", lambda self, multiplier: releases(self, multiplier)[:1])
-    assert step_is_refuted(*COUNTS)
+    assert step_is_refuted(*COUNTS, trials=500)
 
 
 def test_a_step_without_the_canary_that_releases_nothing_is_refuted(monkeypatch):
@@ -289,11 +289,11 @@ def test_a_step_without_the_canary_that_releases_nothing_is_refuted(monkeypatch)
         return take(self, batch) if len(batch) else None
 
     monkeypatch.setattr(PrivateStep, "__call__", mutant)
-    assert step_is_refuted("method=dpsgd")
+    assert step_is_refuted("method=dpsgd", trials=1000)
 
 
 def test_a_division_by_the_real_size_of_a_batch_is_refuted():
-    assert step_is_refuted("method=dpsgd", "method.variant=paper")
+    assert step_is_refuted("method=dpsgd", "method.variant=paper", trials=1000)
 
 
 @pytest.mark.parametrize("method", ["dpsgd", "bam", "dpsgd_coordinate", "dp_signlosgd"])
@@ -310,8 +310,8 @@ def test_a_step_of_a_sample_holds_and_is_refuted_with_less_noise(monkeypatch):
 
 def test_the_notes_epsilon_of_a_sampled_sign_is_refuted():
     """It scales the loss by the rate, which is not how sampling amplifies."""
-    words = ["privacy.noise_multiplier=0.2", "batch_size=2000", "method=dp_signlosgd"]
-    run, canaries = prepare_audit(words, "4000", game="step")
+    words = ["privacy.noise_multiplier=0.2", "batch_size=1000", "method=dp_signlosgd"]
+    run, canaries = prepare_audit(words, "2000", game="step")
     result = audit(run, canaries, game="step", quiet=True)
     assert result.verdict == "holds"
     claim = result.papers_claim
@@ -412,3 +412,26 @@ def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
     assert page.count("| dpsgd_quantile | step | 200 | 1 | 4.891 | PLD |") == 1
     files = {path.suffix for path in tmp_path.glob("tables/audit*")}
     assert files == {".md", ".csv", ".png", ".svg", ".pdf"}
+
+
+def test_an_interrupted_table_goes_on_with_the_attacks_that_are_missing(monkeypatch, tmp_path):
+    row = table.Row(("dpsgd",) * len(table.HEAD), "dpsgd", 2.0, 1.0, False)
+    attacked = []
+
+    def attack(task):
+        attacked.append(task.overrides[1])
+        if len(attacked) == 2:
+            raise KeyboardInterrupt
+        return [row]
+
+    monkeypatch.setattr(table.AuditTask, "rows", attack)
+    methods = ["table.methods=[disk,doppler]", "table.compute.contenders=[]"]
+    asked = [*methods, f"results_dir={tmp_path}"]
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("audit", asked)
+    page = reproduce("audit", asked)
+    assert "- 2 claims attacked, 0 refuted." in page
+    assert attacked == [f"method={name}" for name in ("disk", "doppler", "doppler")]
+    monkeypatch.setattr(table, "code", lambda: "changed")
+    reproduce("audit", asked)
+    assert len(attacked) == 5

@@ -144,6 +144,11 @@ def test_a_list_is_one_value_of_a_sweep():
         ["method=dpsgd", "method.bound=[0.1,0.2]", "method.style=layerwise"],
         ["+table=misalignment_table5", "table.seeds=[3]", "table.title=${epochs} epochs"],
         ["+table=misalignment_table5", "+table.arm=null", "seed=1"],
+        ["+table=misalignment_table5", "table.seeds=[0,1]", "table.methods=[sgd]", "epochs=1"],
+        ["+table=misalignment_table5", "table.groups=[women,men]"],  # which columns refer to
+        ["+table=misalignment_table5", "table.columns={acc_a:{digits:3}}"],  # merged
+        ["+table=bam_table1", "table.conditions=[{dataset:[cifar10],privacy.epsilon:[1]}]"],
+        ["+table=bam_fig2", "table.figure.x=epoch", "table.title='a, b'"],
     ],
 )
 def test_values_set_in_a_copy_are_what_hydra_composes(overrides):
@@ -163,7 +168,8 @@ def test_runs_that_differ_in_values_alone_share_what_hydra_composes(monkeypatch)
     monkeypatch.setattr(
         configuration, "_compose_by_hydra", lambda _: pytest.fail("composed a second time")
     )
-    second = compose(["method=bam", "seed=1", *table, "table.arm=large_r", "optimizer.lr=0.5"])
+    changed = ["seed=1", "table.arm=large_r", "table.seeds=[1]", "optimizer.lr=0.5"]
+    second = compose(["method=bam", *table, *changed])
     assert (first["seed"], second["seed"], second["optimizer"]["lr"]) == (0, 1, 0.5)
     assert (first["table"]["arm"], second["table"]["arm"]) == ("small_r", "large_r")
     assert first["method"]["bound"] != second["method"]["bound"]

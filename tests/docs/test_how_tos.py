@@ -19,9 +19,10 @@ pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git applies the
 
 
 def applied(page: str, folder: Path) -> Path:
-    """A copy of the checkout with the diffs of a page in it."""
-    for part in ("dpbench", "conf", "benchmarks", "tests"):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    """A copy of the checkout with the diffs of a page in it, and what is compiled of the others."""
+    for part in ("dpbench", "conf", "benchmarks"):
+        shutil.copytree(ROOT / part, folder / part)
+    shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     return with_diffs(page, folder)
 

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from fairlearn.metrics import demographic_parity_difference, equalized_odds_difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,19 @@ def test_differences_agree_with_rates_by_hand(count, seed):
         for y in (0, 1)
     )
     assert result == pytest.approx({PARITY: parity, ODDS: odds})
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_they_are_those_of_fairlearn_to_the_bit(seed):
+    draw = np.random.default_rng(seed)
+    targets, predictions, groups = draw.integers(0, (2, 2, 2 + seed % 3), (300, 3)).T
+    arguments = {"y_true": targets, "y_pred": predictions, "sensitive_features": groups}
+    assert group_fairness(
+        outputs_of(predictions), *map(torch.as_tensor, (targets, groups)), 2 + seed % 3
+    ) == {
+        PARITY: demographic_parity_difference(**arguments),
+        ODDS: equalized_odds_difference(**arguments),
+    }
 
 
 def test_more_than_two_classes_or_one_group_have_no_such_number():

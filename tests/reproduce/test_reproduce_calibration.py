@@ -39,7 +39,10 @@ def results(tmp_path_factory):
 
 @pytest.fixture
 def small(results, monkeypatch):
-    """small(name, ...): the files of a target on digits, by suffix, and the axes of its picture."""
+    """small(name, ...): the files of a target on digits, by suffix, and the axes of its picture.
+
+    The picture is drawn once, and coarsely: tests of figures look at all of its formats.
+    """
 
     def make(name, *changes, on=SMALL):
         axes, save = [], Figure.savefig
@@ -47,7 +50,7 @@ def small(results, monkeypatch):
         def saving(figure, *arguments, **settings):
             if settings["format"] == "png":
                 axes.extend(figure.axes)
-            save(figure, *arguments, **settings)
+                save(figure, *arguments, **{**settings, "dpi": 30})
 
         monkeypatch.setattr(Figure, "savefig", saving)
         before = set((results / "tables").glob("*")) if (results / "tables").exists() else set()
