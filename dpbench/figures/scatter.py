@@ -76,7 +76,8 @@ def _means(spec: ScatterFigure, runs: pd.DataFrame) -> Iterator[tuple]:
 
 def _on_front(spec: ScatterFigure, means: pd.DataFrame) -> list[bool]:
     """Whether each mean is on the Pareto front of the private arms under its condition."""
-    gains = means[["x", "y"]].to_numpy() * [_sign(spec.x), _sign(spec.y)]
+    # Rounded, as equal means may differ in the order in which they were added up.
+    gains = means[["x", "y"]].to_numpy().round(9) * [_sign(spec.x), _sign(spec.y)]
     private = (means["arm"] != spec.baseline).to_numpy()
     found = []
     for gain, condition, eligible in zip(gains, means["condition"], private, strict=True):

@@ -59,6 +59,16 @@ def test_equal_means_are_both_on_the_front_and_a_diverged_one_is_not():
     assert front(points(runs)) == [("wine", "a"), ("wine", "b")]
 
 
+def test_the_order_of_addition_puts_no_mean_on_the_front():
+    # The accuracies of a and b are equal, though (0.1 + 0.2) + 0.3 > 0.1 + (0.2 + 0.3).
+    values = (0.3, 0.2, 0.1), (0.1, 0.2, 0.3)
+    runs = [
+        *(run("a", value, value) for value in values[0]),
+        *(run("b", value + 0.01, value - 0.01) for value in values[1]),
+    ]
+    assert front(points(runs)) == [("wine", "a")]
+
+
 def test_lower_is_better_where_the_registry_says_so():
     spec = ScatterFigure("Toy", "test/ece", "test/accuracy", SPEC.arms, "plain", ("wine",))
     runs = []
