@@ -193,6 +193,7 @@ def test_a_table_never_shows_nan(record_of, folder_of, opened):
     window = opened(report([f"results_dir={folder}", f"out={folder / 'r.html'}"]))
     window.locator("#part-tables summary").first.click()
     shown = window.locator("#part-tables .published").first
+    shown.wait_for()  # drawn when it is first opened
     assert shown.locator(".ours").all_inner_texts() == [
         *("–", "not finite (2)", "1.3 (1)", "inf (1)", "2.0 (1)")
     ]
