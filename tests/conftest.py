@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from hydra._internal import defaults_list
 from hydra._internal.sources_registry import SourcesRegistry
-from hydra.core.default_element import GroupDefault
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from scipy import special, stats
@@ -223,25 +221,11 @@ def remembered(load):
     return from_memory
 
 
-def if_referred_to(choices):
-    """Hydra's function of the choices that a list of defaults may refer to, and ours never do."""
-
-    def needed(overrides, defaults, self_added):
-        named = (d for d in defaults if not (isinstance(d, GroupDefault) and d.is_options()))
-        if any(default.is_interpolation() for default in named):
-            return choices(overrides, defaults, self_added)
-        return None
-
-    return needed
-
-
 @pytest.fixture(autouse=True, scope="session")
 def files_parsed_once():
     """Hydra parses 27 files for a configuration, and a test process composes hundreds."""
     Plugins.instance()  # which registers the sources
     with pytest.MonkeyPatch.context() as patch:
-        known = "_create_interpolation_map"
-        patch.setattr(defaults_list, known, if_referred_to(getattr(defaults_list, known)))
         for source in map(SourcesRegistry.instance().resolve, ("file", "pkg")):
             patch.setattr(source, "load_config", remembered(source.load_config))
         yield

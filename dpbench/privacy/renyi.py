@@ -67,18 +67,18 @@ def _log_factorials(most: int) -> np.ndarray:
 
 def _fractional(rate: float, sigma: float, orders: np.ndarray) -> np.ndarray:
     """The sums over both halves of the line [m], until both decrease and no longer matter."""
-    sums, open_ = np.full(len(orders), math.inf), np.arange(len(orders))
+    sums, unfinished = np.full(len(orders), math.inf), np.arange(len(orders))
     before = np.full((4, len(orders), 1), -math.inf)  # the last two sums, and their last terms
     for start in range(0, MOST_TERMS, BLOCK):
-        terms = np.array(_terms(rate, sigma, orders[open_, None], start))
+        terms = np.array(_terms(rate, sigma, orders[unfinished, None], start))
         halves = np.logaddexp.accumulate(np.concatenate([before[:2], terms], 2), axis=2)[..., 1:]
         total = np.logaddexp(*halves)
         falling = (terms < np.concatenate([before[2:], terms[..., :-1]], 2)).all(0)
         enough = falling & (terms.max(0) < total - 30)
         ended = enough.any(1)
-        sums[open_[ended]] = total[ended, enough[ended].argmax(1)]
-        open_, before = open_[~ended], np.concatenate([halves, terms])[:, ~ended, -1:]
-        if not len(open_):
+        sums[unfinished[ended]] = total[ended, enough[ended].argmax(1)]
+        unfinished, before = unfinished[~ended], np.concatenate([halves, terms])[:, ~ended, -1:]
+        if not len(unfinished):
             break
     return sums
 

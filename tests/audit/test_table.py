@@ -1,0 +1,65 @@
+"""The table of audits: its rows, its files, and how it goes on after an interrupt."""
+
+from dataclasses import replace
+
+import pytest
+
+from dpbench.audit import table
+from dpbench.audit.command import prepare_audit
+from dpbench.audit.game import on_canaries
+from dpbench.reproduce.command import reproduce
+from dpbench.reproduce.target import target_of
+from dpbench.training.plan import plan
+
+
+@pytest.mark.slow
+def test_every_row_of_the_table_can_be_attacked():
+    target = target_of("audit", [])
+    rows = [
+        overrides
+        for method in target.table["methods"]
+        for overrides in target.cells_of(target.conditions[0], method)
+    ]
+    for overrides in rows:
+        run, _ = prepare_audit([*overrides, "epochs=1"], "200")
+        bands = run.method.noise.bands or 1
+        run = replace(run, batch_size=100 // bands)
+        assert plan(on_canaries(run, 200)).steps == 2 * bands
+    assert len(rows) == len(target.table["methods"]) + 2
+
+
+def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
+    monkeypatch.setattr(table, "DEFAULT_CANARIES", 1000)
+    monkeypatch.setattr(table, "STEPS", 200)
+    methods = ["table.methods=[dpsgd_quantile]", "table.compute.contenders=[]"]
+    asked = [*methods, "epochs=1", f"results_dir={tmp_path}"]
+    page = reproduce("audit", asked)
+    assert "- 2 claims attacked, 0 refuted." in page
+    assert page.count("| dpsgd_quantile | run | 1000 |") == 1
+    # At a sampling rate of 1, as the notes say: 4.887 is the epsilon of the sum alone.
+    assert page.count("| dpsgd_quantile | step | 200 | 1 | 4.891 | PLD |") == 1
+    files = {path.suffix for path in tmp_path.glob("tables/audit*")}
+    assert files == {".md", ".csv", ".png", ".svg", ".pdf"}
+
+
+def test_an_interrupted_table_goes_on_with_the_attacks_that_are_missing(monkeypatch, tmp_path):
+    row = table.Row(("dpsgd",) * len(table.HEAD), "dpsgd", 2.0, 1.0, False)
+    attacked = []
+
+    def attack(task):
+        attacked.append(task.overrides[1])
+        if len(attacked) == 2:
+            raise KeyboardInterrupt
+        return [row]
+
+    monkeypatch.setattr(table.AuditTask, "rows", attack)
+    methods = ["table.methods=[disk,doppler]", "table.compute.contenders=[]"]
+    asked = [*methods, f"results_dir={tmp_path}"]
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("audit", asked)
+    page = reproduce("audit", asked)
+    assert "- 2 claims attacked, 0 refuted." in page
+    assert attacked == [f"method={name}" for name in ("disk", "doppler", "doppler")]
+    monkeypatch.setattr(table, "code", lambda: "changed")
+    reproduce("audit", asked)
+    assert len(attacked) == 5
