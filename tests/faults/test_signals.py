@@ -42,8 +42,10 @@ def measured(folder):
     }
 
 
-@pytest.mark.parametrize("seconds", [0, 0.05, 0.5, 2])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("seconds", "number"),
+    [(0, signal.SIGINT), (0.05, signal.SIGTERM), (0.5, signal.SIGINT), (2, signal.SIGTERM)],
+)
 def test_while_it_starts_up_one_is_one_sentence(seconds, number, command, tmp_path):
     one = command(*ENDLESS, f"results_dir={tmp_path}")
     time.sleep(seconds)

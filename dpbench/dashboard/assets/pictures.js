@@ -36,6 +36,7 @@ const observer = new IntersectionObserver(
 async function startPlotly() {
   const library = make("script", { textContent: await unpackedText("library") });
   document.head.append(library);
+  if (onPaper()) return drawAll(); // where nothing scrolls into view
   for (const node of waiting.keys()) {
     observer.unobserve(node);
     observer.observe(node); // which asks again whether it is in view
@@ -69,9 +70,11 @@ function draw(node) {
   observer.unobserve(node);
 }
 
+const onPaper = () => document.documentElement.classList.contains("paper");
+
 /** Plotly adapts to the window, which does not exist on paper. */
 const size = (node) =>
-  document.documentElement.classList.contains("paper")
+  onPaper()
     ? { width: node.clientWidth, height: node.clientHeight }
     : { autosize: true };
 
