@@ -33,6 +33,10 @@ CUSTOM = "dpbench.data.custom."
 """The modules of data sets whose settings are completed from the data."""
 
 
+MANY = 8
+"""Compositions after which options are composed one by one and put together: for a table, of all
+pairs of data sets and methods, that is less work, and for a single run more."""
+
 INTERPOLATION = re.compile(r"\$\{([^{}]*)")
 
 
@@ -231,13 +235,59 @@ def _compose_options(folders: Folders, *options: str) -> bytes:
     return pickle.dumps(_compose_by_hydra(list(options)))
 
 
+class Choice(NamedTuple):
+    """What choosing an option changes: its name, the content of its group, and interpolations."""
+
+    name: str
+    content: object
+    interpolated: frozenset[str]
+
+
+@functools.lru_cache(maxsize=1024)
+def _choice(folders: Folders, group: str, line: str, others: tuple[str, ...]) -> Choice | None:
+    """What one option changes beside others, or None if that is more than its own group."""
+    try:
+        before, after = (
+            pickle.loads(_compose_options(folders, *lines)) for lines in (others, (*others, line))
+        )
+    except (HydraException, OmegaConfBaseException, UserError):
+        return None  # as a composition of all options fails, which says why
+    contents = [cast(dict, OmegaConf.to_container(each.config)) for each in (before, after)]
+    content = contents[1].get(group)
+    for part in (*contents, before.choices):
+        part.pop(group, None)
+    name = after.choices.pop(group, None)
+    same = contents[0] == contents[1] and (before.choices, before.table) == after[1:3]
+    return Choice(name, content, after.interpolated) if name and same else None
+
+
+def _of_options(options: list[Override]) -> Composition:
+    """The configuration of options; put together of those that each change their own group."""
+    folders = search_path.folders()
+    # In whatever order, so that runs share what is composed: of one group the last one counts.
+    options = sorted(options, key=lambda o: o.key_or_group)
+    lines = [str(option.input_line) for option in options]
+    pairs = [*zip(options, lines, strict=True)]
+    chosen = {o.key_or_group: line for o, line in pairs if o.type == OverrideType.CHANGE}
+    others = tuple(line for o, line in pairs if o.type != OverrideType.CHANGE)
+    choices: dict[str, Choice | None] = {}
+    if len(chosen) > 1 and _compose_options.cache_info().misses >= MANY:
+        choices = {group: _choice(folders, group, line, others) for group, line in chosen.items()}
+    found = {group: choice for group, choice in choices.items() if choice}
+    if not found or len(found) < len(chosen):
+        return pickle.loads(_compose_options(folders, *lines))
+    composition = pickle.loads(_compose_options(folders, *others))
+    for group, choice in found.items():
+        composition.config[group] = choice.content
+        composition.choices[group] = choice.name
+    interpolated = frozenset().union(*(choice.interpolated for choice in found.values()))
+    return composition._replace(interpolated=interpolated)
+
+
 def _compose(parsed: list[Override]) -> Composition:
     """The configuration of options and values; plain values are set in a copy of a cached one."""
     known = groups()
-    # In whatever order, so that runs share what is composed: of one group the last one counts.
-    options = sorted((o for o in parsed if o.key_or_group in known), key=lambda o: o.key_or_group)
-    lines = [str(option.input_line) for option in options]
-    composition = pickle.loads(_compose_options(search_path.folders(), *lines))
+    composition = _of_options([o for o in parsed if o.key_or_group in known])
     for override in parsed:
         if override.key_or_group not in known and not _is_set(composition, override):
             return _compose_by_hydra([str(override.input_line) for override in parsed])

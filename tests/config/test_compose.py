@@ -1,11 +1,13 @@
 """From overrides to a configuration: precedence, defaults, refusals and sweeps."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from dpbench.config import compose as configuration
-from dpbench.config.compose import compose
-from dpbench.config.overrides import expand, grammar
+from dpbench.config.compose import compose, options
+from dpbench.config.overrides import expand, grammar, parse
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 
@@ -160,6 +162,45 @@ def test_values_set_in_a_copy_are_what_hydra_composes(overrides):
     assert ours.table == theirs.table
     assert OmegaConf.to_container(ours.config) == OmegaConf.to_container(theirs.config)
     assert OmegaConf.is_struct(ours.config) == OmegaConf.is_struct(theirs.config)
+
+
+DRAWN = ("dataset", "model", "method", "privacy", "optimizer", "schedule", "users", "diagnostics")
+
+
+@pytest.mark.slow
+@settings(derandomize=True, deadline=None, max_examples=8)
+@given(st.data())
+def test_options_put_together_are_what_hydra_composes(data):
+    table = data.draw(st.sampled_from([None, "misalignment_table5", "bam_fig2"]))
+    drawn = data.draw(st.sets(st.sampled_from(DRAWN), min_size=2, max_size=4))
+    overrides = [f"{group}={data.draw(st.sampled_from(options(group)))}" for group in sorted(drawn)]
+    overrides += [f"+table={table}"] if table else []
+    with grammar(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(configuration, "MANY", 0)
+        ours = configuration._compose(parse(overrides))
+        theirs = configuration._compose_by_hydra(overrides)
+    assert ours.choices == theirs.choices
+    assert ours.table == theirs.table
+    assert OmegaConf.to_container(ours.config) == OmegaConf.to_container(theirs.config)
+    assert list(ours.config) == list(theirs.config)
+    assert OmegaConf.is_struct(ours.config["method"]) == OmegaConf.is_struct(
+        theirs.config["method"]
+    )
+
+
+def test_pairs_of_options_take_as_many_compositions_as_there_are_options(monkeypatch):
+    composed = []
+    by_hydra = configuration._compose_by_hydra
+    monkeypatch.setattr(configuration, "MANY", 0)
+    monkeypatch.setattr(
+        configuration, "_compose_by_hydra", lambda lines: composed.append(lines) or by_hydra(lines)
+    )
+    configuration._compose_options.cache_clear()
+    configuration._choice.cache_clear()
+    for dataset in ("dutch", "adult", "digits"):
+        for method in ("bam", "dpsat", "sgd"):
+            compose([f"dataset={dataset}", f"method={method}", "epochs=17"])
+    assert len(composed) <= 1 + 3 + 3
 
 
 def test_runs_that_differ_in_values_alone_share_what_hydra_composes(monkeypatch):

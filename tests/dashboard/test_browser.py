@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.dashboard.windows import drawn, numbers, shown_record
+from tests.dashboard.windows import drawn, numbers, shown_record, wait_for_pictures
 
 pytestmark = pytest.mark.slow
 
@@ -164,10 +164,7 @@ def test_on_paper_all_pictures_are_there_and_the_controls_are_not(path, opened, 
     dark = window.evaluate("getComputedStyle(document.body).color")
     window.evaluate("dispatchEvent(new Event('beforeprint'))")
     window.emulate_media(media="print")
-    everywhere = (
-        "[...document.querySelectorAll('.picture')].every(p => p.querySelector('.main-svg'))"
-    )
-    window.wait_for_function(everywhere)
+    wait_for_pictures(window)
     fits = """[...document.querySelectorAll('.picture')].every(p =>
         p.querySelector('.main-svg').getBoundingClientRect().width <= p.clientWidth + 1)"""
     assert window.evaluate(fits)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.dashboard.command import report
-from tests.dashboard.windows import drawn, numbers
+from tests.dashboard.windows import drawn, numbers, wait_for_pictures
 
 pytestmark = pytest.mark.slow
 
@@ -243,7 +243,7 @@ def three_facets(record_of, page_of):
 def test_pictures_share_their_axes(three_facets, opened, scale, accuracies):
     window = opened(three_facets, f"#scale={scale}" * (scale != "dataset"))
     drawn(window, "utility")
-    window.wait_for_function("document.querySelectorAll('#part-utility .main-svg').length >= 3")
+    wait_for_pictures(window, "#part-utility")
     epsilons, metrics = zip(*window.evaluate(RANGES), strict=True)
     assert len(epsilons) == 3
     assert all(ends == epsilons[0] for ends in epsilons)

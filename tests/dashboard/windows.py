@@ -21,6 +21,11 @@ def drawn(window, part):
     return window.locator(f"#part-{part} .picture path.point, #part-{part} .point path").count()
 
 
+def wait_for_pictures(window, within="body"):
+    """Wait until no picture there is without its drawing; the page allows no script to ask."""
+    window.wait_for_selector(f"{within} .picture:not(:has(.main-svg))", state="detached")
+
+
 def shown_record(window):
     window.locator("#detail pre", has_text='"config"').wait_for()
     text = window.inner_text("#detail pre")

@@ -87,8 +87,10 @@ def pool(block: Block) -> list[Given]:
     ]
     if not block.is_row or not numbers:
         return numbers
-    shared = [len(n.words & label(block)) for n in numbers]
-    return [n for n, words in zip(numbers, shared, strict=True) if words == max(shared)]
+    row = label(block)
+    shared = [len(n.words & row) for n in numbers]
+    most = max(shared)
+    return [n for n, words in zip(numbers, shared, strict=True) if words == most]
 
 
 def agrees(shown: Shown, number: Given) -> bool:
@@ -121,9 +123,17 @@ def wrong(page: str, text: str) -> list[str]:
     return [
         f"{shown.text} in: {block.text[:60]} (from {', '.join(block.sources) or 'nothing'})"
         for block in read(text)
+        for shown in unsupported(page, block)
+    ]
+
+
+def unsupported(page: str, block: Block) -> list[Shown]:
+    """The numbers of a block that its sources do not give, and that are not excused."""
+    numbers, excuses = pool(block), excused(page, block)
+    return [
+        shown
         for shown in results(block)
-        if shown.text not in excused(page, block)
-        and not any(agrees(shown, number) for number in pool(block))
+        if shown.text not in excuses and not any(agrees(shown, number) for number in numbers)
     ]
 
 

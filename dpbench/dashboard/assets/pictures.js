@@ -74,9 +74,7 @@ const onPaper = () => document.documentElement.classList.contains("paper");
 
 /** Plotly adapts to the window, which does not exist on paper. */
 const size = (node) =>
-  onPaper()
-    ? { width: node.clientWidth, height: node.clientHeight }
-    : { autosize: true };
+  onPaper() ? { width: node.clientWidth, height: node.clientHeight } : { autosize: true };
 
 /** Release the plots in a part of the page before it is rebuilt. */
 function forget(part) {
