@@ -57,11 +57,13 @@ def test_there_are_few_rooms_and_the_picture_has_each_once():
     assert len(pictured) <= MOST_ROOMS
 
 
+@pytest.mark.slow
 def test_no_import_goes_up_or_to_the_same_floor():
     order = {room: -number for number, floor in enumerate(floors()) for room in floor}
     assert climbs(order) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [("gradients", "mechanism"), ("errors", "cli")])
 def test_a_room_moved_above_one_that_uses_it_would_be_found(low, high):
     order = {room: -number for number, floor in enumerate(floors()) for room in floor}

@@ -94,6 +94,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.slow
 def test_the_next_one_who_writes_a_file_removes_what_a_killed_process_left_of_it(tmp_path):
     for name in ("table.md", "other.md"):
         process(write_and_die, tmp_path / name).join()

@@ -220,6 +220,7 @@ def faults_and_memory_in_use(first: str) -> list[int]:
     return [int(line) for line in ran.stdout.split()]
 
 
+@pytest.mark.slow
 @measured
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_memory_of_one_step_is_there_for_the_next_and_is_not_counted_as_in_use():

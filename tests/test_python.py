@@ -80,6 +80,7 @@ def results(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_frame_leaves_out_what_is_no_record_and_names_it(results):
     paths = sorted((results / "runs").glob("*.json"))
     for source in (results, str(results), paths, map(str, paths), map(read, paths)):

@@ -125,6 +125,7 @@ def test_an_environment_is_made_once(tmp_path, python):
     assert calls(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_an_interrupted_installation_starts_afresh(tmp_path, python):
     broken = environment(tmp_path, PYTHON=python, PIP_EXIT="1")
     assert broken.returncode == 1
@@ -143,6 +144,7 @@ def test_another_constraints_file_brings_the_environment_up_to_date(tmp_path, py
     assert calls(tmp_path) == ["installed"]
 
 
+@pytest.mark.slow
 def test_a_moved_environment_is_made_again(tmp_path, python):
     environment(tmp_path, PYTHON=python)
     moved = tmp_path.rename(tmp_path.with_name("moved"))

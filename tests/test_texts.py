@@ -61,12 +61,14 @@ USUAL = Run(
 )
 
 
+@pytest.mark.slow
 def test_a_small_bert_learns_and_is_trained_by_book_keeping():
     record = fit(USUAL, NOWHERE)
     assert record.metrics["test/accuracy"] > 0.8
     assert record.provenance["engine"] == "ghost"
 
 
+@pytest.mark.slow
 def test_physical_batches_are_found_by_trying_on_made_up_texts(monkeypatch):
     monkeypatch.setattr("dpbench.training.trainer.check_measurable", lambda _: None)
     monkeypatch.setattr("dpbench.memory.check_measurable", lambda _: None)

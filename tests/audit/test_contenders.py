@@ -64,6 +64,7 @@ def test_a_canary_moves_the_sum_as_far_as_our_clip_lets_it(name, length, monkeyp
     torch.testing.assert_close(heard.noisy, expected, atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*MODES, "jax_privacy"])
 def test_the_ledger_and_the_claim_are_those_of_the_library(name):
     needs(name)
@@ -93,6 +94,7 @@ def test_steps_with_and_without_the_canary_have_noise_of_their_own(name):
     assert least > 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["opacus_hooks", "opacus_ghost", "jax_privacy"])
 @pytest.mark.parametrize("game", ["run", "step"])
 def test_what_is_right_holds(name, game):
@@ -100,6 +102,7 @@ def test_what_is_right_holds(name, game):
     assert not is_refuted(name, game, size=1500, rate=0.1, steps=40)
 
 
+@pytest.mark.slow
 def test_half_of_the_noise_is_refuted(monkeypatch):
     """The accountant is told of all of it."""
     from opacus.optimizers import DPOptimizer
@@ -129,6 +132,7 @@ def test_half_of_the_noise_of_jax_privacy_is_refuted(monkeypatch):
     assert is_refuted("jax_privacy", size=1500, steps=9)
 
 
+@pytest.mark.slow
 def test_ghost_clipping_of_losses_in_a_column_does_not_clip():
     """Factors [B] times losses [B, 1] are [B, B]: each gradient moves by the sum of the factors."""
     (heard,) = CONTENDERS["opacus_ghost_column"](task_of(noise_multiplier=1e-6)).steps()
@@ -136,10 +140,12 @@ def test_ghost_clipping_of_losses_in_a_column_does_not_clip():
     assert is_refuted("opacus_ghost_column", "step", size=600)
 
 
+@pytest.mark.slow
 def test_an_adaptive_bound_that_tells_the_size_of_the_batch_is_refuted():
     assert is_refuted("opacus_adaptive", "step", size=1500, noise_multiplier=4.0)
 
 
+@pytest.mark.slow
 def test_the_bits_of_noise_in_float32_are_refuted_and_those_on_a_grid_are_not(monkeypatch):
     from opacus.optimizers import optimizer
 
@@ -153,6 +159,7 @@ def test_the_bits_of_noise_in_float32_are_refuted_and_those_on_a_grid_are_not(mo
     assert not is_refuted("opacus_hooks", "bits", size=1500)
 
 
+@pytest.mark.slow
 def test_shuffled_batches_accounted_as_poisson_are_refuted():
     assert is_refuted("opacus_shuffled", size=4000, rate=0.1, steps=10, noise_multiplier=0.3)
 
@@ -175,6 +182,7 @@ def test_these_modes_of_opacus_fail_on_an_empty_batch(name):
         list(CONTENDERS[name](task_of(size=4, rate=0.1, steps=60)).steps())
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_one_object(capsys, monkeypatch, tmp_path):
     settings = ["canaries=600", "epochs=1", "privacy.delta=1e-3", f"results_dir={tmp_path}"]
     monkeypatch.setattr("sys.argv", ["dpbench", "audit", "contender=opacus_hooks", *settings])
@@ -208,6 +216,7 @@ def test_what_cannot_be_audited_is_one_sentence(words, why, capsys, monkeypatch,
     assert why in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_library_that_is_not_installed_is_a_note_of_the_table(tmp_path):
     rows = '["contender=opacus_hooks canaries=400","contender=fastdp"]'
     asked = ["table.methods=[]", f"table.compute.contenders={rows}", f"results_dir={tmp_path}"]
@@ -224,6 +233,7 @@ def test_a_table_refuses_what_libraries_do_not_have_before_it_attacks_anything(m
         reproduce("audit", ["optimizer.lr=2"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "proven"), [(0.5, False), (20.0, True)])
 def test_a_claim_below_our_pld_is_held_against_as_a_number(epsilon, proven, monkeypatch):
     """Nine steps of all examples: our PLD is 13.1."""

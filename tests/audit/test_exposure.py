@@ -75,6 +75,7 @@ def test_private_runs_that_learn_little_show_nothing(tmp_path):
     assert gdp_epsilon(*private.later_runs(None).halves(0), 1e-5, 0.95) < 0.5
 
 
+@pytest.mark.slow
 def test_the_figure_has_both_attacks_by_method_and_group(tmp_path):
     asked = [
         *("dataset=digits", "table.groups=['2','8']", "table.seeds=[0,1,2,3]", "epochs=1"),
@@ -104,6 +105,7 @@ def test_attacks_that_cannot_be_made_are_refused_before_any_run(override, why, t
 TABLES = Path(__file__).parents[2] / "results" / "tables"
 
 
+@pytest.mark.slow
 def test_the_committed_black_box_is_that_of_the_committed_records():
     """Areas, to their last digit, from the losses in the records."""
     lines = (TABLES / "exposure_adult.records.jsonl").read_text().splitlines()

@@ -67,6 +67,7 @@ def test_a_canary_moves_the_sum_as_far_as_the_ledger_says_and_no_further(method)
 CYCLIC = {"canaries": 4000, "rate": 1 / 8, "steps": 64}
 
 
+@pytest.mark.slow
 def test_decoded_noise_that_is_correlated_holds_and_too_little_of_it_is_refuted(monkeypatch):
     assert not is_refuted("method=dp_mf", "method.bands=4", **CYCLIC)
     add = BandedGaussian.add
@@ -78,6 +79,7 @@ def test_decoded_noise_that_is_correlated_holds_and_too_little_of_it_is_refuted(
     assert is_refuted("method=dp_mf", "method.bands=4", **CYCLIC)
 
 
+@pytest.mark.slow
 def test_noise_that_is_correlated_over_the_whole_run_holds_and_half_of_it_is_refuted(monkeypatch):
     assert not is_refuted("method=dp_mf_blt", "privacy.noise_multiplier=5", **CYCLIC)
     add = BufferedGaussian.add
@@ -253,6 +255,7 @@ def test_a_mutant_is_refuted(name, monkeypatch):
 COUNTS = ("method=dpsgd_quantile", "method.count_noise=0.15")  # of half counts: 0.3
 
 
+@pytest.mark.slow
 def test_a_step_with_its_counts_holds():
     assert not step_is_refuted(*COUNTS)
 
@@ -279,6 +282,7 @@ def test_counts_that_the_ledger_does_not_know_are_refuted(monkeypatch):
     assert step_is_refuted(*COUNTS, trials=500)
 
 
+@pytest.mark.slow
 def test_a_step_without_the_canary_that_releases_nothing_is_refuted(monkeypatch):
     take = PrivateStep.__call__
 
@@ -289,15 +293,18 @@ def test_a_step_without_the_canary_that_releases_nothing_is_refuted(monkeypatch)
     assert step_is_refuted("method=dpsgd", trials=1000)
 
 
+@pytest.mark.slow
 def test_a_division_by_the_real_size_of_a_batch_is_refuted():
     assert step_is_refuted("method=dpsgd", "method.variant=paper", trials=1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["dpsgd", "bam", "dpsgd_coordinate", "dp_signlosgd"])
 def test_a_step_that_is_right_holds(method):
     assert not step_is_refuted(f"method={method}")
 
 
+@pytest.mark.slow
 def test_a_step_of_a_sample_holds_and_is_refuted_with_less_noise(monkeypatch):
     asked = {"canaries": 1500, "rate": 0.5, "steps": 2, "game": "step"}
     assert not is_refuted("method=dpsgd", "privacy.noise_multiplier=0.5", **asked)
@@ -305,6 +312,7 @@ def test_a_step_of_a_sample_holds_and_is_refuted_with_less_noise(monkeypatch):
     assert is_refuted("method=dpsgd", "privacy.noise_multiplier=0.5", **asked)
 
 
+@pytest.mark.slow
 def test_the_notes_epsilon_of_a_sampled_sign_is_refuted():
     """It scales the loss by the rate, which is not how sampling amplifies."""
     words = ["privacy.noise_multiplier=0.2", "batch_size=2000", "method=dp_signlosgd"]
@@ -328,6 +336,7 @@ def test_no_correct_run_is_refuted():
     assert not refuted
 
 
+@pytest.mark.slow
 def test_dpsgd_f_as_published_is_refuted():
     run = run_of("method=dpsgd_f", "method.variant=paper", canaries=4000)
     played = GAMES["run"](run, 4000, True)
@@ -342,6 +351,7 @@ def test_the_worst_length_of_global_scaling_is_just_below_its_strict_bound(stric
     assert worst_case_norm(Coordinates(1.0)) == pytest.approx(LONGEST, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
     capsys, monkeypatch, tmp_path
 ):

@@ -42,6 +42,7 @@ INFERENCES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("inference", "audits"), [("gdp", 200), ("one_run", 60), ("own", 20)])
 def test_null_scores_prove_nothing(inference, audits):
     """More than an epsilon of 0 in one of twenty audits at most, as 95% confidence says."""
@@ -52,6 +53,7 @@ def test_null_scores_prove_nothing(inference, audits):
     assert sum(found) <= stats.binom.ppf(0.999, audits, 0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("multiplier", [1.0, 2.0])
 def test_known_gaussian_scores_give_most_of_the_epsilon_and_no_more(multiplier):
     """Of one Gaussian release the family is exact: with 40,000 scores little is lost."""
@@ -63,6 +65,7 @@ def test_known_gaussian_scores_give_most_of_the_epsilon_and_no_more(multiplier):
     assert not refutes(scores, ledger(multiplier), DELTA, 0)
 
 
+@pytest.mark.slow
 def test_the_bound_is_above_the_truth_no_more_often_than_it_says():
     true = pld(ledger(1.0), DELTA)
     above = [
@@ -72,17 +75,20 @@ def test_the_bound_is_above_the_truth_no_more_often_than_it_says():
     assert sum(above) <= stats.binom.ppf(0.99, 200, 0.05)
 
 
+@pytest.mark.slow
 def test_no_false_alarm_in_200_right_audits():
     refuted = [refutes(gaussian_scores(1.0, 4000, s), ledger(1.0), DELTA, s) for s in range(200)]
     assert not any(refuted)
 
 
+@pytest.mark.slow
 def test_ten_percent_less_noise_than_the_ledger_says_is_refuted():
     scores = gaussian_scores(3 / 0.9, 60_000, seed=1)
     assert refutes(scores, ledger(1 / 3), DELTA, 0)
     assert not refutes(gaussian_scores(3.0, 60_000, seed=1), ledger(1 / 3), DELTA, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fpr", [0.001, 0.02, 0.3])
 def test_the_trade_off_of_one_gaussian_release_is_that_of_the_likelihood_ratio(fpr):
     """Dong et al. 2022: Phi(Phi^-1(1 - a) - mu)."""
@@ -106,6 +112,7 @@ def test_the_trade_off_of_sampled_steps_is_below_what_any_attack_does():
         assert least == pytest.approx(misses, abs=0.02)
 
 
+@pytest.mark.slow
 def test_more_noise_leaves_an_attack_less():
     rates = [
         least_fnr(with_noise_times(ledger(1.0, 0.1, 20), by), 0.05, DELTA) for by in (0.5, 1, 2)

@@ -51,6 +51,7 @@ def test_a_dirac_gradient_is_what_its_materialised_gradient_says():
     assert torch.allclose(gradients.weighted_sum(per_layer), expected)
 
 
+@pytest.mark.slow
 def test_joined_gradients_are_those_of_examples_and_then_of_canaries():
     run = build(compose([]))
     step, batch = private_step(run, plan(run), CPU), run.load(None).train.at(torch.arange(4))
@@ -164,6 +165,7 @@ def attacked():
     return run, play_white_box(run, None, 2000, quiet=True)
 
 
+@pytest.mark.slow
 def test_a_white_box_shows_much_of_the_epsilon_and_no_more(attacked):
     run, played = attacked
     claimed = pld(played.ledger, 1e-3)
@@ -180,6 +182,7 @@ def test_groups_divide_the_canaries(attacked):
     assert min(sizes) > 100
 
 
+@pytest.mark.slow
 def test_canaries_without_noise_are_found_at_once(monkeypatch):
     """A mutant that adds almost no noise is refuted by inserted canaries as well."""
     add = Gaussian.add

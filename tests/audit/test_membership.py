@@ -73,6 +73,7 @@ def test_with_many_runs_the_attack_is_the_ratio_of_fitted_normal_laws():
     assert found == pytest.approx(slowly(shadows.runs(slice(1, None)), attacked), abs=0.05)
 
 
+@pytest.mark.slow
 def test_with_few_runs_what_targets_have_in_common_is_learned():
     """Of a common gain of 0.3 the best attack has an AUC of Phi(0.3/sqrt 2) = 0.584."""
     shadows, _ = world(8, 2000, gain=0.3, seed=1)
@@ -121,6 +122,7 @@ def test_targets_without_any_gain_look_like_a_coin(attack):
     assert abs(np.mean(areas) - 0.5) < 3 * np.std(areas) / math.sqrt(30) + 1e-3
 
 
+@pytest.mark.slow
 def test_null_scores_of_earlier_runs_prove_nothing():
     """More than an epsilon of 0 in one of twenty at most, as 95% confidence says."""
     found = {"gdp": 0, "one_run": 0}
@@ -133,6 +135,7 @@ def test_null_scores_of_earlier_runs_prove_nothing():
     assert max(found.values()) <= stats.binom.ppf(0.999, 60, 0.05)
 
 
+@pytest.mark.slow
 def test_the_area_and_its_error_are_those_of_pairs_and_of_repetitions():
     scores, included = np.array([[1.0, 2, 2, 3]]), np.array([[False, True, False, True]])
     assert area(scores, included) == (1 + 1 + 0.5 + 1) / 4

@@ -28,6 +28,7 @@ def test_every_row_of_the_table_can_be_attacked():
     assert len(rows) == len(target.table["methods"]) + 2
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
     monkeypatch.setattr(table, "DEFAULT_CANARIES", 1000)
     monkeypatch.setattr(table, "STEPS", 200)
@@ -42,6 +43,7 @@ def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
     assert files == {".md", ".csv", ".png", ".svg", ".pdf"}
 
 
+@pytest.mark.slow
 def test_an_interrupted_table_goes_on_with_the_attacks_that_are_missing(monkeypatch, tmp_path):
     row = table.Row(("dpsgd",) * len(table.HEAD), "dpsgd", 2.0, 1.0, False)
     attacked = []

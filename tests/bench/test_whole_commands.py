@@ -10,6 +10,7 @@ from dpbench.errors import UserError
 ARGUMENTS = ("suite=table", "device=cpu")
 
 
+@pytest.mark.slow
 def test_commands_are_measured_in_turns_beside_the_import_of_torch(tmp_path, capsys):
     bench([*ARGUMENTS, "case=list", "repeats=2", f"out={tmp_path}"])
     data = read(tmp_path / "table_cpu.csv").set_index("case")
@@ -23,6 +24,7 @@ def test_commands_are_measured_in_turns_beside_the_import_of_torch(tmp_path, cap
     assert (tmp_path / "table_cpu.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_gives_its_reason_and_is_not_repeated():
     refused = Command("refused", ("run", "modle=mlp"))
     nothing = Command(BASELINE, ("-c", "pass"))
@@ -31,6 +33,7 @@ def test_a_command_that_fails_gives_its_reason_and_is_not_repeated():
     assert "modle is not a setting" in markdown(data)
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_timed_when_it_is_there(tmp_path):
     by_name = {command.name: command for command in COMMANDS}
     (finished,) = measure([by_name["finished run"]], 1)

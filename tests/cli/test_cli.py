@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from dpbench.cli.main import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,6 +22,7 @@ def test_one_commands_usage_is_its_part_of_the_whole(command):
     assert command("rum", "--help").code == 2
 
 
+@pytest.mark.slow
 def test_a_delta_above_1_over_n_is_a_warning_and_no_refusal(command, nowhere):
     done = command("epsilon", "privacy.delta=0.001", *nowhere)
     assert done.code == 0

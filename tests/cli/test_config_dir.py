@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from tests.plugin_files import SHARP, write
 
 
+@pytest.mark.slow
 def test_every_command_with_options_takes_the_flag(command, tmp_path):
     folder = write(tmp_path / "added", {"method/sharp.yaml": SHARP})
     flag, where = ["--config-dir", folder], f"results_dir={tmp_path}"

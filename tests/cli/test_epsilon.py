@@ -7,6 +7,7 @@ import pytest
 
 
 # The epsilons that the paper printed, with DP-SGD.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "printed"),
     [
@@ -25,6 +26,7 @@ def test_epsilon_is_the_one_that_the_paper_printed(table, printed, command, nowh
     assert said["guarantee"] == "proven"
 
 
+@pytest.mark.slow
 def test_epsilon_says_what_it_is_the_epsilon_of(command, nowhere):
     table = "+table=misalignment_table4"
     said = json.loads(command("epsilon", table, "method=dpsgd_global_adapt", *nowhere).out[-1])

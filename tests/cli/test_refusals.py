@@ -123,6 +123,7 @@ def test_a_device_that_is_not_there_is_refused(command, tmp_path):
         refused(done, f"device={device} is not available here; try device=auto.")
 
 
+@pytest.mark.slow
 def test_a_results_folder_that_cannot_be_written_is_refused_before_training(
     command, tmp_path, monkeypatch
 ):
@@ -148,5 +149,6 @@ def test_a_corrupted_data_file_is_refused(command, tmp_path):
         refused(command(*arguments, *folders), f"{file} is truncated or altered: delete it")
 
 
+@pytest.mark.slow
 def test_a_process_ends_with_code_2_and_one_line(nowhere):
     refused(process("run", "dataset=adult", "epoch=3", *nowhere), "epoch is not a setting")

@@ -25,6 +25,7 @@ def first(tmp_path_factory):
     return process("run", *SMALL, f"results_dir={folder}"), folder
 
 
+@pytest.mark.slow
 def test_a_run_prints_where_its_record_is_and_beside_it_a_line_for_people(first):
     done, folder = first
     (line,) = done.err
@@ -66,6 +67,7 @@ def test_a_record_names_the_commit(first):
     assert re.fullmatch(r"[0-9a-f]{12}\+?", commit)
 
 
+@pytest.mark.slow
 def test_a_run_is_made_once_unless_it_is_asked_for_again(first, command):
     done, folder = first
     path = Path(done.out[-1])
@@ -90,6 +92,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code"),
     [((), 0), *(((word,), 2) for word in ("nonsense=1", "method=nonsense", "jobs=0", "epochs=x"))],
@@ -108,6 +111,7 @@ def test_a_finished_run_and_a_refusal_import_none_of_what_takes_long(words, code
     assert done.stdout in ("", f"{made.out[-1]}\n")
 
 
+@pytest.mark.slow
 def test_a_broken_record_is_made_again(command, tmp_path):
     overrides = ["epochs=1", "model=logistic", f"results_dir={tmp_path}"]
     path = Path(command("run", *overrides).out[-1])
@@ -118,6 +122,7 @@ def test_a_broken_record_is_made_again(command, tmp_path):
     assert (again["metrics"], again["privacy"]) == (record["metrics"], record["privacy"])
 
 
+@pytest.mark.slow
 def test_a_sweep_makes_one_record_each(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = command("run", "-m", "seed=0,1", "epochs=1", "model=logistic", f"results_dir={tmp_path}")
@@ -140,6 +145,7 @@ print(*{"torch._dynamo", "sympy", "sklearn", "pandas", "scipy.stats"} & {*sys.mo
 """
 
 
+@pytest.mark.slow
 def test_a_run_imports_nothing_that_takes_longer_than_itself(tmp_path):
     words = ("run", "epochs=1", f"results_dir={tmp_path}")
     made = subprocess.run(

@@ -154,6 +154,7 @@ def test_every_clip_is_put_to_the_test():
     assert not any(clip.caveat for clip in CLIPS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 @given(examples, answers, st.integers(0, 9), st.data())
 @cheap
@@ -167,6 +168,7 @@ def test_taking_an_example_away_moves_the_sum_by_at_most_the_sensitivity(
     assert moved(clip, rows, groups, i) <= float(clip.sensitivity) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 @given(answers)
 @cheap
@@ -179,6 +181,7 @@ def test_the_sensitivity_is_reached_so_no_noise_is_wasted(clip, answers):
     assert farthest == pytest.approx(float(clip.sensitivity), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 @given(examples, answers, st.integers(0, 9), st.data())
 @cheap
@@ -194,6 +197,7 @@ def test_taking_an_example_away_moves_the_counts_by_at_most_one(
     assert change.double().norm() <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 @given(answers)
 @cheap

@@ -100,6 +100,7 @@ def test_one_example_moves_a_clipped_batch_by_twice_what_the_noise_reads_as_its_
     assert "twice the bound" in clip.caveat
 
 
+@pytest.mark.slow
 @given(lengths, st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
 @settings(derandomize=True, deadline=None, max_examples=50)
 def test_per_sample_adaptive_and_tanh_stay_within_the_bound(norms, bound, regulariser):

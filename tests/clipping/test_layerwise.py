@@ -140,6 +140,7 @@ def test_as_published_each_layer_has_noise_of_its_own_bound(step_of, batch_of, v
         assert variance_p(drawn[:, layer.at], 0.8 * r * 3 / 2) < 1e-6
 
 
+@pytest.mark.slow
 def test_as_published_the_account_has_sigma_over_the_root_of_the_layers():
     (release,) = apart().releases(1.2)
     assert release.mechanism.noise_multiplier == pytest.approx(1.2 / 2**0.5)

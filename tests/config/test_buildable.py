@@ -106,6 +106,7 @@ def test_a_target_that_is_no_name_is_refused(target):
         buildable.build("method", {"_target_": target})
 
 
+@pytest.mark.slow
 def test_the_command_of_somebody_s_record_runs_nothing(bomb, tmp_path, monkeypatch, capsys):
     attack = f"schedule.lr={call('dpbench.records.record.pd.read_pickle', bomb)}"
     for command in (["run"], ["run", "-m", "seed=0,1"], ["epsilon"], ["reproduce", "demo"]):
@@ -244,6 +245,7 @@ def test_every_annotation_is_one_that_settings_can_be_held_against(group):
                 assert fits(value, parameter.annotation) in (True, False)
 
 
+@pytest.mark.slow
 def test_what_is_built_is_what_hydra_would_build():
     from hydra.utils import instantiate
 

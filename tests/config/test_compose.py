@@ -12,6 +12,7 @@ from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 
 
+@pytest.mark.slow
 def test_an_option_of_the_user_wins_over_the_table_s_choice_and_has_its_settings():
     asked = ["+table=bam_table1", "dataset=imagenet32"]
     assert compose([*asked, "model.depth=10"])["model"]["depth"] == 10
@@ -132,6 +133,7 @@ def test_a_list_is_one_value_of_a_sweep():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -85,6 +85,7 @@ def test_every_file_is_an_option_and_every_option_a_file():
         assert set(options(group)) == files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("group", "name"), [c for c in CHOICES if c[0] != "model"])
 def test_every_option_is_planned_without_data(group, name, nowhere, request):
     if group not in ("method", "privacy", "users"):
@@ -103,6 +104,7 @@ def models():
     return {name: build(compose([f"model={name}"])).model for name in MODELS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_model_is_planned_for_a_data_set_or_says_what_it_needs(dataset, models, nowhere):
     needed = NEEDS[("dataset", dataset)].split() if dataset in CUSTOM else []
@@ -151,6 +153,7 @@ def test_every_run_of_a_table_is_planned_without_data(name, nowhere, no_statemen
 SCALES = [(name, scale) for name in TABLES for scale in scales_of(name)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "scale"), SCALES)
 def test_a_scale_says_what_it_shrinks_and_does(name, scale):
     paper, wanted = target_of(name, []), target_of(name, [f"scale={scale}"])

@@ -35,6 +35,7 @@ def test_its_options_are_listed_and_its_package_is_not_imported(plugin):
     assert "clipworks" not in sys.modules
 
 
+@pytest.mark.slow
 def test_a_run_is_like_any_other_and_says_what_was_built(plugin, tmp_path):
     record = read(load_or_run(["model=net", "method=softened", *SMALL, f"results_dir={tmp_path}"]))
     installed = {"package": "clip-works", "version": "1.2"}
@@ -55,6 +56,7 @@ def test_a_target_replaces_the_option_and_all_of_its_settings(plugin):
         run_of(["model._target_=clipworks.Net"])
 
 
+@pytest.mark.slow
 def test_a_replaced_part_has_a_digest_of_its_own(plugin):
     names = {
         digest(compose(overrides))
@@ -69,6 +71,7 @@ def test_a_replaced_part_has_a_digest_of_its_own(plugin):
     assert digest(compose(["model=mlp"])) == digest(compose([])) == "577915c4ed0baaf1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -101,6 +104,7 @@ def test_only_what_it_declares_is_built(plugin, target):
         buildable.build("model", {"_target_": target, "width": 1})
 
 
+@pytest.mark.slow
 def test_what_it_declares_of_other_packages_is_not_built(plugin):
     write(plugin, {"clipworks/conf/model/shell.yaml": "_target_: os.system\ncommand: 'exit 3'\n"})
     with pytest.raises(UserError, match=r"_target_='os.system' is refused"):
@@ -113,6 +117,7 @@ def test_what_it_declares_of_other_packages_is_not_built(plugin):
         run_of(["model=linear"])
 
 
+@pytest.mark.slow
 def test_changed_code_of_it_makes_its_records_stale_and_no_others(plugin):
     config = compose(["model=net"])
     before, plain = code_of(config), code_of(compose([]))
@@ -126,12 +131,14 @@ def test_changed_code_of_it_makes_its_records_stale_and_no_others(plugin):
     assert code_of(compose([])) == plain
 
 
+@pytest.mark.slow
 def test_the_hash_of_a_run_is_that_of_its_record(plugin, tmp_path):
     config = compose(["model=net", *SMALL])
     record = read(load_or_run(["model=net", *SMALL, f"results_dir={tmp_path}"]))
     assert record.provenance[KEY] == code_of(config)
 
 
+@pytest.mark.slow
 def test_a_record_names_the_code_that_was_imported_and_not_what_it_says_by_now(plugin, tmp_path):
     asked = ["model=net", *SMALL, f"results_dir={tmp_path}"]
     config, net = compose(asked), plugin / "clipworks" / "net.py"
@@ -144,6 +151,7 @@ def test_a_record_names_the_code_that_was_imported_and_not_what_it_says_by_now(p
         assert record.provenance[KEY] == before != code_of(config)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_other_code_of_it_is_not_resumed(plugin):
     theta = SimpleNamespace(device=torch.device("cpu"))
     engine = SimpleNamespace(name="ghost", parameters=SimpleNamespace(theta=theta))

@@ -16,6 +16,7 @@ def folder(tmp_path):
     return write(tmp_path / "o'nes own, è", {"method/sharp.yaml": SHARP})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--config-dir"], ["-cd"], ["--config-dir="]])
 def test_the_flag_is_an_override_for_other_processes(folder, flags):
     words = [f"{flags[0]}{folder}"] if "=" in flags[0] else [*flags, str(folder)]

@@ -48,6 +48,7 @@ def test_a_difference_is_paired_by_seed():
     assert paired({"0": 1.0}, {"1": 1.0}) is None
 
 
+@pytest.mark.slow
 def test_methods_are_ranked_and_those_not_behind_the_first_are_marked(record_of):
     records = [
         *seeds(record_of, "dpsgd_f", (0.80, 0.85, 0.90)),

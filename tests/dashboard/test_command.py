@@ -54,6 +54,7 @@ def test_nowhere_to_write_is_one_sentence(folder_of, record_of, tmp_path):
         report([f"results_dir={folder_of([record_of()])}", f"out={tmp_path / 'file' / 'r.html'}"])
 
 
+@pytest.mark.slow
 def test_the_command_line_ends_with_the_path_or_one_sentence(folder_of, record_of, tmp_path):
     def run(*arguments):
         command = [sys.executable, "-m", "dpbench", "report", *arguments]

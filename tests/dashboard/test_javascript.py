@@ -50,11 +50,13 @@ def test_every_file_is_in_the_page():
     assert {path.name for path in ASSETS.glob("*.js")} == set(SCRIPTS)
 
 
+@pytest.mark.slow
 def test_files_are_formatted(biome):
     status, said = biome("format", *(ASSETS / name for name in SCRIPTS))
     assert status == 0, said
 
 
+@pytest.mark.slow
 def test_the_script_passes_the_linter(biome, tmp_path):
     (tmp_path / "page.js").write_text(script(), encoding="utf-8")
     status, said = biome("lint", tmp_path / "page.js")

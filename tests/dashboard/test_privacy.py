@@ -10,6 +10,7 @@ from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, NOT_PRIVATE, epsilon
 VALUES = st.one_of(st.none(), st.booleans(), st.text(), st.floats(), st.integers())
 
 
+@pytest.mark.slow
 @given(value=VALUES, guarantee=st.text() | st.sampled_from(["none", "proven", "approximate"]))
 def test_a_number_is_shown_only_where_the_guarantee_carries_it(value, guarantee):
     found = epsilon_or_reason({"guarantee": guarantee, "pld": value}, "pld")

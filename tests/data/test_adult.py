@@ -56,6 +56,7 @@ def test_a_test_share_that_is_no_share_is_refused(test_share):
         Adult(balance_by_sex=True, test_share=test_share)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_the_original_files_give_the_published_counts(data_folder):
     data = Adult(balance_by_sex=False, test_share=0.2).load(data_folder, seed=0)

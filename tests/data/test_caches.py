@@ -47,6 +47,7 @@ def test_anybody_can_check_them(two, tmp_path):
     subprocess.run(asked, cwd=tmp_path, check=True, capture_output=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1), st.integers(0, 8 * 100 - 1))
 def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, which, bit):

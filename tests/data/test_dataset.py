@@ -72,6 +72,7 @@ def check_split(dataset, split):
     assert set(split.groups.tolist()) <= set(range(len(dataset.groups)))
 
 
+@pytest.mark.slow
 def test_splits_have_the_shapes_and_types_that_were_promised(dataset, data):
     check_split(dataset, data.train)
     check_split(dataset, data.test)
@@ -84,6 +85,7 @@ def test_the_training_set_has_about_the_public_size(dataset, data):
     assert abs(len(data.train) - dataset.train_size) < 2 * dataset.train_size**0.5
 
 
+@pytest.mark.slow
 def test_the_seed_alone_draws_the_split(dataset, data, folder):
     torch.manual_seed(1)
     again, other = dataset.load(folder, 0), dataset.load(folder, 1)

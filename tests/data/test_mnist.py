@@ -21,6 +21,7 @@ def test_an_idx_file_is_read_in_its_own_shape(tmp_path):
     assert torch.equal(read_idx(tmp_path / "file"), array)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_the_original_files_may_lie_there_packed(data_folder, tmp_path):
     packed = tmp_path / "MNIST" / "raw"

@@ -35,6 +35,7 @@ def run(small, diagnostics, name="dpsgd", groups=GROUPS, count=5):
     return observer.series(), [values for *_, values in alone]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("examples", "physical"), [("batch", None), ("batch", 4), ("probe", None), ("all", 4)]
 )

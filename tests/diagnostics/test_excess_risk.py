@@ -9,6 +9,7 @@ seeds = given(seed=st.integers(0, 10**6))
 close = torch.testing.assert_close
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @seeds
 def test_each_term_is_the_difference_of_two_losses(quadratic, seed):
@@ -54,6 +55,7 @@ def test_no_direction_risk_when_aligned(quadratic, seed):
     close(x.cos_plain, x.cos_clipped)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @seeds
 def test_nothing_clipped_is_no_risk_and_all_clipped_away_is_no_step(quadratic, seed):

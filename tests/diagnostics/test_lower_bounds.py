@@ -1,3 +1,4 @@
+import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ def rest_of(q, shares, full):
     return torch.linalg.vector_norm(full - shares[0] * q.gradients[0] - shares[1] * q.gradients[1])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(seeds)
 def test_direction_bound_is_below_the_gap(quadratic, seed):
@@ -26,6 +28,7 @@ def test_direction_bound_is_below_the_gap(quadratic, seed):
     assert lower_bounds.direction_gap_bound(x) <= gap(excess_risk.direction_risk, x) + SLACK
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(seeds)
 def test_starred_direction_bound_is_below_the_gap(quadratic, seed):
@@ -74,6 +77,7 @@ def test_direction_bound_is_attained_up_to_its_learning_rate_and_not_beyond(lr, 
     assert gap(excess_risk.direction_risk, beyond) < lower_bounds.direction_gap_bound(beyond)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(seeds, st.floats(0, 1), st.floats(0, 1))
 def test_clipping_bound_is_below_the_gap_of_the_full_gradient(quadratic, seed, first, second):
@@ -87,6 +91,7 @@ def test_clipping_bound_is_below_the_gap_of_the_full_gradient(quadratic, seed, f
     assert bound <= gap(excess_risk.clipping_risk, x) + SLACK
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(seeds, st.floats(0, 1))
 def test_clipping_bound_of_a_batch_is_off_by_how_far_its_gradient_is(quadratic, seed, first):

@@ -17,6 +17,7 @@ def settings(**changes):
     return MisalignmentDiagnostics(**plain | changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("physical", [None, 4])
 def test_a_run_is_the_same_to_the_last_bit_with_and_without(small, method_name, physical):
     small.assert_undisturbed(settings(), method_name, physical)
@@ -34,6 +35,7 @@ def watched(small, name="dpsgd"):
     return observer.series()
 
 
+@pytest.mark.slow
 def test_columns_are_lists_of_one_length_per_kind(small):
     series = watched(small)
     assert series["step"] == [0, 2, 4]
@@ -183,6 +185,7 @@ def test_an_empty_batch_has_no_direction(small):
     assert math.isfinite(series["step/trace/0"][0])
 
 
+@pytest.mark.slow
 def test_sgd_has_neither_noise_nor_clipping(small):
     series = watched(small, "sgd")
     assert series["step/inverse_learning_rate"] == [1 / LR] * 3

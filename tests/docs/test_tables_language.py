@@ -4,6 +4,7 @@ import re
 from dataclasses import fields
 from typing import Any, get_args
 
+import pytest
 import yaml
 
 from dpbench.config.rules import RULE, TYPES
@@ -76,6 +77,7 @@ def test_every_line_of_the_page_s_tables_is_understood():
     assert len(lines) == len(ROWS) > 40
 
 
+@pytest.mark.slow
 def test_every_key_of_a_file_is_on_the_page_and_every_key_of_the_page_in_a_file():
     by_file = {path: used(path) for path in FILES}
     assert {path.name: keys - {*ROWS} for path, keys in by_file.items() if keys - {*ROWS}} == {}

@@ -40,6 +40,7 @@ def test_the_example_without_a_cluster_works(tmp_path):
     assert sorted(load(path).config["seed"] for path in heard) == [0, 1]
 
 
+@pytest.mark.slow
 def test_the_example_for_ray_works(tmp_path, monkeypatch, capsys):
     """With a stand-in that calls at once: what is ours in the example is right."""
     ray = ModuleType("ray")

@@ -71,6 +71,7 @@ def files(folder: Path) -> list[str]:
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on_where_the_last_one_ended(asked, steps, tmp_path):
     interrupted(asked, steps, before=3)
     interrupted(asked, steps, before=6)
@@ -83,6 +84,7 @@ def test_the_same_command_goes_on_where_the_last_one_ended(asked, steps, tmp_pat
     assert json.loads(whole.read_text())["provenance"]["resumed"] == 0
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_after_its_last_step_only_has_to_be_tested(asked, steps, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(trainer, "predict", lambda *_: 1 / 0)
@@ -92,6 +94,7 @@ def test_a_run_that_ended_after_its_last_step_only_has_to_be_tested(asked, steps
     assert steps == list(range(8))
 
 
+@pytest.mark.slow
 def test_again_is_from_the_start(asked, steps, tmp_path):
     interrupted(asked, steps, before=3)
     load_or_run([*asked, "again=true"], quiet=True)
@@ -99,6 +102,7 @@ def test_again_is_from_the_start(asked, steps, tmp_path):
     assert len(files(tmp_path)) == 1
 
 
+@pytest.mark.slow
 def test_null_writes_none_and_yet_goes_on_from_what_there_is(asked, steps, tmp_path):
     never = [*asked, "checkpoint_minutes=null"]
     interrupted(never, steps, before=3)
@@ -122,6 +126,7 @@ def test_short_runs_write_none(asked, steps, monkeypatch):
     assert len(steps) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "why"),
     [
@@ -138,6 +143,7 @@ def test_one_carried_out_otherwise_is_not_mixed_with_it(asked, steps, tmp_path, 
     assert measured(path) == measured(whole)
 
 
+@pytest.mark.slow
 def test_other_code_starts_anew(asked, steps, monkeypatch):
     interrupted(asked, steps, before=3)
     monkeypatch.setattr(provenance, "code", lambda: "other")
@@ -177,6 +183,7 @@ FORGERIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_checkpoint_is_passed_over(asked, steps, tmp_path, name):
     whole = load_or_run([*USUAL, f"results_dir={tmp_path / 'whole'}"], quiet=True)
@@ -191,6 +198,7 @@ def test_a_forged_checkpoint_is_passed_over(asked, steps, tmp_path, name):
     assert measured(path) == measured(whole)
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_run(asked, steps):
     interrupted(asked, steps, before=3)
     load_or_run([*asked, "seed=1"], quiet=True)

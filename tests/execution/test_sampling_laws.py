@@ -23,6 +23,7 @@ def planned(*overrides: str):
     return whole, privacy_statement(run, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [ALLOCATION, TRUNCATED])
 def test_a_run_has_the_epsilon_of_its_own_law_and_verify_recounts_it(law, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -37,6 +38,7 @@ def test_a_run_has_the_epsilon_of_its_own_law_and_verify_recounts_it(law, tmp_pa
     assert any("has pld=" in said for said in contradictions(record))
 
 
+@pytest.mark.slow
 def test_one_run_under_several_laws_has_an_epsilon_for_each_or_none():
     poisson, truncated, allocation, shuffled = (
         planned(*law)[1] for law in ([], TRUNCATED, ALLOCATION, ["sampler=shuffled"])
@@ -51,6 +53,7 @@ def test_one_run_under_several_laws_has_an_epsilon_for_each_or_none():
     assert truncated["sample_rate"] == allocation["sample_rate"] == poisson["sample_rate"]
 
 
+@pytest.mark.slow
 def test_a_target_is_met_by_allocation_with_several_turns_and_a_noisy_count():
     whole, said = planned(
         *("method=dpsgd_f", "sampler=allocation", "participations=2", "epochs=2"),

@@ -78,6 +78,7 @@ def test_what_fails_is_listed_and_the_rest_is_done(sweep, failing, tmp_path):
     assert text.count("Traceback") == 1, "a refusal needs none"
 
 
+@pytest.mark.slow
 def test_what_failed_is_tried_again_and_then_listed_no_more(sweep, failing, tmp_path):
     errors = {1: RuntimeError("once")}
     trained = failing(errors)
@@ -101,6 +102,7 @@ def shown_at_once(monkeypatch):
     monkeypatch.setattr(steps_file.StepsFile, "interval", 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(2), [7]])
 def test_the_runs_under_way_are_shown_by_their_steps(sweep, seeds, monkeypatch, capfd, tmp_path):
     shown_at_once(monkeypatch)
@@ -127,6 +129,7 @@ def test_a_run_is_named_by_what_sets_it_apart():
     assert names_of(runs) == ["method=sgd seed=0", "method=sgd seed=1", "'b=x y'"]
 
 
+@pytest.mark.slow
 def test_a_finished_sweep_trains_nothing(sweep, failing):
     sweeps.run_and_report(sweep())
     trained, heard = failing({}), []
@@ -136,6 +139,7 @@ def test_a_finished_sweep_trains_nothing(sweep, failing):
     assert trained == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_what_killed_processes_left_is_swept_away_though_all_is_finished(sweep, tmp_path):
     one = sweep()
     sweeps.run_and_report(one)
@@ -173,6 +177,7 @@ def test_the_impossible_is_listed_too_and_refused_where_it_is_all(sweep, tmp_pat
         sweep("method=fairlens")
 
 
+@pytest.mark.slow
 def test_runs_that_differ_by_their_seed_alone_are_planned_once(sweep, monkeypatch):
     seen = []
     monkeypatch.setattr(sweeps, "plan", lambda run: seen.append(run.seed))
@@ -211,6 +216,7 @@ def at_another(one, folder):
     return theirs, content, end
 
 
+@pytest.mark.slow
 def test_a_run_that_another_process_carries_out_comes_last(sweep, failing, tmp_path, monkeypatch):
     """Seed 0 is another's until seed 2 is done; it is then left as the other made it."""
     trained = failing({})

@@ -52,6 +52,7 @@ def test_points_are_those_of_the_records():
     assert data[data["arm"] == "plain"]["x"].isna().sum() == 1
 
 
+@pytest.mark.slow
 def test_a_line_is_the_mean_and_its_band_the_deviation_or_the_range(drawn):
     for band, ends in (("standard deviation", (3 - 2**0.5, 3 + 2**0.5)), ("range", (2, 4))):
         axis = drawn(figure(LOSS, band=band), RUNS)[0]
@@ -81,6 +82,7 @@ def test_only_the_arms_of_a_panel_are_in_it_and_several_lines_are_named(drawn):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_conditions_are_columns_and_one_without_runs_is_left_out(drawn):
     runs = [(*run(arm, 0, 2.0, "wine"),) for arm in ("plain", "r1")]
     spec = figure(LOSS, BOTH, columns=("wine", "snow", "rain"))

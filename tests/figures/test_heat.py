@@ -24,6 +24,7 @@ def points(runs=RUNS):
     return heat_points(runs, "optimizer.lr", "method.bound", PANELS)
 
 
+@pytest.mark.slow
 def test_a_cell_is_the_mean_of_its_runs_in_percent():
     figure = draw_heat(points(), "Toy", "optimizer.lr", "method.bound", PANELS)
     assert image(figure).startswith(b"\x89PNG\r\n")
@@ -34,6 +35,7 @@ def test_a_cell_is_the_mean_of_its_runs_in_percent():
     assert [tick.get_text() for tick in accuracy.get_yticklabels()] == ["1", "9"]
 
 
+@pytest.mark.slow
 def test_bright_is_better_for_every_metric():
     accuracy, ece = draw_heat(points(), "Toy", "optimizer.lr", "method.bound", PANELS).axes
     assert accuracy.images[0].get_cmap().name == "viridis"

@@ -52,6 +52,7 @@ def test_every_line_of_every_panel_has_its_points():
     }
 
 
+@pytest.mark.slow
 def test_over_a_setting_a_run_is_one_point_its_mean():
     spec = FigureSpec(**{**vars(SPEC), "x": "batch_size", "panels": SPEC.panels[1:]})
     small, large = record(seed=0), record(seed=1, **{"step/gap": [5.0, 6.0]})
@@ -95,6 +96,7 @@ def size(png):
     return struct.unpack(">II", png[16:24])
 
 
+@pytest.mark.slow
 def test_the_picture_is_a_png_with_a_column_per_method_and_a_row_per_panel():
     picture = image(draw(SPEC, lines(SPEC, RECORDS)))
     assert picture.startswith(b"\x89PNG\r\n\x1a\n")
@@ -104,6 +106,7 @@ def test_the_picture_is_a_png_with_a_column_per_method_and_a_row_per_panel():
     assert size(image(draw(one_panel, lines(one_panel, RECORDS))))[1] < size(picture)[1]
 
 
+@pytest.mark.slow
 def test_the_same_points_give_the_same_bytes():
     data = lines(SPEC, RECORDS)
     files = images(draw(SPEC, data))
@@ -114,6 +117,7 @@ def test_the_same_points_give_the_same_bytes():
     assert b"risk (Figure 1)" in files["svg"], "text of an SVG must stay text"
 
 
+@pytest.mark.slow
 def test_other_points_give_another_picture():
     changed = [record("sgd", **{"step/gap": [9.0, 2.0]}), record("dpsgd")]
     plain = [record("sgd"), record("dpsgd")]
@@ -121,6 +125,7 @@ def test_other_points_give_another_picture():
     assert one != other
 
 
+@pytest.mark.slow
 def test_the_title_is_in_the_picture():
     data = lines(SPEC, RECORDS)
     changed = FigureSpec(**{**vars(SPEC), "title": f"{SPEC.title} (changed)"})

@@ -61,6 +61,7 @@ def written(figure):
     return image(figure), figure.axes
 
 
+@pytest.mark.slow
 def test_a_diagram_shows_the_bins_of_all_runs_of_a_label_together(runs):
     data = reliability_points(runs)
     picture, axes = written(draw_reliability(data, "Reliability"))
@@ -87,6 +88,7 @@ def test_a_histogram_shows_shares(runs):
     assert values == pytest.approx([1, 1])
 
 
+@pytest.mark.slow
 def test_the_same_numbers_give_the_same_bytes(runs):
     data = reliability_points(runs)
     one, other = (image(draw_reliability(data, "Reliability")) for _ in range(2))

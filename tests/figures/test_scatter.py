@@ -78,6 +78,7 @@ def test_lower_is_better_where_the_registry_says_so():
     assert front(points(runs, TRIALS.iloc[:0], spec)) == [("wine", "a"), ("wine", "b")]
 
 
+@pytest.mark.slow
 def test_a_panel_has_every_arm_in_the_colour_that_it_has_everywhere():
     figure = draw_scatter(SPEC, points())
     assert image(figure).startswith(b"\x89PNG\r\n")

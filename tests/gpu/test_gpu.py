@@ -63,6 +63,7 @@ def clipped(found):
         return found.weighted_sum(factors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ghost", "vmap"])
 def test_engines_agree(name, batch):
     slow, fast = (gradients(engine, batch) for engine in ("loop", name))
@@ -70,6 +71,7 @@ def test_engines_agree(name, batch):
     assert torch.allclose(clipped(fast).double(), clipped(slow), atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_no_example_exceeds_the_bound_in_any_precision_and_layout(precision, channels_last, batch):
@@ -80,6 +82,7 @@ def test_no_example_exceeds_the_bound_in_any_precision_and_layout(precision, cha
         assert 0 < length <= BOUND * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_the_layout_in_memory_changes_rounding_alone(batch):
     usual, last = (
         gradients("ghost", batch, ForwardOptions(Precision("float32"), flag))
@@ -119,6 +122,7 @@ def fit(run, **settings):
     return trainer.fit(run, NOWHERE, quiet=True, **settings)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_interrupted_ends_as_an_uninterrupted_one(device, tmp_path, monkeypatch):
     whole = fit(run_on(device))
     checkpoints = Checkpoints(tmp_path, 1e-9)
@@ -142,6 +146,7 @@ def test_a_run_that_was_interrupted_ends_as_an_uninterrupted_one(device, tmp_pat
     assert math.isclose(resumed.metrics["test/loss"], whole.metrics["test/loss"], rel_tol=slack)
 
 
+@pytest.mark.slow
 def test_a_physical_batch_size_that_is_found_changes_rounding_alone(device):
     whole, parts = fit(run_on(device)), fit(run_on(device, physical_batch_size="auto"))
     assert parts.privacy == whole.privacy

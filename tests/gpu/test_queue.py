@@ -42,6 +42,7 @@ def piece(
     )
 
 
+@pytest.mark.slow
 def test_every_piece_is_a_command_that_exists():
     assert COMMANDS["tests"][:3] == ["pytest", "-m", "gpu"]
     for program, verb, *arguments in (c for n, c in COMMANDS.items() if n != "tests"):
@@ -82,6 +83,7 @@ def test_a_piece_without_time_goes_on_later(tmp_path):
     assert piece(tmp_path, *lines).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_command_is_interrupted_when_time_is_up_and_begun_again_later(tmp_path):
     script = (ROOT / "benchmarks" / "gpu").read_text()
     in_seconds = tmp_path / "root" / "benchmarks" / "gpu"

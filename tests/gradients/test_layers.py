@@ -75,6 +75,7 @@ CHANNELS = st.sampled_from([2, 4, 6])
 SMALL = st.integers(1, 3)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(EXAMPLES, SMALL, CHANNELS, CHANNELS, SMALL, SMALL, SMALL, st.integers(0, 2), st.booleans())
 def test_conv2d(examples, views, i, o, kernel, stride, dilation, padding, bias):
@@ -84,6 +85,7 @@ def test_conv2d(examples, views, i, o, kernel, stride, dilation, padding, bias):
     agree(nn.Sequential(module, nn.Tanh()), numbers(*rows, i, 7, 8), views)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(EXAMPLES, SMALL, CHANNELS, CHANNELS, SMALL, SMALL, SMALL, st.integers(0, 2), st.booleans())
 def test_conv1d(examples, views, i, o, kernel, stride, dilation, padding, bias):
@@ -106,6 +108,7 @@ def test_standardised_convolution(views, bias, flat):
         agree(model, numbers(*rows, 4, 7, 5), views)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(EXAMPLES, SMALL, st.lists(st.integers(1, 5), max_size=2), CHANNELS, CHANNELS, st.booleans())
 def test_linear(examples, views, axes, i, o, bias):
@@ -113,6 +116,7 @@ def test_linear(examples, views, axes, i, o, bias):
     agree(nn.Sequential(nn.Linear(i, o, bias), nn.Tanh()), numbers(*rows, *axes, i), views)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(EXAMPLES, SMALL, st.integers(1, 6), st.sampled_from([None, 0, 2]))
 def test_embedding(examples, views, positions, padding):

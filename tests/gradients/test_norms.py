@@ -21,6 +21,7 @@ def rows(*shape: int, low: float = -1, high: float = 1) -> torch.Tensor:
     return values.float()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 63, 64, 65, NARROW, NARROW + 1, 1000, 100_000])
 @pytest.mark.parametrize("high", [0, 6, 9])
 def test_a_norm_of_rows_is_an_upper_bound_and_a_close_one(size, high):

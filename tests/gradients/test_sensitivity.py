@@ -195,6 +195,7 @@ def assert_no_example_exceeds(rule: str, seed: int) -> None:
                 assert excess(gradients, make(bound, strict)) <= ROUNDING, (name, bound, strict)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [*RULES, "stack"])
 @given(st.integers(0, 10**6))
 @settings(derandomize=True, deadline=None, max_examples=3)

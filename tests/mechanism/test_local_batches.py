@@ -57,6 +57,7 @@ def test_who_has_no_more_keeps_all_and_where_all_do_nothing_changes():
     assert sum(some == all_ for some, all_ in zip(halves, examples(EVERYBODY), strict=True)) == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_all_subsets_are_alike(size):
     batch = population(2, 10, 0.0).at(torch.tensor([1]))
@@ -67,6 +68,7 @@ def test_all_subsets_are_alike(size):
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_users_steps_and_seeds_draw_independently():
     """Whether the first of a user's two examples is drawn, in 5,000 steps."""
     batch = population(3, 6, 0.0).at(torch.arange(3))

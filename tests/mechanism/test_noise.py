@@ -59,6 +59,7 @@ def test_gaussian_noise_is_what_another_library_makes_of_the_same_bits(released,
     assert np.abs(noisy.numpy() - expected).max() <= 2 * GRID
 
 
+@pytest.mark.slow
 def test_what_is_drawn_in_pieces_is_one_draw(released):
     size = 2 * CHUNK["cpu"] + 12_345
     pieces = Gaussian().add(torch.zeros(size, dtype=torch.float64), 2.0, 3.0, stream())

@@ -79,6 +79,7 @@ def test_batch_sizes_are_binomial(poisson):
     assert sizes.var() == pytest.approx(variance, rel=0.1)
 
 
+@pytest.mark.slow
 def test_empty_batches_occur_as_often_as_they_should():
     empty = (~inclusion(PoissonSampler(6, 2), size=6).any(1)).sum()
     assert empty > 0
@@ -107,6 +108,7 @@ def test_the_rate_is_one_over_the_steps_of_an_epoch(size, batch, steps):
     assert poisson_rate(size, batch) == 1 / steps
 
 
+@pytest.mark.slow
 def test_the_expected_batch_size_is_public_whatever_the_data_hold():
     # Where sub-sampling makes the real n vary with the seed, rate and divisor must not follow it.
     sampler = PoissonSampler(SIZE, BATCH)
@@ -158,6 +160,7 @@ def truncated() -> torch.Tensor:
     return inclusion(TruncatedSampler(SIZE, BATCH, batch_limit=LIMIT))
 
 
+@pytest.mark.slow
 def test_a_batch_is_never_larger_than_its_limit_and_is_cut_as_often_as_the_law_says(truncated):
     sizes = truncated.sum(1)
     assert sizes.max() == LIMIT
@@ -211,6 +214,7 @@ def test_all_places_of_an_epoch_are_equally_likely(turns):
     assert stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_examples_are_allocated_independently_of_each_other():
     # Slices of a permutation would have pairs together with 9/39 of a quarter, and no empty batch.
     rows = inclusion(AllocationSampler(SIZE, BATCH))

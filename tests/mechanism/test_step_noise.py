@@ -63,6 +63,7 @@ def test_dpsgd_f_has_noise_for_the_largest_bound_even_of_an_absent_group(
         assert variance_p(noise, float(step.clip.bounds.max())) > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relative", [False, True])
 def test_counts_have_the_noise_that_their_query_states(step_of, batch_of, variance_p, relative):
     # Batches of one group with short gradients: the exact counts are n, 0, 0, 0, 0, 0.

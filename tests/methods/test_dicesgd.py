@@ -128,6 +128,7 @@ def test_the_ledger_has_both_parts_and_their_variances_are_those_of_the_noise():
     assert math.hypot(own, fed_back) == pytest.approx(1.7 * 0.5)
 
 
+@pytest.mark.slow
 def test_it_costs_what_the_two_parts_cost_that_are_composed_by_hand():
     method, sigma, rate, steps = dicesgd(1.0, 0.01, 0.5), 1.3, 0.02, 300
     sampled = GaussianMechanism(1.3 * 0.5**0.5)

@@ -55,6 +55,7 @@ def test_without_noise_it_is_adam():
     assert torch.allclose(ours, theta.detach(), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_second_moment_is_that_of_the_gradient_and_not_of_the_noise():
     rows = means(4000, 50, spread=0.5, mean=0.2)
     update = adam_bc(0.9, 0.999, FLOOR)

@@ -166,6 +166,7 @@ def test_a_local_batch_of_all_examples_is_whole_local_data_to_the_bit(
     assert torch.equal(theta(whole), theta(local))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_the_gradient_of_a_local_batch_is_unbiased(step_of, users_of, size):
     """Against the mean over all subsets, one by one; and over many steps within six deviations."""
@@ -185,6 +186,7 @@ def test_the_gradient_of_a_local_batch_is_unbiased(step_of, users_of, size):
         assert ((draws[:, k].mean(0) - means.mean(0)).abs() <= allowed).all()
 
 
+@pytest.mark.slow
 @given(st.integers(1, 5), st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from([1, 1e3]))
 @settings(derandomize=True, deadline=None, max_examples=15)
 @pytest.mark.parametrize("style", ["flat", "layerwise"])

@@ -149,6 +149,7 @@ def test_a_bound_that_changes_scales_the_noise_of_all_steps_alike(stream_of):
 # The account.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bands", "steps"), [(1, 300), (4, 300), (7, 300), (7, 5)])
 def test_it_costs_as_many_sampled_gaussians_as_an_example_has_turns(bands, steps):
     epsilon, rate, sigma = pld(ledger_of(1.3, 0.05, bands, steps), 1e-5), 0.05, 1.3

@@ -224,6 +224,7 @@ def test_parameters_have_four_digits_and_columns_that_do_not_increase():
 
 
 # What PLD of `SingleReleaseTrainingAccountant` of jax_privacy says of sigma over the sensitivity.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sigma", "steps", "cycle", "theirs"),
     [

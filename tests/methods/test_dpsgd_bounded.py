@@ -75,6 +75,7 @@ def test_with_a_bound_that_cannot_move_it_is_dpsgd_with_the_learning_rate_over_t
     assert torch.allclose(*thetas, rtol=1e-4, atol=1e-5)  # up to the grid of the noise
 
 
+@pytest.mark.slow
 def test_it_costs_what_the_quantile_costs():
     def epsilon(method):
         return pld(Ledger().after(Step(Poisson(0.02), method.releases(1.0)), 300), 1e-5)

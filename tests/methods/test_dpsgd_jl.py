@@ -70,6 +70,7 @@ def test_estimates_have_the_law_that_the_slack_is_made_of(r):
     assert stats.kstest((r * shares.view(-1, 5)[:, 0]).numpy(), stats.chi2(r).cdf).pvalue > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("r", "failure"), [(5, 0.1), (20, 0.01), (100, 0.3)])
 def test_an_upper_estimate_fails_as_often_as_it_says(r, failure):
     gradient, by = made(), slack(r, failure)
@@ -98,6 +99,7 @@ def test_as_published_many_examples_add_more_than_the_bound_and_corrected_none(s
     assert 0.3 < above["paper"] < 0.7
 
 
+@pytest.mark.slow
 def test_with_many_projections_it_is_dpsgd(step_of, batch_of):
     ends = []
     for method in (jl(projections=20_000, variant="paper"), dpsgd(0.5, "paper")):
@@ -136,6 +138,7 @@ def book(method, multiplier=1.0):
     return Ledger().after(Step(Poisson(RATE), method.releases(multiplier)), STEPS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spend", [rdp, pld])
 def test_what_fails_in_any_step_is_paid_from_delta(spend):
     failure = 1e-8

@@ -128,6 +128,7 @@ def test_the_law_it_comes_to_is_that_of_the_posterior_as_steps_get_small(momentu
     assert errors[2] < 4e-4
 
 
+@pytest.mark.slow
 def test_without_examples_it_samples_the_prior(step_of, batch_of, variance_p):
     precision, momentum = 3.0, 0.8
     lr = 0.05 * N / precision
@@ -207,6 +208,7 @@ def test_the_noisy_sums_can_be_had_back_from_the_parameters(step_of, batch_of):
         assert torch.allclose(back, noisy, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [1.0, 20.0])
 def test_a_run_has_the_ledger_of_dpsgd_with_as_much_noise_and_is_that_run(bound):
     ours = run_of(dpsghmc(bound, 0.0))
@@ -255,6 +257,7 @@ def test_without_clipping_there_is_no_account():
 # What is asked for and cannot be.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked", [Privacy(3.0, None, 1e-4, "rdp"), Privacy(None, 8.0, 1e-4, "rdp")]
 )

@@ -129,6 +129,7 @@ def test_the_prior_is_weight_decay_of_its_precision_over_n(step_of, batch_of):
 # In a whole run.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [1.0, 20.0])
 def test_a_run_is_the_run_of_dpsgd_with_the_noise_that_follows(bound):
     ours = run_of(dpsgld(bound, 0.0, "posterior"))

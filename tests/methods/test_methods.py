@@ -54,6 +54,7 @@ def neighbours(batch: Batch, i: int) -> Batch:
 sizes, seeds = st.integers(1, 8), st.integers(0, 10**6)
 
 
+@pytest.mark.slow
 @proven_anywhere
 @given(sizes, seeds, st.sampled_from([0.1, 1.0, 1e3]), answers)
 @example(

@@ -303,6 +303,7 @@ def ledger(method: Method, rate: float, sigma: float, steps: int) -> Ledger:
     return Ledger().after(Step(Poisson(rate), method.releases(sigma)), steps)
 
 
+@pytest.mark.slow
 def test_both_releases_are_accounted_for_as_one_of_the_same_sample():
     rate, sigma, steps, delta = 0.02, 1.3, 300, 1e-5
     ours = ledger(made(histogram_noise_ratio=2.0), rate, sigma, steps)

@@ -41,6 +41,7 @@ def test_slots_are_filled_one_after_the_other():
     assert (together * 2).tolist() == [4, 4, 2, 0]
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=5), st.floats(0.2, 5), st.integers(1, 40))
 @settings(derandomize=True, deadline=None, max_examples=100)
 def test_an_example_s_clipped_gradient_and_slack_have_norm_one_together(norms, bound, slots):

@@ -46,6 +46,7 @@ def theirs(statistic, *data):
     return found.confidence_interval
 
 
+@pytest.mark.slow
 def test_scipy_has_the_same_intervals_up_to_its_own_draws():
     outputs, targets = made(300)
     ours = intervals(outputs, targets)
@@ -94,6 +95,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
         assert 85 <= held[name] <= 100, held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 7, 300])
 def test_how_many_resamples_are_measured_at_once_changes_no_bit(n, monkeypatch):
     outputs, targets = made(n)

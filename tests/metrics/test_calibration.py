@@ -95,6 +95,7 @@ def test_nothing_and_nan_have_no_calibration():
     assert brier(*diverged).isnan().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 5])
 def test_both_errors_agree_with_torchmetrics(classes):
     from torchmetrics.functional.classification import multiclass_calibration_error as theirs

@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from dpbench.metrics import classification
 NAN_ROW = torch.tensor([[0.0, 2.0], [math.nan, 1.0], [3.0, 0.0]])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(n=st.integers(1, 40), classes=st.integers(2, 5), seed=st.integers(0, 10_000))
 def test_accuracy_and_nll_agree_with_scikit_learn(n, classes, seed):

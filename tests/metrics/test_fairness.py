@@ -21,6 +21,7 @@ def spread(rates):
     return max(rates) - min(rates)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(2, 3), st.integers(0, 10_000))
 def test_differences_agree_with_rates_by_hand(count, seed):

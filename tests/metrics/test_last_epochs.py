@@ -73,6 +73,7 @@ def test_committed_records_have_it_where_they_have_the_curves():
         assert "test/mce_last10" not in record.metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epochs", [9, 10])
 def test_a_run_with_curves_has_it_from_ten_epochs_on(tmp_path, epochs):
     asked = ["dataset=digits", "model=logistic", "batch_size=512", "diagnostics=curves"]

@@ -75,6 +75,7 @@ def test_a_line_is_found_and_nothing_is_said_of_classes():
     assert record.calibration == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [dpsgd(1.0, "corrected"), dpsgd_f(1.0, 10.0, "corrected"), bam(1.0, 0.05)],

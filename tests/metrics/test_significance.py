@@ -26,6 +26,7 @@ def against_zero(gains, better="higher"):
     return signed_rank(dict(enumerate(gains)), dict.fromkeys(range(len(gains)), 0), better)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(gains)
 def test_p_agrees_with_all_signs_counted_by_hand(values):

@@ -178,6 +178,7 @@ def test_what_is_no_checksum_is_refused(model, checksum):
         replace(model, checksum=checksum)
 
 
+@pytest.mark.slow
 def test_no_damage_to_a_file_is_an_exception(published, tmp_path):
     """Bytes at random places of a file of weights: it is read, or refused in one sentence."""
     whole, draw = tmp_path / "whole.pt", random.Random(0)
@@ -265,6 +266,7 @@ def test_a_bert_of_other_files_is_refused(tmp_path):
         replace(BERT, checksum=OTHER)
 
 
+@pytest.mark.slow
 def test_a_page_says_which_weights_were_chosen_and_not_where_they_are(file):
     asked = ["dataset=cifar10", f"model.weights={file}"]
     wanted = target_of("calibration_table2", asked)

@@ -61,6 +61,7 @@ def test_rdp_is_that_of_dp_accounting(book):
     assert rdp(book, DELTA) == pytest.approx(theirs, rel=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("book", [ledger(1.0), ledger(5.0), MIXED])
 def test_pld_is_that_of_dp_accounting(book):
     theirs = composed(PLDAccountant(), book).get_epsilon(DELTA)
@@ -82,6 +83,7 @@ def test_gdp_is_that_of_opacus(sigma):
     assert gdp(ledger(sigma), DELTA) == theirs.get_epsilon(DELTA)
 
 
+@pytest.mark.slow
 def test_gdp_understates_which_is_why_it_is_only_a_comparison():
     assert gdp(ledger(0.6), DELTA) < 0.8 * pld(ledger(0.6), DELTA)
 
@@ -111,6 +113,7 @@ def hockey_stick(log_ratio: np.ndarray, mass: np.ndarray, epsilon: float) -> flo
     return float((mass * np.clip(-np.expm1(epsilon - log_ratio), 0, None)).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigmas", [(1.0, 2.0), (0.8, 8.0)])
 def test_two_gaussians_on_one_sampled_batch_cost_what_brute_force_says(sigmas):
     # The pair on a grid in both dimensions: N(0, I) against the mixture of one example in or out.
@@ -126,6 +129,7 @@ def test_two_gaussians_on_one_sampled_batch_cost_what_brute_force_says(sigmas):
     assert removed[1] > DELTA  # and no more than it needs to be
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigmas", [(1.0, 2.0), (3.0, 3.0, 3.0)])
 def test_without_sampling_the_joint_release_is_the_composition(sigmas):
     joint = ledger(*sigmas, rate=1.0, steps=2)
@@ -184,6 +188,7 @@ def test_epsilon_falls_with_noise_and_delta_and_grows_with_rate_and_steps(
     assert spent(times=math.ceil(times * more)) >= epsilon * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accountant", ACCOUNTANTS.values(), ids=ACCOUNTANTS)
 def test_every_accountant_is_strictly_monotone_where_it_matters(accountant):
     epsilon = accountant(ledger(1.0), DELTA)
@@ -290,6 +295,7 @@ def test_pld_is_never_below_what_many_steps_without_sampling_spend(delta):
     assert spent <= rdp(book, delta) <= spent * 1.05
 
 
+@pytest.mark.slow
 def test_pld_of_a_million_steps_with_little_noise_is_there_at_once():
     exact = exact_epsilon(1_000_000**0.5 / 0.3, DELTA)
     assert pld(ledger(0.3, rate=1.0, steps=1_000_000), DELTA) == exact
@@ -297,6 +303,7 @@ def test_pld_of_a_million_steps_with_little_noise_is_there_at_once():
     assert 0.99 * exact < nearly < exact * (1 + 1e-3)
 
 
+@pytest.mark.slow
 def test_steps_without_sampling_beside_others_are_one_gaussian():
     part = ledger(4.0, rate=1.0, steps=4)
     both = part.after(*ledger(1.0).entries[0]).after(*part.entries[0])

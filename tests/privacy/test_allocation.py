@@ -75,6 +75,7 @@ def test_one_of_many_steps_is_that_of_samples(steps, mu, removing):
         assert abs(ours - mean) < 4 * error + 1e-4 * ours
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("steps", "turns", "epochs"), [(3, 1, 4), (4, 2, 1), (6, 3, 2)])
 def test_epochs_spend_no_more_than_they_claim(steps, turns, epochs):
     claimed = pld(ledger(Allocation(steps, turns), 1.0, steps * epochs), 0.01)
@@ -106,6 +107,7 @@ def test_it_lies_between_the_bounds_of_another_library(steps, epochs, sigma, lea
     assert least < pld(ledger(Allocation(steps), sigma, steps * epochs), 1e-5) < most
 
 
+@pytest.mark.slow
 def test_many_steps_spend_no_more_than_poisson_samples():
     """Where the number of slots is rounded down, and parts have coarser grids."""
     for steps, sigma in ((60_001, 1.0), (20_000, 3.0)):
@@ -116,6 +118,7 @@ def test_many_steps_spend_no_more_than_poisson_samples():
         assert 0.98 * poisson < ours < poisson
 
 
+@pytest.mark.slow
 def test_any_number_of_steps_spends_less_than_fewer():
     spent = [pld(ledger(Allocation(n), 1.0, n), 1e-5) for n in (500, 1000, 1023, 1025, 1027, 2049)]
     assert spent == sorted(spent, reverse=True)
@@ -130,10 +133,12 @@ def test_one_step_is_the_gaussian_mechanism():
     assert pld(ledger(Allocation(1), 1.3, 9), 1e-5) == exact_epsilon(3 / 1.3, 1e-5)
 
 
+@pytest.mark.slow
 def test_hardly_any_noise_is_accounted_for_without_sampling():
     assert pld(ledger(Allocation(7), 0.05, 7), 1e-5) == pytest.approx(exact_epsilon(20, 1e-5), 1e-3)
 
 
+@pytest.mark.slow
 def test_epsilon_falls_with_noise_and_steps_and_is_finite_for_a_tiny_delta():
     by_sigma = [pld(ledger(Allocation(50), sigma, 100), 1e-5) for sigma in (0.5, 1, 2, 8)]
     by_steps = [pld(ledger(Allocation(steps), 1.0, steps), 1e-5) for steps in (2, 7, 40, 300)]
@@ -162,6 +167,7 @@ def test_counts_from_the_same_batch_are_one_release_with_the_sum():
     assert pld(both, 1e-5) == pld(ledger(Allocation(10), 1.25**-0.5, 30), 1e-5)
 
 
+@pytest.mark.slow
 def test_noise_that_meets_an_epsilon():
     sigma = calibrate(lambda sigma: ledger(Allocation(30), sigma, 90), 2.0, 1e-5, "pld")
     assert 1.98 < pld(ledger(Allocation(30), sigma, 90), 1e-5) <= 2.0

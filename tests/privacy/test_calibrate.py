@@ -35,6 +35,7 @@ def ledger(*sigmas: float, rate: float = RATE, steps: int = STEPS) -> Ledger:
 slow = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "epsilon"),
     [

@@ -68,6 +68,7 @@ def simulated(mechanism, epsilon: float, removing: bool) -> tuple[float, float]:
     return over.mean(), over.std() / 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-1, 1e-2])
 @pytest.mark.parametrize(
     ("spend", "signed"), [(pld, False), (lower_bound, True)], ids=["sum", "symmetric sign"]
@@ -81,6 +82,7 @@ def test_composed_profiles_are_what_monte_carlo_says(spend, signed, delta):
     assert louder > 1.5 * delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-1, 1e-2])
 @pytest.mark.parametrize("removing", [True, False])
 def test_monte_carlo_of_a_sign_stays_within_its_bound(removing, delta):
@@ -107,6 +109,7 @@ def test_a_symmetric_sign_is_randomised_response():
     assert ours == pytest.approx(theirs.get_epsilon_for_delta(DELTA), rel=2e-3)
 
 
+@pytest.mark.slow
 @every
 def test_many_coordinates_cost_what_the_gaussian_of_the_same_information_does(mechanism):
     information = {"logistic": 1 / 4 if mechanism.signed else 1 / 3, "laplace": 1.0}
@@ -143,6 +146,7 @@ def test_two_entries_cost_what_one_of_both_does(mechanism):
         assert spend(twice, DELTA) == pytest.approx(spend(ledger(mechanism), DELTA), rel=1e-4)
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize(
     ("accountant", "epsilon"),

@@ -98,6 +98,7 @@ def test_coordinates_add_up_and_all_of_them_move(law):
     assert many == pytest.approx(50 * one, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("rate", [0.01, 0.5])
 def test_sampling_is_that_of_numerical_integration(law, rate):

@@ -147,6 +147,7 @@ def test_the_last_delta_of_a_profile_is_far_below_any_that_is_asked_for(mechanis
     assert profile(mechanism).deltas[-1] < 1e-40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("z", [0.0, 3.0, 9.0, 12.0])
 @pytest.mark.parametrize("dimension", [3, 200, 50_000])
 def test_one_sign_after_another_is_never_below_mpmath(dimension, z):
@@ -167,6 +168,7 @@ def test_one_sign_after_another_is_never_below_mpmath(dimension, z):
         assert abs(ours.deltas[at] / exact - 1) <= ours.rounding
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_many_coordinates_have_the_profile_of_a_gaussian_however_far_out(law):
     information = {"logistic": 1 / 3, "laplace": 1.0}[law]

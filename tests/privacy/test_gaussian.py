@@ -35,6 +35,7 @@ def test_the_exact_epsilon_is_enough_and_hardly_more(mu, delta):
             assert exact(mu, epsilon * (1 - 1e-9)) > delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.3, 1.0, 4.0])
 def test_the_exact_epsilon_is_that_of_dp_accounting(mu):
     theirs = PLDAccountant().compose(dp_accounting.GaussianDpEvent(1 / mu)).get_epsilon(1e-5)

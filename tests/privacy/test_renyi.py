@@ -28,6 +28,7 @@ def test_divergences_are_those_of_dp_accounting(rate, sigma):
     assert np.isinf(found).any() == ((rate, sigma) == (0.3, 0.4))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # theirs overflow where there is little noise
 @given(st.floats(1e-8, 0.999), st.floats(0.01, 1e3))
 @settings(derandomize=True, deadline=None, max_examples=20)

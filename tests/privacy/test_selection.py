@@ -48,6 +48,7 @@ EVENT = dp_accounting.ComposedDpEvent(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_epsilon_is_that_of_dp_accounting(law):
     shape = math.inf if law.law == "poisson" else law.shape

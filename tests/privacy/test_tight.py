@@ -66,6 +66,7 @@ def binomial_delta(truth: float, rate: float, times: int, epsilon: float, removi
         return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("truth", "rate", "times"), [(0.9, 0.02, 300), (0.6, 0.5, 2000), (0.75, 0.01, 100_000)]
 )
@@ -78,6 +79,7 @@ def test_many_sampled_answers_are_never_below_their_binomial(truth, rate, times,
     assert spent[1] > delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2, 5, 20])
 @pytest.mark.parametrize("rate", [0.3, 1.0])
 @pytest.mark.parametrize("delta", [1e-2, 1e-4])
@@ -126,6 +128,7 @@ def two_steps(mu: float, rate: float, epsilon: float) -> mpmath.mpf:
         return mpmath.quad(weighted, ends, maxdegree=7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-4, 1e-13, 1e-25])
 @pytest.mark.parametrize(("mu", "rate"), [(1.0, 0.1), (0.5, 0.9)])
 def test_two_sampled_steps_are_what_the_integral_says(mu, rate, delta):
@@ -137,6 +140,7 @@ def test_two_sampled_steps_are_what_the_integral_says(mu, rate, delta):
 # Against another library, where delta is not tiny.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sigma", "rate", "times", "delta"),
     [
@@ -164,6 +168,7 @@ def test_losses_that_are_short_against_the_usual_grid_are_not_rounded_up_by_much
     assert ours == pytest.approx(theirs.get_epsilon(1e-5), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_several_kinds_of_steps_add_up():
     one, other = Steps(GaussianProfile(1.0), 0.02, 200), Steps(GaussianProfile(0.4), 0.1, 50)
     theirs = PLDAccountant()
@@ -176,6 +181,7 @@ def test_several_kinds_of_steps_add_up():
 # Size.
 
 
+@pytest.mark.slow
 def test_no_number_of_steps_and_no_noise_takes_more_memory_than_a_grid_may_have():
     tracemalloc.start()
     epsilons = [

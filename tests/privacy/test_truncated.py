@@ -80,6 +80,7 @@ def test_an_account_that_forgets_the_cut_would_be_too_small_here():
     assert forgotten < spent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "tolerance"), [(100, 0.05), (130, 0.05), (150, 2e-3)])
 def test_epsilon_is_that_of_dp_accounting(limit, tolerance):
     """Theirs knows how often the one takes another's place; ours is a bound of that."""
@@ -91,6 +92,7 @@ def test_epsilon_is_that_of_dp_accounting(limit, tolerance):
     assert ours == pytest.approx(theirs.get_epsilon(1e-5), rel=tolerance)
 
 
+@pytest.mark.slow
 def test_it_is_never_below_poisson_and_the_same_without_a_cut():
     whole = ledger(Poisson(0.01), 1.0, 200)
     for accountant in (rdp, pld):

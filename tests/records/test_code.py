@@ -51,6 +51,7 @@ def test_what_a_run_reaches_matters_and_nothing_else(file, matters, copy):
     assert (code_of(config) != before) == matters
 
 
+@pytest.mark.slow
 def test_a_file_that_is_new_counts_once_something_imports_it(copy):
     config = compose([])
     before = code_of(config)
@@ -63,6 +64,7 @@ def test_a_file_that_is_new_counts_once_something_imports_it(copy):
     assert len({before, with_import, code_of(config)}) == 3
 
 
+@pytest.mark.slow
 def test_how_a_run_is_executed_does_not_count():
     assert code_of(compose(["launcher=slurm", "jobs=2"])) == code_of(compose([]))
     assert code_of(compose(["method=bam"])) != code_of(compose([]))
@@ -81,6 +83,7 @@ def run(tmp_path, monkeypatch, capsys):
     return said
 
 
+@pytest.mark.slow
 def test_a_stale_record_is_said_to_be_and_repeated_on_request(run, tmp_path, monkeypatch):
     assert STALE_RECORD not in run() + run("again=stale")
     (path,) = (tmp_path / "runs").glob("*.json")
@@ -104,6 +107,7 @@ def test_older_records_do_not_say():
     assert not is_stale(record)
 
 
+@pytest.mark.slow
 def test_reproduce_says_how_many(tmp_path, monkeypatch, capsys):
     changes = ["table.seeds=[0]", "table.methods=[sgd]", "epochs=1"]
     command = ["reproduce", "demo", *changes, f"results_dir={tmp_path}"]

@@ -47,6 +47,7 @@ def some_broken(monkeypatch):
     monkeypatch.setattr(Digits, "load", broken)
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_says_so_each_time_it_is_asked_for(said, tmp_path):
     for _ in range(2):
         (path,), err = said(*WILD)
@@ -56,6 +57,7 @@ def test_a_run_that_diverges_says_so_each_time_it_is_asked_for(said, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_well_says_only_what_came_of_it(said):
     (line,) = said(*TAME)[1]
     assert line.startswith("dpbench: test accuracy ")
@@ -69,6 +71,7 @@ def test_what_is_left_out_is_counted(said, some_broken):
     assert rest == f"gradients were not finite and counted as zero in the run of {path}."
 
 
+@pytest.mark.slow
 def test_a_sweep_ends_with_what_diverged(said):
     out, err = said("-m", *WILD[:2], "epochs=1", "optimizer.lr=1e-4,1e38", "seed=0,1")
     assert len(out) == 4
@@ -84,6 +87,7 @@ def test_a_sweep_ends_with_what_was_left_out(said, some_broken):
     assert "seed=0" in line
 
 
+@pytest.mark.slow
 def test_a_table_counts_what_was_left_out(some_broken, tmp_path):
     few = ["epochs=1", "table.methods=[sgd]", "table.seeds=[0]", f"results_dir={tmp_path}"]
     assert "- sgd: gradients were not finite and counted as zero, 1" in reproduce("demo", few)

@@ -78,6 +78,7 @@ def test_a_record_of_before_there_were_checksums_is_read_and_marked_and_written_
     assert load(path).json() == text
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_noticed(tmp_path):
     whole, draw = bytearray(record().json().encode()), random.Random(0)
     for place in draw.sample(range(8 * len(whole)), 500):
@@ -164,6 +165,7 @@ def test_nothing_but_a_file_is_opened(tmp_path):
     assert read(tmp_path / "bytes.json").reason == "is not UTF-8 text"
 
 
+@pytest.mark.slow
 def test_every_committed_record_is_read_and_written_as_it_is():
     from dpbench.paths import PACKAGE
 

@@ -151,6 +151,7 @@ def verdicts(folder, name):
     return {row["verdict"] for row in rows}
 
 
+@pytest.mark.slow
 def test_a_table_is_printed_and_written_with_its_records(finished):
     tables = finished.folder / "tables"
     assert sorted(path.name for path in tables.iterdir()) == [
@@ -183,6 +184,7 @@ def test_an_impossible_method_is_a_row_with_its_reason(finished):
     assert "not possible" in verdicts(finished.folder, "tiny")
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_not_run_again_and_gives_the_same_bytes(finished, results, no_training):
     text = reproduce("tiny", [f"results_dir={results}"])
     assert text == finished.text
@@ -190,6 +192,7 @@ def test_what_is_finished_is_not_run_again_and_gives_the_same_bytes(finished, re
     assert measured(results) == measured(finished.folder)
 
 
+@pytest.mark.slow
 def test_only_what_is_missing_or_broken_is_run(finished, results):
     gone, broken, *others = sorted((results / "runs").iterdir())
     gone.unlink()
@@ -204,6 +207,7 @@ def test_only_what_is_missing_or_broken_is_run(finished, results):
     assert tables(results) == tables(finished.folder)
 
 
+@pytest.mark.slow
 def test_again_runs_everything(results):
     before = {path: path.stat().st_mtime_ns for path in (results / "runs").iterdir()}
     reproduce("tiny", [f"results_dir={results}", "again=true", "table.methods=[sgd,dpsgd]"])
@@ -223,11 +227,13 @@ def test_a_table_can_be_narrowed_to_methods_and_seeds(results, no_training):
     }
 
 
+@pytest.mark.slow
 def test_how_runs_are_carried_out_leaves_the_table_the_paper_s(finished, results, no_training):
     how = ["engine=vmap", "physical_batch_size=64", "data_dir=elsewhere", "threads=1"]
     assert reproduce("tiny", [f"results_dir={results}", *how]) == finished.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["optimizer.lr=0.3", "privacy.noise_multiplier=2.0"])
 def test_changed_runs_never_take_the_paper_s_place(change, finished, results):
     reproduce("tiny", [f"results_dir={results}", "table.methods=[sgd,dpsgd]"])
@@ -242,6 +248,7 @@ def test_changed_runs_never_take_the_paper_s_place(change, finished, results):
     assert "differs" in verdicts(finished.folder, "tiny")
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_reported_and_makes_no_table(checkout, tmp_path, monkeypatch):
     def fail(*_):
         raise UserError("no luck")
@@ -252,6 +259,7 @@ def test_a_run_that_fails_is_reported_and_makes_no_table(checkout, tmp_path, mon
     assert list((tmp_path / "tables").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_diverged_run_is_named_under_the_table(results, no_training):
     for path in (results / "runs").iterdir():
         record = load(path)
@@ -268,6 +276,7 @@ def test_the_same_records_in_any_order_give_the_same_bytes(finished, checkout):
     assert render(wanted, kept, impossible) == render(wanted, kept[::-1], impossible)
 
 
+@pytest.mark.slow
 def test_a_figure_is_a_picture_its_points_and_a_page(checkout, tmp_path):
     """Figure 3 on digits: two groups of ten, one epoch."""
     (checkout / "conf" / "table" / "tiny_fig.yaml").write_text(
@@ -354,6 +363,7 @@ NARROWED = {
 """The overrides of tables that are committed in part, or at another size."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["misalignment_table4", "misalignment_table5", *NARROWED])
 def test_a_committed_table_follows_from_its_committed_records(name):
     committed = {path.name.removeprefix(f"{name}."): path for path in TABLES.glob(f"{name}.*")}

@@ -146,6 +146,7 @@ def records(folder, stem):
     return [parse(line, "x") for line in kept]
 
 
+@pytest.mark.slow
 def test_every_condition_has_each_method_with_its_own_runs_and_number(finished):
     rows = {(row["condition"], row["method"]): row for row in lines(finished, "toy_bam")}
     assert list(rows) == [
@@ -177,6 +178,7 @@ def test_a_rule_chooses_the_model_of_a_data_set(finished):
     assert models == {("digits", "logistic"), ("digits_unbalanced", "mlp")}
 
 
+@pytest.mark.slow
 def test_the_printed_epsilon_is_the_budget_of_the_condition():
     printed = _printed_epsilons(target_of("bam_table1", ["dataset=cifar10"]))
     assert printed == {f"cifar10, epsilon {e}": f"{e}" for e in (1, 2, 10)}
@@ -225,6 +227,7 @@ def test_one_condition_of_the_table_is_a_part_of_it_and_trains_nothing_new(
     assert lines(tmp_path, "toy_bam-part") == whole
 
 
+@pytest.mark.slow
 def test_the_same_records_in_any_order_give_the_same_bytes(finished):
     for scale in ([], ["scale=second"]):
         wanted = target_of("toy_bam", scale)
@@ -232,6 +235,7 @@ def test_the_same_records_in_any_order_give_the_same_bytes(finished):
         assert render(wanted, kept, {}) == render(wanted, kept[::-1], {})
 
 
+@pytest.mark.slow
 def test_bias_over_training_has_a_line_per_method(checkout, tmp_path):
     reproduce("toy_bam_fig2", [f"results_dir={tmp_path}"])
     points = lines(tmp_path, "toy_bam_fig2")
@@ -240,6 +244,7 @@ def test_bias_over_training_has_a_line_per_method(checkout, tmp_path):
     assert all(float(p["low"]) >= 0 for p in points)
 
 
+@pytest.mark.slow
 def test_bias_over_batch_sizes_is_each_run_s_mean(checkout, tmp_path):
     reproduce("toy_bam_fig5", [f"results_dir={tmp_path}"])
     every_point = lines(tmp_path, "toy_bam_fig5")

@@ -71,6 +71,7 @@ def cells(text, heading):
     return [[c.strip() for c in line.strip("| ").split("|")] for line in block.splitlines()[2:]]
 
 
+@pytest.mark.slow
 def test_table_2_has_a_row_for_each_arm_and_its_temperature_caveat(small):
     text, files, _ = small("calibration_table2")
     arms = ["non_private", "small_r", "large_r", "mixup"]
@@ -84,6 +85,7 @@ def test_table_2_has_a_row_for_each_arm_and_its_temperature_caveat(small):
     assert len(set(eces.values())) == 4, "two arms are the same run"
 
 
+@pytest.mark.slow
 def test_arms_differ_by_what_the_paper_says():
     runs = {
         arm: compose(["+table=calibration_table2", "dataset=mnist", f"table.arm={arm}"])
@@ -107,6 +109,7 @@ SYSTEMS = compose(["+table=calibration_systems"])["table"]["methods"]
 FEDERATED = ["dp_fedsgd", "dp_fedavg"]
 
 
+@pytest.mark.slow
 def test_the_systems_are_every_clip_and_optimiser_once():
     runs = {arm: compose(["+table=calibration_systems", f"table.arm={arm}"]) for arm in SYSTEMS}
     assert len({digest(run) for run in runs.values()}) == len(runs) == 20
@@ -131,6 +134,7 @@ def test_without_clipping_there_is_no_epsilon_and_no_warning():
         assert (said["guarantee"], said["rdp"], said["gdp"]) == ("none", None, None)
 
 
+@pytest.mark.slow
 def test_the_systems_beside_each_other(small):
     alike = [arm for arm in SYSTEMS if arm not in FEDERATED]
     chosen = ["table.methods=[non_private,small_r,layerwise,large_r,global,unclipped,dpsgld]"]
@@ -157,6 +161,7 @@ def test_an_unknown_arm_is_refused_with_the_nearest():
         target_of("calibration_table2", ["table.arm=small_r"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [4, pytest.param(6, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
 )
@@ -256,6 +261,7 @@ def test_without_pretrained_weights_no_other_model_is_shown(name, offline, no_st
 MIXED = "table.conditions=[{dataset:[digits],model:[mlp]},{dataset:[cifar10],model:[vit_base]}]"
 
 
+@pytest.mark.slow
 def test_a_row_without_weights_says_so_beside_the_others(small, offline):
     whole = ["table.published=null", "table.epsilon=null", "table.methods=[small_r]"]
     text, _, _ = small("calibration_table2", MIXED, *whole, on=SMALL[2:])
@@ -269,6 +275,7 @@ def test_a_row_without_weights_says_so_beside_the_others(small, offline):
     assert not planned[digits[0]].endswith("Not run: as planned.")
 
 
+@pytest.mark.slow
 def test_rows_without_their_data_say_so(monkeypatch, tmp_path):
     def lost(source, folder):
         raise Unavailable("a file is missing: put it there.")
@@ -318,6 +325,7 @@ def committed(name):
     return [parse(line, name) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_table_claims_by_its_paper_s_accountant_whatever_its_records_say():
     records = committed("calibration_table2-part")
     private = [r for r in records if r.privacy["guarantee"] == "proven"]
@@ -330,6 +338,7 @@ def test_a_table_claims_by_its_paper_s_accountant_whatever_its_records_say():
     assert claims == {f"mnist, {arm}": "2.32" for arm in ("small_r", "large_r", "mixup")}
 
 
+@pytest.mark.slow
 def test_the_sign_table_claims_what_the_note_s_formula_gives_and_prints_nothing():
     records = committed("sign_table1-cpu_hour")
     wanted = target_of("sign_table1", ["scale=cpu_hour"])

@@ -101,6 +101,7 @@ def test_a_condition_that_a_table_does_not_vary_is_refused_in_a_claim(under, sen
         _ = wanted.claims
 
 
+@pytest.mark.slow
 def test_a_variant_may_be_of_other_settings_and_is_told_by_them():
     asked = "table.variants.dpsgd_f=[corrected,paper,{optimizer.lr:0.3}]"
     wanted = target_of("misalignment_table5", [asked])

@@ -47,6 +47,7 @@ def test_published_epsilons_follow_from_their_settings(path):
     assert [found for record in records(path) for found in contradictions(record)] == []
 
 
+@pytest.mark.slow
 def test_published_tables_agree_on_the_runs_that_they_share():
     assert list(conflicting_records(PUBLISHED)) == []
 
@@ -88,6 +89,7 @@ def test_a_record_as_it_was_made_is_sound(record):
     assert list(contradictions(clean)) == []
 
 
+@pytest.mark.slow
 def test_a_run_trained_again_has_the_same_bits_and_a_changed_one_has_not(record):
     assert list(differences_of_rerun(record)) == []
     other = changed(record, "metrics", **{"test/accuracy": 0.5})
@@ -104,6 +106,7 @@ def test_nan_is_the_same_as_nan():
     assert not same([1.0], [1.0, 2.0])
 
 
+@pytest.mark.slow
 def test_a_number_that_was_changed_in_a_table_or_in_its_records_is_found(
     tmp_path, monkeypatch, capsys
 ):
@@ -132,6 +135,7 @@ def test_a_number_that_was_changed_in_a_table_or_in_its_records_is_found(
     assert capsys.readouterr().out.splitlines()[-1] == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["md", "csv"])
 def test_records_without_their_page_or_numbers_are_a_problem_in_one_sentence(tmp_path, lost):
     (lines,) = (path for path in PUBLISHED if path.name.startswith("misalignment_table5"))

@@ -36,6 +36,7 @@ def finished(tmp_path_factory):
     return folder, search(asked(folder, "seed=3"))
 
 
+@pytest.mark.slow
 def test_the_best_trial_by_its_noisy_score_is_released_and_no_other(finished):
     folder, text = finished
     found = records(folder)
@@ -74,6 +75,7 @@ def test_one_epsilon_of_the_whole_search_stands_beside_that_of_a_trial(finished)
     assert f"| the whole search | {row['epsilon/search']:.3f} |" in text
 
 
+@pytest.mark.slow
 def test_trials_share_no_noise_even_of_one_candidate(tmp_path):
     only = [o for o in asked(tmp_path, "seed=3") if o != LR] + ["optimizer.lr=0.1,0.1"]
     select(parse(only))
@@ -125,6 +127,7 @@ def test_no_trial_at_all_is_a_result_too(tmp_path, monkeypatch):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_diverged_trial_is_judged_by_its_noisy_score_alone(tmp_path):
     changed = [o for o in asked(tmp_path, "seed=3") if o != LR] + [
         "optimizer.lr=1e38,1e38",

@@ -69,6 +69,7 @@ def test_both_samplers_begin_alike():
     assert tpe(SPACE, 99, 3, {}) == random(SPACE, 99, 3, {})[:STARTUP]
 
 
+@pytest.mark.slow
 def test_the_tree_of_parzen_estimators_learns_from_the_scores():
     pytest.importorskip("optuna", reason="the search extra brings it")
     learnt, blind = (

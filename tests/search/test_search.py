@@ -27,6 +27,7 @@ def records(folder):
     return {path.name: path.read_bytes() for path in (folder / "runs").iterdir()}
 
 
+@pytest.mark.slow
 def test_a_search_writes_all_trials_best_first_and_the_chosen_command(folder, tmp_path):
     text = search([*SMALL, "N=3", LR, "seed=0,1", "name=some", folder])
     assert (tmp_path / "search" / "some.md").read_text() == text
@@ -51,6 +52,7 @@ def test_a_search_writes_all_trials_best_first_and_the_chosen_command(folder, tm
     assert (config["validation"], config["epochs"], config["seed"]) == (None, 1, 0)
 
 
+@pytest.mark.slow
 def test_a_trial_is_a_plain_run_with_a_validation_split(folder, tmp_path):
     search([*SMALL, "N=1", LR, "validation=0.25", "name=some", folder])
     (name,) = records(tmp_path)
@@ -65,6 +67,7 @@ def test_a_trial_is_a_plain_run_with_a_validation_split(folder, tmp_path):
     assert splits == {"validation", "train_set"}
 
 
+@pytest.mark.slow
 def test_a_search_that_was_killed_goes_on_where_it_was(folder, tmp_path, monkeypatch):
     asked = [*SMALL, "N=4", LR, "name=some", folder]
     made = []
@@ -93,6 +96,7 @@ def test_a_search_that_was_killed_goes_on_where_it_was(folder, tmp_path, monkeyp
     assert records(tmp_path) == after
 
 
+@pytest.mark.slow
 def test_what_fails_is_listed_with_its_reason_and_the_rest_goes_on(folder, tmp_path, monkeypatch):
     fit = runs.fit
 
@@ -117,6 +121,7 @@ def test_what_fails_is_listed_with_its_reason_and_the_rest_goes_on(folder, tmp_p
     assert "(4 trials)" in text
 
 
+@pytest.mark.slow
 def test_nothing_is_chosen_where_every_trial_diverged(folder):
     text = search([*SMALL, "method=sgd", "optimizer.lr=1e38,2e38", folder])
     assert "none is chosen" in text
@@ -124,12 +129,14 @@ def test_nothing_is_chosen_where_every_trial_diverged(folder):
     assert "(2 trials) is not in epsilon" in text
 
 
+@pytest.mark.slow
 def test_a_setting_need_not_be_there_in_every_trial(folder):
     text = search([*SMALL, "method=sgd,dpsgd", "method.bound=0.5,1", folder])
     assert text.count("method.bound is not a setting") == 2
     assert "method=dpsgd method.bound=" in text
 
 
+@pytest.mark.slow
 def test_options_may_be_named_by_a_pattern():
     (one,) = parse(["method=glob(dpsgd_glob*)"]).space.ranges
     assert one.values == ("dpsgd_global", "dpsgd_global_adapt")
@@ -167,6 +174,7 @@ def test_several_processes_give_the_same_search(tmp_path):
     assert records(tmp_path / "1").keys() == records(tmp_path / "2").keys()
 
 
+@pytest.mark.slow
 def test_optuna_s_sampler_resumes_by_the_records_alone(folder, tmp_path, monkeypatch):
     pytest.importorskip("optuna", reason="the search extra brings it")
     monkeypatch.setattr("dpbench.search.samplers.STARTUP", 2)

@@ -79,6 +79,7 @@ def test_a_table_claims_something_of_rows_that_it_has(name):
         assert claim.statement.endswith(".")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_fed_its_print_holds_where_print_does(name):
     table = judged(name, functools.partial(as_printed, name))
@@ -89,6 +90,7 @@ def test_a_table_fed_its_print_holds_where_print_does(name):
     assert {cell.verdict for cell in table.cells if cell.published} <= {"reproduced", "close"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_a_claim_reversed_does_not_hold(name):
     """Each pair of its rows with each other's numbers, or as far on the other side of `by`."""
@@ -131,6 +133,7 @@ def worse(column):
     return -1 if column.better == "higher" else 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("constant", ["zeros", "means"])
 def test_a_table_of_constants_makes_no_claim_hold(name, constant):

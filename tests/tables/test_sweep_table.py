@@ -149,6 +149,7 @@ def test_records_that_cannot_be_read_are_named(results, made, capsys):
     assert "left out runs/0123456789abcdef.json, which is not JSON" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -24,12 +24,14 @@ TURNED = ShiftsFlips(views=1, shift=0, padding="zero", flip="vertical", probabil
 VIEWS = ShiftsFlips(views=2, shift=2, padding="reflect", flip="horizontal", probability=0.5)
 
 
+@pytest.mark.slow
 def test_one_view_that_is_the_example_itself_changes_nothing_to_the_last_bit():
     plain = fit(run_of("dpsgd_global_adapt"), NOWHERE)
     once = fit(run_of("dpsgd_global_adapt", augmentation=replace(COPIES, views=1)), NOWHERE)
     assert what_it_measured(once) == what_it_measured(plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["ghost", "loop", "vmap"])
 def test_copies_of_an_example_change_nothing_up_to_rounding(engine):
     plain = fit(run_of("dpsgd_f", epochs=1), NOWHERE)
@@ -38,6 +40,7 @@ def test_copies_of_an_example_change_nothing_up_to_rounding(engine):
     assert copies.privacy == plain.privacy
 
 
+@pytest.mark.slow
 def test_augmented_runs_are_paired_with_plain_ones_and_views_are_drawn_anew():
     plain, _ = witnessed()
     ours, record = witnessed(augmentation=VIEWS)
@@ -52,6 +55,7 @@ def test_augmented_runs_are_paired_with_plain_ones_and_views_are_drawn_anew():
     assert what_it_measured(again) == what_it_measured(record)
 
 
+@pytest.mark.slow
 def test_training_examples_are_augmented_and_test_examples_are_not():
     plain, _ = witnessed(epochs=1)
     witness, record = witnessed(epochs=1, augmentation=TURNED)

@@ -43,6 +43,7 @@ def test_a_given_multiplier_is_taken_as_it_is():
     assert noise(0.8).multiplier(dpsgd(1.0, "corrected"), Poisson(RATE), STEPS) == 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accountant", ["rdp", pytest.param("pld", marks=pytest.mark.slow)])
 def test_a_target_epsilon_is_met_with_all_side_queries_paid(accountant):
     sigma = target(2.0, accountant).multiplier(ADAPT, Poisson(RATE), STEPS)

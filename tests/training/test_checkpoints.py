@@ -125,6 +125,7 @@ def test_a_damaged_one_is_passed_over_with_a_sentence_for_the_one_before(kept, t
     assert len(said) == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, data):

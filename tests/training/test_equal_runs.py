@@ -24,6 +24,7 @@ def close(ours, theirs):
         assert value == pytest.approx(theirs[name], rel=1e-3, abs=1e-3), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["ghost", "loop", "vmap"])
 def test_every_engine_measures_the_same_up_to_rounding(engine):
     usual = run_of("dpsgd_f", epochs=1, engine="auto")
@@ -32,6 +33,7 @@ def test_every_engine_measures_the_same_up_to_rounding(engine):
     close(record.metrics, fit(usual, NOWHERE).metrics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1000, 50, 7])
 def test_physical_batches_measure_the_same_up_to_rounding(size):
     whole = fit(run_of("dpsgd_global_adapt", epochs=1), NOWHERE)
@@ -40,6 +42,7 @@ def test_physical_batches_measure_the_same_up_to_rounding(size):
     assert parts.privacy == whole.privacy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("room", "size"), [(2**40, 186), (-(2**40), 1)])
 def test_a_physical_size_that_is_found_measures_the_same_up_to_rounding(monkeypatch, room, size):
     """120 and 6 standard deviations where there is room; one at a time where there is none."""

@@ -99,6 +99,7 @@ def test_the_second_one_ends_a_step_that_does_not_end(ended):
         train()
 
 
+@pytest.mark.slow
 def test_who_takes_long_to_end_is_told_of_the_quicker_way(ended, capfd):
     with listening(), graceful_interrupts():
         with pytest.raises(KeyboardInterrupt):

@@ -103,6 +103,7 @@ def count_up(path, file, times):
             file.write_text(str(number + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* is already executing")
 def test_no_two_have_it_though_each_removes_the_file(lock, tmp_path):
     file = tmp_path / "count"

@@ -166,6 +166,7 @@ NEEDS = {
 COMBINED = ["dpsgd_quantile method.style=layerwise", "dp_fedsgd method.local_batch_size=1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*options("method"), *COMBINED])
 def test_every_method_goes_on_as_if_never_stopped(name):
     needs = NEEDS.get(name.split()[0], [])
@@ -185,6 +186,7 @@ WITH = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 4, 7])  # 4 ends an epoch
 @pytest.mark.parametrize("feature", WITH)
 def test_whatever_goes_with_a_run_goes_on_as_if_never_stopped(feature, at):
@@ -200,6 +202,7 @@ EVERYTHING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path"),
     [*(("dpsgd_quantile", path) for path in EVERYTHING), ("dpsat", "parts/step/gradient")]

@@ -34,6 +34,7 @@ def named(seed: int, bound: float) -> dict:
     return {"seed": seed, "choices": choices, "method": {"bound": bound}}
 
 
+@pytest.mark.slow
 def test_no_stream_of_a_run_is_another_s_nor_another_run_s(streams):
     """Noise, counts and batches: of two seeds, and of two runs that share their seed."""
     for seed in (0, 1):
@@ -59,6 +60,7 @@ def test_runs_of_one_seed_start_from_the_same_weights_and_have_noise_of_their_ow
     assert not torch.isclose(*(of.noise.bits(100).double() for of in (one, other))).any()
 
 
+@pytest.mark.slow
 def test_secure_noise_is_another_one_each_time_and_no_seed_makes_it(streams):
     records = [fit(run_of(noise="secure", config=named(0, 0.5)), NOWHERE) for _ in range(2)]
     assert not streams

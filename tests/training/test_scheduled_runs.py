@@ -136,6 +136,7 @@ def test_a_scheduled_bound_does_not_pile_up_in_an_adaptive_clip(step_of, batch_o
         assert float(step.clip.sensitivity) < 1.0 * (1 + 3) + 1e-9
 
 
+@pytest.mark.slow
 def test_a_ledger_with_two_sigmas_is_their_composition():
     _, _, planned = prepare([*TWO_SIGMAS, "epochs=2", "privacy.noise_multiplier=0.8"])
     (first, times), (second, rest) = planned.ledger.entries
@@ -152,6 +153,7 @@ def test_a_ledger_with_two_sigmas_is_their_composition():
         assert ours(planned.ledger, 1e-6) == pytest.approx(reference.get_epsilon(1e-6), rel=0.01)
 
 
+@pytest.mark.slow
 def test_the_ledger_of_a_run_is_the_one_planned(tmp_path):
     config, run, planned = prepare(
         [*TWO_SIGMAS, "epochs=2", "model=logistic", f"data_dir={tmp_path}"]

@@ -34,6 +34,7 @@ def test_one_example_changes_the_number_of_right_answers_by_at_most_the_sensitiv
             assert abs(both[1] - both[0]) <= SENSITIVITY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 2 / 3, 3 / 2])
 def test_the_noise_has_the_scale_that_the_ledger_says(scale):
     step, times = ledger(SCORED).entries[-1]
@@ -66,6 +67,7 @@ def test_a_run_with_a_score_is_the_same_run_and_its_ledger_has_one_release_more(
     assert json.dumps(scored.privacy["ledger"][:-1]) == json.dumps(plain.privacy["ledger"])
 
 
+@pytest.mark.slow
 def test_a_target_epsilon_is_met_with_the_score(no_statement):
     plain, scored = (prepare([*o, "privacy=eps3"])[2] for o in (SMALL, SCORED))
     assert scored.noise_multiplier > plain.noise_multiplier
@@ -84,6 +86,7 @@ def test_trials_of_one_configuration_differ_in_noise_alone(tmp_path):
     assert noise[0] != noise[1]
 
 
+@pytest.mark.slow
 def test_where_a_score_is_released_gradients_that_are_not_finite_do_not_end_a_run(
     tmp_path, monkeypatch
 ):

@@ -44,6 +44,7 @@ def stream(key=0):
     return CipherStream(bytes([key]) * 32)
 
 
+@pytest.mark.slow
 @given(rows_of, st.floats(1e-6, 1e6))
 @settings(max_examples=300, deadline=None)
 def test_one_example_moves_the_clipped_sum_by_at_most_the_bound(rows, bound):
@@ -156,6 +157,7 @@ def test_channels_without_variance_are_zero():
     assert found == pytest.approx([0, 2], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_ledger_of_a_run_has_them_once_and_epsilon_pays(tmp_path):
     plain, measured = (load(load_or_run([*o, f"results_dir={tmp_path}"])) for o in BOTH)
     assert measured.privacy["ledger"][:-1] == plain.privacy["ledger"]
@@ -166,6 +168,7 @@ def test_the_ledger_of_a_run_has_them_once_and_epsilon_pays(tmp_path):
     assert measured.metrics != plain.metrics
 
 
+@pytest.mark.slow
 def test_a_target_epsilon_is_met_with_them(no_statement):
     plain, measured = (prepare([*o, *TARGET])[2] for o in BOTH)
     assert measured.noise_multiplier > plain.noise_multiplier
@@ -185,6 +188,7 @@ class Stopped(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_run_with_secure_noise_goes_on_with_the_constants_it_began_with(tmp_path, monkeypatch):
     used = []
 

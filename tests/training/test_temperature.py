@@ -57,6 +57,7 @@ def overconfident(n, too_large=3.0, classes=4, seed=0):
     return split(too_large * logits, targets)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(rows=rows_of, bound=st.floats(1e-3, 1e3), parameters=st.sampled_from([1, 2]))
 def test_one_example_moves_the_sum_before_noise_by_at_most_what_the_noise_reads(
@@ -82,6 +83,7 @@ def test_one_example_moves_the_sum_before_noise_by_at_most_what_the_noise_reads(
     assert (with_it - without).double().norm() <= sensitivity + rounding
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 2 / 3, 3 / 2])
 def test_the_noise_has_the_scale_that_the_ledger_says(scale, variance_p):
     fit = replace(ONE_STEP, noise_multiplier=scale * 32, lr=0.1)
@@ -93,6 +95,7 @@ def test_the_noise_has_the_scale_that_the_ledger_says(scale, variance_p):
     assert fits > 1e-3 if scale == 1 else fits < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", [1, 2])
 def test_the_fit_is_dp_sgd_written_by_hand(parameters, released):
     fit = replace(USUAL, parameters=parameters, noise_multiplier=3.0, steps=20)
@@ -115,6 +118,7 @@ def test_the_fit_is_dp_sgd_written_by_hand(parameters, released):
     assert list(scaling.metrics.values()) == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_batches_are_poisson_samples_at_the_rate_of_the_ledger(monkeypatch):
     sizes = []
 
@@ -130,6 +134,7 @@ def test_batches_are_poisson_samples_at_the_rate_of_the_ledger(monkeypatch):
     assert 60 < np.var(sizes) < 105
 
 
+@pytest.mark.slow
 def test_with_little_noise_it_is_the_best_temperature():
     quiet = replace(USUAL, noise_multiplier=1e-6, steps=200, bound=100.0)
     examples = overconfident(4000)
@@ -163,6 +168,7 @@ def their_epsilon(accountant, ledger):
     return accountant.get_epsilon(DELTA)
 
 
+@pytest.mark.slow
 def test_a_target_epsilon_is_met_with_the_fit_and_other_accountants_agree(no_statement):
     plain, fitted = (
         prepare([*o, "privacy=eps3", "privacy.accountant=pld"])[2] for o in (SMALL, FITTED)
@@ -187,6 +193,7 @@ def record(tmp_path_factory):
     return load(load_or_run([*FITTED, f"results_dir={folder}"]))
 
 
+@pytest.mark.slow
 def test_a_record_has_both_models_and_an_epsilon_that_follows(record):
     found = {name: record.metrics[f"test/{name}"] for name in ("accuracy", "nll", "ece", "mce")}
     before = {name: record.metrics[f"test/{name}_unscaled"] for name in found}
@@ -203,6 +210,7 @@ def test_a_record_has_both_models_and_an_epsilon_that_follows(record):
     assert any("ledger" in found for found in contradictions(replace(record, privacy=forged)))
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_is_verified_with_what_it_released(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Training, "diverged", property(lambda self: True))
@@ -213,6 +221,7 @@ def test_a_run_that_diverges_is_verified_with_what_it_released(tmp_path, monkeyp
     assert {*contradictions(diverged)} <= {"was made with uncommitted changes."}
 
 
+@pytest.mark.slow
 def test_training_reads_nothing_of_the_part_nor_the_fit_of_the_test_set(record, tmp_path):
     _, run, _ = prepare(FITTED)
 
@@ -234,6 +243,7 @@ def test_training_reads_nothing_of_the_part_nor_the_fit_of_the_test_set(record, 
     assert other_test["test/nll_unscaled"] != ours["test/nll_unscaled"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [0, 3])
 @pytest.mark.parametrize("how", [KeyboardInterrupt, ZeroDivisionError])
 def test_a_run_that_ends_before_or_within_the_fit_goes_on_to_the_same_bits(
@@ -290,6 +300,7 @@ def test_a_private_search_pays_for_it_beside_the_score(no_statement):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("parameters", [1, 2])
 def test_the_calibration_error_of_dp_sgd_on_dutch_falls_by_three(parameters, data_folder, tmp_path):

@@ -62,6 +62,7 @@ def tell(monkeypatch, tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_a_run_is_told_epoch_by_epoch_with_what_it_spent(tell, tmp_path):
     notes = Notes()
     record = tell(notes)
@@ -89,6 +90,7 @@ def test_a_run_is_told_epoch_by_epoch_with_what_it_spent(tell, tmp_path):
     assert notes.calls[-1][1].json() == record.json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "epsilon"), [(["method=sgd"], math.inf), (["sampler=shuffled"], None)]
 )
@@ -99,6 +101,7 @@ def test_no_epsilon_is_told_where_none_is_proven(overrides, epsilon, tell):
     assert [n.get("privacy/epsilon") for n in logs] == [epsilon] * 3
 
 
+@pytest.mark.slow
 def test_diagnostics_are_told_by_their_own_steps(tell):
     notes = Notes()
     record = tell(notes, "diagnostics=bias", "diagnostics.every=4")
@@ -108,6 +111,7 @@ def test_diagnostics_are_told_by_their_own_steps(tell):
     assert measured == list(zip(kept["step"], kept["step/bias"], strict=True))
 
 
+@pytest.mark.slow
 def test_curves_of_accuracy_calibration_and_groups_are_told_while_the_run_goes_on(tell):
     notes = Notes()
     record = tell(notes, "diagnostics=curves")
@@ -123,6 +127,7 @@ def test_curves_of_accuracy_calibration_and_groups_are_told_while_the_run_goes_o
     assert curves == [0, *(place - 1 for place in epochs)]
 
 
+@pytest.mark.slow
 def test_epochs_of_diagnostics_are_told_with_their_epoch(tell):
     notes = Notes()
     record = tell(
@@ -133,6 +138,7 @@ def test_epochs_of_diagnostics_are_told_with_their_epoch(tell):
     assert told == record.diagnostics["epoch/loss/0"]
 
 
+@pytest.mark.slow
 def test_a_run_of_a_table_is_in_its_group(tell):
     notes = Notes()
     tell(notes, "+table=demo", "method=dpsgd", "epochs=1")
@@ -153,6 +159,7 @@ def rows_of(notes):
 TEMPERED = ["temperature=private", "temperature.share=0.3"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", [[], ["diagnostics=curves"], ["method=sgd"], TEMPERED])
 def test_a_finished_record_is_told_like_its_run(overrides, tell, tmp_path, monkeypatch):
     live, later = Notes(), Notes()
@@ -173,6 +180,7 @@ def test_tracking_without_a_tracker_or_a_record_is_refused(tmp_path):
         track([f"results_dir={tmp_path}", "tracker=csv"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("duty", ["start", "log", "figure", "finish"])
 def test_a_tracker_that_fails_is_one_warning_and_the_run_is_what_it_is(duty, tell, tmp_path):
     sound = tell(Notes())
@@ -187,6 +195,7 @@ def test_a_tracker_that_fails_is_one_warning_and_the_run_is_what_it_is(duty, tel
     assert (record.metrics, record.history) == (sound.metrics, sound.history)
 
 
+@pytest.mark.slow
 def test_one_that_fails_leaves_the_others_alone(monkeypatch, tmp_path):
     sound = Notes()
     both = {"broken": Notes(fails_at="start"), "sound": sound}
@@ -231,6 +240,7 @@ def tracked(tmp_path):
     return [*small, f"results_dir={tmp_path / 'ended'}"], table_of(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["predict", "privacy_statement"])
 def test_a_run_that_ends_after_its_last_step_loses_no_row(where, tracked, tmp_path, monkeypatch):
     overrides, whole = tracked
@@ -242,6 +252,7 @@ def test_a_run_that_ends_after_its_last_step_loses_no_row(where, tracked, tmp_pa
     assert table_of(tmp_path / "ended") == whole
 
 
+@pytest.mark.slow
 def test_one_that_ends_between_its_record_and_its_trackers_is_told_of(
     tracked, tmp_path, monkeypatch
 ):

@@ -25,6 +25,7 @@ def test_a_record_keeps_what_its_calibration_was_computed_from():
     assert record.calibration["temperature"]["ece"] == said["test/ece_temperature"]
 
 
+@pytest.mark.slow
 def test_the_fit_to_the_training_examples_is_measured_at_the_end():
     record = fit(run_of(epochs=8), NOWHERE)
     assert set(named_train := {n for n in record.metrics if n.startswith("train_set/")}) == {
@@ -48,6 +49,7 @@ def test_the_ledger_holds_every_step(batch_size, steps):
     assert plan(run_of(epochs=3, batch_size=batch_size)).steps == 3 * steps
 
 
+@pytest.mark.slow
 def test_what_is_measured_is_the_last_model_on_the_test_examples():
     witness, record = witnessed()
     test = Digits(0.2).load(NOWHERE, 0).test
@@ -61,6 +63,7 @@ def test_what_is_measured_is_the_last_model_on_the_test_examples():
     assert record.metrics["test/accuracy/3"] == pytest.approx(right[threes].double().mean().item())
 
 
+@pytest.mark.slow
 def test_an_epoch_s_loss_is_the_mean_over_the_examples_it_saw():
     witness, record = witnessed(epochs=1, batch_size=1438)
     engine, train = witness.step.engine, witness.train
@@ -70,6 +73,7 @@ def test_an_epoch_s_loss_is_the_mean_over_the_examples_it_saw():
     assert record.history["train/loss"] == [pytest.approx(expected, rel=1e-5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decay", [0.0, 0.9])
 def test_the_moving_average_is_tested_and_the_training_does_not_notice(decay):
     class Steps(Witness):
@@ -95,6 +99,7 @@ def test_the_moving_average_is_tested_and_the_training_does_not_notice(decay):
     assert record.metrics["test/loss"] == pytest.approx(losses.double().mean().item(), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_training_learns(method):
     """Guessing is right in 10%."""

@@ -53,6 +53,7 @@ def fitted(*args, **changes):
     return fit(run_of(*args, **changes), NOWHERE, quiet=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["ghost", "vmap"])
 def test_one_example_per_user_is_dpsgd_to_the_bit_and_in_the_ledger(engine):
     fed = fitted(FED, iid(EXAMPLES, 0.0), engine=engine)
@@ -64,6 +65,7 @@ def test_one_example_per_user_is_dpsgd_to_the_bit_and_in_the_ledger(engine):
     assert (plain.privacy["unit"], fed.privacy["unit"]) == ("example", "user")
 
 
+@pytest.mark.slow
 def test_a_run_on_local_batches_is_one_on_whole_data_but_for_what_is_in_them():
     users = iid(100, 0.8)
     whole, all_of_them, some = (
@@ -75,6 +77,7 @@ def test_a_run_on_local_batches_is_one_on_whole_data_but_for_what_is_in_them():
     assert whole.privacy == some.privacy
 
 
+@pytest.mark.slow
 def test_any_method_protects_the_users_there_are():
     users = iid(200, 0.5)
     plain, fed = fitted(dpsgd(0.5, "corrected"), users), fitted(FED, users)
@@ -102,6 +105,7 @@ def test_a_statement_names_the_unit():
     assert "public" in said["why"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("users", [iid(100, 0.8), dirichlet(100, 0.5, 0.5), shards(100, 2)])
 @pytest.mark.parametrize("method", [FED, LOCAL, AVG], ids=["fedsgd", "local", "fedavg"])
 def test_runs_are_the_same_in_any_physical_batches(method, users):
@@ -111,6 +115,7 @@ def test_runs_are_the_same_in_any_physical_batches(method, users):
         assert parts.metrics[name] == pytest.approx(value, rel=1e-3, abs=1e-3), name
 
 
+@pytest.mark.slow
 def test_users_train_a_model():
     # Little noise, and users who are alike: nearly the accuracy of the plain network.
     quiet = {
@@ -172,6 +177,7 @@ def test_users_are_chosen_by_name_and_set_by_key(name):
     assert run.users.number == plan(run).units.number == 77
 
 
+@pytest.mark.slow
 def test_a_validation_split_is_nobody_s():
     run = build(compose(["method=dp_fedsgd", "users=iid", "validation=0.5"]))
     assert sum(plan(run).units.sizes) == 719

@@ -35,6 +35,7 @@ def test_they_can_be_grey(pets):
     assert run.dataset.load(pets, 0).train.inputs.shape[1:] == run.dataset.shape == (1, 8, 8)
 
 
+@pytest.mark.slow
 def test_a_run_on_them_is_like_any_other(pets, tmp_path):
     small = ["model=logistic", "epochs=1", "batch_size=8", f"results_dir={tmp_path}"]
     record = read(load_or_run(settings(pets, *small)))
@@ -79,6 +80,7 @@ def test_folders_without_images_or_classes_are_refused(pets):
         run_of(settings(pets, "dataset.channels=4"))
 
 
+@pytest.mark.slow
 def test_images_by_the_datasets_library_are_the_same(pets, no_cache):
     _, run = run_of(settings(pets))
     config, other = run_of(["dataset=hub_images", f"dataset.path={pets}", "dataset.size=8"])

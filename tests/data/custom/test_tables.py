@@ -115,6 +115,7 @@ def test_a_file_that_changes_before_it_is_read_is_refused(people):
         run.dataset.load(people.parent, 0)
 
 
+@pytest.mark.slow
 def test_a_record_has_its_command_and_is_verified_without_the_file(people, tmp_path):
     small = ["model=logistic", "epochs=1", "batch_size=16", f"results_dir={tmp_path}"]
     record = read(load_or_run(settings(people, "dataset.group=sex", *small)))

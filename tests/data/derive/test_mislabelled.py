@@ -53,6 +53,7 @@ def test_trained_on_are_all_other_examples_and_the_included_targets(tmp_path):
     assert len(untouched) == len(whole) - 100
 
 
+@pytest.mark.slow
 def test_coins_are_fair_for_every_run_and_every_target(tmp_path):
     design = np.stack([HUNDRED.load(tmp_path, seed).targets.included for seed in range(60)])
     for sums, coins in ((design.sum(0), 60), (design.sum(1), 100)):
@@ -73,6 +74,7 @@ def test_runs_without_targets_keep_their_names():
     assert with_mislabelled(DIGITS, None) is DIGITS
 
 
+@pytest.mark.slow
 def test_the_record_has_the_losses_of_the_targets_and_publishing_leaves_them_out(tmp_path):
     run = build(compose(["mislabelled=100", "epochs=1", "seed=3"]))
     record, targets = fit(run, tmp_path, quiet=True), run.load(tmp_path).targets

@@ -32,6 +32,7 @@ def test_each_channel_is_less_its_mean_and_over_its_deviation():
     assert torch.allclose(Normalization([0.5], [0.25])(images), (images - 0.5) / 0.25)
 
 
+@pytest.mark.slow
 def test_whole_and_held_out_and_dealt_out_examples_are_normalised_alike(tmp_path):
     plain = DIGITS.load(tmp_path, 0).train
     indices = torch.tensor([3, 700, 11])
@@ -55,6 +56,7 @@ def test_bytes_are_scaled_before(tmp_path):
     assert (seen.min(), seen.max()) == (-1, 1)
 
 
+@pytest.mark.slow
 def test_a_run_is_that_on_a_data_set_which_was_normalised_before(tmp_path):
     run = run_of("normalization=half")
     parts = run.load(tmp_path)
@@ -83,6 +85,7 @@ def test_it_names_the_run_and_without_it_runs_are_named_as_before():
     assert not run_of().normalization
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
 def test_the_constants_are_those_of_the_training_images(name, request):

@@ -48,6 +48,7 @@ def test_an_image_has_the_features_that_it_has_alone(data):
     assert torch.equal(data.train.targets, pixels.targets)
 
 
+@pytest.mark.slow
 def test_bytes_are_scaled_to_one_before(tmp_path):
     class Bytes(Digits):
         def load(self, folder, seed):
@@ -62,6 +63,7 @@ def test_bytes_are_scaled_to_one_before(tmp_path):
     assert 0.2 < float(mean / pixels) < 5  # and not 255 times as large
 
 
+@pytest.mark.slow
 def test_they_are_computed_once_for_each_draw_of_the_images(tmp_path, monkeypatch):
     calls = []
 
@@ -79,6 +81,7 @@ def test_they_are_computed_once_for_each_draw_of_the_images(tmp_path, monkeypatc
     assert not torch.equal(first.test.inputs, other.test.inputs)
 
 
+@pytest.mark.slow
 def test_an_altered_file_is_refused(tmp_path):
     SCATTERED.load(tmp_path, 0)
     for path in (tmp_path / "features").glob("*.npy"):

@@ -22,6 +22,7 @@ def test_mnist_has_the_size_of_the_paper():
     assert Unbalanced(Mnist(), label=8, keep=0.09).train_size == 54_675
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_about_526_eights_of_mnist_are_left(data_folder):
     data = Unbalanced(Mnist(), label=8, keep=0.09).load(data_folder, seed=0)

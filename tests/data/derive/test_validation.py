@@ -72,6 +72,7 @@ def test_a_share_that_holds_out_nobody_is_refused():
         WithValidation(DIGITS, 0.0001)
 
 
+@pytest.mark.slow
 def test_sampling_rate_steps_and_epsilon_follow_from_the_smaller_training_set():
     plans = [
         plan(build(compose(overrides)))
@@ -83,6 +84,7 @@ def test_sampling_rate_steps_and_epsilon_follow_from_the_smaller_training_set():
     assert [planned.steps for planned in plans] == [20 * 15, 20 * 8]
 
 
+@pytest.mark.slow
 def test_a_run_is_that_on_a_data_set_whose_test_set_is_the_validation_split(tmp_path):
     """A twin that has never heard of validation gives the same numbers under the other name."""
     overrides = ["validation=0.2", "epochs=1", "model=logistic", "seed=2"]

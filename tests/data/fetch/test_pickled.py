@@ -115,6 +115,7 @@ def test_what_is_no_dictionary_of_numbers_is_refused(read, content):
         read(content)
 
 
+@pytest.mark.slow
 def test_a_pickle_that_ends_early_is_refused_wherever_it_ends(read):
     whole = pickle.dumps({"data": np.arange(5), "labels": [1, 2]}, 2)
     assert read(whole)

@@ -56,6 +56,7 @@ def test_verdicts_can_fail():
     assert verdicts([flat, sharp, *other])[1] == "fails in 1 of 2 seeds"
 
 
+@pytest.mark.slow
 def test_the_bias_aware_descent_ends_with_shorter_gradients_of_examples():
     run = build(compose(["model.widths=[4]"]))
     ends = {
@@ -66,6 +67,7 @@ def test_the_bias_aware_descent_ends_with_shorter_gradients_of_examples():
     assert min(end.gap for end in ends.values()) > 0
 
 
+@pytest.mark.slow
 def test_the_target_says_both_verdicts(tmp_path):
     small = [
         *("dataset=digits", "model.widths=[4]", "table.seeds=[0]"),

@@ -69,6 +69,7 @@ def small(tmp_path_factory):
     return folder / "tables", reproduce("calibration_fig1", [f"results_dir={folder}", *DIGITS])
 
 
+@pytest.mark.slow
 def test_the_figure_has_a_curve_for_each_sigma_and_a_distance_for_each_lr(small):
     folder, text = small
     lines = list(csv.DictReader(io.StringIO((folder / "calibration_fig1-changed.csv").read_text())))
@@ -81,6 +82,7 @@ def test_the_figure_has_a_curve_for_each_sigma_and_a_distance_for_each_lr(small)
     assert (folder / "calibration_fig1-changed.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_same_records_in_any_order_give_the_same_bytes(small):
     folder, _ = small
     kept = (folder / "calibration_fig1-changed.records.jsonl").read_text().splitlines()

@@ -49,6 +49,7 @@ def small(tmp_path_factory):
     return folder / "tables", text
 
 
+@pytest.mark.slow
 def test_it_writes_three_files_that_say_what_was_changed(small):
     folder, text = small
     stem = "calibration_table1-changed"

@@ -63,6 +63,7 @@ EQUATIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dynamics", "equations"), EQUATIONS)
 def test_small_steps_follow_the_equations_that_the_paper_prints(dynamics, equations):
     begin, end, dt = 1e-6, 3.0, 1e-4
@@ -81,6 +82,7 @@ def test_small_steps_follow_the_equations_that_the_paper_prints(dynamics, equati
     np.testing.assert_allclose(weights.numpy(), exact, atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamics", [AdaGrad(XI), RmsProp(A2, XI), Adam(A1, A2, XI)])
 def test_squares_of_a_noisy_gradient_hold_its_variance_at_every_step_size(dynamics):
     """The paper says that noise leaves these flows as they are; their v has G^2 + s^2 instead."""
@@ -103,6 +105,7 @@ def followed(optimizer, clip, steps=1200, **changed):
     return follow(network, batch, SETUP.clips[clip], replace(how, **changed), torch.Generator())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", SETUP.optimizers)
 def test_two_examples_by_hand_show_every_clipping_of_the_theorem(optimizer):
     """Statements 1 and 2, of which the paper gives no example; H is positive definite."""
@@ -135,6 +138,7 @@ def judged(label, flow, noise=(0.4, 0.1)):
     return {claim.name: claim.verdict for claim in found}
 
 
+@pytest.mark.slow
 def test_a_broken_flow_and_a_broken_clip_fail_the_claims():
     good = followed("heavy ball", "local flat")
     assert judged("heavy ball, local flat", good) == {ZERO: "holds", SAME: "holds"}

@@ -75,6 +75,7 @@ def test_a_small_flat_bound_raises_the_loss_where_many_outvote_one(outvoted):
     assert all(kernel.eigenvalue > 0 for kernel in (*flow.kernels, *flow.unclipped))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", [("none", "flat", 1.0), ("abadi", "flat", 1.0)])
 def test_without_clipping_by_layer_the_same_loss_comes_down_to_zero(stuck, clip):
     network, batch = stuck
@@ -94,6 +95,7 @@ def test_layerwise_clipping_stands_still_at_a_loss_above_zero(stuck):
     assert [kernel.eigenvalue for kernel in flow.kernels] == pytest.approx([0.0] * 6, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_noise_has_the_scale_of_the_discrete_step(stuck):
     """Equation 4.1: a step moves the weights by lr / n of the noise."""
     network, batch = stuck
@@ -111,6 +113,7 @@ def test_noise_has_the_scale_of_the_discrete_step(stuck):
     )
 
 
+@pytest.mark.slow
 def test_noise_vanishes_with_the_step_size(perceptron):
     """Fact 4.1: over the same time, about as the root of the step."""
     apart = []

@@ -104,6 +104,7 @@ def test_the_parameters_stay_where_they_are(perceptron):
     assert torch.equal(network.parameters.theta, before)
 
 
+@pytest.mark.slow
 def test_a_search_over_networks_loses_eigenvalues_layerwise_and_never_flat(perceptron):
     """Theorem 1, where it gives no example: H is positive definite, sum_r H_r C_r is not."""
     least = {"flat": [], "layerwise": []}

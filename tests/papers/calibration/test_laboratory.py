@@ -48,6 +48,7 @@ def test_a_set_up_that_cannot_be_is_refused(changed, says):
         setup(**changed)
 
 
+@pytest.mark.slow
 def test_a_clip_is_examined_from_the_same_weights_each_time(run):
     first, again, other = (
         examine(run, setup(), label, NOWHERE, 0) for label in ("small", "small", "none")
@@ -60,6 +61,7 @@ def test_a_clip_is_examined_from_the_same_weights_each_time(run):
     assert examine(run, setup(), "none", NOWHERE, 1).flow.losses[0] != other.flow.losses[0]
 
 
+@pytest.mark.slow
 def test_noise_is_looked_at_over_the_same_time_at_a_finer_step(run):
     noise = examine(run, setup(noise=10.0, noise_steps=5), "none", NOWHERE, 0).noise
     assert 0 < noise[1] < noise[0]

@@ -79,6 +79,7 @@ GAUSSIAN_TOO_SMALL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GAUSSIAN_TOO_SMALL)
 def test_what_is_called_too_small_lies_below_a_lower_bound_of_what_is_spent(name):
     """Opacus' PRV accountant (Gopi et al. 2021) has bounds on both sides."""
@@ -98,6 +99,7 @@ def test_the_formula_of_the_sign_note_lies_below_what_is_surely_spent(name):
     assert claim.epsilon < lower_bound(claim.ledger, claim.delta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gdp-mnist-clt-20", "de-cifar10", "handcrafted-linear-mnist"])
 def test_accounts_are_those_of_dp_accounting(name):
     import dp_accounting

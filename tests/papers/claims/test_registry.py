@@ -47,6 +47,7 @@ def test_every_printed_epsilon_of_our_papers_is_there():
             assert any(line["epsilon"] == printed and data in name for printed, name in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "run"),
     [

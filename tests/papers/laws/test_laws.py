@@ -62,6 +62,7 @@ def test_few_steps_and_epochs_spend_more_and_never_more_than_without_sampling():
     assert shuffled_at_least(1000.0, 100, 1, 0.5) == 0
 
 
+@pytest.mark.slow
 def test_laws_are_ordered_as_their_proofs_say():
     data = epsilons(Setup(10_000, 1e-5, [1.0], [3], [20, 50], 1.6))
     assert (data["allocation"] < data["poisson"]).all()
@@ -71,6 +72,7 @@ def test_laws_are_ordered_as_their_proofs_say():
     assert (data["shuffled, at least"] < data["shuffled, at most"]).all()
 
 
+@pytest.mark.slow
 def test_the_figure_is_a_picture_its_points_and_a_page(tmp_path):
     said = reproduce("sampling_laws", [f"results_dir={tmp_path}", "scale=cpu_hour"])
     files = {path.suffix: path for path in (tmp_path / "tables").iterdir()}

@@ -19,6 +19,7 @@ def errors():
     return error_rates(2.0, 1e-4, [1, 50], [0.0, 0.5, 2.0])
 
 
+@pytest.mark.slow
 def test_the_error_rate_is_how_often_a_draw_has_the_wrong_sign(errors):
     draw = np.random.default_rng(0)
     for law, name in (("normal", "Gaussian"), ("laplace", "Laplace"), ("logistic", "logistic")):
@@ -50,6 +51,7 @@ def test_all_laws_meet_the_same_budget_and_signs_need_less_noise(errors):
     assert scales[50, of_sum] == scales[1, of_sum]
 
 
+@pytest.mark.slow
 def test_the_figure_is_a_picture_its_points_and_a_page(tmp_path):
     said = reproduce("sign_fig1", [f"results_dir={tmp_path}", "scale=cpu_hour", *FEW])
     files = {path.suffix: path for path in (tmp_path / "tables").iterdir()}
@@ -60,6 +62,7 @@ def test_the_figure_is_a_picture_its_points_and_a_page(tmp_path):
     assert len(points) == 2 * 5 * 7
 
 
+@pytest.mark.slow
 def test_the_table_of_epsilons_has_a_line_for_each_run_in_their_order(tmp_path):
     asked = ["scale=cpu_hour", "privacy.noise_multiplier=0.5", f"results_dir={tmp_path}"]
     reproduce("sign_table2", asked)

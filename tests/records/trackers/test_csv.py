@@ -1,5 +1,7 @@
 import csv
 
+import pytest
+
 from dpbench.records.trackers.csv import CsvTracker
 
 
@@ -8,6 +10,7 @@ def rows(path):
         return {int(row.pop("step")): row for row in csv.DictReader(file)}
 
 
+@pytest.mark.slow
 def test_a_run_is_a_file_of_its_steps(tracked, tmp_path):
     record = tracked("csv")
     folder = tmp_path / "tracking" / "csv"

@@ -15,6 +15,7 @@ def events(folder):
     return kept
 
 
+@pytest.mark.slow
 def test_a_run_is_in_the_folder_of_its_method(tracked, tmp_path):
     record = tracked("tensorboard")
     group = "digits/dpsgd/noise_multiplier=1.0"

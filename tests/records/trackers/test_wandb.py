@@ -60,6 +60,7 @@ def offline(folder):
         yield next(r.run for r in kept if r.HasField("run")), history, summary, kept
 
 
+@pytest.mark.slow
 def test_a_run_is_kept_offline_under_its_digest(tracked, tmp_path):
     record = tracked(
         "wandb", "+table=demo", "method=dpsgd", "epochs=2", "tracker.wandb.tags=[mine]"
@@ -98,6 +99,7 @@ def test_a_run_that_is_killed_and_goes_on_is_one_run_without_a_gap(interrupted, 
     assert not list(tmp_path.glob("wandb/*.json"))
 
 
+@pytest.mark.slow
 def test_a_run_that_is_repeated_is_another_one(interrupted, tmp_path):
     for _ in range(2):
         interrupted(WandbTracker("dpbench", "offline"), finished)
