@@ -23,6 +23,12 @@ QUIET = [
 ]  # fmt: skip
 
 
+WITHOUT_PLOTLY = """
+const later = setTimeout;
+globalThis.setTimeout = (call, ...rest) => call.name === "startPlotly" || later(call, ...rest);
+"""
+
+
 @pytest.fixture(scope="session")
 def composed():
     """composed(*overrides): a plain configuration, composed once."""
@@ -123,12 +129,17 @@ def chromium():
 
 @pytest.fixture
 def opened(chromium):
-    """opened(path, ...): the page in a fresh window; whatever it says or asks for is a failure."""
+    """opened(path, ...): the page in a fresh window; whatever it says or asks for is a failure.
+
+    pictures: False leaves them out, which take longer than all else on the page.
+    """
     contexts, faults = [], []
 
-    def open_page(path: Path, hash_: str = "", **settings):
+    def open_page(path: Path, hash_: str = "", pictures: bool = True, **settings):
         context = chromium.new_context(**{"viewport": {"width": 1300, "height": 900}, **settings})
         contexts.append(context)
+        if not pictures:
+            context.add_init_script(WITHOUT_PLOTLY)
         window = context.new_page()
         window.on("console", lambda said: faults.append(f"console: {said.text}"))
         window.on("pageerror", lambda error: faults.append(f"error: {error}"))

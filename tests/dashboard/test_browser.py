@@ -37,7 +37,7 @@ def test_no_proof_is_never_on_the_axis_of_epsilon(path, opened):
 
 
 def test_seeds_that_are_filtered_out_leave_mean_and_interval(path, opened, records):
-    window = opened(path, "#dataset=digits&method=dpsgd")
+    window = opened(path, "#dataset=digits&method=dpsgd", pictures=False)
     values = [0.63, 0.64, 0.65]
     half = stats.t.ppf(0.975, 2) * np.std(values, ddof=1) / np.sqrt(3)
     assert numbers(window)[0][4] == f"64.0 % ± {100 * half:.1f} % (3)"
@@ -58,13 +58,13 @@ def test_a_run_that_was_made_again_to_be_observed_counts_once(record_of, page_of
     made[2].config["diagnostics"] = {"every": 10}
     made[2].config["choices"]["diagnostics"] = "bias"
     assert made[1].digest != made[2].digest
-    window = opened(page_of(made))
+    window = opened(page_of(made), pictures=False)
     assert window.inner_text("#shown") == "3 of 3 runs shown"
     assert [line[4][:6] + line[4][-4:] for line in numbers(window)] == ["65.0 % (2)"]
 
 
 def test_a_filter_keeps_its_runs(path, opened):
-    window = opened(path)
+    window = opened(path, pictures=False)
     kept = {
         ("dataset", "adult"): 12,
         ("model", "mlp"): 30,
@@ -80,11 +80,11 @@ def test_a_filter_keeps_its_runs(path, opened):
 
 
 def test_a_link_shows_the_same_view(path, opened):
-    window = opened(path)
+    window = opened(path, pictures=False)
     window.locator("#part-utility select").first.select_option("test/loss")
     window.locator("#part-utility select").nth(1).select_option("rdp")
     window.locator("input[name=method][value=sgd]").uncheck()
-    again = opened(path, window.evaluate("location.hash"))
+    again = opened(path, window.evaluate("location.hash"), pictures=False)
     assert again.locator("#part-utility select").first.input_value() == "test/loss"
     assert numbers(again) == numbers(window)
     assert {line[1] for line in numbers(again)} >= {"ε = 1.1", "ε = 4.4"}
@@ -175,7 +175,7 @@ def test_on_paper_all_pictures_are_there_and_the_controls_are_not(path, opened, 
 
 
 def test_dark_is_dark_and_the_button_changes_it(path, opened):
-    window = opened(path, color_scheme="dark")
+    window = opened(path, color_scheme="dark", pictures=False)
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = window.evaluate(ground)
     window.locator("#theme").click()
@@ -190,7 +190,7 @@ def test_a_diverged_run_takes_the_mean_away_and_is_named(record_of, page_of, ope
     runs = [record_of(seed=s, accuracy=0.5 + 0.1 * s) for s in (0, 1)]
     nan = float("nan")
     runs.append(record_of(seed=2, accuracy=nan, ece=nan, status="diverged", bins=False))
-    window = opened(page_of(runs))
+    window = opened(page_of(runs), pictures=False)
     assert numbers(window)[0][4] == "no mean: 1 diverged"
     assert "1 of 3 diverged" in window.inner_text("#part-utility .notes")
     window.locator("input[name=status][value=diverged]").uncheck()
@@ -234,7 +234,7 @@ def test_files_left_out_are_listed(spoiled, opened):
 
     with pytest.warns(UserWarning, match="left out"):
         path = report([f"results_dir={spoiled}", f"out={spoiled / 'r.html'}"])
-    window = opened(path)
+    window = opened(path, pictures=False)
     files = window.inner_text("#part-unreadable")
     for name in ("truncated.json", "older.json", "empty.json", "list.json", "bytes.json"):
         assert name in files

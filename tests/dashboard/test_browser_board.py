@@ -28,7 +28,7 @@ def board(window):
 
 
 def test_the_first_view_ranks_the_methods_at_a_budget(path, opened):
-    window = opened(path, "#board=digits+%C2%B7+mlp".replace("+", "%20"))
+    window = opened(path, "#board=digits+%C2%B7+mlp".replace("+", "%20"), pictures=False)
     assert board(window) == {
         "DPSGD-F": ("1", "first", "66.0 %"),
         "DP-SGD": ("2", "behind", "64.0 %"),
@@ -84,7 +84,7 @@ def sweep(record_of, page_of):
 
 
 def test_pictures_show_the_best_setting_or_all(sweep, opened):
-    window = opened(sweep)
+    window = opened(sweep, pictures=False)
     assert [line[0] for line in numbers(window)] == ["DP-SGD · lr=0.5"]
     window.locator("input[name=show][value=all]").check()
     assert sorted(line[0] for line in numbers(window)) == ["DP-SGD · lr=0.1", "DP-SGD · lr=0.5"]
@@ -114,7 +114,7 @@ def test_whiskers_end_at_zero_and_a_hundred(record_of, page_of, opened):
 
 
 def test_the_table_of_runs_sorts_searches_and_is_saved(path, opened):
-    window = opened(path)
+    window = opened(path, pictures=False)
     window.locator("#part-runs input[type=search]").fill("adult dpsgd-f")
     assert "1 to 6 of 6" in window.inner_text("#part-runs .pager")
     head = window.locator("#part-runs thead button", has_text="accuracy").first
@@ -170,7 +170,8 @@ def test_the_first_view_is_saved_and_names_an_audit_that_refutes_a_claim(
 ):
     audit = {"epsilon": 2.5, "confidence": 0.95}
     window = opened(
-        page_of([record_of(epsilon=0.5, audit=audit), record_of("dpsgd_f", epsilon=0.5)])
+        page_of([record_of(epsilon=0.5, audit=audit), record_of("dpsgd_f", epsilon=0.5)]),
+        pictures=False,
     )
     assert window.inner_text("#part-board .alarm") == "audit: ≥ 2.5 (95 %)"
     with window.expect_download() as saved:
@@ -193,7 +194,7 @@ def test_a_table_never_shows_nan(record_of, folder_of, opened):
         "dpsgd,e,2,nan,1,1.5,,0.5,differs",
     ]
     (folder / "tables/own.csv").write_text("\n".join(lines) + "\n")
-    window = opened(report([f"results_dir={folder}", f"out={folder / 'r.html'}"]))
+    window = opened(report([f"results_dir={folder}", f"out={folder / 'r.html'}"]), pictures=False)
     window.locator("#part-tables summary").first.click()
     shown = window.locator("#part-tables .published").first
     shown.wait_for()  # drawn when it is first opened
@@ -206,7 +207,7 @@ def test_a_table_never_shows_nan(record_of, folder_of, opened):
 
 
 def test_the_headings_of_the_board_sort(path, opened):
-    window = opened(path, "#board=digits%20%C2%B7%20mlp")
+    window = opened(path, "#board=digits%20%C2%B7%20mlp", pictures=False)
     window.locator("#part-board th button", has_text="accuracy").click()
     assert list(board(window)) == ["DP-SGD", "DPSGD-F", "DP-SGD (global)", "SGD"]
     window.locator("#part-board th button", has_text="accuracy").click()

@@ -198,7 +198,7 @@ def assert_no_example_exceeds(rule: str, seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", [*RULES, "stack"])
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, deadline=None, max_examples=3)
+@settings(derandomize=True, deadline=None, max_examples=2)
 def test_one_example_adds_no_more_than_the_sensitivity(rule, seed):
     assert_no_example_exceeds(rule, seed)
 
