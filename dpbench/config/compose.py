@@ -33,10 +33,6 @@ CUSTOM = "dpbench.data.custom."
 """The modules of data sets whose settings are completed from the data."""
 
 
-MANY = 8
-"""Compositions after which options are composed one by one and put together: for a table, of all
-pairs of data sets and methods, that is less work, and for a single run more."""
-
 INTERPOLATION = re.compile(r"\$\{([^{}]*)")
 
 
@@ -261,8 +257,18 @@ def _choice(folders: Folders, group: str, line: str, others: tuple[str, ...]) ->
     return Choice(name, content, after.interpolated) if name and same else None
 
 
+@functools.cache
+def _first_combinations(folders: Folders, others: tuple[str, ...]) -> dict[str, list[str]]:
+    """By option, the combination that it was first in, beside these others; to be added to."""
+    return {}
+
+
 def _of_options(options: list[Override]) -> Composition:
-    """The configuration of options; put together of those that each change their own group."""
+    """The configuration of options; put together of those that each change their own group.
+
+    Only where each has been in another combination: all pairs of data sets and methods then take
+    few compositions, and runs with nothing in common take no more than one each.
+    """
     folders = search_path.folders()
     # In whatever order, so that runs share what is composed: of one group the last one counts.
     options = sorted(options, key=lambda o: o.key_or_group)
@@ -271,7 +277,9 @@ def _of_options(options: list[Override]) -> Composition:
     chosen = {o.key_or_group: line for o, line in pairs if o.type == OverrideType.CHANGE}
     others = tuple(line for o, line in pairs if o.type != OverrideType.CHANGE)
     choices: dict[str, Choice | None] = {}
-    if len(chosen) > 1 and _compose_options.cache_info().misses >= MANY:
+    first = _first_combinations(folders, others)
+    new = [line for line in chosen.values() if first.setdefault(line, lines) == lines]
+    if len(chosen) > 1 and not new:
         choices = {group: _choice(folders, group, line, others) for group, line in chosen.items()}
     found = {group: choice for group, choice in choices.items() if choice}
     if not found or len(found) < len(chosen):

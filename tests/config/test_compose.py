@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from dpbench.config import compose as configuration
+from dpbench.config import search_path
 from dpbench.config.compose import compose, options
 from dpbench.config.overrides import expand, grammar, parse
 from dpbench.errors import UserError
@@ -176,9 +177,11 @@ def test_options_put_together_are_what_hydra_composes(data):
     table = data.draw(st.sampled_from([None, "misalignment_table5", "bam_fig2"]))
     drawn = data.draw(st.sets(st.sampled_from(DRAWN), min_size=2, max_size=4))
     overrides = [f"{group}={data.draw(st.sampled_from(options(group)))}" for group in sorted(drawn)]
-    overrides += [f"+table={table}"] if table else []
-    with grammar(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(configuration, "MANY", 0)
+    added = [f"+table={table}"] if table else []
+    first = configuration._first_combinations(search_path.folders(), tuple(added))
+    first.update({override: [] for override in overrides})
+    overrides += added
+    with grammar():
         ours = configuration._compose(parse(overrides))
         theirs = configuration._compose_by_hydra(overrides)
     assert ours.choices == theirs.choices
@@ -193,16 +196,18 @@ def test_options_put_together_are_what_hydra_composes(data):
 def test_pairs_of_options_take_as_many_compositions_as_there_are_options(monkeypatch):
     composed = []
     by_hydra = configuration._compose_by_hydra
-    monkeypatch.setattr(configuration, "MANY", 0)
     monkeypatch.setattr(
         configuration, "_compose_by_hydra", lambda lines: composed.append(lines) or by_hydra(lines)
     )
-    configuration._compose_options.cache_clear()
-    configuration._choice.cache_clear()
-    for dataset in ("dutch", "adult", "digits"):
-        for method in ("bam", "dpsat", "sgd"):
+    for cached in ("_compose_options", "_choice", "_first_combinations", "_options_and_keys"):
+        getattr(configuration, cached).cache_clear()
+    numbers = []
+    for dataset in ("dutch", "adult", "digits", "mnist"):
+        for method in ("bam", "dpsat", "sgd", "dpsgd_f", "dp_losgd"):
             compose([f"dataset={dataset}", f"method={method}", "epochs=17"])
-    assert len(composed) <= 1 + 3 + 3
+        numbers.append(len(composed))
+    assert numbers[0] == 5
+    assert numbers[-1] - numbers[1] <= 4
 
 
 def test_runs_that_differ_in_values_alone_share_what_hydra_composes(monkeypatch):

@@ -125,7 +125,7 @@ def marked(name):
     """Those that take longest, and have siblings whose runs are planned alike, are `long`."""
     lengthy = ("sign_table1", "calibration_systems", "calibration_fig2", "calibration_fig3")
     lengthy += ("bam_fig4", "bam_fig5", "calibration_fig10", "calibration_fig11")
-    lengthy += ("frontier_table1", "frontier_fig1")
+    lengthy += ("frontier_table1", "frontier_table3", "frontier_fig1")
     mark = dict.fromkeys(lengthy, pytest.mark.long) | dict.fromkeys(QUICK, ())
     return pytest.param(name, marks=mark.get(name, pytest.mark.slow))
 
