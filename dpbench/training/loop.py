@@ -150,10 +150,11 @@ class Training:
             yield
 
     def _finished(self) -> bool:
+        done = self.steps_done
+        if done in (0, self.plan.steps) or not self.between_epochs:
+            return done == self.plan.steps
         # With a released score only parameters count, as gradients being finite is not released.
-        stop = not self.finite if self.plan.score else self.diverged
-        ends_early = self.steps_done > 0 and self.between_epochs and stop
-        return ends_early or self.steps_done == self.plan.steps
+        return not self.finite if self.plan.score else self.diverged
 
     def _do_step(self, batch: Batch) -> None:
         if self.observer:
