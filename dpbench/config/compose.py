@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 import hydra
+import yaml
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -231,64 +233,78 @@ def _compose_options(folders: Folders, *options: str) -> bytes:
     return pickle.dumps(_compose_by_hydra(list(options)))
 
 
-class Choice(NamedTuple):
-    """What choosing an option changes: its name, the content of its group, and interpolations."""
+class Option(NamedTuple):
+    """The settings that a file gives its group, and the words in their interpolations."""
 
-    name: str
-    content: object
+    settings: dict
     interpolated: frozenset[str]
 
 
 @functools.lru_cache(maxsize=1024)
-def _choice(folders: Folders, group: str, line: str, others: tuple[str, ...]) -> Choice | None:
-    """What one option changes beside others, or None if that is more than its own group."""
+def _option(folders: Folders, group: str, name: str) -> Option | None:
+    """What choosing an option sets, if that is what its file says and nothing more."""
+    path = search_path.file_of(group, name)
+    if path is None:  # several options, as of the tracker
+        return None
     try:
-        before, after = (
-            pickle.loads(_compose_options(folders, *lines)) for lines in (others, (*others, line))
-        )
-    except (HydraException, OmegaConfBaseException, UserError):
-        return None  # as a composition of all options fails, which says why
-    contents = [cast(dict, OmegaConf.to_container(each.config)) for each in (before, after)]
-    content = contents[1].get(group)
-    for part in (*contents, before.choices):
-        part.pop(group, None)
-    name = after.choices.pop(group, None)
-    same = contents[0] == contents[1] and (before.choices, before.table) == after[1:3]
-    return Choice(name, content, after.interpolated) if name and same else None
+        text = path.read_text(encoding="utf-8")
+        settings = OmegaConf.to_container(OmegaConf.create(text))
+    except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError):
+        return None  # as Hydra refuses it, and says why
+    if not isinstance(settings, dict) or "defaults" in settings or "@package" in text:
+        return None
+    return Option(settings, _interpolated(settings))
+
+
+@functools.lru_cache(maxsize=256)
+def _set_by_others(folders: Folders, added: tuple[str, ...]) -> frozenset[str]:
+    """The groups that other files than the option's write to, beside what is added (a table)."""
+    loader = GlobalHydra.instance().config_loader()
+    files = loader.compute_defaults_list("config", [*added], RunMode.RUN).defaults
+    found: set[str] = set()
+    for file in files:
+        source = next(s for s in loader.get_sources() if s.is_config(file.config_path))
+        content = source.load_config(file.config_path)
+        if any("${" in str(default) for default in content.defaults_list or ()):
+            return frozenset(groups())  # what is read depends on what is chosen
+        if not file.package:
+            found.update(map(str, content.config))
+        elif not file.config_path.startswith(f"{file.package}/"):
+            found.add(file.package.partition(".")[0])
+    return frozenset(found)
 
 
 @functools.cache
-def _first_combinations(folders: Folders, others: tuple[str, ...]) -> dict[str, list[str]]:
-    """By option, the combination that it was first in, beside these others; to be added to."""
-    return {}
+def _composed_beside(folders: Folders, added: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """The combinations of options that were composed beside what is added; to be added to."""
+    return set()
 
 
-def _of_options(options: list[Override]) -> Composition:
-    """The configuration of options; put together of those that each change their own group.
+def _of_options(overrides: list[Override]) -> Composition:
+    """The configuration of options; from the second combination on, put together of their files.
 
-    Only where each has been in another combination: all pairs of data sets and methods then take
-    few compositions, and runs with nothing in common take no more than one each.
+    All pairs of data sets and methods of a table then take Hydra two compositions, which are
+    slow, and a single run takes it one.
     """
     folders = search_path.folders()
     # In whatever order, so that runs share what is composed: of one group the last one counts.
-    options = sorted(options, key=lambda o: o.key_or_group)
-    lines = [str(option.input_line) for option in options]
-    pairs = [*zip(options, lines, strict=True)]
-    chosen = {o.key_or_group: line for o, line in pairs if o.type == OverrideType.CHANGE}
-    others = tuple(line for o, line in pairs if o.type != OverrideType.CHANGE)
-    choices: dict[str, Choice | None] = {}
-    first = _first_combinations(folders, others)
-    new = [line for line in chosen.values() if first.setdefault(line, lines) == lines]
-    if len(chosen) > 1 and not new:
-        choices = {group: _choice(folders, group, line, others) for group, line in chosen.items()}
-    found = {group: choice for group, choice in choices.items() if choice}
-    if not found or len(found) < len(chosen):
+    overrides = sorted(overrides, key=lambda o: o.key_or_group)
+    lines = tuple(str(override.input_line) for override in overrides)
+    chosen = {o.key_or_group: o.value() for o in overrides if o.type == OverrideType.CHANGE}
+    added = tuple(str(o.input_line) for o in overrides if o.type != OverrideType.CHANGE)
+    before = _composed_beside(folders, added)
+    if before <= {lines} or not chosen.keys().isdisjoint(_set_by_others(folders, added)):
+        before.add(lines)
         return pickle.loads(_compose_options(folders, *lines))
-    composition = pickle.loads(_compose_options(folders, *others))
-    for group, choice in found.items():
-        composition.config[group] = choice.content
-        composition.choices[group] = choice.name
-    interpolated = frozenset().union(*(choice.interpolated for choice in found.values()))
+    options = {group: _option(folders, group, str(name)) for group, name in chosen.items()}
+    composition = pickle.loads(_compose_options(folders, *added))
+    interpolated = composition.interpolated
+    for group, option in options.items():
+        if option is None:
+            return pickle.loads(_compose_options(folders, *lines))
+        composition.config[group] = option.settings
+        composition.choices[group] = str(chosen[group])
+        interpolated |= option.interpolated
     return composition._replace(interpolated=interpolated)
 
 
@@ -324,6 +340,11 @@ def _is_set(composition: Composition, override: Override) -> bool:
     return composition.interpolated.isdisjoint((*parents, last))
 
 
+def _interpolated(settings: object) -> frozenset[str]:
+    found = INTERPOLATION.findall(repr(settings))
+    return frozenset(word for text in found for word in re.findall(r"\w+", text))
+
+
 def _compose_by_hydra(overrides: list[str]) -> Composition:
     """The configuration, the option chosen in each group, and the table."""
     with broken_files_named():
@@ -331,8 +352,7 @@ def _compose_by_hydra(overrides: list[str]) -> Composition:
     choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
     OmegaConf.set_struct(config, False)
     del config["hydra"]
-    found = INTERPOLATION.findall(repr(OmegaConf.to_container(config)))
-    interpolated = frozenset(word for text in found for word in re.findall(r"\w+", text))
+    interpolated = _interpolated(OmegaConf.to_container(config))
     table = None
     if "table" in config:
         if not isinstance(config.table, DictConfig):

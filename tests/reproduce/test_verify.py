@@ -16,7 +16,7 @@ from dpbench.reproduce.verify import conflicting_records, unsupported_lines, ver
 
 PUBLISHED = sorted((PACKAGE.parent / "results" / "tables").glob("*.records.jsonl"))
 
-CALIBRATED = ("sign_table1", "bam_table1", "frontier_table1", "frontier_table2")
+CALIBRATED = ("sign_table1", "bam_table1", "frontier_table1", "frontier_table2", "frontier_fig1")
 """Their noise follows from budgets, which takes a minute."""
 
 SMALL = ["epochs=2", "model=logistic", "batch_size=256", "threads=1"]
