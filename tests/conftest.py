@@ -22,6 +22,7 @@ from dpbench import gradients
 from dpbench.data import adult, california, cifar, dutch, mnist, snli, wine
 from dpbench.data.dataset import Batch
 from dpbench.data.fetch.download import Source
+from dpbench.figures import formats
 from dpbench.gradients import make_engine
 from dpbench.gradients.engine import Engine
 from dpbench.mechanism.method import Method
@@ -228,6 +229,14 @@ def files_parsed_once():
     with pytest.MonkeyPatch.context() as patch:
         for source in map(SourcesRegistry.instance().resolve, ("file", "pkg")):
             patch.setattr(source, "load_config", remembered(source.load_config))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def coarse_pictures():
+    """No test looks at a pixel of a figure, and 300 of them to an inch take the most time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formats, "DPI", 50)
         yield
 
 

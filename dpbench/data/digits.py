@@ -61,5 +61,5 @@ def _images_and_labels() -> tuple[np.ndarray, np.ndarray]:
     package = find_spec("sklearn")
     assert package
     assert package.origin
-    rows = np.loadtxt(Path(package.origin).parent / FILE, delimiter=",")
+    rows = np.loadtxt(Path(package.origin).parent / FILE, dtype=np.uint8, delimiter=",")
     return rows[:, :-1].reshape(-1, 8, 8), rows[:, -1].astype(int)

@@ -63,12 +63,18 @@ class Row:
         """Values by metric: every pair of rows needs them, and pandas is slow."""
         return {}
 
+    @functools.cached_property
+    def _seeds(self) -> list[int]:
+        return self.runs["seed"].tolist()
+
     def _selected(self, metric: str) -> dict[int, float]:
         if metric not in self.runs.columns:
             return {}
-        missing = (self.runs["status"] != DIVERGED) & self.runs[metric].isna()
-        runs = self.runs[~missing] if metric.startswith(OPTIONAL_METRICS) else self.runs
-        return dict(zip(runs["seed"].tolist(), runs[metric].tolist(), strict=True))
+        values = dict(zip(self._seeds, self.runs[metric].tolist(), strict=True))
+        if not metric.startswith(OPTIONAL_METRICS):
+            return values
+        there = {*self.diverged, *(seed for seed, value in values.items() if not pd.isna(value))}
+        return {seed: value for seed, value in values.items() if seed in there}
 
 
 def rows_of(spec: TableSpec, runs: pd.DataFrame) -> list[Row]:

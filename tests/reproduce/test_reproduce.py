@@ -391,6 +391,7 @@ def test_every_committed_table_beside_printed_numbers_opens_with_their_verdicts(
     assert judged > 5
 
 
+LENGTHY = ("recount", "sampling_laws", "sign_fig1")
 ON_WINES = ("calibration_table1", "calibration_theorem3", "bam_lemma3")
 
 
@@ -398,8 +399,8 @@ ON_WINES = ("calibration_table1", "calibration_theorem3", "bam_lemma3")
 @pytest.mark.parametrize(
     "name",
     [
-        *("sign_fig1", "sign_table2", "sampling_laws"),
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("recount", *ON_WINES)),
+        "sign_table2",
+        *(pytest.param(name, marks=pytest.mark.long) for name in (*LENGTHY, *ON_WINES)),
     ],
 )
 def test_what_needs_no_private_training_is_made_again_as_it_is_committed(name, tmp_path, request):
