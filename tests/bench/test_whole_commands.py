@@ -1,5 +1,7 @@
 """`dpbench bench suite=table`: the times of whole commands."""
 
+import subprocess
+
 import pytest
 
 from dpbench.bench.command import bench, parse
@@ -33,14 +35,21 @@ def test_a_command_that_fails_gives_its_reason_and_is_not_repeated():
     assert "modle is not a setting" in markdown(data)
 
 
-@pytest.mark.slow
-def test_a_finished_run_is_timed_when_it_is_there(tmp_path):
+def test_a_finished_run_finds_its_record_and_a_new_one_finds_none(monkeypatch):
+    lines = []
+
+    def run(line, **_):
+        lines.append(line)
+        return subprocess.CompletedProcess(line, 0, "", "")
+
+    monkeypatch.setattr("dpbench.bench.whole_commands.subprocess.run", run)
     by_name = {command.name: command for command in COMMANDS}
-    (finished,) = measure([by_name["finished run"]], 1)
-    (anew,) = measure([by_name["run epochs=1"]], 1)
-    assert not finished.reason
-    assert not anew.reason
-    assert finished.cpu_seconds[0] < 0.5 * anew.cpu_seconds[0]
+    finished, anew = measure([by_name["finished run"], by_name["run epochs=1"]], 2)
+    assert [len(one.seconds) for one in (finished, anew)] == [2, 2]
+    first, *turns = (line[-1] for line in lines)
+    assert first.startswith("results_dir=")
+    assert turns[0] == turns[2] == first
+    assert len({first, turns[1], turns[3]}) == 3
 
 
 def test_every_command_has_a_name_of_its_own():
