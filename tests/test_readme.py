@@ -10,6 +10,7 @@ import pytest
 from dpbench.audit.command import DEFAULTS, prepare_audit
 from dpbench.config import compose as config
 from dpbench.config.overrides import expand
+from dpbench.config.search_path import groups
 from dpbench.config.settings import split_settings
 from dpbench.dashboard.command import parse as parse_report
 from dpbench.execution.prepare import prepare
@@ -51,7 +52,7 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
     elif verb == "report":
         assert parse_report(arguments)[1].suffix == ".html"
     else:
-        known = config.options("dataset") if verb == "data" else config.groups()
+        known = config.options("dataset") if verb == "data" else groups()
         assert verb in ("data", "list")
         assert set(arguments) <= set(known)
 

@@ -108,7 +108,8 @@ def data(arguments: list[str]) -> None:
 
 def listing(arguments: list[str]) -> None:
     """Print configuration groups and their options."""
-    from dpbench.config.compose import groups, options
+    from dpbench.config.compose import options
+    from dpbench.config.search_path import groups
 
     for group in arguments or groups():
         one_of("group", group, groups())

@@ -5,7 +5,8 @@ The script has all names in it, so that a completion starts no process.
 
 from collections.abc import Iterator, Mapping
 
-from dpbench.config.compose import compose, groups, options
+from dpbench.config.compose import compose, options
+from dpbench.config.search_path import groups
 from dpbench.validate import one_of
 
 SHELLS = ("bash",)

@@ -27,6 +27,11 @@ Folders = tuple[tuple[Path, tuple[tuple[Path, int], ...]], ...]
 """Folders in the order in which they are searched, and when the files of each were changed."""
 
 
+def groups() -> list[str]:
+    """The configuration groups, `table` among them."""
+    return sorted(p.name for p in conf_folder().iterdir() if p.is_dir())
+
+
 def folders() -> Folders:
     """The folders with options; conf/ is taken not to change while a process runs."""
     others = (*(plugin.conf for plugin in plugins()), *_added.get())

@@ -4,7 +4,7 @@ import functools
 from typing import Any, get_type_hints
 
 from dpbench.config import buildable
-from dpbench.config.compose import groups
+from dpbench.config.search_path import groups
 from dpbench.config.settings import SETTINGS
 from dpbench.data.derive.calibration import WithCalibration
 from dpbench.data.derive.mislabelled import with_mislabelled

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dpbench.config import buildable
-from dpbench.config.compose import compose, groups
+from dpbench.config.compose import compose
 from dpbench.config.option_files import option_node
+from dpbench.config.search_path import groups
 from dpbench.config.settings import ADDED_TO_METHODS, OFF, SCIENTIFIC
 from dpbench.errors import UserError
 from dpbench.records.digest import digest, with_current_names, with_current_options

@@ -6,8 +6,9 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from dpbench.config.compose import compose, groups
+from dpbench.config.compose import compose
 from dpbench.config.overrides import split_ranges
+from dpbench.config.search_path import groups
 from dpbench.config.settings import is_scientific, key_of, split_settings
 from dpbench.config.space import Choices, Configuration, Range, Space
 from dpbench.errors import UserError, nearest

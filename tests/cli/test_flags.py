@@ -11,7 +11,8 @@ from dpbench.bench.command import SUITES, BenchRequest
 from dpbench.cli.completion import completion, words
 from dpbench.cli.main import COMMANDS, OVERRIDES, main
 from dpbench.cli.show_config import split_flags
-from dpbench.config.compose import compose, groups
+from dpbench.config.compose import compose
+from dpbench.config.search_path import groups
 from dpbench.records.digest import digest
 
 

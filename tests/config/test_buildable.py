@@ -11,7 +11,8 @@ from omegaconf import OmegaConf
 
 from dpbench.cli.main import main
 from dpbench.config import buildable
-from dpbench.config.compose import compose, groups
+from dpbench.config.compose import compose
+from dpbench.config.search_path import groups
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build, run_of
 from dpbench.paths import conf_folder

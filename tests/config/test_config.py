@@ -6,8 +6,9 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from dpbench.config.compose import compose, groups, options
+from dpbench.config.compose import compose, options
 from dpbench.config.overrides import expand
+from dpbench.config.search_path import groups
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build, prepare
 from dpbench.paths import conf_folder

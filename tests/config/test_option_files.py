@@ -3,8 +3,9 @@
 import pytest
 
 from dpbench.config import option_files
-from dpbench.config.compose import compose, groups, options
+from dpbench.config.compose import compose, options
 from dpbench.config.option_files import option_node
+from dpbench.config.search_path import groups
 
 GROUPS = [group for group in groups() if group != "table"]
 

@@ -27,6 +27,7 @@ from dpbench.audit.command import DEFAULTS, prepare_audit
 from dpbench.cli.main import main
 from dpbench.config import compose as config
 from dpbench.config.overrides import expand
+from dpbench.config.search_path import groups
 from dpbench.config.settings import split_settings
 from dpbench.execution.prepare import prepare
 from dpbench.reproduce import verify
@@ -177,7 +178,7 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
     elif verb == "verify":
         key_values(verb, verify.DEFAULTS, [a for a in arguments if "=" in a])
     else:
-        known = {"data": config.options("dataset"), "list": config.groups()}[verb]
+        known = {"data": config.options("dataset"), "list": groups()}[verb]
         assert set(arguments) <= set(known)
 
 
