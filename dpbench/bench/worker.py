@@ -15,7 +15,7 @@ from dpbench.bench.check import Observation, observe
 from dpbench.bench.stepper import Stepper
 from dpbench.errors import first_line
 from dpbench.memory import reset_peak, resident, retain_freed_memory
-from dpbench.training.interrupts import interrupts_ignored
+from dpbench.training.interrupts import exit_sooner, interrupts_ignored
 
 Make = Callable[[Case, torch.device], Stepper]
 
@@ -107,6 +107,7 @@ class TimedStepper:
 
 def _serve(pipe: Connection, make: Make, case: Case, device: str) -> None:
     """Execute calls until the parent closes the pipe, or one fails."""
+    exit_sooner()
     warnings.simplefilter("ignore")
     retain_freed_memory()
     # TF32 would make convolutions differ between contenders by more than the check allows.

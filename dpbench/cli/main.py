@@ -65,6 +65,7 @@ COMMANDS = tuple(re.findall(r"^  (\w+) ", USAGE, re.MULTILINE))
 
 def main() -> None:
     """Run a command; a request that cannot be met ends with one sentence and exit code 2."""
+    interrupts.exit_sooner()
     with interrupts.listening(), reporting_errors():
         _main()
 

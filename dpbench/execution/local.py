@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from dpbench.errors import show_warnings_as_messages
 from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
-from dpbench.training.interrupts import interrupts_ignored, listening
+from dpbench.training.interrupts import exit_sooner, interrupts_ignored, listening
 
 GRACE = 10.0
 """Seconds for interrupted processes to finish their step and write a checkpoint."""
@@ -128,6 +128,7 @@ class Worker:
 
 def _serve(pipe: Connection, parent: int) -> None:
     """Execute the runs that the parent sends, until it closes the pipe."""
+    exit_sooner()
     _exit_with(parent)
     show_warnings_as_messages()
     with (

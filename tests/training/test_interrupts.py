@@ -177,3 +177,25 @@ def test_descendants_are_children_and_theirs():
     finally:
         shell.communicate()
     assert not {shell.pid, sleeper} & set(descendants())
+
+
+LEAVES_GARBAGE = """
+import atexit
+from dpbench.training.interrupts import exit_sooner
+
+class Cycle:
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        print("collected")
+
+exit_sooner()
+atexit.register(print, "registered")
+Cycle()
+"""
+
+
+def test_a_process_that_exits_sooner_does_what_is_registered_and_collects_nothing():
+    said = subprocess.check_output([sys.executable, "-c", LEAVES_GARBAGE], cwd=ROOT, text=True)
+    assert said == "registered\n"
