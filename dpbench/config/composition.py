@@ -133,10 +133,10 @@ def _composed_beside(folders: Folders, added: tuple[str, ...]) -> set[tuple[str,
 
 
 def _of_options(overrides: list[Override]) -> Composition:
-    """The configuration of options; from the second combination on, put together of their files.
+    """The configuration of options; from the third combination on, put together of their files.
 
-    All pairs of data sets and methods of a table then take Hydra two compositions, which are
-    slow, and a single run takes it one.
+    All pairs of data sets and methods of a table then take Hydra three compositions, which are
+    slow. A single run has two combinations: its own options, and those that its table adds.
     """
     folders = search_path.folders()
     # In whatever order, so that runs share what is composed: of one group the last one counts.
@@ -145,7 +145,7 @@ def _of_options(overrides: list[Override]) -> Composition:
     chosen = {o.key_or_group: o.value() for o in overrides if o.type == OverrideType.CHANGE}
     added = tuple(str(o.input_line) for o in overrides if o.type != OverrideType.CHANGE)
     before = _composed_beside(folders, added)
-    if before <= {lines} or not chosen.keys().isdisjoint(_set_by_others(folders, added)):
+    if len(before - {lines}) < 2 or not chosen.keys().isdisjoint(_set_by_others(folders, added)):
         before.add(lines)
         return pickle.loads(_compose_options(folders, *lines))
     options = {group: _option(folders, group, str(name)) for group, name in chosen.items()}
