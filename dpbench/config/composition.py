@@ -9,14 +9,13 @@ import re
 from typing import NamedTuple, cast
 
 import hydra
-import yaml
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from dpbench.config import search_path
+from dpbench.config.option_files import option_node
 from dpbench.config.search_path import Folders, groups
 from dpbench.config.yaml_files import broken_files_named
 from dpbench.errors import UserError
@@ -84,29 +83,6 @@ def _compose_options(folders: Folders, *options: str) -> bytes:
     return pickle.dumps(composed_by_hydra(list(options)))
 
 
-class Option(NamedTuple):
-    """The settings that a file gives its group, and the words in their interpolations."""
-
-    settings: dict
-    interpolated: frozenset[str]
-
-
-@functools.lru_cache(maxsize=1024)
-def _option(folders: Folders, group: str, name: str) -> Option | None:
-    """What choosing an option sets, if that is what its file says and nothing more."""
-    path = search_path.file_of(group, name)
-    if path is None:  # several options, as of the tracker
-        return None
-    try:
-        text = path.read_text(encoding="utf-8")
-        settings = OmegaConf.to_container(OmegaConf.create(text))
-    except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError):
-        return None  # as Hydra refuses it, and says why
-    if not isinstance(settings, dict) or "defaults" in settings or "@package" in text:
-        return None
-    return Option(settings, _interpolated(settings))
-
-
 @functools.lru_cache(maxsize=256)
 def _set_by_others(folders: Folders, added: tuple[str, ...]) -> frozenset[str]:
     """The groups that other files than the option's write to, beside what is added (a table)."""
@@ -148,21 +124,14 @@ def _of_options(overrides: list[Override]) -> Composition:
     if len(before - {lines}) < 2 or not chosen.keys().isdisjoint(_set_by_others(folders, added)):
         before.add(lines)
         return pickle.loads(_compose_options(folders, *lines))
-    options = {group: _option(folders, group, str(name)) for group, name in chosen.items()}
+    nodes = {group: option_node(group, str(name)) for group, name in chosen.items()}
+    if not all(isinstance(node, dict) for node in nodes.values()):
+        return pickle.loads(_compose_options(folders, *lines))
     composition = pickle.loads(_compose_options(folders, *added))
-    interpolated = composition.interpolated
-    for group, option in options.items():
-        if option is None:
-            return pickle.loads(_compose_options(folders, *lines))
-        composition.config[group] = option.settings
+    for group, node in nodes.items():
+        composition.config[group] = node
         composition.choices[group] = str(chosen[group])
-        interpolated |= option.interpolated
-    return composition._replace(interpolated=interpolated)
-
-
-def _interpolated(settings: object) -> frozenset[str]:
-    found = INTERPOLATION.findall(repr(settings))
-    return frozenset(word for text in found for word in re.findall(r"\w+", text))
+    return composition
 
 
 def composed_by_hydra(overrides: list[str]) -> Composition:
@@ -172,7 +141,8 @@ def composed_by_hydra(overrides: list[str]) -> Composition:
     choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
     OmegaConf.set_struct(config, False)
     del config["hydra"]
-    interpolated = _interpolated(OmegaConf.to_container(config))
+    found = INTERPOLATION.findall(repr(OmegaConf.to_container(config)))
+    interpolated = frozenset(word for text in found for word in re.findall(r"\w+", text))
     table = None
     if "table" in config:
         if not isinstance(config.table, DictConfig):
