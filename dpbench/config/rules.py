@@ -32,10 +32,9 @@ TYPES: dict[str, Any] = {
     "figure.y": str,
     "figure.searches": str,
     "figure.variable": str,
+    "figure.columns": str,
     "figure.band": str,
-    "figure.x_scale": str,
     "figure.labels": dict[str, str],
-    "figure.rows": list[dict[str, Any]],
     "figure.panels": list[dict[str, Any]] | dict[str, str],
 }
 """The type of each key of a table. Columns, claims and panels are checked by `dpbench.tables`."""

@@ -1,13 +1,13 @@
-"""Line figures with a column per method: series of the records' diagnostics, over steps or runs."""
+"""Line figures: series over training, or results over a setting, one panel beside another."""
 
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import cycle, product
+from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 
-from dpbench.config.names import method_name
 from dpbench.errors import UserError
 from dpbench.figures.formats import titled
 from dpbench.records.record import Record
@@ -16,38 +16,69 @@ from dpbench.tables.conditions import setting
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Scale = Literal["linear", "log", "log2"]
+Columns = Literal["method", "condition"]
+Band = Literal["standard deviation", "range"]
+
+NamedRecord = tuple[str, str, Record]
+"""The condition and the arm of a run, and its record."""
+
+STYLES = ("-", "--", "-.", ":")
+FEW = 10
+"""Lines of fewer points have markers."""
+
 
 @dataclass(frozen=True)
 class Panel:
-    """One row of axes, one per method. lines: from a label to a series.
+    """One row of plots: its x-axis, its lines, and the arms in it (None for all).
 
-    `<k>` in a series and `<group>` in its label stand for each of the figure's groups in turn.
-    x: None for that of the figure.
+    lines: from a label to a series of the records' diagnostics, as `tested/loss`, or to a metric,
+    as `test/ece`; `<k>` in it, and `<group>` in the label, stand for each of the figure's groups.
+    x: another series, as `step`; or a setting, as `method.bound`, and each run is one point: the
+    metric, or the mean of the series. An arm without that setting is a horizontal line.
     """
 
     title: str
+    x: str
     lines: dict[str, str]
-    x: str | None = None
+    arms: tuple[str, ...] | None = None
+    x_scale: Scale = "linear"
+    y_scale: Scale = "linear"
+
+    @property
+    def over_time(self) -> bool:
+        return self.x in ("step", "epoch")
+
+    @property
+    def x_label(self) -> str:
+        return self.x.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
-class FigureSpec:
-    """A figure. groups: from each group's name to its number.
+class LineFigure:
+    """A figure of panels.
 
-    x is a series of the records, as "step" or "epoch", or a setting that differs between runs, as
-    "batch_size": then each run is one point, the mean of its series. x_scale: "linear", or "log"
-    with base 2.
+    arms: from each arm's name to its label; conditions: their labels; groups: from each group's
+    name to its number. columns: a column of plots for each method, with shared axes, or for each
+    condition that has runs, with all arms in one plot. band: what is shaded around the means over
+    the runs.
     """
 
     name: str
     title: str
-    x: str
-    x_scale: str
+    columns: Columns
+    band: Band
     panels: tuple[Panel, ...]
-    methods: tuple[str, ...]
+    arms: dict[str, str]
+    conditions: tuple[str, ...]
     groups: dict[str, int]
 
-    def series(self, panel: Panel) -> Iterator[tuple[str, str]]:
+    @property
+    def x_label(self) -> str:
+        """The x-axes of all panels."""
+        return " or ".join(dict.fromkeys(panel.x_label for panel in self.panels))
+
+    def lines_of(self, panel: Panel) -> Iterator[tuple[str, str]]:
         """Label and series of every line of a panel."""
         for label, series in panel.lines.items():
             if "<k>" not in series:
@@ -57,66 +88,134 @@ class FigureSpec:
                 yield label.replace("<group>", group), series.replace("<k>", str(number))
 
 
-def points(spec: FigureSpec, records: Iterable[Record]) -> pd.DataFrame:
-    """Every point of every line: columns panel, method, seed, line, x, y.
+def line_points(spec: LineFigure, records: Iterable[NamedRecord]) -> pd.DataFrame:
+    """Every point of every line: columns condition, panel, arm, seed, line, x, y.
 
-    Raises UserError for a series that a record does not have.
+    With a column of plots for each method: panel, method, seed, line, x, y, since a line may lead
+    through several conditions. x is NaN for an arm without the setting on the x-axis. Raises
+    UserError for a series that a record does not have.
     """
-    return pd.DataFrame(
-        [point for record in records for point in _points(spec, record)],
-        columns=["panel", "method", "seed", "line", "x", "y"],
-    ).sort_values(["panel", "method", "seed", "line", "x"], kind="stable", ignore_index=True)
+    names = ["condition", "panel", "arm", "seed", "line", "x", "y"]
+    rows = [point for named in records for point in _points(spec, *named)]
+    data = pd.DataFrame(rows, columns=names)
+    if spec.columns == "method":
+        data = data.drop(columns="condition").rename(columns={"arm": "method"})
+    return data.sort_values([*data.columns[:-1]], kind="stable", ignore_index=True)
 
 
-def _points(spec: FigureSpec, record: Record) -> Iterator[tuple]:
-    diagnostics, method = record.diagnostics, record.config["choices"]["method"]
+def _points(spec: LineFigure, condition: str, arm: str, record: Record) -> Iterator[tuple]:
+    measured = {**record.metrics, **record.diagnostics}
     for panel in spec.panels:
-        for label, series in spec.series(panel):
-            if series not in diagnostics:
-                raise UserError(f"{spec.name} needs {series}, which the run of {method} lacks.")
-            for x, y in _line_of(panel.x or spec.x, record, diagnostics[series]):
-                yield panel.title, method, record.config["seed"], label, x, y
+        if panel.arms is not None and arm not in panel.arms:
+            continue
+        for label, series in spec.lines_of(panel):
+            if series not in measured:
+                raise UserError(f"{spec.name} needs {series}, which the run of {arm} lacks.")
+            for x, y in _line_of(panel.x, record, measured[series]):
+                yield condition, panel.title, arm, record.config["seed"], label, x, y
 
 
-def _line_of(x: str, record: Record, values: list[float]) -> Iterable[tuple]:
-    """The points of one series; NaN stays NaN in a mean."""
-    if x in record.diagnostics:
+def _line_of(x: str, record: Record, values: list[float] | float) -> Iterable[tuple]:
+    """The points of one run in one line; NaN stays NaN in a mean."""
+    if isinstance(values, list) and x in record.diagnostics:
         return zip(record.diagnostics[x], values, strict=True)
-    return [(setting(record.config, x), statistics.fmean(values))]
+    y = statistics.fmean(values) if isinstance(values, list) else values
+    return [(_setting(record, x), y)]
 
 
-def draw(spec: FigureSpec, data: pd.DataFrame) -> "Figure":
-    """The figure: one column per method, one row per panel; a band spans the runs.
+def _setting(record: Record, key: str) -> float:
+    try:
+        return setting(record.config, key)
+    except KeyError:
+        return float("nan")
 
-    data: the `bands` of `points`.
+
+def draw_lines(spec: LineFigure, data: pd.DataFrame) -> "Figure":
+    """The figure: a row for each panel, or the panels side by side where there is one column.
+
+    data: the `bands` of `line_points`.
     """
     from matplotlib.figure import Figure
 
-    rows, columns = len(spec.panels), len(spec.methods)
-    figure = Figure(figsize=(1.2 + 2.7 * columns, 0.8 + 2.3 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, sharex=True, sharey="row", squeeze=False)
-    for row, panel in zip(axes, spec.panels, strict=True):
-        row[0].set_ylabel(panel.title)
-        for axis, method in zip(row, spec.methods, strict=True):
-            lines = data[(data["panel"] == panel.title) & (data["method"] == method)]
-            _lines(axis, [label for label, _ in spec.series(panel)], lines)
-    for axis, method in zip(axes[0], spec.methods, strict=True):
-        axis.set_title(method_name(method), fontsize=10)
-    for axis in axes[-1]:
-        axis.set_xlabel(spec.x)
-        axis.set_xscale(spec.x_scale, **({"base": 2} if spec.x_scale == "log" else {}))
-    for row in axes:
-        row[0].legend(fontsize=8)
+    declared = spec.arms if spec.columns == "method" else {c: c for c in spec.conditions}
+    present = {*data[spec.columns]}
+    columns = [column for column in declared if column in present] or [*declared]
+    single = len(columns) == 1
+    rows, width = (1, len(spec.panels)) if single else (len(spec.panels), len(columns))
+    figure = Figure(figsize=(1.1 + 3.0 * width, 1.0 + 2.5 * rows), layout="constrained")
+    shared = spec.columns == "method" and not single
+    axes = figure.subplots(
+        rows, width, squeeze=False, sharex=shared, sharey="row" if shared else "none"
+    )
+    for axis, (panel, column) in zip(axes.flat, product(spec.panels, columns), strict=True):
+        inside = (data["panel"] == panel.title) & (data[spec.columns] == column)
+        _plot(axis, spec, panel, data[inside])
+        if single:
+            prefix = f"{declared[column]}: " if len(declared) > 1 else ""
+            axis.set_title(prefix + panel.title, fontsize=10)
+        if shared and column != columns[0] and axis.get_legend():
+            axis.get_legend().remove()
+    if not single:
+        for axis, column in zip(axes[0], columns, strict=True):
+            axis.set_title(declared[column], fontsize=10)
+        for axis, panel in zip(axes[:, 0], spec.panels, strict=True):
+            axis.set_ylabel(panel.title)
     return titled(figure, spec.title)
 
 
-STYLES = ("-", "--", "-.", ":")
-
-
-def _lines(axis, labels: list[str], data: pd.DataFrame) -> None:
-    for label, style in zip(labels, STYLES * len(labels), strict=False):
-        line = data[data["line"] == label]
-        marker = "o" if len(line) < 10 else ""
-        axis.plot(line["x"], line["mean"], style, label=label, linewidth=1.4, marker=marker)
-        axis.fill_between(line["x"], line["low"], line["high"], alpha=0.2)
+def _plot(axis, spec: LineFigure, panel: Panel, data: pd.DataFrame) -> None:
+    if data.empty:
+        axis.set_visible(False)
+        return
+    for label, color, style, line in _lines(spec, panel, data):
+        _line_with_band(axis, line[line["x"].notna()], spec.band, color, style, label)
+        for point in line[line["x"].isna()].itertuples():
+            arm = point.method if spec.columns == "method" else point.arm
+            name = f"{label}, {spec.arms[arm]}"
+            axis.axhline(point.mean, color=color, linestyle=":", label=name)
+    axis.set_xlabel(panel.x_label)
+    _set_scale(axis.set_xscale, panel.x_scale)
+    _set_scale(axis.set_yscale, panel.y_scale)
     axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+
+
+def _lines(
+    spec: LineFigure, panel: Panel, data: pd.DataFrame
+) -> Iterator[tuple[str, str, str, pd.DataFrame]]:
+    """Label, colour, style and points of every line of a plot.
+
+    With several arms over time a colour stands for an arm; else for a line, which over a setting
+    leads through the arms.
+    """
+    styles = dict(zip((label for label, _ in spec.lines_of(panel)), cycle(STYLES), strict=False))
+    if spec.columns == "method" or not panel.over_time:
+        for number, (label, style) in enumerate(styles.items()):
+            yield label, f"C{number}", style, data[data["line"] == label]
+        return
+    arms = [arm for arm in spec.arms if panel.arms is None or arm in panel.arms]
+    for (number, arm), (label, style) in product(enumerate(arms), styles.items()):
+        line = data[(data["arm"] == arm) & (data["line"] == label)]
+        yield spec.arms[arm] + f", {label}" * (len(styles) > 1), f"C{number}", style, line
+
+
+def _line_with_band(
+    axis, data: pd.DataFrame, band: Band, color: str, style: str, label: str
+) -> None:
+    """The mean over runs, and their spread."""
+    if data.empty:
+        return
+    data = data.sort_values("x")  # of different arms, where x is a setting
+    x, mean = data["x"], data["mean"]
+    marker = "o" if len(data) < FEW else ""
+    axis.plot(x, mean, style, color=color, label=label, linewidth=1.4, marker=marker, markersize=4)
+    if band == "range":
+        low, high = data["low"], data["high"]
+    else:
+        spread = data["deviation"].fillna(0)  # a single run has none
+        low, high = mean - spread, mean + spread
+    axis.fill_between(x, low, high, color=color, alpha=0.2)
+
+
+def _set_scale(set_scale, scale: Scale) -> None:
+    set_scale(scale.removesuffix("2"), **({"base": 2} if scale == "log2" else {}))

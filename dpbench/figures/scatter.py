@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpbench.figures.curves import NamedRecord
 from dpbench.figures.formats import titled
+from dpbench.figures.lines import NamedRecord
 from dpbench.metrics.registry import REGISTRY, Metric, parse_name
 from dpbench.metrics.worst_group import value_of
 from dpbench.records.divergence import DIVERGED

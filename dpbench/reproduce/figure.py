@@ -10,17 +10,16 @@ from dpbench.config.buildable import TARGET, check, check_settings
 from dpbench.config.names import method_name
 from dpbench.errors import UserError
 from dpbench.figures.bands import band_grid, bands
-from dpbench.figures.curves import (
-    PANEL_DEFAULTS,
-    CurveFigure,
-    CurvePanel,
-    NamedRecord,
-    curve_points,
-    draw_curves,
-    panel_of,
-)
 from dpbench.figures.heat import draw_heat, heat_grids, heat_points
-from dpbench.figures.lines import FigureSpec, Panel, draw, points
+from dpbench.figures.lines import (
+    Band,
+    Columns,
+    LineFigure,
+    NamedRecord,
+    Panel,
+    draw_lines,
+    line_points,
+)
 from dpbench.figures.reliability import (
     HISTOGRAMS,
     draw_histograms,
@@ -51,13 +50,10 @@ class Picture:
     grids: tuple[Grid, ...] = ()
 
 
-def picture(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
-    """The figure of a target, of the kind in its specification, by default `series`.
-
-    impossible: why rows have no runs, by name.
-    """
-    kind = one_of("table.figure.kind", target.table["figure"].get("kind", "series"), KINDS)
-    return KINDS[kind](target, records, impossible)
+def picture(target: Target, records: list[Record]) -> Picture:
+    """The figure of a target, of the kind in its specification, by default `lines`."""
+    kind = one_of("table.figure.kind", target.table["figure"].get("kind", "lines"), KINDS)
+    return KINDS[kind](target, records)
 
 
 def check_figure(table: Mapping[str, Any]) -> None:
@@ -66,7 +62,7 @@ def check_figure(table: Mapping[str, Any]) -> None:
     if TARGET in figure:
         check("table", figure)
         return
-    kind = one_of("table.figure.kind", figure.get("kind", "series"), NEEDS)
+    kind = one_of("table.figure.kind", figure.get("kind", "lines"), NEEDS)
     for key, hint in NEEDS[kind].items():
         if key not in figure:
             raise UserError(f"a figure of kind {kind} needs table.figure.{key}.")
@@ -76,10 +72,8 @@ def check_figure(table: Mapping[str, Any]) -> None:
     varied = {key for block in table.get("conditions", ()) for key in block}
     for axis in ("x", "y") if kind == "heat" else ():
         one_of(f"table.figure.{axis}", figure[axis], varied)
-    for number, row in enumerate(figure["rows"] if kind == "series" else ()):
-        check_settings(Panel, row, f"table.figure.rows[{number}].")
-    for number, row in enumerate(figure["panels"] if kind == "curves" else ()):
-        check_settings(CurvePanel, {**PANEL_DEFAULTS, **row}, f"table.figure.panels[{number}].")
+    for number, panel in enumerate(figure["panels"] if kind == "lines" else ()):
+        check_settings(Panel, panel, f"table.figure.panels[{number}].")
     if len(table.get("groups", ())) != len(table.get("group_numbers", ())):
         raise UserError("table.groups and table.group_numbers must have the same length.")
 
@@ -102,54 +96,34 @@ def remarks(target: Target, records: Iterable[Record]) -> list[str]:
     ]
 
 
-def _series(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
-    table, rows = target.table, target.table["figure"]["rows"]
-    labels = target.labels
-    possible = [
-        method
-        for method in table["methods"]
-        if not all(row_name(label, method) in impossible for label in labels)
-    ]
-    spec = FigureSpec(
+def _lines(target: Target, records: list[Record]) -> Picture:
+    table, figure = target.table, target.table["figure"]
+    labels = figure.get("labels") or {method: method_name(method) for method in table["methods"]}
+    groups = zip(table.get("groups", ()), table.get("group_numbers", ()), strict=True)
+    spec = LineFigure(
         name=target.name,
         title=_title(target),
-        x=table["figure"]["x"],
-        x_scale=table["figure"].get("x_scale", "linear"),
-        panels=tuple(Panel(**row) for row in rows),
-        methods=tuple(possible),
-        groups=dict(zip(table["groups"], table["group_numbers"], strict=True)),
+        columns=figure["columns"],
+        band=figure["band"],
+        panels=tuple(Panel(**panel) for panel in figure["panels"]),
+        arms={arm: labels.get(arm, arm) for arm in table["methods"]},
+        conditions=tuple(target.labels),
+        groups=dict(groups),
     )
     # A group has no number at a step whose batch has none of its examples.
-    data = bands(points(spec, records), skip_nan=True)
-    return Picture(draw(spec, data), data, (band_grid(data, spec.x),))
+    by_group = spec.columns == "method"
+    data = bands(line_points(spec, _named(target, records)), skip_nan=by_group)
+    return Picture(draw_lines(spec, data), data, (band_grid(data, spec.x_label),))
 
 
-def _curves(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
-    figure = target.table["figure"]
-    spec = CurveFigure(
-        name=target.name,
-        title=_title(target),
-        band=figure["band"],
-        panels=tuple(panel_of(row) for row in figure["panels"]),
-        arms={arm: _label(target, arm) for arm in target.table["methods"]},
-        columns=tuple(target.labels),
-    )
-    data = bands(curve_points(spec, _named(target, records)), skip_nan=False)
-    return Picture(draw_curves(spec, data), data, (band_grid(data, _x_of(spec)),))
-
-
-def _x_of(spec: CurveFigure) -> str:
-    return " or ".join(dict.fromkeys(panel.x for panel in spec.panels))
-
-
-def _heat(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
+def _heat(target: Target, records: list[Record]) -> Picture:
     figure = target.table["figure"]
     layout = (figure["x"], figure["y"], figure["panels"])
     data = heat_points(records, *layout)
     return Picture(draw_heat(data, _title(target), *layout), data, heat_grids(data, *layout))
 
 
-def _scatter(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
+def _scatter(target: Target, records: list[Record]) -> Picture:
     table, figure = target.table, target.table["figure"]
     labels = figure.get("labels", {})
     spec = ScatterFigure(
@@ -171,12 +145,12 @@ def _named(target: Target, records: list[Record]) -> list[NamedRecord]:
     ]
 
 
-def _reliability(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
+def _reliability(target: Target, records: list[Record]) -> Picture:
     data = reliability_points(_runs(target, records))
     return Picture(draw_reliability(data, _title(target)), data)
 
 
-def _histogram(target: Target, records: list[Record], impossible: Mapping[str, str]) -> Picture:
+def _histogram(target: Target, records: list[Record]) -> Picture:
     """One panel for each condition that has runs."""
     variable, parts = target.table["figure"]["variable"], []
     labels = target.labels
@@ -210,8 +184,7 @@ def _title(target: Target) -> str:
 
 
 NEEDS: dict[str, dict[str, Any]] = {
-    "series": {"x": str, "rows": list[dict[str, Any]]},
-    "curves": {"band": Literal["standard deviation", "range"], "panels": list[dict[str, Any]]},
+    "lines": {"columns": Columns, "band": Band, "panels": list[dict[str, Any]]},
     "heat": {"x": str, "y": str, "panels": dict[str, str]},
     "scatter": {"x": str, "y": str, "searches": str},
     "reliability": {},
@@ -220,8 +193,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 """The required keys of a figure and their types, by its kind."""
 
 KINDS = {
-    "series": _series,
-    "curves": _curves,
+    "lines": _lines,
     "heat": _heat,
     "scatter": _scatter,
     "reliability": _reliability,

@@ -141,7 +141,7 @@ def _figure(
     planned: Mapping[str, Statement],
 ) -> dict[str, bytes]:
     table = target.table
-    figure = picture(target, records, impossible)
+    figure = picture(target, records)
     judged = judged_figure(target, _runs(target, records), records)
     before, after = claims_blocks(judged)
     text = page(

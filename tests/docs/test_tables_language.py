@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from dpbench.config.rules import RULE, TYPES
-from dpbench.figures.curves import CurvePanel
 from dpbench.figures.lines import Panel
 from dpbench.paths import conf_folder
 from dpbench.reproduce.target import Scale
@@ -41,8 +40,7 @@ def known() -> set[str]:
         *nested("scales", names_of(Scale)),
         *nested("columns", names_of(Column)),
         *nested("claims", [*HINTS, *RELATIONS]),
-        *nested("figure.rows", names_of(Panel)),
-        *nested("figure.panels", [field.name for field in fields(CurvePanel)]),
+        *nested("figure.panels", names_of(Panel)),
     }
 
 
@@ -58,7 +56,6 @@ def within(table: dict) -> set[str]:
     figure = table.get("figure", {})
     parts: dict[str, Any] = {
         "settings": table.get("settings", []),
-        "figure.rows": figure.get("rows", []),
         **{key: table.get(key, {}).values() for key in ("scales", "columns", "claims")},
     }
     if isinstance(figure.get("panels"), list):

@@ -1,46 +1,94 @@
 import math
 import struct
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dpbench.errors import UserError
 from dpbench.figures.bands import bands
 from dpbench.figures.formats import image, images
-from dpbench.figures.lines import FigureSpec, Panel, draw, points
+from dpbench.figures.lines import LineFigure, Panel, draw_lines, line_points
 from dpbench.records.record import Record
 
-SPEC = FigureSpec(
+LOSS = Panel("loss", "step", {"loss": "tested/loss"})
+ERRORS = Panel("errors", "step", {"ECE": "tested/ece", "loss": "tested/loss"})
+AT_R = Panel("at R", "method.bound", {"ECE": "test/ece"}, x_scale="log")
+BY_ARM = LineFigure(
     name="toy_fig1",
-    title="Toy: risk (Figure 1)",
-    x="step",
-    x_scale="linear",
+    title="Toy: arms (Figure 1)",
+    columns="condition",
+    band="standard deviation",
+    panels=(LOSS, AT_R),
+    arms={"plain": "non-private", "r1": "R = 1", "r9": "R = 9"},
+    conditions=("",),
+    groups={},
+)
+BY_METHOD = LineFigure(
+    name="toy_fig2",
+    title="Toy: risk (Figure 2)",
+    columns="method",
+    band="range",
     panels=(
-        Panel("risk", {"<group>": "step/R/<k>"}),
-        Panel("gap", {"gap": "step/gap", "bound": "step/bound"}),
+        Panel("risk", "step", {"<group>": "step/R/<k>"}),
+        Panel("gap", "step", {"gap": "step/gap", "bound": "step/bound"}),
     ),
-    methods=("sgd", "dpsgd"),
+    arms={"sgd": "SGD", "dpsgd": "DP-SGD"},
+    conditions=("",),
     groups={"two": 2, "eight": 8},
 )
 
 
-def record(method="sgd", seed=0, **changes):
+def run(arm, seed=0, loss=2.0, condition=""):
+    bound = {"plain": {}, "r1": {"bound": 1.0}, "r9": {"bound": 9.0}}[arm]
+    series = {"step": [0, 5], "tested/loss": [3.0, loss], "tested/ece": [0.5, loss / 10]}
+    return condition, arm, record(bound, seed, {"test/ece": loss / 10}, series)
+
+
+def grouped_run(method="sgd", seed=0, batch_size=64, **changes):
     series = {
         "step": [0, 50],
         "step/R/2": [0.5 + seed, 0.25],
         "step/R/8": [1.5, math.nan],
         "step/gap": [1.0, 2.0],
         "step/bound": [-1.0, -2.0],
-        "epoch": [0],
     }
-    config = {"choices": {"method": method}, "seed": seed}
-    return Record(config, {}, {}, {}, "complete", diagnostics=series | changes)
+    return "", method, record({}, seed, {}, series | changes, batch_size)
 
 
-RECORDS = [record(method, seed) for method in ("sgd", "dpsgd") for seed in (0, 1)]
+def record(method, seed, metrics, series, batch_size=64):
+    config = {"seed": seed, "method": method, "batch_size": batch_size, "choices": {}}
+    return Record(config, metrics, {}, {}, "complete", diagnostics=series)
 
 
-def test_every_line_of_every_panel_has_its_points():
-    data = points(SPEC, RECORDS)
+RUNS = [run("plain", 0, 1.0), run("r1", 0, 2.0), run("r1", 1, 4.0), run("r9", 0, 1.5)]
+GROUPED = [grouped_run(method, seed) for method in ("sgd", "dpsgd") for seed in (0, 1)]
+
+
+def drawn(spec, runs):
+    return draw_lines(spec, bands(line_points(spec, runs), skip_nan=spec.columns == "method"))
+
+
+def axes_of(*panels, runs=RUNS, **changes):
+    """The axes of a drawn figure with these panels."""
+    figure = drawn(replace(BY_ARM, panels=panels, **changes), runs)
+    assert image(figure).startswith(b"\x89PNG\r\n")
+    return figure.axes
+
+
+def test_points_are_those_of_the_records():
+    data = line_points(BY_ARM, RUNS)
+    assert list(data.columns) == ["condition", "panel", "arm", "seed", "line", "x", "y"]
+    assert len(data) == 4 * 2 + 4
+    late = data[(data["panel"] == "loss") & (data["x"] == 5)]
+    assert dict(zip(zip(late["arm"], late["seed"], strict=True), late["y"], strict=True)) == {
+        ("plain", 0): 1.0, ("r1", 0): 2.0, ("r1", 1): 4.0, ("r9", 0): 1.5,
+    }  # fmt: skip
+    assert data[data["arm"] == "plain"]["x"].isna().sum() == 1
+
+
+def test_every_group_has_a_line():
+    data = line_points(BY_METHOD, GROUPED)
     assert list(data.columns) == ["panel", "method", "seed", "line", "x", "y"]
     assert len(data) == 4 * 4 * 2
     mine = data[(data["method"] == "dpsgd") & (data["seed"] == 1) & (data["x"] == 0)]
@@ -50,46 +98,86 @@ def test_every_line_of_every_panel_has_its_points():
         ("gap", "gap"): 1.0,
         ("gap", "bound"): -1.0,
     }
-
-
-@pytest.mark.slow
-def test_over_a_setting_a_run_is_one_point_its_mean():
-    spec = FigureSpec(**{**vars(SPEC), "x": "batch_size", "panels": SPEC.panels[1:]})
-    small, large = record(seed=0), record(seed=1, **{"step/gap": [5.0, 6.0]})
-    small.config["batch_size"], large.config["batch_size"] = 64, 256
-    data = points(spec, [small, large])
-    gaps = data[data["line"] == "gap"]
-    assert list(zip(gaps["x"], gaps["y"], strict=True)) == [(64, 1.5), (256, 5.5)]
-    log = FigureSpec(**{**vars(spec), "x_scale": "log"})
-    drawn = [image(draw(each, bands(data, skip_nan=True))) for each in (log, spec)]
-    assert drawn[0] != drawn[1]
-
-
-def test_what_is_not_defined_stays_nan():
-    data = points(SPEC, [record()])
     late = data[(data["line"] == "eight") & (data["x"] == 50)]
-    assert late["y"].isna().tolist() == [True]
+    assert late["y"].isna().all()
 
 
-def test_the_order_of_the_records_changes_nothing():
-    assert points(SPEC, RECORDS).equals(points(SPEC, RECORDS[::-1]))
+def test_over_a_setting_a_run_is_one_point_the_mean_of_its_series():
+    panel = Panel("gap", "batch_size", {"gap": "step/gap"}, x_scale="log2")
+    large = grouped_run(seed=1, batch_size=256, **{"step/gap": [5.0, 6.0]})
+    spec = replace(BY_METHOD, panels=(panel,))
+    data = line_points(spec, [grouped_run(), large])
+    assert list(zip(data["x"], data["y"], strict=True)) == [(64, 1.5), (256, 5.5)]
+    (axis,) = drawn(spec, [grouped_run(), large]).axes
+    assert axis.get_xscale() == "log"
+    assert axis.xaxis.get_transform().base == 2
+
+
+@pytest.mark.parametrize(("spec", "runs"), [(BY_ARM, RUNS), (BY_METHOD, GROUPED)])
+def test_the_order_of_the_records_changes_nothing(spec, runs):
+    assert line_points(spec, runs).equals(line_points(spec, runs[::-1]))
 
 
 def test_a_missing_series_is_named():
-    lacking = record("dpsgd")
-    del lacking.diagnostics["step/R/8"]
-    with pytest.raises(UserError, match="toy_fig1 needs step/R/8, which the run of dpsgd lacks"):
-        points(SPEC, [record(), lacking])
+    lacking = grouped_run("dpsgd")
+    del lacking[2].diagnostics["step/R/8"]
+    with pytest.raises(UserError, match="toy_fig2 needs step/R/8, which the run of dpsgd lacks"):
+        line_points(BY_METHOD, [grouped_run(), lacking])
+    spec = replace(BY_ARM, panels=(replace(LOSS, lines={"MCE": "tested/mce"}),))
+    with pytest.raises(UserError, match="toy_fig1 needs tested/mce, which the run of r1 lacks"):
+        line_points(spec, [run("r1")])
 
 
-def test_a_run_without_diagnostics_is_named():
-    bare = Record({"choices": {"method": "sgd"}, "seed": 0}, {}, {}, {}, "complete")
-    with pytest.raises(UserError, match="which the run of sgd lacks"):
-        points(SPEC, [bare])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("band", "ends"), [("standard deviation", (3 - 2**0.5, 3 + 2**0.5)), ("range", (2, 4))]
+)
+def test_a_line_is_the_mean_and_its_band_the_deviation_or_the_range(band, ends):
+    (axis,) = axes_of(LOSS, band=band)
+    assert [line.get_label() for line in axis.lines] == ["non-private", "R = 1", "R = 9"]
+    assert list(axis.lines[1].get_ydata()) == [3, 3]
+    shaded = axis.collections[1].get_paths()[0].vertices
+    at_end = shaded[shaded[:, 0] == 5][:, 1]
+    assert (at_end.min(), at_end.max()) == pytest.approx(ends)
+    alone = axis.collections[0].get_paths()[0].vertices
+    assert np.isfinite(alone).all()
 
 
-def lines(spec, records):
-    return bands(points(spec, records), skip_nan=True)
+def test_against_a_setting_private_arms_are_a_line_and_the_other_is_level():
+    (axis,) = axes_of(AT_R)
+    line, level = axis.lines
+    assert list(line.get_xdata()) == [1, 9]
+    assert list(line.get_ydata()) == pytest.approx([0.3, 0.15])
+    assert level.get_label() == "ECE, non-private"
+    assert set(level.get_ydata()) == {0.1}
+    assert axis.get_xscale() == "log"
+
+
+def test_only_the_arms_of_a_panel_are_in_it_and_several_lines_are_named():
+    (axis,) = axes_of(replace(ERRORS, arms=("r1", "r9")))
+    assert [line.get_label() for line in axis.lines] == [
+        "R = 1, ECE", "R = 1, loss", "R = 9, ECE", "R = 9, loss",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_conditions_are_columns_and_one_without_runs_is_left_out():
+    runs = [run(arm, condition="wine") for arm in ("plain", "r1")]
+    conditions = ("wine", "snow", "rain")
+    axes = axes_of(LOSS, ERRORS, runs=runs, conditions=conditions)
+    assert [axis.get_title() for axis in axes] == ["wine: loss", "wine: errors"]
+    assert [len(axis.lines) for axis in axes] == [2, 4]
+    runs += [run("r1", condition="snow")]
+    axes = axes_of(LOSS, ERRORS, runs=runs, conditions=conditions)
+    assert [axis.get_title() for axis in axes] == ["wine", "snow", "", ""]
+    assert [axis.get_ylabel() for axis in axes] == ["loss", "", "errors", ""]
+    assert [len(axis.lines) for axis in axes] == [2, 1, 4, 2]
+
+
+def test_nan_stays_nan_in_a_mean():
+    (axis,) = axes_of(LOSS, runs=[run("r1", 0, 2.0), run("r1", 1, math.nan)])
+    assert axis.lines[0].get_ydata()[0] == 3
+    assert math.isnan(axis.lines[0].get_ydata()[1])
 
 
 def size(png):
@@ -97,36 +185,32 @@ def size(png):
 
 
 @pytest.mark.slow
-def test_the_picture_is_a_png_with_a_column_per_method_and_a_row_per_panel():
-    picture = image(draw(SPEC, lines(SPEC, RECORDS)))
-    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
-    one_method = FigureSpec(**{**vars(SPEC), "methods": ("sgd",)})
-    one_panel = FigureSpec(**{**vars(SPEC), "panels": SPEC.panels[:1]})
-    assert size(image(draw(one_method, lines(one_method, RECORDS))))[0] < size(picture)[0]
-    assert size(image(draw(one_panel, lines(one_panel, RECORDS))))[1] < size(picture)[1]
+def test_methods_are_columns_and_panels_rows():
+    figure = drawn(BY_METHOD, GROUPED)
+    assert [axis.get_title() for axis in figure.axes] == ["SGD", "DP-SGD", "", ""]
+    assert [axis.get_ylabel() for axis in figure.axes] == ["risk", "", "gap", ""]
+    assert [len(axis.lines) for axis in figure.axes] == [2, 2, 2, 2]
+    assert [axis.get_legend() is None for axis in figure.axes] == [False, True] * 2
+    one_panel = drawn(replace(BY_METHOD, panels=BY_METHOD.panels[:1]), GROUPED)
+    assert size(image(one_panel))[1] < size(image(figure))[1]
+    one_method = drawn(BY_METHOD, GROUPED[:2])
+    assert [axis.get_title() for axis in one_method.axes] == ["SGD: risk", "SGD: gap"]
 
 
 @pytest.mark.slow
 def test_the_same_points_give_the_same_bytes():
-    data = lines(SPEC, RECORDS)
-    files = images(draw(SPEC, data))
-    assert images(draw(SPEC, data)) == files
+    files = images(drawn(BY_METHOD, GROUPED))
+    assert images(drawn(BY_METHOD, GROUPED)) == files
     starts = {suffix: content[:4] for suffix, content in files.items()}
     assert starts == {"png": b"\x89PNG", "svg": b"<?xm", "pdf": b"%PDF"}
     assert b"Software" not in files["png"], "another matplotlib would give other bytes"
-    assert b"risk (Figure 1)" in files["svg"], "text of an SVG must stay text"
+    assert b"risk (Figure 2)" in files["svg"], "text of an SVG must stay text"
 
 
 @pytest.mark.slow
-def test_other_points_give_another_picture():
-    changed = [record("sgd", **{"step/gap": [9.0, 2.0]}), record("dpsgd")]
-    plain = [record("sgd"), record("dpsgd")]
-    one, other = (image(draw(SPEC, lines(SPEC, records))) for records in (changed, plain))
-    assert one != other
-
-
-@pytest.mark.slow
-def test_the_title_is_in_the_picture():
-    data = lines(SPEC, RECORDS)
-    changed = FigureSpec(**{**vars(SPEC), "title": f"{SPEC.title} (changed)"})
-    assert image(draw(changed, data)) != image(draw(SPEC, data))
+def test_other_points_or_another_title_give_another_picture():
+    plain = [grouped_run("sgd"), grouped_run("dpsgd")]
+    changed = [grouped_run("sgd", **{"step/gap": [9.0, 2.0]}), grouped_run("dpsgd")]
+    picture = image(drawn(BY_METHOD, plain))
+    assert image(drawn(BY_METHOD, changed)) != picture
+    assert image(drawn(replace(BY_METHOD, title="Other"), plain)) != picture

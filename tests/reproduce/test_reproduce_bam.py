@@ -91,7 +91,10 @@ table:
 {ABOUT}
   methods: METHODS
   seeds: [0, 1]
-  figure: {{x: X, rows: [{{title: bias, lines: {{clipped: step/bias}}}}, MORE]}}
+  figure:
+    columns: method
+    band: range
+    panels: [{{title: bias, x: X, lines: {{clipped: step/bias}}}}, MORE]
 """
 SIZES = """\
   conditions: [{batch_size: [64, 256]}]
