@@ -8,12 +8,12 @@ import numpy as np
 
 from dpbench.bench.cases import Case
 from dpbench.bench.check import Verdict, verdict
+from dpbench.bench.contender_process import ContenderError, ContenderProcess
 from dpbench.bench.contenders import Contender
 from dpbench.bench.ours import reference
-from dpbench.bench.worker import ContenderProcess, WorkerError
 from dpbench.errors import tell
 
-Reference = np.ndarray | WorkerError
+Reference = np.ndarray | ContenderError
 """The update [D] that a step must agree with, or why it is not available."""
 
 
@@ -69,7 +69,7 @@ def _attempt(
     """Do an action of a contender, and drop the contender where it fails."""
     try:
         action(running[result.contender], result)
-    except WorkerError as reason:
+    except ContenderError as reason:
         result.reason, result.seconds = str(reason), []
         running.pop(result.contender).close()
 
@@ -77,7 +77,7 @@ def _attempt(
 def _prepare(expected: Reference, noisy: bool, worker: ContenderProcess, result: Timed) -> None:
     observation = worker.call("observe")
     result.parameters = len(observation.update)
-    if isinstance(expected, WorkerError):
+    if isinstance(expected, ContenderError):
         result.check = Verdict(float("nan"), f"not checked: {expected}")
     else:
         result.check = verdict(observation, expected, noisy)
@@ -97,7 +97,7 @@ def _reference(case: Case, method: str, device: str) -> Reference:
     worker = ContenderProcess(partial(reference, method=method), case, device)
     try:
         return worker.call("observe").update
-    except WorkerError as reason:
+    except ContenderError as reason:
         return reason
     finally:
         worker.close()

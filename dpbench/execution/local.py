@@ -8,16 +8,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from queue import SimpleQueue
 
 from dpbench.errors import show_warnings_as_messages
 from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
-from dpbench.training.interrupts import exit_sooner, interrupts_ignored, listening
+from dpbench.execution.worker import Worker, WorkerDied
+from dpbench.training.interrupts import exit_sooner, listening
 
 GRACE = 10.0
 """Seconds for interrupted processes to finish their step and write a checkpoint."""
@@ -40,22 +39,22 @@ def one_by_one(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Out
 @contextmanager
 def workers(jobs: int) -> Iterator[Attempts]:
     """In several processes, which end with this context, and with this process."""
-    pool = [Worker() for _ in range(jobs)]
-    idle: SimpleQueue[Worker] = SimpleQueue()
-    for worker in pool:
-        idle.put(worker)
+    slots = [Slot() for _ in range(jobs)]
+    idle: SimpleQueue[Slot] = SimpleQueue()
+    for slot in slots:
+        idle.put(slot)
 
-    def on_idle_worker(overrides: list[str], wait: bool) -> Outcome:
-        worker = idle.get()
+    def in_idle_slot(overrides: list[str], wait: bool) -> Outcome:
+        slot = idle.get()
         try:
-            return worker.attempt(["threads=1", *overrides], wait)
+            return slot.attempt(["threads=1", *overrides], wait)
         finally:
-            idle.put(worker)
+            idle.put(slot)
 
     with ThreadPoolExecutor(jobs) as threads:
 
         def attempts(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Outcome]]:
-            indices = {threads.submit(on_idle_worker, run, wait): i for i, run in enumerate(runs)}
+            indices = {threads.submit(in_idle_slot, run, wait): i for i, run in enumerate(runs)}
             for future in as_completed(indices):
                 yield indices[future], future.result()
 
@@ -63,67 +62,52 @@ def workers(jobs: int) -> Iterator[Attempts]:
             yield attempts
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
-            for worker in pool:
-                worker.stop()
+            for slot in slots:
+                slot.stop()
             end = time.monotonic() + GRACE
-            for worker in pool:
-                worker.wait_or_kill(end - time.monotonic())
+            for slot in slots:
+                slot.wait_or_kill(end - time.monotonic())
 
 
-class Worker:
-    """A process that executes one run after the other, and is replaced when it dies."""
+class Slot:
+    """One of the jobs: a worker for one run after the other, replaced if it dies."""
 
     def __init__(self) -> None:
-        self._process: SpawnProcess | None = None
+        self._worker: Worker | None = None
         self._lock, self._stopped = threading.Lock(), False
 
     def attempt(self, overrides: list[str], wait: bool) -> Outcome:
-        if not self._start():
+        if not (worker := self._started()):
             return Failure("the sweep was stopped before this run.")
         try:
-            self._pipe.send((overrides, wait))
-            return self._pipe.recv()
-        except (EOFError, OSError):
-            return self._died()
+            return worker.call((overrides, wait))
+        except WorkerDied as died:
+            with self._lock:
+                self._worker = None
+            return Failure(
+                f"its process was killed (exit code {died.exit_code}), most likely because memory "
+                "ran out: lower jobs."
+            )
 
     def stop(self) -> None:
         """Ask the process to end after its step, and start no other."""
         with self._lock:
             self._stopped = True
-            if self._process:
-                self._process.terminate()
+            if self._worker:
+                self._worker.terminate()
 
     def wait_or_kill(self, seconds: float) -> None:
         """Wait for the stopped process to end, and kill it after that time."""
-        if process := self._process:
-            process.join(max(0.0, seconds))
-            process.kill()
-            process.join()
+        if worker := self._worker:
+            worker.wait_or_kill(seconds)
 
-    def _start(self) -> bool:
-        """Start a process if there is none; False if this worker was stopped."""
+    def _started(self) -> Worker | None:
+        """The worker, started if there is none; None once stopped."""
         with self._lock:
-            if self._process or self._stopped:
-                return not self._stopped
-            # Spawned, because a forked process inherits torch's thread pools without their threads.
-            context = get_context("spawn")
-            self._pipe, child = context.Pipe()
-            self._process = context.Process(target=_serve, args=(child, os.getpid()))
-            with interrupts_ignored():  # signals are for this process, which stops its workers
-                self._process.start()
-            child.close()
-            return True
-
-    def _died(self) -> Failure:
-        with self._lock:
-            process, self._process = self._process, None
-        assert process
-        process.join()
-        self._pipe.close()
-        return Failure(
-            f"its process was killed (exit code {process.exitcode}), most likely because memory "
-            "ran out: lower jobs."
-        )
+            if self._stopped:
+                return None
+            self._worker = self._worker or Worker(_serve, os.getpid())
+            return self._worker
 
 
 def _serve(pipe: Connection, parent: int) -> None:

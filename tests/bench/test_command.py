@@ -153,7 +153,7 @@ FREED_BEFORE = """
 import torch
 from dpbench.bench.cases import STEP as CASES
 from dpbench.bench.contenders import STEP
-from dpbench.bench.worker import TimedStepper
+from dpbench.bench.contender_process import TimedStepper
 from dpbench.memory import retain_freed_memory
 retain_freed_memory()
 

@@ -1,7 +1,6 @@
 """A contender in a process of its own, which is called over a pipe and waits between calls."""
 
 import math
-import multiprocessing
 import time
 import warnings
 from collections.abc import Callable
@@ -14,8 +13,9 @@ from dpbench.bench.cases import Case, UnavailableError
 from dpbench.bench.check import Observation, observe
 from dpbench.bench.stepper import Stepper
 from dpbench.errors import first_line
+from dpbench.execution.worker import Worker, WorkerDied
 from dpbench.memory import reset_peak, resident, retain_freed_memory
-from dpbench.training.interrupts import exit_sooner, interrupts_ignored
+from dpbench.training.interrupts import exit_sooner
 
 Make = Callable[[Case, torch.device], Stepper]
 
@@ -23,43 +23,34 @@ WARM_UP = 3
 REPEAT_SECONDS = 0.1
 PATIENCE = 600.0
 """Seconds to wait for the result of a call."""
+GRACE = 10.0
+"""Seconds for a process to end."""
 
 
-class WorkerError(Exception):
+class ContenderError(Exception):
     """Why a contender failed, as the end of a sentence."""
 
 
 class ContenderProcess:
-    """The parent's end of the pipe."""
+    """A contender on a case, in a process of its own."""
 
     def __init__(self, make: Make, case: Case, device: str):
-        context = multiprocessing.get_context("spawn")
-        self._pipe, child = context.Pipe()
-        self._process = context.Process(target=_serve, args=(child, make, case, device))
-        with interrupts_ignored():  # Ctrl-C is for this process, which ends the other one
-            self._process.start()
-        child.close()
+        self._worker = Worker(_serve, make, case, device)
 
     def call(self, method: str) -> Any:
-        """The result of a method of `TimedStepper`; WorkerError where it failed."""
+        """The result of a method of `TimedStepper`; ContenderError where it failed."""
         try:
-            self._pipe.send(method)
-            if not self._pipe.poll(PATIENCE):
-                raise WorkerError(f"no answer within {PATIENCE:.0f} s")
-            result = self._pipe.recv()
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            self._process.join()
-            raise WorkerError(f"its process ended with code {self._process.exitcode}") from None
-        if isinstance(result, WorkerError):
+            result = self._worker.call(method, PATIENCE)
+        except TimeoutError:
+            raise ContenderError(f"no answer within {PATIENCE:.0f} s") from None
+        except WorkerDied as died:
+            raise ContenderError(f"its process ended with code {died.exit_code}") from None
+        if isinstance(result, ContenderError):
             raise result
         return result
 
     def close(self) -> None:
-        """Close the pipe, which ends the process, or kill it if that takes too long."""
-        self._pipe.close()
-        self._process.join(10)
-        self._process.kill()
-        self._process.join()
+        self._worker.close(GRACE)
 
 
 class TimedStepper:
@@ -121,7 +112,7 @@ def _serve(pipe: Connection, make: Make, case: Case, device: str) -> None:
     except (EOFError, BrokenPipeError):
         return
     except Exception as error:
-        pipe.send(WorkerError(_reason(error)))
+        pipe.send(ContenderError(_reason(error)))
 
 
 def _reason(error: Exception) -> str:
