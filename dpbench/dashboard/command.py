@@ -12,7 +12,7 @@ from dpbench.dashboard.summarise import Summary
 from dpbench.dashboard.tables import tables
 from dpbench.dashboard.texts import RecordTexts
 from dpbench.errors import UserError
-from dpbench.execution.rerun import command_builder
+from dpbench.execution.rerun import CommandBuilder
 from dpbench.files import write_atomically
 from dpbench.records.collect import collect, no_records
 from dpbench.records.reading import Unreadable
@@ -45,7 +45,7 @@ def _without_collection() -> Iterator[None]:
 
 
 def _write(folder: Path, out: Path) -> Path:
-    summary, texts, unreadable = Summary(command_builder()), RecordTexts(), []
+    summary, texts, unreadable = Summary(CommandBuilder()), RecordTexts(), []
     for entry in collect(folder):
         if isinstance(entry, Unreadable):
             unreadable.append(entry)

@@ -22,7 +22,7 @@ class Summary:
     """The data of the page except for the texts of the records.
 
     Records are added one by one and not stored, as there may be more than fit into memory.
-    command: see `command_builder`.
+    command: see `CommandBuilder`.
     """
 
     def __init__(self, command: Callable[[dict], str]):

@@ -4,7 +4,7 @@ import marshal
 import pickle
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from dpbench.config import buildable
@@ -15,11 +15,10 @@ from dpbench.config.settings import ADDED_TO_METHODS, OFF, SCIENTIFIC
 from dpbench.errors import UserError
 from dpbench.records.digest import digest, with_current_names, with_current_options
 
-ALWAYS = ("dataset", "model", "method")
+ALWAYS_NAMED = ("dataset", "model", "method")
 PLAIN = re.compile(r"[A-Za-z_][\w./:-]*")
 OPTION = re.compile(rf"\w+={PLAIN.pattern}")
 WORDS = ("null", "true", "false", "inf", "nan")
-
 
 NO_COMMAND = "a setting was removed or changed since; this version cannot reproduce the record."
 NO_OPTION = (
@@ -28,65 +27,72 @@ NO_OPTION = (
 )
 
 
-def command_builder() -> Callable[[dict], str]:
-    """command(config): `dpbench run ...` for a record's configuration.
+class CommandBuilder:
+    """From a record's configuration to `dpbench run ...`.
 
-    Raises UserError, with the reason, for a record with targets that conf/ does not declare, since
-    a shared record must not make others run arbitrary code, and where the current settings cannot
-    express the record.
+    The command is derived and not stored with the record, because then it is safe and right of
+    every record: those of sweeps, searches, scripts and earlier versions too.
     """
-    defaults, constructed = compose([]), {*SCIENTIFIC} & {*groups()}
-    # Groups in conf/ do not depend on each other, so each option is composed once, and not in every
-    # combination; if that changed, the digest would differ and no command would be shown.
-    parts: dict[str, dict | None] = {}
-    cache: dict[bytes, str | UserError] = {}  # shared by runs that differ only by their seed
-    allowed: set[tuple[str, bytes]] = set()  # the nodes that may be built
 
-    def command(config: dict) -> str:
-        with_default_seed = {**config, "seed": defaults["seed"]}
+    def __init__(self) -> None:
+        self._defaults = compose([])
+        self._constructed = {*SCIENTIFIC} & {*groups()}
+        # Groups in conf/ do not depend on each other, so each option is composed once, and not in
+        # every combination; if that changed, the digest would differ and no command would be shown.
+        self._parts: dict[str, dict | None] = {}
+        # Shared by runs that differ only by their seed.
+        self._commands: dict[bytes, str | UserError] = {}
+        self._allowed: set[tuple[str, bytes]] = set()  # the nodes that may be built
+
+    def __call__(self, config: dict) -> str:
+        """The command that reruns a record with this configuration.
+
+        Raises UserError, with the reason, for a record with targets that conf/ does not declare,
+        since a shared record must not make others run arbitrary code, and where the current
+        settings cannot express the record.
+        """
+        seed = self._defaults["seed"]
+        with_default_seed = {**config, "seed": seed}
         key = marshal.dumps(with_default_seed, 2)  # in a third of the time of JSON
-        if key not in cache:
-            cache[key] = _command_or_reason(with_current_names(with_default_seed))
-        cached = cache[key]
-        if isinstance(cached, UserError):
-            raise UserError(str(cached))
-        seed = config.get("seed")
-        return cached if seed == defaults["seed"] else f"{cached} seed={seed}"
+        if key not in self._commands:
+            try:
+                self._commands[key] = self._build(with_current_names(with_default_seed))
+            except UserError as reason:
+                self._commands[key] = reason
+        command = self._commands[key]
+        if isinstance(command, UserError):
+            raise UserError(str(command))
+        return command if config.get("seed") == seed else f"{command} seed={config.get('seed')}"
 
-    def _command_or_reason(config: dict) -> str | UserError:
-        try:
-            return _build(config)
-        except UserError as reason:
-            return reason
-
-    def _check_once(group: str, node: Any) -> None:
-        key = group, marshal.dumps(node, 2)
-        if key not in allowed:
-            buildable.check(group, node)
-            allowed.add(key)
-
-    def _build(config: dict) -> str:
-        for group in constructed:
+    def _build(self, config: dict) -> str:
+        for group in self._constructed:
             if node := config.get(group):
-                _check_once(group, node)
-        replaced = _replaced(config)
-        shown = config["choices"] | {group: defaults["choices"][group] for group in replaced}
-        options = tuple(_options(shown, defaults["choices"]))
-        base = dict(defaults)
+                self._check(group, node)
+        default_choices, replaced = self._defaults["choices"], _replaced(config)
+        shown = config["choices"] | {group: default_choices[group] for group in replaced}
+        options = tuple(_options(shown, default_choices))
+        base = dict(self._defaults)
         for option in options:
-            if option not in parts:
-                parts[option] = _part(option)
-            if (part := parts[option]) is None:
-                raise UserError(
-                    NO_OPTION.format(option) if OPTION.fullmatch(option) else NO_COMMAND
-                )
-            base |= part
+            base |= self._part(option)
         base |= {group: {buildable.TARGET: None} for group in replaced}
         choices = dict(option.split("=") for option in options) | replaced
         choices["dataset"] = config["choices"]["dataset"]
-        return _command(config, base | {"choices": defaults["choices"] | choices}, options)
+        return _command(config, base | {"choices": default_choices | choices}, options)
 
-    return command
+    def _check(self, group: str, node: Any) -> None:
+        """UserError for a node with targets that conf/ does not declare; each is checked once."""
+        key = group, marshal.dumps(node, 2)
+        if key not in self._allowed:
+            buildable.check(group, node)
+            self._allowed.add(key)
+
+    def _part(self, option: str) -> dict:
+        """The part of the configuration that an option sets; UserError if there is none."""
+        if option not in self._parts:
+            self._parts[option] = _part(option)
+        if (part := self._parts[option]) is None:
+            raise UserError(NO_OPTION.format(option) if OPTION.fullmatch(option) else NO_COMMAND)
+        return part
 
 
 def _replaced(config: dict) -> dict[str, str]:
@@ -101,10 +107,12 @@ def _replaced(config: dict) -> dict[str, str]:
 def _options(choices: dict, defaults: dict) -> Iterator[str]:
     current = with_current_options(choices)
     current["dataset"] = current["dataset"].partition(":")[0]  # the user's own have a name after it
-    others = (group for group in sorted(defaults) if group in SCIENTIFIC and group not in ALWAYS)
-    for group in (*ALWAYS, *others):
+    others = (
+        group for group in sorted(defaults) if group in SCIENTIFIC and group not in ALWAYS_NAMED
+    )
+    for group in (*ALWAYS_NAMED, *others):
         option = current.get(group, defaults[group])
-        if group in ALWAYS or option != defaults[group]:
+        if group in ALWAYS_NAMED or option != defaults[group]:
             yield f"{group}={option}"
 
 

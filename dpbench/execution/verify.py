@@ -11,7 +11,7 @@ from typing import Any
 from dpbench.config.compose import compose
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build
-from dpbench.execution.rerun import command_builder
+from dpbench.execution.rerun import CommandBuilder
 from dpbench.execution.run import load_or_run
 from dpbench.privacy.ledger import Ledger, from_plain
 from dpbench.records.digest import with_current_names
@@ -91,7 +91,7 @@ def differences_of_rerun(record: Record) -> Iterator[str]:
 
 
 def _retrained(record: Record) -> Record:
-    _, _, *overrides = shlex.split(command_builder()(record.config))
+    _, _, *overrides = shlex.split(CommandBuilder()(record.config))
     for name in ("engine", "threads", "physical_batch_size"):
         if (value := record.provenance.get(name)) is not None:
             overrides.append(f"{name}={value}")

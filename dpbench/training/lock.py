@@ -1,4 +1,7 @@
-"""A lock file for one process at a time, released whenever its process ends, even if killed."""
+"""A lock file for one process at a time, released whenever its process ends, even if killed.
+
+The `filelock` library can tell neither who holds a lock nor that its last holder was killed.
+"""
 
 import fcntl
 import os

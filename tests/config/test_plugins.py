@@ -13,7 +13,7 @@ from dpbench.config.compose import compose, options
 from dpbench.config.plugins import GROUP, plugins
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build, run_of
-from dpbench.execution.rerun import command_builder
+from dpbench.execution.rerun import CommandBuilder
 from dpbench.execution.run import load_or_run
 from dpbench.records.code import BUILT, KEY, code_of
 from dpbench.records.digest import digest
@@ -82,11 +82,11 @@ def test_a_replaced_part_has_a_digest_of_its_own(plugin):
 )
 def test_a_record_has_its_command_where_the_plug_in_is_installed(plugin, monkeypatch, overrides):
     config = compose(overrides)
-    words = shlex.split(command_builder()(config))[2:]
+    words = shlex.split(CommandBuilder()(config))[2:]
     assert digest(compose(words)) == digest(config)
     monkeypatch.undo()  # now it is not installed
     with pytest.raises(UserError, match=r"_target_='clipworks\..*' is refused"):
-        command_builder()(config)
+        CommandBuilder()(config)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from dpbench.config.compose import compose, options
 from dpbench.errors import UserError
-from dpbench.execution.rerun import command_builder, hydra_value
+from dpbench.execution.rerun import CommandBuilder, hydra_value
 from dpbench.records.digest import digest
 from dpbench.records.record import Record
 
@@ -30,7 +30,7 @@ RUNS = [
 
 @pytest.fixture(scope="module")
 def command():
-    return command_builder()
+    return CommandBuilder()
 
 
 @pytest.mark.parametrize("overrides", RUNS, ids=" ".join)

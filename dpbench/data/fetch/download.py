@@ -1,4 +1,7 @@
-"""Files of the original publishers: downloaded, and verified by their checksum."""
+"""Files of the original publishers: downloaded, and verified by their checksum.
+
+Interrupted downloads resume, and one mirror stands in for another, which `pooch` does not offer.
+"""
 
 import gzip
 import hashlib

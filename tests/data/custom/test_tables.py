@@ -13,7 +13,7 @@ from dpbench.config.compose import compose
 from dpbench.config.settings import SCIENTIFIC
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build, run_of
-from dpbench.execution.rerun import command_builder
+from dpbench.execution.rerun import CommandBuilder
 from dpbench.execution.run import load_or_run
 from dpbench.execution.verify import contradictions
 from dpbench.records.digest import digest, scientific
@@ -122,7 +122,7 @@ def test_a_record_has_its_command_and_is_verified_without_the_file(people, tmp_p
     assert "test/accuracy/f" in record.metrics
     people.unlink()
     assert [line for line in contradictions(record) if "uncommitted" not in line] == []
-    words = shlex.split(command_builder()(record.config))[2:]
+    words = shlex.split(CommandBuilder()(record.config))[2:]
     assert digest(compose(words)) == record.digest
     assert str(people) not in json.dumps(record.config)
     assert {*record.config} == {*SCIENTIFIC, "choices"}
