@@ -139,10 +139,10 @@ def draw_lines(spec: LineFigure, data: pd.DataFrame) -> "Figure":
 
     declared = spec.arms if spec.columns == "method" else {c: c for c in spec.conditions}
     present = {*data[spec.columns]}
-    columns = [column for column in declared if column in present] or [*declared]
+    columns = {c: label for c, label in declared.items() if c in present} or declared
     single = len(columns) == 1
     rows, width = (1, len(spec.panels)) if single else (len(spec.panels), len(columns))
-    figure = Figure(figsize=(1.1 + 3.0 * width, 1.0 + 2.5 * rows), layout="constrained")
+    figure = Figure(figsize=(1.0 + 2.6 * width, 0.9 + 2.1 * rows), layout="constrained")
     shared = spec.columns == "method" and not single
     axes = figure.subplots(
         rows, width, squeeze=False, sharex=shared, sharey="row" if shared else "none"
@@ -150,17 +150,23 @@ def draw_lines(spec: LineFigure, data: pd.DataFrame) -> "Figure":
     for axis, (panel, column) in zip(axes.flat, product(spec.panels, columns), strict=True):
         inside = (data["panel"] == panel.title) & (data[spec.columns] == column)
         _plot(axis, spec, panel, data[inside])
-        if single:
-            prefix = f"{declared[column]}: " if len(declared) > 1 else ""
-            axis.set_title(prefix + panel.title, fontsize=10)
-        if shared and column != columns[0] and axis.get_legend():
-            axis.get_legend().remove()
-    if not single:
-        for axis, column in zip(axes[0], columns, strict=True):
-            axis.set_title(declared[column], fontsize=10)
-        for axis, panel in zip(axes[:, 0], spec.panels, strict=True):
-            axis.set_ylabel(panel.title)
+        if shared:
+            axis.label_outer()
+            if axis not in axes[:, 0] and axis.get_legend():
+                axis.get_legend().remove()
+    if single:
+        prefix = "".join(f"{label}: " for label in columns.values()) * (len(declared) > 1)
+        _label(axes[0], "title", [prefix + panel.title for panel in spec.panels])
+    else:
+        _label(axes[0], "title", columns.values())
+        _label(axes[:, 0], "ylabel", [panel.title for panel in spec.panels])
     return titled(figure, spec.title)
+
+
+def _label(axes, what: str, labels: Iterable[str]) -> None:
+    for axis, label in zip(axes, labels, strict=True):
+        axis.set(**{what: label})
+        axis.title.set_fontsize(10)
 
 
 def _plot(axis, spec: LineFigure, panel: Panel, data: pd.DataFrame) -> None:
