@@ -104,7 +104,7 @@ def line_points(spec: LineFigure, records: Iterable[NamedRecord]) -> pd.DataFram
 
 
 def _points(spec: LineFigure, condition: str, arm: str, record: Record) -> Iterator[tuple]:
-    measured = {**record.metrics, **record.diagnostics}
+    measured: dict[str, list[float] | float] = {**record.metrics, **record.diagnostics}
     for panel in spec.panels:
         if panel.arms is not None and arm not in panel.arms:
             continue

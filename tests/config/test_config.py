@@ -35,6 +35,7 @@ NEEDS = dict.fromkeys(
 ) | {
     ("dataset", "imagenet32"): "privacy.delta=1e-7",
     ("normalization", "cifar10"): "dataset=cifar10",
+    ("features", "scattering_imagenet"): "dataset=cifar10",
     ("dataset", "snli"): "model=bert_tiny",
     ("temperature", "private"): "dataset=dutch",
     ("method", "dpsgld"): "privacy=follows",

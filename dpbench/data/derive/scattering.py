@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dpbench.data.caches import ensure_cached
 from dpbench.data.dataset import Data, Dataset, DerivedDataset, Split
+from dpbench.data.derive.normalization import Normalization
 from dpbench.errors import UserError
 from dpbench.validate import integer
 
@@ -27,9 +28,12 @@ class Scattering:
     depth: the number of scales J; sides shrink by 2^J, and each channel becomes 1 + 8 J + 32 J (J -
     1) channels, 81 for J = 2 as in Oyallon and Mallat 2015. Every image is transformed by itself,
     so that a linear model of the features is private if its training is (Tramer and Boneh 2021).
+    normalization: of the pixels before the transform, by public constants. It scales the features,
+    and so the noise beside them if `normalization=private` measures their statistics.
     """
 
     depth: int = 2
+    normalization: Normalization | None = None
 
     def __post_init__(self) -> None:
         integer("features.depth", self.depth, most=5)
@@ -47,6 +51,8 @@ class Scattering:
                 f"features=scattering needs images of at least {least} x {least} pixels, and the "
                 f"inputs of {dataset.name} are {shape}: use features=none."
             )
+        if self.normalization:
+            self.normalization.check(dataset)
         return (shape[0] * self.channels, *(side // least for side in shape[1:]))
 
     def transform(self, sides: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
@@ -59,7 +65,8 @@ class Scattering:
                 "features=scattering needs kymatio: run `pip install 'dpbench-suite[features]'`."
             ) from error
         network = ScatteringTorch2D(J=self.depth, shape=sides, L=ANGLES)
-        return lambda images: network(images.contiguous()).flatten(1, 2)
+        normalize = self.normalization or (lambda images: images)
+        return lambda images: network(normalize(images).contiguous()).flatten(1, 2)
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,8 @@ class Scattered(DerivedDataset):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self.base.notes
+        normalization = self.features.normalization
+        return (*self.base.notes, *([normalization.note] if normalization else []))
 
     def load(self, folder: Path, seed: int) -> Data:
         """Load `base`, and its features: 1.1 GB and some minutes for MNIST, 3.7 GB for CIFAR-10."""
@@ -97,6 +105,9 @@ class Scattered(DerivedDataset):
     def _transformed(self, split: Split, folder: Path) -> Split:
         pixels = np.ascontiguousarray(split.inputs.numpy())
         name = hashlib.sha256(pixels.data).hexdigest()[:16]
+        if self.features.normalization:
+            constants = repr(self.features.normalization).encode()
+            name += f"_{hashlib.sha256(constants).hexdigest()[:8]}"
         path = folder / "features" / f"scattering{self.features.depth}_{name}.npy"
         ensure_cached([path], lambda parts: self._write(split, parts[0]))
         return replace(split, inputs=torch.from_numpy(np.load(path, mmap_mode="c")))

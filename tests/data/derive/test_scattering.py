@@ -9,6 +9,7 @@ from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
 
 from dpbench.config.compose import compose
 from dpbench.data.derive import scattering
+from dpbench.data.derive.normalization import Normalization
 from dpbench.data.derive.scattering import Scattered, Scattering
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
@@ -46,6 +47,21 @@ def test_an_image_has_the_features_that_it_has_alone(data):
         assert torch.allclose(data.train.at(torch.tensor([index])).inputs, alone, atol=1e-6)
     assert data.train.inputs.shape == (len(pixels), *SCATTERED.shape)
     assert torch.equal(data.train.targets, pixels.targets)
+
+
+def test_pixels_are_normalised_before(tmp_path, data):
+    constants = Normalization([0.5], [0.25])
+    features = Scattered(DIGITS, Scattering(depth=1, normalization=constants))
+    normalised = features.load(tmp_path, 0)
+    pixels = (DIGITS.load(None, 0).test.inputs - 0.5) / 0.25
+    library = ScatteringTorch2D(J=1, shape=(8, 8))
+    expected = library(pixels.contiguous()).flatten(1, 2)
+    assert torch.allclose(normalised.test.inputs, expected, atol=1e-5)
+    assert features.notes == (*DIGITS.notes, constants.note)
+    before = Scattered(DIGITS, Scattering(depth=1)).load(tmp_path, 0)
+    assert torch.equal(before.test.inputs, data.test.inputs), "files of both are kept"
+    with pytest.raises(UserError, match="channels"):
+        Scattered(DIGITS, Scattering(1, Normalization([0.5] * 3, [0.25]))).load(tmp_path, 0)
 
 
 @pytest.mark.slow
