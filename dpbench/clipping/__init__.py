@@ -9,7 +9,7 @@ alone.
 
 from dpbench.clipping.batch import BatchClip
 from dpbench.clipping.choice import CLIPS, STYLES, make_clip, require_style
-from dpbench.clipping.clip import Bound, Clip, CountQuery, Fixed, Weighted
+from dpbench.clipping.clip import Bound, Clip, CountQuery
 from dpbench.clipping.coordinates import Coordinates
 from dpbench.clipping.feedback import ErrorFeedback
 from dpbench.clipping.functions import (
@@ -41,7 +41,6 @@ __all__ = [
     "Coordinates",
     "CountQuery",
     "ErrorFeedback",
-    "Fixed",
     "Global",
     "GlobalAdapt",
     "Groupwise",
@@ -53,7 +52,6 @@ __all__ = [
     "Slack",
     "Tanh",
     "Unclipped",
-    "Weighted",
     "make_clip",
     "require_style",
     "restore_state",

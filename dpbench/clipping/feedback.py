@@ -1,18 +1,19 @@
 """Clipping with error feedback: what is clipped away is added, clipped in turn, to later sums."""
 
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Fixed, Memory, checked_bound
+from dpbench.clipping.clip import Bound, Clip, Memory, checked_bound
 from dpbench.clipping.functions import ByNorm
 from dpbench.gradients import Gradients
 from dpbench.validate import fraction
 
 
 @dataclass(frozen=True)
-class ErrorFeedback(Fixed):
+class ErrorFeedback(Clip):
     """v = sum_i C_i g_i + clip(e, C2), then e <- e + sum_i g_i - v (Zhang et al. 2024, DiceSGD).
 
     e is the error [D] float64 in units of the sum, 0 at first, and private: it is never released.
@@ -47,7 +48,7 @@ class ErrorFeedback(Fixed):
     def finish(self, total: Tensor) -> Tensor:
         return total[0] + self._fed_back(total).to(total)
 
-    def carried(self, total: Tensor) -> "ErrorFeedback":
+    def carried(self, total: Tensor) -> Self:
         clipped, plain = total.double()
         fed_back = self._fed_back(total)
         error = torch.zeros_like(plain) if self.error is None else self.error

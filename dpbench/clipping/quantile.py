@@ -1,7 +1,8 @@
 """A bound that tracks a quantile of the gradient norms by noisy counts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -11,8 +12,8 @@ from dpbench.clipping.clip import (
     LARGEST_FACTOR,
     LEAST_BOUND,
     Bound,
+    Clip,
     CountQuery,
-    Weighted,
     checked_bound,
 )
 from dpbench.clipping.functions import ByNorm
@@ -23,7 +24,7 @@ from dpbench.validate import fraction, positive
 
 
 @dataclass(frozen=True)
-class Quantile(Weighted):
+class Quantile(Clip):
     """R <- R exp(-eta (b - gamma)), b the noisy fraction of norms up to R (Andrew et al. 2021).
 
     The count sums +1 for each norm up to R and -1 for each above, twice that of their Section 2.1,
@@ -39,7 +40,7 @@ class Quantile(Weighted):
     clip: ByNorm | Layerwise
     quantile: float
     learning_rate: float
-    query: CountQuery
+    query: CountQuery = field()
     threshold: float = 1.0
     lower_bound: float = LEAST_BOUND
 
@@ -68,7 +69,7 @@ class Quantile(Weighted):
         total = signs.sum(0, dtype=torch.float64).view(-1)
         return total / len(total) ** 0.5
 
-    def updated(self, counts: Tensor, expected_batch_size: float) -> "Quantile":
+    def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         below = (counts * len(counts) ** 0.5 / expected_batch_size + 1) / 2
         growth = torch.exp(self.learning_rate * (self.quantile - below))
         # R is a released number, so clamping it to the valid range is post-processing.
@@ -76,14 +77,14 @@ class Quantile(Weighted):
         bounds = (self.clip.bounds_of(growth) * growth).clamp(least, LARGEST_BOUND)
         return replace(self, clip=self.clip.at(bounds.squeeze()))
 
-    def scaled(self, by: float) -> "Quantile":
+    def scaled(self, by: float) -> Self:
         raise UserError("a bound that tracks a quantile has no schedule; leave schedule.bound 1.")
 
     @property
     def parts(self) -> int:  # type: ignore[override]
         return self.clip.parts
 
-    def for_layers(self, names: Sequence[str]) -> "Quantile":
+    def for_layers(self, names: Sequence[str]) -> Self:
         return replace(self, clip=self.clip.for_layers(names))
 
 

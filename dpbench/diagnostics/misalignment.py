@@ -14,7 +14,7 @@ from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics import excess_risk, lower_bounds
 from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, isolated_evaluation
 from dpbench.diagnostics.curvature import MeanLoss
-from dpbench.diagnostics.observer import ColumnObserver
+from dpbench.diagnostics.observer import Observer
 from dpbench.diagnostics.settings import chosen_groups
 from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
 from dpbench.mechanism.step import PrivateStep
@@ -65,7 +65,7 @@ class MisalignmentDiagnostics:
         return MisalignmentObserver(self, chosen_groups(self.groups, train), step, train)
 
 
-class MisalignmentObserver(ColumnObserver):
+class MisalignmentObserver(Observer):
     """Measures before a step, without changing parameters, clip, gradients or generators.
 
     Columns of `series`, k being a group's number. One entry per measured step: `step` (the number

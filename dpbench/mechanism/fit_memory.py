@@ -23,7 +23,7 @@ def fit_memory(step: PrivateStep, probe: Batch) -> None:
     batch, theta = probe.each(lambda t: t[copies]), step.engine.parameters.theta
     # Not the first step, which may need less memory: some methods read what was released before.
     last = torch.ones_like(theta)
-    update = step.method.update.given(last, 1.0, theta.detach())
+    update = step.method.update.advance(last, 1.0, theta.detach())
     released = ReleasedState(1, step.steps, last, step.seed, update)
 
     def attempt(size: int) -> None:

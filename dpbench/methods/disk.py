@@ -12,7 +12,7 @@ from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.engine import Stacked
 from dpbench.mechanism.method import Guarantee, Method, ReleasedState, guarantee_with_clip
 from dpbench.mechanism.noise import Gaussian
-from dpbench.mechanism.update import PostProcessing
+from dpbench.mechanism.update import Update
 from dpbench.validate import fraction, positive
 
 FILTERED = Guarantee(
@@ -64,7 +64,7 @@ class LookAhead:
 
 
 @dataclass(frozen=True)
-class Kalman(PostProcessing):
+class Kalman(Update):
     """g <- (1 - kappa) g + kappa noisy mean, which is the first noisy mean in the first step.
 
     theta: the parameters before the last step.
@@ -74,7 +74,7 @@ class Kalman(PostProcessing):
     estimate: Tensor | None = field(default=None, compare=False)
     theta: Tensor | None = field(default=None, compare=False)
 
-    def given(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
+    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
         estimate = noisy if self.estimate is None else self.estimate.lerp(noisy, self.kappa)
         return replace(self, estimate=estimate.clone(), theta=theta.clone())
 

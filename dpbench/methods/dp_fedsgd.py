@@ -24,7 +24,7 @@ from dpbench.mechanism.method import (
     plain,
 )
 from dpbench.mechanism.noise import Gaussian
-from dpbench.mechanism.update import PostProcessing
+from dpbench.mechanism.update import Update
 from dpbench.validate import integer, positive
 
 USERS = Guarantee(
@@ -153,7 +153,7 @@ class WeightedGradients(DelegatingGradients):
 
 
 @dataclass(frozen=True)
-class WeightedMean(PostProcessing):
+class WeightedMean(Update):
     """Divides by q W, where the sum is already divided by the expected number of users.
 
     mean: the mean weight of all users. excess: the largest weight, if noise is scaled as if it

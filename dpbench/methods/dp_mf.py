@@ -89,7 +89,7 @@ class BandedGaussian(CorrelatedGaussian):
     def bands(self) -> int:  # type: ignore[override]
         return len(self.coefficients)
 
-    def given(self, total: Tensor, stream: Stream) -> Self:
+    def advance(self, total: Tensor, stream: Stream) -> Self:
         z = draws(stream, len(total), torch.special.ndtri)
         past = z.new_zeros(0, len(z)) if self.correlated is None else self.correlated
         past = past[: self.bands - 1]

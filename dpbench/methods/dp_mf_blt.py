@@ -62,7 +62,7 @@ class BufferedGaussian(CorrelatedGaussian):
         decays, weights = optimal(len(self.decays), steps, cycle)
         return replace(self, decays=decays, weights=weights)
 
-    def given(self, total: Tensor, stream: Stream) -> Self:
+    def advance(self, total: Tensor, stream: Stream) -> Self:
         """Algorithm 3 of McMahan et al. 2024."""
         z = draws(stream, len(total), torch.special.ndtri)
         buffers = z.new_zeros(len(self.decays), len(z))

@@ -14,7 +14,7 @@ from dpbench.errors import UserError
 from dpbench.mechanism.method import PROVEN, Method, guarantee_with_clip, plain
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Schedules, constant, run_lengths
-from dpbench.mechanism.update import PostProcessing
+from dpbench.mechanism.update import Update
 from dpbench.validate import number, one_of
 
 LAWS = ("lr", "posterior")
@@ -53,7 +53,7 @@ def dpsgld(
 
 
 @dataclass(frozen=True)
-class Prior(PostProcessing):
+class Prior(Update):
     """Adds the gradient of -log p(theta)/n, for p = N(0, I/precision) and n privacy units."""
 
     precision: float

@@ -33,7 +33,7 @@ def filtered(update, rows):
     """The rows as an optimiser gets them."""
     found = []
     for row in rows:
-        update = update.given(row, 1.0, row)
+        update = update.advance(row, 1.0, row)
         found.append(update(row.clone(), row))
     return torch.stack(found)
 
@@ -93,7 +93,7 @@ def test_a_filter_comes_back_from_its_state(name):
     update = start
     assert state_of(start) == {}
     for row in rows[:7]:
-        update = update.given(row, 1.0, row)
+        update = update.advance(row, 1.0, row)
     back = restore_state(start, state_of(update), torch.device("cpu"))
     assert torch.equal(filtered(back, rows[7:]), filtered(update, rows[7:]))
 
@@ -117,7 +117,7 @@ def test_what_is_no_low_pass_filter_is_refused(a, b):
 def test_the_memory_of_a_filter_does_not_grow():
     update = Filtered(LowPass(*FILTERS["second order"]))
     for row in means(10):
-        update = update.given(row, 1.0, row)
+        update = update.advance(row, 1.0, row)
     sizes = {name: len(rows) for name, rows in state_of(update)["low_pass"].items()}
     assert sizes == {"inputs": 3, "outputs": 2}
     assert dataclasses.replace(update.low_pass, inputs=None, outputs=None) == update.low_pass
