@@ -232,3 +232,11 @@ class DerivedDataset:
     @property
     def groups(self) -> tuple[str, ...]:
         return self.base.groups
+
+    @property
+    def train_size(self) -> int:
+        return self.base.train_size
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.base.notes

@@ -37,10 +37,6 @@ class Mislabelled(DerivedDataset):
         integer("mislabelled", self.number, len(self.groups), self.base.train_size // 2)
 
     @property
-    def train_size(self) -> int:
-        return self.base.train_size
-
-    @property
     def notes(self) -> tuple[str, ...]:
         return (
             *self.base.notes,
@@ -78,8 +74,3 @@ def _joined(first: Split, second: Split) -> Split:
         targets=torch.cat([first.targets, second.targets]),
         groups=torch.cat([first.groups, second.groups]),
     )
-
-
-def with_mislabelled(base: Dataset, number: int | None) -> Dataset:
-    """The data set with so many mislabelled targets, or unchanged for None."""
-    return base if number is None else Mislabelled(base, number)

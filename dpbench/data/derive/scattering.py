@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dpbench.data.caches import ensure_cached
 from dpbench.data.dataset import Data, Dataset, DerivedDataset, Split
+from dpbench.data.fetch.library import library
 from dpbench.errors import UserError
 from dpbench.validate import integer
 
@@ -51,14 +52,10 @@ class Scattering:
 
     def transform(self, sides: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         """From images [B, C, H, W] to features [B, C * channels, H / 2^J, W / 2^J]."""
-        try:
-            # The part for 3D, which kymatio.torch imports as well, needs an older SciPy.
-            from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
-        except ImportError as error:
-            raise UserError(
-                "features=scattering needs kymatio: run `pip install 'dpbench-suite[features]'`."
-            ) from error
-        network = ScatteringTorch2D(J=self.depth, shape=sides, L=ANGLES)
+        # The part for 3D, which kymatio.torch imports as well, needs an older SciPy.
+        name = "kymatio.scattering2d.frontend.torch_frontend"
+        kymatio = library(name, "features=scattering", extra="features")
+        network = kymatio.ScatteringTorch2D(J=self.depth, shape=sides, L=ANGLES)
         return lambda images: network(images.contiguous()).flatten(1, 2)
 
 
@@ -80,14 +77,6 @@ class Scattered(DerivedDataset):
     def shape(self) -> tuple[int, ...]:
         return self.features.shape_of(self.base)
 
-    @property
-    def train_size(self) -> int:
-        return self.base.train_size
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.base.notes
-
     def load(self, folder: Path, seed: int) -> Data:
         """Load `base`, and its features: 1.1 GB and some minutes for MNIST, 3.7 GB for CIFAR-10."""
         data = self.base.load(folder, seed)
@@ -108,8 +97,3 @@ class Scattered(DerivedDataset):
         for indices in split.batches(AT_ONCE):
             out[indices.numpy()] = transform(split.at(indices).inputs).numpy()
         out.flush()
-
-
-def with_scattering(base: Dataset, features: Scattering | None) -> Dataset:
-    """The data set with scattering features as inputs, or unchanged for None."""
-    return base if features is None else Scattered(base, features)

@@ -7,7 +7,7 @@ from scipy import stats
 
 from dpbench.config.compose import compose
 from dpbench.data.california import California
-from dpbench.data.derive.mislabelled import Mislabelled, with_mislabelled
+from dpbench.data.derive.mislabelled import Mislabelled
 from dpbench.data.derive.normalization import Normalization, normalized
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
@@ -71,7 +71,7 @@ def test_the_sampling_rate_and_epsilon_are_those_of_the_run_without_targets():
 def test_runs_without_targets_keep_their_names():
     assert digest(compose([])) == digest(compose(["mislabelled=null"]))
     assert digest(compose([])) != digest(compose(["mislabelled=100"]))
-    assert with_mislabelled(DIGITS, None) is DIGITS
+    assert build(compose(["mislabelled=null"])).dataset == DIGITS
 
 
 @pytest.mark.slow
