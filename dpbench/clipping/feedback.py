@@ -42,8 +42,7 @@ class ErrorFeedback(Clip):
         return self.clip.factors(norms, groups)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        ones = (factors > 0).to(factors)  # non-finite gradients have a factor of 0
-        return torch.stack([gradients.weighted_sum(factors), gradients.weighted_sum(ones)])
+        return clipped_and_plain(gradients, factors)
 
     def finish(self, total: Tensor) -> Tensor:
         return total[0] + self._fed_back(total).to(total)
@@ -60,3 +59,9 @@ class ErrorFeedback(Clip):
             return torch.zeros_like(total[0], dtype=torch.float64)
         norm = torch.linalg.vector_norm(self.error).clamp(min=self.error_bound)
         return self.error * (self.error_bound / norm)
+
+
+def clipped_and_plain(gradients: Gradients, factors: Tensor) -> Tensor:
+    """The weighted sum, and the plain sum of the gradients whose factor is not 0 [2, D]."""
+    ones = (factors > 0).to(factors)  # non-finite gradients have a factor of 0
+    return torch.stack([gradients.weighted_sum(factors), gradients.weighted_sum(ones)])

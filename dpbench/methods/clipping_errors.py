@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping import Abadi, Clip
+from dpbench.clipping.feedback import clipped_and_plain
 from dpbench.gradients import Gradients
 from dpbench.mechanism.method import NON_PRIVATE, Method, plain
 from dpbench.mechanism.noise import NoNoise
@@ -36,8 +37,7 @@ class Exchange(Clip):
         return replace(self, bound=self.bound * by)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        ones = (factors > 0).to(factors)  # non-finite gradients have a factor of 0
-        return torch.stack([gradients.weighted_sum(factors), gradients.weighted_sum(ones)])
+        return clipped_and_plain(gradients, factors)
 
     def finish(self, total: Tensor) -> Tensor:
         length, direction = total if self.length_of_clipped else total.flip(0)

@@ -107,15 +107,8 @@ class EstimatedNorms(DelegatingGradients):
 
     @property
     def layer_norms(self) -> Tensor:
-        return torch.stack([self._of_layer(layer) for layer in self._layers], 1)
-
-    def _of_layer(self, layer: Layer) -> Tensor:
-        def part(vector: Tensor) -> Tensor:
-            masked = torch.zeros_like(vector)
-            masked[layer.at] = vector[layer.at]
-            return masked
-
-        return self._estimate([part(vector) for vector in self._vectors])
+        parts = ([layer.part_of(vector) for vector in self._vectors] for layer in self._layers)
+        return torch.stack([self._estimate(vectors) for vectors in parts], 1)
 
     def _estimate(self, vectors: list[Tensor]) -> Tensor:
         dots = torch.stack([self.base.dot(vector) for vector in vectors])
