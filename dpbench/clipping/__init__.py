@@ -25,7 +25,7 @@ from dpbench.clipping.functions import (
 from dpbench.clipping.global_adapt import GlobalAdapt
 from dpbench.clipping.groupwise import Groupwise
 from dpbench.clipping.layerwise import Layerwise
-from dpbench.clipping.quantile import Normalised, Quantile
+from dpbench.clipping.quantile import NormalisedQuantile, Quantile
 from dpbench.clipping.slack import Slack
 from dpbench.clipping.state import restore_state, state_of
 
@@ -46,7 +46,7 @@ __all__ = [
     "Groupwise",
     "Layerwise",
     "Normalise",
-    "Normalised",
+    "NormalisedQuantile",
     "PerSampleAdaptive",
     "Quantile",
     "Slack",

@@ -13,24 +13,24 @@ from dpbench.validate import number, positive
 
 Bound = float | Tensor
 
-LEAST_BOUND, LARGEST_BOUND = 1e-12, 1e12
+MIN_BOUND, MAX_BOUND = 1e-12, 1e12
 """The range of bounds: outside it float32 cannot represent squares of norms, and numbers that
 underflow would no longer be negligible."""
 
-LEAST_FACTOR, LARGEST_FACTOR = 2.0**-100, 2.0**60
+MIN_FACTOR, MAX_FACTOR = 2.0**-100, 2.0**60
 """The range of factors, so that float32 can represent factors and scaled gradients. A gradient that
 needs a larger factor to reach a bound of 1 is shorter than 1e-18, and mostly rounding error."""
 
 
 def checked_bound(what: str, value: float) -> float:
     """The value itself, if it is a valid bound; otherwise a UserError that names it."""
-    return number(what, value, LEAST_BOUND, LARGEST_BOUND)
+    return number(what, value, MIN_BOUND, MAX_BOUND)
 
 
 def ratio(bound: Bound, norms: Tensor) -> Tensor:
-    """bound/norm; at most `LARGEST_FACTOR`, and 0 below `LEAST_FACTOR`."""
-    factors = (bound / norms).clamp(max=LARGEST_FACTOR)
-    return factors.where(factors >= LEAST_FACTOR, 0)
+    """bound/norm; at most `MAX_FACTOR`, and 0 below `MIN_FACTOR`."""
+    factors = (bound / norms).clamp(max=MAX_FACTOR)
+    return factors.where(factors >= MIN_FACTOR, 0)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import LARGEST_FACTOR, Bound, Clip, checked_bound, ratio
+from dpbench.clipping.clip import MAX_FACTOR, Bound, Clip, checked_bound, ratio
 from dpbench.validate import positive
 
 
@@ -101,7 +101,7 @@ class Tanh(ByNorm):
 class Normalise(ByNorm):
     """R/norm: scales all non-zero gradients to norm R (Bu et al. 2022, AUTO-V).
 
-    Those that would need a factor above `LARGEST_FACTOR` stay shorter.
+    Those that would need a factor above `MAX_FACTOR` stay shorter.
     """
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ class Global(ByNorm):
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         scaled = (norms <= self.strict_bound).to(norms) * (self.bound / self.strict_bound)
-        return scaled.clamp(max=LARGEST_FACTOR)
+        return scaled.clamp(max=MAX_FACTOR)
 
 
 @dataclass(frozen=True)

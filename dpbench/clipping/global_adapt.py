@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping.clip import (
-    LARGEST_BOUND,
-    LEAST_BOUND,
+    MAX_BOUND,
+    MIN_BOUND,
     Bound,
     Clip,
     CountQuery,
@@ -52,7 +52,7 @@ class GlobalAdapt(Clip):
     def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         growth = torch.exp(counts[0] / expected_batch_size - self.learning_rate)
         # Z is a released number, so clamping it to the valid range is post-processing.
-        strict_bound = (self.strict_bound * growth).clamp(LEAST_BOUND, LARGEST_BOUND)
+        strict_bound = (self.strict_bound * growth).clamp(MIN_BOUND, MAX_BOUND)
         return replace(self, strict_bound=strict_bound)
 
     def scaled(self, by: float) -> Self:

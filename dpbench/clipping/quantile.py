@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping.clip import (
-    LARGEST_BOUND,
-    LARGEST_FACTOR,
-    LEAST_BOUND,
+    MAX_BOUND,
+    MAX_FACTOR,
+    MIN_BOUND,
     Bound,
     Clip,
     CountQuery,
@@ -42,7 +42,7 @@ class Quantile(Clip):
     learning_rate: float
     query: CountQuery = field()
     threshold: float = 1.0
-    lower_bound: float = LEAST_BOUND
+    lower_bound: float = MIN_BOUND
 
     def __post_init__(self) -> None:
         positive("the learning rate of the bound", self.learning_rate)
@@ -73,8 +73,8 @@ class Quantile(Clip):
         below = (counts * len(counts) ** 0.5 / expected_batch_size + 1) / 2
         growth = torch.exp(self.learning_rate * (self.quantile - below))
         # R is a released number, so clamping it to the valid range is post-processing.
-        least = max(self.lower_bound / len(counts) ** 0.5, LEAST_BOUND)
-        bounds = (self.clip.bounds_of(growth) * growth).clamp(least, LARGEST_BOUND)
+        least = max(self.lower_bound / len(counts) ** 0.5, MIN_BOUND)
+        bounds = (self.clip.bounds_of(growth) * growth).clamp(least, MAX_BOUND)
         return replace(self, clip=self.clip.at(bounds.squeeze()))
 
     def scaled(self, by: float) -> Self:
@@ -89,7 +89,7 @@ class Quantile(Clip):
 
 
 @dataclass(frozen=True)
-class Normalised(Quantile):
+class NormalisedQuantile(Quantile):
     """A `Quantile` in units of its bound: factors over R, so that the sensitivity is 1 for any R.
 
     The noisy mean is then that of `Quantile` over R: the learning rate does not shrink with R (De
@@ -102,4 +102,4 @@ class Normalised(Quantile):
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         factors = super().factors(norms, groups) / self.clip.sensitivity
-        return factors.clamp(max=LARGEST_FACTOR)
+        return factors.clamp(max=MAX_FACTOR)

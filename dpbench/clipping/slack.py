@@ -10,7 +10,7 @@ from dpbench.clipping.clip import Bound, Clip, CountQuery, checked_bound, ratio
 from dpbench.errors import UserError
 from dpbench.validate import fraction, integer, positive
 
-MOST_SLOTS = 4096
+MAX_SLOTS = 4096
 
 JOINT_QUERY = CountQuery(1.0, before=False, relative=True, joint=True)
 """The slots have the noise multiplier of the gradients, with which they are one release."""
@@ -37,7 +37,7 @@ class Slack(Clip):
     query: CountQuery = JOINT_QUERY
 
     def __post_init__(self) -> None:
-        integer("method.slots", self.slots, most=MOST_SLOTS)
+        integer("method.slots", self.slots, most=MAX_SLOTS)
         positive("method.clip_learning_rate", self.learning_rate)
         fraction("method.beta", self.beta, zero=True, one=True)
         for name in ("least", "most"):

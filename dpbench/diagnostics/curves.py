@@ -108,7 +108,7 @@ def evaluate_split(step: PrivateStep, split: Split) -> dict[str, float]:
     measured, targets = {"loss": classification.mean(losses)}, split.targets.cpu()
     if targets.is_floating_point():
         return measured
-    bins = calibration.equal_width(calibration.ranked(outputs, targets))
+    bins = calibration.equal_width(calibration.rank_by_confidence(outputs, targets))
     correct = classification.correct(outputs, targets)
     return measured | {
         "accuracy": classification.mean(correct),

@@ -20,7 +20,7 @@ from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
 from dpbench.mechanism.step import PrivateStep
 from dpbench.validate import integer
 
-MOST_VECTORS = 100_000
+MAX_VECTORS = 100_000
 
 TERMS = {
     "R_mag": excess_risk.magnitude_risk,
@@ -55,7 +55,7 @@ class MisalignmentDiagnostics:
     def __post_init__(self) -> None:
         if self.every is not None:
             integer("diagnostics.every", self.every)
-        integer("diagnostics.hutchinson", self.hutchinson, 0, most=MOST_VECTORS)
+        integer("diagnostics.hutchinson", self.hutchinson, 0, most=MAX_VECTORS)
         integer("diagnostics.chunk", self.chunk)
 
     def observer(

@@ -5,12 +5,12 @@ from dpbench.mechanism.method import Guarantee, Method, plain
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.update import Plain, Sign, Update
 
-SUM = Guarantee(
+SUM_GUARANTEE = Guarantee(
     "proven",
     "Poisson-sampled Gaussian mechanism; one example moves every coordinate of the sum by at most "
     "the bound.",
 )
-SIGN = Guarantee(
+SIGN_GUARANTEE = Guarantee(
     "proven",
     "At most: Poisson-sampled signs of Gaussian noise on every coordinate at once, by a Gaussian "
     "mechanism that dominates them at the worst places of the sum but for a hundredth of delta.",
@@ -19,12 +19,12 @@ SIGN = Guarantee(
 
 def dpsgd_coordinate(bound: float) -> Method:
     """DP-SGD with a bound on each coordinate of each gradient instead of its norm."""
-    return _gaussian("dpsgd_coordinate", bound, SUM, Plain())
+    return _gaussian("dpsgd_coordinate", bound, SUM_GUARANTEE, Plain())
 
 
 def dp_signsgd_coordinate(bound: float) -> Method:
     """The sign of the clipped sum plus Gaussian noise; bound: G on each coordinate."""
-    return _gaussian("dp_signsgd_coordinate", bound, SIGN, Sign())
+    return _gaussian("dp_signsgd_coordinate", bound, SIGN_GUARANTEE, Sign())
 
 
 def _gaussian(name: str, bound: float, guarantee: Guarantee, update: Update) -> Method:

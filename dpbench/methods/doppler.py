@@ -29,7 +29,7 @@ def doppler(bound: Bounds, a: list[float], b: list[float], clip: str, style: str
     """
     clipped, low_pass = make_clip(clip, style, bound), LowPass(tuple(a), tuple(b))
     guarantee = guarantee_with_clip(clipped, AFTER_GAUSSIAN)
-    update = Filtered(low_pass)
+    update = LowPassUpdate(low_pass)
     return Method("doppler", "corrected", plain, clipped, Gaussian(), guarantee, update=update)
 
 
@@ -85,7 +85,7 @@ def _newest_first(new: Tensor, past: Tensor | None, number: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Filtered(Update):
+class LowPassUpdate(Update):
     """The low-pass filter of the noisy means."""
 
     low_pass: LowPass

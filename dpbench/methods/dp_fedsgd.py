@@ -27,7 +27,7 @@ from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.update import Update
 from dpbench.validate import integer, positive
 
-USERS = Guarantee(
+GUARANTEE = Guarantee(
     "proven",
     "Poisson-sampled users and a Gaussian mechanism with a stated sensitivity, as no weight is "
     "above 1; how many users there are and how many examples each has is taken as public.",
@@ -82,7 +82,7 @@ def federated_method(
         UserWeighting(gradient, weights),
         clip,
         Gaussian(),
-        guarantee_with_clip(clip, AS_PUBLISHED if published else USERS),
+        guarantee_with_clip(clip, AS_PUBLISHED if published else GUARANTEE),
         update=WeightedMean(weights),
         users_only=True,
     )

@@ -18,10 +18,10 @@ from dpbench.validate import fraction, one_of, positive
 
 CONSTRAINTS, RATES = ("demographic_parity", "equalized_odds"), ("hard", "soft")
 
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 """Cells with a smaller noisy share of the batch count as having this one."""
 
-JOINT = Guarantee(
+GUARANTEE = Guarantee(
     "proven",
     "Gradient sum and noisy histogram are one joint Gaussian release per Poisson batch; other "
     "examples enter an example's gradient through earlier releases alone.",
@@ -48,7 +48,7 @@ def raco(
     by_label = one_of("method.constraint", constraint, CONSTRAINTS) == "equalized_odds"
     clip = RateClip(Abadi(bound), query, by_label, slack, dual_learning_rate, dual_bound)
     seam = Lagrangian(temperature, hard=one_of("method.rates", rates, RATES) == "hard")
-    return Method("raco", "corrected", seam, clip, Gaussian(), JOINT)
+    return Method("raco", "corrected", seam, clip, Gaussian(), GUARANTEE)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class RateClip(Clip):
 
     def _contrasts(self, shares: Tensor) -> Tensor:
         """The matrix [M, M] with v = matrix H."""
-        shares = shares.clamp(min=LEAST_SHARE)
+        shares = shares.clamp(min=MIN_SHARE)
         labels = torch.arange(self.cells, device=shares.device) // self.groups
         peers = (labels.unsqueeze(1) == labels).to(shares).fill_diagonal_(0)
         return torch.diag(1 / shares) - peers / (peers @ shares).unsqueeze(1)

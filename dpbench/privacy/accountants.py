@@ -24,7 +24,7 @@ from dpbench.privacy.entries import (
     deduct_failures,
     gaussian_parts,
     joint_entries,
-    separated,
+    one_batch_per_release,
 )
 from dpbench.privacy.gaussian import GaussianProfile, exact_epsilon
 from dpbench.privacy.ledger import CoordinateMechanism, Ledger
@@ -226,6 +226,6 @@ def claimed(ledger: Ledger, delta: float, by: str) -> float | None:
     None if that accountant does not apply.
     """
     try:
-        return CLAIMS[by][1](separated(ledger), delta)
+        return CLAIMS[by][1](one_batch_per_release(ledger), delta)
     except Unaccountable:
         return None

@@ -26,7 +26,7 @@ from dpbench.privacy.toeplitz import sensitivity
 SIGN_SHARE = 0.01
 """The share of delta spent by the account of Gaussian signs, where that account is tighter."""
 
-MOST_FAILURE = 0.1
+MAX_FAILURE = 0.1
 """The largest share of delta that may go to sensitivities that can fail."""
 
 
@@ -70,7 +70,7 @@ def joint_multiplier(releases: tuple[Release, ...]) -> float:
     return precision**-0.5
 
 
-def separated(ledger: Ledger) -> Ledger:
+def one_batch_per_release(ledger: Ledger) -> Ledger:
     """The ledger as papers account for it: a separate batch for each release, by the mechanism that
     the paper claims.
 
@@ -194,10 +194,10 @@ def deduct_failures(entries: Sequence[Entry], delta: float) -> tuple[list[Entry]
     delta.
     """
     failures = sum(entry.rate * entry.times * entry.failure for entry in entries)
-    if failures > MOST_FAILURE * delta:
+    if failures > MAX_FAILURE * delta:
         raise Unaccountable(
             f"a sensitivity of this run fails with probability {failures:.2g}, which is not small "
-            f"against delta={delta:g}: make method.failure {failures / (MOST_FAILURE * delta):.2g} "
+            f"against delta={delta:g}: make method.failure {failures / (MAX_FAILURE * delta):.2g} "
             "times smaller, or delta larger."
         )
     signs = sum(e.rate * e.times for e in entries if _is_gaussian_sign(e.joint))

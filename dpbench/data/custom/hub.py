@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpbench.data.custom.content import checksum, files_of, verified
+from dpbench.data.custom.checksums import checksum, files_of, verified
 from dpbench.data.fetch.library import library
 from dpbench.errors import Unavailable, UserError, first_line
 from dpbench.validate import one_of, quoted

@@ -47,7 +47,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedTable:
     """Features [n, d] float64, of which the first `numbers` are not categories; targets and groups
     [n]."""
 
@@ -94,14 +94,14 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
     return described | {"groups": [str(group) for group in groups]}
 
 
-def encode(frame: pd.DataFrame, columns: Columns) -> Encoded:
+def encode(frame: pd.DataFrame, columns: Columns) -> EncodedTable:
     """Numbers as they are, then one feature for each category; classes and groups by number."""
     names = columns.features(frame)
     categorical = [name for name in names if columns.is_categorical(frame[name])]
     numbers = [name for name in names if name not in categorical]
     parts = [frame[numbers].to_numpy("float64"), *(_one_hot(frame[name]) for name in categorical)]
     target = frame[columns.target]
-    return Encoded(
+    return EncodedTable(
         np.concatenate(parts, axis=1),
         tuple(numbers),
         target.to_numpy("float32") if columns.task == "regression" else _codes(target),
@@ -110,7 +110,7 @@ def encode(frame: pd.DataFrame, columns: Columns) -> Encoded:
 
 
 def standardised(
-    encoded: Encoded, how: str | Mapping[str, list[float]], train: np.ndarray
+    encoded: EncodedTable, how: str | Mapping[str, list[float]], train: np.ndarray
 ) -> np.ndarray:
     """The features, float32: numbers less their mean and over their standard deviation.
 

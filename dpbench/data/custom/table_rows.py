@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from dpbench.data.custom import hub
-from dpbench.data.custom.content import source_path, verified
+from dpbench.data.custom.checksums import source_path, verified
 from dpbench.data.custom.rows import Rows
 from dpbench.data.custom.table import NONE, TASKS, TRAIN, columns_of, encode, read_csv, standardised
 from dpbench.data.dataset import Data, Split

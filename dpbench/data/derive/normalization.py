@@ -61,7 +61,7 @@ class Normalization:
         return normalize(images, list(self.mean), list(self.std))
 
 
-def normalized(data: Data, normalize: Callable[[Tensor], Tensor]) -> Data:
+def with_transform(data: Data, normalize: Callable[[Tensor], Tensor]) -> Data:
     """The same data with a function applied to the inputs of every batch."""
     train, test = (replace(split, normalize=normalize) for split in (data.train, data.test))
     targets, calibration = data.targets, data.calibration

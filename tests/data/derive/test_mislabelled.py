@@ -8,7 +8,7 @@ from scipy import stats
 from dpbench.config.compose import compose
 from dpbench.data.california import California
 from dpbench.data.derive.mislabelled import Mislabelled
-from dpbench.data.derive.normalization import Normalization, normalized
+from dpbench.data.derive.normalization import Normalization, with_transform
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build
@@ -103,7 +103,7 @@ def test_targets_are_held_out_of_a_validation_split(tmp_path):
 
 
 def test_targets_are_normalised_like_all_images(tmp_path):
-    data = normalized(HUNDRED.load(tmp_path, 0), Normalization([0.5], [0.25]))
+    data = with_transform(HUNDRED.load(tmp_path, 0), Normalization([0.5], [0.25]))
     inputs = data.targets.examples.at(torch.arange(3)).inputs
     assert torch.equal(inputs, (data.targets.examples.inputs[:3] - 0.5) / 0.25)
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.data.custom import hub, table
-from dpbench.data.custom.content import source_path, verified
-from dpbench.data.custom.pictures import class_folders, classes_of
+from dpbench.data.custom.checksums import source_path, verified
+from dpbench.data.custom.image_files import class_folders, classes_of
 from dpbench.errors import UserError
 
 Settings = Mapping[str, Any]
 
 
-def described(node: Any) -> Any:
+def with_public_settings(node: Any) -> Any:
     """The settings of a data set, with what is public of its data where they are the user's own.
 
     Other settings are unchanged. Raises UserError for data that cannot be read or do not have what
