@@ -17,7 +17,7 @@ from dpbench.errors import UserError
 T = TypeVar("T")
 
 MAX_SHARE = 0.8
-"""Of the free memory, for physical batches: the rest is for the update and other processes."""
+"""The share of the free memory for physical batches; the rest is for the update and others."""
 
 RETAINED_BLOCK, RETAINED_TOTAL = 2**28, 2**30
 """Bytes: the largest block that a process keeps when it is freed, and the most it keeps."""
@@ -26,7 +26,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Names of settings in glibc's malloc.h."""
 
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
-"""In the RuntimeError of CUDA, of torch's CPU allocator, and of cuBLAS.
+"""Texts in the RuntimeError of CUDA, of torch's CPU allocator, and of cuBLAS.
 
 Where the system overcommits memory, as Linux does by default, the process is killed instead: on a
 CPU only the measurement beforehand protects.

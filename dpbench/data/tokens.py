@@ -1,4 +1,4 @@
-"""Tokenization of pairs of sentences."""
+"""Tokenisation of pairs of sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

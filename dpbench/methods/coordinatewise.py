@@ -12,8 +12,8 @@ SUM_GUARANTEE = Guarantee(
 )
 SIGN_GUARANTEE = Guarantee(
     "proven",
-    "At most: Poisson-sampled signs of Gaussian noise on every coordinate at once, by a Gaussian "
-    "mechanism that dominates them at the worst places of the sum but for a hundredth of delta.",
+    "Upper bound: Poisson-sampled signs of Gaussian noise on all coordinates, dominated by one "
+    "Gaussian mechanism for any value of the sum, up to 1% of delta.",
 )
 
 

@@ -54,9 +54,9 @@ class LowPass:
         poles = np.abs(np.roots([1.0, *self.a]))
         if not self.b or poles.max(initial=0) >= 1 or min(self._constants(1000)) <= 0:
             raise UserError(
-                "method.a and method.b are no low-pass filter: the poles, which are the roots of "
-                "1 + a_1/z + a_2/z^2 + ..., must lie inside the unit circle, and the filter of the "
-                "constant 1 must stay positive."
+                "method.a and method.b do not define a low-pass filter: the poles, which are the "
+                "roots of 1 + a_1/z + a_2/z^2 + ..., must lie inside the unit circle, and the "
+                "filter of the constant 1 must stay positive."
             )
 
     def _constants(self, steps: int) -> list[float]:

@@ -10,13 +10,13 @@ from dpbench.mechanism.update import Plain, Sign, Update
 
 SUM_GUARANTEE = Guarantee(
     "proven",
-    "At most: Poisson-sampled logistic noise on every coordinate at once, all of which one example "
-    "moves by the bound.",
+    "Upper bound: Poisson-sampled logistic noise on every coordinate at once, all of which one "
+    "example moves by the bound.",
 )
 SIGN_GUARANTEE = Guarantee(
     "proven",
-    "At most: Poisson-sampled signs of logistic noise on every coordinate at once, for the worst "
-    "place of the sum in each step.",
+    "Upper bound: Poisson-sampled signs of logistic noise on every coordinate at once, for the "
+    "worst place of the sum in each step.",
 )
 
 

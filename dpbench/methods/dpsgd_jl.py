@@ -48,7 +48,7 @@ def dpsgd_jl(
         "proven",
         "Poisson-sampled Gaussian mechanism whose sensitivity holds but with probability "
         f"{failure:g} for each step and clipped norm, since norms are upper estimates from random "
-        "projections; delta pays for that.",
+        "projections; this is deducted from delta.",
     )
     return Method(
         "dpsgd_jl",

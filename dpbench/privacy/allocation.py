@@ -36,7 +36,8 @@ BITS = 10
 """Significant bits of the number of slots: others are dropped, as fewer slots spend more."""
 
 MAX_LOSS = 300.0
-"""Of the log-normal variable: beyond it exp overflows, and no allocation is of any use."""
+"""The largest loss of the log-normal variable: beyond it exp overflows, and no allocation is of any
+use."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,8 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr
 
 MAX_TERMS = 1000
-"""Of a fractional order, as in dp_accounting; where they do not suffice, its divergence is inf."""
+"""The largest number of terms of a fractional order, as in dp_accounting; where they do not
+suffice, its divergence is inf."""
 
 BLOCK = 100
 """The number of terms of fractional orders that are computed at once."""

@@ -112,7 +112,7 @@ def test_it_costs_what_dpsgd_costs():
     [((-1.0,), (0.1,)), ((1.5,), (1.0,)), ((), ()), ((), (-1.0,)), ((), (1.0, -2.0)), ((), (0.0,))],
 )
 def test_what_is_no_low_pass_filter_is_refused(a, b):
-    with pytest.raises(UserError, match=r"method.a and method.b are no low-pass filter"):
+    with pytest.raises(UserError, match=r"method.a and method.b do not define a low-pass filter"):
         made(a, b)
 
 

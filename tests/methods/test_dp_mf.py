@@ -227,7 +227,9 @@ def test_places_are_uniform_and_do_not_depend_on_other_units(stream_of):
 
 
 def test_too_many_bands_for_the_data_are_refused():
-    with pytest.raises(UserError, match="30 batches of 20 are more than the 400 training examples"):
+    with pytest.raises(
+        UserError, match="30 disjoint batches of 20 need more than the 400 training examples"
+    ):
         PoissonSampler(400, 20, "example", 30)
     for bands in (0, 1.5):
         with pytest.raises(UserError, match=r"method\.bands"):

@@ -77,4 +77,4 @@ def check_images(rows: Any, column: str) -> None:
     """UserError for a column that is unknown, or has no images."""
     one_of("dataset.image", column, rows.column_names)
     if type(rows.features[column]).__name__ != "Image":
-        raise UserError(f"dataset.image={column} is no column of images.")
+        raise UserError(f"dataset.image={column} is not an image column.")

@@ -16,7 +16,7 @@ from dpbench.seeds import numpy_generator
 from dpbench.validate import integer
 
 SPLIT_SEED = 0
-"""Of the split, the targets and their labels, which are the same in all runs of an attack."""
+"""The seed of the split, the targets and their labels, the same in all runs of an attack."""
 
 
 @dataclass(frozen=True)
