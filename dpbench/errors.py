@@ -33,7 +33,7 @@ def first_line(error: BaseException, default: str = "") -> str:
     return next(iter(str(error).strip().splitlines()), default)
 
 
-def tell(message: object) -> None:
+def print_message(message: object) -> None:
     """Print a message on the standard error; the standard output is for results."""
     with suppress(OSError, ValueError):  # a closed terminal must not stop a run
         if sys.stderr:
@@ -44,6 +44,6 @@ def show_warnings_as_messages() -> None:
     """Print the warnings of this process as messages, without the line of code they come from."""
 
     def show(message, category, *_) -> None:
-        tell(message)
+        print_message(message)
 
     warnings.showwarning = show  # type: ignore[assignment]

@@ -1,11 +1,14 @@
-"""Atomic writes: a file is either complete or absent, even if the process is killed.
+"""Atomic writes and checksums of files.
 
-A file is written under a temporary name in the same folder (a part) and then renamed. Parts that a
-killed process has left are removed by the next write of the same file.
+A written file is either complete or absent, even if the process is killed: it is written under a
+temporary name in the same folder (a part) and then renamed. Parts that a killed process has left
+are removed by the next write of the same file.
 """
 
 import fcntl
+import functools
 import glob
+import hashlib
 import os
 import secrets
 import tempfile
@@ -75,6 +78,23 @@ def _remove_if_abandoned(part: Path) -> None:
         with part.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             part.unlink()
+
+
+def digest_of(path: Path, algorithm: str = "sha256") -> str:
+    """The checksum of a file in hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+def cached_digest_of(path: Path) -> str:
+    """The SHA-256 of a file, cached until its size or modification time changes."""
+    status = path.stat()
+    return _cached_digest(path, status.st_size, status.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _cached_digest(path: Path, *_: int) -> str:
+    return digest_of(path)
 
 
 def check_writable(folder: Path) -> None:

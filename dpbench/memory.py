@@ -17,7 +17,7 @@ from dpbench.errors import UserError
 T = TypeVar("T")
 
 MAX_SHARE = 0.8
-"""Of the free memory, for physical batches: the rest is for the update and other processes."""
+"""The share of the free memory for physical batches; the rest is for the update and others."""
 
 RETAINED_BLOCK, RETAINED_TOTAL = 2**28, 2**30
 """Bytes: the largest block that a process keeps when it is freed, and the most it keeps."""
@@ -26,7 +26,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Names of settings in glibc's malloc.h."""
 
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
-"""In the RuntimeError of CUDA, of torch's CPU allocator, and of cuBLAS.
+"""Texts in the RuntimeError of CUDA, of torch's CPU allocator, and of cuBLAS.
 
 Where the system overcommits memory, as Linux does by default, the process is killed instead: on a
 CPU only the measurement beforehand protects.
@@ -50,14 +50,14 @@ def _glibc(function: str, *arguments: int) -> None:
         found(*arguments)
 
 
-def ran_out(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY)
 
 
-def halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
+def run_with_halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
     """work(size), with the size halved each time memory runs out, and the size that fitted.
 
     The work must not have lasting effects; torch's global generators are reset before each retry.
@@ -68,7 +68,7 @@ def halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
         try:
             return work(size), size
         except Exception as error:
-            if not ran_out(error):
+            if not is_out_of_memory(error):
                 raise
             if size <= 1:
                 raise UserError(
@@ -87,7 +87,7 @@ def _cuda_rng_state() -> torch.Tensor | None:
     return torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
 
 
-def largest(work: Callable[[int], object], most: int, device: torch.device) -> int:
+def largest_fitting_size(work: Callable[[int], object], most: int, device: torch.device) -> int:
     """The largest of 1, 2, 4, ... and `most` whose work fits in the free memory, found by trying.
 
     A size is tried only if the memory of the size before it, scaled up, would fit. Raises UserError
@@ -96,7 +96,7 @@ def largest(work: Callable[[int], object], most: int, device: torch.device) -> i
     check_measurable(device)
     reset_peak(device)
     available, baseline, fitting = MAX_SHARE * free(device), in_use(device), 1
-    used = halving(lambda size: _peak_of(work, size, device), fitting)[0] - baseline
+    used = run_with_halving(lambda size: _peak_of(work, size, device), fitting)[0] - baseline
     while fitting < most:
         size = min(2 * fitting, most)
         if used * size / fitting > available:
@@ -104,7 +104,7 @@ def largest(work: Callable[[int], object], most: int, device: torch.device) -> i
         try:
             used = _peak_of(work, size, device) - baseline
         except Exception as error:
-            if not ran_out(error):
+            if not is_out_of_memory(error):
                 raise
             break
         fitting = size

@@ -9,7 +9,15 @@ import torch
 
 from dpbench import memory
 from dpbench.errors import UserError
-from dpbench.memory import check_measurable, free, halving, in_use, largest, peak, ran_out
+from dpbench.memory import (
+    check_measurable,
+    free,
+    in_use,
+    is_out_of_memory,
+    largest_fitting_size,
+    peak,
+    run_with_halving,
+)
 
 CPU = torch.device("cpu")
 MIB = 2**20
@@ -20,15 +28,19 @@ measured = pytest.mark.skipif(memory.resident("VmHWM") is None, reason="needs Li
 def test_torch_s_own_allocator_says_so_in_words_that_are_known():
     with pytest.raises(RuntimeError) as told:
         torch.empty(2**60, dtype=torch.uint8)
-    assert ran_out(told.value)
+    assert is_out_of_memory(told.value)
 
 
 def test_only_a_lack_of_memory_is_one():
-    assert ran_out(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"))
-    assert ran_out(MemoryError())
-    assert ran_out(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"))
-    assert not ran_out(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
-    assert not ran_out(ValueError("out of memory"))
+    assert is_out_of_memory(
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    )
+    assert is_out_of_memory(MemoryError())
+    assert is_out_of_memory(
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate")
+    )
+    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not is_out_of_memory(ValueError("out of memory"))
 
 
 def holding(most: int, error=torch.OutOfMemoryError):
@@ -48,7 +60,7 @@ def holding(most: int, error=torch.OutOfMemoryError):
 @pytest.mark.parametrize(("start", "tried"), [(13, [13, 6, 3]), (3, [3]), (0, [0])])
 def test_sizes_are_halved_until_one_fits(start, tried):
     work, sizes = holding(4)
-    _, fitted = halving(work, start)
+    _, fitted = run_with_halving(work, start)
     assert sizes == tried
     assert fitted == tried[-1]
 
@@ -57,7 +69,7 @@ def test_a_repetition_draws_what_the_first_attempt_drew():
     torch.manual_seed(0)
     expected, state = torch.rand(3), torch.get_rng_state()
     torch.manual_seed(0)
-    drawn, _ = halving(holding(1)[0], 8)
+    drawn, _ = run_with_halving(holding(1)[0], 8)
     assert torch.equal(drawn, expected)
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -78,12 +90,12 @@ def test_what_filled_the_memory_is_gone_before_the_next_attempt():
             raise torch.OutOfMemoryError("out of memory")
         return before
 
-    assert halving(work, 8) == (0, 2)
+    assert run_with_halving(work, 8) == (0, 2)
 
 
 def test_not_even_one_is_a_sentence():
     with pytest.raises(UserError, match="even with one example at a time; choose a smaller model"):
-        halving(holding(0)[0], 8)
+        run_with_halving(holding(0)[0], 8)
 
 
 def largest_of(monkeypatch, room: int, taken, most: int, holds: int = 10**9) -> tuple[int, list]:
@@ -93,7 +105,7 @@ def largest_of(monkeypatch, room: int, taken, most: int, holds: int = 10**9) -> 
     monkeypatch.setattr(memory, "in_use", lambda _: 1000)
     monkeypatch.setattr(memory, "peak", lambda _: 1000 + taken(sizes[-1]))
     monkeypatch.setattr(memory, "check_measurable", lambda _: None)
-    return largest(work, most, CPU), sizes
+    return largest_fitting_size(work, most, CPU), sizes
 
 
 @pytest.mark.parametrize(
@@ -141,7 +153,9 @@ def test_the_size_found_takes_no_more_than_its_share_of_real_memory(monkeypatch)
     8 is found where a busy machine made the process look larger than it is.
     """
     monkeypatch.setattr(memory, "free", lambda _: 200 * MIB)
-    assert largest(lambda n: torch.ones(8 * n * MIB, dtype=torch.uint8), 1000, CPU) in (8, 16)
+    assert largest_fitting_size(
+        lambda n: torch.ones(8 * n * MIB, dtype=torch.uint8), 1000, CPU
+    ) in (8, 16)
 
 
 @measured

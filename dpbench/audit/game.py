@@ -47,26 +47,26 @@ class Release(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RecordingNoise:
+class RecordingNoise(Noise):
     """Delegates to `base`, and records each noisy sum."""
 
     base: Noise
     releases: list[Release] = field(default_factory=list)
 
     @property
-    def per_coordinate(self) -> bool:
+    def per_coordinate(self) -> bool:  # type: ignore[override]
         return self.base.per_coordinate
 
     @property
-    def private(self) -> bool:
+    def private(self) -> bool:  # type: ignore[override]
         return self.base.private
 
     @property
-    def bands(self) -> int | None:
+    def bands(self) -> int | None:  # type: ignore[override]
         return self.base.bands
 
-    def given(self, total: Tensor, stream: Stream) -> "RecordingNoise":
-        return RecordingNoise(self.base.given(total, stream), self.releases)
+    def advance(self, total: Tensor, stream: Stream) -> "RecordingNoise":
+        return RecordingNoise(self.base.advance(total, stream), self.releases)
 
     def add(
         self, total: Tensor, sensitivity: float | Tensor, multiplier: float, stream: Stream

@@ -10,7 +10,7 @@ import pandas as pd
 from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE
 from dpbench.bench.timing import Timed
-from dpbench.errors import tell
+from dpbench.errors import print_message
 from dpbench.tables.markdown import bullets, document
 
 COLUMNS = (
@@ -84,7 +84,7 @@ def render(path: Path, markdown: Callable[[pd.DataFrame], str], picture: str) ->
     try:
         pictures = import_module("dpbench.bench.picture")
     except ImportError as error:
-        tell(f"no picture ({error}); repeats=0 draws it where matplotlib is installed")
+        print_message(f"no picture ({error}); repeats=0 draws it where matplotlib is installed")
         return text
     path.with_suffix(".png").write_bytes(getattr(pictures, picture)(data))
     return text

@@ -11,7 +11,7 @@ from dpbench.bench.check import Verdict, verdict
 from dpbench.bench.contender_process import ContenderError, ContenderProcess
 from dpbench.bench.contenders import Contender
 from dpbench.bench.ours import reference
-from dpbench.errors import tell
+from dpbench.errors import print_message
 
 Reference = np.ndarray | ContenderError
 """The update [D] that a step must agree with, or why it is not available."""
@@ -46,7 +46,7 @@ def measure(case: Case, contenders: dict[str, Contender], repeats: int, device: 
     running: dict[str, ContenderProcess] = {}
     try:
         for name, contender in contenders.items():
-            tell(f"{case.name}: {name}")
+            print_message(f"{case.name}: {name}")
             running[name] = ContenderProcess(contender.make, case, device)
             prepare = partial(_prepare, expected[contender.method], contender.noisy)
             _attempt(running, results[name], prepare)

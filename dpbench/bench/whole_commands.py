@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpbench.bench.report import environment_lines, spread, table
-from dpbench.errors import tell
+from dpbench.errors import print_message
 from dpbench.tables.markdown import bullets, document
 
 BASELINE = "import torch"
@@ -83,7 +83,7 @@ def measure(commands: Iterable[Command], repeats: int) -> list[Timed]:
         for repeat in range(repeats):
             for each in timed:
                 if repeat < each.command.repeats and not each.reason:
-                    tell(f"{each.command.name}: {repeat + 1}")
+                    print_message(f"{each.command.name}: {repeat + 1}")
                     _time(each, Path(folder))
     return timed
 

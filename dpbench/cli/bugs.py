@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn, TextIO
 
 import dpbench
-from dpbench.errors import UserError, tell
+from dpbench.errors import UserError, print_message
 from dpbench.validate import quoted
 
 FAILED = 1
@@ -102,18 +102,20 @@ def _exit_without_output(error: BaseException | None) -> NoReturn:
     if isinstance(error, BrokenPipeError):
         sys.exit(BROKEN_PIPE)
     assert isinstance(error, OSError)
-    tell(f"the output cannot be written ({error.strerror}).")
+    print_message(f"the output cannot be written ({error.strerror}).")
     sys.exit(FAILED)
 
 
 def _exit_with_report(error: Exception) -> NoReturn:
-    from dpbench.memory import ran_out
+    from dpbench.memory import is_out_of_memory
 
-    if ran_out(error):
-        tell("memory ran out: use a smaller model, physical_batch_size=auto, or fewer jobs.")
+    if is_out_of_memory(error):
+        print_message(
+            "memory ran out: use a smaller model, physical_batch_size=auto, or fewer jobs."
+        )
         sys.exit(FAILED)
     first = " ".join(str(error).split("\n")[0].split())[:200]
-    tell(
+    print_message(
         f"unexpected {type(error).__name__}: {first}; please report this bug of dpbench with "
         f"{_save_report(error)}."
     )
@@ -130,6 +132,6 @@ def _save_report(error: Exception) -> str:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(report)
     except OSError:
-        tell(report)
+        print_message(report)
         return "the traceback above"
     return path

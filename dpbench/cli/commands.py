@@ -4,7 +4,7 @@ import json
 import sys
 from functools import partial
 
-from dpbench.errors import UserError, tell
+from dpbench.errors import UserError, print_message
 from dpbench.validate import one_of
 
 WITH_PATH = ("csv", "hub", "hub_images", "images")
@@ -43,12 +43,12 @@ def _run(overrides: list[str]) -> None:
         path = load_or_run(overrides)
     record = load(path)
     if record and record.status == "complete":
-        tell(summary(record))
+        print_message(summary(record))
     if record and is_stale(record):
-        tell(STALE_RECORD)
+        print_message(STALE_RECORD)
     print(path)
     for remark in remarks(path):
-        tell(remark)
+        print_message(remark)
 
 
 def _sweep(overrides: list[str]) -> None:
@@ -58,7 +58,7 @@ def _sweep(overrides: list[str]) -> None:
     sweep = sweeps.planned(sweeps.name_of(overrides), expand(overrides))
     failures = sweeps.run_and_report(sweep, on_record=partial(print, flush=True))
     for message in filter(None, (sweeps.summary(sweep), failures)):
-        tell(message)
+        print_message(message)
     if failures:
         sys.exit(1)
 

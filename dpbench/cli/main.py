@@ -10,7 +10,7 @@ from textwrap import dedent
 
 from dpbench import __version__
 from dpbench.cli.bugs import check_encoding, reporting_errors
-from dpbench.errors import UserError, nearest, show_warnings_as_messages, tell
+from dpbench.errors import UserError, nearest, print_message, show_warnings_as_messages
 from dpbench.training import interrupts
 
 USAGE = """dpbench COMMAND [KEY=VALUE ...]
@@ -87,7 +87,7 @@ def _main() -> None:
         else:
             _command(command, arguments)
     except UserError as error:
-        tell(error)
+        print_message(error)
         sys.exit(2)
     except KeyboardInterrupt:
         interrupts.exit_interrupted()

@@ -9,7 +9,7 @@ alone.
 
 from dpbench.clipping.batch import BatchClip
 from dpbench.clipping.choice import CLIPS, STYLES, make_clip, require_style
-from dpbench.clipping.clip import Bound, Clip, CountQuery, Fixed, Weighted
+from dpbench.clipping.clip import Bound, Clip, CountQuery
 from dpbench.clipping.coordinates import Coordinates
 from dpbench.clipping.feedback import ErrorFeedback
 from dpbench.clipping.functions import (
@@ -25,7 +25,7 @@ from dpbench.clipping.functions import (
 from dpbench.clipping.global_adapt import GlobalAdapt
 from dpbench.clipping.groupwise import Groupwise
 from dpbench.clipping.layerwise import Layerwise
-from dpbench.clipping.quantile import Normalised, Quantile
+from dpbench.clipping.quantile import NormalisedQuantile, Quantile
 from dpbench.clipping.slack import Slack
 from dpbench.clipping.state import restore_state, state_of
 
@@ -41,19 +41,17 @@ __all__ = [
     "Coordinates",
     "CountQuery",
     "ErrorFeedback",
-    "Fixed",
     "Global",
     "GlobalAdapt",
     "Groupwise",
     "Layerwise",
     "Normalise",
-    "Normalised",
+    "NormalisedQuantile",
     "PerSampleAdaptive",
     "Quantile",
     "Slack",
     "Tanh",
     "Unclipped",
-    "Weighted",
     "make_clip",
     "require_style",
     "restore_state",

@@ -1,15 +1,16 @@
 """One factor for the whole batch: a baseline in the analysis of clipping."""
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Fixed, checked_bound
+from dpbench.clipping.clip import Bound, Clip, checked_bound
 
 
 @dataclass(frozen=True)
-class BatchClip(Fixed):
+class BatchClip(Clip):
     """min(1, R/|sum_i g_i|) for every example: the sum keeps its direction (Bu et al. 2023).
 
     The noise is scaled by R, as in their Equation 4.1; "batch clipping" in their Table 1.
@@ -34,5 +35,5 @@ class BatchClip(Fixed):
     def finish(self, total: Tensor) -> Tensor:
         return total * (self.bound / torch.linalg.vector_norm(total)).clamp(max=1)
 
-    def scaled(self, by: float) -> "BatchClip":
+    def scaled(self, by: float) -> Self:
         return replace(self, bound=self.bound * by)

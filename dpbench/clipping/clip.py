@@ -1,8 +1,9 @@
-"""The interface of clips, and base classes with the usual defaults."""
+"""The base class of clips, and what they ask for beside the sum."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 from torch import Tensor
 
@@ -12,24 +13,24 @@ from dpbench.validate import number, positive
 
 Bound = float | Tensor
 
-LEAST_BOUND, LARGEST_BOUND = 1e-12, 1e12
+MIN_BOUND, MAX_BOUND = 1e-12, 1e12
 """The range of bounds: outside it float32 cannot represent squares of norms, and numbers that
 underflow would no longer be negligible."""
 
-LEAST_FACTOR, LARGEST_FACTOR = 2.0**-100, 2.0**60
+MIN_FACTOR, MAX_FACTOR = 2.0**-100, 2.0**60
 """The range of factors, so that float32 can represent factors and scaled gradients. A gradient that
 needs a larger factor to reach a bound of 1 is shorter than 1e-18, and mostly rounding error."""
 
 
 def checked_bound(what: str, value: float) -> float:
     """The value itself, if it is a valid bound; otherwise a UserError that names it."""
-    return number(what, value, LEAST_BOUND, LARGEST_BOUND)
+    return number(what, value, MIN_BOUND, MAX_BOUND)
 
 
 def ratio(bound: Bound, norms: Tensor) -> Tensor:
-    """bound/norm; at most `LARGEST_FACTOR`, and 0 below `LEAST_FACTOR`."""
-    factors = (bound / norms).clamp(max=LARGEST_FACTOR)
-    return factors.where(factors >= LEAST_FACTOR, 0)
+    """bound/norm; at most `MAX_FACTOR`, and 0 below `MIN_FACTOR`."""
+    factors = (bound / norms).clamp(max=MAX_FACTOR)
+    return factors.where(factors >= MIN_FACTOR, 0)
 
 
 @dataclass(frozen=True)
@@ -73,177 +74,103 @@ class Memory:
         return noise_multiplier * (1 - self.share) ** 0.5, carried
 
 
-class Clip(Protocol):
-    """Maps per-example gradients to a sum of bounded sensitivity."""
+class Clip(ABC):
+    """Maps per-example gradients to a sum of bounded sensitivity.
+
+    The defaults are those of a clip without counts and state whose sum is a weighted sum of
+    gradients. In a dataclass they are also the defaults of fields of the same name, so a field
+    without a default is declared with `field()`.
+    """
+
+    caveat: str | None = None
+    """One sentence why `sensitivity` is no bound, although it scales the noise; else None."""
+
+    composition: str | None = None
+    """One sentence on how the parts compose to one sensitivity; None for a single part."""
+
+    excess: float = 1.0
+    """The true sensitivity over the one that scales the noise: 1 unless a paper's noise is too
+    small."""
+
+    parts: int = 1
+    """The number of parts of a gradient that are clipped separately."""
+
+    per_coordinate: bool = False
+    """Whether one example moves each coordinate by at most sensitivity/sqrt(D)."""
+
+    coordinates: int | None = None
+    """The number of coordinates, if each is bounded; None if not, or not yet known."""
+
+    query: CountQuery | None = None
+    """The count query of an adaptive clip."""
+
+    memory: Memory | None = None
+    """The private state that it carries from step to step; None for most clips."""
+
+    by_group: ClassVar[bool] = False
+    """Whether it depends on the groups of examples, which users do not have."""
+
+    by_output: ClassVar[bool] = False
+    """Whether its query is about predictions, which needs classes (see `answer`)."""
 
     @property
+    @abstractmethod
     def sensitivity(self) -> Bound:
         """L2 distance by which one example can move the weighted sum; a scalar."""
-        ...
 
-    @property
-    def caveat(self) -> str | None:
-        """One sentence why `sensitivity` is no bound, although it scales the noise; else None."""
-        ...
-
-    @property
-    def composition(self) -> str | None:
-        """One sentence on how the parts compose to one sensitivity; None for a single part."""
-        ...
-
-    @property
-    def excess(self) -> float:
-        """The true sensitivity over the one that scales the noise: 1 unless a paper's noise is too
-        small."""
-        ...
-
-    @property
-    def parts(self) -> int:
-        """The number of parts of a gradient that are clipped separately."""
-        ...
-
-    @property
-    def per_coordinate(self) -> bool:
-        """Whether one example moves each coordinate by at most sensitivity/sqrt(D)."""
-        ...
-
-    @property
-    def coordinates(self) -> int | None:
-        """The number of coordinates, if each is bounded; None if not, or not yet known."""
-        ...
-
-    @property
-    def query(self) -> CountQuery | None:
-        """The count query of an adaptive clip."""
-        ...
-
-    @property
-    def memory(self) -> Memory | None:
-        """The private state that it carries from step to step; None for most clips."""
-        ...
-
-    @property
-    def by_group(self) -> bool:
-        """Whether it depends on the groups of examples, which users do not have."""
-        ...
-
-    @property
-    def by_output(self) -> bool:
-        """Whether its query is about predictions, which needs classes (see `answer`)."""
-        ...
+    @abstractmethod
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        """Factors [B] or [B, L], shaped like the norms; group numbers [B]."""
 
     def norms(self, gradients: Gradients) -> Tensor:
         """The norms that `factors` depends on: [B], or [B, L] per layer."""
-        ...
-
-    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        """Factors [B] or [B, L], shaped like the norms; group numbers [B]."""
-        ...
+        return gradients.norms
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
         """The weighted sum over a physical batch [D]; some clips add rows (see `finish`)."""
-        ...
+        return gradients.weighted_sum(factors)
 
     def finish(self, total: Tensor) -> Tensor:
         """The sum [D] that noise is added to, from the total over physical batches."""
-        ...
+        return total
 
-    def carried(self, total: Tensor) -> "Clip":
+    def carried(self, total: Tensor) -> Self:
         """The clip for the next step, given the total over physical batches; only with `memory`."""
-        ...
+        return self
 
     def widths(self, layers: Sequence[Layer], total: Tensor) -> Tensor | None:
         """Noise scale per coordinate [D], for papers whose noise is not isotropic; else None."""
-        ...
+        return None
 
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         """The exact counts [Q] of a physical batch, before summation and noise."""
-        ...
+        return norms.new_zeros(0)
 
     def answer(self, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
         """The exact answer [Q] to the query on a physical batch: `counts`, unless the query is
         about more than norms and groups."""
-        ...
-
-    def updated(self, counts: Tensor, expected_batch_size: float) -> "Clip":
-        """The clip for the next step, given the noisy counts [Q]."""
-        ...
-
-    def scaled(self, by: float) -> "Clip":
-        """The clip with its bounds, hence its sensitivity, multiplied by a factor."""
-        ...
-
-    def for_groups(self, groups: int) -> "Clip":
-        """The clip for data with this number of groups."""
-        ...
-
-    def for_classes(self, classes: int) -> "Clip":
-        """The clip for a model with this number of outputs."""
-        ...
-
-    def for_size(self, size: int) -> "Clip":
-        """The clip for gradients with this number of coordinates."""
-        ...
-
-    def for_layers(self, names: Sequence[str]) -> "Clip":
-        """The clip for a model of these trained layers; UserError if its bounds do not match."""
-        ...
-
-
-class Weighted:
-    """Base of clips whose sum is a weighted sum of gradients, independent of groups."""
-
-    caveat: str | None = None
-    composition: str | None = None
-    excess: float = 1.0
-    parts: ClassVar[int] = 1
-    per_coordinate: bool = False
-    coordinates: int | None = None
-    memory: Memory | None = None
-    by_group: ClassVar[bool] = False
-    by_output: ClassVar[bool] = False
-
-    def norms(self, gradients: Gradients) -> Tensor:
-        return gradients.norms
-
-    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
-        return norms.new_zeros(0)
-
-    def answer(self, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
         return self.counts(norms, groups)
 
-    def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        return gradients.weighted_sum(factors)
-
-    def finish(self, total: Tensor) -> Tensor:
-        return total
-
-    def carried(self, total: Tensor) -> Self:
+    def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
+        """The clip for the next step, given the noisy counts [Q]."""
         return self
 
-    def widths(self, layers: Sequence[Layer], total: Tensor) -> Tensor | None:
-        return None
-
     def scaled(self, by: float) -> Self:
+        """The clip with its bounds, hence its sensitivity, multiplied by a factor."""
         raise UserError(f"{type(self).__name__} has no bound to schedule; leave schedule.bound 1.")
 
     def for_groups(self, groups: int) -> Self:
+        """The clip for data with this number of groups."""
         return self
 
     def for_classes(self, classes: int) -> Self:
+        """The clip for a model with this number of outputs."""
         return self
 
     def for_size(self, size: int) -> Self:
+        """The clip for gradients with this number of coordinates."""
         return self
 
     def for_layers(self, names: Sequence[str]) -> Self:
-        return self
-
-
-class Fixed(Weighted):
-    """Base of clips without a count query."""
-
-    query: CountQuery | None = None
-
-    def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
+        """The clip for a model of these trained layers; UserError if its bounds do not match."""
         return self

@@ -2,17 +2,18 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Fixed, checked_bound
+from dpbench.clipping.clip import Bound, Clip, checked_bound
 from dpbench.errors import UserError
 from dpbench.gradients import Gradients
 
 
 @dataclass(frozen=True)
-class Coordinates(Fixed):
+class Coordinates(Clip):
     """Clamps every coordinate of every gradient to [-G, G] (the note on DP-SignSGD, section 1).
 
     One example then moves each coordinate of the sum by at most G, hence the sum by the sensitivity
@@ -46,8 +47,8 @@ class Coordinates(Fixed):
             rows = rows.masked_fill((factors == 0).unsqueeze(1), 0)
         return rows.clamp(-self.bound, self.bound).sum(0)
 
-    def scaled(self, by: float) -> "Coordinates":
+    def scaled(self, by: float) -> Self:
         return replace(self, bound=self.bound * by)
 
-    def for_size(self, size: int) -> "Coordinates":
+    def for_size(self, size: int) -> Self:
         return replace(self, size=size)

@@ -1,18 +1,19 @@
 """Clipping with error feedback: what is clipped away is added, clipped in turn, to later sums."""
 
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Fixed, Memory, checked_bound
+from dpbench.clipping.clip import Bound, Clip, Memory, checked_bound
 from dpbench.clipping.functions import ByNorm
 from dpbench.gradients import Gradients
 from dpbench.validate import fraction
 
 
 @dataclass(frozen=True)
-class ErrorFeedback(Fixed):
+class ErrorFeedback(Clip):
     """v = sum_i C_i g_i + clip(e, C2), then e <- e + sum_i g_i - v (Zhang et al. 2024, DiceSGD).
 
     e is the error [D] float64 in units of the sum, 0 at first, and private: it is never released.
@@ -41,13 +42,12 @@ class ErrorFeedback(Fixed):
         return self.clip.factors(norms, groups)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        ones = (factors > 0).to(factors)  # non-finite gradients have a factor of 0
-        return torch.stack([gradients.weighted_sum(factors), gradients.weighted_sum(ones)])
+        return clipped_and_plain(gradients, factors)
 
     def finish(self, total: Tensor) -> Tensor:
         return total[0] + self._fed_back(total).to(total)
 
-    def carried(self, total: Tensor) -> "ErrorFeedback":
+    def carried(self, total: Tensor) -> Self:
         clipped, plain = total.double()
         fed_back = self._fed_back(total)
         error = torch.zeros_like(plain) if self.error is None else self.error
@@ -59,3 +59,9 @@ class ErrorFeedback(Fixed):
             return torch.zeros_like(total[0], dtype=torch.float64)
         norm = torch.linalg.vector_norm(self.error).clamp(min=self.error_bound)
         return self.error * (self.error_bound / norm)
+
+
+def clipped_and_plain(gradients: Gradients, factors: Tensor) -> Tensor:
+    """The weighted sum, and the plain sum of the gradients whose factor is not 0 [2, D]."""
+    ones = (factors > 0).to(factors)  # non-finite gradients have a factor of 0
+    return torch.stack([gradients.weighted_sum(factors), gradients.weighted_sum(ones)])

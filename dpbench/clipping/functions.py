@@ -6,12 +6,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import LARGEST_FACTOR, Bound, Fixed, checked_bound, ratio
+from dpbench.clipping.clip import MAX_FACTOR, Bound, Clip, checked_bound, ratio
 from dpbench.validate import positive
 
 
 @dataclass(frozen=True)
-class ByNorm(Fixed):
+class ByNorm(Clip):
     """Base of clips whose factor is at most bound/norm, so that the bound is the sensitivity.
 
     Norms and bound are broadcast, so that one bound per layer clips norms [B, L].
@@ -37,9 +37,6 @@ class ByNorm(Fixed):
 
     def scaled(self, by: Bound) -> Self:
         return self.at(self.bound * by)
-
-    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ class Tanh(ByNorm):
 class Normalise(ByNorm):
     """R/norm: scales all non-zero gradients to norm R (Bu et al. 2022, AUTO-V).
 
-    Those that would need a factor above `LARGEST_FACTOR` stay shorter.
+    Those that would need a factor above `MAX_FACTOR` stay shorter.
     """
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
@@ -131,11 +128,11 @@ class Global(ByNorm):
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         scaled = (norms <= self.strict_bound).to(norms) * (self.bound / self.strict_bound)
-        return scaled.clamp(max=LARGEST_FACTOR)
+        return scaled.clamp(max=MAX_FACTOR)
 
 
 @dataclass(frozen=True)
-class Unclipped(Fixed):
+class Unclipped(Clip):
     """No clipping: every factor is 1, so the effect of one example is unbounded.
 
     sensitivity: scales the noise, but is no bound.

@@ -1,16 +1,17 @@
 """Global scaling whose bound Z adapts by noisy counts."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from dpbench.clipping.clip import (
-    LARGEST_BOUND,
-    LEAST_BOUND,
+    MAX_BOUND,
+    MIN_BOUND,
     Bound,
+    Clip,
     CountQuery,
-    Weighted,
     checked_bound,
     ratio,
 )
@@ -18,7 +19,7 @@ from dpbench.validate import positive
 
 
 @dataclass(frozen=True)
-class GlobalAdapt(Weighted):
+class GlobalAdapt(Clip):
     """C/Z up to norm Z and C/norm beyond; Z follows a noisy count of norms above tau Z.
 
     Esipova et al. 2023, Algorithm 2 in red: Z <- Z exp(-eta + count/B), where B is the public
@@ -29,7 +30,7 @@ class GlobalAdapt(Weighted):
     strict_bound: Bound
     threshold: float
     learning_rate: float
-    query: CountQuery
+    query: CountQuery = field()
 
     def __post_init__(self) -> None:
         checked_bound("the clipping bound", self.bound)
@@ -48,11 +49,11 @@ class GlobalAdapt(Weighted):
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         return (norms > self.threshold * self.strict_bound).sum().view(1)
 
-    def updated(self, counts: Tensor, expected_batch_size: float) -> "GlobalAdapt":
+    def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         growth = torch.exp(counts[0] / expected_batch_size - self.learning_rate)
         # Z is a released number, so clamping it to the valid range is post-processing.
-        strict_bound = (self.strict_bound * growth).clamp(LEAST_BOUND, LARGEST_BOUND)
+        strict_bound = (self.strict_bound * growth).clamp(MIN_BOUND, MAX_BOUND)
         return replace(self, strict_bound=strict_bound)
 
-    def scaled(self, by: float) -> "GlobalAdapt":
+    def scaled(self, by: float) -> Self:
         return replace(self, bound=self.bound * by)

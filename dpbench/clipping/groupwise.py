@@ -1,17 +1,17 @@
 """A clipping bound for each group, from noisy counts of the same batch."""
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, CountQuery, Weighted, checked_bound, ratio
+from dpbench.clipping.clip import Bound, Clip, CountQuery, checked_bound, ratio
 from dpbench.validate import one_of
 
 
 @dataclass(frozen=True)
-class Groupwise(Weighted):
+class Groupwise(Clip):
     """One bound per group, larger for groups with more gradients above the base bound.
 
     DPSGD-F (Xu et al. 2021; Esipova et al. 2023, Algorithm 3): with noisy counts m_k of norms above
@@ -24,7 +24,7 @@ class Groupwise(Weighted):
     """
 
     bound: float
-    query: CountQuery
+    query: CountQuery = field()
     reference: str
     sensitivity_from: str
     groups: int = 1
@@ -51,16 +51,16 @@ class Groupwise(Weighted):
         # Not bincount, which would force a GPU synchronisation.
         return (cell.unsqueeze(1) == torch.arange(2 * self.groups, device=cell.device)).sum(0)
 
-    def updated(self, counts: Tensor, expected_batch_size: float) -> "Groupwise":
+    def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         up_to, above = counts.floor().clamp(min=0).view(self.groups, 2).unbind(1)
         both = above + up_to
         share = torch.where(both > 0, above / both.clamp(min=1), 1.0)  # 0/0 reads as 1
         typical = above.sum() / expected_batch_size if self.reference == "batch" else share.mean()
         return replace(self, bounds=self.bound * (1 + share / typical.clamp(min=1e-8)))
 
-    def for_groups(self, groups: int) -> "Groupwise":
+    def for_groups(self, groups: int) -> Self:
         return replace(self, groups=groups, bounds=None)
 
-    def scaled(self, by: float) -> "Groupwise":
+    def scaled(self, by: float) -> Self:
         bounds = None if self.bounds is None else self.bounds * by
         return replace(self, bound=self.bound * by, bounds=bounds)

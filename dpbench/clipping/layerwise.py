@@ -3,18 +3,19 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Fixed
+from dpbench.clipping.clip import Bound, Clip
 from dpbench.clipping.functions import ByNorm
 from dpbench.errors import UserError
 from dpbench.gradients import Gradients, Layer
 
 
 @dataclass(frozen=True)
-class Layerwise(Fixed):
+class Layerwise(Clip):
     """A clipping function for each layer r, with bound R_r = R s_r; R is the bound of `clip`.
 
     Composition: all layers are one vector, which one example moves by at most sqrt(sum_r R_r^2).
@@ -71,16 +72,16 @@ class Layerwise(Fixed):
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return self.clip.at(self.bounds_of(norms)).factors(norms, groups)
 
-    def at(self, bounds: Tensor) -> "Layerwise":
+    def at(self, bounds: Tensor) -> Self:
         """The same function with other R_r [L]."""
         bounds = bounds.reshape(-1)
         total = torch.linalg.vector_norm(bounds)
         return replace(self, clip=self.clip.at(total), shares=bounds / total)
 
-    def scaled(self, by: float) -> "Layerwise":
+    def scaled(self, by: float) -> Self:
         return replace(self, clip=self.clip.scaled(by))
 
-    def for_layers(self, names: Sequence[str]) -> "Layerwise":
+    def for_layers(self, names: Sequence[str]) -> Self:
         if self.shares is not None and len(self.shares) != len(names):
             raise UserError(
                 f"method.bound has {len(self.shares)} numbers and the model {len(names)} trained "

@@ -1,18 +1,19 @@
 """A bound that tracks a quantile of the gradient norms by noisy counts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from dpbench.clipping.clip import (
-    LARGEST_BOUND,
-    LARGEST_FACTOR,
-    LEAST_BOUND,
+    MAX_BOUND,
+    MAX_FACTOR,
+    MIN_BOUND,
     Bound,
+    Clip,
     CountQuery,
-    Weighted,
     checked_bound,
 )
 from dpbench.clipping.functions import ByNorm
@@ -23,7 +24,7 @@ from dpbench.validate import fraction, positive
 
 
 @dataclass(frozen=True)
-class Quantile(Weighted):
+class Quantile(Clip):
     """R <- R exp(-eta (b - gamma)), b the noisy fraction of norms up to R (Andrew et al. 2021).
 
     The count sums +1 for each norm up to R and -1 for each above, twice that of their Section 2.1,
@@ -39,9 +40,9 @@ class Quantile(Weighted):
     clip: ByNorm | Layerwise
     quantile: float
     learning_rate: float
-    query: CountQuery
+    query: CountQuery = field()
     threshold: float = 1.0
-    lower_bound: float = LEAST_BOUND
+    lower_bound: float = MIN_BOUND
 
     def __post_init__(self) -> None:
         positive("the learning rate of the bound", self.learning_rate)
@@ -68,27 +69,27 @@ class Quantile(Weighted):
         total = signs.sum(0, dtype=torch.float64).view(-1)
         return total / len(total) ** 0.5
 
-    def updated(self, counts: Tensor, expected_batch_size: float) -> "Quantile":
+    def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         below = (counts * len(counts) ** 0.5 / expected_batch_size + 1) / 2
         growth = torch.exp(self.learning_rate * (self.quantile - below))
         # R is a released number, so clamping it to the valid range is post-processing.
-        least = max(self.lower_bound / len(counts) ** 0.5, LEAST_BOUND)
-        bounds = (self.clip.bounds_of(growth) * growth).clamp(least, LARGEST_BOUND)
+        least = max(self.lower_bound / len(counts) ** 0.5, MIN_BOUND)
+        bounds = (self.clip.bounds_of(growth) * growth).clamp(least, MAX_BOUND)
         return replace(self, clip=self.clip.at(bounds.squeeze()))
 
-    def scaled(self, by: float) -> "Quantile":
+    def scaled(self, by: float) -> Self:
         raise UserError("a bound that tracks a quantile has no schedule; leave schedule.bound 1.")
 
     @property
     def parts(self) -> int:  # type: ignore[override]
         return self.clip.parts
 
-    def for_layers(self, names: Sequence[str]) -> "Quantile":
+    def for_layers(self, names: Sequence[str]) -> Self:
         return replace(self, clip=self.clip.for_layers(names))
 
 
 @dataclass(frozen=True)
-class Normalised(Quantile):
+class NormalisedQuantile(Quantile):
     """A `Quantile` in units of its bound: factors over R, so that the sensitivity is 1 for any R.
 
     The noisy mean is then that of `Quantile` over R: the learning rate does not shrink with R (De
@@ -101,4 +102,4 @@ class Normalised(Quantile):
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         factors = super().factors(norms, groups) / self.clip.sensitivity
-        return factors.clamp(max=LARGEST_FACTOR)
+        return factors.clamp(max=MAX_FACTOR)

@@ -1,22 +1,23 @@
 """A bound that adapts by the slack between it and the gradient norms, in the same release."""
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, CountQuery, Weighted, checked_bound, ratio
+from dpbench.clipping.clip import Bound, Clip, CountQuery, checked_bound, ratio
 from dpbench.errors import UserError
 from dpbench.validate import fraction, integer, positive
 
-MOST_SLOTS = 4096
+MAX_SLOTS = 4096
 
 JOINT_QUERY = CountQuery(1.0, before=False, relative=True, joint=True)
 """The slots have the noise multiplier of the gradients, with which they are one release."""
 
 
 @dataclass(frozen=True)
-class Slack(Weighted):
+class Slack(Clip):
     """min(1, R/norm), with K slots that a gradient fills with its slack (Zou et al. 2026, SlaClip).
 
     Slot k of K holds f_k = clamp(K s - k, 0, 1) for the slack s = max(1 - norm/R, 0), divided by
@@ -36,7 +37,7 @@ class Slack(Weighted):
     query: CountQuery = JOINT_QUERY
 
     def __post_init__(self) -> None:
-        integer("method.slots", self.slots, most=MOST_SLOTS)
+        integer("method.slots", self.slots, most=MAX_SLOTS)
         positive("method.clip_learning_rate", self.learning_rate)
         fraction("method.beta", self.beta, zero=True, one=True)
         for name in ("least", "most"):
@@ -59,12 +60,12 @@ class Slack(Weighted):
         filled = (self.slots * slack.unsqueeze(1) - first).clamp(0, 1)
         return filled.sum(0) / self.slots**0.5
 
-    def updated(self, counts: Tensor, expected_batch_size: float) -> "Slack":
+    def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         filled = counts * self.slots**0.5 / expected_batch_size
         target = (1 - self.beta * (1 - filled[-1] / (self.bound + 1e-6))).clamp(0, 1)
         bound = self.bound * torch.exp(self.learning_rate * (target - filled[0]))
         # R is a released number, so clamping it is post-processing.
         return replace(self, bound=bound.clamp(self.least, self.most))
 
-    def scaled(self, by: float) -> "Slack":
+    def scaled(self, by: float) -> Self:
         raise UserError("a bound that adapts by slack has no schedule; leave schedule.bound 1.")

@@ -44,9 +44,12 @@ def compose(overrides: list[str]) -> dict:
 
         plain["model"] = named_by_content(plain["model"])
     if str(_target_of(plain["dataset"])).startswith(CUSTOM):
-        from dpbench.data.custom.described import described, display_name  # which imports pandas
+        from dpbench.data.custom.public_settings import (  # which imports pandas
+            display_name,
+            with_public_settings,
+        )
 
-        plain["dataset"] = described(plain["dataset"])
+        plain["dataset"] = with_public_settings(plain["dataset"])
         option = plain["choices"]["dataset"]
         plain["choices"]["dataset"] = display_name(option, plain["dataset"])
     return plain

@@ -3,15 +3,13 @@
 The checksum of NAME is in NAME.sha256, one line in the format of `sha256sum`.
 """
 
-import functools
-import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from dpbench.data.fetch.download import writing
 from dpbench.errors import UserError
-from dpbench.files import replace_file
+from dpbench.files import cached_digest_of, digest_of, replace_file
 
 
 def ensure_cached(paths: Sequence[Path], make: Callable[[Sequence[Path]], None]) -> None:
@@ -41,7 +39,7 @@ def _make(paths: Sequence[Path], make: Callable[[Sequence[Path]], None]) -> None
     try:
         make(parts)
         for part, path in zip(parts, paths, strict=True):
-            line = f"{_digest(part)}  {path.name}\n"
+            line = f"{digest_of(part)}  {path.name}\n"
             replace_file(_checksum_of(path), line.encode())
             part.replace(path)
     except UserError as error:
@@ -58,21 +56,10 @@ def _make(paths: Sequence[Path], make: Callable[[Sequence[Path]], None]) -> None
                 part.unlink()
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _verify(path: Path) -> None:
-    status = path.stat()
-    if _cached_digest(path, status.st_mtime_ns, status.st_size) != _expected_digest(path):
+    # Cached, as the runs of a sweep share gigabytes.
+    if cached_digest_of(path) != _expected_digest(path):
         raise UserError(f"{path} is truncated or altered: delete it to have it created again.")
-
-
-@functools.lru_cache(maxsize=64)
-def _cached_digest(path: Path, *_: int) -> str:
-    """The digest, cached by modification time and size: the runs of a sweep share gigabytes."""
-    return _digest(path)
 
 
 def _expected_digest(path: Path) -> str:

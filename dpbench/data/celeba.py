@@ -31,7 +31,7 @@ PARTITION = Source(
     page=PAGE,
     urls=(),
 )
-MOST_PIXELS = 1_024
+MAX_PIXELS = 1_024
 """The largest side of an image; the published photographs have 178 x 218."""
 
 TRAIN, TEST = 0, 2  # the publishers' numbers of the parts; 1 is their validation part
@@ -50,7 +50,7 @@ class CelebA:
     group: str
 
     def __post_init__(self) -> None:
-        integer("dataset.size", self.size, most=MOST_PIXELS)
+        integer("dataset.size", self.size, most=MAX_PIXELS)
         for name in ("target", "group"):
             if not re.fullmatch(r"\w+", getattr(self, name)):
                 raise UserError(f"dataset.{name} must be the name of an attribute, such as Male.")

@@ -182,7 +182,8 @@ def check_loaded(dataset: Dataset, data: Data) -> None:
         if shape != tuple(dataset.shape) or kind != expected:
             raise UserError(
                 f"the data of {dataset.name} have inputs of shape {shape} and targets of {kind}, "
-                f"not {tuple(dataset.shape)} and {expected}: a file is cut, or is another one."
+                f"not {tuple(dataset.shape)} and {expected}: a file is truncated or is a "
+                "different file."
             )
 
 
@@ -232,3 +233,11 @@ class DerivedDataset:
     @property
     def groups(self) -> tuple[str, ...]:
         return self.base.groups
+
+    @property
+    def train_size(self) -> int:
+        return self.base.train_size
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.base.notes

@@ -13,6 +13,7 @@ import torch
 from dpbench.data.caches import ensure_cached
 from dpbench.data.dataset import Data, Split
 from dpbench.data.fetch.download import Source, altered_file, fetch, writing
+from dpbench.data.fetch.library import library
 from dpbench.data.tokens import Tokens
 from dpbench.errors import UserError
 
@@ -137,15 +138,9 @@ def from_hub(name: str, part: str) -> Pairs:
     name: on the hub, or a folder of files with columns premise, hypothesis and label (-1 for no
     gold label). Raises UserError if the library or the pairs are missing.
     """
+    datasets = library("datasets", "dataset.hub", extra="hub")
     try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise UserError(
-            "dataset.hub needs the library datasets: run `pip install datasets`, or leave "
-            "dataset.hub unset to read the publishers' files."
-        ) from error
-    try:
-        rows = load_dataset(name, split=part)
+        rows = datasets.load_dataset(name, split=part)
         columns = [rows[column] for column in ("premise", "hypothesis", "label")]
     except (OSError, ValueError, KeyError) as error:
         raise UserError(

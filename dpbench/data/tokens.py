@@ -1,4 +1,4 @@
-"""Tokenization of pairs of sentences."""
+"""Tokenisation of pairs of sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from dpbench.validate import integer
 PADDING = 0
 """The padding token of BERT."""
 
-MOST_TOKENS = 100_000  # per pair: beyond any model
+MAX_TOKENS = 100_000  # per pair: beyond any model
 CHUNK = 10_000  # pairs at a time: the tokenizer's lists take far more memory than the tensors
 
 
@@ -32,7 +32,7 @@ class Tokens:
 
     def __post_init__(self) -> None:
         integer("dataset.tokens.vocabulary", self.vocabulary)
-        integer("dataset.tokens.length", self.length, most=MOST_TOKENS)
+        integer("dataset.tokens.length", self.length, most=MAX_TOKENS)
 
     def of(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:
         """Token numbers and types, int32 [n, 2, T]: [CLS] premise [SEP] hypothesis [SEP], padding.

@@ -14,7 +14,7 @@ from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import unaugmented
 from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
-from dpbench.diagnostics.observer import ColumnObserver
+from dpbench.diagnostics.observer import Observer
 from dpbench.diagnostics.settings import chosen_groups
 from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep
@@ -90,7 +90,7 @@ class BiasDiagnostics:
         return torch.randperm(len(train), generator=draw)[: self.probe_size].sort()[0].to(device)
 
 
-class BiasObserver(ColumnObserver):
+class BiasObserver(Observer):
     """Measures before a step, without changing parameters, clip, gradients or generators.
 
     Columns of `series`, one entry per measured step: `step` (the number of earlier steps), and

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import isolated_evaluation
-from dpbench.diagnostics.observer import ColumnObserver
+from dpbench.diagnostics.observer import Observer
 from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep
 from dpbench.metrics import calibration, classification
@@ -45,7 +45,7 @@ class CurveDiagnostics:
         return CurveObserver(self, step, train if self.train else None, test)
 
 
-class CurveObserver(ColumnObserver):
+class CurveObserver(Observer):
     """Measures between steps, in evaluation mode, without changing parameters or generators.
 
     Columns of `series`, one entry per measurement: `step` and `epoch` (numbers completed),
@@ -108,7 +108,7 @@ def evaluate_split(step: PrivateStep, split: Split) -> dict[str, float]:
     measured, targets = {"loss": classification.mean(losses)}, split.targets.cpu()
     if targets.is_floating_point():
         return measured
-    bins = calibration.equal_width(calibration.ranked(outputs, targets))
+    bins = calibration.equal_width(calibration.rank_by_confidence(outputs, targets))
     correct = classification.correct(outputs, targets)
     return measured | {
         "accuracy": classification.mean(correct),

@@ -14,13 +14,13 @@ from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics import excess_risk, lower_bounds
 from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, isolated_evaluation
 from dpbench.diagnostics.curvature import MeanLoss
-from dpbench.diagnostics.observer import ColumnObserver
+from dpbench.diagnostics.observer import Observer
 from dpbench.diagnostics.settings import chosen_groups
 from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
 from dpbench.mechanism.step import PrivateStep
 from dpbench.validate import integer
 
-MOST_VECTORS = 100_000
+MAX_VECTORS = 100_000
 
 TERMS = {
     "R_mag": excess_risk.magnitude_risk,
@@ -55,7 +55,7 @@ class MisalignmentDiagnostics:
     def __post_init__(self) -> None:
         if self.every is not None:
             integer("diagnostics.every", self.every)
-        integer("diagnostics.hutchinson", self.hutchinson, 0, most=MOST_VECTORS)
+        integer("diagnostics.hutchinson", self.hutchinson, 0, most=MAX_VECTORS)
         integer("diagnostics.chunk", self.chunk)
 
     def observer(
@@ -65,7 +65,7 @@ class MisalignmentDiagnostics:
         return MisalignmentObserver(self, chosen_groups(self.groups, train), step, train)
 
 
-class MisalignmentObserver(ColumnObserver):
+class MisalignmentObserver(Observer):
     """Measures before a step, without changing parameters, clip, gradients or generators.
 
     Columns of `series`, k being a group's number. One entry per measured step: `step` (the number

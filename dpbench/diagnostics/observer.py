@@ -1,31 +1,43 @@
-"""The base of observers that fill columns during a run."""
+"""The base of observers, which fill columns during a run."""
 
 from collections import defaultdict
 from collections.abc import Mapping
 
+from dpbench.data.dataset import Batch
 from dpbench.mechanism.step import PrivateStep
 
 
-class ColumnObserver:
-    """Counts steps and collects columns; a subclass measures in `before` or `end_of_epoch`."""
+class Observer:
+    """Observes a run without changing its parameters, state or generators.
+
+    Collects columns; a subclass counts its steps in `before`, and measures there or in
+    `end_of_epoch`.
+    """
 
     def __init__(self, step: PrivateStep):
         self._step, self._steps = step, 0
         self._columns: dict[str, list] = defaultdict(list)
 
+    def before(self, batch: Batch) -> None:
+        """Called before each step with the step's batch."""
+
     def end_of_epoch(self) -> None:
-        """Measures nothing unless overridden."""
+        """Called after each epoch."""
 
     @property
     def columns(self) -> Mapping[str, list]:
+        """The measurements so far: columns of equal prefix (`step/`) have one entry each."""
         return self._columns
 
     def series(self) -> dict[str, list]:
+        """All measurements of the run as columns, with those at its end."""
         return dict(self._columns)
 
     def state_dict(self) -> dict:
+        """Measurements and counters so far, as tensors and plain values."""
         return {"steps": self._steps, "columns": dict(self._columns)}
 
     def load_state_dict(self, state: dict) -> None:
+        """Restores `state_dict`."""
         self._steps = state["steps"]
         self._columns = defaultdict(list, state["columns"])

@@ -7,10 +7,10 @@ from dpbench.config import buildable
 from dpbench.config.search_path import groups
 from dpbench.config.settings import SETTINGS
 from dpbench.data.derive.calibration import WithCalibration
-from dpbench.data.derive.mislabelled import with_mislabelled
+from dpbench.data.derive.mislabelled import Mislabelled
 from dpbench.data.derive.normalization import Normalization
-from dpbench.data.derive.scattering import Scattering, with_scattering
-from dpbench.data.derive.validation import with_validation
+from dpbench.data.derive.scattering import Scattered, Scattering
+from dpbench.data.derive.validation import WithValidation
 from dpbench.errors import UserError
 from dpbench.execution.configuration import checked
 from dpbench.training.plan import Plan, Run, plan
@@ -34,13 +34,17 @@ def build(config: dict) -> Run:
     for group in parts.keys() & {*groups()}:
         parts[group] = buildable.build_as(_types_of_groups()[group], group, parts[group])
     parts["engine"] = parts["engine"].get("name")
-    dataset = with_scattering(parts["dataset"], parts["features"])
-    if parts.pop("features"):
+    dataset = parts["dataset"]
+    if features := parts.pop("features"):
+        dataset = Scattered(dataset, features)
         _check_after_features(parts)
     if temperature := parts["temperature"]:
         dataset = WithCalibration(dataset, temperature.share)
-    dataset = with_validation(dataset, parts.pop("validation"))
-    parts["dataset"] = with_mislabelled(dataset, parts.pop("mislabelled"))
+    if (share := parts.pop("validation")) is not None:
+        dataset = WithValidation(dataset, share)
+    if (number := parts.pop("mislabelled")) is not None:
+        dataset = Mislabelled(dataset, number)
+    parts["dataset"] = dataset
     claimed_by = config.get("table", {}).get("claimed_by", "rdp")
     return Run(**parts, claimed_by=claimed_by, config=config)
 

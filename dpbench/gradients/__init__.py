@@ -16,7 +16,7 @@ from dpbench.gradients.modules import Unsupported
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Layer, Layout, Parameters
 from dpbench.gradients.vmap import Vmap
-from dpbench.memory import ran_out
+from dpbench.memory import is_out_of_memory
 from dpbench.validate import one_of
 
 __all__ = [
@@ -140,7 +140,7 @@ def _vmap(reference: Loop, probe: Batch) -> Vmap:
 
 def _first_line(failure: RuntimeError) -> str:
     """The first line of torch's message; re-raises the failure if memory ran out."""
-    if ran_out(failure):
+    if is_out_of_memory(failure):
         raise failure
     return first_line(failure, type(failure).__name__)
 

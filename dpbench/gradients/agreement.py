@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpbench.data.dataset import Batch
 from dpbench.gradients.coupling import perturbation
-from dpbench.gradients.engine import Engine, PerExampleShift, Stacked
+from dpbench.gradients.engine import Engine, MaterialisedGradients, PerExampleShift
 from dpbench.gradients.loop import Loop
 
 TOLERANCE = 1e-3
@@ -50,7 +50,7 @@ def _worst(engine: Engine, reference: Loop, probe: Batch, shifts: bool) -> float
     return max(errors)
 
 
-def _error(ours: Tensor, expected: Stacked) -> float:
+def _error(ours: Tensor, expected: MaterialisedGradients) -> float:
     """The relative error of one gradient [D]; 0 if the reference is not finite."""
     row = expected.stack()[0]
     if not row.isfinite().all():

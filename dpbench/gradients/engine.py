@@ -88,7 +88,7 @@ def shift_vector(shift: Shift) -> Tensor:
     return shift.scales.unsqueeze(1) * shift.gradients.stack()
 
 
-class Stacked:
+class MaterialisedGradients:
     """Materialised per-example gradients: losses [B], stack [B, D]."""
 
     def __init__(self, losses: Tensor, stack: Tensor, layers: tuple[Layer, ...]):
@@ -125,10 +125,12 @@ class Stacked:
         return self._stack
 
 
-def empty(parameters: Parameters) -> Stacked:
+def empty(parameters: Parameters) -> MaterialisedGradients:
     """The gradients of an empty batch."""
     theta = parameters.theta.detach()
-    return Stacked(theta.new_zeros(0), theta.new_zeros(0, len(theta)), parameters.layers)
+    return MaterialisedGradients(
+        theta.new_zeros(0), theta.new_zeros(0, len(theta)), parameters.layers
+    )
 
 
 def may_be_nonfinite(norms: Tensor) -> bool:

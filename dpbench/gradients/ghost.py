@@ -15,7 +15,14 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, PerExampleShift, Shift, Stacked, empty, may_be_nonfinite
+from dpbench.gradients.engine import (
+    Loss,
+    MaterialisedGradients,
+    PerExampleShift,
+    Shift,
+    empty,
+    may_be_nonfinite,
+)
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.layers import ModuleCall
 from dpbench.gradients.layers.rows import Rows
@@ -89,7 +96,9 @@ class Ghost:
         )
         return output
 
-    def __call__(self, batch: Batch, shift: Shift | None = None) -> "GhostGradients | Stacked":
+    def __call__(
+        self, batch: Batch, shift: Shift | None = None
+    ) -> "GhostGradients | MaterialisedGradients":
         if not len(batch):
             return empty(self.parameters)
         flat = flatten(batch, self.views, self.parameters.theta.detach())

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
-from dpbench.gradients.engine import Loss, Shift, Stacked, empty, shift_vector
+from dpbench.gradients.engine import Loss, MaterialisedGradients, Shift, empty, shift_vector
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
@@ -27,7 +27,7 @@ class Loop:
         self.model64 = copy.deepcopy(model).double()
         self.parameters64 = Parameters(self.model64)
 
-    def __call__(self, batch: Batch, shift: Shift | None = None) -> Stacked:
+    def __call__(self, batch: Batch, shift: Shift | None = None) -> MaterialisedGradients:
         self.model64.train(self.model.training)
         if not len(batch):
             return empty(self.parameters64)
@@ -35,7 +35,7 @@ class Loop:
         shifted = theta if shift is None else theta + shift_vector(shift)
         pairs = zip(batch.split(1), shifted.expand(len(batch), -1), strict=True)
         losses, rows = zip(*(self._example(part, point) for part, point in pairs), strict=True)
-        return Stacked(torch.stack(losses), torch.stack(rows), self.parameters.layers)
+        return MaterialisedGradients(torch.stack(losses), torch.stack(rows), self.parameters.layers)
 
     def _example(self, example: Batch, point: Tensor) -> tuple[Tensor, Tensor]:
         self.parameters64.theta.data.copy_(point)

@@ -14,6 +14,12 @@ class Layer:
     name: str
     at: slice
 
+    def part_of(self, vector: Tensor) -> Tensor:
+        """The vector [D] with zeros outside the layer."""
+        part = torch.zeros_like(vector)
+        part[self.at] = vector[self.at]
+        return part
+
 
 class Layout:
     """Where the trainable parameters of a model lie in one vector theta [D]; frozen ones do not.

@@ -8,7 +8,13 @@ from torch.autograd import forward_ad
 from torch.func import grad, grad_and_value, vmap
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Engine, Gradients, PerExampleShift, Stacked, empty
+from dpbench.gradients.engine import (
+    Engine,
+    Gradients,
+    MaterialisedGradients,
+    PerExampleShift,
+    empty,
+)
 from dpbench.gradients.ghost import Ghost, GhostGradients
 from dpbench.gradients.tangents import moving, with_tangent
 from dpbench.gradients.vmap import Vmap
@@ -53,7 +59,7 @@ def per_length(norms: Tensor, length: float) -> Tensor:
     return (length / norms).where((norms > 0) & norms.isfinite(), 0)
 
 
-def _materialised(engine: Engine, batch: Batch, weight: float) -> Stacked:
+def _materialised(engine: Engine, batch: Batch, weight: float) -> MaterialisedGradients:
     parameters = engine.parameters
     plain = Vmap(engine.model, engine.loss, parameters, engine.views)
 
@@ -65,7 +71,7 @@ def _materialised(engine: Engine, batch: Batch, weight: float) -> Stacked:
     with torch.no_grad():
         named = parameters.unflatten(parameters.theta.detach())
         rows, losses = per_example(named, *plain.rows(batch))
-    return Stacked(losses, parameters.flatten(rows, batched=True), parameters.layers)
+    return MaterialisedGradients(losses, parameters.flatten(rows, batched=True), parameters.layers)
 
 
 def _norm(gradient: Named) -> Tensor:

@@ -26,18 +26,12 @@ class TranslatedGradients(DelegatingGradients):
     @property
     def layer_norms(self) -> Tensor:
         columns = self.base.layer_norms.unbind(1)
-        pairs = zip(columns, self._layers, strict=True)
-        return torch.stack([self._lengths(norms, self._part(layer)) for norms, layer in pairs], 1)
+        parts = (layer.part_of(self._vector) for layer in self._layers)
+        return torch.stack([self._lengths(*pair) for pair in zip(columns, parts, strict=True)], 1)
 
     def _lengths(self, norms: Tensor, vector: Tensor) -> Tensor:
         squared = norms.square() + 2 * self.base.dot(vector) + vector @ vector
         return squared.clamp(min=0).sqrt()
-
-    def _part(self, layer: Layer) -> Tensor:
-        """The vector [D] with zeros outside a layer."""
-        part = torch.zeros_like(self._vector)
-        part[layer.at] = self._vector[layer.at]
-        return part
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         total = self.base.weighted_sum(factors)

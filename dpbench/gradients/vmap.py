@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, Shift, Stacked, empty, shift_vector
+from dpbench.gradients.engine import Loss, MaterialisedGradients, Shift, empty, shift_vector
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
@@ -42,7 +42,7 @@ class Vmap:
         inputs, targets = (t.unflatten(0, flat.shares.shape) for t in (rows.inputs, rows.targets))
         return inputs, targets, flat.shares
 
-    def __call__(self, batch: Batch, shift: Shift | None = None) -> Stacked:
+    def __call__(self, batch: Batch, shift: Shift | None = None) -> MaterialisedGradients:
         if not len(batch):
             return empty(self.parameters)
         theta = self.parameters.theta.detach()
@@ -53,4 +53,4 @@ class Vmap:
             with self.options.precision.model(batch.targets.device):
                 gradients, losses = per_example(named, *self.rows(batch))
             stack = self.parameters.flatten(gradients, batched=True)
-        return Stacked(losses, stack, self.parameters.layers)
+        return MaterialisedGradients(losses, stack, self.parameters.layers)

@@ -8,7 +8,7 @@ from dpbench.data.dataset import Batch
 from dpbench.mechanism.method import ReleasedState
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
-from dpbench.memory import largest
+from dpbench.memory import largest_fitting_size
 
 
 def fit_memory(step: PrivateStep, probe: Batch) -> None:
@@ -23,7 +23,7 @@ def fit_memory(step: PrivateStep, probe: Batch) -> None:
     batch, theta = probe.each(lambda t: t[copies]), step.engine.parameters.theta
     # Not the first step, which may need less memory: some methods read what was released before.
     last = torch.ones_like(theta)
-    update = step.method.update.given(last, 1.0, theta.detach())
+    update = step.method.update.advance(last, 1.0, theta.detach())
     released = ReleasedState(1, step.steps, last, step.seed, update)
 
     def attempt(size: int) -> None:
@@ -33,5 +33,7 @@ def fit_memory(step: PrivateStep, probe: Batch) -> None:
     training = step.engine.model.training
     step.engine.model.train()
     with torch.random.fork_rng([theta.device] if theta.is_cuda else []):
-        step.physical = PhysicalBatches(largest(attempt, most, theta.device), adaptive=True)
+        step.physical = PhysicalBatches(
+            largest_fitting_size(attempt, most, theta.device), adaptive=True
+        )
     step.engine.model.train(training)

@@ -1,9 +1,10 @@
 """Noise distributions, added to a sum of stated sensitivity, and their ledger entries."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -26,30 +27,30 @@ GRID = 2.0**-20
 """The grid that noisy sums are rounded to, relative to the power of two below the noise scale."""
 
 
-class Noise(Protocol):
-    """A noise distribution, scaled by a multiplier of the sensitivity."""
+class Noise(ABC):
+    """A noise distribution, scaled by a multiplier of the sensitivity.
 
-    @property
-    def per_coordinate(self) -> bool:
-        """Whether its guarantee needs a bound on each coordinate of the sum."""
-        ...
+    The defaults are those of independent draws in all steps, without state.
+    """
 
-    @property
-    def private(self) -> bool:
-        """Whether it adds noise at all."""
-        ...
+    bands: int | None = 1
+    """The steps over which noise is correlated, so many that no example is in two of them; 1 for
+    independent noise; None for all steps, in which an example has a turn in each epoch."""
 
-    @property
-    def bands(self) -> int | None:
-        """The steps over which noise is correlated, so many that no example is in two of them; 1
-        for independent noise; None for all steps, in which an example has a turn in each epoch."""
-        ...
+    private: bool = True
+    """Whether it adds noise at all."""
 
-    def given(self, total: Tensor, stream: Stream) -> Self:
-        """The noise with what it draws for this step's total [D] in its state; then `add` is
-        called. All state is in tensors among the fields, and as sensitive as the data."""
-        ...
+    per_coordinate: bool = False
+    """Whether its guarantee needs a bound on each coordinate of the sum."""
 
+    def advance(self, total: Tensor, stream: Stream) -> Self:
+        """The noise after drawing for this step's total [D]; call `add` on the result.
+
+        All state is in tensor fields and is as sensitive as the data.
+        """
+        return self
+
+    @abstractmethod
     def add(
         self,
         total: Tensor,
@@ -58,30 +59,17 @@ class Noise(Protocol):
         stream: Stream,
     ) -> Tensor:
         """total [D] plus one draw; total may be overwritten. Called once per logical batch."""
-        ...
 
+    @abstractmethod
     def mechanism(self, multiplier: float) -> Mechanism:
         """The mechanism of one call, for the ledger."""
-        ...
 
-    def for_size(self, size: int) -> "Noise":
+    def for_size(self, size: int) -> Self:
         """The noise for sums of `size` coordinates."""
-        ...
-
-    def for_run(self, steps: int, cycle: int) -> "Noise":
-        """The noise for a run of so many steps, where an example has a turn in every cycle-th."""
-        ...
-
-
-class Independent:
-    """Base of noise whose draws are independent in all steps, so that it has no state."""
-
-    bands: int | None = 1
-
-    def given(self, total: Tensor, stream: Stream) -> Self:
         return self
 
     def for_run(self, steps: int, cycle: int) -> Self:
+        """The noise for a run of so many steps, where an example has a turn in every cycle-th."""
         return self
 
 
@@ -147,11 +135,8 @@ def _grid(scale: float | Tensor) -> float | Tensor:
 
 
 @dataclass(frozen=True)
-class Gaussian(Independent):
+class Gaussian(Noise):
     """Independent N(0, (multiplier * sensitivity)^2) per coordinate (Abadi et al. 2016)."""
-
-    private: bool = True
-    per_coordinate = False
 
     def add(
         self,
@@ -165,12 +150,9 @@ class Gaussian(Independent):
     def mechanism(self, multiplier: float) -> Mechanism:
         return GaussianMechanism(multiplier)
 
-    def for_size(self, size: int) -> "Gaussian":
-        return self
-
 
 @dataclass(frozen=True)
-class PerCoordinate(Independent):
+class PerCoordinate(Noise):
     """Independent draws of a law for each coordinate, times multiplier * sensitivity.
 
     law: one of QUANTILES; the sign of a sum with logistic noise is the exponential mechanism over
@@ -180,7 +162,6 @@ class PerCoordinate(Independent):
 
     law: CoordinateLaw
     size: int | None = None
-    private: bool = True
     per_coordinate = True
 
     def add(
@@ -197,16 +178,15 @@ class PerCoordinate(Independent):
             raise UserError("noise per coordinate needs the number of coordinates: call for_size.")
         return CoordinateMechanism(self.law, multiplier, self.size)
 
-    def for_size(self, size: int) -> "PerCoordinate":
+    def for_size(self, size: int) -> Self:
         return replace(self, size=size)
 
 
 @dataclass(frozen=True)
-class NoNoise(Independent):
+class NoNoise(Noise):
     """No noise: the exact sum is released, so epsilon is infinite."""
 
-    private: bool = False
-    per_coordinate = False
+    private = False
 
     def add(
         self,
@@ -219,6 +199,3 @@ class NoNoise(Independent):
 
     def mechanism(self, multiplier: float) -> Mechanism:
         return Exact()
-
-    def for_size(self, size: int) -> "NoNoise":
-        return self

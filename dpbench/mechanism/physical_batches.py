@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
-from dpbench.memory import halving, ran_out
+from dpbench.memory import is_out_of_memory, run_with_halving
 
 Summand = TypeVar("Summand")
 
@@ -41,14 +41,14 @@ class PhysicalBatches:
 
         start = len(batch) if self.size is None else min(self.size, len(batch))
         if self.adaptive:
-            results, fitted = halving(total, start)
+            results, fitted = run_with_halving(total, start)
             if fitted < start:
                 self.size = fitted
             return results
         try:
             return total(start)
         except Exception as error:
-            if not ran_out(error):
+            if not is_out_of_memory(error):
                 raise
             raise UserError(_too_large(start, indivisible_for)) from error
 

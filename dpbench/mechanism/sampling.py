@@ -63,8 +63,8 @@ class PoissonSampler:
             cycle, rate = round(1 / poisson_rate(train_size, batch_size, unit)), 1.0
         elif cycle > 1 and batch_size * cycle > train_size:
             raise UserError(
-                f"{cycle} batches of {batch_size} are more than the {train_size} training "
-                f"{unit}s, and no {unit} is in two of them: choose a smaller batch_size or bands."
+                f"{cycle} disjoint batches of {batch_size} need more than the {train_size} "
+                f"training {unit}s: choose a smaller batch_size or bands."
             )
         else:
             rate = poisson_rate(train_size, batch_size * cycle, unit)
@@ -146,19 +146,19 @@ class TruncatedSampler:
             enough = int(binom.isf(RARE, train_size, self._whole.rate)) + 1
             raise UserError(
                 f"sampler=truncated needs batch_limit: at {min(enough, train_size)} hardly any "
-                f"batch of about {batch_size} {unit}s is cut."
+                f"batch of about {batch_size} {unit}s is truncated."
             )
         integer("batch_limit", batch_limit)
         self.law: Sampling = TruncatedPoisson(self._whole.rate, batch_limit, train_size, unit)
-        self.limit, self.size = batch_limit, train_size
+        self.limit, self.size, self.unit = batch_limit, train_size, unit
         self.expected_batch_size = self._whole.expected_batch_size
         self.steps_per_epoch = self._whole.steps_per_epoch
 
     def batches(self, size: int, stream: Stream) -> Iterator[Tensor]:
         if size > self.size:
             raise UserError(
-                f"the data have more than their public size of {self.size}, for which batches are "
-                "cut: use sampler=poisson."
+                f"the data set has more {self.unit}s than the declared {self.size}, which the "
+                "account of truncated batches relies on: use sampler=poisson."
             )
         return (self._cut(batch, stream) for batch in self._whole.batches(size, stream))
 
@@ -211,7 +211,7 @@ def _subsets(size: int, number: int, of: int, stream: Stream) -> Tensor:
 def _check_cycle(name: str, cycle: int | None) -> None:
     if cycle != 1:
         raise UserError(
-            f"sampler={name} has no account for noise that is correlated over {cycle or 'all'} "
+            f"sampler={name} cannot be accounted for with noise correlated over {cycle or 'all'} "
             "steps: use sampler=poisson."
         )
 

@@ -124,7 +124,7 @@ class PrivateStep:
         if query and not query.before:
             self._release_counts(query, result.counts, divisor)
         mean, start = noisy.div_(divisor), theta.detach()
-        self._update = self._update.given(mean, deviation, start)
+        self._update = self._update.advance(mean, deviation, start)
         theta.grad = self._update(mean, start)
         gradient = theta.grad.clone()  # some optimisers overwrite their input
         eager_step(self.optimizer)
@@ -140,7 +140,7 @@ class PrivateStep:
     def _add_noise(self, total: Tensor) -> Tensor:
         widths = self.clip.widths(self.engine.parameters.layers, total)
         arguments = self.clip.sensitivity, self.noise_multiplier, self.noise
-        self._noise = self._noise.given(total, self.noise)
+        self._noise = self._noise.advance(total, self.noise)
         if widths is None:
             return self._noise.add(total, *arguments)
         return self._noise.add(total / widths, *arguments).mul_(widths)

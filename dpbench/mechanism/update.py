@@ -1,7 +1,8 @@
 """Updates: post-processing of the noisy mean before the optimiser."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -10,61 +11,47 @@ from dpbench.data.derive.users import Units
 from dpbench.privacy.ledger import CoordinateMechanism, GaussianMechanism, Mechanism
 
 
-class Update(Protocol):
-    """A function of the noisy means so far and the parameters alone, hence post-processing."""
+class Update(ABC):
+    """A function of the noisy means so far and the parameters alone, hence post-processing.
 
+    The defaults are those of updates without state that release what the noise releases.
+    """
+
+    excess: float = 1.0
+    """The true sensitivity over the one that scales the noise: 1 unless a paper's noise is too
+    small."""
+
+    @abstractmethod
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         """The gradient for the optimiser [D].
 
         noisy [D]: the noisy sum over the expected batch size; may be overwritten. theta [D]: the
         parameters.
         """
-        ...
 
-    def given(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
-        """The update with this step's noisy mean [D] in its state; it is then called.
+    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
+        """The update after seeing this step's noisy mean [D]; call the result.
 
         deviation: the scale of the noise of `noisy`, a scalar or [D]; for Gaussian noise its
         standard deviation. theta [D]: the parameters, which must be copied to be stored. All state
-        is in tensors among the fields.
+        is in tensor fields.
         """
-        ...
+        return self
 
-    @property
-    def excess(self) -> float:
-        """The true sensitivity over the one that scales the noise: 1 unless a paper's noise is too
-        small."""
-        ...
-
-    def on(self, units: Units) -> "Update":
+    def on(self, units: Units) -> Self:
         """The update for a data set with these privacy units."""
-        ...
+        return self
 
     def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:
         """The mechanism including this post-processing, given that of the noise.
 
         coordinates: the number of coordinates of the sum, if the clip bounds each of them.
         """
-        ...
-
-
-class PostProcessing:
-    """Base of updates without state that release what the noise releases."""
-
-    excess: float = 1.0
-
-    def given(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
-        return self
-
-    def on(self, units: Units) -> Self:
-        return self
-
-    def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:
         return mechanism
 
 
 @dataclass(frozen=True)
-class Plain(PostProcessing):
+class Plain(Update):
     """The identity."""
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
@@ -72,7 +59,7 @@ class Plain(PostProcessing):
 
 
 @dataclass(frozen=True)
-class Sign(PostProcessing):
+class Sign(Update):
     """The sign of each coordinate, -1 or 1 (Bernstein et al. 2018).
 
     Post-processing of any mechanism. For logistic noise, and for Gaussian noise with each

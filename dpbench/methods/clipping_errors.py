@@ -5,18 +5,20 @@ Neither method is private: both need the unclipped batch gradient.
 
 import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Abadi, Fixed
+from dpbench.clipping import Abadi, Clip
+from dpbench.clipping.feedback import clipped_and_plain
 from dpbench.gradients import Gradients
 from dpbench.mechanism.method import NON_PRIVATE, Method, plain
 from dpbench.mechanism.noise import NoNoise
 
 
 @dataclass(frozen=True)
-class Exchange(Fixed):
+class Exchange(Clip):
     """The length of one batch gradient along the direction of the other.
 
     length_of_clipped: length of the clipped sum along the unclipped (only the length is wrong);
@@ -31,12 +33,11 @@ class Exchange(Fixed):
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return Abadi(self.bound).factors(norms, groups)
 
-    def scaled(self, by: float) -> "Exchange":
+    def scaled(self, by: float) -> Self:
         return replace(self, bound=self.bound * by)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        ones = (factors > 0).to(factors)  # non-finite gradients have a factor of 0
-        return torch.stack([gradients.weighted_sum(factors), gradients.weighted_sum(ones)])
+        return clipped_and_plain(gradients, factors)
 
     def finish(self, total: Tensor) -> Tensor:
         length, direction = total if self.length_of_clipped else total.flip(0)

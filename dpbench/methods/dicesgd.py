@@ -4,7 +4,7 @@ from dpbench.clipping import Abadi, ErrorFeedback
 from dpbench.mechanism.method import Guarantee, Method, plain
 from dpbench.mechanism.noise import Gaussian
 
-FED_BACK = Guarantee(
+GUARANTEE = Guarantee(
     "proven",
     "Each step is a Poisson-sampled Gaussian mechanism for the gradients and, without sampling, "
     "one for the error fed back, which an example may have moved in any earlier step.",
@@ -31,4 +31,4 @@ def dicesgd(bound: float, error_bound: float, account_share: float) -> Method:
     of sensitivity 2 C2; all f-divergences and so RDP and PLD are bounded, in both directions.
     """
     clip = ErrorFeedback(Abadi(bound), error_bound, account_share)
-    return Method("dicesgd", "corrected", plain, clip, Gaussian(), FED_BACK)
+    return Method("dicesgd", "corrected", plain, clip, Gaussian(), GUARANTEE)

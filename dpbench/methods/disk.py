@@ -9,13 +9,13 @@ from dpbench.clipping import Clip, make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
-from dpbench.gradients.engine import Stacked
+from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.mechanism.method import Guarantee, Method, ReleasedState, guarantee_with_clip
 from dpbench.mechanism.noise import Gaussian
-from dpbench.mechanism.update import PostProcessing
+from dpbench.mechanism.update import Update
 from dpbench.validate import fraction, positive
 
-FILTERED = Guarantee(
+GUARANTEE = Guarantee(
     "proven",
     "Poisson-sampled Gaussian mechanism with a stated sensitivity, as each example's two gradients "
     "are clipped as one; the point they are taken at and the filter are made of earlier releases.",
@@ -32,7 +32,7 @@ def disk(bound: Bounds, kappa: float, gamma: float | None, clip: str, style: str
     if gamma is not None:
         positive("method.gamma", gamma)
     clipped, seam = make_clip(clip, style, bound), LookAhead(kappa, gamma)
-    guarantee = guarantee_with_clip(clipped, FILTERED)
+    guarantee = guarantee_with_clip(clipped, GUARANTEE)
     update = Kalman(kappa)
     return Method("disk", "corrected", seam, clipped, Gaussian(), guarantee, update=update)
 
@@ -60,11 +60,11 @@ class LookAhead:
             return ahead
         here, c = engine(batch), ratio / gamma
         combined = c * ahead.stack() + (1 - c) * here.stack()
-        return Stacked(here.losses, combined, engine.parameters.layers)
+        return MaterialisedGradients(here.losses, combined, engine.parameters.layers)
 
 
 @dataclass(frozen=True)
-class Kalman(PostProcessing):
+class Kalman(Update):
     """g <- (1 - kappa) g + kappa noisy mean, which is the first noisy mean in the first step.
 
     theta: the parameters before the last step.
@@ -74,7 +74,7 @@ class Kalman(PostProcessing):
     estimate: Tensor | None = field(default=None, compare=False)
     theta: Tensor | None = field(default=None, compare=False)
 
-    def given(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
+    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
         estimate = noisy if self.estimate is None else self.estimate.lerp(noisy, self.kappa)
         return replace(self, estimate=estimate.clone(), theta=theta.clone())
 

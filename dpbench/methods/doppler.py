@@ -13,7 +13,7 @@ from dpbench.clipping.choice import Bounds
 from dpbench.errors import UserError
 from dpbench.mechanism.method import Guarantee, Method, guarantee_with_clip, plain
 from dpbench.mechanism.noise import Gaussian
-from dpbench.mechanism.update import PostProcessing
+from dpbench.mechanism.update import Update
 
 AFTER_GAUSSIAN = Guarantee(
     "proven",
@@ -29,7 +29,7 @@ def doppler(bound: Bounds, a: list[float], b: list[float], clip: str, style: str
     """
     clipped, low_pass = make_clip(clip, style, bound), LowPass(tuple(a), tuple(b))
     guarantee = guarantee_with_clip(clipped, AFTER_GAUSSIAN)
-    update = Filtered(low_pass)
+    update = LowPassUpdate(low_pass)
     return Method("doppler", "corrected", plain, clipped, Gaussian(), guarantee, update=update)
 
 
@@ -54,16 +54,16 @@ class LowPass:
         poles = np.abs(np.roots([1.0, *self.a]))
         if not self.b or poles.max(initial=0) >= 1 or min(self._constants(1000)) <= 0:
             raise UserError(
-                "method.a and method.b are no low-pass filter: the poles, which are the roots of "
-                "1 + a_1/z + a_2/z^2 + ..., must lie inside the unit circle, and the filter of the "
-                "constant 1 must stay positive."
+                "method.a and method.b do not define a low-pass filter: the poles, which are the "
+                "roots of 1 + a_1/z + a_2/z^2 + ..., must lie inside the unit circle, and the "
+                "filter of the constant 1 must stay positive."
             )
 
     def _constants(self, steps: int) -> list[float]:
         """c_t of the first steps."""
         return signal.lfilter(self.b, [1.0, *self.a], np.ones(steps)).tolist()
 
-    def given(self, x: Tensor) -> "LowPass":
+    def advance(self, x: Tensor) -> "LowPass":
         """The filter after one more input [D]."""
         inputs = _newest_first(torch.cat([x, x.new_ones(1)]), self.inputs, len(self.b))
         past = inputs.new_zeros(1, inputs.shape[1]) if self.outputs is None else self.outputs
@@ -85,13 +85,13 @@ def _newest_first(new: Tensor, past: Tensor | None, number: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Filtered(PostProcessing):
+class LowPassUpdate(Update):
     """The low-pass filter of the noisy means."""
 
     low_pass: LowPass
 
-    def given(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
-        return replace(self, low_pass=self.low_pass.given(noisy))
+    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
+        return replace(self, low_pass=self.low_pass.advance(noisy))
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         return self.low_pass.value

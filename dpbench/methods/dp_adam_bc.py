@@ -9,7 +9,7 @@ from dpbench.clipping import make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.mechanism.method import Method, guarantee_with_clip, plain
 from dpbench.mechanism.noise import Gaussian
-from dpbench.mechanism.update import PostProcessing
+from dpbench.mechanism.update import Update
 from dpbench.methods.doppler import AFTER_GAUSSIAN, LowPass
 from dpbench.validate import fraction, positive
 
@@ -29,7 +29,7 @@ def dp_adam_bc(
 
 
 @dataclass(frozen=True)
-class AdamBC(PostProcessing):
+class AdamBC(Update):
     """m/sqrt(max(v, floor)), where m averages the noisy means and v their squares less the variance
     of their noise, both with Adam's weights and bias correction.
 
@@ -40,9 +40,9 @@ class AdamBC(PostProcessing):
     square: LowPass
     floor: float
 
-    def given(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
+    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
         square = noisy.square() - deviation**2
-        return replace(self, mean=self.mean.given(noisy), square=self.square.given(square))
+        return replace(self, mean=self.mean.advance(noisy), square=self.square.advance(square))
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         return self.mean.value / self.square.value.clamp(min=self.floor).sqrt()

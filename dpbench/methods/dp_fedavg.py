@@ -10,13 +10,13 @@ from dpbench.clipping import Clip, make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Parameters, PerExampleShift
-from dpbench.gradients.engine import Stacked, empty
+from dpbench.gradients.engine import MaterialisedGradients, empty
 from dpbench.gradients.vmap import Vmap
 from dpbench.mechanism.method import Method, ReleasedState
 from dpbench.methods.dp_fedsgd import federated_method
 from dpbench.validate import integer, positive
 
-MOST_LOCAL_EPOCHS = 100_000
+MAX_LOCAL_EPOCHS = 100_000
 
 
 def dp_fedavg(
@@ -36,7 +36,7 @@ def dp_fedavg(
     local_batch_size: None for all of a user's examples. bound is that of the update; cap, clip,
     style and variant as for `dp_fedsgd`.
     """
-    integer("method.local_epochs", local_epochs, most=MOST_LOCAL_EPOCHS)
+    integer("method.local_epochs", local_epochs, most=MAX_LOCAL_EPOCHS)
     if local_batch_size is not None:
         integer("method.local_batch_size", local_batch_size)
     positive("method.local_lr", local_lr)
@@ -58,7 +58,7 @@ class LocalTraining:
 
     def __call__(
         self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
-    ) -> Stacked:
+    ) -> MaterialisedGradients:
         parameters = engine.parameters
         if not len(batch):
             return empty(parameters)
@@ -75,12 +75,13 @@ class LocalTraining:
                     active, _clip_updates(updates, clip, users, parameters), updates
                 )
                 gradients = vmap(
-                    part, PerExampleShift(Stacked(losses, start, parameters.layers), ones)
+                    part,
+                    PerExampleShift(MaterialisedGradients(losses, start, parameters.layers), ones),
                 )
                 updates = torch.where(active, start - self.lr * gradients.stack(), start)
                 if epoch == 0:
                     losses = losses + gradients.losses * (part.sizes / users.sizes)
-        return Stacked(losses, -updates, parameters.layers)
+        return MaterialisedGradients(losses, -updates, parameters.layers)
 
 
 def _parts(users: Batch, size: int | None) -> Iterator[Batch]:
@@ -94,7 +95,7 @@ def _parts(users: Batch, size: int | None) -> Iterator[Batch]:
 
 def _clip_updates(updates: Tensor, clip: Clip, users: Batch, parameters: Parameters) -> Tensor:
     """The clipped updates [B, D]."""
-    stacked = Stacked(updates[:, 0], updates, parameters.layers)
+    stacked = MaterialisedGradients(updates[:, 0], updates, parameters.layers)
     factors = clip.factors(clip.norms(stacked), users.groups)
     if factors.dim() == 1:
         return updates * factors.unsqueeze(1)

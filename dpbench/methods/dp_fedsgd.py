@@ -24,10 +24,10 @@ from dpbench.mechanism.method import (
     plain,
 )
 from dpbench.mechanism.noise import Gaussian
-from dpbench.mechanism.update import PostProcessing
+from dpbench.mechanism.update import Update
 from dpbench.validate import integer, positive
 
-USERS = Guarantee(
+GUARANTEE = Guarantee(
     "proven",
     "Poisson-sampled users and a Gaussian mechanism with a stated sensitivity, as no weight is "
     "above 1; how many users there are and how many examples each has is taken as public.",
@@ -82,7 +82,7 @@ def federated_method(
         UserWeighting(gradient, weights),
         clip,
         Gaussian(),
-        guarantee_with_clip(clip, AS_PUBLISHED if published else USERS),
+        guarantee_with_clip(clip, AS_PUBLISHED if published else GUARANTEE),
         update=WeightedMean(weights),
         users_only=True,
     )
@@ -153,7 +153,7 @@ class WeightedGradients(DelegatingGradients):
 
 
 @dataclass(frozen=True)
-class WeightedMean(PostProcessing):
+class WeightedMean(Update):
     """Divides by q W, where the sum is already divided by the expected number of users.
 
     mean: the mean weight of all users. excess: the largest weight, if noise is scaled as if it

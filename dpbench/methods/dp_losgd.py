@@ -8,21 +8,21 @@ from dpbench.mechanism.method import Guarantee, Method, plain
 from dpbench.mechanism.noise import PerCoordinate
 from dpbench.mechanism.update import Plain, Sign, Update
 
-SUM = Guarantee(
+SUM_GUARANTEE = Guarantee(
     "proven",
-    "At most: Poisson-sampled logistic noise on every coordinate at once, all of which one example "
-    "moves by the bound.",
+    "Upper bound: Poisson-sampled logistic noise on every coordinate at once, all of which one "
+    "example moves by the bound.",
 )
-SIGN = Guarantee(
+SIGN_GUARANTEE = Guarantee(
     "proven",
-    "At most: Poisson-sampled signs of logistic noise on every coordinate at once, for the worst "
-    "place of the sum in each step.",
+    "Upper bound: Poisson-sampled signs of logistic noise on every coordinate at once, for the "
+    "worst place of the sum in each step.",
 )
 
 
 def dp_losgd(bound: float) -> Method:
     """DP-SGD with logistic noise; bound: G on each coordinate of each gradient (the note)."""
-    return _logistic("dp_losgd", bound, SUM, Plain())
+    return _logistic("dp_losgd", bound, SUM_GUARANTEE, Plain())
 
 
 def dp_signlosgd(bound: float) -> Method:
@@ -31,7 +31,7 @@ def dp_signlosgd(bound: float) -> Method:
     With scale s it outputs r_i = 1 with probability sigmoid(S_i/s), like the exponential mechanism
     with utility -r.g and the note's sigma = 1/(2s). bound: G on each coordinate of each gradient.
     """
-    return _logistic("dp_signlosgd", bound, SIGN, Sign())
+    return _logistic("dp_signlosgd", bound, SIGN_GUARANTEE, Sign())
 
 
 def _logistic(name: str, bound: float, guarantee: Guarantee, update: Update) -> Method:

@@ -14,9 +14,9 @@ from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism
 from dpbench.validate import integer
 
-MOST_BANDS = 4096
+MAX_BANDS = 4096
 
-BANDED = Guarantee(
+GUARANTEE = Guarantee(
     "proven",
     "Noise is correlated over no more steps than lie between two batches that an example may be "
     "in, so each of its turns is one Poisson-sampled Gaussian mechanism.",
@@ -39,9 +39,9 @@ def dp_mf(bound: Bounds, bands: int, clip: str, style: str) -> Method:
     and there are at most ceil(T/b) turns. A bound or a noise multiplier that changes with t scales
     x_t and z_t alike, so turn i has the multiplier of step i.
     """
-    integer("method.bands", bands, most=MOST_BANDS)
+    integer("method.bands", bands, most=MAX_BANDS)
     clipped, noise = make_clip(clip, style, bound), BandedGaussian(coefficients=square_root(bands))
-    guarantee = guarantee_with_clip(clipped, BANDED)
+    guarantee = guarantee_with_clip(clipped, GUARANTEE)
     return Method("dp_mf", "corrected", plain, clipped, noise, guarantee)
 
 
@@ -89,7 +89,7 @@ class BandedGaussian(CorrelatedGaussian):
     def bands(self) -> int:  # type: ignore[override]
         return len(self.coefficients)
 
-    def given(self, total: Tensor, stream: Stream) -> Self:
+    def advance(self, total: Tensor, stream: Stream) -> Self:
         z = draws(stream, len(total), torch.special.ndtri)
         past = z.new_zeros(0, len(z)) if self.correlated is None else self.correlated
         past = past[: self.bands - 1]

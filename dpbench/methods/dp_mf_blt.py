@@ -16,9 +16,9 @@ from dpbench.methods.dp_mf import CorrelatedGaussian
 from dpbench.privacy.ledger import Mechanism, ToeplitzGaussian
 from dpbench.validate import integer
 
-MOST_BUFFERS = 8
+MAX_BUFFERS = 8
 
-WHOLE = Guarantee(
+GUARANTEE = Guarantee(
     "proven",
     "The noisy sums of all steps are one Gaussian mechanism, whose sensitivity counts every turn "
     "of an example; nothing is amplified by sampling.",
@@ -39,10 +39,10 @@ def dp_mf_blt(bound: Bounds, buffers: int, clip: str, style: str) -> Method:
     on earlier releases (Denisov et al. 2022, Theorem 2.1). A bound that changes with t scales x_t
     and z_t alike.
     """
-    integer("method.buffers", buffers, most=MOST_BUFFERS)
+    integer("method.buffers", buffers, most=MAX_BUFFERS)
     decays, weights = square_root(buffers, steps=1000)
     clipped, noise = make_clip(clip, style, bound), BufferedGaussian(decays=decays, weights=weights)
-    guarantee = guarantee_with_clip(clipped, WHOLE)
+    guarantee = guarantee_with_clip(clipped, GUARANTEE)
     return Method("dp_mf_blt", "corrected", plain, clipped, noise, guarantee)
 
 
@@ -62,7 +62,7 @@ class BufferedGaussian(CorrelatedGaussian):
         decays, weights = optimal(len(self.decays), steps, cycle)
         return replace(self, decays=decays, weights=weights)
 
-    def given(self, total: Tensor, stream: Stream) -> Self:
+    def advance(self, total: Tensor, stream: Stream) -> Self:
         """Algorithm 3 of McMahan et al. 2024."""
         z = draws(stream, len(total), torch.special.ndtri)
         buffers = z.new_zeros(len(self.decays), len(z))

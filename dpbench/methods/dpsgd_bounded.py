@@ -1,6 +1,6 @@
 """DP-SGD with a bound that tracks a quantile of the gradient norms, but never falls too low."""
 
-from dpbench.clipping import CountQuery, Normalised
+from dpbench.clipping import CountQuery, NormalisedQuantile
 from dpbench.clipping.choice import Bounds, by_norm
 from dpbench.errors import UserError
 from dpbench.mechanism.method import JOINT, Method, guarantee_with_clip, plain
@@ -30,6 +30,6 @@ def dpsgd_bounded(
             f"method.lower_bound={lower_bound:g}: make one of them the other."
         )
     query = CountQuery(2 * count_noise, before=False)
-    adaptive = Normalised(made, quantile, clip_learning_rate, query, threshold, lower_bound)
+    adaptive = NormalisedQuantile(made, quantile, clip_learning_rate, query, threshold, lower_bound)
     guarantee = guarantee_with_clip(adaptive, JOINT)
     return Method("dpsgd_bounded", "corrected", plain, adaptive, Gaussian(), guarantee)

@@ -21,9 +21,9 @@ from dpbench.mechanism.method import (
 from dpbench.mechanism.noise import Gaussian
 from dpbench.validate import fraction, integer
 
-MOST_PROJECTIONS = 100_000
+MAX_PROJECTIONS = 100_000
 
-ESTIMATED = Guarantee(
+AS_PUBLISHED = Guarantee(
     "none",
     "As published: half of the estimated norms are below the true ones, so clipping by them does "
     "not bound what one example can do; divides by the batch's real size.",
@@ -48,7 +48,7 @@ def dpsgd_jl(
         "proven",
         "Poisson-sampled Gaussian mechanism whose sensitivity holds but with probability "
         f"{failure:g} for each step and clipped norm, since norms are upper estimates from random "
-        "projections; delta pays for that.",
+        "projections; this is deducted from delta.",
     )
     return Method(
         "dpsgd_jl",
@@ -56,7 +56,7 @@ def dpsgd_jl(
         seam,
         clipped,
         Gaussian(),
-        ESTIMATED if published else guarantee_with_clip(clipped, corrected),
+        AS_PUBLISHED if published else guarantee_with_clip(clipped, corrected),
         divide_by="actual" if published else "expected",
         failure=0.0 if published else failure,
     )
@@ -67,7 +67,7 @@ def slack(projections: int, failure: float) -> float:
     `failure`: r M^2/|g|^2 is chi-squared with r degrees of freedom."""
     from scipy import stats
 
-    integer("method.projections", projections, most=MOST_PROJECTIONS)
+    integer("method.projections", projections, most=MAX_PROJECTIONS)
     fraction("method.failure", failure)
     return float((projections / stats.chi2.ppf(failure, projections)) ** 0.5)
 
@@ -107,15 +107,8 @@ class EstimatedNorms(DelegatingGradients):
 
     @property
     def layer_norms(self) -> Tensor:
-        return torch.stack([self._of_layer(layer) for layer in self._layers], 1)
-
-    def _of_layer(self, layer: Layer) -> Tensor:
-        def part(vector: Tensor) -> Tensor:
-            masked = torch.zeros_like(vector)
-            masked[layer.at] = vector[layer.at]
-            return masked
-
-        return self._estimate([part(vector) for vector in self._vectors])
+        parts = ([layer.part_of(vector) for vector in self._vectors] for layer in self._layers)
+        return torch.stack([self._estimate(vectors) for vectors in parts], 1)
 
     def _estimate(self, vectors: list[Tensor]) -> Tensor:
         dots = torch.stack([self.base.dot(vector) for vector in vectors])

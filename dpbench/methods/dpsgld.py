@@ -14,10 +14,10 @@ from dpbench.errors import UserError
 from dpbench.mechanism.method import PROVEN, Method, guarantee_with_clip, plain
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Schedules, constant, run_lengths
-from dpbench.mechanism.update import PostProcessing
+from dpbench.mechanism.update import Update
 from dpbench.validate import number, one_of
 
-LAWS = ("lr", "posterior")
+NOISE_VARIANCES = ("lr", "posterior")
 PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
 """Settings of torch.optim.SGD for which its step is lr times the gradient."""
 
@@ -37,7 +37,7 @@ def dpsgld(
     optimiser, which has to be plain SGD. bound, clip and style as for `dpsgd`; without clipping, R
     only enters the ledger as the sensitivity, and does not change the training.
     """
-    one_of("method.law", law, LAWS)
+    one_of("method.law", law, NOISE_VARIANCES)
     number("method.prior_precision", prior_precision, least=0)
     clipped = make_clip(clip, style, bound)
     return Method(
@@ -53,7 +53,7 @@ def dpsgld(
 
 
 @dataclass(frozen=True)
-class Prior(PostProcessing):
+class Prior(Update):
     """Adds the gradient of -log p(theta)/n, for p = N(0, I/precision) and n privacy units."""
 
     precision: float

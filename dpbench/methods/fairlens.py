@@ -12,7 +12,7 @@ from dpbench.gradients.translated import TranslatedGradients
 from dpbench.mechanism.method import Guarantee, Method, ReleasedState, as_published
 from dpbench.mechanism.noise import Gaussian
 
-COUPLED = Guarantee(
+GUARANTEE = Guarantee(
     "none",
     "The regularisers couple the examples of a batch: taking one away moves every other gradient, "
     "so clipping each does not bound its effect.",
@@ -36,7 +36,7 @@ def fairlens(
         FairLens(clipping_weight, noise_weight, as_printed=published),
         Abadi(bound),
         Gaussian(),
-        COUPLED,
+        GUARANTEE,
         divide_by="actual" if published else "expected",
         whole_batches=True,
         groups=2,

@@ -1,12 +1,12 @@
 """RaCO: DP-SGD under rate constraints, by noisy histograms of the predictions of each batch."""
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, cast
+from typing import ClassVar, Self, cast
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Abadi, Bound, ByNorm, Clip, CountQuery, Weighted
+from dpbench.clipping import Abadi, Bound, ByNorm, Clip, CountQuery
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.delegating import DelegatingGradients
@@ -18,10 +18,10 @@ from dpbench.validate import fraction, one_of, positive
 
 CONSTRAINTS, RATES = ("demographic_parity", "equalized_odds"), ("hard", "soft")
 
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 """Cells with a smaller noisy share of the batch count as having this one."""
 
-JOINT = Guarantee(
+GUARANTEE = Guarantee(
     "proven",
     "Gradient sum and noisy histogram are one joint Gaussian release per Poisson batch; other "
     "examples enter an example's gradient through earlier releases alone.",
@@ -48,11 +48,11 @@ def raco(
     by_label = one_of("method.constraint", constraint, CONSTRAINTS) == "equalized_odds"
     clip = RateClip(Abadi(bound), query, by_label, slack, dual_learning_rate, dual_bound)
     seam = Lagrangian(temperature, hard=one_of("method.rates", rates, RATES) == "hard")
-    return Method("raco", "corrected", seam, clip, Gaussian(), JOINT)
+    return Method("raco", "corrected", seam, clip, Gaussian(), GUARANTEE)
 
 
 @dataclass(frozen=True)
-class RateClip(Weighted):
+class RateClip(Clip):
     """A clip by norm, and the dual variables lambda [M, K] that noisy histograms move.
 
     A cell is a group or, `by_label`, a label and a group; cell m is compared with the others of its
@@ -65,7 +65,7 @@ class RateClip(Weighted):
     """
 
     clip: ByNorm
-    query: CountQuery
+    query: CountQuery = field()
     by_label: bool
     slack: float
     dual_learning_rate: float
@@ -103,7 +103,7 @@ class RateClip(Weighted):
     def answer(self, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
         return cast(LagrangianGradients, gradients).histogram
 
-    def updated(self, counts: Tensor, expected_batch_size: float) -> "RateClip":
+    def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         histogram = counts.view(self.cells, self.classes) / expected_batch_size
         sizes = histogram.sum(1)
         steps = torch.ones_like(sizes[0]) if self.steps is None else self.steps + 1
@@ -122,20 +122,20 @@ class RateClip(Weighted):
 
     def _contrasts(self, shares: Tensor) -> Tensor:
         """The matrix [M, M] with v = matrix H."""
-        shares = shares.clamp(min=LEAST_SHARE)
+        shares = shares.clamp(min=MIN_SHARE)
         labels = torch.arange(self.cells, device=shares.device) // self.groups
         peers = (labels.unsqueeze(1) == labels).to(shares).fill_diagonal_(0)
         return torch.diag(1 / shares) - peers / (peers @ shares).unsqueeze(1)
 
-    def scaled(self, by: float) -> "RateClip":
+    def scaled(self, by: float) -> Self:
         return replace(self, clip=self.clip.scaled(by))
 
-    def for_groups(self, groups: int) -> "RateClip":
+    def for_groups(self, groups: int) -> Self:
         if groups < 2:
             raise Inapplicable("raco", "raco compares groups, and this data set has only one.")
         return replace(self, groups=groups)
 
-    def for_classes(self, classes: int) -> "RateClip":
+    def for_classes(self, classes: int) -> Self:
         return replace(self, classes=classes)
 
 

@@ -20,8 +20,8 @@ from dpbench.mechanism.update import Sign
 AFTER_GAUSSIAN = Guarantee("proven", f"{PROVEN.why} The sign is post-processing.")
 AFTER_LAPLACE = Guarantee(
     "proven",
-    "At most: Poisson-sampled Laplace noise on every coordinate at once, all of which one example "
-    "moves by the bound; the sign is post-processing.",
+    "Upper bound: Poisson-sampled Laplace noise on every coordinate at once, all of which one "
+    "example moves by the bound; the sign is post-processing.",
 )
 
 

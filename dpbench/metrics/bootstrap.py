@@ -35,7 +35,7 @@ def intervals(outputs: Tensor, targets: Tensor) -> dict[str, tuple[float, float]
     }
     by_confidence = calibration.probabilities(outputs).max(dim=1).values.argsort(stable=True)
     values = {name: loss[by_confidence.numpy()] for name, loss in losses.items()}
-    examples = calibration.ranked(outputs[by_confidence], targets[by_confidence])
+    examples = calibration.rank_by_confidence(outputs[by_confidence], targets[by_confidence])
     n = len(targets)
     estimates = _measure(np.arange(n)[None], examples, values)
     resampled = [_measure(indices, examples, values) for indices in _resamples(n)]

@@ -37,7 +37,7 @@ def expected_calibration_error(outputs: Tensor, targets: Tensor) -> float:
     probability; 15 bins of equal width, the l1 norm, bins weighted by their examples (Guo et al.
     2017, eq. 3). NaN without examples or where an output is not finite.
     """
-    return expected(equal_width(ranked(outputs, targets)))
+    return expected(equal_width(rank_by_confidence(outputs, targets)))
 
 
 def maximum_calibration_error(outputs: Tensor, targets: Tensor, least: int = 1) -> float:
@@ -47,7 +47,7 @@ def maximum_calibration_error(outputs: Tensor, targets: Tensor, least: int = 1) 
     `least` 1, as in the formula, a bin of one example can decide it. NaN if no bin has enough
     examples or an output is not finite.
     """
-    return maximum(equal_width(ranked(outputs, targets)), least)
+    return maximum(equal_width(rank_by_confidence(outputs, targets)), least)
 
 
 def adaptive_calibration_error(outputs: Tensor, targets: Tensor) -> float:
@@ -56,10 +56,10 @@ def adaptive_calibration_error(outputs: Tensor, targets: Tensor) -> float:
     Equal confidences share a bin, so with many ties there are fewer bins (Nguyen and O'Connor 2015,
     "Posterior calibration and exploratory analysis for natural language processing models").
     """
-    return expected(equal_mass(ranked(outputs, targets)))
+    return expected(equal_mass(rank_by_confidence(outputs, targets)))
 
 
-def ranked(outputs: Tensor, targets: Tensor) -> RankedExamples:
+def rank_by_confidence(outputs: Tensor, targets: Tensor) -> RankedExamples:
     """Examples by confidence, from logits [n, K] and classes [n]; empty if any is not finite."""
     if not outputs.isfinite().all():
         return RankedExamples(np.empty(0), np.empty(0))

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-LAST = 10
+EPOCHS = 10
 
 
 def of_last_epochs(config: Mapping[str, Any], diagnostics: Mapping[str, list]) -> dict[str, float]:
@@ -15,14 +15,14 @@ def of_last_epochs(config: Mapping[str, Any], diagnostics: Mapping[str, list]) -
     not measured after each of these epochs, or there are fewer.
     """
     epochs = config.get("epochs")
-    if not isinstance(epochs, int) or epochs < LAST:
+    if not isinstance(epochs, int) or epochs < EPOCHS:
         return {}
     by_epoch = dict(_after_epochs(epochs, diagnostics))
-    last = range(epochs - LAST + 1, epochs + 1)
+    last = range(epochs - EPOCHS + 1, epochs + 1)
     if not all(epoch in by_epoch for epoch in last):
         return {}
     split = "test" if config.get("validation") is None else "validation"
-    return {f"{split}/mce_last{LAST}": _median([by_epoch[epoch] for epoch in last])}
+    return {f"{split}/mce_last{EPOCHS}": _median([by_epoch[epoch] for epoch in last])}
 
 
 def _after_epochs(epochs: int, diagnostics: Mapping[str, list]) -> Iterator[tuple[int, float]]:

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from dpbench.metrics import bootstrap, temperature
-from dpbench.metrics.calibration import equal_width, probability_of_truth, ranked
+from dpbench.metrics.calibration import equal_width, probability_of_truth, rank_by_confidence
 
 CELLS = 50
 """Cells of the histograms, each 0.02 wide; the last one is closed."""
@@ -26,7 +26,7 @@ def reliability(outputs: Tensor, targets: Tensor) -> dict:
     - `temperature`: the effect of scaling (`dpbench.metrics.temperature`), and a `note` on privacy.
     """
     outputs, targets = outputs.detach().cpu(), targets.cpu()
-    examples = ranked(outputs, targets)
+    examples = rank_by_confidence(outputs, targets)
     if not len(examples.correct):
         return {}
     bins = equal_width(examples)

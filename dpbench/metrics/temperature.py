@@ -16,7 +16,7 @@ CAVEAT = (
 )
 
 
-class Scaled(NamedTuple):
+class TemperatureEffect(NamedTuple):
     """The effect of a temperature on examples that it was not fitted on.
 
     fitted, measured: numbers of examples. Errors and losses are those of the measured ones.
@@ -31,7 +31,7 @@ class Scaled(NamedTuple):
     nll: float
 
 
-def scaled(outputs: Tensor, targets: Tensor) -> Scaled:
+def scaled(outputs: Tensor, targets: Tensor) -> TemperatureEffect:
     """A temperature fitted on the examples with even indices, measured on those with odd indices.
 
     outputs: logits [n, K]; targets: classes [n] int64. Contiguous halves would differ where the
@@ -41,7 +41,7 @@ def scaled(outputs: Tensor, targets: Tensor) -> Scaled:
     temperature = fit(outputs[::2], targets[::2])
     logits, classes = outputs[1::2].double(), targets[1::2]
     before, after = (_errors(o, classes) for o in (logits, logits / temperature))
-    return Scaled(
+    return TemperatureEffect(
         temperature, len(outputs[::2]), len(classes), before[0], after[0], before[1], after[1]
     )
 

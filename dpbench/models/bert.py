@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dpbench.data.fetch.library import library
 from dpbench.data.tokens import PADDING
 from dpbench.errors import UserError
-from dpbench.models.layers import MOST_LAYERS
+from dpbench.models.layers import MAX_LAYERS
 from dpbench.models.pretrained import attention, loading_weights, planning, train_only
 from dpbench.models.weights import NAMES, check_weights, verified_checksum, weights_file
 from dpbench.validate import fraction, integer, one_of
@@ -46,7 +46,7 @@ class Bert:
     checksum: str | None = None
 
     def __post_init__(self) -> None:
-        integer("model.layers", self.layers, most=MOST_LAYERS)
+        integer("model.layers", self.layers, most=MAX_LAYERS)
         for name in ("hidden", "heads", "intermediate", "vocabulary", "length"):
             integer(f"model.{name}", getattr(self, name))
         fraction("model.dropout", self.dropout, zero=True)

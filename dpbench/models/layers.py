@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dpbench.errors import UserError
 from dpbench.validate import integer
 
-MOST_LAYERS = 1_000
+MAX_LAYERS = 1_000
 """More layers take too long to build."""
 
 
@@ -13,5 +13,5 @@ def check_layers(what: str, widths: Sequence[int]) -> None:
     """UserError for an invalid width or too many of them."""
     for width in widths:
         integer(f"each of {what}", width)
-    if len(widths) > MOST_LAYERS:
-        raise UserError(f"{what} has {len(widths)} layers: choose at most {MOST_LAYERS}.")
+    if len(widths) > MAX_LAYERS:
+        raise UserError(f"{what} has {len(widths)} layers: choose at most {MAX_LAYERS}.")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Split
-from dpbench.memory import halving
+from dpbench.memory import run_with_halving
 
 
 @torch.no_grad()
@@ -30,4 +30,4 @@ def predict(
             losses.append(loss(outputs[-1], part.targets))
         return torch.cat(outputs), torch.cat(losses)
 
-    return halving(in_batches, batch_size)[0]
+    return run_with_halving(in_batches, batch_size)[0]

@@ -4,8 +4,6 @@ A run is identified by the checksum of its weights and not by their path: the sa
 places give the same run.
 """
 
-import functools
-import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -16,6 +14,7 @@ from torch import Tensor
 
 from dpbench.data.fetch.library import library
 from dpbench.errors import UserError
+from dpbench.files import cached_digest_of
 from dpbench.validate import path_of, quoted
 
 NAMES = ("model.safetensors", "pytorch_model.bin")
@@ -60,8 +59,7 @@ def weights_file(place: object) -> Path:
 def verified_checksum(file: Path, checksum: object) -> str:
     """The file's checksum, "sha256:..."; UserError if another one is expected."""
     try:
-        status = file.stat()
-        actual = _sha256(file, status.st_size, status.st_mtime_ns)
+        actual = f"sha256:{cached_digest_of(file)}"
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror or error}.") from error
     if checksum not in (None, actual):
@@ -70,13 +68,6 @@ def verified_checksum(file: Path, checksum: object) -> str:
             "correct file, or set model.checksum=null to accept this one."
         )
     return actual
-
-
-@functools.lru_cache(maxsize=16)
-def _sha256(file: Path, size: int, modified: int) -> str:
-    """The checksum of a file, cached until its size or modification time changes."""
-    with file.open("rb") as stream:
-        return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
 
 
 def tensors_of(file: Path) -> dict[str, Tensor]:

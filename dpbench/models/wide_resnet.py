@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from dpbench.errors import UserError
 from dpbench.models.images import image_shape
-from dpbench.models.layers import MOST_LAYERS
+from dpbench.models.layers import MAX_LAYERS
 from dpbench.models.standardised import convolution
 from dpbench.validate import integer
 
@@ -41,7 +41,7 @@ class WideResNet:
     def __post_init__(self) -> None:
         integer("model.width", self.width)
         integer("model.groups", self.groups)
-        if integer("model.depth", self.depth, 10, MOST_LAYERS) % 6 != 4:
+        if integer("model.depth", self.depth, 10, MAX_LAYERS) % 6 != 4:
             raise UserError(f"depth={self.depth} is not one of 10, 16, 22, 28, ... (6 n + 4).")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -24,7 +24,7 @@ from dpbench.privacy.entries import (
     deduct_failures,
     gaussian_parts,
     joint_entries,
-    separated,
+    one_batch_per_release,
 )
 from dpbench.privacy.gaussian import GaussianProfile, exact_epsilon
 from dpbench.privacy.ledger import CoordinateMechanism, Ledger
@@ -87,7 +87,7 @@ def _divergences(entry: Entry) -> np.ndarray:
     assert not isinstance(sigma, CoordinateMechanism)
     if entry.slots > 1:
         raise Unaccountable(
-            "random allocation has no account by Renyi divergences: set privacy.accountant=pld."
+            "random allocation cannot be accounted for by RDP: set privacy.accountant=pld."
         )
     whole = sampled_gaussian(rate, sigma, ORDERS)
     if not entry.cut:
@@ -116,7 +116,10 @@ def renyi_divergences(ledger: Ledger) -> np.ndarray:
     sensitivity may fail, and for noise on each coordinate."""
     entries = list(joint_entries(ledger))
     if by_coordinate(entries) or any(entry.failure or entry.joint == 0 for entry in entries):
-        raise Unaccountable("only Gaussian noise of sure sensitivity has Renyi divergences here.")
+        raise Unaccountable(
+            "Rényi divergences are only available here for Gaussian noise whose sensitivity bound "
+            "cannot fail."
+        )
     return _renyi(entries)
 
 
@@ -226,6 +229,6 @@ def claimed(ledger: Ledger, delta: float, by: str) -> float | None:
     None if that accountant does not apply.
     """
     try:
-        return CLAIMS[by][1](separated(ledger), delta)
+        return CLAIMS[by][1](one_batch_per_release(ledger), delta)
     except Unaccountable:
         return None

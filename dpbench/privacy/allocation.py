@@ -35,8 +35,9 @@ FINE, ENOUGH_POINTS = 12, 2000
 BITS = 10
 """Significant bits of the number of slots: others are dropped, as fewer slots spend more."""
 
-LARGEST_LOSS = 300.0
-"""Of the log-normal variable: beyond it exp overflows, and no allocation is of any use."""
+MAX_LOSS = 300.0
+"""The largest loss of the log-normal variable: beyond it exp overflows, and no allocation is of any
+use."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,12 +76,12 @@ class AllocatedGaussian:
         logs = np.log(self._ratios.values[[0, -1]])
         return float(np.abs(logs).max())
 
-    def removed(self, epsilons: np.ndarray) -> np.ndarray:
+    def removal_deltas(self, epsilons: np.ndarray) -> np.ndarray:
         """E_Q[(r - e^epsilon)_+] for epsilons of at least 0."""
         values, above = self._ratios.values, self._above
         return self._ratios.infinite + np.interp(np.exp(epsilons), values, above)
 
-    def added(self, epsilons: np.ndarray) -> np.ndarray:
+    def addition_deltas(self, epsilons: np.ndarray) -> np.ndarray:
         """E_Q[(1 - e^epsilon r)_+] for epsilons of at least 0."""
         points = np.concatenate([[0.0], self._ratios.values])
         return np.exp(epsilons) * np.interp(np.exp(-epsilons), points, self._below)
@@ -109,7 +110,7 @@ class AllocatedGaussian:
 def allocated(mu: float, slots: int) -> tuple[Profile, float]:
     """The profile of an epoch, and its rate; with hardly any noise that of an example whose step is
     public, which is an upper bound too."""
-    if mu * REACH + mu**2 / 2 < LARGEST_LOSS:
+    if mu * REACH + mu**2 / 2 < MAX_LOSS:
         return AllocatedGaussian(mu, slots), 1 / slots
     return GaussianProfile(mu), 1.0
 

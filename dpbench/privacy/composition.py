@@ -20,13 +20,13 @@ from scipy.optimize import minimize_scalar
 PRECISE, HALVINGS = 1e-9, 6
 """The relative precision of an epsilon, and how many bisections are looked at together."""
 
-LEAST = -700.0
+MIN_LOG_WEIGHT = -700.0
 """The smallest logarithm of a weight, relative to the largest one."""
 
 UNIT = 2.0**-53
 """The unit round-off of float64."""
 
-OUTSIDE = 1e-15
+TRUNCATED_MASS = 1e-15
 """The mass of a tilted sum that may lie outside the grid; it is added to delta."""
 
 PER_STAGE = 16
@@ -55,7 +55,7 @@ class Losses:
         exponents = self.logs + tilt * self.indices
         most = exponents.max()
         # Where exp is not a normal number it takes 25 times as long, and adds nothing to the sum.
-        weights = np.exp(np.maximum(exponents - most, LEAST))
+        weights = np.exp(np.maximum(exponents - most, MIN_LOG_WEIGHT))
         total = weights.sum()
         return float(most + math.log(total)), weights / total
 
@@ -137,15 +137,15 @@ class LossSum:
         return math.sqrt(variance)
 
     def ends(self, tilt: float) -> tuple[int, int]:
-        """Indices beyond which the mass of the tilted sum is at most OUTSIDE, by Chernoff's
+        """Indices beyond which the mass of the tilted sum is at most TRUNCATED_MASS, by Chernoff's
         bound."""
-        usual = math.sqrt(2 * math.log(2 / OUTSIDE)) / max(self.spread(tilt), 8.0)
+        usual = math.sqrt(2 * math.log(2 / TRUNCATED_MASS)) / max(self.spread(tilt), 8.0)
         start = self.log_moment(tilt)
 
         def end(side: int) -> float:
             tried = usual * np.array([0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0, 1.5])
             logs = np.array([self.log_moment(tilt + side * u) for u in tried])
-            return float(((logs - start + math.log(2 / OUTSIDE)) / tried).min())
+            return float(((logs - start + math.log(2 / TRUNCATED_MASS)) / tried).min())
 
         return math.floor(-end(-1)), math.ceil(end(1))
 
@@ -230,7 +230,7 @@ class TiltedSum:
         first = np.searchsorted(past, at - origin, "right")
         inside = above[first] - np.exp((at - origin) * interval) * scaled[first]
         summation = 8 * UNIT * number * np.abs(above[first])
-        transform = self.error * min(_weights(self.tilt, interval), number) + OUTSIDE
+        transform = self.error * min(_weights(self.tilt, interval), number) + TRUNCATED_MASS
         deltas = _exp(self.log_moment - self.tilt * origin) * (np.maximum(inside, 0) + summation)
         deltas += transform * _exp(self.log_moment - self.tilt * at)
         return np.where(at - origin > near, np.minimum(deltas, 1), 1.0)

@@ -27,7 +27,7 @@ variance of its loss is then 0.005% too large. Few coordinates have more points,
 GROUPS = 16
 """Groups that the points of d coordinates are computed in, each with a separate tilt."""
 
-FAR = 14.0
+TRACKED_SCALES = 14.0
 """Scales up to which a loss is tracked; beyond, at probability 1e-44, it counts as infinite."""
 
 CHECKED_COUNTS = 33
@@ -118,7 +118,9 @@ def location(
         return single(shift, np.minimum(epsilons, shift))
 
     losses = connect_dots(deltas, deltas, step, cells, cells, 1e-15)
-    nodes = _nodes(dimension * shift, dimension * shift**2 / 2 + FAR * math.sqrt(dimension) * shift)
+    nodes = _nodes(
+        dimension * shift, dimension * shift**2 / 2 + TRACKED_SCALES * math.sqrt(dimension) * shift
+    )
     if dimension == 1:
         return Profile(nodes, deltas(nodes))
     values = _monotone(_in_groups(LossSum([(losses, dimension)], step), nodes))
@@ -146,7 +148,7 @@ def signs(
     deltas: the profile by dimension, shift and epsilons.
     """
     spread = math.sqrt(dimension) * shift / 2
-    nodes = _nodes(dimension * shift, spread**2 / 2 + FAR * spread)
+    nodes = _nodes(dimension * shift, spread**2 / 2 + TRACKED_SCALES * spread)
     return Profile(nodes, _monotone(deltas(dimension, shift, nodes)))
 
 

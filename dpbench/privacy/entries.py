@@ -26,7 +26,7 @@ from dpbench.privacy.toeplitz import sensitivity
 SIGN_SHARE = 0.01
 """The share of delta spent by the account of Gaussian signs, where that account is tighter."""
 
-MOST_FAILURE = 0.1
+MAX_FAILURE = 0.1
 """The largest share of delta that may go to sensitivities that can fail."""
 
 
@@ -70,7 +70,7 @@ def joint_multiplier(releases: tuple[Release, ...]) -> float:
     return precision**-0.5
 
 
-def separated(ledger: Ledger) -> Ledger:
+def one_batch_per_release(ledger: Ledger) -> Ledger:
     """The ledger as papers account for it: a separate batch for each release, by the mechanism that
     the paper claims.
 
@@ -114,7 +114,7 @@ def joint_entries(ledger: Ledger) -> Iterator[Entry]:
 
 
 def cut_probability(law: TruncatedPoisson) -> float:
-    """The probability that the units beside one fill a batch, whether or not that one is in it.
+    """The probability that the other units alone fill a batch to its limit.
 
     In such a step, which depends on the others alone, the one may take the place of another: with
     probability at most `rate` it moves the sum by twice the sensitivity. In all other steps nothing
@@ -128,8 +128,9 @@ def _allocated(law: Allocation, joint: float, times: int) -> Entry:
     first, and public (Feldman and Shenfeld 2025)."""
     if times % law.steps:
         raise Unaccountable(
-            f"random allocation has an account of whole epochs of {law.steps} steps with one noise "
-            "multiplier: let schedule.noise change between epochs alone, or use sampler=poisson."
+            f"random allocation can only be accounted for in whole epochs of {law.steps} steps "
+            "with a single noise multiplier: let schedule.noise change between epochs alone, or "
+            "use sampler=poisson."
         )
     slots = law.steps // law.turns
     return Entry(1 / slots, joint, times // slots, slots=slots)
@@ -142,8 +143,8 @@ def _sure(step: Step) -> float:
             case GaussianMechanism(failure=0, bands=1) | Exact() if not release.unsampled:
                 continue
         raise Unaccountable(
-            f"the {release.what} of this method has an account for Poisson samples alone: use "
-            "sampler=poisson."
+            f"the {release.what} of this method can only be accounted for under Poisson sampling: "
+            "use sampler=poisson."
         )
     return joint_multiplier(step.releases)
 
@@ -158,8 +159,8 @@ def _whole_run(ledger: Ledger, step: Step, cycle: int, times: int) -> Entry:
     whole, *more = [m for m in mechanisms if isinstance(m, ToeplitzGaussian)]
     if more or len(step.releases) > 1:
         raise Unaccountable(
-            "noise that is correlated over the whole run has an account for one noise multiplier "
-            "and for sums alone: leave schedule.noise unset, or use another method."
+            "noise correlated over the whole run can only be accounted for with a single noise "
+            "multiplier and no other queries: leave schedule.noise unset, or use another method."
         )
     moved = sensitivity(whole.decays, whole.weights, times, cycle)
     return Entry(1.0, whole.noise_multiplier / moved, 1)
@@ -194,10 +195,10 @@ def deduct_failures(entries: Sequence[Entry], delta: float) -> tuple[list[Entry]
     delta.
     """
     failures = sum(entry.rate * entry.times * entry.failure for entry in entries)
-    if failures > MOST_FAILURE * delta:
+    if failures > MAX_FAILURE * delta:
         raise Unaccountable(
             f"a sensitivity of this run fails with probability {failures:.2g}, which is not small "
-            f"against delta={delta:g}: make method.failure {failures / (MOST_FAILURE * delta):.2g} "
+            f"against delta={delta:g}: make method.failure {failures / (MAX_FAILURE * delta):.2g} "
             "times smaller, or delta larger."
         )
     signs = sum(e.rate * e.times for e in entries if _is_gaussian_sign(e.joint))

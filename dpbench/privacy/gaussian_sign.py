@@ -28,7 +28,7 @@ from scipy.special import log_ndtr, ndtri
 FAR_SHARE = 1e-3
 """The share of the failure probability that covers far places."""
 
-PLACES, TRIED = 4001, 80
+PLACES, LAMBDAS = 4001, 80
 """Places over which M is maximised, and lambdas over which the bound is minimised."""
 
 MARGIN = 1e-6
@@ -49,7 +49,7 @@ def sign_mu(dimension: int, shift: float, failure: float) -> float:
     needed = -math.log((1 - FAR_SHARE) * failure)
     squares = [
         (dimension * _log_moment(lambda_, down, up) + needed) / lambda_
-        for lambda_ in most * np.geomspace(1e-4, 0.999, TRIED)
+        for lambda_ in most * np.geomspace(1e-4, 0.999, LAMBDAS)
         if lambda_ > 0.25
     ]
     return min([math.sqrt(dimension) * shift, *map(math.sqrt, squares)])

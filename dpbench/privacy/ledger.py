@@ -195,7 +195,7 @@ class Ledger:
         return sum(times for _, times in self.entries)
 
 
-LAWS = {law.__name__: law for law in (*get_args(Mechanism), *get_args(Sampling))}
+LEDGER_CLASSES = {law.__name__: law for law in (*get_args(Mechanism), *get_args(Sampling))}
 
 
 def to_plain(ledger: Ledger) -> list[dict]:
@@ -243,4 +243,4 @@ def from_plain(entries: list[dict]) -> Ledger:
 
 def _from_named(named: dict) -> Any:
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in named.items()}
-    return LAWS[fields.pop("law")](**fields)
+    return LEDGER_CLASSES[fields.pop("law")](**fields)

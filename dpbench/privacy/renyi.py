@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import gammaln, log_ndtr
 
-MOST_TERMS = 1000
-"""Of a fractional order, as in dp_accounting; where they do not suffice, its divergence is inf."""
+MAX_TERMS = 1000
+"""The largest number of terms of a fractional order, as in dp_accounting; where they do not
+suffice, its divergence is inf."""
 
 BLOCK = 100
 """The number of terms of fractional orders that are computed at once."""
@@ -69,7 +70,7 @@ def _fractional(rate: float, sigma: float, orders: np.ndarray) -> np.ndarray:
     """The sums over both halves of the line [m], until both decrease and no longer matter."""
     sums, unfinished = np.full(len(orders), math.inf), np.arange(len(orders))
     before = np.full((4, len(orders), 1), -math.inf)  # the last two sums, and their last terms
-    for start in range(0, MOST_TERMS, BLOCK):
+    for start in range(0, MAX_TERMS, BLOCK):
         terms = np.array(_terms(rate, sigma, orders[unfinished, None], start))
         halves = np.logaddexp.accumulate(np.concatenate([before[:2], terms], 2), axis=2)[..., 1:]
         total = np.logaddexp(*halves)

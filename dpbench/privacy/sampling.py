@@ -41,9 +41,9 @@ class DirectedProfile(Protocol):
     @property
     def rounding(self) -> float: ...
 
-    def removed(self, epsilons: np.ndarray) -> np.ndarray: ...
+    def removal_deltas(self, epsilons: np.ndarray) -> np.ndarray: ...
 
-    def added(self, epsilons: np.ndarray) -> np.ndarray: ...
+    def addition_deltas(self, epsilons: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -66,22 +66,26 @@ class TruncatedProfile:
     def rounding(self) -> float:
         return max(self.whole.rounding, self.replaced.rounding)
 
-    def removed(self, epsilons: np.ndarray) -> np.ndarray:
-        whole, replaced = (removed(p, self.rate, epsilons) for p in (self.whole, self.replaced))
+    def removal_deltas(self, epsilons: np.ndarray) -> np.ndarray:
+        whole, replaced = (
+            removal_deltas(p, self.rate, epsilons) for p in (self.whole, self.replaced)
+        )
         return (1 - self.cut) * whole + self.cut * replaced
 
-    def added(self, epsilons: np.ndarray) -> np.ndarray:
-        whole, replaced = (added(p, self.rate, epsilons) for p in (self.whole, self.replaced))
+    def addition_deltas(self, epsilons: np.ndarray) -> np.ndarray:
+        whole, replaced = (
+            addition_deltas(p, self.rate, epsilons) for p in (self.whole, self.replaced)
+        )
         return (1 - self.cut) * whole + self.cut * replaced
 
 
 Profile = SymmetricProfile | DirectedProfile
 
 
-def removed(profile: Profile, rate: float, epsilons: np.ndarray) -> np.ndarray:
+def removal_deltas(profile: Profile, rate: float, epsilons: np.ndarray) -> np.ndarray:
     """The deltas of (1 - q) Q + q P against Q: q delta(log(1 + (e^epsilon - 1)/q))."""
     if isinstance(profile, DirectedProfile):
-        return profile.removed(epsilons)
+        return profile.removal_deltas(epsilons)
     if rate == 1:
         return profile.at(epsilons)
     near, far = np.minimum(epsilons, 1.0), np.maximum(epsilons, 1.0)
@@ -94,11 +98,11 @@ def removed(profile: Profile, rate: float, epsilons: np.ndarray) -> np.ndarray:
     return rate * profile.at(unsampled)
 
 
-def added(profile: Profile, rate: float, epsilons: np.ndarray) -> np.ndarray:
+def addition_deltas(profile: Profile, rate: float, epsilons: np.ndarray) -> np.ndarray:
     """The deltas of Q against (1 - q) Q + q P: c delta(epsilon + log(q/c)), where c =
     1 - (1 - q) e^epsilon; 0 from epsilon = -log(1 - q) on."""
     if isinstance(profile, DirectedProfile):
-        return profile.added(epsilons)
+        return profile.addition_deltas(epsilons)
     if rate == 1:
         return profile.at(epsilons)
     c = -np.expm1(epsilons + math.log1p(-rate))

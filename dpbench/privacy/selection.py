@@ -21,7 +21,7 @@ from dpbench.privacy.accountants import ORDERS, epsilon_of, renyi_divergences
 from dpbench.privacy.ledger import Ledger
 from dpbench.validate import number, one_of
 
-LAWS = ("negative_binomial", "poisson")
+TRIAL_LAWS = ("negative_binomial", "poisson")
 
 MAX_MEAN = 500.0
 """The largest mean number of runs."""
@@ -40,7 +40,7 @@ class Repetitions:
     shape: float = 1.0
 
     def __post_init__(self) -> None:
-        one_of("law", self.law, LAWS)
+        one_of("law", self.law, TRIAL_LAWS)
         number("trials", self.mean, most=MAX_MEAN)
         number("shape", self.shape, least=0, most=MAX_MEAN)
         if self.mean <= 1:

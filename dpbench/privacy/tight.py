@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from dpbench.privacy.composition import LossSum, connect_dots
-from dpbench.privacy.sampling import Profile, added, removed
+from dpbench.privacy.sampling import Profile, addition_deltas, removal_deltas
 
 FINE, USUAL = 60, 1e-4
 """Grid points per standard deviation of the loss of a step, which make its variance 0.005% too
 large; and the interval that is fine enough for any step."""
 
-ENOUGH_POINTS, MOST_POINTS = 2**18, 2**20
+ENOUGH_POINTS, MAX_POINTS = 2**18, 2**20
 """Grid points that suffice for a step finer than usual; and the longest grid of a step or of the
 sum of all steps: some 100 MiB."""
 
@@ -70,7 +70,7 @@ def _interval(total: LossSum, delta: float, widest: float) -> float:
     """The interval that the sum needs, judged by the sum on another grid."""
     spread = total.spread(total.best_tilt(delta)) * total.interval
     needed = min(max(spread / math.sqrt(total.times) / FINE, widest / ENOUGH_POINTS), USUAL)
-    return max(needed, widest / MOST_POINTS, 20 * spread / MOST_POINTS)
+    return max(needed, widest / MAX_POINTS, 20 * spread / MAX_POINTS)
 
 
 def _on_grid(directions: Sequence[Direction], interval: float) -> LossSum:
@@ -84,8 +84,8 @@ def _on_grid(directions: Sequence[Direction], interval: float) -> LossSum:
 def _direction(steps: Steps, delta: float, times: int, removing: bool) -> Direction:
     profile, rate = steps.profile, steps.rate
     both: tuple[Deltas, Deltas] = (
-        lambda epsilons: removed(profile, rate, epsilons),
-        lambda epsilons: added(profile, rate, epsilons),
+        lambda epsilons: removal_deltas(profile, rate, epsilons),
+        lambda epsilons: addition_deltas(profile, rate, epsilons),
     )
     deltas, reverse = both if removing else both[::-1]
     up = _reach(deltas, NEGLIGIBLE * delta / times, profile.largest)

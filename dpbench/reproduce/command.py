@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpbench.config.buildable import function
-from dpbench.errors import Unavailable, UserError, tell
+from dpbench.errors import Unavailable, UserError, print_message
 from dpbench.execution.configuration import trackers_of
 from dpbench.execution.run import tracking_folder
 from dpbench.execution.sweep import Sweep, planned, report, run_missing
@@ -45,7 +45,7 @@ def reproduce(name: str, overrides: list[str]) -> str:
     if unavailable and not records:
         raise Unavailable(f"{name}: {next(iter(unavailable.values()))}")
     if stale := sum(map(is_stale, records)):
-        tell(
+        print_message(
             f"{stale} of {len(records)} records were made by other code than the present one: "
             "again=stale repeats their runs."
         )

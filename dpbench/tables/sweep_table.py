@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.config.names import method_name
-from dpbench.errors import UserError, nearest, tell
+from dpbench.errors import UserError, nearest, print_message
 from dpbench.files import write_atomically
 from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import StoredRecord, collect, no_records
@@ -159,7 +159,7 @@ def _records(folder: Path) -> list[Record]:
     entries = list(collect(folder))
     unreadable = [entry for entry in entries if isinstance(entry, Unreadable)]
     for entry in unreadable:
-        tell(f"left out {entry.source}, which {entry.reason}.")
+        print_message(f"left out {entry.source}, which {entry.reason}.")
     records = [entry.record for entry in entries if isinstance(entry, StoredRecord)]
     if not records:
         raise no_records(folder, unreadable)

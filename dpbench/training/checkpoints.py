@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from dpbench.files import remove_parts, replace_file
-from dpbench.memory import ran_out
+from dpbench.memory import is_out_of_memory
 from dpbench.training import steps_file
 from dpbench.training.lock import exclusive
 
@@ -108,7 +108,7 @@ class Checkpoints:
                 try:
                     load(state)
                 except Exception as error:  # a forged state may cause any exception
-                    if ran_out(error):
+                    if is_out_of_memory(error):
                         raise
                     reason = f"does not belong to this run ({type(error).__name__})"
                     raise UnusableCheckpoint(reason) from error

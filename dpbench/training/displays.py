@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from dpbench.errors import tell
+from dpbench.errors import print_message
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Lines:
     def show(self, done: int, text: str, parts: Sequence[Steps] = ()) -> None:
         count = f"{self._what}: {done:,} of {self._total:,}"
         each = [f"{part.name}: step {part.done:,} of {part.total:,}" for part in parts]
-        tell("; ".join([", ".join(filter(None, [count, text, *self._pace(done)])), *each]))
+        print_message("; ".join([", ".join(filter(None, [count, text, *self._pace(done)])), *each]))
 
     def _pace(self, done: int) -> list[str]:
         """The rate and the time left; nothing before the first is done."""

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-from dpbench.errors import tell
+from dpbench.errors import print_message
 
 RESUME_HINT = "interrupted; rerun the same command to resume."
 PATIENCE = 1.0
@@ -171,7 +171,7 @@ def exit_interrupted() -> NoReturn:
     Skips Python's finalisation, which takes a second during which signals are not handled.
     """
     if _listener is None or not _listener.first_signal:
-        tell(RESUME_HINT)
+        print_message(RESUME_HINT)
         sys.exit(128 + signal.SIGINT)
     _listener.say_resume_hint()
     atexit._run_exitfuncs()

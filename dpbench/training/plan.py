@@ -10,7 +10,7 @@ from torch import nn
 from dpbench.config.settings import check_numbers
 from dpbench.data.dataset import Data, Dataset, check_loaded, vocabulary_of
 from dpbench.data.derive.augmentation import ShiftsFlips
-from dpbench.data.derive.normalization import Normalization, normalized
+from dpbench.data.derive.normalization import Normalization, with_transform
 from dpbench.data.derive.users import Units, Users, units_of
 from dpbench.diagnostics import Diagnostics
 from dpbench.diagnostics.settings import check_groups
@@ -110,9 +110,9 @@ class Run:
             case PrivateNormalization() as statistics:
                 noise = self.stream("statistics", torch.device("cpu"))
                 measured = statistics.measured(data.train, self.dataset.train_size, noise)
-                return normalized(data, measured)
+                return with_transform(data, measured)
             case public:
-                return normalized(data, public)
+                return with_transform(data, public)
 
     def _loaded(self, folder: Path) -> Data:
         """The data set's data; UserError for files that have not the expected columns or values."""

@@ -11,7 +11,7 @@ import torch
 
 from dpbench.cli import bugs, commands
 from dpbench.cli import main as cli
-from dpbench.errors import UserError, tell
+from dpbench.errors import UserError, print_message
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -111,7 +111,7 @@ def test_another_error_of_the_system_is_a_bug(ended):
 @pytest.mark.parametrize("stream", [None, Broken(errno.ENOSPC)])
 def test_a_closed_standard_error_is_no_error(stream, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", stream)
-    tell("something")
+    print_message("something")
     assert capsys.readouterr().out == ""
 
 

@@ -22,23 +22,21 @@ from dpbench.clipping import (
     Coordinates,
     CountQuery,
     ErrorFeedback,
-    Fixed,
     Global,
     GlobalAdapt,
     Groupwise,
     Layerwise,
     Normalise,
-    Normalised,
+    NormalisedQuantile,
     Quantile,
     Slack,
     Tanh,
     Unclipped,
-    Weighted,
     make_clip,
 )
 from dpbench.errors import UserError
 from dpbench.gradients import Layer
-from dpbench.gradients.engine import Stacked
+from dpbench.gradients.engine import MaterialisedGradients
 
 GROUPS, DIMENSION = 3, 4
 ASK = CountQuery(10.0, before=True)
@@ -64,8 +62,8 @@ CLIPS: dict[str, Clip] = {
     "quantile_layerwise": Quantile(
         make_clip("automatic", "layerwise", [0.3, 0.4]), 0.5, 0.2, COUNTS
     ),
-    "normalised": Normalised(Abadi(0.5), 0.5, 0.2, COUNTS, 2.5, 0.1),
-    "normalised_layerwise": Normalised(
+    "normalised": NormalisedQuantile(Abadi(0.5), 0.5, 0.2, COUNTS, 2.5, 0.1),
+    "normalised_layerwise": NormalisedQuantile(
         make_clip("psac", "layerwise", [0.3, 0.4]), 0.5, 0.2, COUNTS, 2.5, 0.1
     ),
     "slack": Slack(0.5, 4, 0.5, 0.5, 0.01, 50.0),
@@ -107,8 +105,8 @@ def clipped_sum(clip: Clip, rows: torch.Tensor, groups: torch.Tensor) -> torch.T
     return clip.finish(clip.reduce(batch, clip.factors(clip.norms(batch), groups)))
 
 
-def stacked(rows: torch.Tensor) -> Stacked:
-    return Stacked(rows.new_zeros(len(rows)), rows, LAYERS)
+def stacked(rows: torch.Tensor) -> MaterialisedGradients:
+    return MaterialisedGradients(rows.new_zeros(len(rows)), rows, LAYERS)
 
 
 def after(clip: Clip, answers: list) -> Clip:
@@ -147,7 +145,7 @@ def test_every_clip_is_put_to_the_test():
     concrete = {
         value
         for _, value in inspect.getmembers(clipping, inspect.isclass)
-        if hasattr(value, "factors") and value not in (Clip, Weighted, Fixed, ByNorm)
+        if hasattr(value, "factors") and value not in (Clip, ByNorm)
     }
     without_proof = {type(clip) for clip in (Unclipped(), BatchClip(1.0)) if clip.caveat}
     assert concrete == {type(clip) for clip in CLIPS.values()} | without_proof

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from dpbench.clipping import Coordinates
 from dpbench.errors import UserError
-from dpbench.gradients.engine import Stacked
+from dpbench.gradients.engine import MaterialisedGradients
 
 cheap = settings(derandomize=True, deadline=None, max_examples=30)
 rows = st.lists(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), min_size=1, max_size=5)
 
 
 def clipped_sum(clip: Coordinates, gradients: torch.Tensor) -> torch.Tensor:
-    stacked = Stacked(gradients.new_zeros(len(gradients)), gradients, ())
+    stacked = MaterialisedGradients(gradients.new_zeros(len(gradients)), gradients, ())
     groups = torch.zeros(len(gradients), dtype=torch.long)
     factors = clip.factors(clip.norms(stacked), groups)
     return clip.finish(clip.reduce(stacked, factors.masked_fill(~stacked.norms.isfinite(), 0)))

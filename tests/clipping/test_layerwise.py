@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpbench.clipping import Layerwise, make_clip
 from dpbench.errors import UserError
 from dpbench.gradients import Layer
-from dpbench.gradients.engine import Stacked
+from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.mechanism.step import finite_factors
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld, rdp
@@ -28,7 +28,10 @@ def rows(seed: int, n: int = 5) -> torch.Tensor:
 
 
 def clipped_sum(clip, rows, layers):
-    batch, nobody = Stacked(rows[:, 0], rows, layers), torch.zeros(len(rows), dtype=torch.long)
+    batch, nobody = (
+        MaterialisedGradients(rows[:, 0], rows, layers),
+        torch.zeros(len(rows), dtype=torch.long),
+    )
     return clip.reduce(batch, clip.factors(clip.norms(batch), nobody))
 
 
@@ -87,7 +90,7 @@ def test_large_bounds_in_layers_clip_nothing(step_of, batch_of):
 def test_an_example_that_is_not_finite_in_one_layer_is_left_out_of_all():
     r = rows(0)
     r[2, 6] = math.inf
-    batch = Stacked(r[:, 0], r, SPLIT)
+    batch = MaterialisedGradients(r[:, 0], r, SPLIT)
     assert batch.layer_norms[2].isfinite().tolist() == [True, True, False]
     clip = make_clip("abadi", "layerwise", 1.0)
     factors, finite = finite_factors(clip, clip.norms(batch), torch.zeros(5, dtype=torch.long))

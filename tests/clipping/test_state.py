@@ -11,7 +11,7 @@ from dpbench.clipping import (
     GlobalAdapt,
     Groupwise,
     Layerwise,
-    Normalised,
+    NormalisedQuantile,
     Quantile,
     Slack,
     Unclipped,
@@ -26,7 +26,7 @@ ADAPTIVE = {
     "global_adapt": GlobalAdapt(0.5, 5.0, 1.0, 0.1, QUERY),
     "quantile": Quantile(Abadi(0.5), 0.5, 0.2, QUERY),
     "quantile of global": Quantile(Global(0.5, 2.0), 0.5, 0.2, QUERY),
-    "normalised": Normalised(Abadi(0.5), 0.5, 0.2, QUERY, 2.5, 0.1),
+    "normalised": NormalisedQuantile(Abadi(0.5), 0.5, 0.2, QUERY, 2.5, 0.1),
     "slack": Slack(0.5, 1, 0.5, 0.5, 0.01, 50.0, QUERY),
     "quantile of layers": Quantile(make_clip("abadi", "layerwise", [0.3, 0.4]), 0.5, 0.2, QUERY),
 }

@@ -99,5 +99,7 @@ def test_data_of_another_shape_or_type_are_one_sentence(monkeypatch):
         replace(data, train=replace(data.train, inputs=data.train.inputs[:, :, 1:])),
     ):
         monkeypatch.setattr(Digits, "load", lambda *_, spoiled=spoiled: spoiled)
-        with pytest.raises(UserError, match=r"the data of digits have .*: a file is cut, or is an"):
+        with pytest.raises(
+            UserError, match=r"the data of digits have .*: a file is truncated or is a d"
+        ):
             run.load(Path("unread"))

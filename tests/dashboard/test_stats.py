@@ -80,12 +80,15 @@ def test_the_front_is_what_no_other_point_beats(js, draw, better):
 def test_pooled_bins_are_those_of_all_examples_together(js, draw):
     import torch
 
-    from dpbench.metrics.calibration import ranked
+    from dpbench.metrics.calibration import rank_by_confidence
 
     halves = [torch.tensor(draw.normal(size=(40, 3))) for _ in range(2)]
     targets = [torch.tensor(draw.integers(0, 3, 40)) for _ in range(2)]
-    runs = [{"bins": sums(equal_width(ranked(*one)))} for one in zip(halves, targets, strict=True)]
-    expected = sums(equal_width(ranked(torch.cat(halves), torch.cat(targets))))
+    runs = [
+        {"bins": sums(equal_width(rank_by_confidence(*one)))}
+        for one in zip(halves, targets, strict=True)
+    ]
+    expected = sums(equal_width(rank_by_confidence(torch.cat(halves), torch.cat(targets))))
     found = js("pooled(x)", [*runs, {"bins": None}])
     assert np.asarray(found) == pytest.approx(np.asarray(expected))
     assert js("pooled(x)", [{"bins": None}]) is None

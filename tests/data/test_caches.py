@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.data import caches
+from dpbench import files
 from dpbench.data.caches import ensure_cached
 from dpbench.data.celeba import CelebA
 from dpbench.data.fetch.download import missing_file
@@ -92,7 +92,7 @@ def test_one_of_an_earlier_version_is_named_where_it_cannot_be_made_again(two):
 
 def test_runs_of_one_process_share_the_reading(two, monkeypatch):
     two()
-    monkeypatch.setattr(caches, "_digest", lambda path: pytest.fail("read again"))
+    monkeypatch.setattr(files, "digest_of", lambda path: pytest.fail("read again"))
     two()
 
 

@@ -139,7 +139,7 @@ def test_pairs_that_the_datasets_library_cannot_find_are_named():
 
 def test_without_the_datasets_library_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError, match="pip install datasets"):
+    with pytest.raises(UserError, match=r"pip install 'dpbench-suite\[hub\]'"):
         from_hub("stanfordnlp/snli", "train")
 
 

@@ -14,7 +14,7 @@ from dpbench.config.compose import compose
 from dpbench.data.dataset import Batch
 from dpbench.execution.prepare import build
 from dpbench.gradients import ENGINES, Layer, Parameters
-from dpbench.gradients.engine import Stacked
+from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.models.architecture import cross_entropy
 from tests.gradients.nets import Net
 
@@ -318,7 +318,7 @@ def test_outputs_may_be_changed_in_place():
 
 def test_the_norm_of_a_long_gradient_is_not_too_small():
     rows = torch.rand(2, 5_000_000, generator=torch.Generator().manual_seed(0))
-    stacked = Stacked(torch.zeros(2), rows, (Layer("", slice(0, 5_000_000)),))
+    stacked = MaterialisedGradients(torch.zeros(2), rows, (Layer("", slice(0, 5_000_000)),))
     right = rows.double().square().sum(1).sqrt()
     for norms in (stacked.norms, stacked.layer_norms[:, 0]):
         assert (norms >= right * (1 - 1e-7)).all()  # rounded once, to float32

@@ -22,10 +22,10 @@ from dpbench.clipping import (
     Layerwise,
     make_clip,
 )
-from dpbench.clipping.clip import LARGEST_BOUND, LEAST_BOUND
+from dpbench.clipping.clip import MAX_BOUND, MIN_BOUND
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Parameters, make_engine
-from dpbench.gradients.engine import Stacked
+from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.gradients.ghost import GhostGradients
 from dpbench.gradients.layers import RULES as LAYER_RULES
 from dpbench.gradients.layers import ModuleCall
@@ -76,10 +76,10 @@ RULES = {
 }
 
 
-def stacked(rows: torch.Tensor) -> Stacked:
+def stacked(rows: torch.Tensor) -> MaterialisedGradients:
     """Rows as an engine that materialises has them, in two layers."""
     both = nn.Sequential(nn.Linear(rows.shape[1] - 1, 1, bias=False), nn.Linear(1, 1, bias=False))
-    return Stacked(rows[:, 0], rows, Parameters(both).layers)
+    return MaterialisedGradients(rows[:, 0], rows, Parameters(both).layers)
 
 
 # Numbers to break a norm with.
@@ -169,7 +169,7 @@ CLIP_OF = {
 }
 """Clips, from a bound R and another Z; Quantile has the factors of the clip that it adapts."""
 
-BOUNDS = [1.0, LEAST_BOUND, LARGEST_BOUND, 0.1, 3e-5]
+BOUNDS = [1.0, MIN_BOUND, MAX_BOUND, 0.1, 3e-5]
 
 
 def excess(gradients, clip) -> float:
@@ -242,7 +242,7 @@ def test_confident_predictions_add_no_more(name, classes):
     zeros = torch.zeros(3, dtype=torch.int64)
     batch = Batch(torch.tensor([[1.0], [1e-3], [0.0]]), zeros, zeros)
     engine = make_engine(name, model, cross_entropy, batch)
-    for clip in (make_clip("normalise", "flat", 1.0), Global(1.0, LEAST_BOUND)):
+    for clip in (make_clip("normalise", "flat", 1.0), Global(1.0, MIN_BOUND)):
         assert max(moved_by(engine, batch, clip, i) for i in range(3)) <= 1 + ROUNDING
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dpbench.gradients.engine import Stacked
+from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.gradients.parameters import Layer
 from dpbench.gradients.translated import TranslatedGradients
 
@@ -16,8 +16,10 @@ def pair():
     stack = torch.randn(5, 7, generator=draw, dtype=torch.float64)
     vector = torch.randn(7, generator=draw, dtype=torch.float64)
     losses = torch.rand(5, generator=draw, dtype=torch.float64)
-    plain = Stacked(losses, stack, LAYERS)
-    return TranslatedGradients(plain, vector, LAYERS), Stacked(losses, stack + vector, LAYERS)
+    plain = MaterialisedGradients(losses, stack, LAYERS)
+    return TranslatedGradients(plain, vector, LAYERS), MaterialisedGradients(
+        losses, stack + vector, LAYERS
+    )
 
 
 @pytest.mark.parametrize("what", ["losses", "norms", "layer_norms"])

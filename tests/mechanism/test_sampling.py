@@ -191,7 +191,7 @@ def test_a_limit_is_needed_and_one_that_is_hardly_ever_reached_is_named():
 def test_data_beyond_their_public_size_are_not_cut_by_a_law_for_that_size():
     sampler = TruncatedSampler(SIZE, BATCH, batch_limit=LIMIT)
     assert sampler.law == TruncatedPoisson(0.25, LIMIT, SIZE)
-    with pytest.raises(UserError, match="more than their public size of 40"):
+    with pytest.raises(UserError, match="more examples than the declared 40"):
         sampler.batches(SIZE + 1, stream(0))
 
 
@@ -234,5 +234,5 @@ def test_a_setting_of_another_sampler_is_refused(name, option):
 
 @pytest.mark.parametrize("name", ["truncated", "allocation"])
 def test_correlated_noise_is_refused_by_laws_without_an_account_of_it(name):
-    with pytest.raises(UserError, match=f"sampler={name} has no account for noise"):
+    with pytest.raises(UserError, match=f"sampler={name} cannot be accounted for with noise"):
         make_sampler(name, SIZE, 5, "example", 4)

@@ -119,8 +119,8 @@ class Heard:
         self.noise, self.private, self.calls = noise, noise.private, []
         self.bands = noise.bands
 
-    def given(self, total, stream):
-        self.noise = self.noise.given(total, stream)
+    def advance(self, total, stream):
+        self.noise = self.noise.advance(total, stream)
         return self
 
     def add(self, total, sensitivity, multiplier, stream):

@@ -98,9 +98,9 @@ def test_an_empty_batch_after_a_step_is_a_step(step_of, batch_of, gamma):
 
 def test_a_filter_comes_back_from_its_state():
     start, rows = Kalman(0.3), torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
-    update = start.given(rows[0], 1.0, rows[1])
+    update = start.advance(rows[0], 1.0, rows[1])
     back = restore_state(start, state_of(update), torch.device("cpu"))
-    ours, theirs = (one.given(rows[2], 1.0, rows[3]) for one in (back, update))
+    ours, theirs = (one.advance(rows[2], 1.0, rows[3]) for one in (back, update))
     assert torch.equal(ours(rows[0], rows[0]), theirs(rows[0], rows[0]))
     assert torch.equal(ours.theta, theirs.theta)
     assert state_of(start) == {}

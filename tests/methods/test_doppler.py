@@ -10,7 +10,7 @@ from scipy import signal
 
 from dpbench.clipping import restore_state, state_of
 from dpbench.errors import UserError
-from dpbench.methods.doppler import Filtered, LowPass, doppler
+from dpbench.methods.doppler import LowPass, LowPassUpdate, doppler
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step
@@ -33,7 +33,7 @@ def filtered(update, rows):
     """The rows as an optimiser gets them."""
     found = []
     for row in rows:
-        update = update.given(row, 1.0, row)
+        update = update.advance(row, 1.0, row)
         found.append(update(row.clone(), row))
     return torch.stack(found)
 
@@ -46,7 +46,7 @@ def made(a, b):
 def test_it_is_scipy_s_filter_over_that_of_ones(name):
     a, b = FILTERS[name]
     rows = means()
-    ours = filtered(Filtered(LowPass(a, b)), rows)
+    ours = filtered(LowPassUpdate(LowPass(a, b)), rows)
     theirs = signal.lfilter(b, [1, *a], rows.numpy(), axis=0)
     ones = signal.lfilter(b, [1, *a], np.ones(len(rows)))[:, None]
     assert torch.allclose(ours, torch.from_numpy(theirs / ones), rtol=1e-12)
@@ -63,19 +63,21 @@ def test_it_is_the_recursion_step_by_step():
             value = sum(w * x for w, x in zip(b, inputs, strict=True))
             series.append(value - a[0] * series[-1] - a[1] * series[-2])
         expected.append(m[-1] / c[-1])
-    ours = filtered(Filtered(LowPass(a, b)), torch.tensor(rows, dtype=torch.float64).view(-1, 1))
+    ours = filtered(
+        LowPassUpdate(LowPass(a, b)), torch.tensor(rows, dtype=torch.float64).view(-1, 1)
+    )
     assert ours.flatten().tolist() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_constant_is_itself_from_the_first_step_on(name):
-    ours = filtered(Filtered(LowPass(*FILTERS[name])), torch.full((20, 2), 3.5).double())
+    ours = filtered(LowPassUpdate(LowPass(*FILTERS[name])), torch.full((20, 2), 3.5).double())
     assert torch.allclose(ours, torch.full_like(ours, 3.5))
 
 
 def test_noise_is_damped_by_the_energy_of_the_filter():
     a, b = FILTERS["average"]
-    noise = filtered(Filtered(LowPass(a, b)), means(400, 2000))[-1]
+    noise = filtered(LowPassUpdate(LowPass(a, b)), means(400, 2000))[-1]
     assert float(noise.std()) == pytest.approx(math.sqrt(0.1 / 1.9), rel=0.05)
 
 
@@ -89,11 +91,11 @@ def test_the_filter_of_one_weight_is_dpsgd(step_of, batch_of):
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_filter_comes_back_from_its_state(name):
-    rows, start = means(), Filtered(LowPass(*FILTERS[name]))
+    rows, start = means(), LowPassUpdate(LowPass(*FILTERS[name]))
     update = start
     assert state_of(start) == {}
     for row in rows[:7]:
-        update = update.given(row, 1.0, row)
+        update = update.advance(row, 1.0, row)
     back = restore_state(start, state_of(update), torch.device("cpu"))
     assert torch.equal(filtered(back, rows[7:]), filtered(update, rows[7:]))
 
@@ -110,14 +112,14 @@ def test_it_costs_what_dpsgd_costs():
     [((-1.0,), (0.1,)), ((1.5,), (1.0,)), ((), ()), ((), (-1.0,)), ((), (1.0, -2.0)), ((), (0.0,))],
 )
 def test_what_is_no_low_pass_filter_is_refused(a, b):
-    with pytest.raises(UserError, match=r"method.a and method.b are no low-pass filter"):
+    with pytest.raises(UserError, match=r"method.a and method.b do not define a low-pass filter"):
         made(a, b)
 
 
 def test_the_memory_of_a_filter_does_not_grow():
-    update = Filtered(LowPass(*FILTERS["second order"]))
+    update = LowPassUpdate(LowPass(*FILTERS["second order"]))
     for row in means(10):
-        update = update.given(row, 1.0, row)
+        update = update.advance(row, 1.0, row)
     sizes = {name: len(rows) for name, rows in state_of(update)["low_pass"].items()}
     assert sizes == {"inputs": 3, "outputs": 2}
     assert dataclasses.replace(update.low_pass, inputs=None, outputs=None) == update.low_pass

@@ -26,7 +26,7 @@ def directions(rows, deviation, beta1=0.9, beta2=0.999, floor=FLOOR):
     """What the optimiser gets in each step."""
     update, found = adam_bc(beta1, beta2, floor), []
     for row in rows:
-        update = update.given(row, deviation, row)
+        update = update.advance(row, deviation, row)
         found.append(update(row.clone(), row))
     return torch.stack(found)
 
@@ -60,7 +60,7 @@ def test_the_second_moment_is_that_of_the_gradient_and_not_of_the_noise():
     rows = means(4000, 50, spread=0.5, mean=0.2)
     update = adam_bc(0.9, 0.999, FLOOR)
     for row in rows:
-        update = update.given(row, 0.5, row)
+        update = update.advance(row, 0.5, row)
     assert float(update.square.value.mean()) == pytest.approx(0.04, rel=0.1)
     uncorrected = update.square.value.mean() + 0.25
     assert float(uncorrected) == pytest.approx(0.29, rel=0.05)
@@ -70,7 +70,7 @@ def test_noise_that_changes_is_taken_off_step_by_step():
     rows, scales = means(6, 3), [1.0, 2.0, 0.5, 0.0, 1.0, 3.0]
     update, v = adam_bc(0.9, 0.5, FLOOR), torch.zeros(3, dtype=torch.float64)
     for row, scale in zip(rows, scales, strict=True):
-        update = update.given(row, scale, row)
+        update = update.advance(row, scale, row)
         v = 0.5 * v + 0.5 * (row**2 - scale**2)
     assert torch.allclose(update.square.value, v / (1 - 0.5**6))
 
@@ -81,9 +81,9 @@ def test_a_step_takes_off_the_noise_that_it_added(step_of, batch_of, style):
     seen = []
 
     class Listening(type(method.update)):
-        def given(self, noisy, deviation, theta):
+        def advance(self, noisy, deviation, theta):
             seen.append(float(deviation))
-            return super().given(noisy, deviation, theta)
+            return super().advance(noisy, deviation, theta)
 
     update = Listening(method.update.mean, method.update.square, FLOOR)
     step = step_of(dataclasses.replace(method, update=update), multiplier=1.5, expected=8.0)

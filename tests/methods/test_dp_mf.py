@@ -45,7 +45,7 @@ def noise_of(bands, stream, steps=STEPS, size=SIZE):
     noise, rows = BandedGaussian(coefficients=square_root(bands)), []
     for _ in range(steps):
         total = torch.zeros(size, dtype=torch.float64)
-        noise = noise.given(total, stream)
+        noise = noise.advance(total, stream)
         rows.append(noise.add(total, 1.0, 1.0, stream))
     return torch.stack(rows)
 
@@ -128,20 +128,20 @@ def test_noise_comes_back_from_its_state(stream_of):
     noise, zeros = start, torch.zeros(5, dtype=torch.float64)
     assert state_of(start) == {}
     for _ in range(6):
-        noise = noise.given(zeros, stream)
+        noise = noise.advance(zeros, stream)
     assert len(noise.correlated) == 3
     back = restore_state(start, state_of(noise), torch.device("cpu"))
     at = stream.state_dict()
-    one = noise.given(zeros, stream)
+    one = noise.advance(zeros, stream)
     stream.load_state_dict(at)
-    assert torch.equal(back.given(zeros, stream).correlated, one.correlated)
+    assert torch.equal(back.advance(zeros, stream).correlated, one.correlated)
 
 
 def test_a_bound_that_changes_scales_the_noise_of_all_steps_alike(stream_of):
     """So that x_t/R_t + w_t is the same mechanism for any R_t."""
     noise, stream, one = BandedGaussian(coefficients=square_root(3)), stream_of(0), torch.zeros(50)
     for scale in (1.0, 2.0, 0.5):
-        noise = noise.given(one.double(), stream)
+        noise = noise.advance(one.double(), stream)
         added = noise.add(one.double().clone(), scale, 1.5, stream)
         assert torch.allclose(added, noise.correlated[0] * scale * 1.5, atol=1e-5)
 
@@ -227,7 +227,9 @@ def test_places_are_uniform_and_do_not_depend_on_other_units(stream_of):
 
 
 def test_too_many_bands_for_the_data_are_refused():
-    with pytest.raises(UserError, match="30 batches of 20 are more than the 400 training examples"):
+    with pytest.raises(
+        UserError, match="30 disjoint batches of 20 need more than the 400 training examples"
+    ):
         PoissonSampler(400, 20, "example", 30)
     for bands in (0, 1.5):
         with pytest.raises(UserError, match=r"method\.bands"):

@@ -59,7 +59,7 @@ def noise_of(stream, steps=STEPS, size=SIZE):
     noise, rows = BufferedGaussian(decays=DECAYS, weights=WEIGHTS), []
     for _ in range(steps):
         total = torch.zeros(size, dtype=torch.float64)
-        noise = noise.given(total, stream)
+        noise = noise.advance(total, stream)
         rows.append(noise.add(total, 1.0, 1.0, stream))
     return torch.stack(rows)
 
@@ -164,13 +164,13 @@ def test_noise_comes_back_from_its_state(stream_of):
     noise, zeros = start, torch.zeros(5, dtype=torch.float64)
     assert state_of(start) == {}
     for _ in range(6):
-        noise = noise.given(zeros, stream)
+        noise = noise.advance(zeros, stream)
     assert noise.correlated.shape == (1 + len(DECAYS), 5)
     back = restore_state(start, state_of(noise), torch.device("cpu"))
     at = stream.state_dict()
-    one = noise.given(zeros, stream)
+    one = noise.advance(zeros, stream)
     stream.load_state_dict(at)
-    assert torch.equal(back.given(zeros, stream).correlated, one.correlated)
+    assert torch.equal(back.advance(zeros, stream).correlated, one.correlated)
 
 
 # The parameters.

@@ -10,7 +10,7 @@ from scipy import stats
 
 from dpbench.errors import UserError
 from dpbench.gradients import Layer
-from dpbench.gradients.engine import Stacked
+from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.mechanism.method import ReleasedState
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_jl import EstimatedNorms, ProjectedNorms, dpsgd_jl, slack
@@ -37,7 +37,7 @@ def vectors(n, seed=0):
 
 def made(seed=1):
     rows = torch.stack(vectors(5, seed))
-    return Stacked(rows[:, 0], rows, LAYERS)
+    return MaterialisedGradients(rows[:, 0], rows, LAYERS)
 
 
 def test_the_estimate_is_the_root_mean_square_of_inner_products():
@@ -54,7 +54,7 @@ def test_a_layer_is_estimated_as_if_it_were_all_there_is():
     whole = EstimatedNorms(made(), us, 1.5, LAYERS).layer_norms
     for column, layer in zip(whole.unbind(1), LAYERS, strict=True):
         alone = made().stack()[:, layer.at]
-        one = Stacked(alone[:, 0], alone, [Layer("it", slice(None))])
+        one = MaterialisedGradients(alone[:, 0], alone, [Layer("it", slice(None))])
         reference = EstimatedNorms(one, [u[layer.at] for u in us], 1.5, ()).norms
         assert torch.allclose(column, reference, rtol=1e-12)
 
@@ -204,7 +204,7 @@ def test_values_that_make_no_estimate_are_refused(changes, sentence):
 def test_an_example_that_is_not_finite_stays_so():
     rows = made().stack().clone()
     rows[1, 3] = torch.inf
-    batch = Stacked(rows[:, 0], rows, LAYERS)
+    batch = MaterialisedGradients(rows[:, 0], rows, LAYERS)
     seen = EstimatedNorms(batch, vectors(4), 1.0, LAYERS)
     assert (seen.norms < torch.inf).tolist() == [True, False, True, True, True]
     assert (seen.layer_norms < torch.inf).all(1).tolist() == [True, False, True, True, True]

@@ -147,7 +147,7 @@ def test_the_update_is_that_of_the_noisy_sum_over_the_expected_batch_size(
         noisy = method.noise.calls[-1][2]
         widths = step.clip.widths(step.engine.parameters.layers, noisy)
         mean = noisy * (1 if widths is None else widths) / EXPECTED
-        update = update.given(mean, scale * (1 if widths is None else widths), start)
+        update = update.advance(mean, scale * (1 if widths is None else widths), start)
         mean = update(mean.clone(), start)
         assert torch.allclose(theta(step), start - 0.1 * mean, rtol=1e-10, atol=1e-12)
 

@@ -24,7 +24,7 @@ from dpbench.execution.prepare import build
 from dpbench.gradients import make_engine
 from dpbench.mechanism.method import Inapplicable, Method, ReleasedState
 from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.raco import LEAST_SHARE, raco
+from dpbench.methods.raco import MIN_SHARE, raco
 from dpbench.models.architecture import cross_entropy
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import Ledger, Poisson, Step
@@ -171,7 +171,7 @@ def test_duals_ascend_by_what_each_constraint_is_violated(constraint):
     for _ in range(6):
         counts = 5 * torch.rand(cells, CLASSES, dtype=torch.float64, generator=draw) - 0.5
         sizes.append(counts.sum(1) / EXPECTED)
-        shares = (sum(sizes) / len(sizes)).clamp(min=LEAST_SHARE)
+        shares = (sum(sizes) / len(sizes)).clamp(min=MIN_SHARE)
         violation = violations(constraint, counts / EXPECTED, shares)
         for m in range(cells):
             for k in range(CLASSES):
@@ -200,7 +200,7 @@ def test_predictions_without_a_preferred_group_violate_nothing():
 def test_no_answer_moves_the_duals_out_of_their_range_or_the_weights_to_infinity(answer):
     clip = after(made(), answer).clip
     assert ((clip.duals >= 0) & (clip.duals <= 2)).all()
-    assert clip.weights(clip.duals).abs().max() <= 2 * 3 / LEAST_SHARE
+    assert clip.weights(clip.duals).abs().max() <= 2 * 3 / MIN_SHARE
 
 
 def test_while_no_constraint_is_violated_it_is_dpsgd(step_of, batch_of):

@@ -5,7 +5,7 @@ from scipy import stats
 
 from dpbench.metrics import bootstrap
 from dpbench.metrics.bootstrap import _quantiles, intervals
-from dpbench.metrics.calibration import BINS, brier, expected_calibration_error, ranked
+from dpbench.metrics.calibration import BINS, brier, expected_calibration_error, rank_by_confidence
 from dpbench.metrics.evaluation import evaluate
 
 NAMES = ("accuracy", "nll", "brier", "ece", "mce", "adaptive_ece")
@@ -56,7 +56,7 @@ def test_scipy_has_the_same_intervals_up_to_its_own_draws():
         return expected_calibration_error(torch.stack(logits, 1), classes.long())
 
     reference = {
-        "accuracy": theirs(np.mean, ranked(outputs, targets).correct),
+        "accuracy": theirs(np.mean, rank_by_confidence(outputs, targets).correct),
         "brier": theirs(np.mean, brier(outputs, targets).numpy()),
         "ece": theirs(ece, *outputs.T.numpy(), targets.numpy()),
     }

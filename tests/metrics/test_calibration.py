@@ -15,7 +15,7 @@ from dpbench.metrics.calibration import (
     expected_calibration_error,
     maximum_calibration_error,
     probability_of_truth,
-    ranked,
+    rank_by_confidence,
 )
 
 
@@ -113,7 +113,7 @@ def test_both_errors_agree_with_torchmetrics(classes):
 def test_bins_agree_with_scikit_learn(make, strategy, n):
     from sklearn.calibration import calibration_curve
 
-    examples = ranked(*made(n))
+    examples = rank_by_confidence(*made(n))
     bins = make(examples)
     filled = bins.counts > 0
     accuracy, confidence = calibration_curve(
@@ -139,7 +139,7 @@ def test_adaptive_bins_are_equal_parts_of_the_sorted_examples(share, seed):
 def test_equal_confidences_share_an_adaptive_bin_whatever_their_order():
     outputs = torch.tensor([[2.0, 0.0], [1.0, 0.0]]).repeat(50, 1)
     targets = torch.tensor([0, 0, 1, 1]).repeat(25)
-    assert sorted(equal_mass(ranked(outputs, targets)).counts)[-2:] == [50, 50]
+    assert sorted(equal_mass(rank_by_confidence(outputs, targets)).counts)[-2:] == [50, 50]
     error = adaptive_calibration_error(outputs, targets)
     order = torch.randperm(100, generator=torch.Generator().manual_seed(0))
     assert adaptive_calibration_error(outputs[order], targets[order]) == pytest.approx(error)
@@ -169,5 +169,5 @@ def test_the_probability_of_the_truth_is_what_the_likelihood_is_of():
 
 
 def test_a_confidence_on_an_edge_opens_the_upper_bin():
-    examples = ranked(torch.zeros(3, 2), torch.tensor([0, 1, 0]))
+    examples = rank_by_confidence(torch.zeros(3, 2), torch.tensor([0, 1, 0]))
     assert equal_width(examples, bins=4).counts.tolist() == [0, 0, 3, 0]

@@ -14,7 +14,7 @@ from scipy import stats
 
 from dpbench.errors import UserError
 from dpbench.privacy.accountants import ACCOUNTANTS, gdp, pld, rdp
-from dpbench.privacy.entries import Unaccountable, joint_multiplier, separated
+from dpbench.privacy.entries import Unaccountable, joint_multiplier, one_batch_per_release
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import (
     Exact,
@@ -137,7 +137,7 @@ def test_without_sampling_the_joint_release_is_the_composition(sigmas):
     for sigma in sigmas:
         parts.compose(dp_accounting.GaussianDpEvent(sigma), 2)
     assert pld(joint, DELTA) == pytest.approx(parts.get_epsilon(DELTA), rel=1e-3)
-    assert rdp(joint, DELTA) == pytest.approx(rdp(separated(joint), DELTA), rel=1e-9)
+    assert rdp(joint, DELTA) == pytest.approx(rdp(one_batch_per_release(joint), DELTA), rel=1e-9)
 
 
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=4))
@@ -151,12 +151,12 @@ def test_the_joint_multiplier_adds_precisions(sigmas):
 @pytest.mark.parametrize("name", ["rdp", "pld"])
 def test_batches_of_their_own_understate_what_one_batch_reveals(name):
     spend, book = ACCOUNTANTS[name], ledger(1.0, 1.0)
-    assert spend(book, DELTA) > 1.05 * spend(separated(book), DELTA)
-    assert spend(separated(book), DELTA) > 1.05 * spend(ledger(1.0), DELTA)
+    assert spend(book, DELTA) > 1.05 * spend(one_batch_per_release(book), DELTA)
+    assert spend(one_batch_per_release(book), DELTA) > 1.05 * spend(ledger(1.0), DELTA)
 
 
 def test_separated_keeps_all_releases_and_their_number():
-    apart = separated(ledger(1.0, 2.0))
+    apart = one_batch_per_release(ledger(1.0, 2.0))
     assert apart.entries == (
         ledger(1.0).entries[0],
         (Step(Poisson(RATE), (releases(1, 2)[1],)), STEPS),

@@ -42,7 +42,7 @@ def test_one_of_two_steps_is_never_below_the_integral_and_hardly_above(mu, remov
     epoch = AllocatedGaussian(mu, 2)
     for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
         exact = delta_of_two(mu, epsilon, removing)
-        side = epoch.removed if removing else epoch.added
+        side = epoch.removal_deltas if removing else epoch.addition_deltas
         (ours,) = side(np.array([epsilon]))
         assert exact * (1 - 1e-7) - 1e-25 <= ours <= exact * 1.004 + 1e-15
 
@@ -70,7 +70,7 @@ def test_one_of_many_steps_is_that_of_samples(steps, mu, removing):
     epoch = AllocatedGaussian(mu, steps)
     loss = losses(mu, [(i,) for i in range(steps)], steps, removing, steps)
     for epsilon in (0.0, 0.3, 0.8):
-        (ours,) = (epoch.removed if removing else epoch.added)(np.array([epsilon]))
+        (ours,) = (epoch.removal_deltas if removing else epoch.addition_deltas)(np.array([epsilon]))
         mean, error = sampled_delta(loss, epsilon)
         assert abs(ours - mean) < 4 * error + 1e-4 * ours
 

@@ -6,16 +6,23 @@ import numpy as np
 import pytest
 from scipy import fft, stats
 
-from dpbench.privacy.composition import OUTSIDE, PER_STAGE, UNIT, Losses, LossSum, connect_dots
+from dpbench.privacy.composition import (
+    PER_STAGE,
+    TRUNCATED_MASS,
+    UNIT,
+    Losses,
+    LossSum,
+    connect_dots,
+)
 from dpbench.privacy.gaussian import GaussianProfile
-from dpbench.privacy.sampling import added, removed
+from dpbench.privacy.sampling import addition_deltas, removal_deltas
 
 
 def sampled(mu: float, rate: float, interval: float, low: int, high: int) -> Losses:
     profile = GaussianProfile(mu)
     return connect_dots(
-        lambda e: removed(profile, rate, e),
-        lambda e: added(profile, rate, e),
+        lambda e: removal_deltas(profile, rate, e),
+        lambda e: addition_deltas(profile, rate, e),
         interval, low, high, profile.rounding,
     )  # fmt: skip
 
@@ -28,10 +35,10 @@ def test_the_grid_has_the_profile_at_its_points_and_no_less_between_them(rate):
         past = losses.indices * interval - epsilon
         ours = losses.infinite + np.clip(-np.expm1(-past), 0, None) @ losses.masses
         if epsilon < 0:
-            (dual,) = added(profile, rate, np.array([-epsilon]))
+            (dual,) = addition_deltas(profile, rate, np.array([-epsilon]))
             exact = 1 - math.exp(epsilon) + math.exp(epsilon) * dual
         else:
-            (exact,) = removed(profile, rate, np.array([epsilon]))
+            (exact,) = removal_deltas(profile, rate, np.array([epsilon]))
         assert exact * (1 - 1e-13) <= ours
         on_grid = abs(epsilon / interval - round(epsilon / interval)) < 1e-9
         assert ours <= exact * (1 + (1e-9 if on_grid else 2e-2))
@@ -87,7 +94,7 @@ def test_the_grid_of_a_sum_has_all_of_it_but_what_is_said():
     for _ in range(50):
         whole = np.convolve(whole, weights)
     inside = whole[tilted.start - 50 * losses.start :][: len(tilted.masses)]
-    assert 1 - inside.sum() <= OUTSIDE + 1e-14
+    assert 1 - inside.sum() <= TRUNCATED_MASS + 1e-14
     assert np.abs(inside - tilted.masses).max() < 1e-14
 
 

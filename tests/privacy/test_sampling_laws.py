@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from dpbench.privacy.coordinate_profiles import signs, symmetric_place
 from dpbench.privacy.gaussian import GaussianProfile
-from dpbench.privacy.sampling import added, removed
+from dpbench.privacy.sampling import addition_deltas, removal_deltas
 
 
 def hockey_stick(log_p: np.ndarray, log_q: np.ndarray, epsilon: float) -> float:
@@ -24,7 +24,9 @@ def test_sampling_is_that_of_the_pair(rate):
     ours = signs(6, shift, symmetric_place)
     mixed = np.logaddexp(np.log1p(-rate) + q, math.log(rate) + p) if rate < 1 else p
     for epsilon in (0.0, 0.02, 0.3, 1.5):
-        sides = [side(ours, rate, np.array([epsilon]))[0] for side in (removed, added)]
+        sides = [
+            side(ours, rate, np.array([epsilon]))[0] for side in (removal_deltas, addition_deltas)
+        ]
         pairs = hockey_stick(mixed, q, epsilon), hockey_stick(q, mixed, epsilon)
         assert sides == pytest.approx(pairs, rel=2e-4, abs=1e-12)
 
@@ -43,8 +45,10 @@ def test_a_sampled_gaussian_is_that_of_mpmath_to_the_stated_rounding(mu, rate):
             epsilon = mpmath.mpf(size)
             left = 1 - mpmath.exp(epsilon) * (1 - q)
             pairs = {
-                removed: q * exact(mu, mpmath.log(1 + mpmath.expm1(epsilon) / q)),
-                added: left * exact(mu, epsilon + mpmath.log(q / left)) if left > 0 else 0,
+                removal_deltas: q * exact(mu, mpmath.log(1 + mpmath.expm1(epsilon) / q)),
+                addition_deltas: left * exact(mu, epsilon + mpmath.log(q / left))
+                if left > 0
+                else 0,
             }
             for side, theirs in pairs.items():
                 (ours,) = side(profile, rate, np.array([size]))

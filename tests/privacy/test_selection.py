@@ -154,7 +154,7 @@ def test_the_negative_binomial_makes_a_run_at_least_and_poisson_perhaps_none():
 )
 def test_what_has_no_divergences_is_refused(mechanism):
     ledger = Ledger().after(Step(Poisson(0.1), (Release("x", mechanism),)))
-    with pytest.raises(Unaccountable, match="Gaussian noise of sure sensitivity"):
+    with pytest.raises(Unaccountable, match="Gaussian noise whose sensitivity bound cannot fail"):
         selection_epsilon([ledger], Repetitions(), DELTA)
 
 

@@ -63,8 +63,8 @@ def test_a_step_spends_no_more_than_its_profile_and_its_divergences(limit, other
         scale, at = math.exp(epsilon), np.array([epsilon])
         remove = integrate.trapezoid(np.maximum(with_one - scale * without, 0), GRID)
         add = integrate.trapezoid(np.maximum(without - scale * with_one, 0), GRID)
-        assert remove <= profile.removed(at)[0] * (1 + 1e-9)
-        assert add <= profile.added(at)[0] * (1 + 1e-9)
+        assert remove <= profile.removal_deltas(at)[0] * (1 + 1e-9)
+        assert add <= profile.addition_deltas(at)[0] * (1 + 1e-9)
     ours = dict(zip(ORDERS, _divergences(entry), strict=True))
     for order in (1.5, 2.0, 5.0):
         for p, q in ((with_one, without), (without, with_one)):
@@ -76,7 +76,7 @@ def test_an_account_that_forgets_the_cut_would_be_too_small_here():
     with_one, without = density((1, -1, -1, -1), 1), density((-1, -1, -1), 1)
     spent = integrate.trapezoid(np.maximum(with_one - math.e * without, 0), GRID)
     (entry,) = joint_entries(ledger(TruncatedPoisson(RATE, 1, 3), SIGMA, 1))
-    forgotten = _other_steps(entry._replace(cut=1e-300)).profile.removed(np.array([1.0]))[0]
+    forgotten = _other_steps(entry._replace(cut=1e-300)).profile.removal_deltas(np.array([1.0]))[0]
     assert forgotten < spent
 
 

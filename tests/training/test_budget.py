@@ -13,7 +13,7 @@ from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_global import dpsgd_global_adapt
 from dpbench.methods.sgd import sgd
 from dpbench.privacy.accountants import ACCOUNTANTS, gdp, note, pld, rdp
-from dpbench.privacy.entries import Unaccountable, separated
+from dpbench.privacy.entries import Unaccountable, one_batch_per_release
 from dpbench.privacy.ledger import Ledger, Poisson, Shuffled, Step, from_plain
 from dpbench.training.budget import Privacy, statement
 
@@ -94,13 +94,13 @@ def test_a_proven_method_says_all_epsilons_of_its_own_ledger():
     assert says["guarantee"] == "proven"
     assert says["rdp"] == rdp(book, DELTA)
     assert says["pld"] == pld(book, DELTA) <= says["rdp"]
-    assert says["claimed"] == rdp(separated(book), DELTA) < says["rdp"]
+    assert says["claimed"] == rdp(one_batch_per_release(book), DELTA) < says["rdp"]
     assert 0 < says["gdp"] < math.inf
 
 
 def test_a_paper_s_epsilon_is_by_its_own_accountant():
     book, method = ledger(ADAPT), ADAPT
-    apart = separated(book)
+    apart = one_batch_per_release(book)
     for by, accountant in (("rdp", rdp), ("gdp", gdp)):
         says = statement(book, method, DELTA, 1.0, claimed_by=by)
         assert (says["claimed"], says["claimed_by"]) == (accountant(apart, DELTA), by)

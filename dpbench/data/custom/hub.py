@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dpbench.data.custom.content import checksum, files_of, verified
+from dpbench.data.custom.checksums import checksum, files_of, verified
+from dpbench.data.fetch.library import library
 from dpbench.errors import Unavailable, UserError, first_line
 from dpbench.validate import one_of, quoted
 
@@ -44,10 +45,7 @@ def content_of(path: object, revision: object, expected: object = None) -> str |
 
 @functools.lru_cache(maxsize=2)
 def _load(place: str, revision: object, part: str, _: object) -> Any:
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise UserError("dataset=hub needs datasets: run `pip install datasets`.") from error
+    datasets = library("datasets", "dataset=hub", extra="hub")
     prefix, name = f"dataset.path={place} cannot be", place
     options: dict[str, object] = {}
     if Path(place).is_file():
@@ -55,7 +53,7 @@ def _load(place: str, revision: object, part: str, _: object) -> Any:
     elif revision:
         options = {"revision": revision}
     try:
-        return load_dataset(name, split=part, **options)
+        return datasets.load_dataset(name, split=part, **options)
     except ConnectionError as error:
         raise Unavailable(f"{prefix} downloaded: {first_line(error)}.") from error
     except Exception as error:  # the library raises its own errors, and those of its readers
@@ -79,4 +77,4 @@ def check_images(rows: Any, column: str) -> None:
     """UserError for a column that is unknown, or has no images."""
     one_of("dataset.image", column, rows.column_names)
     if type(rows.features[column]).__name__ != "Image":
-        raise UserError(f"dataset.image={column} is no column of images.")
+        raise UserError(f"dataset.image={column} is not an image column.")

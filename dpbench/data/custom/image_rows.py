@@ -8,14 +8,14 @@ import numpy as np
 import torch
 
 from dpbench.data.custom import hub
-from dpbench.data.custom.content import source_path, verified
-from dpbench.data.custom.pictures import MODES, class_folders, stacked
+from dpbench.data.custom.checksums import source_path, verified
+from dpbench.data.custom.image_files import MODES, class_folders, stacked
 from dpbench.data.custom.rows import Rows
 from dpbench.data.dataset import Data, Split
 from dpbench.errors import UserError
 from dpbench.validate import integer
 
-MOST_PIXELS = 1_024
+MAX_PIXELS = 1_024
 """The largest side of an image."""
 
 
@@ -33,7 +33,7 @@ class ImageRows(Rows):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        integer("dataset.size", self.size, most=MOST_PIXELS)
+        integer("dataset.size", self.size, most=MAX_PIXELS)
         if self.channels not in MODES:
             raise UserError(f"dataset.channels must be 3 or 1, got {self.channels}.")
 

@@ -15,7 +15,7 @@ from dpbench.errors import UserError, first_line
 from dpbench.validate import one_of, typed
 
 MAX_CATEGORIES = 1_000
-"""Of a column: more are names or free text."""
+"""The largest number of categories of a column: more are names or free text."""
 
 TRAIN, NONE = "train", "none"
 TASKS = ("classification", "regression")
@@ -47,7 +47,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedTable:
     """Features [n, d] float64, of which the first `numbers` are not categories; targets and groups
     [n]."""
 
@@ -81,7 +81,7 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
     _check_values(frame, columns, name)
     regression = columns.task == "regression"
     if regression and columns.is_categorical(frame[columns.target]):
-        raise UserError(f"dataset.target={columns.target} is no number in {name}.")
+        raise UserError(f"dataset.target={columns.target} is not a number in {name}.")
     features = [
         len(_values(frame[column], name)) if columns.is_categorical(frame[column]) else 1
         for column in columns.features(frame)
@@ -94,14 +94,14 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
     return described | {"groups": [str(group) for group in groups]}
 
 
-def encode(frame: pd.DataFrame, columns: Columns) -> Encoded:
+def encode(frame: pd.DataFrame, columns: Columns) -> EncodedTable:
     """Numbers as they are, then one feature for each category; classes and groups by number."""
     names = columns.features(frame)
     categorical = [name for name in names if columns.is_categorical(frame[name])]
     numbers = [name for name in names if name not in categorical]
     parts = [frame[numbers].to_numpy("float64"), *(_one_hot(frame[name]) for name in categorical)]
     target = frame[columns.target]
-    return Encoded(
+    return EncodedTable(
         np.concatenate(parts, axis=1),
         tuple(numbers),
         target.to_numpy("float32") if columns.task == "regression" else _codes(target),
@@ -110,7 +110,7 @@ def encode(frame: pd.DataFrame, columns: Columns) -> Encoded:
 
 
 def standardised(
-    encoded: Encoded, how: str | Mapping[str, list[float]], train: np.ndarray
+    encoded: EncodedTable, how: str | Mapping[str, list[float]], train: np.ndarray
 ) -> np.ndarray:
     """The features, float32: numbers less their mean and over their standard deviation.
 
@@ -146,7 +146,7 @@ def _read(path: Path, separator: str, *_: int) -> pd.DataFrame:
         except (EmptyDataError, ParserError, ParserWarning, ValueError, OSError) as error:
             why = first_line(error, type(error).__name__).rstrip(".")
             raise UserError(
-                f"dataset.file={path} is no table of values separated by {separator!r}: {why}."
+                f"dataset.file={path} is not a table of values separated by {separator!r}: {why}."
             ) from error
 
 
@@ -162,8 +162,9 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         if unusable.any():
             row = int(np.flatnonzero(unusable)[0]) + 1
             raise UserError(
-                f"{name} has no usable value in column {column} of row {row}: the file is cut, or "
-                "complete the row, remove it, or leave the column out with dataset.drop."
+                f"{name} has no usable value in column {column} of row {row}: the file is "
+                "truncated, or complete the row, remove it, or leave the column out with "
+                "dataset.drop."
             )
 
 

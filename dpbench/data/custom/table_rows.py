@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from dpbench.data.custom import hub
-from dpbench.data.custom.content import source_path, verified
+from dpbench.data.custom.checksums import source_path, verified
 from dpbench.data.custom.rows import Rows
 from dpbench.data.custom.table import NONE, TASKS, TRAIN, columns_of, encode, read_csv, standardised
 from dpbench.data.dataset import Data, Split
@@ -41,7 +41,7 @@ class TableRows(Rows):
         if isinstance(self.standardise, str) and self.standardise not in (TRAIN, NONE):
             raise UserError(
                 f"dataset.standardise={quoted(self.standardise)} is unknown: write train, none, or "
-                "mean and standard deviation by column, as {age:[40,15]}."
+                "mean and standard deviation by column, e.g. {age:[40,15]}."
             )
         for column, constants in dict(self._constants).items():
             if len(constants) != 2 or constants[1] <= 0:
@@ -74,8 +74,8 @@ class TableRows(Rows):
         frame = self.read()
         if len(frame) != self.rows:
             raise UserError(
-                f"{self.name} has {len(frame)} rows and dataset.rows is {self.rows}: it is cut, or "
-                "the number is wrong."
+                f"{self.name} has {len(frame)} rows and dataset.rows is {self.rows}: it is "
+                "truncated, or the number is wrong."
             )
         return self._split(frame, seed)
 

@@ -14,7 +14,7 @@ from dpbench.data.dataset import Batch, Dataset
 from dpbench.errors import UserError
 from dpbench.validate import fraction, integer, one_of
 
-MOST_VIEWS = 10_000
+MAX_VIEWS = 10_000
 PADDINGS = ("reflect", "zero")
 FLIPS = ("horizontal", "none", "vertical")
 
@@ -35,7 +35,7 @@ class ShiftsFlips:
     probability: float
 
     def __post_init__(self) -> None:
-        integer("augmentation.views", self.views, most=MOST_VIEWS)
+        integer("augmentation.views", self.views, most=MAX_VIEWS)
         integer("augmentation.shift", self.shift, least=0)
         one_of("augmentation.padding", self.padding, PADDINGS)
         one_of("augmentation.flip", self.flip, FLIPS)

@@ -16,7 +16,7 @@ from dpbench.seeds import numpy_generator
 from dpbench.validate import integer
 
 SPLIT_SEED = 0
-"""Of the split, the targets and their labels, which are the same in all runs of an attack."""
+"""The seed of the split, the targets and their labels, the same in all runs of an attack."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,6 @@ class Mislabelled(DerivedDataset):
         if self.base.task != "classification":
             raise UserError(f"{self.base.name} has no classes to mislabel: use mislabelled=null.")
         integer("mislabelled", self.number, len(self.groups), self.base.train_size // 2)
-
-    @property
-    def train_size(self) -> int:
-        return self.base.train_size
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -78,8 +74,3 @@ def _joined(first: Split, second: Split) -> Split:
         targets=torch.cat([first.targets, second.targets]),
         groups=torch.cat([first.groups, second.groups]),
     )
-
-
-def with_mislabelled(base: Dataset, number: int | None) -> Dataset:
-    """The data set with so many mislabelled targets, or unchanged for None."""
-    return base if number is None else Mislabelled(base, number)

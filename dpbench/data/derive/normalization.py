@@ -1,4 +1,4 @@
-"""Normalization of images: subtracts a mean and divides by a standard deviation per channel."""
+"""Normalisation of images: subtracts a mean and divides by a standard deviation per channel."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from dpbench.validate import is_number, positive, quoted
 
 @dataclass(frozen=True)
 class Normalization:
-    """Normalization of pixels in [0, 1] by public constants.
+    """Normalisation of pixels in [0, 1] by public constants.
 
     mean, std: one number per channel, or one for all. An example's gradient still depends on that
     example alone, so the accounting is unchanged; constants estimated from private images are not
@@ -61,7 +61,7 @@ class Normalization:
         return normalize(images, list(self.mean), list(self.std))
 
 
-def normalized(data: Data, normalize: Callable[[Tensor], Tensor]) -> Data:
+def with_transform(data: Data, normalize: Callable[[Tensor], Tensor]) -> Data:
     """The same data with a function applied to the inputs of every batch."""
     train, test = (replace(split, normalize=normalize) for split in (data.train, data.test))
     targets, calibration = data.targets, data.calibration

@@ -12,6 +12,7 @@ from torch import Tensor
 from dpbench.data.caches import ensure_cached
 from dpbench.data.dataset import Data, Dataset, DerivedDataset, Split
 from dpbench.data.derive.normalization import Normalization
+from dpbench.data.fetch.library import library
 from dpbench.errors import UserError
 from dpbench.validate import integer
 
@@ -57,14 +58,10 @@ class Scattering:
 
     def transform(self, sides: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         """From images [B, C, H, W] to features [B, C * channels, H / 2^J, W / 2^J]."""
-        try:
-            # The part for 3D, which kymatio.torch imports as well, needs an older SciPy.
-            from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
-        except ImportError as error:
-            raise UserError(
-                "features=scattering needs kymatio: run `pip install 'dpbench-suite[features]'`."
-            ) from error
-        network = ScatteringTorch2D(J=self.depth, shape=sides, L=ANGLES)
+        # The part for 3D, which kymatio.torch imports as well, needs an older SciPy.
+        name = "kymatio.scattering2d.frontend.torch_frontend"
+        kymatio = library(name, "features=scattering", extra="features")
+        network = kymatio.ScatteringTorch2D(J=self.depth, shape=sides, L=ANGLES)
         normalize = self.normalization or (lambda images: images)
         return lambda images: network(normalize(images).contiguous()).flatten(1, 2)
 
@@ -86,10 +83,6 @@ class Scattered(DerivedDataset):
     @property
     def shape(self) -> tuple[int, ...]:
         return self.features.shape_of(self.base)
-
-    @property
-    def train_size(self) -> int:
-        return self.base.train_size
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -119,8 +112,3 @@ class Scattered(DerivedDataset):
         for indices in split.batches(AT_ONCE):
             out[indices.numpy()] = transform(split.at(indices).inputs).numpy()
         out.flush()
-
-
-def with_scattering(base: Dataset, features: Scattering | None) -> Dataset:
-    """The data set with scattering features as inputs, or unchanged for None."""
-    return base if features is None else Scattered(base, features)

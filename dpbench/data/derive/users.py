@@ -19,7 +19,7 @@ from dpbench.errors import UserError
 from dpbench.seeds import numpy_generator
 from dpbench.validate import integer, number, positive
 
-MOST_SHARDS = 10_000
+MAX_SHARDS = 10_000
 """Shards per user; if there are more shards than examples, the others are empty."""
 
 Assignment = Callable[[np.ndarray, list[int], np.random.Generator], np.ndarray]
@@ -97,7 +97,7 @@ def shards(number: int, each: int) -> Users:
 
     McMahan et al. 2017, with two shards of 300 for each of 100 users of MNIST.
     """
-    integer("users.each", each, most=MOST_SHARDS)
+    integer("users.each", each, most=MAX_SHARDS)
     return Users(number, 0.0, partial(_shards, each), True)
 
 

@@ -50,8 +50,3 @@ class WithValidation(DerivedDataset):
         count = held_out(len(data.train), self.share)
         train, test = (data.train.take(part) for part in (order[count:], order[:count]))
         return replace(data, train=train, test=test, tested_on="validation")
-
-
-def with_validation(base: Dataset, share: float | None) -> Dataset:
-    """The data set with that share held out for validation, or unchanged for None."""
-    return base if share is None else WithValidation(base, share)

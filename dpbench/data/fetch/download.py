@@ -4,7 +4,6 @@ Interrupted downloads resume, and one mirror stands in for another, which `pooch
 """
 
 import gzip
-import hashlib
 import lzma
 import shutil
 import time
@@ -26,6 +25,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dpbench.errors import Unavailable, UserError
+from dpbench.files import digest_of
 
 ATTEMPTS = 3  # per mirror, if transfers break off or leftovers are stale
 TIMEOUT = 30  # seconds without a byte
@@ -120,8 +120,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def _intact(path: Path, checksum: str) -> bool:
     kind, _, expected = checksum.partition(":")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, kind).hexdigest() == expected
+    return digest_of(path, kind) == expected
 
 
 def _obtain(source: Source, path: Path) -> None:

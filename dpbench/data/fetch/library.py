@@ -6,9 +6,14 @@ from types import ModuleType
 from dpbench.errors import UserError
 
 
-def library(name: str) -> ModuleType:
-    """The library of that name, imported on demand as that takes seconds; UserError if missing."""
+def library(name: str, setting: str = "this", extra: str | None = None) -> ModuleType:
+    """The module of that name, imported on demand as that takes seconds; UserError if missing.
+
+    setting: what needs it, as the message names it. extra: the extra of dpbench-suite with it.
+    """
     try:
         return import_module(name)
     except ImportError as error:
-        raise UserError(f"this needs {name}: run `pip install {name}`.") from error
+        package = name.partition(".")[0]
+        source = f"'dpbench-suite[{extra}]'" if extra else package
+        raise UserError(f"{setting} needs {package}: run `pip install {source}`.") from error

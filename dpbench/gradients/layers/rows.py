@@ -14,7 +14,7 @@ from dpbench.gradients.engine import zero_excluded
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, perturbed_values
 from dpbench.gradients.norms import squared_norms
 
-Normalisation = nn.GroupNorm | nn.LayerNorm | nn.RMSNorm | nn.InstanceNorm1d | nn.InstanceNorm2d
+NormLayer = nn.GroupNorm | nn.LayerNorm | nn.RMSNorm | nn.InstanceNorm1d | nn.InstanceNorm2d
 
 
 class Rows:
@@ -61,7 +61,7 @@ def perturbed_normalisation(
     return out + _as_outputs(call.module, over_views["bias"], out) if _biased(call.module) else out
 
 
-def _normal(module: Normalisation, x: Tensor) -> Tensor:
+def _normal(module: NormLayer, x: Tensor) -> Tensor:
     """The normalised input, before scale and shift."""
     match module:
         case nn.GroupNorm() if forward_ad.unpack_dual(x).tangent is not None:
@@ -77,23 +77,23 @@ def _normal(module: Normalisation, x: Tensor) -> Tensor:
     return F.instance_norm(x, eps=module.eps)
 
 
-def _biased(module: Normalisation) -> bool:
+def _biased(module: NormLayer) -> bool:
     return getattr(module, "bias", None) is not None
 
 
-def _trailing(module: Normalisation) -> bool:
+def _trailing(module: NormLayer) -> bool:
     """Whether the scale belongs to the last axes of the input, rather than to the second."""
     return isinstance(module, nn.LayerNorm | nn.RMSNorm)
 
 
-def _per_scale(module: Normalisation, x: Tensor) -> Tensor:
+def _per_scale(module: NormLayer, x: Tensor) -> Tensor:
     """x [B K, ...] summed over positions [B K, d]."""
     if _trailing(module):
         return x.reshape(len(x), -1, module.weight.numel()).sum(1)
     return x.reshape(*x.shape[:2], -1).sum(2)
 
 
-def _as_outputs(module: Normalisation, value: Tensor, out: Tensor) -> Tensor:
+def _as_outputs(module: NormLayer, value: Tensor, out: Tensor) -> Tensor:
     """A value [B K, ...] of each row, shaped so that it broadcasts over the outputs."""
     spare = (1,) * (out.dim() - value.dim())
     return (

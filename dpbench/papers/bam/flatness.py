@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, jacrev
 from dpbench.data.dataset import Batch
 from dpbench.execution.configuration import data_folder
 from dpbench.execution.prepare import build
-from dpbench.gradients.engine import Stacked
+from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.gradients.penalised import penalised
 from dpbench.gradients.vmap import Vmap
 from dpbench.papers.calibration.kernel import Network
@@ -102,14 +102,14 @@ def descend(run: Run, setup: Setup, minimised: str, folder: Path, seed: int) -> 
     return DescentResult(minimised, seed, loss, norm_of_mean, mean_norm, sharpness, gap)
 
 
-def gap_of(gradients: Stacked, weight: float) -> float:
+def gap_of(gradients: MaterialisedGradients, weight: float) -> float:
     """(L_BAO - L_Z) / L_BAO, which is never negative by Lemma 3."""
     norm_of_mean, mean_norm = _norms(gradients)
     objective = gradients.losses.mean().item() + weight * mean_norm
     return weight * (mean_norm - norm_of_mean) / objective
 
 
-def _norms(gradients: Stacked) -> tuple[float, float]:
+def _norms(gradients: MaterialisedGradients) -> tuple[float, float]:
     """|mean g_i| and mean |g_i|."""
     return gradients.stack().mean(0).norm().item(), gradients.norms.mean().item()
 

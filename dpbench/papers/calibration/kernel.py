@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, Stacked
+from dpbench.gradients.engine import Loss, MaterialisedGradients
 from dpbench.gradients.parameters import Layer, Parameters
 from dpbench.gradients.vmap import Vmap
 
@@ -29,10 +29,10 @@ class Tangents:
     layers: tuple[Layer, ...]
 
     @property
-    def gradients(self) -> Stacked:
+    def gradients(self) -> MaterialisedGradients:
         """Per-example gradients of the loss, by the chain rule: [n, D]."""
         stack = torch.einsum("nk,nkd->nd", self.slopes, self.jacobian)
-        return Stacked(self.losses, stack, self.layers)
+        return MaterialisedGradients(self.losses, stack, self.layers)
 
     @property
     def rows(self) -> Tensor:
@@ -60,7 +60,7 @@ class ClippedSum:
     total: Tensor
 
 
-def clip_sum(clip: Clip, gradients: Stacked, groups: Tensor) -> ClippedSum:
+def clip_sum(clip: Clip, gradients: MaterialisedGradients, groups: Tensor) -> ClippedSum:
     """The clipped sum of gradients, without noise."""
     factors = clip.factors(clip.norms(gradients), groups)
     weighted = clip.reduce(gradients, factors)
@@ -82,7 +82,7 @@ class Network:
         self._losses = Vmap(self.model, loss, self.parameters)
         self._outputs = Vmap(self.model, _one_output, self.parameters)
 
-    def gradients(self, batch: Batch) -> Stacked:
+    def gradients(self, batch: Batch) -> MaterialisedGradients:
         """Per-example gradients of the loss."""
         return self._losses(batch)
 

@@ -65,7 +65,7 @@ def test_a_cut_image_is_named(pets):
     image = pets / "dog" / "3.png"
     image.write_bytes(image.read_bytes()[:60])
     _, run = run_of(settings(pets))
-    with pytest.raises(UserError, match=r"dog/3.png is no image, or is cut: replace it"):
+    with pytest.raises(UserError, match=r"dog/3.png is not an image, or is truncated: replace it"):
         run.dataset.load(pets, 0)
 
 
@@ -91,5 +91,5 @@ def test_images_by_the_datasets_library_are_the_same(pets, no_cache):
     )
     light = theirs.train.inputs.float().mean((1, 2, 3)) > 70
     assert torch.equal(light.long(), theirs.train.targets)
-    with pytest.raises(UserError, match=r"dataset\.image=label is no column of images"):
+    with pytest.raises(UserError, match=r"dataset\.image=label is not an image column"):
         compose([*("dataset=hub_images", f"dataset.path={pets}"), "dataset.image=label"])

@@ -152,7 +152,7 @@ def test_a_cut_or_wrong_file_is_one_sentence(people, spoil, sentence):
 
 def test_a_file_that_is_no_text_is_one_sentence(people):
     people.write_bytes(bytes(range(256)))
-    with pytest.raises(UserError, match="is no table of values separated by ','"):
+    with pytest.raises(UserError, match="is not a table of values separated by ','"):
         compose(settings(people))
 
 
@@ -165,7 +165,7 @@ def test_a_file_that_is_no_text_is_one_sentence(people):
         (["dataset.drop=town"], "dataset.drop must be a list of texts"),
         (["dataset.categorical=[3]"], "dataset.categorical must be a list of texts"),
         (["dataset.task=ranking"], "dataset.task=ranking is unknown"),
-        (["dataset.task=regression"], "dataset.target=rich is no number"),
+        (["dataset.task=regression"], "dataset.target=rich is not a number"),
         (["dataset.rows=61"], "dataset.rows is 61, but "),
         (["dataset.checksum='sha256:0'"], "but dataset.checksum is sha256:0"),
         (["dataset.file=nowhere.csv"], "nowhere.csv is not a file: give its path"),

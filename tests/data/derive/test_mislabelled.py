@@ -7,8 +7,8 @@ from scipy import stats
 
 from dpbench.config.compose import compose
 from dpbench.data.california import California
-from dpbench.data.derive.mislabelled import Mislabelled, with_mislabelled
-from dpbench.data.derive.normalization import Normalization, normalized
+from dpbench.data.derive.mislabelled import Mislabelled
+from dpbench.data.derive.normalization import Normalization, with_transform
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build
@@ -71,7 +71,7 @@ def test_the_sampling_rate_and_epsilon_are_those_of_the_run_without_targets():
 def test_runs_without_targets_keep_their_names():
     assert digest(compose([])) == digest(compose(["mislabelled=null"]))
     assert digest(compose([])) != digest(compose(["mislabelled=100"]))
-    assert with_mislabelled(DIGITS, None) is DIGITS
+    assert build(compose(["mislabelled=null"])).dataset == DIGITS
 
 
 @pytest.mark.slow
@@ -103,7 +103,7 @@ def test_targets_are_held_out_of_a_validation_split(tmp_path):
 
 
 def test_targets_are_normalised_like_all_images(tmp_path):
-    data = normalized(HUNDRED.load(tmp_path, 0), Normalization([0.5], [0.25]))
+    data = with_transform(HUNDRED.load(tmp_path, 0), Normalization([0.5], [0.25]))
     inputs = data.targets.examples.at(torch.arange(3)).inputs
     assert torch.equal(inputs, (data.targets.examples.inputs[:3] - 0.5) / 0.25)
 

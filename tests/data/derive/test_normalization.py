@@ -6,7 +6,7 @@ import torch
 
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Data
-from dpbench.data.derive.normalization import Normalization, normalized
+from dpbench.data.derive.normalization import Normalization, with_transform
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build
@@ -51,7 +51,7 @@ def test_whole_and_held_out_and_dealt_out_examples_are_normalised_alike(tmp_path
 def test_bytes_are_scaled_before(tmp_path):
     plain = DIGITS.load(tmp_path, 0)
     packed = replace(plain.train, inputs=(plain.train.inputs * 255).to(torch.uint8))
-    data = normalized(Data(packed, plain.test), Normalization([0.5], [0.5]))
+    data = with_transform(Data(packed, plain.test), Normalization([0.5], [0.5]))
     seen = data.train.at(torch.arange(50)).inputs
     assert (seen.min(), seen.max()) == (-1, 1)
 

@@ -6,7 +6,7 @@ import torch
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Data
 from dpbench.data.derive.unbalanced import Unbalanced
-from dpbench.data.derive.validation import WithValidation, with_validation
+from dpbench.data.derive.validation import WithValidation
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build
@@ -57,7 +57,6 @@ def test_all_else_is_the_data_set_s_own():
 
 
 def test_without_a_share_nothing_is_held_out():
-    assert with_validation(DIGITS, None) is DIGITS
     assert build(compose([])).dataset == DIGITS
 
 

@@ -8,7 +8,7 @@ import torch
 
 from dpbench.config.compose import compose
 from dpbench.execution.prepare import build
-from dpbench.gradients.engine import Stacked
+from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.papers.bam.flatness import (
     AWARE,
     PLAIN,
@@ -27,7 +27,7 @@ SETUP = Setup(examples=6, lr=0.1, steps=40, weight=0.5)
 
 def test_the_gap_is_that_of_the_two_objectives():
     rows = torch.tensor([[3.0, 4.0], [3.0, -4.0]], dtype=torch.float64)
-    gradients = Stacked(torch.tensor([1.0, 3.0], dtype=torch.float64), rows, ())
+    gradients = MaterialisedGradients(torch.tensor([1.0, 3.0], dtype=torch.float64), rows, ())
     bias_aware, flat = 2 + 0.1 * 5, 2 + 0.1 * 3
     assert gap_of(gradients, 0.1) == pytest.approx((bias_aware - flat) / bias_aware)
 
@@ -36,9 +36,11 @@ def test_gradients_of_one_direction_have_no_gap_and_others_have_one():
     draw = torch.Generator().manual_seed(0)
     for _ in range(50):
         rows = torch.randn(5, 3, generator=draw, dtype=torch.float64)
-        assert gap_of(Stacked(torch.ones(5).double(), rows, ()), 1.0) > 0
+        assert gap_of(MaterialisedGradients(torch.ones(5).double(), rows, ()), 1.0) > 0
     along = torch.outer(torch.rand(5, generator=draw).double(), rows[0])
-    assert gap_of(Stacked(torch.ones(5).double(), along, ()), 1.0) == pytest.approx(0, abs=1e-15)
+    assert gap_of(MaterialisedGradients(torch.ones(5).double(), along, ()), 1.0) == pytest.approx(
+        0, abs=1e-15
+    )
 
 
 def test_sharpness_is_the_largest_eigenvalue_that_follows_by_hand():

@@ -55,5 +55,7 @@ def _array(source: Path | Any, size: int, channels: int) -> np.ndarray:
             whole = image.convert(MODES[channels])
             square = ImageOps.fit(whole, (size, size), Image.Resampling.BILINEAR)
     except (UnidentifiedImageError, OSError, SyntaxError) as error:
-        raise UserError(f"{source} is no image, or is cut: replace it, or remove it.") from error
+        raise UserError(
+            f"{source} is not an image, or is truncated: replace it, or remove it."
+        ) from error
     return np.asarray(square).reshape(size, size, channels).transpose(2, 0, 1)

@@ -5,6 +5,7 @@ import hashlib
 from pathlib import Path
 
 from dpbench.errors import UserError
+from dpbench.files import digest_of
 from dpbench.validate import path_of
 
 Files = tuple[tuple[Path, int, int], ...]
@@ -53,13 +54,8 @@ def _is_hidden(path: Path) -> bool:
 def _checksum(path: Path, files: Files) -> str:
     """The checksum, cached until a file changes."""
     if path.is_file():
-        return f"sha256:{_sha256(path)}"
+        return f"sha256:{digest_of(path)}"
     digest = hashlib.sha256()
     for file, _, _ in files:
-        digest.update(f"{file.relative_to(path).as_posix()}\0{_sha256(file)}\n".encode())
+        digest.update(f"{file.relative_to(path).as_posix()}\0{digest_of(file)}\n".encode())
     return f"sha256:{digest.hexdigest()}"
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

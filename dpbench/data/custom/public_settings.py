@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.data.custom import hub, table
-from dpbench.data.custom.content import source_path, verified
-from dpbench.data.custom.pictures import class_folders, classes_of
+from dpbench.data.custom.checksums import source_path, verified
+from dpbench.data.custom.image_files import class_folders, classes_of
 from dpbench.errors import UserError
 
 Settings = Mapping[str, Any]
 
 
-def described(node: Any) -> Any:
+def with_public_settings(node: Any) -> Any:
     """The settings of a data set, with what is public of its data where they are the user's own.
 
     Other settings are unchanged. Raises UserError for data that cannot be read or do not have what
@@ -31,8 +31,8 @@ def described(node: Any) -> Any:
     for key in found.keys() - {"name"}:
         if node.get(key) not in (None, found[key]):
             raise UserError(
-                f"dataset.{key} is {node[key]}, but {node[source]} has {found[key]}: the data are "
-                "cut or others, or the setting is wrong."
+                f"dataset.{key} is {node[key]}, but {node[source]} has {found[key]}: the file is "
+                "truncated or a different one, or the setting is wrong."
             )
     return {**node, **found, "name": node.get("name") or found["name"]}
 
@@ -99,4 +99,4 @@ SOURCES: dict[str, tuple[str, Callable[[Settings], dict[str, Any]]]] = {
     "dpbench.data.custom.image_rows.ImageFolder": ("folder", _folder),
     "dpbench.data.custom.image_rows.HubImages": ("path", _hub_images),
 }
-"""By target: the setting that names the data, and what describes them."""
+"""The setting that names the data, and what describes them, by target."""
