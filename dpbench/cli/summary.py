@@ -1,5 +1,6 @@
 """The line about a finished run that a person reads."""
 
+import math
 from collections.abc import Iterator
 
 from dpbench.metrics.registry import REGISTRY, parse_name
@@ -25,8 +26,9 @@ def _metrics(record: Record) -> Iterator[str]:
             if name.base == base and not name.group:
                 yield f"{name.split} {REGISTRY[base].label} {_shown(base, value)}"
         groups = {n.group: value for n, value in overall.items() if n.base == base and n.group}
-        if base == "accuracy" and len(groups) > 1:
-            worst = min(groups, key=lambda group: groups[group])
+        measured = [group for group, value in groups.items() if not math.isnan(value)]
+        if base == "accuracy" and len(measured) > 1:
+            worst = min(measured, key=lambda group: groups[group])
             yield f"worst group {_shown(base, groups[worst])} ({worst})"
 
 

@@ -23,8 +23,7 @@ from dpbench.gradients.vmap import Vmap
 from dpbench.papers.calibration.kernel import Network
 from dpbench.papers.calibration.laboratory import in_float64, initial_network
 from dpbench.papers.calibration.properties import TOLERANCE
-from dpbench.papers.calibration.scale import own_scale
-from dpbench.reproduce.page import page
+from dpbench.reproduce.page import own_scale, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import bullets, grid_lines

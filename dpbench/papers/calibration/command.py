@@ -16,8 +16,8 @@ from dpbench.papers.calibration.report import (
     summary,
     to_csv,
 )
-from dpbench.papers.calibration.scale import own_scale
 from dpbench.paths import benchmarks_folder
+from dpbench.reproduce.page import own_scale
 from dpbench.reproduce.target import Target
 from dpbench.tables.latex import to_latex
 from dpbench.tables.markdown import to_markdown
