@@ -62,7 +62,7 @@ def numbers(target: Target, records: list[Record]) -> str:
         return to_csv(_built(target, records, {}, NO_PLANS))
     if TARGET in table["figure"]:
         return render(target, records, {})["csv"].decode()
-    return _figure_csv(picture(target, records, {}))
+    return _figure_csv(picture(target, records))
 
 
 def spec_of(target: Target) -> TableSpec:
