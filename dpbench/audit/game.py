@@ -5,7 +5,7 @@ No part of the run is reimplemented: its data are canaries, and its noise is rec
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,17 +53,8 @@ class RecordingNoise:
     base: Noise
     releases: list[Release] = field(default_factory=list)
 
-    @property
-    def per_coordinate(self) -> bool:
-        return self.base.per_coordinate
-
-    @property
-    def private(self) -> bool:
-        return self.base.private
-
-    @property
-    def bands(self) -> int | None:
-        return self.base.bands
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.base, name)
 
     def given(self, total: Tensor, stream: Stream) -> "RecordingNoise":
         return RecordingNoise(self.base.given(total, stream), self.releases)
@@ -79,9 +70,6 @@ class RecordingNoise:
         """The last noisy sum, and the mechanism by which the method released it."""
         noisy, multiplier = self.releases.pop()
         return method.releases(multiplier)[0].mechanism, noisy
-
-    def mechanism(self, multiplier: float) -> Mechanism:
-        return self.base.mechanism(multiplier)
 
     def for_size(self, size: int) -> "RecordingNoise":
         return RecordingNoise(self.base.for_size(size), self.releases)
@@ -115,20 +103,10 @@ class RunGame(Game):
     run: Run
 
 
-def run_game(
-    name: str,
-    attacks: tuple[Scores, ...],
-    ledger: Ledger,
-    planned: Plan,
-    step: PrivateStep,
-    usage: ResourceUsage,
-    run: Run,
-) -> RunGame:
-    """The game of a finished run."""
+def attacked(run: Run) -> str:
+    """The method of a run, with its variant."""
     method = run.method
-    variant = "" if method.variant == "corrected" else f" ({method.variant})"
-    attacked, delta = method.name + variant, run.privacy.delta
-    return RunGame(name, attacked, attacks, ledger, delta, run.seed, planned, step, usage, run)
+    return method.name if method.variant == "corrected" else f"{method.name} ({method.variant})"
 
 
 def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
@@ -163,7 +141,7 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
     """
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
-    noise = RecordingNoise(run.method.noise)
+    noise: Any = RecordingNoise(run.method.noise)
     run = replace(run, method=replace(run.method, noise=noise))
     planned, device = plan(run), torch.device("cpu")
     sampling = planned.sampler.law
@@ -183,4 +161,6 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
                 accumulator.add(mechanism, sampling.rate, added, gradient)
             progress.advance()
     attacks = accumulator.attacks(dataset.included(run.seed))
-    return run_game("run", attacks, training.ledger, planned, training.step, training.usage, run)
+    parts = planned, training.step, training.usage, run
+    ledger, delta = training.ledger, run.privacy.delta
+    return RunGame("run", attacked(run), attacks, ledger, delta, run.seed, *parts)

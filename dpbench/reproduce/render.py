@@ -18,8 +18,8 @@ from dpbench.reproduce.figure_claims import claims_blocks, judged_figure
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import BUDGET, Target
 from dpbench.tables.conditions import conditions_of, row_name
-from dpbench.tables.latex import to_latex
-from dpbench.tables.markdown import grid_lines, to_markdown
+from dpbench.tables.files import table_files
+from dpbench.tables.markdown import grid_lines
 from dpbench.tables.privacy import NO_PLANS, Statement, privacy_grid
 from dpbench.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.tables.runs import Row
@@ -80,10 +80,10 @@ def _table(
     planned: Mapping[str, Statement],
 ) -> dict[str, bytes]:
     table = _built(target, records, impossible, planned)
-    texts = {"md": to_markdown(table), "csv": to_csv(table), "tex": to_latex(table)}
+    files = table_files(table, to_csv(table))
     if table.claims:
-        texts["claims.csv"] = claims_csv(table.claims)
-    return {suffix: text.encode() for suffix, text in texts.items()}
+        files["claims.csv"] = claims_csv(table.claims).encode()
+    return files
 
 
 def _built(

@@ -190,9 +190,5 @@ def _positive(text: str) -> float:
     return float(value)
 
 
-def _positives(text: str) -> tuple[float, ...]:
-    return tuple(map(_positive, text.split()))
-
-
 def _share(batch: str, n: str) -> float | None:
     return int(batch) / int(n) if batch and n else None
