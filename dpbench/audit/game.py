@@ -39,7 +39,7 @@ COPIES = 3
 """Examples of each canary who is a user."""
 
 
-class Release(NamedTuple):
+class NoisySum(NamedTuple):
     """A noisy sum [D] in units of its sensitivity, and its noise multiplier."""
 
     noisy: Tensor
@@ -51,7 +51,7 @@ class RecordingNoise:
     """Delegates to `base`, and records each noisy sum."""
 
     base: Noise
-    releases: list[Release] = field(default_factory=list)
+    releases: list[NoisySum] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.base, name)
@@ -63,7 +63,7 @@ class RecordingNoise:
         self, total: Tensor, sensitivity: float | Tensor, multiplier: float, stream: Stream
     ) -> Tensor:
         noisy = self.base.add(total, sensitivity, multiplier, stream)
-        self.releases.append(Release(noisy.detach().double() / sensitivity, multiplier))
+        self.releases.append(NoisySum(noisy.detach().double() / sensitivity, multiplier))
         return noisy
 
     def pop(self, method: Method) -> tuple[Mechanism, Tensor]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from textwrap import dedent
 
 from dpbench import __version__
-from dpbench.cli.bugs import check_encoding, reporting_errors
+from dpbench.cli.crash_report import check_encoding, reporting_errors
 from dpbench.errors import UserError, nearest, show_warnings_as_messages, tell
 from dpbench.training import interrupts
 

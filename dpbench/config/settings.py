@@ -65,7 +65,7 @@ SETTINGS = {
 SCIENTIFIC = tuple(name for name, setting in SETTINGS.items() if setting.scientific)
 """The settings that the record keeps and the digest is made of."""
 
-OFF = tuple(value for setting in SETTINGS.values() for value in setting.omitted)
+OFF_VALUES = tuple(value for setting in SETTINGS.values() for value in setting.omitted)
 """The values of settings that are off."""
 
 ADDED_TO_METHODS = {"clip": "abadi", "style": "flat"}

@@ -9,7 +9,7 @@ from functools import cached_property
 from dpbench.dashboard.choice import Group, choose, groups_of, ranked_by, sign_of
 from dpbench.dashboard.intervals import Estimate, estimate, paired
 from dpbench.dashboard.metrics import metric_entry
-from dpbench.dashboard.run import Run, seven_digits
+from dpbench.dashboard.run import ReportedRun, seven_digits
 from dpbench.metrics.worst_group import WORST_GROUP, value_of
 
 SAME_BUDGET = 1.15
@@ -51,9 +51,9 @@ class Candidate:
         }
 
 
-def boards(runs: Sequence[Run]) -> tuple[list[dict], set[str]]:
+def boards(runs: Sequence[ReportedRun]) -> tuple[list[dict], set[str]]:
     """The boards as the page's JSON, and the names of the groups with their settings."""
-    by_facet: dict[str, list[Run]] = defaultdict(list)
+    by_facet: dict[str, list[ReportedRun]] = defaultdict(list)
     for run in runs:
         by_facet[run.row["facet"]].append(run)
     found, best = [], set()
@@ -64,7 +64,9 @@ def boards(runs: Sequence[Run]) -> tuple[list[dict], set[str]]:
     return found, best
 
 
-def _budgets(runs: list[Run]) -> Iterator[tuple[float | None, float | None, list[Candidate]]]:
+def _budgets(
+    runs: list[ReportedRun],
+) -> Iterator[tuple[float | None, float | None, list[Candidate]]]:
     """The lowest and highest epsilon of each board, and the candidates on it."""
     tested = groups_of(run for run in runs if not run.validated)
     validated = groups_of(run for run in runs if run.validated)

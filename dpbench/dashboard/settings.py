@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dpbench.config.settings import ADDED_TO_METHODS, OFF, SCIENTIFIC, leaves, varying_keys
+from dpbench.config.settings import ADDED_TO_METHODS, OFF_VALUES, SCIENTIFIC, leaves, varying_keys
 from dpbench.records.digest import digest, with_current_options
 
 EXCLUDED = ("seed", "privacy", "diagnostics")
@@ -31,7 +31,7 @@ def flatten(config: dict) -> dict[str, object]:
     Diagnostics are excluded because they do not change the metrics of a run.
     """
     parts = {key: config.get(key) for key in SCIENTIFIC if key not in EXCLUDED}
-    settings = {key: value for key, value in leaves(parts) if value not in OFF}
+    settings = {key: value for key, value in leaves(parts) if value not in OFF_VALUES}
     defaults = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
     return {
         key: value

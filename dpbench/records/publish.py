@@ -25,13 +25,13 @@ def publish(arguments: list[str]) -> Path:
     records, _ = readable(Path(paths["results_dir"]))
     _warn_of_guessable_noise(records)
     # Sorted by their text, so that the order says nothing about the seeds.
-    lines = sorted(covered(record).json() for record in records)
+    lines = sorted(without_uncovered(record).json() for record in records)
     out = Path(paths["out"])
     write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
     return out
 
 
-def covered(record: Record) -> Record:
+def without_uncovered(record: Record) -> Record:
     """The record without its seed and without what was read from private data outside the account.
 
     Test metrics stay: they are about test examples, which no epsilon covers.

@@ -35,7 +35,7 @@ MASK = 2**64 - 1
 
 
 @dataclass(frozen=True)
-class Selected:
+class PrivateSelection:
     """What a private search releases.
 
     trial_epsilon: of one trial, its score included; search_epsilon: of the whole search; both by
@@ -54,7 +54,7 @@ class Selected:
         return self.record.metrics[NOISY_ACCURACY] if self.record else None
 
 
-def select(request: SearchRequest) -> Selected:
+def select(request: SearchRequest) -> PrivateSelection:
     """Carry the search out. Raises UserError for what cannot be private before any trial, and where
     a trial could not be run: then nothing is released, and the same command goes on."""
     assert request.repetitions
@@ -64,10 +64,10 @@ def select(request: SearchRequest) -> Selected:
     trials = draw_trials(stream_of(request), request.repetitions, len(candidates))
     records = _records(request, [request.trial_run(candidates[c], token) for c, token in trials])
     if not records:
-        return Selected(candidates, single, whole, delta, None, None)
+        return PrivateSelection(candidates, single, whole, delta, None, None)
     best = max(range(len(records)), key=lambda place: records[place].metrics[NOISY_ACCURACY])
     chosen = tuple(request.space.overrides(candidates[trials[best][0]]))
-    return Selected(candidates, single, whole, delta, chosen, records[best])
+    return PrivateSelection(candidates, single, whole, delta, chosen, records[best])
 
 
 def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> list[tuple[int, str]]:

@@ -25,7 +25,7 @@ NOT_IN_NAMES = ("seed", "diagnostics")
 
 
 @dataclass(frozen=True)
-class Layout:
+class SweepLayout:
     """The settings whose values are rows and columns, and the names of the metrics."""
 
     rows: tuple[str, ...]
@@ -73,7 +73,7 @@ def value_of(config: Mapping[str, Any], key: str) -> Any:
         return None
 
 
-def selected(records: Sequence[Record], filters: Mapping[str, str]) -> list[Record]:
+def filter_records(records: Sequence[Record], filters: Mapping[str, str]) -> list[Record]:
     """The records with these values of settings; UserError for a setting or value of none."""
     for key, text in filters.items():
         check_keys(records, [key])
@@ -98,7 +98,7 @@ def check_keys(records: Sequence[Record], keys: Sequence[str]) -> None:
             raise UserError(f"no record has the setting {key}: {nearest(key, known)}")
 
 
-def grouped(records: Sequence[Record], layout: Layout) -> dict[tuple[Key, Key], Runs]:
+def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[tuple[Key, Key], Runs]:
     """The runs by row and column; UserError where runs in one cell differ by more than the seed."""
     check_keys(records, [*layout.rows, *layout.columns])
     cells: dict[tuple[Key, Key], dict[Any, Record]] = {}

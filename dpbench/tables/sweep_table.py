@@ -17,8 +17,8 @@ from dpbench.records.record import Record
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
 from dpbench.tables.markdown import document, grid_lines
-from dpbench.tables.privacy import TIGHT
-from dpbench.tables.sweep import Key, Layout, Mean, Runs, grouped, selected
+from dpbench.tables.privacy import TIGHTEST_COLUMN
+from dpbench.tables.sweep import Key, Mean, Runs, SweepLayout, filter_records, group_runs
 from dpbench.tables.tidy import csv_text
 from dpbench.validate import is_number, key_values, path_of
 
@@ -46,10 +46,10 @@ def table(arguments: Sequence[str]) -> str:
     values = key_values("table", DEFAULTS, rest, known=filtered)
     out = path_of("out", values["out"], "file")
     filters = {key: value for key, value in values.items() if key not in DEFAULTS}
-    records = selected(_records(Path(folder)), filters)
+    records = filter_records(_records(Path(folder)), filters)
     metrics = tuple(_metric(name, records) for name in _names(values["metrics"]))
-    layout = Layout(_names(values["rows"]), _names(values["columns"]), metrics)
-    made = SweepTable(layout, grouped(records, layout), _title(records, layout))
+    layout = SweepLayout(_names(values["rows"]), _names(values["columns"]), metrics)
+    made = SweepTable(layout, group_runs(records, layout), _title(records, layout))
     for suffix, text in (("md", made.markdown), ("csv", made.csv), ("tex", made.latex)):
         write_atomically(out.with_name(f"{out.name}.{suffix}"), text.encode())
     return made.markdown
@@ -59,7 +59,7 @@ def table(arguments: Sequence[str]) -> str:
 class SweepTable:
     """The runs of a table by row and column, and its title."""
 
-    layout: Layout
+    layout: SweepLayout
     runs: Mapping[tuple[Key, Key], Runs]
     title: str
 
@@ -111,7 +111,7 @@ class SweepTable:
         for column in self.columns:
             named = zip(self.layout.columns, column, strict=True)
             values = [_label(key, value, named=True) for key, value in named]
-            for name in (*map(_metric_label, self.layout.metrics), f"epsilon ({TIGHT})"):
+            for name in (*map(_metric_label, self.layout.metrics), f"epsilon ({TIGHTEST_COLUMN})"):
                 yield ", ".join([*values, name])
 
     def _best_rows(self, column: Key, name: str) -> set[Key]:
@@ -164,7 +164,7 @@ def _metric(name: str, records: Sequence[Record]) -> str:
     raise UserError(f"no record has the metric {name}: {nearest(name, known)}")
 
 
-def _title(records: Sequence[Record], layout: Layout) -> str:
+def _title(records: Sequence[Record], layout: SweepLayout) -> str:
     """The metrics, what they are given by, and the data set and model if they are the same."""
     labels = ", ".join(dict.fromkeys(map(_metric_label, layout.metrics)))
     keys = " and ".join(key.rpartition(".")[2] for key in (*layout.rows, *layout.columns))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
-from dpbench.training.displays import Bar, Display, Lines, Steps
+from dpbench.training.progress_display import Bar, Display, Lines, Steps
 from dpbench.training.steps_file import StepsFile
 
 FIRST_SECONDS = 2.0

@@ -10,7 +10,7 @@ from dpbench.config.compose import compose
 from dpbench.execution.run import load_or_run
 from dpbench.paths import PACKAGE
 from dpbench.records import code
-from dpbench.records.code import KEY, STALE_RECORD, code_of, is_stale
+from dpbench.records.code import CHECKSUM_KEY, STALE_RECORD, code_of, is_stale
 from dpbench.records.reading import read
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512"]
@@ -95,7 +95,7 @@ def test_a_stale_record_is_said_to_be_and_repeated_on_request(run, tmp_path, mon
     assert "made by other code than the present one: again=stale" in run()
     assert path.stat().st_mtime_ns == made
     assert STALE_RECORD not in run("again=stale")
-    assert read(path).provenance[KEY] == "other"
+    assert read(path).provenance[CHECKSUM_KEY] == "other"
 
 
 def test_older_records_do_not_say():
@@ -103,7 +103,7 @@ def test_older_records_do_not_say():
     from dpbench.records.reading import parse
 
     record = parse(published.read_text().splitlines()[0], "line")
-    assert KEY not in record.provenance
+    assert CHECKSUM_KEY not in record.provenance
     assert not is_stale(record)
 
 
@@ -120,4 +120,4 @@ def test_reproduce_says_how_many(tmp_path, monkeypatch, capsys):
 
 
 def test_a_run_by_hand_has_no_checksum(tmp_path):
-    assert KEY in read(load_or_run([*SMALL, f"results_dir={tmp_path}"])).provenance
+    assert CHECKSUM_KEY in read(load_or_run([*SMALL, f"results_dir={tmp_path}"])).provenance

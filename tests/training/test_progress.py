@@ -12,9 +12,9 @@ from rich.console import Console
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.ledger import Ledger
 from dpbench.training import progress
-from dpbench.training.displays import Bar, Lines, Steps
 from dpbench.training.plan import plan
 from dpbench.training.progress import Progress, counting
+from dpbench.training.progress_display import Bar, Lines, Steps
 from dpbench.training.steps_file import NAME, StepsFile, read
 from tests.training.small_runs import run_of
 

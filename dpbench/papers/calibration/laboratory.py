@@ -18,7 +18,7 @@ from dpbench.papers.calibration.linear import Examples
 from dpbench.training.plan import Run
 from dpbench.validate import integer, positive
 
-MOST_NUMBERS = 10**8
+MAX_NUMBERS = 10**8
 """Entries of a Jacobian in float64: 0.8 GB."""
 
 FINER = 16
@@ -137,7 +137,7 @@ def initial_network(run: Run, seed: int, examples: int) -> Network:
         torch.manual_seed(seeds.derived(seed, "initial weights"))
         model = run.model.build(run.dataset.shape, run.dataset.classes)
     size = examples * run.dataset.classes * sum(p.numel() for p in model.parameters())
-    if size > MOST_NUMBERS:
+    if size > MAX_NUMBERS:
         raise UserError(
             f"the Jacobian would have {size:.1g} numbers: choose a smaller model or fewer examples."
         )

@@ -8,8 +8,8 @@ from pathlib import Path
 from dpbench.errors import UserError
 from dpbench.papers.claims.recount import (
     FOLLOWS,
-    NEAR,
-    TIGHT,
+    LOOSE_MARGIN,
+    PLD_MARGIN,
     TOO_SMALL,
     VERDICTS,
     Recount,
@@ -30,9 +30,9 @@ RULES = (
     "query on a batch of its own, and `moments` with the conversion to epsilon of 2017. *Shuffled, "
     "at most* is PLD without any gain from sampling, which holds for batches of a permutation and "
     "an example whose gradient is replaced by zero.",
-    f"Too small: the printed number lies more than {TIGHT:.1%} and its rounding below the smaller "
-    f"of RDP and PLD, by so many percent of it. Loose: more than {NEAR:.0%} above the larger, by "
-    "so many percent of the smaller. Does not follow: the setting has no epsilon, for the reason "
+    f"Too small: the printed number lies more than {PLD_MARGIN:.1%} and its rounding below the "
+    "smaller of RDP and PLD, by so many percent of it. Loose: more than "
+    f"{LOOSE_MARGIN:.0%} above the larger, by so many percent of the smaller. Does not follow: the setting has no epsilon, for the reason "
     f"given, or the account that the claim names gives less by more than {FOLLOWS:.0%}. Holds: all "
     "else. *If Poisson*: the source shuffles or does not say how it samples, and nothing is known "
     "of its own sampler but *shuffled, at most*.",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpbench.cli import bugs, commands
+from dpbench.cli import commands, crash_report
 from dpbench.cli import main as cli
 from dpbench.errors import UserError, tell
 
@@ -118,7 +118,7 @@ def test_a_closed_standard_error_is_no_error(stream, monkeypatch, capsys):
 def test_an_argument_that_is_not_utf_8_is_refused(ended):
     code, _, err = ended(print, "results_dir=\udcff")
     assert (code, err) == (*(2, r"dpbench: 'results_dir=\udcff' is not UTF-8: rename it." + "\n"),)
-    bugs.check_encoding(["results_dir=é"])
+    crash_report.check_encoding(["results_dir=é"])
 
 
 @pytest.mark.parametrize(
