@@ -129,7 +129,7 @@ def _claim(game: RunGame) -> AuditedClaim:
     if statement["guarantee"] == "proven" and statement["pld"] is not None:
         return AuditedClaim(statement["pld"], "PLD", proven=True)
     if statement["claimed"] is None:
-        raise UserError(f"{game.run.method.name} claims no epsilon: give one, as claim=3.")
+        raise UserError(f"{game.run.method.name} claims no epsilon: give one, e.g. claim=3.")
     return AuditedClaim(statement["claimed"], PAPER)
 
 

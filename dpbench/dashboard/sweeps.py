@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from dpbench.config.settings import ADDED_TO_METHODS
 from dpbench.dashboard.settings import flatten
 
-MOST = 24
-"""As many settings; those with the most values on one data set and method come first."""
+MAX_SETTINGS = 24
+"""The most settings on the page; those with the most values on one data set and method come
+first."""
 
 DEFAULTS = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
 """The values that `flatten` leaves out."""
@@ -34,7 +35,7 @@ def swept_settings(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
             values = {_value(one, name) for one in settings.values() if _has(one, name)}
             if len(values) > 1 and max(map(len, values)) <= MAX_CHARACTERS:
                 counts[name] = max(counts.get(name, 0), len(values))
-    names = sorted(counts, key=lambda name: (-counts[name], name))[:MOST]
+    names = sorted(counts, key=lambda name: (-counts[name], name))[:MAX_SETTINGS]
     every = {one: settings for group in flat.values() for one, settings in group.items()}
     return [_entry(name, every) for name in names]
 

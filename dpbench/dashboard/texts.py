@@ -36,7 +36,7 @@ class RecordTexts:
 
 
 CONSTANTS = {"NaN": "null", "-Infinity": '"-inf"', "Infinity": '"inf"'}
-"""What stands for the numbers that Python's json writes by these names, and JSON does not have."""
+"""The JSON for numbers that Python's json writes by these names, which JSON does not have."""
 
 
 def strict(text: str) -> str:

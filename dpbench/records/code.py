@@ -14,7 +14,7 @@ from dpbench.records.digest import scientific, with_current_names
 from dpbench.records.record import Record
 
 STALE_RECORD = (
-    "this record was made by other code than the present one: again=stale repeats the run."
+    "this record was produced by a different version of the code; rerun it with again=stale."
 )
 
 CHECKSUM_KEY = "reached"
@@ -40,9 +40,9 @@ def code_of(config: Mapping[str, Any]) -> str:
 
 
 def imported_code_of(config: Mapping[str, Any]) -> str:
-    """As `code_of`, of the files as this process has first read them.
+    """Like `code_of`, for the files as this process first read them.
 
-    What a file says later is not what a process runs that has imported it, as a notebook does.
+    A notebook keeps running what it imported, whatever the files say later.
     """
     return _first_checksum(_reached(config))
 

@@ -56,7 +56,7 @@ def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
     """The error for a folder without any record."""
     broken = ""
     if unreadable:
-        broken = f" but {len(unreadable)} that cannot be read, as {unreadable[0].source}"
+        broken = f" but {len(unreadable)} that cannot be read, such as {unreadable[0].source}"
     return UserError(
         f"there is no record in {folder}{broken}: make one with dpbench run, or set results_dir "
         "to the folder of the records."

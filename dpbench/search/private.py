@@ -80,10 +80,10 @@ def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> li
 
 
 def stream_of(request: SearchRequest) -> Stream:
-    """Of the number of trials and the draws of candidates, apart from every stream of a run.
+    """The stream that draws the number of trials and the candidates; no run draws from it.
 
-    With noise=secure from a key that lies beside the report, for its owner alone, so that a search
-    that was interrupted goes on with the same trials.
+    With noise=secure it follows from a key beside the report that only its owner can read, so that
+    an interrupted search continues with the same trials.
     """
     if request.config["noise"] != "secure":
         return seeded("search", int(request.seeds[0]), request.identity, torch.device("cpu"))

@@ -1,4 +1,4 @@
-"""The files of a table."""
+"""A table as the files that are written of it."""
 
 from dpbench.tables.latex import to_latex
 from dpbench.tables.markdown import to_markdown

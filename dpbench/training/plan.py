@@ -115,7 +115,7 @@ class Run:
                 return normalized(data, public)
 
     def _loaded(self, folder: Path) -> Data:
-        """The data set's data; UserError for files that have not the expected columns or values."""
+        """The data set's data; UserError for files that lack the expected columns or values."""
         try:
             data = self.dataset.load(folder, self.seed)
         except (LookupError, ValueError) as error:

@@ -142,7 +142,7 @@ def temperature_steps(
         )
     if users or not method.private:
         raise UserError(
-            "temperature=private is for private runs of single examples: set users=none and a "
+            "temperature=private requires private runs of single examples: set users=none and a "
             "method that adds noise, or temperature=none."
         )
     if temperature.parameters == 2 and dataset.classes != 2:

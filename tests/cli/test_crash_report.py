@@ -43,7 +43,8 @@ def test_an_unexpected_error_is_one_sentence_and_its_traceback_is_in_a_file(ende
     (file,) = tmp_path.iterdir()
     assert (code, out) == (1, "")
     assert err == (
-        f"dpbench: unexpected KeyError: 'a\\nb'; please report this bug of dpbench with {file}.\n"
+        "dpbench: unexpected KeyError: 'a\\nb'; please report this dpbench bug and attach "
+        f"{file}.\n"
     )
     text = file.read_text()
     assert text.startswith("dpbench list dataset\n")
@@ -56,7 +57,7 @@ def test_a_traceback_that_no_file_takes_is_not_lost(ended, monkeypatch, tmp_path
     code, _, err = ended(raising(ZeroDivisionError("x")))
     assert code == 1
     assert "Traceback (most recent call last)" in err
-    assert err.endswith("please report this bug of dpbench with the traceback above.\n")
+    assert err.endswith("please report this dpbench bug and attach the traceback above.\n")
 
 
 @pytest.mark.parametrize(

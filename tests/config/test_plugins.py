@@ -146,7 +146,9 @@ def test_a_record_names_the_code_that_was_imported_and_not_what_it_says_by_now(p
     dpbench.run(*asked, quiet=True)
     net.write_text(net.read_text().replace("nn.Tanh()", "nn.ReLU()"))
     for more in ([], ["again=stale"]):
-        with pytest.warns(UserWarning, match="made by other code .* start Python again"):
+        with pytest.warns(
+            UserWarning, match="a different version of the code; .* start Python again"
+        ):
             record = dpbench.run(*asked, *more, quiet=True)
         assert record.provenance[CHECKSUM_KEY] == before != code_of(config)
 

@@ -92,7 +92,7 @@ def test_a_stale_record_is_said_to_be_and_repeated_on_request(run, tmp_path, mon
     assert path.stat().st_mtime_ns == made
     monkeypatch.setattr("dpbench.records.code.code_of", lambda config: "other")
     monkeypatch.setattr("dpbench.training.trainer.imported_code_of", lambda config: "other")
-    assert "made by other code than the present one: again=stale" in run()
+    assert "produced by a different version of the code; rerun it with again=stale" in run()
     assert path.stat().st_mtime_ns == made
     assert STALE_RECORD not in run("again=stale")
     assert read(path).provenance[CHECKSUM_KEY] == "other"
@@ -116,7 +116,7 @@ def test_reproduce_says_how_many(tmp_path, monkeypatch, capsys):
     assert "other code" not in capsys.readouterr().err
     monkeypatch.setattr("dpbench.records.code.code_of", lambda config: "other")
     main()
-    assert "1 of 1 records were made by other code" in capsys.readouterr().err
+    assert "1 of 1 records were produced by a different version" in capsys.readouterr().err
 
 
 def test_a_run_by_hand_has_no_checksum(tmp_path):

@@ -14,13 +14,13 @@ NOT_FOLLOWING, UNKNOWN = "does not follow", "cannot be recounted"
 VERDICTS = (HOLDS, TOO_SMALL, LOOSE, NOT_FOLLOWING, UNKNOWN)
 
 PLD_MARGIN = 1e-3
-"""How far our PLD may lie above what is spent: a claim is too small only beyond that."""
+"""The relative error of our PLD: a claim is too small only below PLD by more than this."""
 
 LOOSE_MARGIN = 0.02
-"""How far above RDP a claim is not loose yet: budgets are met by searches."""
+"""The share above RDP from which a claim is loose; below it, a search for a budget ended there."""
 
 FOLLOWS = 0.1
-"""How far above the account that it names a claim may lie, to follow from its setting."""
+"""The share by which a claim may exceed the account that it names and still follow from it."""
 
 
 @dataclass(frozen=True)

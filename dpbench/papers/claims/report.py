@@ -32,10 +32,10 @@ RULES = (
     "an example whose gradient is replaced by zero.",
     f"Too small: the printed number lies more than {PLD_MARGIN:.1%} and its rounding below the "
     "smaller of RDP and PLD, by so many percent of it. Loose: more than "
-    f"{LOOSE_MARGIN:.0%} above the larger, by so many percent of the smaller. Does not follow: the setting has no epsilon, for the reason "
-    f"given, or the account that the claim names gives less by more than {FOLLOWS:.0%}. Holds: all "
-    "else. *If Poisson*: the source shuffles or does not say how it samples, and nothing is known "
-    "of its own sampler but *shuffled, at most*.",
+    f"{LOOSE_MARGIN:.0%} above the larger, by so many percent of the smaller. Does not follow: the "
+    "setting has no epsilon, for the reason given, or the account that the claim names gives less "
+    f"by more than {FOLLOWS:.0%}. Holds: all else. *If Poisson*: the source shuffles or does not "
+    "say how it samples, and nothing is known of its own sampler but *shuffled, at most*.",
     "*verified*: the setting was read in a public copy of the source; *assumed*: some of it was "
     "not printed there; *derived*: the number follows from a printed statement and is not printed "
     "itself.",

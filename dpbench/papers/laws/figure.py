@@ -131,7 +131,7 @@ LARGER = 1.001
 
 
 def _misreported(data: pd.DataFrame) -> str:
-    """In how many settings the account of Poisson samples is smaller, and by which factor."""
+    """The number of settings where the account of Poisson samples is smaller, and the factor."""
     lines = []
     for law, sentence in SENTENCES.items():
         ratio = data[law] / data["poisson"]
