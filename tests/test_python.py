@@ -95,7 +95,7 @@ def test_a_frame_of_records_is_complete(results):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(dpbench.frame(records)) == 2
-    with pytest.raises(UserError, match="load returns None for a file that is no record"):
+    with pytest.raises(UserError, match="load returns None for a file that is not a record"):
         dpbench.frame([*records, None])
     with pytest.raises(UserError, match="nowhere is not a folder"):
         dpbench.frame(results / "nowhere")

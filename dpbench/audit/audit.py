@@ -27,7 +27,7 @@ PAPER, GIVEN = "its paper", "given"
 
 
 @dataclass(frozen=True)
-class Claim:
+class AuditedClaim:
     """A claimed epsilon and its source; proven: whether it follows from the game's ledger."""
 
     epsilon: float
@@ -45,7 +45,7 @@ class Audit:
 
     game: Game
     scores: Scores
-    claim: Claim
+    claim: AuditedClaim
     bounds: Bounds
     confidence: float
     verdict: str
@@ -56,7 +56,7 @@ class Audit:
         return self.bounds.family / self.claim.epsilon if self.claim.epsilon else math.nan
 
     @property
-    def papers_claim(self) -> Claim | None:
+    def papers_claim(self) -> AuditedClaim | None:
         """The claim of the method's paper, if it has a separate accountant and is not the claim
         already."""
         game = self.game
@@ -65,9 +65,9 @@ class Audit:
         if game.run.method.claimed_by is None or self.claim.source == PAPER:
             return None
         epsilon = privacy_statement(game.run, game.planned, game.ledger)["claimed"]
-        return None if epsilon is None else Claim(epsilon, PAPER)
+        return None if epsilon is None else AuditedClaim(epsilon, PAPER)
 
-    def against(self, claim: Claim) -> "Audit":
+    def against(self, claim: AuditedClaim) -> "Audit":
         """The same attack on another claim."""
         return replace(self, claim=claim, verdict=_verdict(self.game, self.scores, claim))
 
@@ -113,27 +113,27 @@ def audit(
     """
     check_auditable(run)
     played = GAMES[game](run, canaries, quiet)
-    claim = _claim(played) if claimed is None else Claim(claimed, GIVEN)
+    claim = _claim(played) if claimed is None else AuditedClaim(claimed, GIVEN)
     return judge(played, claim, confidence)
 
 
-def judge(game: Game, claim: Claim, confidence: float) -> Audit:
+def judge(game: Game, claim: AuditedClaim, confidence: float) -> Audit:
     """The result of the strongest attack of a game on a claim."""
     scores = strongest_attack(game.attacks, game.seed)
     proven = bounds(scores, game.ledger, game.delta, confidence, game.seed)
     return Audit(game, scores, claim, proven, confidence, _verdict(game, scores, claim))
 
 
-def _claim(game: RunGame) -> Claim:
+def _claim(game: RunGame) -> AuditedClaim:
     statement = privacy_statement(game.run, game.planned, game.ledger)
     if statement["guarantee"] == "proven" and statement["pld"] is not None:
-        return Claim(statement["pld"], "PLD", proven=True)
+        return AuditedClaim(statement["pld"], "PLD", proven=True)
     if statement["claimed"] is None:
-        raise UserError(f"{game.run.method.name} claims no epsilon: give one, as claim=3.")
-    return Claim(statement["claimed"], PAPER)
+        raise UserError(f"{game.run.method.name} claims no epsilon: give one, e.g. claim=3.")
+    return AuditedClaim(statement["claimed"], PAPER)
 
 
-def _verdict(game: Game, scores: Scores, claim: Claim) -> str:
+def _verdict(game: Game, scores: Scores, claim: AuditedClaim) -> str:
     ledger, delta, seed = game.ledger, game.delta, game.seed
     if claim.proven:
         return REFUTED if refutes(scores, ledger, delta, seed) else HOLDS

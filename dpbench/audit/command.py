@@ -28,7 +28,7 @@ FOR_CONTENDERS = {"run": 20_000, "step": STEPS, "bits": STEPS}
 COMMON_SETTINGS = ("privacy", "batch_size", "epochs", "seed")
 """The settings of a run that other libraries have too."""
 
-MOST_CANARIES = 10_000_000
+MAX_CANARIES = 10_000_000
 
 EPOCH = 142
 """Steps per epoch at the default batch_size."""
@@ -120,7 +120,7 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
     shared = run.method.clip.per_coordinate
     default = STEPS if game == "step" else CANARIES_OF_SIGNS if shared else CANARIES
     count = spelled_integer(canaries) if canaries else default
-    count = integer("canaries", count, least=100, most=MOST_CANARIES)
+    count = integer("canaries", count, least=100, most=MAX_CANARIES)
     size = count if game == "step" else max(1, count // EPOCH)
     # Where the noise follows from the learning rate, the model moves; its gradients do not change.
     still = [] if run.method.noise_rule else ["optimizer.lr=0"]

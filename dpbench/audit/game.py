@@ -5,7 +5,7 @@ No part of the run is reimplemented: its data are canaries, and its noise is rec
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ COPIES = 3
 """Examples of each canary who is a user."""
 
 
-class Release(NamedTuple):
+class NoisySum(NamedTuple):
     """A noisy sum [D] in units of its sensitivity, and its noise multiplier."""
 
     noisy: Tensor
@@ -47,23 +47,14 @@ class Release(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RecordingNoise(Noise):
+class RecordingNoise:
     """Delegates to `base`, and records each noisy sum."""
 
     base: Noise
-    releases: list[Release] = field(default_factory=list)
+    releases: list[NoisySum] = field(default_factory=list)
 
-    @property
-    def per_coordinate(self) -> bool:  # type: ignore[override]
-        return self.base.per_coordinate
-
-    @property
-    def private(self) -> bool:  # type: ignore[override]
-        return self.base.private
-
-    @property
-    def bands(self) -> int | None:  # type: ignore[override]
-        return self.base.bands
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.base, name)
 
     def advance(self, total: Tensor, stream: Stream) -> "RecordingNoise":
         return RecordingNoise(self.base.advance(total, stream), self.releases)
@@ -72,16 +63,13 @@ class RecordingNoise(Noise):
         self, total: Tensor, sensitivity: float | Tensor, multiplier: float, stream: Stream
     ) -> Tensor:
         noisy = self.base.add(total, sensitivity, multiplier, stream)
-        self.releases.append(Release(noisy.detach().double() / sensitivity, multiplier))
+        self.releases.append(NoisySum(noisy.detach().double() / sensitivity, multiplier))
         return noisy
 
     def pop(self, method: Method) -> tuple[Mechanism, Tensor]:
         """The last noisy sum, and the mechanism by which the method released it."""
         noisy, multiplier = self.releases.pop()
         return method.releases(multiplier)[0].mechanism, noisy
-
-    def mechanism(self, multiplier: float) -> Mechanism:
-        return self.base.mechanism(multiplier)
 
     def for_size(self, size: int) -> "RecordingNoise":
         return RecordingNoise(self.base.for_size(size), self.releases)
@@ -115,20 +103,10 @@ class RunGame(Game):
     run: Run
 
 
-def run_game(
-    name: str,
-    attacks: tuple[Scores, ...],
-    ledger: Ledger,
-    planned: Plan,
-    step: PrivateStep,
-    usage: ResourceUsage,
-    run: Run,
-) -> RunGame:
-    """The game of a finished run."""
+def attacked(run: Run) -> str:
+    """The method of a run, with its variant."""
     method = run.method
-    variant = "" if method.variant == "corrected" else f" ({method.variant})"
-    attacked, delta = method.name + variant, run.privacy.delta
-    return RunGame(name, attacked, attacks, ledger, delta, run.seed, planned, step, usage, run)
+    return method.name if method.variant == "corrected" else f"{method.name} ({method.variant})"
 
 
 def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
@@ -163,7 +141,7 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
     """
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
-    noise = RecordingNoise(run.method.noise)
+    noise: Any = RecordingNoise(run.method.noise)
     run = replace(run, method=replace(run.method, noise=noise))
     planned, device = plan(run), torch.device("cpu")
     sampling = planned.sampler.law
@@ -183,4 +161,6 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
                 accumulator.add(mechanism, sampling.rate, added, gradient)
             progress.advance()
     attacks = accumulator.attacks(dataset.included(run.seed))
-    return run_game("run", attacks, training.ledger, planned, training.step, training.usage, run)
+    parts = planned, training.step, training.usage, run
+    ledger, delta = training.ledger, run.privacy.delta
+    return RunGame("run", attacked(run), attacks, ledger, delta, run.seed, *parts)

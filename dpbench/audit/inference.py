@@ -164,7 +164,7 @@ def rates_at(scores: Scores, thresholds: np.ndarray, confidence: float) -> list[
 
 
 def _upper_limits(counts: np.ndarray, number: int, level: float) -> np.ndarray:
-    """Of shares, by Clopper and Pearson 1934: above them at most 1 - level of the time."""
+    """Upper confidence limits of shares, by Clopper and Pearson 1934, at this level."""
     found = stats.beta.ppf(level, counts + 1, np.maximum(number - counts, 1))
     return np.where(counts == number, 1.0, found)
 
@@ -184,7 +184,7 @@ def one_run_epsilon(chosen: Scores, tested: Scores, delta: float, confidence: fl
     pairs += [(tried[i], tried[-1 - i]) for i in range(len(tried) // 2)]
 
     def least_share(pair: tuple[float, float]) -> float:
-        """Of right guesses."""
+        """The share of correct guesses, bounded below."""
         guesses, right = _guesses(chosen, *pair)
         wrong = np.array([guesses - right])
         return 1 - float(_upper_limits(wrong, guesses, confidence)[0]) if guesses else 0.0
@@ -194,14 +194,15 @@ def one_run_epsilon(chosen: Scores, tested: Scores, delta: float, confidence: fl
 
 
 def _guesses(scores: Scores, low: float, high: float) -> tuple[int, int]:
-    """How many canaries score below one threshold or above another, and are guessed right by it."""
+    """The number of canaries guessed (score below one threshold or above the other), and of correct
+    guesses."""
     above, below = scores.values > high, scores.values < low
     right = (above & scores.included).sum() + (below & ~scores.included).sum()
     return int((above | below).sum()), int(right)
 
 
 def _by_guesses(canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
-    """The epsilon that so many right guesses leave as the smallest one possible."""
+    """The smallest epsilon consistent with this many correct guesses."""
     if _chance(0.0, canaries, guesses, right, delta) > 1 - confidence:
         return 0.0
     low, high = 0.0, 64.0
@@ -213,7 +214,7 @@ def _by_guesses(canaries: int, guesses: int, right: int, delta: float, confidenc
 
 
 def _chance(epsilon: float, canaries: int, guesses: int, right: int, delta: float) -> float:
-    """At most, of so many right guesses or more under (epsilon, delta)."""
+    """An upper bound on the probability of at least `right` correct guesses by (epsilon, delta)."""
     if not guesses:
         return 1.0
     law = stats.binom(guesses, 1 / (1 + math.exp(-epsilon)))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dpbench.audit.canaries import Canaries, OneHotPatterns, Patterns, random_signs
-from dpbench.audit.game import RecordingNoise, RunGame, on_canaries, run_game
+from dpbench.audit.game import RecordingNoise, RunGame, attacked, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled, step_scores
 from dpbench.clipping import Clip
@@ -154,7 +154,8 @@ def play_steps(run: Run, trials: int) -> RunGame:
             f"game=step attacks single steps, and noise of {run.method.name} is correlated over "
             f"{run.method.noise.bands or 'all'}: use game=run."
         )
-    usage, noise = ResourceUsage(torch.device("cpu")), RecordingNoise(run.method.noise)
+    usage = ResourceUsage(torch.device("cpu"))
+    noise: Any = RecordingNoise(run.method.noise)
     clip: Any = RecordingClip(run.method.clip)
     patterns, rate = _patterns(run), min(1.0, run.batch_size / trials)
     run = replace(on_canaries(run, 1, patterns), batch_size=1, epochs=1)
@@ -172,7 +173,8 @@ def play_steps(run: Run, trials: int) -> RunGame:
     scores = np.array([attacker.scores(*pair) for pair in coins])
     ledger = Ledger().after(Step(Poisson(rate), planned.step.releases))
     attacks = tuple(Scores(of_attack, included.numpy()) for of_attack in scores.T)
-    return run_game("step", attacks, ledger, planned, step, usage, run)
+    delta, parts = run.privacy.delta, (planned, step, usage, run)
+    return RunGame("step", attacked(run), attacks, ledger, delta, run.seed, *parts)
 
 
 def _patterns(run: Run) -> Patterns:

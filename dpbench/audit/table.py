@@ -61,7 +61,7 @@ WIDEST = 50.0
 
 
 @dataclass(frozen=True)
-class Row:
+class AuditRow:
     """One audit in the table: its cells, its label in the picture, and its two epsilons."""
 
     cells: tuple[str, ...]
@@ -123,7 +123,7 @@ def audit_table(target: Target) -> dict[str, bytes]:
     }
 
 
-Answer = list[Row] | str
+Answer = list[AuditRow] | str
 """The rows of a task, or the reason why there are none."""
 
 
@@ -131,7 +131,7 @@ def _load_or_attack(folder: Path, again: bool, task: AuditTask) -> Answer:
     """The rows of a task; from its file if an interrupted table has left one."""
     path = folder / f"{task.digest}.json"
     if path.exists() and not again:
-        return msgspec.convert(json.loads(path.read_bytes()), list[Row])
+        return msgspec.convert(json.loads(path.read_bytes()), list[AuditRow])
     answer = task.rows()
     if not isinstance(answer, str):
         write_atomically(path, json.dumps([asdict(row) for row in answer]).encode())
@@ -158,11 +158,11 @@ def _in_processes(
         return answers
 
 
-def _row(result: Audit) -> Row:
+def _row(result: Audit) -> AuditRow:
     claim, game = result.claim, result.game
     label = f"{game.attacked}, {game.name}, {claim.source.partition(' (')[0]}"
     epsilons = claim.epsilon, result.bounds.family
-    return Row(table_row(result), label, *epsilons, result.verdict == REFUTED)
+    return AuditRow(table_row(result), label, *epsilons, result.verdict == REFUTED)
 
 
 def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
@@ -197,7 +197,7 @@ def _is_scientific(override: str) -> bool:
     return setting is None or setting.scientific
 
 
-def _page(target: Target, rows: Sequence[Row], grid: Grid, missing: Sequence[str]) -> bytes:
+def _page(target: Target, rows: Sequence[AuditRow], grid: Grid, missing: Sequence[str]) -> bytes:
     refuted = sum(row.refuted for row in rows)
     return page(
         target,
@@ -212,7 +212,7 @@ def _page(target: Target, rows: Sequence[Row], grid: Grid, missing: Sequence[str
     )
 
 
-def _picture(rows: Sequence[Row]):
+def _picture(rows: Sequence[AuditRow]):
     """Lower bounds beside claims, a line for each audit."""
     from matplotlib.figure import Figure
 

@@ -16,7 +16,7 @@ from dpbench.privacy.tight import Steps, sum_of_losses
 POINTS = 400
 """Epsilons at which a profile is computed: each bounds the trade-off curve by a straight line."""
 
-TYPICAL_DELTA, LEAST_DELTA = 1e-3, 1e-7
+TYPICAL_DELTA, MIN_DELTA = 1e-3, 1e-7
 """The delta that profiles are most exact at, and the one they end at: attacks with thousands of
 canaries see no smaller delta."""
 
@@ -64,7 +64,7 @@ def _profile(entry: Entry) -> SymmetricProfile:
 
 def _privacy_profile(steps: list[Steps], removing: bool) -> PrivacyProfile:
     total = sum_of_losses(steps, TYPICAL_DELTA, removing)
-    epsilons = np.linspace(0, min(total.epsilon(LEAST_DELTA), LARGEST_EPSILON), POINTS)
+    epsilons = np.linspace(0, min(total.epsilon(MIN_DELTA), LARGEST_EPSILON), POINTS)
     return PrivacyProfile(
         epsilons, total.deltas(epsilons, total.tilted(total.best_tilt(TYPICAL_DELTA)))
     )

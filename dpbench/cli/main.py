@@ -9,7 +9,7 @@ from collections.abc import Callable
 from textwrap import dedent
 
 from dpbench import __version__
-from dpbench.cli.bugs import check_encoding, reporting_errors
+from dpbench.cli.crash_report import check_encoding, reporting_errors
 from dpbench.errors import UserError, nearest, print_message, show_warnings_as_messages
 from dpbench.training import interrupts
 
@@ -25,9 +25,9 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    range is a=1,2 or lr=tag(log,interval(1e-3,1)), by=random|tpe;
                                    private=true: random trials, one epsilon for the whole search
   epsilon [KEY=VALUE ...]          the epsilon of a run, without training or reading any data
-  audit [KEY=VALUE ...]            attack the epsilon of a run: canaries in its real training, and a
-                                   lower bound; canaries=N, claim=EPSILON, game=run|step,
-                                   contender=NAME for another library
+  audit [KEY=VALUE ...]            attack a run's epsilon with canaries and report a lower bound;
+                                   canaries=N, claim=EPSILON, game=run|step, contender=NAME for
+                                   another library
   data [NAME ...] [data_dir=]      download and check data sets
   bench [KEY=VALUE ...]            time and memory of a step, ours and other libraries', and with
                                    suite=table of whole commands: suite=step|depth|table, case,
@@ -37,9 +37,9 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    seeds, and epsilons, of the records with these settings
   report [results_dir=] [out=]     one HTML page that compares all records; works offline
   track tracker=NAME [results_dir=]  log finished records to wandb, tensorboard or csv
-  publish [results_dir=] [out=]    the records without seeds and all that no epsilon covers
-  verify [TABLE|RECORD ...] [rerun=N]  do records and tables say what follows from their settings,
-                                   ledgers and records? rerun=N trains the N quickest again
+  publish [results_dir=] [out=]    the records without seeds or anything epsilon does not cover
+  verify [TABLE|RECORD ...] [rerun=N]  check that records and tables agree with their settings,
+                                   ledgers and records; rerun=N retrains the N quickest
   list [GROUP]                     configuration groups and their options
 
 `dpbench --version` prints the version, and eval "$(dpbench --completion bash)" makes bash complete
@@ -117,7 +117,7 @@ def _completion(*shell: str) -> str:
 
 
 FLAGS: dict[str, Callable[..., str]] = {"--version": _version, "--completion": _completion}
-"""What stands in a command's place."""
+"""Flags that may be given instead of a command."""
 
 
 def usage_of(command: str) -> str:

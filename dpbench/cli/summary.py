@@ -1,12 +1,13 @@
 """The line about a finished run that a person reads."""
 
+import math
 from collections.abc import Iterator
 
 from dpbench.metrics.registry import REGISTRY, parse_name
 from dpbench.records.epsilon import epsilon_or_reason
 from dpbench.records.record import Record
 
-SHOWN = ("accuracy", "ece", "r2", "rmse")
+SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")
 """The metrics of the line, of those that the task has."""
 
 
@@ -20,17 +21,18 @@ def summary(record: Record) -> str:
 def _metrics(record: Record) -> Iterator[str]:
     tested = {parse_name(name): value for name, value in record.metrics.items()}
     overall = {name: value for name, value in tested.items() if name.split != "train_set"}
-    for base in SHOWN:
+    for base in SUMMARY_METRICS:
         for name, value in overall.items():
             if name.base == base and not name.group:
-                yield f"{name.split} {REGISTRY[base].label} {_shown(base, value)}"
+                yield f"{name.split} {REGISTRY[base].label} {_formatted(base, value)}"
         groups = {n.group: value for n, value in overall.items() if n.base == base and n.group}
-        if base == "accuracy" and len(groups) > 1:
-            worst = min(groups, key=lambda group: groups[group])
-            yield f"worst group {_shown(base, groups[worst])} ({worst})"
+        measured = [group for group, value in groups.items() if not math.isnan(value)]
+        if base == "accuracy" and len(measured) > 1:
+            worst = min(measured, key=lambda group: groups[group])
+            yield f"worst group {_formatted(base, groups[worst])} ({worst})"
 
 
-def _shown(base: str, value: float) -> str:
+def _formatted(base: str, value: float) -> str:
     metric = REGISTRY[base]
     number = f"{metric.factor * value:.{metric.digits or 3}f}"
     return f"{number}%" if metric.unit == "percent" else number

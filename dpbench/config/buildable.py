@@ -56,8 +56,7 @@ def build_as(hint: Any, group: str, node: Any) -> Any:
     built = build(group, node)
     if not fits(built, hint) and not (isinstance(node, dict) and TARGET in node):
         raise UserError(
-            f"{group} has no {TARGET}, which the YAML file of an option has to give: the name of "
-            f"what is built. It has {quoted(node)}."
+            f"{group} has no {TARGET} (the class or function to build); got {quoted(node)}."
         )
     typed(group, built, hint)
     return built

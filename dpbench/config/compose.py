@@ -162,7 +162,7 @@ def _check_option(override: Override) -> None:
     if group == ARM:
         return
     if override.is_delete():
-        raise UserError(f"{group} cannot be deleted: choose an option, as {group}=NAME.")
+        raise UserError(f"{group} cannot be deleted: choose an option, e.g. {group}=NAME.")
     names = options(group)
     several = group == "tracker" and isinstance(value, list) and bool(value)
     for option in cast(list, value) if several else [value]:

@@ -104,7 +104,7 @@ def _set_by_others(folders: Folders, added: tuple[str, ...]) -> frozenset[str]:
 
 @functools.cache
 def _composed_beside(folders: Folders, added: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """The combinations of options that were composed beside what is added; to be added to."""
+    """Combinations of options that Hydra has composed for these tables; callers add to the set."""
     return set()
 
 

@@ -30,10 +30,10 @@ MAX_LENGTH, MAX_DEPTH = 20_000, 20
 """Characters of an override, and its nesting of brackets: the grammar's parser is slow."""
 
 MAX_RUNS = 10_000
-"""Of a sweep; also the values of a range."""
+"""The most runs of a sweep, and values of a range."""
 
 PROVIDER = "dpbench"
-"""Of the folders that are added to Hydra's search path."""
+"""The provider by which Hydra's search path names the folders added to it."""
 
 RESOLVER = re.compile(r"\$\{[^{}]*:")
 
@@ -89,8 +89,8 @@ def _parse(parser: OverridesParser, text: str) -> Override:
         raise UserError(f"{quoted(text)} is too long, or nested too deeply, for an override.")
     if RESOLVER.search(text):
         raise UserError(
-            f"{quoted(text)} is refused: an interpolation may name another setting, as "
-            "${epochs}, but not call a resolver."
+            f"{quoted(text)} is refused: an interpolation may name another setting, such "
+            "as ${epochs}, but not call a resolver."
         )
     if named := BEYOND_ASCII.fullmatch(text):
         text = f"{named[1]}='{named[2]}'"

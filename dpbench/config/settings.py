@@ -1,7 +1,8 @@
 """The settings of a run: which are scientific, and so in its digest, and which only execution."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dpbench.validate import fraction, integer, key_values
 
@@ -64,7 +65,7 @@ SETTINGS = {
 SCIENTIFIC = tuple(name for name, setting in SETTINGS.items() if setting.scientific)
 """The settings that the record keeps and the digest is made of."""
 
-OFF = tuple(value for setting in SETTINGS.values() for value in setting.omitted)
+OFF_VALUES = tuple(value for setting in SETTINGS.values() for value in setting.omitted)
 """The values of settings that are off."""
 
 ADDED_TO_METHODS = {"clip": "abadi", "style": "flat"}
@@ -99,6 +100,21 @@ def path_settings(group: str, part: Mapping[str, object]) -> tuple[str, ...]:
 def key_of(override: str) -> str:
     """The key that an override sets: `model.width` of `+model.width=8`."""
     return override.lstrip("+~").split("=")[0]
+
+
+def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a nested configuration by dotted key."""
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def varying_keys(mappings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys whose values differ, without constructors, which follow from the options."""
+    keys = sorted({key for m in mappings for key in m if not key.endswith("_target_")})
+    return [key for key in keys if len({repr(m.get(key)) for m in mappings}) > 1]
 
 
 def split_settings(

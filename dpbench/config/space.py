@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # it is only needed to draw, and takes long to import
     import numpy as np
 
 DIGITS = 4
-"""Of a number drawn from an interval, relative to the interval's width: people copy the number."""
+"""The digits of a number drawn from an interval, relative to its width: people copy the number."""
 
 DRAWS_PER_CONFIGURATION = 100
 """Attempts for each configuration, as repeated ones are discarded."""

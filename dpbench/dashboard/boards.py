@@ -1,5 +1,6 @@
 """The first view of the page: for a data set and a budget, one ranked row per method."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,8 @@ from functools import cached_property
 from dpbench.dashboard.choice import Group, choose, groups_of, ranked_by, sign_of
 from dpbench.dashboard.intervals import Estimate, estimate, paired
 from dpbench.dashboard.metrics import metric_entry
-from dpbench.dashboard.run import Run, seven_digits
+from dpbench.dashboard.run import ReportedRun, seven_digits
+from dpbench.metrics.worst_group import WORST_GROUP, value_of
 
 SAME_BUDGET = 1.15
 """Epsilons of one board differ by less than this factor: methods with one noise multiplier and
@@ -43,14 +45,15 @@ class Candidate:
             return {}
         metric = ranked_by([self.group])
         names = [name for name in (metric, ECE) if name is not None]
+        worst = {r.row["seed"]: value_of(r.metrics, WORST_GROUP) for r in self.group.runs}
         return {name: self.group.by_seed(name) for name in names} | {
-            WORST: {r.row["seed"]: w for r in self.group.runs if (w := _worst(r)) is not None}
+            WORST: {seed: value for seed, value in worst.items() if not math.isnan(value)}
         }
 
 
-def boards(runs: Sequence[Run]) -> tuple[list[dict], set[str]]:
+def boards(runs: Sequence[ReportedRun]) -> tuple[list[dict], set[str]]:
     """The boards as the page's JSON, and the names of the groups with their settings."""
-    by_facet: dict[str, list[Run]] = defaultdict(list)
+    by_facet: dict[str, list[ReportedRun]] = defaultdict(list)
     for run in runs:
         by_facet[run.row["facet"]].append(run)
     found, best = [], set()
@@ -61,7 +64,9 @@ def boards(runs: Sequence[Run]) -> tuple[list[dict], set[str]]:
     return found, best
 
 
-def _budgets(runs: list[Run]) -> Iterator[tuple[float | None, float | None, list[Candidate]]]:
+def _budgets(
+    runs: list[ReportedRun],
+) -> Iterator[tuple[float | None, float | None, list[Candidate]]]:
     """The lowest and highest epsilon of each board, and the candidates on it."""
     tested = groups_of(run for run in runs if not run.validated)
     validated = groups_of(run for run in runs if run.validated)
@@ -107,12 +112,6 @@ def _by_method(groups: Iterable[Group]) -> defaultdict[str, list[Group]]:
     for group in groups:
         found[group.first.row["method"]].append(group)
     return found
-
-
-def _worst(run: Run) -> float | None:
-    """The accuracy of a run on its worst group; None where groups were not measured."""
-    prefix = f"{ACCURACY}/"
-    return min((v for k, v in run.metrics.items() if k.startswith(prefix)), default=None)
 
 
 def _board(facet: str, low: float | None, high: float | None, candidates: list[Candidate]) -> dict:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dpbench.dashboard.intervals import Estimate, estimate
-from dpbench.dashboard.run import Run
+from dpbench.dashboard.run import ReportedRun
 from dpbench.metrics.registry import REGISTRY
 
 RANKED_BY = ("accuracy", "r2", "rmse", "mse", "mae", "loss")
@@ -20,10 +20,10 @@ PAPER = re.compile(r"tables/(\w+)\.records\.jsonl")
 class Group:
     """Runs that differ only in their seed; of runs with one seed, the first."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[ReportedRun, ...]
 
     @property
-    def first(self) -> Run:
+    def first(self) -> ReportedRun:
         return self.runs[0]
 
     @property
@@ -55,9 +55,9 @@ class Group:
         return found[1] if found else None
 
 
-def groups_of(runs: Iterable[Run]) -> list[Group]:
+def groups_of(runs: Iterable[ReportedRun]) -> list[Group]:
     """The groups of runs, each seed once."""
-    found: dict[str, dict[str, Run]] = {}
+    found: dict[str, dict[str, ReportedRun]] = {}
     for run in runs:
         found.setdefault(run.row["group"], {}).setdefault(run.row["seed"], run)
     return [Group(tuple(by_seed.values())) for by_seed in found.values()]

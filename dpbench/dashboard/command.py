@@ -69,7 +69,7 @@ def parse(arguments: list[str]) -> tuple[Path, Path]:
     folder = path_of("results_dir", values["results_dir"])
     out = path_of("out", values["out"], "file")
     if out.is_dir():
-        raise UserError(f"out={out} is a folder: name a file in it, as report.html.")
+        raise UserError(f"out={out} is a folder: name a file in it, e.g. report.html.")
     return folder, out
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dpbench.config.names import method_name
 from dpbench.dashboard import privacy
 from dpbench.records.collect import StoredRecord
-from dpbench.records.divergence import dropped
+from dpbench.records.divergence import nonfinite_gradients
 from dpbench.records.record import Record
 
 PUBLISHED = "corrected"
@@ -14,7 +14,7 @@ PUBLISHED = "corrected"
 
 
 @dataclass(frozen=True)
-class Run:
+class ReportedRun:
     """A run and its row.
 
     row: the page's JSON but for the metrics. metrics: by name, NaN where they are not finite.
@@ -31,13 +31,13 @@ class Run:
     intervals: dict[str, tuple[float, float]]
 
 
-def run_of(stored: StoredRecord, names: dict[str, str], command: dict) -> Run:
+def run_of(stored: StoredRecord, names: dict[str, str], command: dict) -> ReportedRun:
     """The run of a record.
 
     names: its group, series, setting and budget; command: that reruns it, or why there is none.
     """
     record, config = stored.record, stored.record.config
-    return Run(
+    return ReportedRun(
         row=_row(stored) | {key: names[key] for key in ("group", "series")} | command,
         metrics=record.measured,
         setting=names["setting"],
@@ -56,7 +56,7 @@ def _row(stored: StoredRecord) -> dict:
         "method": _with_variant(choices["method"], config),
         "seed": str(config["seed"]),
         "status": record.status,
-        "dropped": dropped(record),
+        "dropped": nonfinite_gradients(record),
         "facet": _facet(choices, statement["adjacency"]),
         **statement,
         **_cost(record, statement["steps"]),
@@ -117,12 +117,12 @@ def _bins(calibration: dict) -> tuple[tuple[float, ...], ...] | None:
     )
 
 
-MOST_LOSSES = 100
+MAX_LOSSES = 100
 
 
 def _losses(losses: list[float]) -> tuple[int, tuple[float | None, ...]]:
     """The training loss after every k-th epoch, to four digits, and k; null where not finite."""
-    every = max(1, math.ceil(len(losses) / MOST_LOSSES))
+    every = max(1, math.ceil(len(losses) / MAX_LOSSES))
     some = losses[every - 1 :: every]
     return every, tuple(float(f"{loss:.4g}") if math.isfinite(loss) else None for loss in some)
 

@@ -1,8 +1,8 @@
 """The settings in which runs of one method differ, in a few words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from dpbench.config.settings import ADDED_TO_METHODS, OFF, SCIENTIFIC
+from dpbench.config.settings import ADDED_TO_METHODS, OFF_VALUES, SCIENTIFIC, leaves, varying_keys
 from dpbench.records.digest import digest, with_current_options
 
 EXCLUDED = ("seed", "privacy", "diagnostics")
@@ -31,17 +31,13 @@ def flatten(config: dict) -> dict[str, object]:
     Diagnostics are excluded because they do not change the metrics of a run.
     """
     parts = {key: config.get(key) for key in SCIENTIFIC if key not in EXCLUDED}
-    leaves = {key: value for key, value in _leaves(parts) if value not in OFF}
+    settings = {key: value for key, value in leaves(parts) if value not in OFF_VALUES}
     defaults = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
-    return {k: v for k, v in leaves.items() if defaults.get(k) != v and not k.endswith("_partial_")}
-
-
-def _leaves(node: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in node.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+    return {
+        key: value
+        for key, value in settings.items()
+        if defaults.get(key) != value and not key.endswith("_partial_")
+    }
 
 
 def differences(configs: Sequence[dict]) -> list[str]:
@@ -52,10 +48,8 @@ def differences(configs: Sequence[dict]) -> list[str]:
     """
     flat = [flatten(config) for config in configs]
     options = [with_current_options(config["choices"]) for config in configs]
-    varying = _varying_keys(flat)
-    groups = [
-        key for key in _varying_keys(options) if any(v.startswith(f"{key}.") for v in varying)
-    ]
+    varying = varying_keys(flat)
+    groups = [key for key in varying_keys(options) if any(v.startswith(f"{key}.") for v in varying)]
     others = [key for key in varying if key.partition(".")[0] not in groups]
     parts = [
         _select(choices, groups) | _select(settings, others)
@@ -64,17 +58,11 @@ def differences(configs: Sequence[dict]) -> list[str]:
     same_parts: dict[str, list[dict[str, object]]] = {}
     for part, settings in zip(parts, flat, strict=True):
         same_parts.setdefault(repr(part), []).append(settings)
-    more = {key: _varying_keys(settings) for key, settings in same_parts.items()}
+    more = {key: varying_keys(settings) for key, settings in same_parts.items()}
     return [
         _text(part | _select(settings, more[repr(part)]))
         for part, settings in zip(parts, flat, strict=True)
     ]
-
-
-def _varying_keys(mappings: Sequence[dict]) -> list[str]:
-    """The keys whose values differ, without constructors, which follow from the options."""
-    keys = sorted({key for m in mappings for key in m if not key.endswith("_target_")})
-    return [key for key in keys if len({repr(m.get(key)) for m in mappings}) > 1]
 
 
 def _select(mapping: dict, keys: Sequence[str]) -> dict[str, object]:

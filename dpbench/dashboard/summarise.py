@@ -10,9 +10,9 @@ import dpbench
 from dpbench.dashboard import metrics, privacy
 from dpbench.dashboard.boards import boards
 from dpbench.dashboard.intervals import LEVEL, quantiles
-from dpbench.dashboard.run import Run, display_name, run_of, seven_digits
+from dpbench.dashboard.run import ReportedRun, display_name, run_of, seven_digits
 from dpbench.dashboard.settings import differences, group_of, series_of, setting_of
-from dpbench.dashboard.sweeps import swept
+from dpbench.dashboard.sweeps import swept_settings
 from dpbench.errors import UserError
 from dpbench.records.collect import StoredRecord
 from dpbench.records.reading import Unreadable
@@ -27,7 +27,7 @@ class Summary:
 
     def __init__(self, command: Callable[[dict], str]):
         self._command = command
-        self._runs: list[Run] = []
+        self._runs: list[ReportedRun] = []
         self._names: dict[bytes, dict[str, str]] = {}
         self._methods: dict[str, str] = {}
         # By facet and method: one configuration of each series.
@@ -70,7 +70,7 @@ class Summary:
             "metrics": [metrics.metric_entry(name) for name in names],
             "accountants": privacy.ACCOUNTANTS,
             "methods": self._methods,
-            "swept": swept(self._series),
+            "swept": swept_settings(self._series),
             "boards": ranked,
             "rows": rows,
             "tables": tables,

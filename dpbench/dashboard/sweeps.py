@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from dpbench.config.settings import ADDED_TO_METHODS
 from dpbench.dashboard.settings import flatten
 
-MOST = 24
-"""As many settings; those with the most values on one data set and method come first."""
+MAX_SETTINGS = 24
+"""The most settings on the page; those with the most values on one data set and method come
+first."""
 
 DEFAULTS = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
 """The values that `flatten` leaves out."""
@@ -14,11 +15,11 @@ DEFAULTS = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
 ABSENT = "–"
 """The value of a series without the setting."""
 
-MOST_CHARACTERS = 40
+MAX_CHARACTERS = 40
 """A longer value is an arrangement of parts, which no filter can list."""
 
 
-def swept(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
+def swept_settings(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
     """Settings with several values on one data set and method, by their number of values.
 
     series: by data set and method, one configuration of each series. Of each setting: its name,
@@ -32,9 +33,9 @@ def swept(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
     for settings in flat.values():
         for name in _names(settings.values()):
             values = {_value(one, name) for one in settings.values() if _has(one, name)}
-            if len(values) > 1 and max(map(len, values)) <= MOST_CHARACTERS:
+            if len(values) > 1 and max(map(len, values)) <= MAX_CHARACTERS:
                 counts[name] = max(counts.get(name, 0), len(values))
-    names = sorted(counts, key=lambda name: (-counts[name], name))[:MOST]
+    names = sorted(counts, key=lambda name: (-counts[name], name))[:MAX_SETTINGS]
     every = {one: settings for group in flat.values() for one, settings in group.items()}
     return [_entry(name, every) for name in names]
 

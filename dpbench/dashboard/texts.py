@@ -17,14 +17,14 @@ class RecordTexts:
     Records beyond the limit are left out; the page names their files instead.
     """
 
-    def __init__(self, max_bytes: int = MAX_BYTES):
-        self._max_bytes, self._compressor = max_bytes, zlib.compressobj(4, zlib.DEFLATED, GZIP)
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(4, zlib.DEFLATED, GZIP)
         self._bytes = bytearray(self._compressor.compress(b"{"))
         self._separator = ""
 
     def add(self, digest: str, text: str) -> None:
         """Compress a record, given as JSON, unless the limit is reached."""
-        if len(self._bytes) < self._max_bytes:
+        if len(self._bytes) < MAX_BYTES:
             entry = f"{self._separator}{json.dumps(digest)}: {strict(text)}"
             self._bytes += self._compressor.compress(entry.encode())
             self._separator = ","
@@ -36,7 +36,7 @@ class RecordTexts:
 
 
 CONSTANTS = {"NaN": "null", "-Infinity": '"-inf"', "Infinity": '"inf"'}
-"""What stands for the numbers that Python's json writes by these names, and JSON does not have."""
+"""The JSON for numbers that Python's json writes by these names, which JSON does not have."""
 
 
 def strict(text: str) -> str:

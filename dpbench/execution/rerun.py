@@ -11,7 +11,7 @@ from dpbench.config import buildable
 from dpbench.config.compose import compose
 from dpbench.config.option_files import option_node
 from dpbench.config.search_path import groups
-from dpbench.config.settings import ADDED_TO_METHODS, OFF, SCIENTIFIC
+from dpbench.config.settings import ADDED_TO_METHODS, OFF_VALUES, SCIENTIFIC
 from dpbench.errors import UserError
 from dpbench.records.digest import digest, with_current_names, with_current_options
 
@@ -146,7 +146,7 @@ def _command(config: dict, base: dict, options: tuple[str, ...]) -> str:
 
 def _changes(path: tuple[str, ...], base, recorded) -> Iterator[tuple[tuple[str, ...], object]]:
     """Path and value of every leaf in which a recorded part differs from the composed one."""
-    if base == recorded or (base in OFF and recorded in OFF):
+    if base == recorded or (base in OFF_VALUES and recorded in OFF_VALUES):
         return
     if not (isinstance(base, dict) and isinstance(recorded, dict)):
         yield path, recorded

@@ -5,8 +5,7 @@ from pathlib import Path
 from dpbench.errors import UserError
 from dpbench.execution.configuration import checked, trackers_of
 from dpbench.execution.run import tracking_folder
-from dpbench.records.collect import StoredRecord, collect, no_records
-from dpbench.records.reading import Unreadable
+from dpbench.records.collect import readable
 from dpbench.records.trackers import run_info
 from dpbench.training.tracking import Tracking
 
@@ -19,11 +18,7 @@ def track(overrides: list[str]) -> int:
     config = checked(overrides)
     if not trackers_of(config):
         raise UserError("track sends records to trackers: add tracker=wandb, tensorboard or csv.")
-    folder = Path(config["results_dir"])
-    entries = list(collect(folder))
-    records = [entry.record for entry in entries if isinstance(entry, StoredRecord)]
-    if not records:
-        raise no_records(folder, [entry for entry in entries if isinstance(entry, Unreadable)])
+    records, _ = readable(Path(config["results_dir"]))
     for record in records:
         info = run_info(record.config, tracking_folder(config))
         Tracking(trackers_of(config), info).finish(record)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dpbench.training.displays import Steps
+from dpbench.training.progress_display import Steps
 from dpbench.training.steps_file import read
 
 

@@ -20,7 +20,7 @@ RUNS, TRIAL = "runs", "trial"
 """The kinds of points: the mean of an arm's runs, and one trial of its search."""
 
 NAMES = ["condition", "arm", "kind", "x", "y", "x_deviation", "y_deviation", "n", "front"]
-LOW = 0.1
+HIDDEN_SHARE = 0.1
 """The share of trials that may lie outside a panel, on the worse side of either metric."""
 
 
@@ -192,7 +192,7 @@ def _limit(axis, spec: ScatterFigure, means: pd.DataFrame, trials: pd.DataFrame)
     inside = pd.Series(True, trials.index)
     for of, metric, ends in (("x", spec.x, axis.get_xlim()), ("y", spec.y, axis.get_ylim())):
         sign = _sign(metric)
-        tenth = (sign * trials[of]).quantile(LOW, interpolation="lower")
+        tenth = (sign * trials[of]).quantile(HIDDEN_SHARE, interpolation="lower")
         worst, best = sign * min((sign * means[of]).min(), tenth), (max if sign > 0 else min)(ends)
         axis.set(**{f"{of}lim": sorted((worst - 0.05 * (best - worst), best))})
         inside &= sign * trials[of] >= sign * worst

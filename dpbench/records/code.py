@@ -14,16 +14,16 @@ from dpbench.records.digest import scientific, with_current_names
 from dpbench.records.record import Record
 
 STALE_RECORD = (
-    "this record was made by other code than the present one: again=stale repeats the run."
+    "this record was produced by a different version of the code; rerun it with again=stale."
 )
 
-KEY = "reached"
+CHECKSUM_KEY = "reached"
 """The key of the checksum in a record's provenance."""
 
 TRAINER = "dpbench.training.trainer"
 """The module that trains all runs."""
 
-BUILT = "built"
+PLUGIN_PARTS_KEY = "built"
 """The key of the plug-ins' parts in a record's provenance."""
 
 IMPORT = re.compile(r"^\s*(?:from (\.*[\w.]*) import (\([^)]*\)|.*)|import (.*))", re.M)
@@ -40,9 +40,9 @@ def code_of(config: Mapping[str, Any]) -> str:
 
 
 def imported_code_of(config: Mapping[str, Any]) -> str:
-    """As `code_of`, of the files as this process has first read them.
+    """Like `code_of`, for the files as this process first read them.
 
-    What a file says later is not what a process runs that has imported it, as a notebook does.
+    A notebook keeps running what it imported, whatever the files say later.
     """
     return _first_checksum(_reached(config))
 
@@ -55,18 +55,20 @@ def _reached(config: Mapping[str, Any]) -> tuple[Path, ...]:
     # Imports are followed again where a file was changed, or one came to a folder or went.
     if searched not in _found or _changed_at(_found[searched].times) != _found[searched].times:
         files = tuple(sorted(_closure(modules)))
-        _found[searched] = Found(files, _changed_at({*files, *(file.parent for file in files)}))
+        _found[searched] = ImportClosure(
+            files, _changed_at({*files, *(file.parent for file in files)})
+        )
     return _found[searched].files
 
 
-class Found(NamedTuple):
+class ImportClosure(NamedTuple):
     """Files that were found by following imports, and when they and their folders were changed."""
 
     files: tuple[Path, ...]
     times: Mapping[Path, int]
 
 
-_found: dict[tuple, Found] = {}
+_found: dict[tuple, ImportClosure] = {}
 
 
 def _changed_at(paths: Iterable[Path]) -> dict[Path, int]:
@@ -107,7 +109,7 @@ def built_by_plugins(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 def is_stale(record: Record) -> bool:
     """Whether other code made a record than its run would reach now; older records do not say."""
-    return record.provenance.get(KEY) not in (None, code_of(record.config))
+    return record.provenance.get(CHECKSUM_KEY) not in (None, code_of(record.config))
 
 
 @functools.lru_cache(maxsize=1024)

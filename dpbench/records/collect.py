@@ -42,11 +42,21 @@ def collect(folder: Path) -> Iterator[StoredRecord | Unreadable]:
             yield entry
 
 
+def readable(folder: Path) -> tuple[list[Record], list[Unreadable]]:
+    """The records of a folder, and what could not be read; UserError where there is no record."""
+    entries = list(collect(folder))
+    records = [entry.record for entry in entries if isinstance(entry, StoredRecord)]
+    unreadable = [entry for entry in entries if isinstance(entry, Unreadable)]
+    if not records:
+        raise no_records(folder, unreadable)
+    return records, unreadable
+
+
 def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
     """The error for a folder without any record."""
     broken = ""
     if unreadable:
-        broken = f" but {len(unreadable)} that cannot be read, as {unreadable[0].source}"
+        broken = f" but {len(unreadable)} that cannot be read, such as {unreadable[0].source}"
     return UserError(
         f"there is no record in {folder}{broken}: make one with dpbench run, or set results_dir "
         "to the folder of the records."

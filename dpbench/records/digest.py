@@ -23,7 +23,7 @@ FIRST_NAMES = {
 }
 """Modules that `_target_`s name, and their names when the first records were made."""
 
-RECORDED = frozenset((*SCIENTIFIC, "choices"))
+RECORD_KEYS = frozenset((*SCIENTIFIC, "choices"))
 """The keys of a configuration that a record keeps."""
 
 CURRENT_NAMES = {first: current for current, first in FIRST_NAMES.items()}
@@ -32,7 +32,7 @@ CURRENT_OPTIONS = {("schedule", "mixup"): "bound_switch"}
 """Options that were renamed after the first records; their groups are not in the digest."""
 
 
-IN_NAME = dict(
+DIGEST_DEFAULTS = dict(
     sorted({"choices": (), **{key: SETTINGS[key].omitted for key in SCIENTIFIC}}.items())
 )
 """The parts of the name of a run in their order, with the values at which each is left out."""
@@ -52,7 +52,7 @@ def digest_of_scientific(config: dict) -> str:
     settings = config | {"choices": choices}
     texts = (
         f'"{key}": {_text(key, part, choices["method"])}'
-        for key, omitted in IN_NAME.items()
+        for key, omitted in DIGEST_DEFAULTS.items()
         if (part := settings.get(key)) not in omitted
     )
     return hashlib.sha256(f"{{{', '.join(texts)}}}".encode()).hexdigest()[:16]
@@ -78,7 +78,7 @@ def _named_part(key: str, part: Any, method: str) -> Any:
 
 def scientific(config: dict) -> dict:
     """The scientific part of a configuration and its choices, without paths on this machine."""
-    settings = {k: v for k, v in config.items() if k in RECORDED}
+    settings = {k: v for k, v in config.items() if k in RECORD_KEYS}
     for group in PATHS.keys() & settings.keys():
         if isinstance(part := settings[group], dict):
             omitted = path_settings(group, part)

@@ -11,7 +11,7 @@ DIVERGED = "diverged"
 NOT_FINITE = "gradients were not finite and counted as zero"
 
 
-def dropped(record: Record) -> int:
+def nonfinite_gradients(record: Record) -> int:
     """How many gradients, of examples or users, were not finite, over all steps of the run."""
     return sum(record.history.get("train/not_finite", ()))
 
@@ -27,14 +27,14 @@ def remarks(path: Path) -> Iterator[str]:
             f"the run of {path} diverged (it ended after epoch {epochs} of "
             f"{record.config['epochs']}): its metrics are NaN."
         )
-    if count := dropped(record):
+    if count := nonfinite_gradients(record):
         yield f"{count} {NOT_FINITE} in the run of {path}."
 
 
 def summary(runs: Sequence[tuple[str, Record]]) -> str:
     """The last lines of a sweep: the runs, by their commands, that such remarks apply to; or ""."""
     diverged = [name for name, r in runs if r.status == DIVERGED]
-    affected = [name for name, r in runs if r.status != DIVERGED and dropped(r)]
+    affected = [name for name, r in runs if r.status != DIVERGED and nonfinite_gradients(r)]
     total = len(runs)
     return "\n".join(
         [

@@ -39,5 +39,5 @@ def _readable(entries: Iterable[Source]) -> Iterator[Record]:
         else:
             raise UserError(
                 "frame takes a results folder, or records and their paths; dpbench.records.reading"
-                ".load returns None for a file that is no record."
+                ".load returns None for a file that is not a record."
             )

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpbench.files import write_atomically
-from dpbench.records.collect import StoredRecord, collect, no_records
-from dpbench.records.reading import Unreadable
+from dpbench.records.collect import readable
 from dpbench.records.record import Record
 from dpbench.validate import key_values
 
@@ -23,19 +22,16 @@ def publish(arguments: list[str]) -> Path:
     written.
     """
     paths = key_values("publish", DEFAULTS, arguments)
-    folder, out = Path(paths["results_dir"]), Path(paths["out"])
-    entries = list(collect(folder))
-    records = [entry.record for entry in entries if isinstance(entry, StoredRecord)]
-    if not records:
-        raise no_records(folder, [entry for entry in entries if isinstance(entry, Unreadable)])
+    records, _ = readable(Path(paths["results_dir"]))
     _warn_of_guessable_noise(records)
     # Sorted by their text, so that the order says nothing about the seeds.
-    lines = sorted(covered(record).json() for record in records)
+    lines = sorted(without_uncovered(record).json() for record in records)
+    out = Path(paths["out"])
     write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
     return out
 
 
-def covered(record: Record) -> Record:
+def without_uncovered(record: Record) -> Record:
     """The record without its seed and without what was read from private data outside the account.
 
     Test metrics stay: they are about test examples, which no epsilon covers.

@@ -46,8 +46,8 @@ def reproduce(name: str, overrides: list[str]) -> str:
         raise Unavailable(f"{name}: {next(iter(unavailable.values()))}")
     if stale := sum(map(is_stale, records)):
         print_message(
-            f"{stale} of {len(records)} records were made by other code than the present one: "
-            "again=stale repeats their runs."
+            f"{stale} of {len(records)} records were produced by a different version of the code; "
+            "rerun them with again=stale."
         )
     reasons = {runs.rows[path]: reason for path, reason in unavailable.items()}
     impossible = {**runs.impossible, **reasons}

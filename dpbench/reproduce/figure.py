@@ -28,7 +28,7 @@ from dpbench.figures.reliability import (
     reliability_points,
 )
 from dpbench.figures.scatter import ScatterFigure, draw_scatter, scatter_grid, scatter_points
-from dpbench.records.divergence import DIVERGED, dropped, note
+from dpbench.records.divergence import DIVERGED, nonfinite_gradients, note
 from dpbench.records.record import Record
 from dpbench.reproduce.search_trials import search_trials
 from dpbench.reproduce.target import Target
@@ -84,7 +84,7 @@ def remarks(target: Target, records: Iterable[Record]) -> list[str]:
     counts: dict[str, list[tuple[int, int]]] = {}
     for record in records:
         row = row_name(target.condition_of(record.config), target.method_of(record.config))
-        counts.setdefault(row, []).append((record.config["seed"], dropped(record)))
+        counts.setdefault(row, []).append((record.config["seed"], nonfinite_gradients(record)))
         if record.status == DIVERGED:
             diverged.setdefault(row, []).append(record.config["seed"])
     return [

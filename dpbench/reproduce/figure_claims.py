@@ -35,7 +35,7 @@ RULE = (
 )
 
 
-def judged_figure(
+def judge_figure(
     target: Target, runs: pd.DataFrame, records: Sequence[Record]
 ) -> list[JudgedClaim]:
     """The claims of a figure, in their order.

@@ -11,15 +11,15 @@ from dpbench.figures.formats import images
 from dpbench.metrics.temperature import CAVEAT
 from dpbench.privacy.accountants import claimed
 from dpbench.privacy.ledger import from_plain
-from dpbench.records.divergence import dropped
+from dpbench.records.divergence import nonfinite_gradients
 from dpbench.records.record import Record, frame
 from dpbench.reproduce.figure import Picture, picture, remarks
-from dpbench.reproduce.figure_claims import claims_blocks, judged_figure
+from dpbench.reproduce.figure_claims import claims_blocks, judge_figure
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import BUDGET, Target
 from dpbench.tables.conditions import conditions_of, row_name
-from dpbench.tables.latex import to_latex
-from dpbench.tables.markdown import grid_lines, to_markdown
+from dpbench.tables.files import table_files
+from dpbench.tables.markdown import grid_lines
 from dpbench.tables.privacy import NO_PLANS, Statement, privacy_grid
 from dpbench.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.tables.runs import Row
@@ -80,10 +80,10 @@ def _table(
     planned: Mapping[str, Statement],
 ) -> dict[str, bytes]:
     table = _built(target, records, impossible, planned)
-    texts = {"md": to_markdown(table), "csv": to_csv(table), "tex": to_latex(table)}
+    files = table_files(table, to_csv(table))
     if table.claims:
-        texts["claims.csv"] = claims_csv(table.claims)
-    return {suffix: text.encode() for suffix, text in texts.items()}
+        files["claims.csv"] = claims_csv(table.claims).encode()
+    return files
 
 
 def _built(
@@ -112,7 +112,7 @@ def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
     return frame(records).assign(
         condition=[target.condition_of(record.config) for record in records],
         method=[target.method_of(record.config) for record in records],
-        dropped=[dropped(record) for record in records],
+        dropped=[nonfinite_gradients(record) for record in records],
         variant=[target.variant_of(record.config) for record in records],
         **{"privacy/claimed": [_claimed(record.privacy, accountant) for record in records]},
     )
@@ -142,7 +142,7 @@ def _figure(
 ) -> dict[str, bytes]:
     table = target.table
     figure = picture(target, records)
-    judged = judged_figure(target, _runs(target, records), records)
+    judged = judge_figure(target, _runs(target, records), records)
     before, after = claims_blocks(judged)
     text = page(
         target,

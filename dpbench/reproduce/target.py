@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from dpbench.config import buildable
 from dpbench.config.buildable import check_settings, settings_of
 from dpbench.config.compose import compose, options
 from dpbench.config.plugins import published_files
@@ -93,8 +94,12 @@ class Target:
         return [condition.label for condition in self.conditions]
 
     def computed_by(self, kind: type[T]) -> T:
-        """The settings in `table.compute`; UserError for unsuitable ones. kind: a dataclass."""
-        settings = settings_of(self.table["compute"])
+        """The settings in `table.compute`, with the objects that targets in them describe.
+
+        kind: a dataclass. Raises UserError for unsuitable settings.
+        """
+        node = {"compute": settings_of(self.table["compute"])}
+        settings = buildable.build("table", node)["compute"]
         check_settings(kind, settings, "table.compute.")
         return kind(**settings)
 

@@ -25,22 +25,15 @@ def search(arguments: list[str]) -> str:
     request = parse(arguments)
     folder = Path(request.config["results_dir"]) / "search"
     check_writable(folder)
-    files = _private_files(request) if request.repetitions else _files(request)
+    if request.repetitions:  # only the best trial is released
+        files = private_report.render(request, select(request))
+    else:
+        trials = run_trials(request)
+        check_any(trials)
+        files = render(request, trials)
     for suffix, text in files.items():
         write_atomically(folder / f"{request.name}.{suffix}", text.encode())
     return files["md"]
-
-
-def _private_files(request: SearchRequest) -> dict[str, str]:
-    """The files of a search that releases its best trial alone."""
-    return private_report.render(request, select(request))
-
-
-def _files(request: SearchRequest) -> dict[str, str]:
-    """The files of a search that releases all of its trials."""
-    trials = run_trials(request)
-    check_any(trials)
-    return render(request, trials)
 
 
 def run_trials(request: SearchRequest) -> list[Trial]:

@@ -35,7 +35,7 @@ MASK = 2**64 - 1
 
 
 @dataclass(frozen=True)
-class Selected:
+class PrivateSelection:
     """What a private search releases.
 
     trial_epsilon: of one trial, its score included; search_epsilon: of the whole search; both by
@@ -54,7 +54,7 @@ class Selected:
         return self.record.metrics[NOISY_ACCURACY] if self.record else None
 
 
-def select(request: SearchRequest) -> Selected:
+def select(request: SearchRequest) -> PrivateSelection:
     """Carry the search out. Raises UserError for what cannot be private before any trial, and where
     a trial could not be run: then nothing is released, and the same command goes on."""
     assert request.repetitions
@@ -64,10 +64,10 @@ def select(request: SearchRequest) -> Selected:
     trials = draw_trials(stream_of(request), request.repetitions, len(candidates))
     records = _records(request, [request.trial_run(candidates[c], token) for c, token in trials])
     if not records:
-        return Selected(candidates, single, whole, delta, None, None)
+        return PrivateSelection(candidates, single, whole, delta, None, None)
     best = max(range(len(records)), key=lambda place: records[place].metrics[NOISY_ACCURACY])
     chosen = tuple(request.space.overrides(candidates[trials[best][0]]))
-    return Selected(candidates, single, whole, delta, chosen, records[best])
+    return PrivateSelection(candidates, single, whole, delta, chosen, records[best])
 
 
 def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> list[tuple[int, str]]:
@@ -80,10 +80,10 @@ def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> li
 
 
 def stream_of(request: SearchRequest) -> Stream:
-    """Of the number of trials and the draws of candidates, apart from every stream of a run.
+    """The stream that draws the number of trials and the candidates; no run draws from it.
 
-    With noise=secure from a key that lies beside the report, for its owner alone, so that a search
-    that was interrupted goes on with the same trials.
+    With noise=secure it follows from a key beside the report that only its owner can read, so that
+    an interrupted search continues with the same trials.
     """
     if request.config["noise"] != "secure":
         return seeded("search", int(request.seeds[0]), request.identity, torch.device("cpu"))

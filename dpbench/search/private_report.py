@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from dpbench.search.private import Selected
+from dpbench.search.private import PrivateSelection
 from dpbench.search.request import SearchRequest
 from dpbench.tables.grid import NO_VALUE, Grid
 from dpbench.tables.markdown import document, grid_lines
@@ -20,7 +20,7 @@ NOTES = (
 )
 
 
-def render(request: SearchRequest, selected: Selected) -> dict[str, str]:
+def render(request: SearchRequest, selected: PrivateSelection) -> dict[str, str]:
     """The texts by suffix: the same search gives the same bytes."""
     csv = pd.DataFrame([_row(request, selected)])
     return {
@@ -39,7 +39,7 @@ def describe_law(request: SearchRequest) -> str:
     return f"{kind or f'truncated negative binomial of shape {shape:g}'} with mean {mean:g}"
 
 
-def _parts(request: SearchRequest, selected: Selected) -> list[str]:
+def _parts(request: SearchRequest, selected: PrivateSelection) -> list[str]:
     choices = request.config["choices"]
     ranges = ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
     fixed = " ".join(f"`{override}`" for override in request.settings)
@@ -55,7 +55,7 @@ def _parts(request: SearchRequest, selected: Selected) -> list[str]:
     ]
 
 
-def _grid(selected: Selected) -> Grid:
+def _grid(selected: PrivateSelection) -> Grid:
     head = ("", "epsilon (RDP)", "delta")
     delta = f"{selected.delta:g}"
     rows = (
@@ -65,7 +65,7 @@ def _grid(selected: Selected) -> Grid:
     return Grid("", head, rows)
 
 
-def _chosen(selected: Selected) -> str:
+def _chosen(selected: PrivateSelection) -> str:
     if selected.record is None or selected.overrides is None or selected.score is None:
         return "The law gave no trial at all, so none is chosen."
     settings = " ".join(f"`{override}`" for override in selected.overrides)
@@ -75,7 +75,7 @@ def _chosen(selected: Selected) -> str:
     )
 
 
-def _row(request: SearchRequest, selected: Selected) -> dict:
+def _row(request: SearchRequest, selected: PrivateSelection) -> dict:
     """The only row of the CSV file."""
     chosen = dict(o.split("=", 1) for o in selected.overrides or ())
     return {

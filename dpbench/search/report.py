@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from dpbench.records.epsilon import NO_PROOF
+from dpbench.records.epsilon import epsilon_or_reason
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
 from dpbench.tables.grid import Grid
@@ -72,7 +72,7 @@ def _grid(keys: list[str], ordered: Sequence[Trial]) -> Grid:
             _number(trial, ACCURACY, lambda value: f"{100 * value:.2f}"),
             _number(trial, LOSS, lambda value: f"{value:.4f}"),
             str(len(trial.outcomes) - len(trial.failures)),
-            _epsilon(trial),
+            shown_epsilon(trial),
             _reasons(trial),
         )
         for trial in ordered
@@ -87,10 +87,13 @@ def _number(trial: Trial, metric: str, write: Callable[[float], str]) -> str:
     return write(trial.mean(metric)) + ("" if math.isnan(spread) else f" ± {write(spread)}")
 
 
-def _epsilon(trial: Trial) -> str:
+def shown_epsilon(trial: Trial) -> str:
+    """The largest epsilon of its runs by RDP or PLD, or why they have none; "" without runs."""
     if not trial.records:
         return ""
-    return NO_PROOF if trial.epsilon is None else f"{trial.epsilon:.2f}"
+    # Runs of a trial differ only in their seed, so one guarantee is that of all.
+    shown = epsilon_or_reason({**trial.records[0].privacy, "rdp": trial.epsilon}, "rdp")
+    return shown if isinstance(shown, str) else f"{shown:.2f}"
 
 
 def _reasons(trial: Trial) -> str:

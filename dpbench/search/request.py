@@ -198,7 +198,7 @@ def _compose_first(ranges: tuple[Range, ...], fixed: list[str]) -> dict:
         check_execution(config)
         if config["validation"] is None:
             raise UserError(
-                f"a search chooses by a validation split: set a share, as {DEFAULT_VALIDATION}."
+                f"a search chooses by a validation split: set a share, e.g. {DEFAULT_VALIDATION}."
             )
         return config
     raise errors[0]

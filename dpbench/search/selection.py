@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpbench.errors import UserError
-from dpbench.metrics.worst_group import value_of
+from dpbench.metrics import worst_group
 from dpbench.records.record import Record
 
 ACCURACY, LOSS = "validation/accuracy", "validation/loss"
-WORST_GROUP = "validation/worst_group_accuracy"
+WORST_GROUP = worst_group.WORST_GROUP.replace("test/", "validation/")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Trial:
         return statistics.stdev(self._values(metric))
 
     def _values(self, metric: str) -> list[float]:
-        return [value_of(record.metrics, metric) for record in self.records]
+        return [worst_group.value_of(record.metrics, metric) for record in self.records]
 
     @property
     def epsilon(self) -> float | None:

@@ -13,7 +13,7 @@ from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.runs import PRIVACY, Row
 
-TIGHT = "PLD"
+TIGHTEST_COLUMN = "PLD"
 """The column of the tightest upper bound."""
 
 HEAD = (
@@ -21,7 +21,7 @@ HEAD = (
     "epsilon printed in the paper",
     "epsilon claimed by the paper's reasoning ({by})",
     "RDP",
-    TIGHT,
+    TIGHTEST_COLUMN,
     "GDP (approximation)",
     "delta",
     "arithmetic",

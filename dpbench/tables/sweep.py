@@ -3,12 +3,13 @@
 import json
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dpbench.config.settings import leaves, varying_keys
 from dpbench.errors import UserError, nearest
-from dpbench.metrics.registry import REGISTRY, Metric, parse_name
+from dpbench.metrics.registry import parse_name
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.epsilon import epsilon_or_reason
 from dpbench.records.record import Record
@@ -24,7 +25,7 @@ NOT_IN_NAMES = ("seed", "diagnostics")
 
 
 @dataclass(frozen=True)
-class Layout:
+class SweepLayout:
     """The settings whose values are rows and columns, and the names of the metrics."""
 
     rows: tuple[str, ...]
@@ -55,23 +56,13 @@ class Runs:
 
     def mean(self, name: str) -> Mean:
         """The mean of a metric; NaN where a run diverged or has no such metric."""
-        factor = factor_of(name)
+        metric = parse_name(name).metric
+        factor = metric.factor if metric else 1
         values = [
             math.nan if r.status == DIVERGED else factor * r.measured.get(name, math.nan)
             for r in self.records
         ]
         return Mean(statistics.fmean(values), standard_deviation(values), len(values))
-
-
-def factor_of(name: str) -> int:
-    """What converts a recorded metric to the unit that it is shown in."""
-    metric = metric_of(name)
-    return metric.factor if metric else 1
-
-
-def metric_of(name: str) -> Metric | None:
-    """The metric of that name in the registry."""
-    return REGISTRY.get(parse_name(name).base)
 
 
 def value_of(config: Mapping[str, Any], key: str) -> Any:
@@ -82,7 +73,7 @@ def value_of(config: Mapping[str, Any], key: str) -> Any:
         return None
 
 
-def selected(records: Sequence[Record], filters: Mapping[str, str]) -> list[Record]:
+def filter_records(records: Sequence[Record], filters: Mapping[str, str]) -> list[Record]:
     """The records with these values of settings; UserError for a setting or value of none."""
     for key, text in filters.items():
         check_keys(records, [key])
@@ -102,12 +93,12 @@ def check_keys(records: Sequence[Record], keys: Sequence[str]) -> None:
     """UserError for a setting that no record has."""
     for key in keys:
         if all(value_of(record.config, key) is None for record in records):
-            known = {name for record in records for name, _ in _leaves(record.config)}
+            known = {name for record in records for name, _ in leaves(record.config)}
             known |= {group for record in records for group in record.config["choices"]}
             raise UserError(f"no record has the setting {key}: {nearest(key, known)}")
 
 
-def grouped(records: Sequence[Record], layout: Layout) -> dict[tuple[Key, Key], Runs]:
+def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[tuple[Key, Key], Runs]:
     """The runs by row and column; UserError where runs in one cell differ by more than the seed."""
     check_keys(records, [*layout.rows, *layout.columns])
     cells: dict[tuple[Key, Key], dict[Any, Record]] = {}
@@ -135,20 +126,10 @@ def _settings(record: Record) -> str:
 def _check_alike(records: list[Record]) -> None:
     if len({_settings(record) for record in records}) == 1:
         return
-    flat = [dict(_leaves(json.loads(_settings(record)))) for record in records]
-    keys = sorted({key for leaves in flat for key in leaves if not key.endswith("_target_")})
-    varied = [key for key in keys if len({repr(leaves.get(key)) for leaves in flat}) > 1]
+    varied = varying_keys([dict(leaves(json.loads(_settings(record)))) for record in records])
     varied = [key.removeprefix("choices.") for key in varied] or ["the options"]
     more = f" and {len(varied) - 3} more" if len(varied) > 3 else ""
     raise UserError(
         f"runs in one cell differ in {', '.join(varied[:3])}{more}: add it to rows or columns, or "
         f"select by {varied[0]}=VALUE."
     )
-
-
-def _leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in node.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -12,16 +12,15 @@ from dpbench.config.names import method_name
 from dpbench.errors import UserError, nearest, print_message
 from dpbench.files import write_atomically
 from dpbench.metrics.registry import parse_name
-from dpbench.records.collect import StoredRecord, collect, no_records
-from dpbench.records.reading import Unreadable
+from dpbench.records.collect import readable
 from dpbench.records.record import Record
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
 from dpbench.tables.markdown import document, grid_lines
-from dpbench.tables.privacy import TIGHT
-from dpbench.tables.sweep import Key, Layout, Mean, Runs, grouped, metric_of, selected
+from dpbench.tables.privacy import TIGHTEST_COLUMN
+from dpbench.tables.sweep import Key, Mean, Runs, SweepLayout, filter_records, group_runs
 from dpbench.tables.tidy import csv_text
-from dpbench.validate import is_number, path_of
+from dpbench.validate import is_number, key_values, path_of
 
 DEFAULTS = {"rows": "method", "columns": "", "metrics": "accuracy", "out": "table"}
 
@@ -43,13 +42,14 @@ def table(arguments: Sequence[str]) -> str:
     folder, *rest = arguments or [""]
     if not folder or "=" in folder:
         raise UserError("table needs a folder: dpbench table results rows=method columns=privacy.")
-    values = DEFAULTS | dict(_pair(argument) for argument in rest)
+    filtered = {argument.partition("=")[0] for argument in rest}
+    values = key_values("table", DEFAULTS, rest, known=filtered)
     out = path_of("out", values["out"], "file")
     filters = {key: value for key, value in values.items() if key not in DEFAULTS}
-    records = selected(_records(Path(folder)), filters)
+    records = filter_records(_records(Path(folder)), filters)
     metrics = tuple(_metric(name, records) for name in _names(values["metrics"]))
-    layout = Layout(_names(values["rows"]), _names(values["columns"]), metrics)
-    made = SweepTable(layout, grouped(records, layout), _title(records, layout))
+    layout = SweepLayout(_names(values["rows"]), _names(values["columns"]), metrics)
+    made = SweepTable(layout, group_runs(records, layout), _title(records, layout))
     for suffix, text in (("md", made.markdown), ("csv", made.csv), ("tex", made.latex)):
         write_atomically(out.with_name(f"{out.name}.{suffix}"), text.encode())
     return made.markdown
@@ -59,7 +59,7 @@ def table(arguments: Sequence[str]) -> str:
 class SweepTable:
     """The runs of a table by row and column, and its title."""
 
-    layout: Layout
+    layout: SweepLayout
     runs: Mapping[tuple[Key, Key], Runs]
     title: str
 
@@ -111,12 +111,12 @@ class SweepTable:
         for column in self.columns:
             named = zip(self.layout.columns, column, strict=True)
             values = [_label(key, value, named=True) for key, value in named]
-            for name in (*map(_metric_label, self.layout.metrics), f"epsilon ({TIGHT})"):
+            for name in (*map(_metric_label, self.layout.metrics), f"epsilon ({TIGHTEST_COLUMN})"):
                 yield ", ".join([*values, name])
 
     def _best_rows(self, column: Key, name: str) -> set[Key]:
         """The rows with the best mean, as it is shown, of those with an epsilon."""
-        metric = metric_of(name)
+        metric = parse_name(name).metric
         means = {
             row: runs.mean(name).value
             for (row, at), runs in self.runs.items()
@@ -140,13 +140,6 @@ class SweepTable:
                         yield (*map(str, (*row, *column)), name, *numbers)
 
 
-def _pair(argument: str) -> tuple[str, str]:
-    key, equals, value = argument.partition("=")
-    if not equals or not value:
-        raise UserError(f"{key} needs a value: {key}=VALUE.")
-    return key, value
-
-
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(filter(None, text.strip("[]").split(",")))
     if len({*names}) < len(names):
@@ -156,13 +149,9 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _records(folder: Path) -> list[Record]:
     """The readable records of a folder; a message names each of the others."""
-    entries = list(collect(folder))
-    unreadable = [entry for entry in entries if isinstance(entry, Unreadable)]
+    records, unreadable = readable(folder)
     for entry in unreadable:
         print_message(f"left out {entry.source}, which {entry.reason}.")
-    records = [entry.record for entry in entries if isinstance(entry, StoredRecord)]
-    if not records:
-        raise no_records(folder, unreadable)
     return records
 
 
@@ -175,7 +164,7 @@ def _metric(name: str, records: Sequence[Record]) -> str:
     raise UserError(f"no record has the metric {name}: {nearest(name, known)}")
 
 
-def _title(records: Sequence[Record], layout: Layout) -> str:
+def _title(records: Sequence[Record], layout: SweepLayout) -> str:
     """The metrics, what they are given by, and the data set and model if they are the same."""
     labels = ", ".join(dict.fromkeys(map(_metric_label, layout.metrics)))
     keys = " and ".join(key.rpartition(".")[2] for key in (*layout.rows, *layout.columns))
@@ -186,7 +175,8 @@ def _title(records: Sequence[Record], layout: Layout) -> str:
 
 def _metric_label(name: str) -> str:
     """`accuracy (%)`, with the group and the split unless it is the test set."""
-    parts, metric = parse_name(name), metric_of(name)
+    parts = parse_name(name)
+    metric = parts.metric
     split = parts.split if parts.split != "test" else ""
     words = [metric.label if metric else parts.base, parts.group, split]
     unit = {"percent": " (%)", "nats": " (nats)"}.get(metric.unit if metric else "", "")
@@ -205,7 +195,7 @@ def _label(key: str, value: Any, named: bool = False) -> str:
 
 
 def _text(mean: Mean, name: str) -> str:
-    metric = metric_of(name)
+    metric = parse_name(name).metric
     digits = metric.digits if metric else None
     spread = "" if math.isnan(mean.spread) else f" ± {number(mean.spread, digits)}"
     return f"{number(mean.value, digits)}{spread} ({mean.n})"

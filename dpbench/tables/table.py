@@ -11,7 +11,7 @@ from dpbench.tables import claim_grids, constants, grid, ordering
 from dpbench.tables.cells import Cell, cells_of
 from dpbench.tables.comparisons import Evidence, JudgedClaim, evidence
 from dpbench.tables.grid import NO_VALUE, Grid, mean_and_spread
-from dpbench.tables.privacy import NO_PLANS, TIGHT, Statement, privacy_grid
+from dpbench.tables.privacy import NO_PLANS, TIGHTEST_COLUMN, Statement, privacy_grid
 from dpbench.tables.published import PublishedTable, check_covered
 from dpbench.tables.quantities import printed_table, quantity
 from dpbench.tables.runs import Row, rows_of
@@ -124,7 +124,7 @@ def _main(
     privacy: Grid,
 ) -> Grid:
     """The table in the paper's layout, with the upper bound of each method's epsilon."""
-    epsilons = {line[0]: line[privacy.head.index(TIGHT)] for line in privacy.rows}
+    epsilons = {line[0]: line[privacy.head.index(TIGHTEST_COLUMN)] for line in privacy.rows}
     texts = {(cell.row, cell.column.name): mean_and_spread(cell) for cell in cells}
     names = [column.name for column in spec.columns]
     lines = [
@@ -137,7 +137,7 @@ def _main(
         )
         for row in rows
     ]
-    return Grid("Ours", ("method", *names, f"epsilon ({TIGHT})"), tuple(lines))
+    return Grid("Ours", ("method", *names, f"epsilon ({TIGHTEST_COLUMN})"), tuple(lines))
 
 
 def _comparison(cells: Sequence[Cell]) -> Grid:

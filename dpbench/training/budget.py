@@ -24,7 +24,7 @@ from dpbench.privacy.ledger import (
 )
 from dpbench.validate import fraction, one_of, positive
 
-MOST_ENTRIES = 100
+MAX_ENTRIES = 100
 """Distinct noise multipliers in a row: an accountant takes about a second for each."""
 
 FOLLOWS = "follows"
@@ -78,7 +78,7 @@ class Privacy:
         sampling: Sampling,
         steps: int,
         schedule: Schedules = UNCHANGED,
-        *once: Step | None,
+        *single_releases: Step | None,
     ) -> float:
         """The configured or calibrated noise multiplier; 0 for a method that adds no noise.
 
@@ -96,7 +96,9 @@ class Privacy:
             return float(self.noise_multiplier)
         assert self.epsilon is not None
         return calibrate(
-            lambda sigma: planned_ledger(method, sampling, steps, sigma, schedule, *once),
+            lambda sigma: planned_ledger(
+                method, sampling, steps, sigma, schedule, *single_releases
+            ),
             self.epsilon,
             self.delta,
             self.accountant,
@@ -109,13 +111,13 @@ class Privacy:
         sampling: Sampling,
         steps: int,
         schedule: Schedules,
-        *once: Step | None,
+        *single_releases: Step | None,
     ) -> float:
         """The noise multiplier implied by a method's other settings; UserError if the configured
         one differs."""
         if self.noise_multiplier == FOLLOWS:
             return implied
-        configured = self.multiplier(method, sampling, steps, schedule, *once)
+        configured = self.multiplier(method, sampling, steps, schedule, *single_releases)
         if not math.isclose(configured, implied, rel_tol=TOLERANCE):
             raise UserError(
                 f"{method.name} has noise multiplier {implied:.6g} by its learning rate, bound and "
@@ -140,30 +142,30 @@ def planned_ledger(
     steps: int,
     multiplier: float,
     schedule: Schedules,
-    *once: Step | None,
+    *single_releases: Step | None,
 ) -> Ledger:
     """The planned ledger of a run, with an entry for every run of steps with one noise multiplier,
-    and one for each release in `once`.
+    and one for each release in `single_releases`.
 
     Raises UserError for more entries than an accountant can compose.
     """
     ledger = Ledger()
     for factor, times in run_lengths(schedule.noise, steps):
         ledger = ledger.after(Step(sampling, method.releases(multiplier * factor)), times)
-        if len(ledger.entries) > MOST_ENTRIES:
+        if len(ledger.entries) > MAX_ENTRIES:
             raise UserError(
-                f"schedule.noise takes more than {MOST_ENTRIES} values, each of which an "
+                f"schedule.noise takes more than {MAX_ENTRIES} values, each of which an "
                 "accountant has to compose: use dpbench.mechanism.schedules.Pieces, or Stairs of "
                 "it (for dpsgld and dpsghmc, in schedule.lr and schedule.bound, from which the "
                 "noise follows)."
             )
-    return with_releases(ledger, *once)
+    return with_releases(ledger, *single_releases)
 
 
-def with_releases(ledger: Ledger, *once: Step | None) -> Ledger:
+def with_releases(ledger: Ledger, *single_releases: Step | None) -> Ledger:
     """The ledger of the steps of a training, and of releases made once: they stand last, whether
     they were made before or after."""
-    for step in filter(None, once):
+    for step in filter(None, single_releases):
         ledger = ledger.after(step)
     return ledger
 

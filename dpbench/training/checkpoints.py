@@ -84,7 +84,7 @@ class Checkpoints:
         path = self._folder / f"{number:06}.ckpt"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)  # it may have been removed
-            replace_file(path, *serialized(state, conditions | self._run), mode=0o600)
+            replace_file(path, *serialise(state, conditions | self._run), mode=0o600)
             for old in earlier[: -(CHECKPOINTS_KEPT - 1)]:
                 old.unlink(missing_ok=True)
         except OSError as error:
@@ -104,7 +104,7 @@ class Checkpoints:
         """
         for path in reversed(self._paths()):
             try:
-                state = _deserialized(_content(path), conditions | self._run)
+                state = _deserialise(_content(path), conditions | self._run)
                 try:
                     load(state)
                 except Exception as error:  # a forged state may cause any exception
@@ -149,7 +149,7 @@ def _content(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def serialized(state: dict, conditions: dict) -> tuple[bytes, memoryview]:
+def serialise(state: dict, conditions: dict) -> tuple[bytes, memoryview]:
     """Header and content. In memory, because torch.save may raise any exception on a full disk."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
@@ -158,7 +158,7 @@ def serialized(state: dict, conditions: dict) -> tuple[bytes, memoryview]:
     return json.dumps(header).encode() + b"\n", content
 
 
-def _deserialized(data: bytes, conditions: dict) -> dict:
+def _deserialise(data: bytes, conditions: dict) -> dict:
     """The state; raises UnusableCheckpoint for another format or other conditions, a wrong
     checksum, or content other than tensors and plain values."""
     end = data.find(b"\n")

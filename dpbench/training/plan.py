@@ -32,7 +32,7 @@ from dpbench.training.statistics import PrivateNormalization, statistics_step
 from dpbench.training.temperature import PrivateTemperature, temperature_steps
 from dpbench.validate import boolean, integer, one_of, quoted, typed
 
-MOST_STEPS = 5_000_000
+MAX_STEPS = 5_000_000
 """Steps of a run: hours for the smallest model, and few enough to check a schedule in seconds."""
 
 
@@ -115,7 +115,7 @@ class Run:
                 return with_transform(data, public)
 
     def _loaded(self, folder: Path) -> Data:
-        """The data set's data; UserError for files that have not the expected columns or values."""
+        """The data set's data; UserError for files that lack the expected columns or values."""
         try:
             data = self.dataset.load(folder, self.seed)
         except (LookupError, ValueError) as error:
@@ -180,7 +180,7 @@ def plan(run: Run) -> Plan:
         statistics_step(run.normalization, run.users),
         score_step(run.score_noise_multiplier, run.dataset, run.users, run.method),
     )
-    once = (*single, *temperature)
+    single_releases = (*single, *temperature)
     if method.private:
         run.privacy.warn_if_weak(units)
     schedule = run.schedule or UNCHANGED
@@ -195,11 +195,11 @@ def plan(run: Run) -> Plan:
             method.clip, optimizer, sampler.expected_batch_size, units
         )
         multiplier = run.privacy.confirmed_multiplier(
-            implied, method, sampler.law, steps, schedule, *once
+            implied, method, sampler.law, steps, schedule, *single_releases
         )
     else:
-        multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule, *once)
-    ledger = planned_ledger(method, sampler.law, steps, multiplier, schedule, *once)
+        multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule, *single_releases)
+    ledger = planned_ledger(method, sampler.law, steps, multiplier, schedule, *single_releases)
     if method.whole_batches and run.physical_batch_size not in (None, "auto"):
         raise UserError(
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
@@ -213,12 +213,12 @@ def plan(run: Run) -> Plan:
 
 
 def _steps(run: Run, sampler: Sampler) -> int:
-    """The number of steps of a run; UserError above MOST_STEPS."""
+    """The number of steps of a run; UserError above MAX_STEPS."""
     steps = run.epochs * sampler.steps_per_epoch
-    if steps > MOST_STEPS:
+    if steps > MAX_STEPS:
         raise UserError(
             f"epochs={run.epochs} are {steps} steps of about {run.batch_size} {sampler.law.unit}s, "
-            f"and a run has at most {MOST_STEPS}: choose fewer epochs or a larger batch_size."
+            f"and a run has at most {MAX_STEPS}: choose fewer epochs or a larger batch_size."
         )
     return steps
 

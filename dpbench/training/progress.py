@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
-from dpbench.training.displays import Bar, Display, Lines, Steps
+from dpbench.training.progress_display import Bar, Display, Lines, Steps
 from dpbench.training.steps_file import StepsFile
 
 FIRST_SECONDS = 2.0
@@ -17,7 +17,7 @@ FIRST_SECONDS = 2.0
 REDRAWN_EVERY = 2.0
 """Seconds between two looks at the runs of a sweep, which may train in this process."""
 
-MOST = 8
+MAX_SHOWN = 8
 """Runs under way that are shown one by one."""
 
 
@@ -137,8 +137,8 @@ class _Counter:
         return time.monotonic() - self._shown_at > self._display.interval
 
     def _show(self, running: Sequence[Steps]) -> None:
-        many = f"{len(running)} {self._what} under way" if len(running) > MOST else ""
-        self._display.show(self._done, many, running[:MOST])
+        many = f"{len(running)} {self._what} under way" if len(running) > MAX_SHOWN else ""
+        self._display.show(self._done, many, running[:MAX_SHOWN])
         self._shown_at = time.monotonic()
 
 

@@ -24,7 +24,7 @@ SCORE_NOTE = (
 )
 
 SENSITIVITY = 1.0
-"""Of the number of right answers: one example added or removed changes it by at most one."""
+"""The most by which one example added or removed changes the number of right answers."""
 
 
 def score_step(
@@ -41,17 +41,17 @@ def score_step(
     positive("score_noise_multiplier", multiplier)
     if not isinstance(dataset, WithValidation):
         raise UserError(
-            "score_noise_multiplier is for a validation split without mislabelled examples: set "
+            "score_noise_multiplier requires a validation split without mislabelled examples: set "
             "validation=0.2 and mislabelled=null."
         )
     if dataset.task != "classification":
         raise UserError(
-            f"score_noise_multiplier is for accuracy, and {dataset.name} is a regression."
+            f"score_noise_multiplier requires accuracy, and {dataset.name} is a regression."
         )
     if users or not method.private:
         raise UserError(
-            "score_noise_multiplier is for private runs of single examples: set users=none, and a "
-            "method that adds noise."
+            "score_noise_multiplier requires private runs of single examples: set users=none, and "
+            "a method that adds noise."
         )
     release = Release("right answers on the validation split", GaussianMechanism(multiplier))
     return Step(Poisson(1.0), (release,))

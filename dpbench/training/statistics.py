@@ -25,7 +25,7 @@ SMALLEST_VARIANCE = 1e-5
 
 @dataclass(frozen=True)
 class PrivateNormalization:
-    """Each channel less its mean and over its deviation over the training examples.
+    """Standardises each channel by its mean and standard deviation, both measured with noise.
 
     noise_multiplier: of the mean of each channel, and of its mean square. Either is a sum of one
     vector per example, the channel's mean over positions, clipped to the median of their norms.

@@ -8,7 +8,7 @@ NAME = "steps"
 """The file's name in the folder of the run's checkpoints."""
 
 CHARACTERS = 40
-"""Of the file, always: a shorter text would leave the end of the one before."""
+"""The file's constant length: a shorter text would leave the end of the one before."""
 
 
 class StepsFile:

@@ -26,7 +26,7 @@ from dpbench.models.architecture import LOSSES
 from dpbench.privacy.ledger import Poisson, Step
 from dpbench.validate import fraction, integer, positive
 
-MOST_NOISE = 0.1
+MAX_NOISE = 0.1
 """The standard deviation that the noise of all steps together may have in the mean gradient of the
 log temperature, in nats: with more of it the noise decides."""
 
@@ -92,9 +92,9 @@ class PrivateTemperature:
 
     @property
     def least_size(self) -> int:
-        """The least number of examples held out at which the noise is at most MOST_NOISE."""
+        """The least number of examples held out at which the noise is at most MAX_NOISE."""
         noise = self.noise_multiplier * self.bound / (self.sample_rate * math.sqrt(self.steps))
-        return math.ceil(noise / MOST_NOISE)
+        return math.ceil(noise / MAX_NOISE)
 
     def fitted(self, logits: Split, expected_size: int, stream: Callable[[str], Stream]) -> Scaling:
         """The scaling fitted on logits [n, K] and their classes.
@@ -142,7 +142,7 @@ def temperature_steps(
         )
     if users or not method.private:
         raise UserError(
-            "temperature=private is for private runs of single examples: set users=none and a "
+            "temperature=private requires private runs of single examples: set users=none and a "
             "method that adds noise, or temperature=none."
         )
     if temperature.parameters == 2 and dataset.classes != 2:

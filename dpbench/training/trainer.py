@@ -26,7 +26,7 @@ from dpbench.metrics.tasks import FIT, METRICS
 from dpbench.models.architecture import LOSSES
 from dpbench.models.predict import predict
 from dpbench.privacy.ledger import Ledger
-from dpbench.records.code import BUILT, KEY, built_by_plugins, imported_code_of
+from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, built_by_plugins, imported_code_of
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import COVERED, Record
 from dpbench.training.averaging import MovingAverage
@@ -96,7 +96,7 @@ def _code(config: dict) -> dict:
     if not config:
         return {}
     built = built_by_plugins(config)
-    return {KEY: imported_code_of(config), **({BUILT: built} if built else {})}
+    return {CHECKSUM_KEY: imported_code_of(config), **({PLUGIN_PARTS_KEY: built} if built else {})}
 
 
 def _scored(
@@ -250,7 +250,7 @@ def _checkpoint_conditions(run: Run, step: PrivateStep) -> dict:
     """The conditions under which the run may resume from a checkpoint."""
     settings = {name: getattr(run, name) for name in ("physical_batch_size", "channels_last")}
     if run.config and built_by_plugins(run.config):  # their code is none of the library's
-        settings[KEY] = imported_code_of(run.config)
+        settings[CHECKSUM_KEY] = imported_code_of(run.config)
     return conditions(step.engine.name, step.engine.parameters.theta.device) | settings
 
 

@@ -10,7 +10,7 @@ from dpbench.audit.exposure.membership import (
     exposure,
 )
 from dpbench.audit.exposure.page import _findings
-from dpbench.audit.exposure.rows import Row, black_box
+from dpbench.audit.exposure.rows import ExposureRow, black_box
 from dpbench.audit.inference import gdp_epsilon, one_run_epsilon
 from dpbench.config.compose import compose
 from dpbench.errors import UserError
@@ -23,9 +23,9 @@ from dpbench.training.trainer import fit
 pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
 
 
-def row(group: str, accuracy: float, auc: float, method: str = "dpsgd") -> Row:
+def row(group: str, accuracy: float, auc: float, method: str = "dpsgd") -> ExposureRow:
     found = Exposure(auc, 0.01, 0.0)
-    return Row(method, group, accuracy, 3.0, None, (0.0, 0.0), None, found)
+    return ExposureRow(method, group, accuracy, 3.0, None, (0.0, 0.0), None, found)
 
 
 @pytest.mark.parametrize(

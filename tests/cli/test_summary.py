@@ -1,5 +1,6 @@
 """The line about a finished run."""
 
+import math
 import re
 
 import pytest
@@ -52,3 +53,9 @@ def test_it_is_on_standard_error_and_the_output_is_the_path(tmp_path, monkeypatc
         out, err = capsys.readouterr()
         assert re.fullmatch(rf"{tmp_path}/runs/\w+\.json\n", out)
         assert re.search(line, err)
+
+
+@pytest.mark.parametrize("values", [(math.nan, 0.3, 0.5), (0.5, math.nan, 0.3)])
+def test_a_group_without_examples_is_not_the_worst(values):
+    groups = {f"test/accuracy/{name}": value for name, value in zip("abc", values, strict=True)}
+    assert "worst group 30.0%" in summary(record({"test/accuracy": 0.4} | groups, PROVEN))

@@ -23,7 +23,7 @@ GLOBAL = "# @package _global_\n"
         ("a: b: c", "method/mine.yaml, line 1 is not valid YAML: mapping values are not allowed"),
         ("\ta: 1", "method/mine.yaml, line 1 is not valid YAML: found character '\\t'"),
         ("a: !!python/object:os.system {}", "mine.yaml, line 1 is not valid YAML: could not dete"),
-        ("bound: 1.0\n", "method has no _target_, which the YAML file of an option has to give"),
+        ("bound: 1.0\n", "method has no _target_ (the class or function to build); got"),
         ("", "method has no _target_"),
         ("- a", "method has no _target_"),
         ("x: ${nowhere}", "Interpolation key 'nowhere' not found"),

@@ -86,7 +86,7 @@ def test_an_argument_that_the_constructor_knows_may_be_added():
         (["+privacy.epsilom=3"], "privacy.epsilom is not a setting: did you mean epsilon"),
         (["+method.bond=3"], "method.bond is not a setting: did you mean bound"),
         (["method.variant=papper"], "variant=papper is unknown: did you mean paper"),
-        (["~method"], "method cannot be deleted: choose an option, as method=NAME"),
+        (["~method"], "method cannot be deleted: choose an option, e.g. method=NAME"),
         (["method=sgd,dpsgd"], "names several runs: use dpbench run -m"),
         (["seed=0,1"], "names several runs: use dpbench run -m"),
         (["table=misalignment_table4"], r"add a table with \+table=NAME"),

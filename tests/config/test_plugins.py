@@ -15,7 +15,7 @@ from dpbench.errors import UserError
 from dpbench.execution.prepare import build, run_of
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.execution.run import load_or_run
-from dpbench.records.code import BUILT, KEY, code_of
+from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, code_of
 from dpbench.records.digest import digest
 from dpbench.records.reading import read
 from dpbench.training.trainer import _checkpoint_conditions
@@ -39,12 +39,12 @@ def test_its_options_are_listed_and_its_package_is_not_imported(plugin):
 def test_a_run_is_like_any_other_and_says_what_was_built(plugin, tmp_path):
     record = read(load_or_run(["model=net", "method=softened", *SMALL, f"results_dir={tmp_path}"]))
     installed = {"package": "clip-works", "version": "1.2"}
-    assert record.provenance[BUILT] == {
+    assert record.provenance[PLUGIN_PARTS_KEY] == {
         "model": {"target": "clipworks.Net", **installed},
         "method": {"target": "clipworks.clip.softened", **installed},
     }
     assert record.privacy["guarantee"] == "proven"
-    assert BUILT not in read(load_or_run([*SMALL, f"results_dir={tmp_path}"])).provenance
+    assert PLUGIN_PARTS_KEY not in read(load_or_run([*SMALL, f"results_dir={tmp_path}"])).provenance
 
 
 def test_a_target_replaces_the_option_and_all_of_its_settings(plugin):
@@ -135,7 +135,7 @@ def test_changed_code_of_it_makes_its_records_stale_and_no_others(plugin):
 def test_the_hash_of_a_run_is_that_of_its_record(plugin, tmp_path):
     config = compose(["model=net", *SMALL])
     record = read(load_or_run(["model=net", *SMALL, f"results_dir={tmp_path}"]))
-    assert record.provenance[KEY] == code_of(config)
+    assert record.provenance[CHECKSUM_KEY] == code_of(config)
 
 
 @pytest.mark.slow
@@ -146,9 +146,11 @@ def test_a_record_names_the_code_that_was_imported_and_not_what_it_says_by_now(p
     dpbench.run(*asked, quiet=True)
     net.write_text(net.read_text().replace("nn.Tanh()", "nn.ReLU()"))
     for more in ([], ["again=stale"]):
-        with pytest.warns(UserWarning, match="made by other code .* start Python again"):
+        with pytest.warns(
+            UserWarning, match="a different version of the code; .* start Python again"
+        ):
             record = dpbench.run(*asked, *more, quiet=True)
-        assert record.provenance[KEY] == before != code_of(config)
+        assert record.provenance[CHECKSUM_KEY] == before != code_of(config)
 
 
 @pytest.mark.slow
@@ -159,8 +161,8 @@ def test_a_checkpoint_of_other_code_of_it_is_not_resumed(plugin):
     for overrides in ([], ["model=net"]):
         run = build(compose(overrides))
         agreed.append(_checkpoint_conditions(run, SimpleNamespace(engine=engine)))
-    assert KEY not in agreed[0]
-    assert agreed[1][KEY] == code_of(compose(["model=net"]))
+    assert CHECKSUM_KEY not in agreed[0]
+    assert agreed[1][CHECKSUM_KEY] == code_of(compose(["model=net"]))
 
 
 @pytest.mark.parametrize("value", ["clipworks.nowhere", "nowhere", "dpbench", "clipworks:Net"])

@@ -85,6 +85,16 @@ def test_the_worst_group_is_that_of_each_run(record_of):
     assert board["rows"][0]["cells"][place]["mean"] == 0.55
 
 
+@pytest.mark.parametrize("values", [(math.nan, 0.3, 0.5), (0.5, math.nan, 0.3)])
+def test_a_group_without_examples_is_not_the_worst(record_of, values):
+    (record,) = seeds(record_of, "dpsgd", (0.4,))
+    groups = zip("abc", values, strict=True)
+    record.metrics.update({f"test/accuracy/{name}": value for name, value in groups})
+    (board,) = on_boards([record])["boards"]
+    place = [column["name"] for column in board["columns"]].index("worst group")
+    assert board["rows"][0]["cells"][place]["mean"] == 0.3
+
+
 def test_intervals_end_where_accuracies_do(record_of):
     (board,) = on_boards(seeds(record_of, "dpsgd", (0.9, 1.0)))["boards"]
     cell = board["rows"][0]["cells"][0]

@@ -2,7 +2,7 @@
 
 import copy
 
-from dpbench.dashboard.sweeps import swept
+from dpbench.dashboard.sweeps import swept_settings
 
 
 def series(composed, *changes):
@@ -15,7 +15,9 @@ def series(composed, *changes):
 
 
 def test_a_setting_with_several_values_is_swept_in_numeric_order(composed):
-    found = swept(series(composed, *({"optimizer": {"lr": lr}} for lr in (10.0, 0.5, 2.0))))
+    found = swept_settings(
+        series(composed, *({"optimizer": {"lr": lr}} for lr in (10.0, 0.5, 2.0)))
+    )
     assert [(one["name"], one["values"], one["numeric"]) for one in found] == [
         ("optimizer.lr", ["0.5", "2", "10"], True)
     ]
@@ -23,14 +25,17 @@ def test_a_setting_with_several_values_is_swept_in_numeric_order(composed):
 
 
 def test_what_only_one_of_two_options_has_is_not_swept(composed):
-    assert swept(series(composed, {}, {"optimizer": {"eps": 1e-8}})) == []
+    assert swept_settings(series(composed, {}, {"optimizer": {"eps": 1e-8}})) == []
 
 
 def test_seeds_budgets_and_diagnostics_are_not_swept(composed):
     budgets = [{"privacy": {"noise_multiplier": x}, "seed": x, "diagnostics": {}} for x in (1, 2)]
-    assert swept(series(composed, *budgets)) == []
+    assert swept_settings(series(composed, *budgets)) == []
 
 
 def test_settings_with_more_values_come_first(composed):
     changes = [{"optimizer": {"lr": lr}, "epochs": e} for lr, e in ((1.0, 5), (2.0, 6), (3.0, 6))]
-    assert [one["name"] for one in swept(series(composed, *changes))] == ["optimizer.lr", "epochs"]
+    assert [one["name"] for one in swept_settings(series(composed, *changes))] == [
+        "optimizer.lr",
+        "epochs",
+    ]

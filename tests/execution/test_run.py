@@ -14,7 +14,7 @@ from dpbench.errors import UserError
 from dpbench.execution import run as runs
 from dpbench.execution.run import load_or_run
 from dpbench.training import plan, provenance, trainer
-from dpbench.training.checkpoints import serialized
+from dpbench.training.checkpoints import serialise
 from dpbench.training.loop import Training
 
 USUAL = ["batch_size=360", "epochs=2", "model.widths=[8]"]  # 8 steps on digits
@@ -158,7 +158,7 @@ def forge(folder, change):
     first_line, content = last.read_bytes().split(b"\n", 1)
     state = torch.load(io.BytesIO(content), weights_only=True)
     change(state)
-    last.write_bytes(b"".join(serialized(state, json.loads(first_line)["conditions"])))
+    last.write_bytes(b"".join(serialise(state, json.loads(first_line)["conditions"])))
 
 
 FORGERIES = {

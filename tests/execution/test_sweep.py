@@ -18,7 +18,7 @@ from dpbench.execution import sweep as sweeps
 from dpbench.execution.attempt import attempt
 from dpbench.execution.under_way import names_of
 from dpbench.records.reading import load
-from dpbench.training import displays, progress, steps_file
+from dpbench.training import progress, progress_display, steps_file
 from dpbench.training.lock import exclusive
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,10 +95,10 @@ def test_what_failed_is_tried_again_and_then_listed_no_more(sweep, failing, tmp_
 
 def shown_at_once(monkeypatch):
     """Progress is written and looked at all the time, as lines."""
-    monkeypatch.setattr(progress, "_display", displays.Lines)
+    monkeypatch.setattr(progress, "_display", progress_display.Lines)
     monkeypatch.setattr(progress, "FIRST_SECONDS", 0)
     monkeypatch.setattr(progress, "REDRAWN_EVERY", 0.001)
-    monkeypatch.setattr(displays.Lines, "interval", 0.0)
+    monkeypatch.setattr(progress_display.Lines, "interval", 0.0)
     monkeypatch.setattr(steps_file.StepsFile, "interval", 0.0)
 
 
@@ -323,8 +323,8 @@ if __name__ == "__main__":
 SHOWING = """
 import os, time
 from pathlib import Path
-from dpbench.training import displays, progress, steps_file
-displays.Lines.interval = steps_file.StepsFile.interval = progress.FIRST_SECONDS = 0
+from dpbench.training import progress_display, progress, steps_file
+progress_display.Lines.interval = steps_file.StepsFile.interval = progress.FIRST_SECONDS = 0
 progress.REDRAWN_EVERY = 0.1
 stop = steps_file.StepsFile.stop
 def when_seen(file):

@@ -10,7 +10,7 @@ from dpbench.config.compose import compose
 from dpbench.execution.run import load_or_run
 from dpbench.paths import PACKAGE
 from dpbench.records import code
-from dpbench.records.code import KEY, STALE_RECORD, code_of, is_stale
+from dpbench.records.code import CHECKSUM_KEY, STALE_RECORD, code_of, is_stale
 from dpbench.records.reading import read
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512"]
@@ -92,10 +92,10 @@ def test_a_stale_record_is_said_to_be_and_repeated_on_request(run, tmp_path, mon
     assert path.stat().st_mtime_ns == made
     monkeypatch.setattr("dpbench.records.code.code_of", lambda config: "other")
     monkeypatch.setattr("dpbench.training.trainer.imported_code_of", lambda config: "other")
-    assert "made by other code than the present one: again=stale" in run()
+    assert "produced by a different version of the code; rerun it with again=stale" in run()
     assert path.stat().st_mtime_ns == made
     assert STALE_RECORD not in run("again=stale")
-    assert read(path).provenance[KEY] == "other"
+    assert read(path).provenance[CHECKSUM_KEY] == "other"
 
 
 def test_older_records_do_not_say():
@@ -103,7 +103,7 @@ def test_older_records_do_not_say():
     from dpbench.records.reading import parse
 
     record = parse(published.read_text().splitlines()[0], "line")
-    assert KEY not in record.provenance
+    assert CHECKSUM_KEY not in record.provenance
     assert not is_stale(record)
 
 
@@ -116,8 +116,8 @@ def test_reproduce_says_how_many(tmp_path, monkeypatch, capsys):
     assert "other code" not in capsys.readouterr().err
     monkeypatch.setattr("dpbench.records.code.code_of", lambda config: "other")
     main()
-    assert "1 of 1 records were made by other code" in capsys.readouterr().err
+    assert "1 of 1 records were produced by a different version" in capsys.readouterr().err
 
 
 def test_a_run_by_hand_has_no_checksum(tmp_path):
-    assert KEY in read(load_or_run([*SMALL, f"results_dir={tmp_path}"])).provenance
+    assert CHECKSUM_KEY in read(load_or_run([*SMALL, f"results_dir={tmp_path}"])).provenance

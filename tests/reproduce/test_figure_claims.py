@@ -8,7 +8,7 @@ import pytest
 
 from dpbench.config.compose import options
 from dpbench.errors import UserError
-from dpbench.reproduce.figure_claims import claims_blocks, judged_figure
+from dpbench.reproduce.figure_claims import claims_blocks, judge_figure
 from dpbench.reproduce.target import target_of
 from dpbench.tables.claims import claims_of
 
@@ -28,7 +28,7 @@ def judged(wanted, records):
     rows = [(r.config["choices"]["method"], r.config["seed"]) for r in records]
     runs = pd.DataFrame(rows, columns=["method", "seed"])
     runs = runs.assign(condition=wanted.labels[0], status="complete")
-    return judged_figure(wanted, runs, records)
+    return judge_figure(wanted, runs, records)
 
 
 def toy(*claims, groups=()):

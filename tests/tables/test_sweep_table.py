@@ -9,7 +9,7 @@ import pytest
 
 from dpbench.errors import UserError
 from dpbench.records.record import Record
-from dpbench.tables.sweep import Layout, grouped, selected
+from dpbench.tables.sweep import SweepLayout, filter_records, group_runs
 from dpbench.tables.sweep_table import table
 
 EPSILON = {"eps1": 0.9, "eps3": 2.8}
@@ -130,7 +130,7 @@ def test_runs_that_differ_by_more_than_their_seed_are_never_averaged(results, ma
 
 def test_a_diverged_run_is_not_averaged_away_and_never_best():
     runs = [record(seed=0), record(seed=1, value=math.nan)]
-    cells = grouped(runs, Layout(("method",), (), ("test/accuracy",)))
+    cells = group_runs(runs, SweepLayout(("method",), (), ("test/accuracy",)))
     (cell,) = cells.values()
     mean = cell.mean("test/accuracy")
     assert math.isnan(mean.value)
@@ -139,7 +139,7 @@ def test_a_diverged_run_is_not_averaged_away_and_never_best():
 
 def test_a_run_counts_once():
     runs = [record(seed=0), record(seed=0), record(seed=1)]
-    (cell,) = grouped(runs, Layout(("method",), (), ("test/accuracy",))).values()
+    (cell,) = group_runs(runs, SweepLayout(("method",), (), ("test/accuracy",))).values()
     assert len(cell.records) == 2
 
 
@@ -179,5 +179,5 @@ def test_without_a_folder_or_records_it_says_so(tmp_path):
 def test_a_setting_that_only_some_runs_have_can_be_selected():
     runs = [record(), record("bam")]
     runs[1].config["method"]["rho"] = 0.5
-    assert selected(runs, {"method.rho": "0.5"}) == runs[1:]
-    assert selected(runs, {"method.rho": "null"}) == runs[:1]
+    assert filter_records(runs, {"method.rho": "0.5"}) == runs[1:]
+    assert filter_records(runs, {"method.rho": "null"}) == runs[:1]

@@ -12,9 +12,9 @@ from rich.console import Console
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.ledger import Ledger
 from dpbench.training import progress
-from dpbench.training.displays import Bar, Lines, Steps
 from dpbench.training.plan import plan
 from dpbench.training.progress import Progress, counting
+from dpbench.training.progress_display import Bar, Lines, Steps
 from dpbench.training.steps_file import NAME, StepsFile, read
 from tests.training.small_runs import run_of
 
@@ -135,7 +135,7 @@ def test_of_many_runs_under_way_the_first_are_shown_and_all_are_counted(log, mon
     after_a_look(monkeypatch, [Steps(f"seed={seed}", 1, 2) for seed in range(20)])
     said = capfd.readouterr().err
     assert said.startswith("dpbench: runs: 0 of 2, 20 runs under way; seed=0: step 1 of 2; ")
-    assert said.count("step") == progress.MOST
+    assert said.count("step") == progress.MAX_SHOWN
 
 
 def test_a_run_of_a_sweep_keeps_its_steps_in_a_file_while_it_trains(clock, planned, tmp_path):

@@ -107,7 +107,7 @@ def test_where_a_score_is_released_gradients_that_are_not_finite_do_not_end_a_ru
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
-        (["validation=null"], "is for a validation split"),
+        (["validation=null"], "requires a validation split"),
         (["mislabelled=100"], "mislabelled=null"),
         (["method=sgd"], "private runs of single examples"),
         (["users=iid", "method=dp_fedsgd", "batch_size=32"], "private runs of single examples"),

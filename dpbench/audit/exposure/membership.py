@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-LEAST_LOSS = 1e-7
+MIN_LOSS = 1e-7
 """Below it float32 cannot tell a confidence from 1."""
 
 BLOCKS = 20
@@ -33,7 +33,7 @@ class Shadows(NamedTuple):
 
 def confidences(losses: np.ndarray) -> np.ndarray:
     """log(p/(1 - p)) of the probabilities p of labels whose losses are -log p."""
-    losses = np.maximum(losses, LEAST_LOSS)
+    losses = np.maximum(losses, MIN_LOSS)
     return -losses - np.log(-np.expm1(-losses))
 
 

@@ -4,7 +4,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpbench.audit.exposure.membership import Exposure
-from dpbench.audit.exposure.rows import ALL_GROUPS, Row, Setup, exposure_rows, shadow_runs
+from dpbench.audit.exposure.rows import (
+    ALL_GROUPS,
+    ExposureRow,
+    ExposureSettings,
+    exposure_rows,
+    shadow_runs,
+)
 from dpbench.figures.formats import images, titled
 from dpbench.records.record import Record
 from dpbench.reproduce.page import image, page
@@ -41,7 +47,7 @@ UNCERTAIN = 2.0
 
 def exposure_figure(target: Target) -> dict[str, bytes]:
     """The files of the figure by suffix."""
-    canaries = target.computed_by(Setup).canaries
+    canaries = target.computed_by(ExposureSettings).canaries
     records = shadow_runs(target)
     rows = exposure_rows(target, records, canaries)
     lines = list(_lines(rows, target.table["baseline"]))
@@ -58,13 +64,13 @@ def records_text(records: Mapping[str, Sequence[Record]]) -> str:
     return "".join(f"{record.json()}\n" for runs in records.values() for record in runs)
 
 
-def _lost(row: Row, rows: Sequence[Row], baseline: str) -> float:
+def _lost(row: ExposureRow, rows: Sequence[ExposureRow], baseline: str) -> float:
     """Percentage points of accuracy; NaN where the baseline was left out."""
     best = [r.accuracy for r in rows if (r.method, r.group) == (baseline, row.group)]
     return 100 * (best[0] - row.accuracy) if best else math.nan
 
 
-def _lines(rows: Sequence[Row], baseline: str) -> Iterator[tuple[str, ...]]:
+def _lines(rows: Sequence[ExposureRow], baseline: str) -> Iterator[tuple[str, ...]]:
     for row in rows:
         white, exposure = row.white, row.mislabelled
         bounds = (white.family, white.gdp, white.one_run) if white else ()
@@ -86,7 +92,7 @@ def _area(exposure: Exposure) -> str:
     return f"{exposure.auc:.3f} ± {exposure.error:.3f}"
 
 
-def _page(target: Target, rows: Sequence[Row], grid: Grid) -> bytes:
+def _page(target: Target, rows: Sequence[ExposureRow], grid: Grid) -> bytes:
     return page(
         target,
         f"{target.table['paper']} Runs of each method: {len(target.table['seeds'])}. "
@@ -100,7 +106,7 @@ def _page(target: Target, rows: Sequence[Row], grid: Grid) -> bytes:
     )
 
 
-def _findings(rows: Sequence[Row], baseline: str) -> Iterator[str]:
+def _findings(rows: Sequence[ExposureRow], baseline: str) -> Iterator[str]:
     """For each method, whether the group that loses most accuracy is the most exposed."""
     for method in dict.fromkeys(row.method for row in rows):
         groups = [row for row in rows if row.method == method and row.group != ALL_GROUPS]
@@ -113,7 +119,7 @@ def _findings(rows: Sequence[Row], baseline: str) -> Iterator[str]:
         yield f"{method}: {_losses(worst, least, lost)}; {_exposures(worst, least)}."
 
 
-def _losses(worst: Row, least: Row, lost: Sequence[float]) -> str:
+def _losses(worst: ExposureRow, least: ExposureRow, lost: Sequence[float]) -> str:
     if max(lost) <= 0:
         return "no group loses accuracy"
     return (
@@ -121,7 +127,7 @@ def _losses(worst: Row, least: Row, lost: Sequence[float]) -> str:
     )
 
 
-def _exposures(worst: Row, least: Row) -> str:
+def _exposures(worst: ExposureRow, least: ExposureRow) -> str:
     """For each attack, whether the group that loses most is more exposed."""
     pairs = {
         "white": (worst.canaries, least.canaries),
@@ -143,7 +149,7 @@ def _compared(group: str, first: Exposure, second: Exposure) -> str:
     return f"{group} is {'more' if difference > 0 else 'less'} exposed"
 
 
-def _picture(rows: Sequence[Row]):
+def _picture(rows: Sequence[ExposureRow]):
     """Epsilons by method, and AUC of both attacks by method and group."""
     from matplotlib.figure import Figure
 
@@ -156,7 +162,7 @@ def _picture(rows: Sequence[Row]):
     return figure
 
 
-def _draw_epsilons(axes, rows: Sequence[Row]) -> None:
+def _draw_epsilons(axes, rows: Sequence[ExposureRow]) -> None:
     finite = [row.claimed for row in rows if math.isfinite(row.claimed)]
     top = 1.6 * max([1.0, *finite])
     for place, row in enumerate(rows):
@@ -176,7 +182,7 @@ def _draw_epsilons(axes, rows: Sequence[Row]) -> None:
 
 
 def _draw_areas(
-    axes, attack: str, rows: Sequence[Row], exposures: Sequence[Exposure | None]
+    axes, attack: str, rows: Sequence[ExposureRow], exposures: Sequence[Exposure | None]
 ) -> None:
     methods = list(dict.fromkeys(row.method for row in rows))
     groups = list(dict.fromkeys(row.group for row in rows))

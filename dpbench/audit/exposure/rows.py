@@ -38,7 +38,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Setup:
+class ExposureSettings:
     """The settings of the figure: canaries of each white-box run."""
 
     canaries: int
@@ -48,7 +48,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Row:
+class ExposureRow:
     """One method and group, or all groups.
 
     accuracy: on the test set, the mean of the shadow runs. white: lower bounds, None for methods
@@ -68,9 +68,9 @@ class Row:
 
 def exposure_rows(
     target: Target, records: Mapping[str, Sequence[Record]], canaries: int
-) -> list[Row]:
+) -> list[ExposureRow]:
     """All rows: both attacks on every method. records: the shadow runs by method."""
-    rows: list[Row] = []
+    rows: list[ExposureRow] = []
     with counting("attacks", len(records)) as count:
         for method, runs in records.items():
             rows += _rows_of(target, method, runs, canaries)
@@ -94,7 +94,7 @@ def shadow_runs(target: Target) -> dict[str, list[Record]]:
 
 def _rows_of(
     target: Target, method: str, records: Sequence[Record], canaries: int
-) -> Iterator[Row]:
+) -> Iterator[ExposureRow]:
     """Both attacks on one method: for all examples, and for the groups of the table."""
     (condition,) = target.conditions
     config, run = run_of([*next(target.cells_of(condition, method)), "mislabelled=null"])
@@ -106,7 +106,7 @@ def _rows_of(
         group = None if name == ALL_GROUPS else run.dataset.groups.index(name)
         metric = "test/accuracy" if group is None else f"test/accuracy/{name}"
         accuracies = [record.metrics[metric] for record in records]
-        yield Row(
+        yield ExposureRow(
             method=method,
             group=name,
             accuracy=float(np.mean(accuracies)),

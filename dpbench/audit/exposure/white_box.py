@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -108,7 +108,8 @@ def _train_recorded(
     run: Run, canaries: GradientCanaries, data: Data, quiet: bool
 ) -> tuple[Transcript, Ledger]:
     """Train the run with the canaries in its data, and record what the attacker observes."""
-    noise, device = RecordingNoise(run.method.noise), torch.device("cpu")
+    noise: Any = RecordingNoise(run.method.noise)
+    device = torch.device("cpu")
     seam = CanaryInsertion(run.method.gradient, canaries)
     run = replace(run, method=replace(run.method, noise=noise, gradient=seam))
     planned, examples = plan(run), with_canaries(data.train, canaries)

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from dpbench.audit.audit import GIVEN, Audit, Claim, judge
+from dpbench.audit.audit import GIVEN, Audit, AuditedClaim, judge
 from dpbench.audit.canaries import Canaries, OneHotPatterns
 from dpbench.audit.game import Game, on_canaries
 from dpbench.audit.inference import Scores
@@ -86,10 +86,10 @@ def audit_contender(
         played, peer = GAMES[game](make, task, delta)
     exact = pld(played.ledger, delta)
     if claimed is not None:
-        return judge(played, Claim(claimed, GIVEN), confidence)
+        return judge(played, AuditedClaim(claimed, GIVEN), confidence)
     epsilon = peer.epsilon(delta)
     source = f"{peer.accountant} (our PLD: {exact:.3f})"
-    return judge(played, Claim(epsilon, source, proven=epsilon >= exact), confidence)
+    return judge(played, AuditedClaim(epsilon, source, proven=epsilon >= exact), confidence)
 
 
 def _task(run: Run, canaries: int) -> Task:

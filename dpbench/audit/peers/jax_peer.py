@@ -58,7 +58,7 @@ class JaxPrivacy:
             yield StepRelease(torch.from_numpy(np.array(noisy)).double())
 
     def _clipped_sum(self, weights, piece):
-        """Of the examples of these indices, where -1 is none."""
+        """The clipped sum over the examples with these indices; -1 is padding."""
         numbers, targets = (t.numpy()[piece] for t in (self._task.numbers, self._task.targets))
         return self._clipped(weights, numbers, targets, is_padding_example=piece == -1)
 

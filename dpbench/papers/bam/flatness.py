@@ -23,8 +23,7 @@ from dpbench.gradients.vmap import Vmap
 from dpbench.papers.calibration.kernel import Network
 from dpbench.papers.calibration.laboratory import in_float64, initial_network
 from dpbench.papers.calibration.properties import TOLERANCE
-from dpbench.papers.calibration.scale import own_scale
-from dpbench.reproduce.page import page
+from dpbench.reproduce.page import own_scale, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import bullets, grid_lines
@@ -38,7 +37,7 @@ HEAD = ("minimised", "seed", "loss", "|mean g|", "mean |g|", "largest eigenvalue
 
 
 @dataclass(frozen=True)
-class Setup:
+class FlatnessSettings:
     """The settings. weight: lambda; lr, steps: of full-batch gradient descent in float64."""
 
     examples: int
@@ -73,7 +72,7 @@ class DescentResult:
 
 def flatness(target: Target) -> dict[str, bytes]:
     """The files of the target by suffix; nothing is trained privately."""
-    setup = target.computed_by(Setup)
+    setup = target.computed_by(FlatnessSettings)
     run, folder = build(target.config), data_folder(target.config)
     results = []
     seeds = target.table["seeds"]
@@ -85,7 +84,9 @@ def flatness(target: Target) -> dict[str, bytes]:
     return _files(target, setup, results)
 
 
-def descend(run: Run, setup: Setup, minimised: str, folder: Path, seed: int) -> DescentResult:
+def descend(
+    run: Run, setup: FlatnessSettings, minimised: str, folder: Path, seed: int
+) -> DescentResult:
     """Minimise one of the two objectives from the seed's initial weights."""
     batch = in_float64(run, folder, seed, setup.examples)
     network = initial_network(run, seed, setup.examples)
@@ -138,7 +139,9 @@ def verdicts(results: Sequence[DescentResult]) -> tuple[str, str]:
     )
 
 
-def _files(target: Target, setup: Setup, results: Sequence[DescentResult]) -> dict[str, bytes]:
+def _files(
+    target: Target, setup: FlatnessSettings, results: Sequence[DescentResult]
+) -> dict[str, bytes]:
     lemma, flat = verdicts(results)
     lines = tuple((r.minimised, str(r.seed), *(f"{x:.4g}" for x in _numbers(r))) for r in results)
     text = page(

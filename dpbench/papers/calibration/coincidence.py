@@ -11,9 +11,8 @@ import pandas as pd
 
 from dpbench.errors import UserError
 from dpbench.figures.formats import images, titled
-from dpbench.papers.calibration.scale import own_scale
 from dpbench.records.record import Record
-from dpbench.reproduce.page import image, page
+from dpbench.reproduce.page import image, own_scale, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.conditions import setting
 from dpbench.tables.grid import Grid

@@ -3,10 +3,9 @@ without private training."""
 
 import torch
 
-from dpbench.config.buildable import settings_of
 from dpbench.execution.configuration import data_folder
 from dpbench.execution.prepare import build
-from dpbench.papers.calibration.laboratory import Setup, examine, setup_of
+from dpbench.papers.calibration.laboratory import FlowSettings, examine
 from dpbench.papers.calibration.report import (
     RULE,
     RULE_OF_NOISE,
@@ -16,11 +15,10 @@ from dpbench.papers.calibration.report import (
     summary,
     to_csv,
 )
-from dpbench.papers.calibration.scale import own_scale
 from dpbench.paths import benchmarks_folder
+from dpbench.reproduce.page import own_scale
 from dpbench.reproduce.target import Target
-from dpbench.tables.latex import to_latex
-from dpbench.tables.markdown import to_markdown
+from dpbench.tables.files import table_files
 from dpbench.tables.published import read_published
 from dpbench.tables.table import Table
 from dpbench.training.progress import counting
@@ -28,7 +26,7 @@ from dpbench.training.progress import counting
 
 def measured(target: Target) -> dict[str, bytes]:
     """The files by suffix: the table as Markdown, CSV and LaTeX."""
-    setup, printed = setup_of(settings_of(target.table["compute"])), _printed(target)
+    setup, printed = target.computed_by(FlowSettings), _printed(target)
     run, folder = build(target.config), data_folder(target.config)
     if target.config["threads"]:
         torch.set_num_threads(target.config["threads"])
@@ -50,15 +48,14 @@ def measured(target: Target) -> dict[str, bytes]:
         notes=tuple(target.table["notes"]),
         cells=(),
     )
-    texts = {"md": to_markdown(table), "csv": to_csv(checked), "tex": to_latex(table)}
-    return {suffix: text.encode() for suffix, text in texts.items()}
+    return table_files(table, to_csv(checked))
 
 
 def _printed(target: Target):
     return read_published(benchmarks_folder() / target.table["published"])
 
 
-def _introduction(target: Target, setup: Setup) -> str:
+def _introduction(target: Target, setup: FlowSettings) -> str:
     choices = target.config["choices"]
     return (
         f"{target.table['paper']}. {own_scale(target)}, on {setup.examples} examples of "

@@ -6,16 +6,14 @@ which changes the unit of time. Every stationary point has G = 0, so Theorem 3 m
 for all of them: that the loss is zero there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from dpbench.config.buildable import check_settings
-from dpbench.errors import UserError
-from dpbench.validate import one_of, positive, typed
+from dpbench.validate import positive
 
 Velocity = Callable[[Tensor], Tensor]
 """Maps the gradient G [D] of the next time to the velocity dw/dt [D]; stateful."""
@@ -107,27 +105,6 @@ class RmsProp:
     def start(self, dt: float) -> Velocity:
         scale = _root_of_squares(dt, 1 / self.square_memory, 1 / self.square_memory, self.xi)
         return lambda gradient: -gradient / scale(gradient)
-
-
-DYNAMICS: dict[str, Callable[..., Dynamics]] = {
-    "descent": Descent,
-    "heavy_ball": HeavyBall,
-    "nesterov": Nesterov,
-    "adam": Adam,
-    "adagrad": AdaGrad,
-    "rmsprop": RmsProp,
-}
-
-
-def dynamics_of(where: str, plain: Mapping[str, Any]) -> Dynamics:
-    """The optimiser that a mapping from YAML describes: its `kind` and that kind's settings."""
-    typed(where, plain, dict[str, Any])
-    if "kind" not in plain:
-        raise UserError(f"{where} needs a kind: {', '.join(DYNAMICS)}.")
-    kind = DYNAMICS[one_of(f"{where}.kind", plain["kind"], DYNAMICS)]
-    settings = {key: value for key, value in plain.items() if key != "kind"}
-    check_settings(kind, settings, f"{where}.")
-    return kind(**settings)
 
 
 def _with_momentum(dt: float, friction: Callable[[float], float]) -> Velocity:

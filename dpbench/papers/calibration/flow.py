@@ -11,7 +11,7 @@ from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.papers.calibration.dynamics import Descent, Dynamics
-from dpbench.papers.calibration.kernel import ClippedSum, Network, clip_sum
+from dpbench.papers.calibration.kernel import KernelClippedSum, Network, clip_sum
 from dpbench.papers.calibration.properties import Properties, properties
 
 DESCENT = Descent()
@@ -72,7 +72,7 @@ def follow(network: Network, batch: Batch, clip: Clip, steps: Steps, draw: torch
     return flow
 
 
-def _measure(flow: Flow, gradients: MaterialisedGradients, clipped: ClippedSum) -> None:
+def _measure(flow: Flow, gradients: MaterialisedGradients, clipped: KernelClippedSum) -> None:
     """Appends loss, rate, cosine and clipped fraction of the current parameters."""
     gradient, n = gradients.stack().sum(0), len(gradients.losses)
     product = (gradient @ clipped.total).item()

@@ -53,21 +53,21 @@ class Tangents:
 
 
 @dataclass(frozen=True)
-class ClippedSum:
+class KernelClippedSum:
     """A clipped sum of gradients: the effective factors C [n, 1] or [n, L], and the sum [D]."""
 
     factors: Tensor
     total: Tensor
 
 
-def clip_sum(clip: Clip, gradients: MaterialisedGradients, groups: Tensor) -> ClippedSum:
+def clip_sum(clip: Clip, gradients: MaterialisedGradients, groups: Tensor) -> KernelClippedSum:
     """The clipped sum of gradients, without noise."""
     factors = clip.factors(clip.norms(gradients), groups)
     weighted = clip.reduce(gradients, factors)
     total = clip.finish(weighted)
     # Batch clipping scales the whole sum, hence every example by the same factor.
     scale = (total @ weighted) / (weighted @ weighted) if weighted.any() else 1.0
-    return ClippedSum(factors.view(len(factors), -1) * scale, total)
+    return KernelClippedSum(factors.view(len(factors), -1) * scale, total)
 
 
 class Network:

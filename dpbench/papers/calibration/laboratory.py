@@ -1,26 +1,24 @@
 """Measurements for Table 1 and Theorem 3 of Bu et al. (calibration), on small networks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from dpbench import seeds
-from dpbench.clipping import Clip, Global, Layerwise, make_clip
-from dpbench.config.buildable import check_settings
+from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.models.architecture import LOSSES
-from dpbench.papers.calibration.dynamics import Descent, Dynamics, dynamics_of
+from dpbench.papers.calibration.dynamics import Descent, Dynamics
 from dpbench.papers.calibration.flow import Flow, Steps, follow
 from dpbench.papers.calibration.kernel import Network
 from dpbench.papers.calibration.linear import Examples
 from dpbench.training.plan import Run
-from dpbench.validate import integer, positive, typed
+from dpbench.validate import integer, positive
 
-MOST_NUMBERS = 10**8
+MAX_NUMBERS = 10**8
 """Entries of a Jacobian in float64: 0.8 GB."""
 
 FINER = 16
@@ -28,13 +26,13 @@ FINER = 16
 
 
 @dataclass(frozen=True)
-class Setup:
+class FlowSettings:
     """The settings of the measurements.
 
     examples: the number of training examples, all in every step. lr, steps, every and zero: see
     Steps. noise, noise_steps: standard deviation of the noise on the summed gradient, and the
     number of steps for which flows with and without it are compared, at lr and for the same time at
-    a finer step. clips: by label, with `clip`, `style` and `bound` as for a method. by_hand: a
+    a finer step. clips, optimizers: by label. by_hand: a
     linear regression whose flows are known, as an additional problem.
     """
 
@@ -67,40 +65,6 @@ class Setup:
         }
 
 
-def setup_of(plain: Mapping[str, Any]) -> Setup:
-    """The set-up that a mapping from YAML describes; UserError for missing or unknown keys."""
-    clips = _build_each("clips", plain.get("clips"), _clip)
-    arguments: dict[str, Any] = {**plain, "clips": clips}
-    if "optimizers" in plain:
-        arguments["optimizers"] = _build_each("optimizers", plain["optimizers"], dynamics_of)
-    if "by_hand" in plain:
-        typed("table.compute.by_hand", plain["by_hand"], dict[str, Any])
-        check_settings(Examples, plain["by_hand"], "table.compute.by_hand.")
-        arguments["by_hand"] = Examples(**plain["by_hand"])
-    check_settings(Setup, arguments, "table.compute.")
-    return Setup(**arguments)
-
-
-def _build_each(name: str, plain: Any, make: Callable[[str, dict], Any]) -> dict[str, Any]:
-    """The objects that a mapping of mappings describes, by label."""
-    typed(f"table.compute.{name}", plain, dict[str, dict[str, Any]])
-    return {label: make(f"table.compute.{name}.{label}", item) for label, item in plain.items()}
-
-
-def _clip(where: str, plain: dict[str, Any]) -> Clip:
-    """A clip with the settings of a method's, and for clip=global also `strict_bound`, Z."""
-    settings = {key: value for key, value in plain.items() if key != "strict_bound"}
-    check_settings(make_clip, settings, f"{where}.")
-    clip = make_clip(**settings)
-    if "strict_bound" not in plain:
-        return clip
-    inner = clip.clip if isinstance(clip, Layerwise) else clip
-    if not isinstance(inner, Global):
-        raise UserError(f"{where}.strict_bound is for clip=global.")
-    strict = replace(inner, strict_bound=positive(f"{where}.strict_bound", plain["strict_bound"]))
-    return replace(clip, clip=strict) if isinstance(clip, Layerwise) else strict
-
-
 @dataclass(frozen=True)
 class Finding:
     """Measurements along the flow of one clip and optimiser from one seed.
@@ -115,7 +79,7 @@ class Finding:
     noise: tuple[float, float]
 
 
-def examine(run: Run, setup: Setup, label: str, folder: Path, seed: int | None) -> Finding:
+def examine(run: Run, setup: FlowSettings, label: str, folder: Path, seed: int | None) -> Finding:
     """Follow one flow, and a part of it with noise, each from the seed's initial weights.
 
     seed: None for the regression of `by_hand`. Raises UserError for a network or data that are too
@@ -140,7 +104,7 @@ def examine(run: Run, setup: Setup, label: str, folder: Path, seed: int | None) 
 
 
 def _problem(
-    run: Run, setup: Setup, folder: Path, seed: int | None
+    run: Run, setup: FlowSettings, folder: Path, seed: int | None
 ) -> tuple[Callable[[], Network], Batch]:
     """A function that builds the network with its initial weights, and the examples."""
     if seed is None:
@@ -173,7 +137,7 @@ def initial_network(run: Run, seed: int, examples: int) -> Network:
         torch.manual_seed(seeds.derived(seed, "initial weights"))
         model = run.model.build(run.dataset.shape, run.dataset.classes)
     size = examples * run.dataset.classes * sum(p.numel() for p in model.parameters())
-    if size > MOST_NUMBERS:
+    if size > MAX_NUMBERS:
         raise UserError(
             f"the Jacobian would have {size:.1g} numbers: choose a smaller model or fewer examples."
         )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpbench.papers.claims.registry import SHUFFLED, Claim
+from dpbench.papers.claims.registry import SHUFFLED, PrintedEpsilon
 from dpbench.privacy.accountants import ACCOUNTANTS, claimed, pld
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
@@ -13,14 +13,14 @@ HOLDS, TOO_SMALL, LOOSE = "holds", "too small", "loose"
 NOT_FOLLOWING, UNKNOWN = "does not follow", "cannot be recounted"
 VERDICTS = (HOLDS, TOO_SMALL, LOOSE, NOT_FOLLOWING, UNKNOWN)
 
-TIGHT = 1e-3
-"""How far our PLD may lie above what is spent: a claim is too small only beyond that."""
+PLD_MARGIN = 1e-3
+"""The relative error of our PLD: a claim is too small only below PLD by more than this."""
 
-NEAR = 0.02
-"""How far above RDP a claim is not loose yet: budgets are met by searches."""
+LOOSE_MARGIN = 0.02
+"""The share above RDP from which a claim is loose; below it, a search for a budget ended there."""
 
 FOLLOWS = 0.1
-"""How far above the account that it names a claim may lie, to follow from its setting."""
+"""The share by which a claim may exceed the account that it names and still follow from it."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Recount:
     is smaller, the claim is too small or loose; reason: in words, where it does not follow.
     """
 
-    claim: Claim
+    claim: PrintedEpsilon
     rdp: float | None
     pld: float | None
     gdp: float | None
@@ -50,7 +50,7 @@ class Recount:
         return f"{self.verdict}{by}{', if Poisson' * assumed}"
 
 
-def recount(claims: Sequence[Claim], count: Callable[[], None]) -> list[Recount]:
+def recount(claims: Sequence[PrintedEpsilon], count: Callable[[], None]) -> list[Recount]:
     """Each claim by all accountants; `count` is called after each."""
     found = []
     for claim in claims:
@@ -59,7 +59,7 @@ def recount(claims: Sequence[Claim], count: Callable[[], None]) -> list[Recount]
     return found
 
 
-def recount_one(claim: Claim) -> Recount:
+def recount_one(claim: PrintedEpsilon) -> Recount:
     """One claim by all accountants."""
     if not claim.is_complete:
         return Recount(claim, None, None, None, None, None, UNKNOWN, reason=_unprinted(claim))
@@ -73,7 +73,7 @@ def recount_one(claim: Claim) -> Recount:
     return Recount(claim=claim, **{**spent, **judged(claim, bounds, spent["own"])})
 
 
-def judged(claim: Claim, bounds: Sequence[float], own: float | None) -> dict[str, Any]:
+def judged(claim: PrintedEpsilon, bounds: Sequence[float], own: float | None) -> dict[str, Any]:
     """The verdict on a printed epsilon, with its share and reason, by the bounds that hold."""
     if claim.flaw:
         return {"verdict": NOT_FOLLOWING, "reason": claim.flaw}
@@ -81,12 +81,12 @@ def judged(claim: Claim, bounds: Sequence[float], own: float | None) -> dict[str
         return {"verdict": UNKNOWN, "reason": "No accountant has a bound."}
     least, most = min(bounds), max(bounds)
     highest, lowest = claim.epsilon + claim.rounding, claim.epsilon - claim.rounding
-    if highest < (1 - TIGHT) * least:
+    if highest < (1 - PLD_MARGIN) * least:
         return {"verdict": TOO_SMALL, "share": 1 - claim.epsilon / least}
     if own is not None and lowest > (1 + FOLLOWS) * own:
         reason = f"The account that it names gives {own:.3g} for the setting."
         return {"verdict": NOT_FOLLOWING, "reason": reason}
-    if lowest > (1 + NEAR) * most:
+    if lowest > (1 + LOOSE_MARGIN) * most:
         return {"verdict": LOOSE, "share": claim.epsilon / least - 1}
     return {"verdict": HOLDS}
 
@@ -98,7 +98,7 @@ def _spent(account: Callable[[Ledger, float], float], ledger: Ledger, delta: flo
         return None
 
 
-def _unprinted(claim: Claim) -> str:
+def _unprinted(claim: PrintedEpsilon) -> str:
     said = {
         "sampling rate": claim.rate,
         "number of steps": claim.steps,

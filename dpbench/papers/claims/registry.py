@@ -29,7 +29,7 @@ NAMED_ACCOUNTANTS = ("", *ACCOUNTANTS, *(name for name in CLAIMS if name not in 
 
 
 @dataclass(frozen=True)
-class Claim:
+class PrintedEpsilon:
     """One printed epsilon, and the setting that it was printed for.
 
     n, batch: of examples; rate: the sampling rate, batch/n unless it is given; single_queries:
@@ -120,11 +120,11 @@ class Claim:
         return Release("gradient sum", mechanism)
 
 
-def read_claims(path: Path) -> list[Claim]:
+def read_claims(path: Path) -> list[PrintedEpsilon]:
     """The rows of a registry in their order; UserError for the first that is not well-formed."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    names = [field.name for field in fields(Claim)]
+    names = [field.name for field in fields(PrintedEpsilon)]
     if not rows or list(rows[0]) != names:
         raise UserError(f"{path.name} must have the columns {', '.join(names)}.")
     claims = [_claim(row, f"{path.name}, line {line}") for line, row in enumerate(rows, 2)]
@@ -134,15 +134,15 @@ def read_claims(path: Path) -> list[Claim]:
     return claims
 
 
-def _claim(row: Mapping[str, str], place: str) -> Claim:
+def _claim(row: Mapping[str, str], place: str) -> PrintedEpsilon:
     read: dict[str, Callable[[str], object]] = {
-        **dict.fromkeys(("n", "batch", "steps", "dimension"), _whole),
+        **dict.fromkeys(("n", "batch", "steps", "dimension"), _integer),
         **dict.fromkeys(
             ("single_queries", "side_queries"), lambda text: tuple(map(_positive, text.split()))
         ),
         "rate": lambda text: _positive(text) if text else _share(row["batch"], row["n"]),
         "noise_multiplier": lambda text: _positive(text) if text else None,
-        "layers": lambda text: _whole(text) or 1,
+        "layers": lambda text: _integer(text) or 1,
         "delta": _positive,
         "printed": lambda text: text if _positive(text) else "",
     }
@@ -152,12 +152,12 @@ def _claim(row: Mapping[str, str], place: str) -> Claim:
             values[name] = read.get(name, str)(text or "")
         except (ValueError, ZeroDivisionError):
             raise UserError(f"{place}: {name} cannot be {text!r}.") from None
-    claim = Claim(**values)  # type: ignore[arg-type]
+    claim = PrintedEpsilon(**values)  # type: ignore[arg-type]
     _check(claim, place)
     return claim
 
 
-def _check(claim: Claim, place: str) -> None:
+def _check(claim: PrintedEpsilon, place: str) -> None:
     if not (claim.id and claim.source and claim.where and claim.setting):
         raise UserError(f"{place}: a claim needs an id, a source, a place in it and a setting.")
     one_of(f"{place}: sampler", claim.sampler, SAMPLERS)
@@ -170,7 +170,7 @@ def _check(claim: Claim, place: str) -> None:
         raise UserError(f"{place}: a dimension is of noise on coordinates, and they need one.")
 
 
-def _whole(text: str) -> int | None:
+def _integer(text: str) -> int | None:
     if not text:
         return None
     if int(text) < 1:
@@ -188,10 +188,6 @@ def _positive(text: str) -> float:
     if value <= 0:
         raise ValueError(text)
     return float(value)
-
-
-def _positives(text: str) -> tuple[float, ...]:
-    return tuple(map(_positive, text.split()))
 
 
 def _share(batch: str, n: str) -> float | None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from dpbench.errors import UserError
 from dpbench.papers.claims.recount import (
     FOLLOWS,
-    NEAR,
-    TIGHT,
+    LOOSE_MARGIN,
+    PLD_MARGIN,
     TOO_SMALL,
     VERDICTS,
     Recount,
@@ -18,9 +18,8 @@ from dpbench.papers.claims.recount import (
 from dpbench.papers.claims.registry import read_claims
 from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.target import Target
+from dpbench.tables.files import table_files
 from dpbench.tables.grid import NO_VALUE, Grid
-from dpbench.tables.latex import to_latex
-from dpbench.tables.markdown import to_markdown
 from dpbench.tables.table import Table
 from dpbench.tables.tidy import csv_text
 from dpbench.training.progress import counting
@@ -31,12 +30,12 @@ RULES = (
     "query on a batch of its own, and `moments` with the conversion to epsilon of 2017. *Shuffled, "
     "at most* is PLD without any gain from sampling, which holds for batches of a permutation and "
     "an example whose gradient is replaced by zero.",
-    f"Too small: the printed number lies more than {TIGHT:.1%} and its rounding below the smaller "
-    f"of RDP and PLD, by so many percent of it. Loose: more than {NEAR:.0%} above the larger, by "
-    "so many percent of the smaller. Does not follow: the setting has no epsilon, for the reason "
-    f"given, or the account that the claim names gives less by more than {FOLLOWS:.0%}. Holds: all "
-    "else. *If Poisson*: the source shuffles or does not say how it samples, and nothing is known "
-    "of its own sampler but *shuffled, at most*.",
+    f"Too small: the printed number lies more than {PLD_MARGIN:.1%} and its rounding below the "
+    "smaller of RDP and PLD, by so many percent of it. Loose: more than "
+    f"{LOOSE_MARGIN:.0%} above the larger, by so many percent of the smaller. Does not follow: the "
+    "setting has no epsilon, for the reason given, or the account that the claim names gives less "
+    f"by more than {FOLLOWS:.0%}. Holds: all else. *If Poisson*: the source shuffles or does not "
+    "say how it samples, and nothing is known of its own sampler but *shuffled, at most*.",
     "*verified*: the setting was read in a public copy of the source; *assumed*: some of it was "
     "not printed there; *derived*: the number follows from a printed statement and is not printed "
     "itself.",
@@ -54,7 +53,7 @@ def recounted_claims(target: Target) -> dict[str, bytes]:
     claims = read_claims(path)
     with counting("claims", len(claims)) as count:
         found = recount(claims, count)
-    return {"md": _page(target, found, path), "csv": _csv(found), "tex": _tex(target, found, path)}
+    return table_files(_table(target, found, path), _csv(found))
 
 
 def summary(found: Sequence[Recount]) -> list[str]:
@@ -64,14 +63,6 @@ def summary(found: Sequence[Recount]) -> list[str]:
     worst = sorted((o for o in found if o.verdict == TOO_SMALL), key=lambda o: -o.share)
     named = ", ".join(f"{o.claim.id} ({o.claim.printed} for {o.pld:.2f})" for o in worst)
     return [f"{len(found)} claims: {said}.", *([f"Too small: {named}."] if worst else [])]
-
-
-def _page(target: Target, found: Sequence[Recount], path: Path) -> bytes:
-    return to_markdown(_table(target, found, path)).encode()
-
-
-def _tex(target: Target, found: Sequence[Recount], path: Path) -> bytes:
-    return to_latex(_table(target, found, path)).encode()
 
 
 def _table(target: Target, found: Sequence[Recount], path: Path) -> Table:
@@ -131,7 +122,7 @@ def _statements(path: Path) -> Grid:
     return Grid("Statements without an epsilon", STATEMENT_HEAD, tuple(map(tuple, rows[1:])))
 
 
-def _csv(found: Sequence[Recount]) -> bytes:
+def _csv(found: Sequence[Recount]) -> str:
     """One row for each claim, with its place in its source."""
     rows = (
         (
@@ -140,4 +131,4 @@ def _csv(found: Sequence[Recount]) -> bytes:
         )
         for one in found
     )
-    return csv_text(["source", "where", *HEAD, "by", "note"], rows).encode()
+    return csv_text(["source", "where", *HEAD, "by", "note"], rows)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from dpbench.errors import UserError
 from dpbench.figures.formats import images, titled
-from dpbench.papers.laws.shuffled import shuffled_at_least
+from dpbench.papers.laws.shuffled import shuffled_lower_bound
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import (
     Allocation,
@@ -28,7 +28,7 @@ from dpbench.validate import fraction, integer, number, positive
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_STEPS = 100_000
+MAX_STEPS = 100_000
 """Steps of an epoch."""
 
 STYLES = {
@@ -42,7 +42,7 @@ STYLES = {
 
 
 @dataclass(frozen=True)
-class Setup:
+class SamplingLawSettings:
     """The settings of the figure: `size` examples, a panel for each noise multiplier and number of
     epochs, a point for each number of steps in an epoch.
 
@@ -69,10 +69,10 @@ class Setup:
         for epochs in self.epochs:
             integer("each of table.compute.epochs", epochs)
         for steps in self.steps:
-            integer("each of table.compute.steps", steps, 2, min(self.size, MOST_STEPS))
+            integer("each of table.compute.steps", steps, 2, min(self.size, MAX_STEPS))
 
 
-def epsilons(setup: Setup) -> pd.DataFrame:
+def epsilons(setup: SamplingLawSettings) -> pd.DataFrame:
     """A row for each panel and number of steps, with a column for each law of STYLES.
 
     All are by PLD, for adding and removing; those of shuffled batches for a gradient replaced by 0.
@@ -90,7 +90,7 @@ def epsilons(setup: Setup) -> pd.DataFrame:
             found = {
                 name: _spent(law, sigma, steps * epochs, setup.delta) for name, law in laws.items()
             }
-            found["shuffled, at least"] = shuffled_at_least(sigma, steps, epochs, setup.delta)
+            found["shuffled, at least"] = shuffled_lower_bound(sigma, steps, epochs, setup.delta)
             point = {"noise multiplier": sigma, "epochs": epochs, "steps": steps}
             rows.append(point | {"batch": setup.size / steps} | found)
             rows[-1]["shuffled, at most"] = at_most
@@ -104,7 +104,7 @@ def _spent(law: Sampling, sigma: float, steps: int, delta: float) -> float:
 
 def sampling_laws(target: Target) -> dict[str, bytes]:
     """The files of the figure by suffix: page, numbers and image."""
-    setup = target.computed_by(Setup)
+    setup = target.computed_by(SamplingLawSettings)
     data = epsilons(setup)
     text = page(
         target,
@@ -131,7 +131,7 @@ LARGER = 1.001
 
 
 def _misreported(data: pd.DataFrame) -> str:
-    """In how many settings the account of Poisson samples is smaller, and by which factor."""
+    """The number of settings where the account of Poisson samples is smaller, and the factor."""
     lines = []
     for law, sentence in SENTENCES.items():
         ratio = data[law] / data["poisson"]

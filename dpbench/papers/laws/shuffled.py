@@ -20,7 +20,7 @@ SLACK = 1e-12
 """More than the round-off of a transform can add to delta."""
 
 
-def shuffled_at_least(sigma: float, steps: int, epochs: int, delta: float) -> float:
+def shuffled_lower_bound(sigma: float, steps: int, epochs: int, delta: float) -> float:
     """An epsilon that epochs of `steps` shuffled batches exceed at delta, or 0.
 
     For replacing one gradient by zero, in the worse direction; sigma in units of the sensitivity.

@@ -47,11 +47,11 @@ LAWS: dict[str, tuple[Any, Callable[[float, int], Mechanism]]] = {
 """By name: the distribution, and the mechanism for a noise multiplier and a dimension."""
 
 
-MOST_POINTS = 10_000
+MAX_POINTS = 10_000
 
 
 @dataclass(frozen=True)
-class Setup:
+class SignErrorSettings:
     """The settings of the figure: `points` signals up to the largest, a few of them in a table."""
 
     epsilon: float
@@ -67,7 +67,7 @@ class Setup:
         for dimension in self.dimensions:
             integer("each of table.compute.dimensions", dimension)
         positive("table.compute.largest_signal", self.largest_signal)
-        integer("table.compute.points", self.points, 2, MOST_POINTS)
+        integer("table.compute.points", self.points, 2, MAX_POINTS)
         for signal in self.table_signals:
             number("each of table.compute.table_signals", signal, 0, self.largest_signal)
 
@@ -95,16 +95,16 @@ def error_rates(
 def _multiplier(
     mechanism: Callable[[float, int], Mechanism], dimension: int, epsilon: float, delta: float
 ) -> float:
-    def once(multiplier: float) -> Ledger:
+    def ledger_at(multiplier: float) -> Ledger:
         release = Release("sign", mechanism(multiplier, dimension))
         return Ledger().after(Step(Poisson(1.0), (release,)))
 
-    return calibrate(once, epsilon, delta, "pld")
+    return calibrate(ledger_at, epsilon, delta, "pld")
 
 
 def sign_errors(target: Target) -> dict[str, bytes]:
     """The files of the figure by suffix: page, numbers and image."""
-    setup, paper = target.computed_by(Setup), target.table["paper"]
+    setup, paper = target.computed_by(SignErrorSettings), target.table["paper"]
     signals = np.linspace(0, setup.largest_signal, setup.points).tolist()
     data = error_rates(setup.epsilon, setup.delta, setup.dimensions, signals)
     text = page(

@@ -14,7 +14,7 @@ from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.models.predict import predict
 from dpbench.records.digest import digest
-from dpbench.records.publish import covered
+from dpbench.records.publish import without_uncovered
 from dpbench.training.plan import plan
 from dpbench.training.provenance import ResourceUsage
 from dpbench.training.trainer import fit, start_training
@@ -91,7 +91,7 @@ def test_the_record_has_the_losses_of_the_targets_and_publishing_leaves_them_out
     losses = predict(engine.model, engine.loss, targets.examples)[1]
     assert columns["target/loss"] == losses.tolist()
     assert record.covered["diagnostics"] is False
-    assert covered(record).diagnostics == {}
+    assert without_uncovered(record).diagnostics == {}
 
 
 def test_targets_are_held_out_of_a_validation_split(tmp_path):

@@ -13,7 +13,7 @@ from dpbench.papers.bam.flatness import (
     AWARE,
     PLAIN,
     DescentResult,
-    Setup,
+    FlatnessSettings,
     descend,
     gap_of,
     sharpness_of,
@@ -22,7 +22,7 @@ from dpbench.papers.bam.flatness import (
 from dpbench.papers.calibration.linear import Examples
 from dpbench.reproduce.command import reproduce
 
-SETUP = Setup(examples=6, lr=0.1, steps=40, weight=0.5)
+SETUP = FlatnessSettings(examples=6, lr=0.1, steps=40, weight=0.5)
 
 
 def test_the_gap_is_that_of_the_two_objectives():

@@ -5,9 +5,8 @@ import io
 
 import pytest
 
-from dpbench.config.buildable import settings_of
 from dpbench.errors import UserError
-from dpbench.papers.calibration.laboratory import setup_of
+from dpbench.papers.calibration.laboratory import FlowSettings
 from dpbench.papers.calibration.report import PROPERTIES
 from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.command import reproduce
@@ -35,10 +34,8 @@ def test_the_printed_table_is_that_of_theorems_1_and_2():
 
 
 def test_the_table_measures_all_that_is_printed():
-    assert (
-        list(setup_of(settings_of(target_of("calibration_table1", []).table["compute"])).clips)
-        == CLIPPINGS
-    )
+    settings = target_of("calibration_table1", []).computed_by(FlowSettings)
+    assert list(settings.clips) == CLIPPINGS
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +72,18 @@ def test_on_digits_what_is_guaranteed_is_kept_and_small_clipping_breaks_symmetry
         assert float(found[label, "symmetric"]["worst"]) > 1e-6
 
 
-def test_a_misspelt_setting_is_refused_before_any_flow(tmp_path):
-    with pytest.raises(UserError, match=r"table.compute.step is not a setting"):
-        reproduce("calibration_table1", [f"results_dir={tmp_path}", "+table.compute.step=3"])
+@pytest.mark.parametrize(
+    ("table", "override", "says"),
+    [
+        ("table1", "+table.compute.step=3", "table.compute.step is not a setting"),
+        ("table1", "table.compute.clips.none=abadi", "table.compute.clips must be"),
+        ("table1", "table.compute.clips.none._target_=abadi", "no file in conf/table names it"),
+        ("table1", "+table.compute.clips.none.strict_bound=2", "strict_bound is not a setting"),
+        ("theorem3", "+table.compute.optimizers.nesterov.friction=1", "friction is not a setting"),
+        ("theorem3", "~table.compute.optimizers.rmsprop.square_memory", "square_memory is missing"),
+    ],
+)
+def test_an_unsuitable_setting_is_refused_before_any_flow(table, override, says, tmp_path):
+    with pytest.raises(UserError, match=says):
+        reproduce(f"calibration_{table}", [f"results_dir={tmp_path}", override])
     assert not list(tmp_path.glob("tables/*"))

@@ -8,29 +8,20 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from dpbench.config.buildable import settings_of
+from dpbench.clipping import Abadi, Global, Layerwise
 from dpbench.errors import UserError
-from dpbench.papers.calibration.dynamics import (
-    DYNAMICS,
-    AdaGrad,
-    Adam,
-    HeavyBall,
-    Nesterov,
-    RmsProp,
-    dynamics_of,
-)
+from dpbench.papers.calibration.dynamics import AdaGrad, Adam, HeavyBall, Nesterov, RmsProp
 from dpbench.papers.calibration.flow import Steps, follow
-from dpbench.papers.calibration.laboratory import Finding, setup_of
+from dpbench.papers.calibration.laboratory import Finding, FlowSettings
 from dpbench.papers.calibration.linear import Examples
 from dpbench.papers.calibration.report import SAME, ZERO, claims
 from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.target import target_of
 from dpbench.tables.published import read_published
 
-TABLE = target_of("calibration_theorem3", []).table
-COMPUTE = settings_of(TABLE["compute"])
-SETUP = setup_of(COMPUTE)
-PRINTED = read_published(benchmarks_folder() / TABLE["published"])
+TARGET = target_of("calibration_theorem3", [])
+SETUP = TARGET.computed_by(FlowSettings)
+PRINTED = read_published(benchmarks_folder() / TARGET.table["published"])
 XI, A1, A2, R = 0.05, 0.3, 0.7, 1.5
 
 # The right-hand sides as the paper prints them, for G(w) = K w. States are w, m, v.
@@ -158,25 +149,14 @@ def test_what_the_theorem_says_is_what_is_measured():
     assert no == {(f"{name}, local layerwise", ZERO) for name in SETUP.optimizers}
 
 
-@pytest.mark.parametrize(
-    ("plain", "says"),
-    [
-        ({}, "needs a kind: descent, heavy_ball"),
-        ({"kind": "adamw"}, "kind=adamw is unknown"),
-        ({"kind": "heavy_ball", "friction": 0}, "friction must be a positive number"),
-        ({"kind": "nesterov", "friction": 1}, "friction is not a setting"),
-        ({"kind": "rmsprop", "xi": 0.1}, "square_memory"),
-    ],
-)
-def test_an_optimiser_that_cannot_be_is_refused(plain, says):
-    with pytest.raises(UserError, match=says):
-        dynamics_of("table.compute.optimizers.some", plain)
-
-
-def test_settings_of_problems_and_clips_are_checked():
-    local = {"clip": "abadi", "style": "flat", "bound": 1.0, "strict_bound": 2.0}
-    with pytest.raises(UserError, match="strict_bound is for clip=global"):
-        setup_of({**COMPUTE, "clips": {"a": local}})
+def test_settings_of_optimisers_and_problems_are_checked():
+    with pytest.raises(UserError, match="friction must be a positive number"):
+        HeavyBall(0)
     with pytest.raises(UserError, match="rows of equal length"):
         Examples([[1.0], [1.0, 2.0]], [1.0, 2.0])
-    assert set(DYNAMICS) >= {one["kind"] for one in COMPUTE["optimizers"].values()}
+
+
+def test_clips_and_optimisers_are_those_of_the_table():
+    assert SETUP.clips["global layerwise"] == Layerwise(Global(500.0, strict_bound=1000.0))
+    assert SETUP.clips["local flat"] == Abadi(2.0)
+    assert SETUP.optimizers["adam"] == Adam(0.2, 0.2, 0.1)

@@ -11,7 +11,7 @@ from opacus.accountants import PRVAccountant
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpbench.papers.claims.recount import NEAR, TIGHT, VERDICTS, judged, recount_one
+from dpbench.papers.claims.recount import LOOSE_MARGIN, PLD_MARGIN, VERDICTS, judged, recount_one
 from dpbench.papers.claims.registry import read_claims
 from dpbench.papers.claims.report import summary
 from dpbench.paths import PACKAGE, benchmarks_folder
@@ -50,8 +50,8 @@ def test_the_verdict_turns_with_the_printed_number(name):
     def verdict(epsilon, own=None):
         return judged(replace(claim, printed=f"{epsilon:.9f}"), (least, most), own)["verdict"]
 
-    assert verdict(least * (1 - 2 * TIGHT)) == "too small"
-    assert verdict(least) == verdict(most) == verdict(most * (1 + NEAR / 2)) == "holds"
+    assert verdict(least * (1 - 2 * PLD_MARGIN)) == "too small"
+    assert verdict(least) == verdict(most) == verdict(most * (1 + LOOSE_MARGIN / 2)) == "holds"
     assert verdict(most * 1.5) == "loose"
     assert verdict(most * 1.5, own=least) == "does not follow"
     assert verdict(least / 2, own=least / 9) == "too small"

@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import norm
 
 from dpbench.errors import UserError
-from dpbench.papers.laws.figure import Setup, epsilons
-from dpbench.papers.laws.shuffled import shuffled_at_least
+from dpbench.papers.laws.figure import SamplingLawSettings, epsilons
+from dpbench.papers.laws.shuffled import shuffled_lower_bound
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.reproduce.command import reproduce
 
@@ -18,13 +18,13 @@ from dpbench.reproduce.command import reproduce
 @pytest.mark.parametrize(("sigma", "epochs"), [(0.7, 1), (1.0, 4), (3.0, 9)])
 def test_one_batch_in_an_epoch_is_the_gaussian_mechanism(sigma, epochs):
     exact = exact_epsilon(epochs**0.5 / sigma, 1e-5)
-    assert 0.97 * exact < shuffled_at_least(sigma, 1, epochs, 1e-5) <= exact
+    assert 0.97 * exact < shuffled_lower_bound(sigma, 1, epochs, 1e-5) <= exact
 
 
 @pytest.mark.parametrize(("sigma", "steps", "epochs"), [(0.8, 3, 1), (1.0, 5, 2)])
 def test_the_whole_vectors_spend_at_least_as_much_by_samples(sigma, steps, epochs):
     delta, number = 1e-2, 400_000
-    least = shuffled_at_least(sigma, steps, epochs, delta)
+    least = shuffled_lower_bound(sigma, steps, epochs, delta)
     found = []
     for seed, (sampled, other) in enumerate(((2, 1), (1, 2))):
         draws, loss = np.random.default_rng(seed), 0.0
@@ -49,22 +49,22 @@ def test_one_epoch_is_no_worse_than_the_best_threshold_of_the_largest_sum(steps)
         return -np.expm1(norm.logcdf(c - shift) + (steps - 1) * norm.logcdf(c))
 
     c = np.linspace(-3, 12, 3001)
-    epsilon = shuffled_at_least(1.0, steps, 1, 1e-5) + 0.01
+    epsilon = shuffled_lower_bound(1.0, steps, 1, 1e-5) + 0.01
     assert (beyond(2, c) - math.exp(epsilon) * beyond(1, c)).max() < 1e-5
 
 
 def test_few_steps_and_epochs_spend_more_and_never_more_than_without_sampling():
-    by_steps = [shuffled_at_least(1.0, steps, 5, 1e-5) for steps in (2, 10, 100, 1000)]
-    by_epochs = [shuffled_at_least(1.0, 100, epochs, 1e-5) for epochs in (1, 3, 10, 30)]
+    by_steps = [shuffled_lower_bound(1.0, steps, 5, 1e-5) for steps in (2, 10, 100, 1000)]
+    by_epochs = [shuffled_lower_bound(1.0, 100, epochs, 1e-5) for epochs in (1, 3, 10, 30)]
     assert by_steps == sorted(by_steps, reverse=True)
     assert by_epochs == sorted(by_epochs)
     assert by_steps[0] < exact_epsilon(5**0.5, 1e-5)
-    assert shuffled_at_least(1000.0, 100, 1, 0.5) == 0
+    assert shuffled_lower_bound(1000.0, 100, 1, 0.5) == 0
 
 
 @pytest.mark.slow
 def test_laws_are_ordered_as_their_proofs_say():
-    data = epsilons(Setup(10_000, 1e-5, [1.0], [3], [20, 50], 1.6))
+    data = epsilons(SamplingLawSettings(10_000, 1e-5, [1.0], [3], [20, 50], 1.6))
     assert (data["allocation"] < data["poisson"]).all()
     assert (data["poisson"] <= data["truncated"] * (1 + 1e-9)).all()
     assert (data["truncated"] < 1.01 * data["poisson"]).all()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpbench.cli import bugs, commands
+from dpbench.cli import commands, crash_report
 from dpbench.cli import main as cli
 from dpbench.errors import UserError, print_message
 
@@ -43,7 +43,8 @@ def test_an_unexpected_error_is_one_sentence_and_its_traceback_is_in_a_file(ende
     (file,) = tmp_path.iterdir()
     assert (code, out) == (1, "")
     assert err == (
-        f"dpbench: unexpected KeyError: 'a\\nb'; please report this bug of dpbench with {file}.\n"
+        "dpbench: unexpected KeyError: 'a\\nb'; please report this dpbench bug and attach "
+        f"{file}.\n"
     )
     text = file.read_text()
     assert text.startswith("dpbench list dataset\n")
@@ -56,7 +57,7 @@ def test_a_traceback_that_no_file_takes_is_not_lost(ended, monkeypatch, tmp_path
     code, _, err = ended(raising(ZeroDivisionError("x")))
     assert code == 1
     assert "Traceback (most recent call last)" in err
-    assert err.endswith("please report this bug of dpbench with the traceback above.\n")
+    assert err.endswith("please report this dpbench bug and attach the traceback above.\n")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_closed_standard_error_is_no_error(stream, monkeypatch, capsys):
 def test_an_argument_that_is_not_utf_8_is_refused(ended):
     code, _, err = ended(print, "results_dir=\udcff")
     assert (code, err) == (*(2, r"dpbench: 'results_dir=\udcff' is not UTF-8: rename it." + "\n"),)
-    bugs.check_encoding(["results_dir=é"])
+    crash_report.check_encoding(["results_dir=é"])
 
 
 @pytest.mark.parametrize(

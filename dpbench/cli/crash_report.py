@@ -116,8 +116,8 @@ def _exit_with_report(error: Exception) -> NoReturn:
         sys.exit(FAILED)
     first = " ".join(str(error).split("\n")[0].split())[:200]
     print_message(
-        f"unexpected {type(error).__name__}: {first}; please report this bug of dpbench with "
-        f"{_save_report(error)}."
+        f"unexpected {type(error).__name__}: {first}; please report this dpbench bug and "
+        f"attach {_save_report(error)}."
     )
     sys.exit(FAILED)
 
