@@ -1,6 +1,7 @@
 """Every table of a paper, fed its own print, its claims reversed, and nothing but constants."""
 
 import functools
+import re
 from dataclasses import replace
 
 import pandas as pd
@@ -16,9 +17,10 @@ from dpbench.tables.conditions import row_name
 from dpbench.tables.constants import constants
 from dpbench.tables.table import build_table
 
+COLUMNS = re.compile(r"@table\.columns|^  columns:", re.MULTILINE)
 TABLES = [
     name for name in options("table")
-    if "columns" in (conf_folder() / "table" / f"{name}.yaml").read_text(encoding="utf-8")
+    if COLUMNS.search((conf_folder() / "table" / f"{name}.yaml").read_text(encoding="utf-8"))
 ]  # fmt: skip
 PRIVACY = {
     **{f"privacy/{name}": 1.0 for name in ("rdp", "pld", "gdp", "claimed", "delta")},
