@@ -164,7 +164,7 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
         (["method=sgd"], "a method that adds noise"),
         (["method=fairlens", "dataset=dutch"], "fairlens"),
         (["sampler=shuffled"], "no accountant covers"),
-        (["method=dpsgd_jl"], "sure sensitivity"),
+        (["method=dpsgd_jl"], "sensitivity bound cannot fail"),
         (["validation=null"], "validation split"),
     ],
 )
