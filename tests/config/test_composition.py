@@ -30,7 +30,7 @@ from dpbench.config.search_path import groups
         ["+table=misalignment_table5", "table.groups=[women,men]"],  # which columns refer to
         ["+table=misalignment_table5", "table.columns={acc_a:{digits:3}}"],  # merged
         ["+table=bam_table1", "table.conditions=[{dataset:[cifar10],privacy.epsilon:[1]}]"],
-        ["+table=bam_fig2", "table.figure.x=epoch", "table.title='a, b'"],
+        ["+table=bam_fig2", "table.figure.band=range", "table.title='a, b'"],
     ],
 )
 def test_values_set_in_a_copy_are_what_hydra_composes(overrides):
