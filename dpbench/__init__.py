@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpbench import reproduce
 
 if TYPE_CHECKING:
-    from dpbench.execution.calls import run
+    from dpbench.execution.python_api import run
     from dpbench.records.frames import frame
 
 __version__ = "0.1.0"
@@ -19,9 +19,9 @@ __all__ = ["frame", "reproduce", "run"]
 
 def __getattr__(name: str) -> Any:
     if name == "run":
-        from dpbench.execution import calls
+        from dpbench.execution import python_api
 
-        return calls.run
+        return python_api.run
     if name == "frame":
         from dpbench.records import frames
 

@@ -9,7 +9,7 @@ import pytest
 
 import dpbench
 from dpbench.errors import UserError
-from dpbench.execution.calls import as_overrides
+from dpbench.execution.python_api import as_overrides
 from dpbench.execution.run import load_or_run
 from dpbench.records.reading import Unreadable, load, read
 from dpbench.reproduce import Page, command

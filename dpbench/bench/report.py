@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE
-from dpbench.bench.timing import Timed
+from dpbench.bench.timing import Timing
 from dpbench.errors import print_message
 from dpbench.tables.markdown import bullets, document
 
@@ -21,7 +21,7 @@ COLUMNS = (
 )
 
 
-def rows(case: Case, timed: list[Timed], environment: str) -> pd.DataFrame:
+def rows(case: Case, timed: list[Timing], environment: str) -> pd.DataFrame:
     """One row per contender: median, minimum and maximum over the repeats.
 
     A ratio is the time over the baseline's in the same repeat.
@@ -31,7 +31,7 @@ def rows(case: Case, timed: list[Timed], environment: str) -> pd.DataFrame:
     return pd.DataFrame(plain, columns=list(COLUMNS))
 
 
-def _row(case: Case, timed: Timed, baseline: Timed) -> dict:
+def _row(case: Case, timed: Timing, baseline: Timing) -> dict:
     return {
         "case": case.name,
         "contender": timed.contender,

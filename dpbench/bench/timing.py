@@ -18,7 +18,7 @@ Reference = np.ndarray | ContenderError
 
 
 @dataclass
-class Timed:
+class Timing:
     """The measurements of one contender on one case, or in `reason` why there are none.
 
     seconds: per step, one entry per repeat. memory: bytes, see `TimedStepper.memory`.
@@ -32,17 +32,19 @@ class Timed:
     memory: int | None = None
     reason: str = ""
 
-    def ratios(self, baseline: "Timed") -> list[float]:
+    def ratios(self, baseline: "Timing") -> list[float]:
         """The times over the baseline's of the same turn."""
         pairs = zip(self.seconds, baseline.seconds, strict=False)
         return [ours / plain for ours, plain in pairs]
 
 
-def measure(case: Case, contenders: dict[str, Contender], repeats: int, device: str) -> list[Timed]:
+def measure(
+    case: Case, contenders: dict[str, Contender], repeats: int, device: str
+) -> list[Timing]:
     """All contenders on one case; for those that cannot run, the reason."""
     methods = {contender.method for contender in contenders.values()}
     expected = {method: _reference(case, method, device) for method in methods}
-    results = {name: Timed(name) for name in contenders}
+    results = {name: Timing(name) for name in contenders}
     running: dict[str, ContenderProcess] = {}
     try:
         for name, contender in contenders.items():
@@ -63,8 +65,8 @@ def measure(case: Case, contenders: dict[str, Contender], repeats: int, device: 
 
 def _attempt(
     running: dict[str, ContenderProcess],
-    result: Timed,
-    action: Callable[[ContenderProcess, Timed], None],
+    result: Timing,
+    action: Callable[[ContenderProcess, Timing], None],
 ) -> None:
     """Do an action of a contender, and drop the contender where it fails."""
     try:
@@ -74,7 +76,7 @@ def _attempt(
         running.pop(result.contender).close()
 
 
-def _prepare(expected: Reference, noisy: bool, worker: ContenderProcess, result: Timed) -> None:
+def _prepare(expected: Reference, noisy: bool, worker: ContenderProcess, result: Timing) -> None:
     observation = worker.call("observe")
     result.parameters = len(observation.update)
     if isinstance(expected, ContenderError):
@@ -84,11 +86,11 @@ def _prepare(expected: Reference, noisy: bool, worker: ContenderProcess, result:
     result.steps = worker.call("warm_up")
 
 
-def _repeat(worker: ContenderProcess, result: Timed) -> None:
+def _repeat(worker: ContenderProcess, result: Timing) -> None:
     result.seconds.append(worker.call("repeat"))
 
 
-def _finish(worker: ContenderProcess, result: Timed) -> None:
+def _finish(worker: ContenderProcess, result: Timing) -> None:
     result.memory = worker.call("memory")
 
 

@@ -64,7 +64,7 @@ COMMANDS = (
 
 
 @dataclass
-class Timed:
+class TimedCommand:
     """The measurements of one command, or in `reason` why there are none."""
 
     command: Command
@@ -73,13 +73,13 @@ class Timed:
     reason: str = ""
 
 
-def measure(commands: Iterable[Command], repeats: int) -> list[Timed]:
+def measure(commands: Iterable[Command], repeats: int) -> list[TimedCommand]:
     """All commands in turns; those that fail are not repeated."""
-    timed = [Timed(command) for command in commands]
+    timed = [TimedCommand(command) for command in commands]
     with tempfile.TemporaryDirectory() as folder:
         for each in timed:
             if each.command.stays:
-                _time(Timed(each.command), Path(folder))
+                _time(TimedCommand(each.command), Path(folder))
         for repeat in range(repeats):
             for each in timed:
                 if repeat < each.command.repeats and not each.reason:
@@ -88,7 +88,7 @@ def measure(commands: Iterable[Command], repeats: int) -> list[Timed]:
     return timed
 
 
-def _time(timed: Timed, folder: Path) -> None:
+def _time(timed: TimedCommand, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as empty:
         results = folder / "finished" if timed.command.stays else Path(empty)
         line = timed.command.line
@@ -110,13 +110,13 @@ def _cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def rows(timed: list[Timed], environment: str) -> pd.DataFrame:
+def rows(timed: list[TimedCommand], environment: str) -> pd.DataFrame:
     """One row per command."""
     (baseline,) = (each for each in timed if each.command.name == BASELINE)
     return pd.DataFrame([_row(each, baseline, environment) for each in timed])
 
 
-def _row(timed: Timed, baseline: Timed, environment: str) -> dict:
+def _row(timed: TimedCommand, baseline: TimedCommand, environment: str) -> dict:
     pairs = zip(timed.seconds, baseline.seconds, strict=False)
     return {
         "case": timed.command.name,

@@ -55,7 +55,7 @@ def _sweep(overrides: list[str]) -> None:
     from dpbench.config.overrides import expand
     from dpbench.execution import sweep as sweeps
 
-    sweep = sweeps.planned(sweeps.name_of(overrides), expand(overrides))
+    sweep = sweeps.plan_sweep(sweeps.name_of(overrides), expand(overrides))
     failures = sweeps.run_and_report(sweep, on_record=partial(print, flush=True))
     for message in filter(None, (sweeps.summary(sweep), failures)):
         print_message(message)

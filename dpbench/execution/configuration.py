@@ -24,7 +24,7 @@ MAX_PER_CORE = 8
 """Threads or processes of a command: more only wait for each other, or exhaust memory."""
 
 
-def checked(overrides: list[str]) -> dict:
+def checked_config(overrides: list[str]) -> dict:
     """The configuration of overrides; UserError for unknown names, and for numbers and settings of
     execution, launchers or trackers that cannot be used."""
     config = compose(overrides)
@@ -37,7 +37,7 @@ def checked(overrides: list[str]) -> dict:
 
 def finished_record(overrides: list[str]) -> Path | None:
     """The path of a run's record if it exists and nothing is left to do; else None."""
-    config = checked(overrides)
+    config = checked_config(overrides)
     path = record_path(Path(config["results_dir"]), config)
     if checkpoint_folder(path).exists() or run_again(config, load(path)):
         return None

@@ -12,7 +12,7 @@ from dpbench.data.derive.normalization import Normalization
 from dpbench.data.derive.scattering import Scattered, Scattering
 from dpbench.data.derive.validation import WithValidation
 from dpbench.errors import UserError
-from dpbench.execution.configuration import checked
+from dpbench.execution.configuration import checked_config
 from dpbench.training.plan import Plan, Run, plan
 
 
@@ -24,7 +24,7 @@ def prepare(overrides: list[str]) -> tuple[dict, Run, Plan]:
 
 def run_of(overrides: list[str]) -> tuple[dict, Run]:
     """The configuration and the run, without the plan: the accountants may take seconds."""
-    config = checked(overrides)
+    config = checked_config(overrides)
     return config, build(config)
 
 

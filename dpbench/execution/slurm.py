@@ -76,7 +76,7 @@ class Slurm:
         executor, submitted = self._executor(folder), []
 
         def attempts(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Outcome]]:
-            tasks = executor.map_array(Task(), runs, [wait] * len(runs))
+            tasks = executor.map_array(SlurmTask(), runs, [wait] * len(runs))
             submitted.extend(tasks)
             yield from _outcomes(tasks)
 
@@ -120,7 +120,7 @@ def _one_line(what: str, text: str) -> None:
         raise UserError(f"{what} must be one line of text, got {quoted(text)}.")
 
 
-class Task:
+class SlurmTask:
     """A run as a task, which resumes when it is requeued after its time limit."""
 
     def __call__(self, overrides: list[str], wait: bool) -> Outcome:

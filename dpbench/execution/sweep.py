@@ -13,7 +13,7 @@ from dpbench.execution.attempt import attempt_all
 from dpbench.execution.configuration import checkpoint_folder, launcher_of, run_again
 from dpbench.execution.launcher import Attempts, Failure
 from dpbench.execution.prepare import run_of
-from dpbench.execution.under_way import names_of, under_way
+from dpbench.execution.running_steps import running_steps, short_names
 from dpbench.files import check_writable, remove_parts, write_atomically
 from dpbench.mechanism.method import Inapplicable
 from dpbench.records import divergence
@@ -45,7 +45,7 @@ class Sweep:
     @property
     def names(self) -> dict[str, str]:
         """Short names of the runs by the digests of their records."""
-        names = names_of([*self.runs.values()])
+        names = short_names([*self.runs.values()])
         return {path.stem: name for path, name in zip(self.runs, names, strict=True)}
 
     @property
@@ -66,7 +66,7 @@ class Sweep:
         }
 
 
-def planned(name: str, runs: Iterable[list[str]]) -> Sweep:
+def plan_sweep(name: str, runs: Iterable[list[str]]) -> Sweep:
     """The sweep over runs; UserError, before any work, for invalid ones.
 
     A run that has a record was possible, so only the others are planned. Where no run is possible,
@@ -127,8 +127,8 @@ def run_missing(
     if not unfinished:
         return {}
     paths, failed = list(unfinished), {}
-    running = under_way(sweep.folder, sweep.names.get)
-    with launched(sweep.config) as attempts, counting("runs", len(paths), running) as count:
+    running = running_steps(sweep.folder, sweep.names.get)
+    with start_launcher(sweep.config) as attempts, counting("runs", len(paths), running) as count:
         for number, outcome in attempt_all(attempts, list(unfinished.values())):
             if isinstance(outcome, Failure):
                 failed[paths[number]] = outcome
@@ -139,7 +139,7 @@ def run_missing(
 
 
 @contextmanager
-def launched(config: dict) -> Iterator[Attempts]:
+def start_launcher(config: dict) -> Iterator[Attempts]:
     """The launcher of a configuration, started; it shuts down in order if interrupted."""
     folder = Path(config["results_dir"]) / "launched"
     with graceful_interrupts(), launcher_of(config).start(config["jobs"], folder) as attempts:

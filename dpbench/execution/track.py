@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dpbench.errors import UserError
-from dpbench.execution.configuration import checked, trackers_of
+from dpbench.execution.configuration import checked_config, trackers_of
 from dpbench.execution.run import tracking_folder
 from dpbench.records.collect import readable
 from dpbench.records.trackers import run_info
@@ -15,9 +15,9 @@ def track(overrides: list[str]) -> int:
 
     Raises UserError without a tracker, and where there is no record.
     """
-    config = checked(overrides)
+    config = checked_config(overrides)
     if not trackers_of(config):
-        raise UserError("track sends records to trackers: add tracker=wandb, tensorboard or csv.")
+        raise UserError("track needs a tracker: set tracker=wandb, tensorboard or csv.")
     records, _ = readable(Path(config["results_dir"]))
     for record in records:
         info = run_info(record.config, tracking_folder(config))

@@ -52,7 +52,7 @@ def contradictions(record: Record) -> Iterator[str]:
             yield f"has {name}={recorded[name]}, but its settings give {expected[name]}."
     same_claim = recorded.get("claimed_by", "rdp") == expected["claimed_by"]
     for name in EPSILONS if same_claim else EPSILONS[:-1]:
-        if not same(recorded[name], expected[name], TOLERANCE):
+        if not equal(recorded[name], expected[name], TOLERANCE):
             yield f"has {name}={recorded[name]}, but its ledger gives {expected[name]}."
 
 
@@ -86,7 +86,7 @@ def differences_of_rerun(record: Record) -> Iterator[str]:
         yield f"cannot be retrained: {error}"
         return
     for part in ("metrics", "history", "diagnostics"):
-        if not same(getattr(record, part), getattr(again, part)):
+        if not equal(getattr(record, part), getattr(again, part)):
             yield f"has different {part} when retrained{_why(record, again)}."
 
 
@@ -111,13 +111,13 @@ def _why(record: Record, again: Record) -> str:
     return f" ({', '.join(changed)})" if changed else ""
 
 
-def same(one: Any, other: Any, tolerance: float = 0.0) -> bool:
+def equal(one: Any, other: Any, tolerance: float = 0.0) -> bool:
     """Whether two values are equal, NaN as well, up to a relative tolerance of numbers."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[k], other[k], tolerance) for k in one)
+        return one.keys() == other.keys() and all(equal(one[k], other[k], tolerance) for k in one)
     if isinstance(one, list) and isinstance(other, list):
         pairs = zip(one, other, strict=True)
-        return len(one) == len(other) and all(same(a, b, tolerance) for a, b in pairs)
+        return len(one) == len(other) and all(equal(a, b, tolerance) for a, b in pairs)
     if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
         return math.isnan(other)
     if isinstance(one, float | int) and isinstance(other, float | int):

@@ -23,7 +23,7 @@ class Reproduce(ModuleType):
         overrides, settings: see `dpbench.run`; `scale="cpu_hour"` is a smaller one. Raises
         UserError for an unknown table, and for settings that are refused.
         """
-        from dpbench.execution.calls import as_overrides
+        from dpbench.execution.python_api import as_overrides
         from dpbench.reproduce.command import reproduce
 
         return Page(reproduce(table, as_overrides(overrides, settings)))

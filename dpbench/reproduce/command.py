@@ -8,7 +8,7 @@ from dpbench.config.buildable import function
 from dpbench.errors import Unavailable, UserError, print_message
 from dpbench.execution.configuration import trackers_of
 from dpbench.execution.run import tracking_folder
-from dpbench.execution.sweep import Sweep, planned, report, run_missing
+from dpbench.execution.sweep import Sweep, plan_sweep, report, run_missing
 from dpbench.files import check_writable, write_atomically
 from dpbench.records.code import is_stale
 from dpbench.records.reading import load
@@ -76,7 +76,7 @@ def plan_runs(target: Target) -> TargetRuns:
         for method in target.table["methods"]
         for overrides in target.cells_of(condition, method)
     }
-    sweep = planned(target.stem, map(list, rows))
+    sweep = plan_sweep(target.stem, map(list, rows))
     for run in sweep.built.values():
         for group in target.table.get("groups", ()):
             one_of("table.groups", str(group), run.dataset.groups)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpbench.errors import UserError, nearest
-from dpbench.execution.verify import contradictions, differences_of_rerun, same
+from dpbench.execution.verify import contradictions, differences_of_rerun, equal
 from dpbench.records.collect import StoredRecord, collect
 from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
@@ -160,7 +160,7 @@ def conflicting_records(tables: Sequence[Path]) -> Iterator[Problem]:
     for path in tables:
         for record in _records(path):
             source, metrics = first.setdefault(record.digest, (path.name, record.metrics))
-            if not same(metrics, record.metrics):
+            if not equal(metrics, record.metrics):
                 yield Problem(
                     path.name, f"has another record of run {record.digest} than {source}."
                 )

@@ -6,8 +6,8 @@ from pathlib import Path
 from dpbench.config.space import Configuration
 from dpbench.execution.attempt import attempt_all
 from dpbench.execution.launcher import Attempts, Failure, Outcome
-from dpbench.execution.sweep import launched
-from dpbench.execution.under_way import under_way
+from dpbench.execution.running_steps import running_steps
+from dpbench.execution.sweep import start_launcher
 from dpbench.files import check_writable, write_atomically
 from dpbench.records.reading import load
 from dpbench.records.record import Record
@@ -42,8 +42,8 @@ def run_trials(request: SearchRequest) -> list[Trial]:
     history: dict[Configuration, tuple[float, ...] | None] = {}
     trials: list[Trial] = []
     total = request.count * len(request.seeds)
-    running = under_way(Path(request.config["results_dir"]), lambda digest: f"run {digest[:8]}")
-    with launched(request.config) as attempts, counting("runs", total, running) as count:
+    running = running_steps(Path(request.config["results_dir"]), lambda digest: f"run {digest[:8]}")
+    with start_launcher(request.config) as attempts, counting("runs", total, running) as count:
         while batch := propose(request.space, request.count, request.draw, history):
             for configuration, trial in zip(
                 batch, _run_batch(request, batch, len(trials), attempts, count), strict=True

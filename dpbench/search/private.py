@@ -17,8 +17,8 @@ from dpbench.errors import UserError
 from dpbench.execution.attempt import attempt_all
 from dpbench.execution.launcher import Failure
 from dpbench.execution.prepare import prepare
-from dpbench.execution.sweep import launched
-from dpbench.execution.under_way import under_way
+from dpbench.execution.running_steps import running_steps
+from dpbench.execution.sweep import start_launcher
 from dpbench.files import write_atomically
 from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
 from dpbench.privacy.ledger import Ledger
@@ -129,8 +129,11 @@ def _check(run: Run, planned: Plan) -> None:
 def _records(request: SearchRequest, runs: list[list[str]]) -> list[Record]:
     """The record of each trial; finished trials are not repeated."""
     records: dict[int, Record] = {}
-    running = under_way(Path(request.config["results_dir"]), lambda digest: f"run {digest[:8]}")
-    with launched(request.config) as attempts, counting("trials", len(runs), running) as count:
+    running = running_steps(Path(request.config["results_dir"]), lambda digest: f"run {digest[:8]}")
+    with (
+        start_launcher(request.config) as attempts,
+        counting("trials", len(runs), running) as count,
+    ):
         for index, outcome in attempt_all(attempts, runs):
             records[index] = _record(outcome)
             count()

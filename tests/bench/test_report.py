@@ -7,7 +7,7 @@ import pytest
 from dpbench.bench import report
 from dpbench.bench.cases import DEPTH, Case
 from dpbench.bench.check import Verdict
-from dpbench.bench.timing import Timed
+from dpbench.bench.timing import Timing
 
 CASE = Case("tiny", "mlp", (5,), 3, 8)
 
@@ -15,9 +15,9 @@ CASE = Case("tiny", "mlp", (5,), 3, 8)
 def timed(scale=1.0):
     ok = Verdict(1e-7, "ok")
     return [
-        Timed("plain", 147, ok, 10, [0.001 * scale, 0.002 * scale, 0.003 * scale], 2**20),
-        Timed("ours_ghost", 147, ok, 5, [0.004 * scale, 0.004 * scale, 0.006 * scale], 2**21),
-        Timed("fastdp", reason="not installed"),
+        Timing("plain", 147, ok, 10, [0.001 * scale, 0.002 * scale, 0.003 * scale], 2**20),
+        Timing("ours_ghost", 147, ok, 5, [0.004 * scale, 0.004 * scale, 0.006 * scale], 2**21),
+        Timing("fastdp", reason="not installed"),
     ]
 
 

@@ -36,7 +36,7 @@ def test_the_example_without_a_cluster_works(tmp_path):
     (command,) = [c for c in COMMANDS if "launcher.cluster=local" in c]
     runs = expand([*shlex.split(command), f"results_dir={tmp_path}"])
     heard = []
-    assert sweeps.run_and_report(sweeps.planned("page", runs), heard.append) == ""
+    assert sweeps.run_and_report(sweeps.plan_sweep("page", runs), heard.append) == ""
     assert sorted(load(path).config["seed"] for path in heard) == [0, 1]
 
 

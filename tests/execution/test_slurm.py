@@ -9,7 +9,7 @@ from dpbench.config.search_path import as_overrides
 from dpbench.errors import UserError
 from dpbench.execution import sweep as sweeps
 from dpbench.execution.configuration import launcher_of
-from dpbench.execution.slurm import Slurm, Task
+from dpbench.execution.slurm import Slurm, SlurmTask
 from dpbench.records.reading import load
 from tests.plugin_files import write
 
@@ -23,15 +23,15 @@ def test_a_sweep_through_submitit_makes_its_records_and_lists_what_failed(tmp_pa
     fixed = [*SMALL, "launcher.cluster=local", f"results_dir={tmp_path}"]
     runs = [[*fixed, "seed=0"], [*fixed, "seed=1"], [*fixed, "seed=2", "device=nonsense"]]
     heard = []
-    said = sweeps.run_and_report(sweeps.planned("some", runs), heard.append)
+    said = sweeps.run_and_report(sweeps.plan_sweep("some", runs), heard.append)
     assert sorted(load(path).config["seed"] for path in heard) == [0, 1]
     assert "1 of 3 runs failed" in said
     assert "device=nonsense is not available here" in said
 
 
 def test_a_task_out_of_time_hands_in_the_same_again():
-    again = Task().checkpoint(["seed=3"], True)
-    assert isinstance(again.function, Task)
+    again = SlurmTask().checkpoint(["seed=3"], True)
+    assert isinstance(again.function, SlurmTask)
     assert (again.args, again.kwargs) == ((["seed=3"], True), {})
 
 
@@ -157,5 +157,5 @@ def test_without_slurm_there_is_one_sentence(tmp_path, monkeypatch):
 def test_settings_that_cannot_be_are_refused(setting, sentence, tmp_path):
     asked = [*SMALL, f"launcher.{setting}", f"results_dir={tmp_path / 'nowhere'}"]
     with pytest.raises(UserError, match=sentence):
-        sweeps.planned("some", [asked])
+        sweeps.plan_sweep("some", [asked])
     assert not (tmp_path / "nowhere").exists()

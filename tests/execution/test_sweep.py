@@ -16,7 +16,7 @@ from dpbench.execution import local
 from dpbench.execution import run as runs
 from dpbench.execution import sweep as sweeps
 from dpbench.execution.attempt import attempt
-from dpbench.execution.under_way import names_of
+from dpbench.execution.running_steps import short_names
 from dpbench.records.reading import load
 from dpbench.training import progress, progress_display, steps_file
 from dpbench.training.lock import exclusive
@@ -31,7 +31,7 @@ def sweep(tmp_path):
 
     def make(*overrides, seeds=range(3), name="some"):
         fixed = [*SMALL, f"results_dir={tmp_path}", *overrides]
-        return sweeps.planned(name, [[*fixed, f"seed={seed}"] for seed in seeds])
+        return sweeps.plan_sweep(name, [[*fixed, f"seed={seed}"] for seed in seeds])
 
     return make
 
@@ -126,7 +126,7 @@ def quietly(runs):
 
 def test_a_run_is_named_by_what_sets_it_apart():
     runs = [["a=1", "method=sgd", "seed=0"], ["a=1", "method=sgd", "seed=1"], ["a=1", "b=x y"]]
-    assert names_of(runs) == ["method=sgd seed=0", "method=sgd seed=1", "'b=x y'"]
+    assert short_names(runs) == ["method=sgd seed=0", "method=sgd seed=1", "'b=x y'"]
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_a_run_that_is_named_twice_is_made_once(sweep, failing):
 
 def test_the_impossible_is_listed_too_and_refused_where_it_is_all(sweep, tmp_path):
     fixed = [*SMALL, f"results_dir={tmp_path}"]
-    both = sweeps.planned("some", [fixed, [*fixed, "method=fairlens"]])
+    both = sweeps.plan_sweep("some", [fixed, [*fixed, "method=fairlens"]])
     said = sweeps.run_and_report(both)
     assert "1 of 2 runs failed" in said
     assert "method=fairlens: fairlens is defined for exactly 2 groups and digits has 10" in said

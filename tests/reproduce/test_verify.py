@@ -8,7 +8,7 @@ import pytest
 from dpbench.cli.main import main
 from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
-from dpbench.execution.verify import contradictions, differences_of_rerun, same
+from dpbench.execution.verify import contradictions, differences_of_rerun, equal
 from dpbench.paths import PACKAGE
 from dpbench.records.reading import parse, read
 from dpbench.records.record import Record, checksum
@@ -101,9 +101,9 @@ def test_a_run_trained_again_has_the_same_bits_and_a_changed_one_has_not(record)
 
 
 def test_nan_is_the_same_as_nan():
-    assert same({"a": [float("nan"), 1.0]}, {"a": [float("nan"), 1.0]})
-    assert not same({"a": [float("nan"), 1.0]}, {"a": [1.0, 1.0]})
-    assert not same([1.0], [1.0, 2.0])
+    assert equal({"a": [float("nan"), 1.0]}, {"a": [float("nan"), 1.0]})
+    assert not equal({"a": [float("nan"), 1.0]}, {"a": [1.0, 1.0]})
+    assert not equal([1.0], [1.0, 2.0])
 
 
 @pytest.mark.slow

@@ -11,13 +11,13 @@ from dpbench.training.progress_display import Steps
 from dpbench.training.steps_file import read
 
 
-def names_of(runs: Sequence[list[str]]) -> list[str]:
+def short_names(runs: Sequence[list[str]]) -> list[str]:
     """A short name for each of several runs: the overrides that not all of them have."""
     common = set.intersection(*map(set, runs))
     return [shlex.join(o for o in run if o not in common) or "run" for run in runs]
 
 
-def under_way(results: Path, name: Callable[[str], str | None]) -> Callable[[], list[Steps]]:
+def running_steps(results: Path, name: Callable[[str], str | None]) -> Callable[[], list[Steps]]:
     """A function that reads the steps of the runs under way in a results folder.
 
     name: of a run by its digest, or None for one of another sweep. What was written before now is
