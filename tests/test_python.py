@@ -60,7 +60,7 @@ def test_settings_are_written_as_overrides():
         "name='a b'",
         "again=true",
     ]
-    with pytest.raises(UserError, match=r"^model=<object object at .* is no number, text, list"):
+    with pytest.raises(UserError, match=r"^model=<object object at .* is not a number, text, list"):
         as_overrides((), {"model": object()})
 
 

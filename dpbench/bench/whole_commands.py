@@ -105,7 +105,7 @@ def _time(timed: TimedCommand, folder: Path) -> None:
 
 
 def _cpu_seconds() -> float:
-    """Of all child processes that have ended, and of their children."""
+    """CPU seconds of all child processes that have ended, and of their children."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 

@@ -35,5 +35,6 @@ def as_overrides(overrides: tuple[str, ...], settings: Mapping[str, object]) -> 
     texts = {key: hydra_value(value) for key, value in settings.items()}
     for key, text in texts.items():
         if text is None:
-            raise UserError(f"{key}={quoted(settings[key])} is not a number, text, list or mapping.")
+            value = quoted(settings[key])
+            raise UserError(f"{key}={value} is not a number, text, list or mapping.")
     return [*overrides, *(f"{key}={text}" for key, text in texts.items())]

@@ -167,12 +167,7 @@ def plan(run: Run) -> Plan:
     optimizer, size, layers = _check_parts(run)
     method = run.method.on(run.dataset, run.users).for_size(size).for_layers(layers)
     units = units_of(run.dataset, run.users)
-    cycle = method.noise.bands
-    sampler = make_sampler(
-        *(run.sampler, units.number, run.batch_size, units.name, cycle),
-        batch_limit=run.batch_limit,
-        participations=run.participations,
-    )
+    sampler = _sampler(run, units, method)
     steps = _steps(run, sampler)
     method = method.for_run(steps, sampler.steps_per_epoch)
     temperature = temperature_steps(run.temperature, run.dataset, run.users, run.method)
@@ -184,11 +179,7 @@ def plan(run: Run) -> Plan:
     if method.private:
         run.privacy.warn_if_weak(units)
     schedule = run.schedule or UNCHANGED
-    schedule.check(steps)
-    if schedule.bound != 1:
-        factors = [schedule.bound_at(step / steps) for step in range(steps)]
-        for factor in (min(factors), max(factors)):
-            method.clip.scaled(factor)  # raises UserError for bounds out of range
+    _check_schedule(schedule, method, steps)
     if method.noise_rule:
         schedule = method.noise_rule.schedule(schedule, steps)
         implied = method.noise_rule.multiplier(
@@ -200,16 +191,34 @@ def plan(run: Run) -> Plan:
     else:
         multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule, *single_releases)
     ledger = planned_ledger(method, sampler.law, steps, multiplier, schedule, *single_releases)
-    if method.whole_batches and run.physical_batch_size not in (None, "auto"):
-        raise UserError(
-            f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
-        )
     planned = Plan(
         method, units, sampler, steps, multiplier, schedule, ledger, *single, temperature
     )
     # Raises Unaccountable now instead of after the training.
     privacy_statement(run, planned)
     return planned
+
+
+def _sampler(run: Run, units: Units, method: Method) -> Sampler:
+    """The sampler of a run; UserError for a method that its batches do not suit."""
+    if method.whole_batches and run.physical_batch_size not in (None, "auto"):
+        raise UserError(
+            f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
+        )
+    return make_sampler(
+        *(run.sampler, units.number, run.batch_size, units.name, method.noise.bands),
+        batch_limit=run.batch_limit,
+        participations=run.participations,
+    )
+
+
+def _check_schedule(schedule: Schedules, method: Method, steps: int) -> None:
+    """UserError for a schedule of wrong length, or one that takes a bound out of its range."""
+    schedule.check(steps)
+    if schedule.bound != 1:
+        factors = [schedule.bound_at(step / steps) for step in range(steps)]
+        for factor in (min(factors), max(factors)):
+            method.clip.scaled(factor)
 
 
 def _steps(run: Run, sampler: Sampler) -> int:
