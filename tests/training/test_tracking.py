@@ -174,7 +174,7 @@ def test_a_finished_record_is_told_like_its_run(overrides, tell, tmp_path, monke
 
 
 def test_tracking_without_a_tracker_or_a_record_is_refused(tmp_path):
-    with pytest.raises(UserError, match="add tracker=wandb"):
+    with pytest.raises(UserError, match="set tracker=wandb"):
         track([f"results_dir={tmp_path}"])
     with pytest.raises(UserError, match="there is no record"):
         track([f"results_dir={tmp_path}", "tracker=csv"])
