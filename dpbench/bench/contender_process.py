@@ -50,6 +50,7 @@ class ContenderProcess:
         return result
 
     def close(self) -> None:
+        """End the process."""
         self._worker.close(GRACE)
 
 

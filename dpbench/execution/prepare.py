@@ -53,8 +53,8 @@ def _check_after_features(parts: dict[str, Any]) -> None:
     """UserError for what is done to the pixels of every batch, which is too late for features."""
     if parts["augmentation"] or isinstance(parts["normalization"], Normalization):
         raise UserError(
-            "features=scattering is computed once, and of the pixels as they are: set "
-            "augmentation=none, and normalization=private or none."
+            "features are computed once, before training: set augmentation=none, and "
+            "normalization=private or none."
         )
 
 

@@ -24,8 +24,8 @@ NamedRecord = tuple[str, str, Record]
 """The condition and the arm of a run, and its record."""
 
 STYLES = ("-", "--", "-.", ":")
-FEW = 10
-"""Lines of fewer points have markers."""
+MAX_MARKERS = 9
+"""Lines of at most so many points have markers."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Panel:
     lines: from a label to a series of the records' diagnostics, as `tested/loss`, or to a metric,
     as `test/ece`; `<k>` in it, and `<group>` in the label, stand for each of the figure's groups.
     x: another series, as `step`; or a setting, as `method.bound`, and each run is one point: the
-    metric, or the mean of the series. An arm without that setting is a horizontal line.
+    metric, or the mean of the series. A metric of an arm without that setting is a horizontal line.
     """
 
     title: str
@@ -47,10 +47,12 @@ class Panel:
 
     @property
     def over_time(self) -> bool:
+        """Whether the x-axis is that of training."""
         return self.x in ("step", "epoch")
 
     @property
     def x_label(self) -> str:
+        """The x-axis without the prefix of a series."""
         return self.x.rpartition("/")[2]
 
 
@@ -111,23 +113,29 @@ def _points(spec: LineFigure, condition: str, arm: str, record: Record) -> Itera
         for label, series in spec.lines_of(panel):
             if series not in measured:
                 raise UserError(f"{spec.name} needs {series}, which the run of {arm} lacks.")
-            for x, y in _line_of(panel.x, record, measured[series]):
+            try:
+                line = _line_of(panel.x, record, measured[series])
+            except KeyError:
+                raise UserError(
+                    f"{spec.name} needs {panel.x} as x, which the run of {arm} lacks."
+                ) from None
+            for x, y in line:
                 yield condition, panel.title, arm, record.config["seed"], label, x, y
 
 
 def _line_of(x: str, record: Record, values: list[float] | float) -> Iterable[tuple]:
-    """The points of one run in one line; NaN stays NaN in a mean."""
-    if isinstance(values, list) and x in record.diagnostics:
-        return zip(record.diagnostics[x], values, strict=True)
-    y = statistics.fmean(values) if isinstance(values, list) else values
-    return [(_setting(record, x), y)]
+    """The points of one run in one line; NaN stays NaN in a mean.
 
-
-def _setting(record: Record, key: str) -> float:
+    KeyError for the mean of a series over a setting that the run lacks; a metric has x NaN then.
+    """
+    if isinstance(values, list):
+        if x in record.diagnostics:
+            return zip(record.diagnostics[x], values, strict=True)
+        return [(setting(record.config, x), statistics.fmean(values))]
     try:
-        return setting(record.config, key)
+        return [(setting(record.config, x), values)]
     except KeyError:
-        return float("nan")
+        return [(float("nan"), values)]
 
 
 def draw_lines(spec: LineFigure, data: pd.DataFrame) -> "Figure":
@@ -213,7 +221,7 @@ def _line_with_band(
         return
     data = data.sort_values("x")  # of different arms, where x is a setting
     x, mean = data["x"], data["mean"]
-    marker = "o" if len(data) < FEW else ""
+    marker = "o" if len(data) <= MAX_MARKERS else ""
     axis.plot(x, mean, style, color=color, label=label, linewidth=1.4, marker=marker, markersize=4)
     if band == "range":
         low, high = data["low"], data["high"]

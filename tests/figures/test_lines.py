@@ -128,6 +128,12 @@ def test_a_missing_series_is_named():
         line_points(spec, [run("r1")])
 
 
+def test_an_x_axis_that_no_series_or_setting_has_is_named():
+    spec = replace(BY_ARM, panels=(replace(LOSS, x="stpe"),))
+    with pytest.raises(UserError, match="toy_fig1 needs stpe as x, which the run of r1 lacks"):
+        line_points(spec, [run("r1")])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("band", "ends"), [("standard deviation", (3 - 2**0.5, 3 + 2**0.5)), ("range", (2, 4))]
