@@ -41,11 +41,14 @@ class Coordinates(Clip):
         return torch.ones_like(norms)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        rows = gradients.stack()
         # Always masked on a GPU, where checking would force a synchronisation.
-        if factors.is_cuda or not factors.all():
-            rows = rows.masked_fill((factors == 0).unsqueeze(1), 0)
-        return rows.clamp(-self.bound, self.bound).sum(0)
+        masked = factors.is_cuda or not factors.all()
+        excluded = (factors == 0).unsqueeze(1)
+        sums = []
+        for rows in gradients.blocks():
+            included = rows.masked_fill(excluded, 0) if masked else rows
+            sums.append(included.clamp(-self.bound, self.bound).sum(0))
+        return torch.cat(sums)
 
     def scaled(self, by: float) -> Self:
         return replace(self, bound=self.bound * by)

@@ -5,7 +5,7 @@ from torch import Tensor
 from dpbench.gradients.engine import Gradients
 
 
-class DelegatingGradients:
+class DelegatingGradients(Gradients):
     """Delegates to `base` every operation that it does not override; losses are those of `base`."""
 
     def __init__(self, base: Gradients):

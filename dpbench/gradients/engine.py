@@ -1,7 +1,7 @@
 """The interfaces of engines and of the per-example gradients that they compute."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -47,6 +47,10 @@ class Gradients(Protocol):
         """All gradients [B, D], materialised."""
         ...
 
+    def blocks(self) -> Iterator[Tensor]:
+        """The columns of `stack` from left to right, a few at a time [B, d]."""
+        return column_blocks(self.stack())
+
 
 class PerExampleShift(NamedTuple):
     """A shift per example: example i is evaluated at theta + scales_i g_i; scales [B].
@@ -88,7 +92,7 @@ def shift_vector(shift: Shift) -> Tensor:
     return shift.scales.unsqueeze(1) * shift.gradients.stack()
 
 
-class MaterialisedGradients:
+class MaterialisedGradients(Gradients):
     """Materialised per-example gradients: losses [B], stack [B, D]."""
 
     def __init__(self, losses: Tensor, stack: Tensor, layers: tuple[Layer, ...]):
@@ -140,6 +144,16 @@ def may_be_nonfinite(norms: Tensor) -> bool:
     GPU, where checking would force a synchronisation.
     """
     return norms.is_cuda or not math.isfinite(norms.sum())
+
+
+def columns_per_block(rows: int, device: torch.device) -> int:
+    """The columns of a block: on a CPU it stays in the cache, on a GPU it occupies all cores."""
+    return max(1, (2**18 if device.type == "cpu" else 2**26) // max(1, rows))
+
+
+def column_blocks(stack: Tensor) -> Iterator[Tensor]:
+    """Rows [B, D] in blocks [B, d] of columns, without a copy."""
+    yield from stack.split(columns_per_block(len(stack), stack.device), 1)
 
 
 def zero_excluded(rows: Tensor, factors: Tensor) -> Tensor:

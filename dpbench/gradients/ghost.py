@@ -6,6 +6,7 @@ known, the clipped sum in one product per module (Bu et al. 2023, "Differentiall
 optimization on large model at small cost", book-keeping).
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from torch.func import functional_call
 
 from dpbench.data.dataset import Batch
 from dpbench.gradients.engine import (
+    Gradients,
     Loss,
     MaterialisedGradients,
     PerExampleShift,
@@ -213,7 +215,7 @@ class Ghost:
         return ModuleGradients(tracked.rule.gradients(call), call)
 
 
-class GhostGradients:
+class GhostGradients(Gradients):
     """Per-example gradients by book-keeping: losses [B], and factored gradients by module.
 
     All tensors are detached from the graph that made them.
@@ -257,3 +259,7 @@ class GhostGradients:
 
     def stack(self) -> Tensor:
         return torch.cat([rule.stack() for rule in self._rules], 1)
+
+    def blocks(self) -> Iterator[Tensor]:
+        for rule in self._rules:
+            yield from rule.blocks()

@@ -4,10 +4,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from dpbench.clipping import Coordinates
+from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
+from dpbench.gradients import make_engine
 from dpbench.gradients.engine import MaterialisedGradients
+from dpbench.models.architecture import cross_entropy
 
 cheap = settings(derandomize=True, deadline=None, max_examples=30)
 rows = st.lists(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), min_size=1, max_size=5)
@@ -59,3 +63,17 @@ def test_a_schedule_moves_bound_and_sensitivity_together():
 def test_its_sensitivity_needs_the_number_of_coordinates():
     with pytest.raises(UserError, match="for_size"):
         _ = Coordinates(1.0).sensitivity
+
+
+def test_a_layer_in_many_blocks_has_the_sum_of_the_layer_in_one():
+    """So wide that the gradients of its weights are never held at once."""
+    model = nn.Sequential(nn.Linear(300, 40), nn.ReLU(), nn.Linear(40, 3)).double()
+    inputs = torch.randn(64, 300, generator=torch.Generator().manual_seed(1)).double()
+    batch = Batch(inputs, torch.arange(64) % 3, torch.zeros(64, dtype=torch.long))
+    gradients = make_engine("ghost", model, cross_entropy, batch)(batch)
+    assert len(list(gradients.blocks())) > len(list(model.parameters()))
+    factors = torch.ones(64).double()
+    factors[5] = 0
+    expected = (gradients.stack() * factors.unsqueeze(1)).numpy().clip(-1e-3, 1e-3).sum(0)
+    ours = Coordinates(1e-3).reduce(gradients, factors)
+    assert torch.allclose(ours, torch.tensor(expected))

@@ -61,6 +61,7 @@ def answer_alike(ours, reference, parameters):
         (ours.weighted_sum(per_layer), reference.weighted_sum(per_layer)),
         (ours.dot(vector), reference.dot(vector)),
         (ours.stack(), reference.stack()),
+        (torch.cat(list(ours.blocks()), 1), reference.stack()),
     ]
     for mine, right in pairs:
         assert torch.allclose(mine, right, rtol=TOLERANCE, atol=TOLERANCE)

@@ -25,7 +25,7 @@ SAMPLE, CHUNK = 512, 64
 """Examples whose gradients decide which coordinates are quiet, and how many are taken at once."""
 
 
-class DiracGradients:
+class DiracGradients(Gradients):
     """Gradients [B] of one norm that are non-zero in one of `size` coordinates each.
 
     losses [B] are NaN, which mean losses leave out.
@@ -69,7 +69,7 @@ class DiracGradients:
         return stacked
 
 
-class JoinedGradients:
+class JoinedGradients(Gradients):
     """The gradients of real examples, followed by those of canaries."""
 
     def __init__(self, real: Gradients, canaries: DiracGradients):

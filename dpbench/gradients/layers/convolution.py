@@ -1,6 +1,7 @@
 """Convolutions, also those with a kernel that is computed from the weight."""
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
 
 import torch
@@ -8,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight
 
-from dpbench.gradients.engine import zero_excluded
-from dpbench.gradients.layers.layer import ModuleCall
+from dpbench.gradients.engine import column_blocks, zero_excluded
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall
 from dpbench.gradients.norms import recomputation_bound, squared_norms, squared_norms_of_outer
 
 FAST = 64
@@ -20,7 +21,7 @@ FEW_CHANNELS = 16
 slower than that of matrix products over patches."""
 
 
-class Convolution:
+class Convolution(LayerGradient):
     """The gradient of a kernel: a [B K, C, *image], zero-padded by `padding`, b [B K, O, *image'].
 
     A convolution over one image with the batch as its groups has the per-example gradients as its
@@ -158,6 +159,11 @@ class Convolution:
     def stack(self) -> Tensor:
         weight = self.weight_rows()
         return torch.cat([weight, self._bias_rows], 1) if self._biased else weight
+
+    def blocks(self) -> Iterator[Tensor]:
+        yield from column_blocks(self.weight_rows())
+        if self._biased:
+            yield self._bias_rows
 
     def excluding(self, factors: Tensor) -> "Convolution":
         each = factors.repeat_interleave(self.views)

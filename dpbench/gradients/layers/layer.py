@@ -5,11 +5,13 @@ per-example parameter gradients that depend on a and b alone. Index letters: b e
 (augmented copy), t position (sequence or pixel), i input, o output.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from dpbench.gradients.engine import column_blocks
 
 
 class ModuleCall(NamedTuple):
@@ -56,6 +58,10 @@ class LayerGradient(Protocol):
     def stack(self) -> Tensor:
         """All g_i, materialised [B, d]."""
         ...
+
+    def blocks(self) -> Iterator[Tensor]:
+        """The columns of `stack` from left to right, a few at a time."""
+        return column_blocks(self.stack())
 
     def excluding(self, factors: Tensor) -> "LayerGradient":
         """The same gradients, with zeros for the examples with factor 0."""

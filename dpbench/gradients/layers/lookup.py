@@ -4,11 +4,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dpbench.gradients.engine import zero_excluded
-from dpbench.gradients.layers.layer import ModuleCall
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall
 from dpbench.gradients.norms import squared_norms_of_table
 
 
-class Lookup:
+class Lookup(LayerGradient):
     """The gradient of a table whose rows were looked up: indices [B, T] int64, b [B, T, O].
 
     Two positions interact in the norm exactly if they looked up the same row.

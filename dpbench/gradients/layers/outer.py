@@ -1,15 +1,17 @@
 """Linear layers: outer products, and their sums over positions."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dpbench.gradients.engine import zero_excluded
-from dpbench.gradients.layers.layer import ModuleCall
+from dpbench.gradients.engine import column_blocks, columns_per_block, zero_excluded
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall
 from dpbench.gradients.norms import squared_norms, squared_norms_of_outer
 
 
-class Dyad:
+class Dyad(LayerGradient):
     """g_i = b_i a_i^T, for a linear map with one position: a [B, I], b [B, O].
 
     The norm is a product of two norms (Goodfellow 2015), the sum one product of matrices.
@@ -43,11 +45,19 @@ class Dyad:
         weight = (self.b.unsqueeze(2) * self.a.unsqueeze(1)).flatten(1)
         return torch.cat([weight, self.b], 1) if self.bias else weight
 
+    def blocks(self) -> Iterator[Tensor]:
+        width = self.a.shape[1]
+        outputs = max(1, columns_per_block(len(self.a), self.a.device) // max(1, width))
+        for b in self.b.split(outputs, 1):
+            yield (b.unsqueeze(2) * self.a.unsqueeze(1)).flatten(1)
+        if self.bias:
+            yield self.b
+
     def excluding(self, factors: Tensor) -> "Dyad":
         return Dyad(zero_excluded(self.a, factors), zero_excluded(self.b, factors), self.bias)
 
 
-class Outer:
+class Outer(LayerGradient):
     """g_i = sum_t b_it a_it^T, for a linear map with several positions: a [B, T, I], b [B, T, O].
 
     bias [B, O]: the gradient of the bias, the sum of b over the positions, which norm and sum share
@@ -106,6 +116,11 @@ class Outer:
     def stack(self) -> Tensor:
         weight = self._weight_rows().flatten(1)
         return weight if self.bias is None else torch.cat([weight, self.bias], 1)
+
+    def blocks(self) -> Iterator[Tensor]:
+        yield from column_blocks(self._weight_rows().flatten(1))
+        if self.bias is not None:
+            yield self.bias
 
     def excluding(self, factors: Tensor) -> "Outer":
         bias = None if self.bias is None else zero_excluded(self.bias, factors)

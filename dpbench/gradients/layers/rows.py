@@ -17,7 +17,7 @@ from dpbench.gradients.norms import squared_norms
 NormLayer = nn.GroupNorm | nn.LayerNorm | nn.RMSNorm | nn.InstanceNorm1d | nn.InstanceNorm2d
 
 
-class Rows:
+class Rows(LayerGradient):
     """Materialised gradients: rows [B, d]."""
 
     def __init__(self, rows: Tensor):

@@ -52,7 +52,7 @@ class Standardisation:
         return (weight + (self.gain(g).abs() + rounding).square()).sum(1)
 
 
-class Standardised:
+class Standardised(LayerGradient):
     """The gradient of weight, bias and gain, derived from that of the kernel."""
 
     def __init__(self, kernel: Convolution, derivative: Standardisation):
