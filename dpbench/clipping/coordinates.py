@@ -17,7 +17,7 @@ class Coordinates(Clip):
     """Clamps every coordinate of every gradient to [-G, G] (the note on DP-SignSGD, section 1).
 
     One example then moves each coordinate of the sum by at most G, hence the sum by the sensitivity
-    G sqrt(size) in L2. Works with every engine, but materialises all gradients [B, D]. size: D.
+    G sqrt(size) in L2. Every gradient is formed, a few columns of all examples at a time. size: D.
     """
 
     bound: float
@@ -45,9 +45,9 @@ class Coordinates(Clip):
         masked = factors.is_cuda or not factors.all()
         excluded = (factors == 0).unsqueeze(1)
         sums = []
-        for rows in gradients.blocks():
-            included = rows.masked_fill(excluded, 0) if masked else rows
-            sums.append(included.clamp(-self.bound, self.bound).sum(0))
+        for block in gradients.blocks():
+            rows = block.masked_fill(excluded, 0) if masked else block
+            sums.append(rows.clamp(-self.bound, self.bound).sum(0))
         return torch.cat(sums)
 
     def scaled(self, by: float) -> Self:
