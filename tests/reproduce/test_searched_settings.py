@@ -1,0 +1,27 @@
+"""Settings that a table takes from a search are the best of the trials that are committed."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dpbench.config.compose import compose
+
+SEARCHES = Path(__file__).resolve().parents[2] / "results" / "search"
+OF_SIGNS = sorted(path.stem for path in SEARCHES.glob("sign_table1-*.csv"))
+
+
+@pytest.mark.parametrize("name", OF_SIGNS)
+def test_sign_table1_trains_with_the_best_trial_of_each_search(name):
+    dataset, model, method = re.fullmatch(r"sign_table1-(\w+?)(?:-(mlp))?-(\w+)", name).groups()
+    best = pd.read_csv(SEARCHES / f"{name}.csv").iloc[0]
+    chosen = [f"dataset={dataset}", f"model={model or 'logistic'}", f"method={method}"]
+    config = compose(["+table=sign_table1", *chosen])
+    for setting in {"optimizer.lr", "method.bound"} & set(best.index):
+        group, _, key = setting.partition(".")
+        assert config[group][key] == best[setting], setting
+
+
+def test_there_is_a_search_for_each_method_and_network_that_was_tuned():
+    assert len(OF_SIGNS) == 2 * 7 + 6
