@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pandas as pd
 
@@ -94,7 +95,7 @@ def _built(
 ) -> Table:
     spec = spec_of(target)
     caveats = (CAVEAT,) * any(c.metric == "test/ece_temperature" for c in spec.columns)
-    return build_table(
+    table = build_table(
         spec,
         _runs(target, records),
         printed_numbers(target, spec),
@@ -104,6 +105,7 @@ def _built(
         planned=planned,
         claimed_by=_accountant(target),
     )
+    return replace(table, introduction=(*table.introduction, *target.part))
 
 
 def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
@@ -147,6 +149,7 @@ def _figure(
     text = page(
         target,
         f"{table['paper']}. Scale: {target.scale_label}. Seeds: {table['seeds']}.",
+        *target.part,
         *before,
         image(target),
         "Drawn from private data without accounting for it; nothing here is released privately.",

@@ -22,6 +22,9 @@ from dpbench.validate import one_of, typed
 
 T = TypeVar("T")
 
+SELECTING = ("table.methods", "table.seeds")
+"""Settings of a table that select some of its runs, and change none."""
+
 BUDGET = "budget"
 """Instead of a file of printed epsilons: each condition's privacy budget."""
 
@@ -82,11 +85,19 @@ class Target:
         """The name of its files, which differs for changed or fewer runs than the whole table."""
         scale = [] if self.scale.name == PAPER_SCALE else [self.scale.name]
         part = "changed" if self.changes else "part"
-        return "-".join([self.name, *scale, *([part] if self.changes or self._is_part else [])])
+        return "-".join([self.name, *scale, *([part] if self.changes or self.selection else [])])
 
     @property
-    def _is_part(self) -> bool:
-        return any(_narrows(o) or key_of(o) in self.conditions[0].keys for o in self.overrides)
+    def selection(self) -> tuple[str, ...]:
+        """The overrides that select some of the runs, and change none."""
+        selecting = {*SELECTING, *self.conditions[0].keys}
+        kept = (o for o in self.overrides if o not in self.changes)
+        return tuple(o for o in kept if key_of(o) in selecting)
+
+    @property
+    def part(self) -> tuple[str, ...]:
+        """A sentence on which runs were selected; none for the whole table."""
+        return (f"In part: {' '.join(self.selection)}.",) if self.selection else ()
 
     @property
     def labels(self) -> list[str]:
@@ -254,7 +265,7 @@ def _is_change(override: str, conditions: list[Condition], undeclared: set[str])
     key = key_of(override)
     if key in conditions[0].keys:
         return key in undeclared
-    return is_scientific(override) or (key.startswith("table.") and not _narrows(override))
+    return is_scientific(override) or (key.startswith("table.") and key not in SELECTING)
 
 
 def _without_path(override: str, config: dict) -> str:
@@ -263,7 +274,3 @@ def _without_path(override: str, config: dict) -> str:
     if key and key in path_settings(group, config[group]):
         return f"{group}.checksum={config[group]['checksum']}"
     return override
-
-
-def _narrows(override: str) -> bool:
-    return key_of(override) in ("table.methods", "table.seeds")

@@ -13,6 +13,14 @@ def test_fixing_what_a_table_varies_is_a_part_of_the_paper_s_table():
     assert [c.label for c in wanted.conditions] == ["cifar100, epsilon 2"]
     assert (wanted.stem, wanted.scale_label) == ("bam_table1-part", "paper")
     assert len(list(wanted.cells())) == 9
+    assert wanted.part == ("In part: dataset=cifar100 privacy.epsilon=2.0.",)
+
+
+def test_neither_the_whole_table_nor_changed_runs_are_a_part_of_it():
+    assert target_of("bam_table1", []).part == ()
+    assert target_of("bam_table1", ["privacy.epsilon=3"]).part == ()
+    some_of_others = ["privacy.epsilon=3", "table.seeds=[0]"]
+    assert target_of("bam_table1", some_of_others).part == ("In part: table.seeds=[0].",)
 
 
 def test_a_value_that_the_table_does_not_have_is_a_change():

@@ -97,6 +97,7 @@ def _page(target: Target, rows: Sequence[ExposureRow], grid: Grid) -> bytes:
         target,
         f"{target.table['paper']} Runs of each method: {len(target.table['seeds'])}. "
         f"Scale: {target.scale_label}.",
+        *target.part,
         bullets(_findings(rows, target.table["baseline"])),
         image(target),
         grid_lines(grid),
