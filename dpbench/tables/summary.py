@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dpbench.tables.cells import Cell
 from dpbench.tables.claim_grids import count_verdicts
 from dpbench.tables.comparisons import FAILS, HOLDS, JudgedClaim
-from dpbench.tables.conditions import row_name
 from dpbench.tables.constants import ConstantBaseline
 from dpbench.tables.verdict import CLOSE, DIFFERS, OTHER_SCALE, REPRODUCED, UNDECIDED
 
@@ -42,7 +41,7 @@ def opening(cells: Sequence[Cell]) -> str:
 
 def _differing(cells: Sequence[Cell]) -> str:
     """`3 differ (fairlens 2, sgd 1)`."""
-    rows = Counter(row_name(cell.condition, cell.row) for cell in cells)
+    rows = Counter(cell.row for cell in cells)
     named = ", ".join(f"{row} {count}" for row, count in rows.most_common())
     verb = "differs" if len(cells) == 1 else "differ"
     return f"{len(cells)} {verb} ({named})" if cells else "none differs"

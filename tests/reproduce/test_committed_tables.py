@@ -18,7 +18,7 @@ TABLES = Path(__file__).resolve().parents[2] / "results" / "tables"
 
 NARROWED = {
     "anchors_table1-cpu_hour": ("scale=cpu_hour",),
-    "calibration_table2-part": ("dataset=mnist", "table.seeds=[0]"),
+    "calibration_table2-part": ("dataset=mnist", "table.seeds=[0,1]"),
     "misalignment_table1-part": ("table.seeds=[0,1]",),
     "misalignment_table2-part": ("table.seeds=[0,1]",),
     "sign_table1-part": ("dataset=adult",),
