@@ -50,6 +50,7 @@ def test_a_search_writes_all_trials_best_first_and_the_chosen_command(folder, tm
     config = compose(best)
     assert config["optimizer"]["lr"] == rows["optimizer.lr"][0]
     assert (config["validation"], config["epochs"], config["seed"]) == (None, 1, 0)
+    assert str(tmp_path) not in text, "pages show no paths"
 
 
 @pytest.mark.slow
