@@ -13,6 +13,9 @@ from dpbench.gradients.norms import squared_norms
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Layer, Parameters
 
+CPU_BLOCK, GPU_BLOCK = 2**18, 2**26
+"""Numbers in a block of columns: as many as stay in the cache, or as occupy a GPU."""
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Maps outputs [B, ...] and targets [B, ...] to losses [B]; loss i depends on example i alone."""
 
@@ -147,8 +150,9 @@ def may_be_nonfinite(norms: Tensor) -> bool:
 
 
 def columns_per_block(rows: int, device: torch.device) -> int:
-    """The columns of a block: on a CPU it stays in the cache, on a GPU it occupies all cores."""
-    return max(1, (2**18 if device.type == "cpu" else 2**26) // max(1, rows))
+    """How many columns of so many rows make a block; at least one."""
+    numbers = CPU_BLOCK if device.type == "cpu" else GPU_BLOCK
+    return max(1, numbers // max(1, rows))
 
 
 def column_blocks(stack: Tensor) -> Iterator[Tensor]:
