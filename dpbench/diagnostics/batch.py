@@ -48,9 +48,13 @@ def isolated_evaluation(model: nn.Module) -> Iterator[None]:
 
 
 def group_means(step: PrivateStep, batch: Batch, groups: list[int]) -> GroupMeans:
-    """Losses and gradient norms of the groups with numbers [K], at the current parameters."""
+    """Losses and gradient norms of the groups with numbers [K], at the current parameters.
+
+    Only examples of these groups pass through the model.
+    """
     losses, sums, counts = [], [], []
-    for part in step.physical.split(batch):
+    chosen = torch.isin(batch.groups, torch.tensor(groups, device=batch.groups.device))
+    for part in step.physical.split(batch.each(lambda tensor: tensor[chosen])):
         gradients = step.engine(part)
         finite = gradients.norms.isfinite()
         members = [part.groups == k for k in groups]

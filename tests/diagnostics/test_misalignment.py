@@ -126,6 +126,28 @@ def test_epochs_average_over_examples_and_norms_over_batches(small):
         assert norm == [pytest.approx(sum(norms) / len(norms))]
 
 
+def test_between_measurements_only_examples_of_the_chosen_groups_pass_through_the_model(small):
+    split = small.split([0, 1, 2] * 8)
+    step = small.step(small.method("dpsgd", split), small.network(), LR)
+    batch = split.at(torch.arange(24))
+
+    def series(groups):
+        observer = settings(every=None, groups=groups).observer(step, split)
+        observer.before(batch)
+        observer.end_of_epoch()
+        return observer.series()
+
+    everyone = series(None)
+    seen = []
+    hook = step.engine.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    chosen = series([2, 0])
+    hook.remove()
+    assert sum(map(len, seen)) == 16
+    assert set(chosen) == {name for name in everyone if not name.endswith("/1")}
+    for name, column in chosen.items():
+        assert column == pytest.approx(everyone[name]), name
+
+
 def test_a_group_absent_from_a_batch_or_from_all_is_nan_and_no_other_is(small):
     split = small.split([0] * 9 + [2])  # one example in 2, none in 1
     step = small.step(small.method("dpsgd", split), small.network(), LR)
