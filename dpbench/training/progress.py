@@ -24,16 +24,17 @@ MAX_SHOWN = 8
 class Progress:
     """Steps, loss, epsilon so far and time left of a run, on the standard error.
 
-    plan: the run's Plan. The loss is computed from private data, and meant only for the data
-    holder. Nothing is shown for runs that end within a few seconds. done: steps made before the run
-    was resumed. steps_file: where a quiet run keeps its steps for the sweep that it is part of.
+    plan: the run's Plan. The loss is that of the last whole epoch of this process; it is computed
+    from private data, and meant only for the data holder. Nothing is shown for runs that end within
+    a few seconds. done: steps made before the run was resumed. steps_file: where a quiet run keeps
+    its steps for the sweep that it is part of.
     """
 
     def __init__(
         self, plan, delta: float, quiet: bool, done: int = 0, steps_file: Path | None = None
     ):
         self._plan, self._delta, self._done = plan, delta, done
-        self._loss = float("nan")
+        self._loss: float | None = None
         self._display: Display | StepsFile | None = None
         if not quiet:
             self._display = _display("training", plan.steps, done)
@@ -59,7 +60,8 @@ class Progress:
         if isinstance(display, StepsFile):
             display.show(self._done)
         else:
-            display.show(self._done, f"loss {self._loss:.3f}  epsilon {self._epsilon()}")
+            loss = "" if self._loss is None else f"loss {self._loss:.3f}  "
+            display.show(self._done, f"{loss}epsilon {self._epsilon()}")
 
     def show_loss(self, loss: float) -> None:
         self._loss = loss
