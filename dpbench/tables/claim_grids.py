@@ -64,11 +64,16 @@ def _without_print(grid: Grid, column: int) -> Grid:
     return Grid(grid.heading, head, tuple(rows))
 
 
-def count_verdicts(verdicts: Iterable[str]) -> str:
-    """The counts of verdicts: `5 hold, 1 does not hold`."""
+def count_verdicts(verdicts: Iterable[str], failed: Iterable[str] = ()) -> str:
+    """The counts of verdicts: `5 hold, 1 does not hold (ece), 2 undecided`. failed: their names."""
     counts = Counter(verdicts)
+    names = {FAILS: f" ({', '.join(failed)})" if failed else ""}
     order = (HOLDS, FAILS, UNDECIDED, NOT_RUN)
-    return ", ".join(_count(counts[verdict], verdict) for verdict in order if counts[verdict])
+    return ", ".join(
+        _count(counts[verdict], verdict) + names.get(verdict, "")
+        for verdict in order
+        if counts[verdict]
+    )
 
 
 def gap_text(c: Comparison) -> str:

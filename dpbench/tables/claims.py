@@ -24,10 +24,11 @@ class Claim:
     """Each of `rows` is better (larger, smaller) than each of `than`, in each of `quantities`.
 
     statement: the claim in a sentence; source: where the paper makes it. than: rows, or a number.
-    quantities: columns of a table, series of a figure, or the difference of two (`loss_b - loss_a`,
-    where the first defines which way is better). under: labels of the conditions that the claim is
-    about, None for all. by: the least difference, in the quantity's unit; below 0, how far a row
-    may fall behind. over: the statistic of a series along a run.
+    quantities: columns of a table, series of a figure, the difference of two (`loss_b - loss_a`,
+    where the first defines which way is better), or the mean of columns (`mean(loss_a, loss_b)`).
+    under: labels of the conditions that the claim is about, None for all. by: the least difference,
+    in the quantity's unit; below 0, how far a row may fall behind. over: the statistic of a series
+    along a run.
     """
 
     name: str

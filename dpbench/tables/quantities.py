@@ -1,9 +1,8 @@
-"""The quantities that claims compare: a column, or the difference of two, in runs and in print."""
+"""The quantities that claims compare, in runs and in print: columns, differences and means."""
 
-import functools
 import math
-import operator
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpbench.errors import UserError, nearest
@@ -13,6 +12,7 @@ from dpbench.tables.spec import Column, TableSpec
 from dpbench.tables.verdict import published_standard_error
 
 MINUS = " - "
+MEAN = re.compile(r"mean\((.+)\)")
 
 
 @dataclass(frozen=True)
@@ -25,19 +25,25 @@ class PrintedNumber:
 
     def __sub__(self, other: "PrintedNumber") -> "PrintedNumber":
         """The difference, its error being that of independent numbers."""
-        return PrintedNumber(
-            self.value - other.value,
-            math.hypot(self.error, other.error),
-            math.hypot(self.rounding, other.rounding),
-        )
+        return _combined((1.0, -1.0), (self, other))
+
+
+def _combined(factors: Sequence[float], numbers: Sequence[PrintedNumber]) -> PrintedNumber:
+    """The sum of the numbers times their factors, its error being that of independent numbers."""
+    return PrintedNumber(
+        sum(f * number.value for f, number in zip(factors, numbers, strict=True)),
+        math.hypot(*(f * number.error for f, number in zip(factors, numbers, strict=True))),
+        math.hypot(*(f * number.rounding for f, number in zip(factors, numbers, strict=True))),
+    )
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A column, or the difference of two, of which the first defines which way is better."""
+    """A sum of columns times factors, of which the first column defines which way is better."""
 
     name: str
     columns: tuple[Column, ...]
+    factors: tuple[float, ...] = (1.0,)
 
     @property
     def sign(self) -> int:
@@ -50,18 +56,20 @@ class Quantity:
 
     def values(self, row: Row) -> dict[int, float]:
         """The values of a row's runs by seed, in the column's unit."""
-        first, *rest = [
-            {seed: column.factor * value for seed, value in row.values(column.metric).items()}
-            for column in self.columns
+        terms = [
+            {
+                seed: factor * column.factor * value
+                for seed, value in row.values(column.metric).items()
+            }
+            for column, factor in zip(self.columns, self.factors, strict=True)
         ]
-        return {seed: value - sum(other[seed] for other in rest) for seed, value in first.items()}
+        return {seed: sum(term[seed] for term in terms) for seed in terms[0]}
 
     def printed(self, numbers: "PrintedTable", row: str) -> PrintedNumber | None:
         """The printed number of the row of that name; None where it was not printed."""
-        first, *rest = (numbers.get((row, column.printed)) for column in self.columns)
-        if first is None or None in rest:
-            return None
-        return functools.reduce(operator.sub, filter(None, rest), first)
+        printed = [numbers.get((row, column.printed)) for column in self.columns]
+        present = [number for number in printed if number]
+        return _combined(self.factors, present) if len(present) == len(printed) else None
 
 
 PrintedTable = Mapping[tuple[str, str], PrintedNumber]
@@ -77,12 +85,22 @@ def printed_table(spec: TableSpec, published: PublishedTable) -> PrintedTable:
 
 
 def quantity(name: str, columns: Iterable[Column]) -> Quantity:
-    """The quantity of that name, `acc_b` or `acc_b - acc_a`; UserError for an unknown column."""
+    """The quantity of that name; UserError for one that is none of these.
+
+    `acc_b`, `acc_b - acc_a` or `mean(acc_a, acc_b)`, of the names of `columns`.
+    """
     known = {column.name: column for column in columns}
-    parts = name.split(MINUS)
+    mean = MEAN.fullmatch(name)
+    parts = re.split(", *", mean[1]) if mean else name.split(MINUS)
     for part in parts:
         if part not in known:
             raise UserError(f"A claim is about {part}: {nearest(part, known)}")
-    if len(parts) > 2:
-        raise UserError(f"A claim compares a column or the difference of two, and not {name}.")
-    return Quantity(name, tuple(known[part] for part in parts))
+    if mean:
+        factors = (1 / len(parts),) * len(parts)
+    elif len(parts) <= 2:
+        factors = (1.0, -1.0)[: len(parts)]
+    else:
+        raise UserError(
+            f"A claim compares a column, the difference of two or the mean of some, and not {name}."
+        )
+    return Quantity(name, tuple(known[part] for part in parts), factors)

@@ -15,8 +15,7 @@ def claims_line(judged: Sequence[JudgedClaim]) -> str:
     if not judged:
         return ""
     failed = [j.claim.name for j in judged if j.verdict == FAILS]
-    names = f" ({', '.join(failed)})" if failed else ""
-    return f"Claims of {len(judged)}: {count_verdicts(j.verdict for j in judged)}{names}."
+    return f"Claims of {len(judged)}: {count_verdicts((j.verdict for j in judged), failed)}."
 
 
 def opening(cells: Sequence[Cell]) -> str:

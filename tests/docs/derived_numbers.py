@@ -157,6 +157,19 @@ def least_loss(name: str) -> Iterator[tuple[float, str]]:
             yield (1 - float(row["value"]) / 100) * math.log(2), f"{row['method']} {row['column']}"
 
 
+def means(name: str) -> Iterator[tuple[float, str]]:
+    """The means over both groups of what is published of each."""
+    published = {
+        (row["method"], row["column"]): float(row["value"])
+        for row in rows(ROOT / "benchmarks" / f"{name}.csv")
+    }
+    for (method, column), value in published.items():
+        kind, _, group = column.partition("_")
+        if group == "a":
+            yield (value + published[method, f"{kind}_b"]) / 2, f"{method} {kind}"
+
+
 KINDS = {
-    f.__name__: f for f in (rises, gaps, account, ratios, off_table4, losses, differs, least_loss)
+    f.__name__: f
+    for f in (rises, gaps, account, ratios, off_table4, losses, differs, least_loss, means)
 } | {"records": of_records}

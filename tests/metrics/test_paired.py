@@ -40,6 +40,19 @@ def test_gaps_are_absolute_within_each_seed_and_do_not_cancel():
     assert private["excessive_risk_gap"].tolist()[:2] == pytest.approx([0.4, 0.3])
 
 
+def test_excessive_risk_is_also_that_of_the_training_examples_where_they_were_measured():
+    test = {"test/loss/a": "train_set/loss/a", "test/loss/b": "train_set/loss/b"}
+    trained = RUNS.assign(**{name: 2 * RUNS[of] for of, name in test.items()})
+    paired = pair_with_baseline(trained, ("a", "b"), "sgd")
+    for name in ("excessive_risk/a", "excessive_risk/b", "excessive_risk_gap"):
+        assert is_paired(f"train_set/{name}")
+        assert paired[f"train_set/{name}"].tolist()[:4] == pytest.approx(
+            [2 * risk for risk in paired[name][:4]]
+        )
+    without = pair_with_baseline(RUNS, ("a", "b"), "sgd")
+    assert not any(name.startswith("train_set/") for name in without)
+
+
 def test_a_run_without_its_baseline_has_nan():
     last = pair_with_baseline(RUNS, ("a", "b"), "sgd").iloc[-1]
     assert all(math.isnan(last[name]) for name in last.index if is_paired(name))

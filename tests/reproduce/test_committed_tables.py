@@ -93,13 +93,7 @@ def test_a_committed_table_has_all_its_runs_at_the_paper_s_settings(name):
     assert sorted(parse(line, "x").digest for line in lines) == sorted(asked)
 
 
-OLDER = TABLES / "exposure_mnist_unbalanced-cpu_hour.png"
-"""Drawn before; its attacks take minutes to repeat."""
-
-
-@pytest.mark.parametrize(
-    "path", sorted({*TABLES.glob("*.png")} - {OLDER}), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.png")), ids=lambda path: path.stem)
 def test_a_committed_picture_is_as_a_paper_prints_it(path):
     with Image.open(path) as picture:
         assert round(picture.info["dpi"][0]) == 300

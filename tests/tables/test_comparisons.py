@@ -95,6 +95,14 @@ def test_a_claim_may_be_about_the_difference_of_two_columns(judged):
     assert found.verdict == "holds"
 
 
+def test_a_claim_may_be_about_the_mean_of_columns(judged):
+    claim = {"better": ["fair"], "than": ["dpsgd"], "in": ["mean(acc_a, pi_ab)"]}
+    found = judged((0.75, 0.79), claim)
+    alone = [judged((0.75, 0.79), {**claim, "in": [c]}) for c in ("acc_a", "pi_ab")]
+    gaps = zip(*(one.comparisons[0].gaps for one in alone), strict=True)
+    assert found.comparisons[0].gaps == pytest.approx([sum(pair) / 2 for pair in gaps])
+
+
 def test_a_claim_may_ask_for_more_or_for_no_less_than_so_much(judged):
     claim = {"better": ["fair"], "than": ["dpsgd"], "in": ["acc_a"]}
     five_more, one_less = (0.75, 0.79), (0.69, 0.73)

@@ -114,7 +114,7 @@ def fails_reversed(name, said, row, than):
 
 def reversed_in(name, claim, row, than):
     """The printed numbers but of two rows; where nothing is printed the first is the worse."""
-    columns = {part for quantity in claim.quantities for part in quantity.split(" - ")}
+    columns = {part for quantity in claim.quantities for part in re.findall(r"\w+", quantity)}
 
     def value(condition, method, column):
         printed = functools.partial(as_printed, name, condition)

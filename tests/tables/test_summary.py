@@ -1,6 +1,7 @@
 """The sentences that a page opens with."""
 
 from dpbench.tables.cells import Cell
+from dpbench.tables.claim_grids import count_verdicts
 from dpbench.tables.published import Published
 from dpbench.tables.spec import table_spec
 from dpbench.tables.summary import opening
@@ -13,3 +14,9 @@ def test_a_row_under_a_condition_is_named_once(plain):
     cells = [Cell("mnist", "mnist, fair", column, 1.0, 0.1, 2, printed, DIFFERS)]
     said = "0 of 1 printed numbers are reproduced, 1 differs (mnist, fair 1); 2 seeds."
     assert opening(cells) == said
+
+
+def test_claims_that_fail_are_named_beside_their_count():
+    verdicts = ["holds", "does not hold", "undecided"]
+    said = "1 holds, 1 does not hold (ece), 1 undecided"
+    assert count_verdicts(verdicts, ["ece"]) == said
