@@ -37,7 +37,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    seeds, and epsilons, of the records with these settings
   report [results_dir=] [out=]     one HTML page that compares all records; works offline
   track tracker=NAME [results_dir=]  log finished records to wandb, tensorboard or csv
-  publish [results_dir=] [out=]    the records without seeds or anything epsilon does not cover
+  publish [record=DIGEST] [results_dir=] [out=]
+                                   the records without seeds or anything epsilon does not cover
   verify [TABLE|RECORD ...] [rerun=N]  check that records and tables agree with their settings,
                                    ledgers and records; rerun=N retrains the N quickest
   list [GROUP]                     configuration groups and their options

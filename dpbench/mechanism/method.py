@@ -26,8 +26,8 @@ class ReleasedState(NamedTuple):
     """What a run has released so far: reusing it is post-processing and costs no privacy.
 
     gradient: the private gradient of the last step [D], as passed to the optimiser; None before the
-    first step. seed: the run's, for the method's random draws: seed and steps_done are the same for
-    all physical batches of a step. update: that of the method with its state after the last step.
+    first step. seed: for the method's random draws: seed and steps_done are the same for all
+    physical batches of a step. update: that of the method with its state after the last step.
     """
 
     steps_done: int

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpbench.errors import UserError
-from dpbench.mechanism.streams import Stream
+from dpbench.mechanism.streams import Stream, uniforms
 from dpbench.privacy.ledger import (
     CoordinateLaw,
     CoordinateMechanism,
@@ -25,6 +25,10 @@ bound a GPU's extra memory. The draws do not depend on it."""
 
 GRID = 2.0**-20
 """The grid that noisy sums are rounded to, relative to the power of two below the noise scale."""
+
+
+TAIL = 2.0**32
+"""Tail probabilities, times 2^64, below which a draw takes further bits."""
 
 
 class Noise(ABC):
@@ -91,11 +95,29 @@ are pi/sqrt(3) and sqrt(2)."""
 def draws(stream: Stream, size: int, quantile: Quantile) -> Tensor:
     """Draws [size] float64 of a law that is symmetric about 0, by inverse transform.
 
-    A draw takes 64 bits: one for the sign and 63 for the tail probability, so that the tails reach
-    to 2^-65 (9.1 standard deviations of a Gaussian) and are no coarser than the middle.
+    A draw takes 64 bits: one for the sign and 63 for the tail probability. On a CPU, where that is
+    below 2^-32 it takes 52 more, so that the tails reach to 2^-117 (12.4 standard deviations of a
+    Gaussian) and are no coarser than the middle. On a GPU they end at 2^-65 (9.1).
     """
     signed = stream.bits(size).double().add_(0.5)
-    return quantile(signed.abs().mul_(2.0**-64)).copysign_(signed)
+    tails = signed.abs()
+    if stream.device.type == "cpu":
+        _refine(tails, stream)
+    return quantile(tails.mul_(2.0**-64)).copysign_(signed)
+
+
+def _refine(tails: Tensor, stream: Stream) -> None:
+    """Further bits, in place, for those below TAIL, which are whole numbers and a half.
+
+    They come from a stream of their own for each whole number, so that nothing is taken from the
+    bits of other draws.
+    """
+    values = tails.numpy()
+    if values.min(initial=TAIL) == TAIL:
+        return
+    for place in (values < TAIL).nonzero()[0].tolist():
+        whole = int(tails[place])
+        tails[place] = whole + uniforms(stream.derived(f"tail {whole}"), 1).item()
 
 
 def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream: Stream) -> Tensor:

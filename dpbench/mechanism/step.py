@@ -73,7 +73,7 @@ class PrivateStep:
     counts: Stream
     steps: int = 1  # planned; only schedules depend on it
     schedule: Schedules = UNCHANGED
-    seed: int = 0  # for random draws of the method
+    seed: int = 0  # for random draws inside a step
 
     def __post_init__(self) -> None:
         self.method.check_size(len(self.engine.parameters))
@@ -158,6 +158,7 @@ class PrivateStep:
         """All state that later steps depend on, except the sampler and torch's own generators."""
         return {
             "steps_done": self.released.steps_done,
+            "seed": self.seed,
             "gradient": self.released.gradient,
             "model": dict(self.engine.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
@@ -180,6 +181,7 @@ class PrivateStep:
         self.noise.load_state_dict(state["noise"])
         self.counts.load_state_dict(state["counts"])
         self.physical.size = state["physical_batch_size"]
+        self.seed = state["seed"]
         last = None if gradient is None else gradient.to(theta)
         self.released = self._state_after(state["steps_done"], last)
         self._apply_schedule()

@@ -137,7 +137,10 @@ class UserWeighting:
         gradients = self.gradient(engine, batch, clip, released)
         if self.weights == Weights(None):
             return gradients
-        return WeightedGradients(gradients, self.weights(batch.sizes.to(gradients.losses)))
+        weights = self.weights(batch.sizes.to(gradients.losses))
+        # A user may have more examples than planned where the size of the training set is random.
+        assert isinstance(released.update, WeightedMean)
+        return WeightedGradients(gradients, weights.clamp(max=released.update.excess))
 
 
 class WeightedGradients(DelegatingGradients):
@@ -156,8 +159,8 @@ class WeightedGradients(DelegatingGradients):
 class WeightedMean(Update):
     """Divides by q W, where the sum is already divided by the expected number of users.
 
-    mean: the mean weight of all users. excess: the largest weight, if noise is scaled as if it
-    were 1.
+    mean: the mean weight of all users. excess: the largest weight that a user counts with, if noise
+    is scaled as if it were 1.
     """
 
     weights: Weights

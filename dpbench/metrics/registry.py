@@ -6,6 +6,9 @@ from typing import Literal
 
 Better = Literal["higher", "lower"]
 Kind = Literal["utility", "calibration", "fairness"]
+NOISY_ACCURACY = "validation/noisy_accuracy"
+"""What a private search selects by: the one metric of a validation split that epsilon covers."""
+
 FACTORS = {"percent": 100, "nats": 1, "": 1}
 """Factors from recorded values to the unit: records contain fractions."""
 

@@ -1,10 +1,12 @@
-"""`dpbench publish [results_dir=...] [out=...]`: records without what no epsilon covers."""
+"""`dpbench publish [results_dir=] [record=] [out=]`: records without what no epsilon covers."""
 
 import warnings
 from dataclasses import replace
 from pathlib import Path
 
+from dpbench.errors import UserError
 from dpbench.files import write_atomically
+from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.records.collect import readable
 from dpbench.records.record import Record
 from dpbench.validate import key_values
@@ -16,37 +18,62 @@ DEFAULTS = {"results_dir": "results", "out": "published.records.jsonl"}
 
 
 def publish(arguments: list[str]) -> Path:
-    """Write all records of a results folder as one file, a line each, and return its path.
+    """Write the records of a results folder as one file, a line each, and return its path.
 
-    Raises UserError for an unknown argument, where there is no record, or where the file cannot be
-    written.
+    With `record`, only the record of that digest. Otherwise all but the trials of private searches,
+    whose epsilon covers the chosen one alone. Raises UserError for an unknown argument, where there
+    is no such record, or where the file cannot be written.
     """
-    paths = key_values("publish", DEFAULTS, arguments)
-    records, _ = readable(Path(paths["results_dir"]))
+    given = key_values("publish", DEFAULTS, arguments, {*DEFAULTS, "record"})
+    records = _chosen(readable(Path(given["results_dir"]))[0], given.get("record"))
     _warn_of_guessable_noise(records)
     # Sorted by their text, so that the order says nothing about the seeds.
     lines = sorted(without_uncovered(record).json() for record in records)
-    out = Path(paths["out"])
+    out = Path(given["out"])
     write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
     return out
+
+
+def _chosen(records: list[Record], digest: str | None) -> list[Record]:
+    if digest:
+        chosen = [record for record in records if record.digest == digest]
+        if not chosen:
+            raise UserError(f"record={digest}: there is no record of that digest.")
+        return chosen
+    chosen = [record for record in records if record.config.get("trial") is None]
+    if not chosen:
+        raise UserError(
+            "All records are trials of a private search, whose epsilon covers the chosen one "
+            "alone: give record=DIGEST, which the search's report names."
+        )
+    return chosen
 
 
 def without_uncovered(record: Record) -> Record:
     """The record without its seed and without what was read from private data outside the account.
 
-    Test metrics stay: they are about test examples, which no epsilon covers.
+    That includes the checksum of a data file, which whoever has all of it but one example could
+    compare. Test metrics stay: they are about test examples, which no epsilon covers. Those of a
+    validation split are about training examples, and only the noisy one stays.
     """
+    config = record.config | {"seed": None}
+    if "checksum" in config.get("dataset", {}):
+        config["dataset"] = config["dataset"] | {"checksum": None}
     provenance = {k: v for k, v in record.provenance.items() if k not in UNCOVERED}
     return replace(
         record,
-        config=record.config | {"seed": None},
-        metrics={k: v for k, v in record.metrics.items() if not k.startswith("train_set/")},
+        config=config,
+        metrics={k: v for k, v in record.metrics.items() if _covered(k)},
         provenance=provenance,
         history={},
         diagnostics={},
         calibration={},
         signed=True,
     )
+
+
+def _covered(metric: str) -> bool:
+    return metric == NOISY_ACCURACY or not metric.startswith(("train_set/", "validation/"))
 
 
 def _warn_of_guessable_noise(records: list[Record]) -> None:

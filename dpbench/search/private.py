@@ -21,6 +21,7 @@ from dpbench.execution.running_steps import running_steps
 from dpbench.execution.sweep import start_launcher
 from dpbench.files import write_atomically
 from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
+from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.selection import Repetitions, selection_epsilon
 from dpbench.records.reading import load
@@ -28,7 +29,6 @@ from dpbench.records.record import Record
 from dpbench.search.request import SearchRequest
 from dpbench.training.plan import Plan, Run
 from dpbench.training.progress import counting
-from dpbench.training.score import NOISY_ACCURACY
 
 PRIVATE_MODE = 0o600
 MASK = 2**64 - 1

@@ -13,7 +13,7 @@ NOTES = (
     "score is released with noise; a trial is one noisy accuracy and its training, composed.",
     "It does not cover how many trials there were, how long they took, or what the records of runs "
     "say beside the noisy accuracy: metrics, history and calibration are exact. Publish the "
-    "chosen record by `dpbench publish`, and no other one.",
+    "chosen record by `dpbench publish record=DIGEST`, and no other one.",
     "With noise=seeded all of this holds for whoever does not know the seed, from which noise and "
     "trials follow; with noise=secure they follow from a key.",
     "Training again, on all training examples, costs that run's epsilon in addition.",

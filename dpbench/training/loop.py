@@ -82,9 +82,9 @@ class Batches:
 class Training:
     """The training of a run; iterating makes the remaining steps one by one.
 
-    history: one entry per epoch. Training ends early after an epoch with non-finite parameters or
-    without any finite gradient. torch's default generators, which dropout uses, are seeded here and
-    are part of the state.
+    history: one entry per epoch. Training ends early after an epoch with non-finite parameters or,
+    without privacy, without any finite gradient. torch's default generators, which dropout uses,
+    are seeded here and are part of the state.
     """
 
     def __init__(
@@ -121,11 +121,12 @@ class Training:
 
     @property
     def diverged(self) -> bool:
-        """Whether a parameter is not finite, or no gradient of the last epoch was finite.
+        """Whether a parameter is not finite or, without privacy, no gradient of the last epoch was.
 
-        Non-finite gradients count as zero, so the parameters alone may stay finite.
+        Non-finite gradients count as zero, so the parameters alone may stay finite. Of a private
+        run only these are released: when it ends must not tell whether its gradients are finite.
         """
-        return not (self._has_finite_gradients and self.finite)
+        return not self.finite or not (self.plan.method.private or self._has_finite_gradients)
 
     @property
     def measured(self) -> Mapping[str, list]:
@@ -153,8 +154,7 @@ class Training:
         done = self.steps_done
         if done in (0, self.plan.steps) or not self.between_epochs:
             return done == self.plan.steps
-        # With a released score only parameters count, as gradients being finite is not released.
-        return not self.finite if self.plan.score else self.diverged
+        return self.diverged
 
     def _do_step(self, batch: Batch) -> None:
         if self.observer:

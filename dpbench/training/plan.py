@@ -1,5 +1,6 @@
 """The settings of a run, and the plan that follows from them before any data is read."""
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,6 +126,14 @@ class Run:
             ) from error
         check_loaded(self.dataset, data)
         return data
+
+    def draws_seed(self) -> int:
+        """The seed of the draws inside a step: augmentation, dropout, and those of the method.
+
+        With secure noise it is a secret, different in each call: a further example in a batch
+        changes the draws of those behind it, which only hides among draws that nobody knows.
+        """
+        return secrets.randbits(63) if self.noise == "secure" else self.seed
 
     def stream(self, purpose: str, device: torch.device) -> Stream:
         """The random stream for one purpose, shared with no other run."""

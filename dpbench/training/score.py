@@ -16,8 +16,6 @@ from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
 from dpbench.validate import positive
 
-NOISY_ACCURACY = "validation/noisy_accuracy"
-
 SCORE_NOTE = (
     "The noisy accuracy on the validation split is in epsilon, and a choice by it alone can be "
     "accounted for."

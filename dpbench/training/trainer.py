@@ -21,6 +21,7 @@ from dpbench.mechanism.fit_memory import fit_memory
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.memory import check_measurable
+from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.metrics.reliability import reliability
 from dpbench.metrics.tasks import FIT, METRICS
 from dpbench.models.architecture import LOSSES
@@ -36,7 +37,7 @@ from dpbench.training.loop import Batches, Training
 from dpbench.training.plan import Plan, Run, plan, privacy_statement
 from dpbench.training.progress import Progress
 from dpbench.training.provenance import ResourceUsage, conditions, provenance
-from dpbench.training.score import NOISY_ACCURACY, noisy_accuracy
+from dpbench.training.score import noisy_accuracy
 from dpbench.training.statistics import ChannelNormalization
 from dpbench.training.temperature import UNSCALED, PrivateTemperature, Scaling
 from dpbench.training.tracking import Spending, Tracking, planned_spending
@@ -52,10 +53,11 @@ def fit(
 ) -> Record:
     """Train and evaluate one run, and return its record.
 
-    A run whose parameters or gradients are no longer finite ends early. Its status, and that of a
-    run with non-finite outputs or losses, is "diverged"; its metrics are NaN, and its ledger has
-    the steps that were made. quiet: no progress bar. checkpoints: where to resume from and to save
-    to, if anywhere; the record does not depend on interruptions. tracking: logs every epoch.
+    A run whose parameters, or without privacy all gradients, are no longer finite ends early. Its
+    status, and that of a run with non-finite outputs or losses, is "diverged"; its metrics are NaN,
+    and its ledger has the steps that were made. quiet: no progress bar. checkpoints: where to
+    resume from and to save to, if anywhere; the record does not depend on interruptions. tracking:
+    logs every epoch.
     """
     planned = plan(run)
     device = pick_device(run.device)
@@ -194,7 +196,7 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
         physical=PhysicalBatches(physical if isinstance(physical, int) else None),
         steps=planned.steps,
         schedule=planned.schedule,
-        seed=run.seed,
+        seed=run.draws_seed(),
         noise=run.stream("noise", device),
         counts=run.stream("counts", device),
     )
@@ -237,7 +239,7 @@ def start_training(
             train,
             run.augmentation,
             run.stream("batches", torch.device("cpu")),
-            seeds.generator(run.seed, "augmentation", examples.device),
+            seeds.generator(step.seed, "augmentation", examples.device),
         ),
         observer=observer,
         average=None if run.ema_decay is None else MovingAverage(run.ema_decay, theta),

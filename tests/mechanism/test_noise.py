@@ -147,6 +147,9 @@ class Edges:
     def bits(self, size: int) -> torch.Tensor:
         return torch.tensor([0, -1, 2**63 - 1, -(2**63)])[:size]
 
+    def derived(self, purpose: str):
+        return CipherStream(purpose.encode().ljust(32))
+
 
 @pytest.mark.parametrize("noise", [Gaussian(), *map(PerCoordinate, QUANTILES)])
 def test_draws_on_the_edge_are_finite_and_symmetric(noise):
@@ -207,8 +210,23 @@ def test_the_tail_goes_on_where_that_of_float32_uniforms_ends():
     }
     assert ends["24 bits"] < 5.6
     assert ends["all"] > 9.1
-    # Beyond 9.1 there is less than 2^-64 on either side: nothing against any delta in use.
-    assert 2 * special.ndtr(-9.1) < 2**-62
+
+
+def test_a_draw_from_the_tail_is_any_number_between_the_64_bits_around_it():
+    """So that no output within 12 deviations proves that an example is there."""
+    lasts = []
+    for k in range(200):
+        edges = Edges()
+        edges.derived = lambda purpose, k=k: CipherStream(f"{k} {purpose}".encode().ljust(32))
+        lasts.append(draws(edges, 2, torch.special.ndtri)[1].abs().item())
+    shares = special.ndtr(-np.array(lasts)) * 2**64
+    assert stats.kstest(shares, "uniform").pvalue > 1e-3
+
+
+def test_a_draw_that_is_not_from_the_tail_is_that_of_its_64_bits():
+    words = stream().bits(1000)
+    plain = torch.special.ndtri((words.double() + 0.5).abs() * 2.0**-64)
+    assert torch.equal(draws(stream(), 1000, torch.special.ndtri).abs(), plain.abs())
 
 
 def on_the_lattice(noisy: torch.Tensor) -> torch.Tensor:

@@ -198,7 +198,7 @@ def test_with_any_local_batches_a_user_moves_the_sum_by_at_most_its_weight_of_th
     method = method.for_layers(["0", "2"])
     step, batch = step_of(method), users_of(5, seed=seed)
     batch.inputs.mul_(length)
-    released = ReleasedState(made, made + 1, None, seed)
+    released = ReleasedState(made, made + 1, None, seed, method.update)
 
     def total(users):
         gradients = method.gradient(step.engine, users, method.clip, released)
@@ -248,6 +248,24 @@ def test_as_published_a_user_moves_the_sum_by_its_examples_times_the_bound(step_
         step(batch.each(lambda t, k=k: t[k : k + 1]))
         moved = float((theta(step) - start).norm()) * method.update.mean
         assert moved == pytest.approx(0.5 * int(batch.sizes[k]), rel=1e-9)
+
+
+@pytest.mark.parametrize("make", [dp_fedsgd, partial(dp_fedavg, local_epochs=1,
+                                  local_batch_size=None, local_lr=1.0)])  # fmt: skip
+def test_a_user_with_more_examples_than_planned_counts_as_the_largest_that_was(
+    step_of, users_of, make
+):
+    """As where a data set is subsampled, and only the expected number of examples is public."""
+    planned = Units("user", 4, (1, 2, 2, 2))
+    method = make(bound=0.5, cap=None, clip="normalise", variant="paper")
+    method = dataclasses.replace(method, noise=NoNoise(), update=method.update.on(planned))
+    step, batch = step_of(method, expected=1.0, lr=1.0), users_of(6)
+    assert int(batch.sizes.max()) > 2
+    for k in range(6):
+        start = theta(step)
+        step(batch.each(lambda t, k=k: t[k : k + 1]))
+        moved = float((theta(step) - start).norm()) * method.update.mean
+        assert moved == pytest.approx(0.5 * min(int(batch.sizes[k]), 2), rel=1e-9)
 
 
 def test_as_published_the_account_has_the_noise_over_the_largest_number_of_examples():

@@ -56,6 +56,34 @@ def test_all_runs_are_published_in_no_order_of_their_seeds(tmp_path):
     assert lines == sorted(lines)
 
 
+def test_metrics_of_a_validation_split_are_of_training_examples_and_stay_behind(tmp_path):
+    metrics = {"validation/accuracy": 0.8, "validation/noisy_accuracy": 0.7, "test/loss": 1.0}
+    (record,) = published(tmp_path, replace(made(0), metrics=metrics))
+    assert record.metrics == {"validation/noisy_accuracy": 0.7, "test/loss": 1.0}
+
+
+def test_the_checksum_of_a_data_file_would_confirm_a_guess_of_its_last_row(tmp_path):
+    record = made(0)
+    config = record.config | {"dataset": {"checksum": "abcdef0123"}}
+    (record,) = published(tmp_path, replace(record, config=config))
+    assert record.config["dataset"] == {"checksum": None}
+
+
+def test_of_a_private_search_only_a_record_that_is_named_is_published(tmp_path):
+    trials = [made(seed) for seed in range(3)]
+    trials = [replace(t, config=t.config | {"trial": f"{k}"}) for k, t in enumerate(trials)]
+    other = made(7)
+    assert len(published(tmp_path / "with", *trials, other)) == 1
+    with pytest.raises(UserError, match="give record=DIGEST"):
+        published(tmp_path / "without", *trials)
+    arguments = [f"results_dir={tmp_path / 'without'}", f"out={tmp_path / 'one.jsonl'}"]
+    publish([*arguments, f"record={trials[1].digest}"])
+    (line,) = (tmp_path / "one.jsonl").read_text().splitlines()
+    assert parse(line, "x").config["trial"] == "1"
+    with pytest.raises(UserError, match="no record of that digest"):
+        publish([*arguments, "record=0123456789abcdef"])
+
+
 def test_seeded_noise_is_warned_of(tmp_path):
     with pytest.warns(UserWarning, match="noise of 1 of 2 private runs .* noise=secure"):
         published(tmp_path, made(0), made(1, "float"))

@@ -10,13 +10,13 @@ from scipy.stats import chisquare
 from dpbench.errors import UserError
 from dpbench.execution.prepare import prepare
 from dpbench.mechanism.streams import CipherStream
+from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.selection import Repetitions, selection_epsilon
 from dpbench.records.reading import load
 from dpbench.search.command import search
 from dpbench.search.private import draw_trials, key_path, select, stream_of
 from dpbench.search.request import parse
-from dpbench.training.score import NOISY_ACCURACY
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "private=true", "score_noise_multiplier=2"]
 LR = "optimizer.lr=0.01,0.1,1"

@@ -63,15 +63,23 @@ class AllBroken(Digits):
         return Data(Split(inputs, data.train.targets, data.train.groups), data.test)
 
 
-@pytest.mark.parametrize("method", ["sgd", "dpsgd"])
-def test_where_no_gradient_is_finite_a_run_has_diverged(method):
-    """Its parameters stay finite: of all those gradients only the noise is left."""
-    run = run_of(method, dataset=AllBroken(0.2), epochs=3)
+def test_without_privacy_a_run_has_diverged_where_no_gradient_is_finite():
+    """Its parameters stay finite, as such gradients count as zero."""
+    run = run_of("sgd", dataset=AllBroken(0.2), epochs=3)
     record = fit(run, NOWHERE)
     assert record.status == "diverged"
     assert all(math.isnan(value) for value in record.metrics.values())
     assert len(record.history["train/loss"]) == 1
     assert record.privacy["steps"] == plan(run).sampler.steps_per_epoch
+
+
+def test_a_private_run_does_not_end_earlier_because_its_gradients_are_not_finite():
+    """Which is a fact about the data, and released without noise by the number of steps."""
+    run = run_of("dpsgd", dataset=AllBroken(0.2), epochs=3)
+    record = fit(run, NOWHERE)
+    assert record.status == "complete"
+    assert record.privacy == fit(replace(run, dataset=Digits(0.2)), NOWHERE).privacy
+    assert min(record.history["train/not_finite"]) > 0
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])

@@ -3,10 +3,12 @@
 import pytest
 import torch
 
+from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.errors import UserError
 from dpbench.mechanism.streams import seeded
 from dpbench.training.plan import plan
-from dpbench.training.trainer import fit, private_step
+from dpbench.training.provenance import ResourceUsage
+from dpbench.training.trainer import fit, private_step, start_training
 from tests.training.small_runs import METHODS, NOWHERE, run_of, what_it_measured, witnessed
 
 
@@ -70,6 +72,24 @@ def test_secure_noise_is_another_one_each_time_and_no_seed_makes_it(streams):
     assert fit(run_of("sgd"), NOWHERE).privacy["arithmetic"] is None
     with pytest.raises(UserError, match="noise=safe is unknown: choose from secure, seeded"):
         run_of(noise="safe")
+
+
+def test_with_secure_noise_the_draws_inside_a_step_are_secret_too():
+    """An example more changes the augmentation and the dropout of the examples behind it."""
+
+    def drawn(**changes):
+        run = run_of(augmentation=ShiftsFlips(2, 2, "zero", "none", 1.0), **changes)
+        data = run.load(NOWHERE)
+        cpu = torch.device("cpu")
+        training = start_training(run, plan(run), cpu, data.train, data.test, ResourceUsage(cpu))
+        dropout = torch.rand(4)
+        views = run.augmentation.apply(data.train.inputs[:20], training._batches._views)
+        return training.step.released.seed, dropout, views
+
+    for one, other in zip(drawn(noise="secure"), drawn(noise="secure"), strict=True):
+        assert not torch.equal(torch.as_tensor(one), torch.as_tensor(other))
+    for one, other in zip(drawn(), drawn(), strict=True):
+        assert torch.equal(torch.as_tensor(one), torch.as_tensor(other))
 
 
 def test_another_seed_measures_something_else():
