@@ -5,6 +5,7 @@ it the last digits (and, where a model draws random numbers, which ones each exa
 """
 
 import ctypes
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -128,9 +129,11 @@ def check_measurable(device: torch.device) -> None:
 
 
 def peak(device: torch.device) -> int:
-    """Bytes: the most that was in use since `reset_peak`."""
+    """Bytes: the most that was in use since `reset_peak`, or by this process so far."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "darwin":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return resident("VmHWM") or 0
 
 

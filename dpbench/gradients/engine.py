@@ -126,7 +126,7 @@ class MaterialisedGradients(Gradients):
         return torch.cat([column @ stack[:, layer.at] for layer, column in pairs])
 
     def dot(self, vector: Tensor) -> Tensor:
-        return self._stack @ vector
+        return self._stack @ vector.to(self._stack)
 
     def stack(self) -> Tensor:
         return self._stack

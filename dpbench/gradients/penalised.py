@@ -62,6 +62,7 @@ def per_length(norms: Tensor, length: float) -> Tensor:
 def _materialised(engine: Engine, batch: Batch, weight: float) -> MaterialisedGradients:
     parameters = engine.parameters
     plain = Vmap(engine.model, engine.loss, parameters, engine.views)
+    plain.options = engine.options
 
     def penalised_loss(named: Named, *unit: Tensor) -> tuple[Tensor, Tensor]:
         gradient, value = grad_and_value(plain.unit_loss)(named, *unit)
@@ -70,7 +71,8 @@ def _materialised(engine: Engine, batch: Batch, weight: float) -> MaterialisedGr
     per_example = vmap(grad(penalised_loss, has_aux=True), (None, 0, 0, 0), randomness="different")
     with torch.no_grad():
         named = parameters.unflatten(parameters.theta.detach())
-        rows, losses = per_example(named, *plain.rows(batch))
+        with engine.options.precision.model(batch.targets.device):
+            rows, losses = per_example(named, *plain.rows(batch))
     return MaterialisedGradients(losses, parameters.flatten(rows, batched=True), parameters.layers)
 
 

@@ -8,6 +8,8 @@ from torch import Tensor
 from dpbench.clipping import Abadi, Clip, require_style
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
+from dpbench.gradients.flatten import flatten
+from dpbench.gradients.precision import at_least_float32
 from dpbench.gradients.translated import TranslatedGradients
 from dpbench.mechanism.method import Guarantee, Method, ReleasedState, as_published
 from dpbench.mechanism.noise import Gaussian
@@ -75,16 +77,20 @@ class FairLens:
         if not all(member.any() for member in members):
             return shifted
         # One forward pass serves both: R_2 needs the outputs, R_1 the gradient of the losses.
-        outputs = engine.model(batch.inputs)
-        losses = engine.loss(outputs, batch.targets)
+        flat = flatten(batch, engine.views, engine.parameters.theta.detach())
+        inputs = engine.options.in_memory_format(flat.rows).inputs
+        with engine.options.precision.model(inputs.device):
+            outputs = at_least_float32(engine.model(inputs))
+        losses = flat.losses(engine.loss(outputs, flat.rows.targets))
         factors = clip.factors(gradients.norms, batch.groups)
-        value = self.noise_weight * self._certainty(outputs, members)
+        views = [member.repeat_interleave(flat.shares.shape[1]) for member in members]
+        value = self.noise_weight * self._certainty(outputs, views)
         value = value + self.clipping_weight * _misclip(engine, gradients, losses, members, factors)
         parameters = engine.parameters
         return TranslatedGradients(shifted, parameters.gradient(value), parameters.layers)
 
     def _certainty(self, outputs: Tensor, members: list[Tensor]) -> Tensor:
-        """R_2, a scalar; outputs [B, K]."""
+        """R_2, a scalar; outputs [N, K], and which of them are of each group."""
         groups = [outputs[member] for member in members]
         if self.as_printed:
             means = [group[:, 1].mean() for group in groups]

@@ -171,8 +171,11 @@ class Target:
         return [Condition(tuple(values.items())) for values in named]
 
     def condition_of(self, config: Mapping[str, Any]) -> str:
-        """The label of a run's condition."""
-        return next(c.label for c in self.conditions if c.is_met_by(config))
+        """The label of a run's condition; UserError for a run of another table."""
+        for condition in self.conditions:
+            if condition.is_met_by(config):
+                return condition.label
+        raise UserError(f"the run {digest(dict(config))} is under no condition of {self.name}.")
 
     def method_of(self, config: Mapping[str, Any]) -> str:
         """The method of a run, or its arm where the table has arms."""

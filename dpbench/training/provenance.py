@@ -3,15 +3,14 @@
 import functools
 import hashlib
 import platform
-import resource
 import subprocess
-import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
 import dpbench
+from dpbench import memory
 from dpbench.mechanism.step import PrivateStep
 from dpbench.paths import PACKAGE
 
@@ -35,7 +34,7 @@ class ResourceUsage:
     @property
     def peak_memory(self) -> int:
         """Bytes."""
-        return max(self._peak, _peak_memory(self._device))
+        return max(self._peak, memory.peak(self._device))
 
     def state_dict(self) -> dict:
         return {"seconds": self.seconds, "peak": self.peak_memory, "resumed": self.resumed}
@@ -73,10 +72,9 @@ def provenance(
 
 
 def conditions(engine: str, device: torch.device) -> dict:
-    """What the bits of a run depend on beside its settings, as plain values."""
+    """What the bits of a run depend on beside its settings and its code, as plain values."""
     return {
         "dpbench": dpbench.__version__,
-        "code": code(),
         **{name: installed_version(name) for name in ("torch", "numpy")},
         "engine": engine,
         "device": device.type,
@@ -128,11 +126,3 @@ def _describe(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.processor() or platform.machine()} ({device.type})"
-
-
-def _peak_memory(device: torch.device) -> int:
-    """Bytes: of the GPU's allocator, or of this process so far."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

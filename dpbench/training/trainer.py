@@ -36,7 +36,7 @@ from dpbench.training.interrupts import between_steps
 from dpbench.training.loop import Batches, Training
 from dpbench.training.plan import Plan, Run, plan, privacy_statement
 from dpbench.training.progress import Progress
-from dpbench.training.provenance import ResourceUsage, conditions, provenance
+from dpbench.training.provenance import ResourceUsage, code, conditions, provenance
 from dpbench.training.score import noisy_accuracy
 from dpbench.training.statistics import ChannelNormalization
 from dpbench.training.temperature import UNSCALED, PrivateTemperature, Scaling
@@ -251,8 +251,8 @@ def start_training(
 def _checkpoint_conditions(run: Run, step: PrivateStep) -> dict:
     """The conditions under which the run may resume from a checkpoint."""
     settings = {name: getattr(run, name) for name in ("physical_batch_size", "channels_last")}
-    if run.config and built_by_plugins(run.config):  # their code is none of the library's
-        settings[CHECKSUM_KEY] = imported_code_of(run.config)
+    # Of the code that the run reaches, so that a change elsewhere in the library costs no work.
+    settings[CHECKSUM_KEY] = imported_code_of(run.config) if run.config else code()
     return conditions(step.engine.name, step.engine.parameters.theta.device) | settings
 
 

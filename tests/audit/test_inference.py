@@ -8,6 +8,7 @@ from scipy import stats
 
 from dpbench.audit.inference import (
     Scores,
+    _chance,
     bounds,
     family_epsilon,
     gdp_epsilon,
@@ -137,3 +138,21 @@ def test_all_guesses_right_prove_what_a_binomial_law_says():
     share = 0.05 ** (1 / 400)
     found = one_run_epsilon(scores, scores, 0.0, 0.95)
     assert found == pytest.approx(math.log(share / (1 - share)), abs=0.1)
+
+
+def listed(epsilon, canaries, guesses, right, delta):
+    """The p-value as Steinke et al. 2023 list it (appendix D), term by term."""
+    law = stats.binom(guesses, 1 / (1 + math.exp(-epsilon)))
+    steepest = total = 0.0
+    for i in range(1, right + 1):
+        total += law.pmf(right - i)
+        steepest = max(steepest, total / i)
+    return law.sf(right - 1) + steepest * delta * 2 * canaries
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-4, 1e-2])
+@pytest.mark.parametrize("right", [50, 75, 90, 100])
+def test_the_chance_of_so_many_right_guesses_is_that_of_the_published_listing(right, delta):
+    assert _chance(1.0, 200, 100, right, delta) == pytest.approx(
+        listed(1.0, 200, 100, right, delta), rel=1e-9
+    )

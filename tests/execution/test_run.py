@@ -13,6 +13,7 @@ import torch
 from dpbench.errors import UserError
 from dpbench.execution import run as runs
 from dpbench.execution.run import load_or_run
+from dpbench.records.code import CHECKSUM_KEY
 from dpbench.training import plan, provenance, trainer
 from dpbench.training.checkpoints import serialise
 from dpbench.training.loop import Training
@@ -146,10 +147,18 @@ def test_one_carried_out_otherwise_is_not_mixed_with_it(asked, steps, tmp_path, 
 @pytest.mark.slow
 def test_other_code_starts_anew(asked, steps, monkeypatch):
     interrupted(asked, steps, before=3)
-    monkeypatch.setattr(provenance, "code", lambda: "other")
-    with pytest.warns(UserWarning, match="instead of code=other"):
+    monkeypatch.setattr(trainer, "imported_code_of", lambda config: "other")
+    with pytest.warns(UserWarning, match=f"instead of {CHECKSUM_KEY}=other"):
         load_or_run(asked, quiet=True)
     assert steps == [*range(3), *range(8)]
+
+
+@pytest.mark.slow
+def test_a_change_of_code_that_the_run_does_not_reach_costs_no_work(asked, steps, monkeypatch):
+    interrupted(asked, steps, before=3)
+    monkeypatch.setattr(provenance, "code", lambda: "other")
+    load_or_run(asked, quiet=True)
+    assert steps == [*range(8)]
 
 
 def forge(folder, change):

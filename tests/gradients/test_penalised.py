@@ -5,7 +5,9 @@ import torch
 from torch import nn
 
 from dpbench.gradients.ghost import GhostGradients
+from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.penalised import penalised
+from dpbench.gradients.precision import Precision
 from tests.gradients.test_engines import (
     CASES,
     EXAMPLES,
@@ -97,3 +99,14 @@ def test_an_example_that_is_not_finite_changes_no_other(bad):
     assert close(spoilt.norms[1:], sound.norms[1:])
     factors = torch.tensor([0.0, 1, 1, 1, 1], dtype=torch.float64)
     assert close(spoilt.weighted_sum(factors), sound.weighted_sum(factors))
+
+
+def test_differentiating_twice_is_done_in_the_precision_of_the_run():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
+    batch = labelled(numbers(4)(EXAMPLES)).each(lambda t: t.float() if t.is_floating_point() else t)
+    engine = engines(model)["vmap"]
+    full = penalised(engine, batch, WEIGHT).stack()
+    engine.options = ForwardOptions(Precision("bf16"))
+    rounded = penalised(engine, batch, WEIGHT).stack()
+    error = float((rounded - full).norm() / full.norm())
+    assert 1e-4 < error < 0.1

@@ -191,6 +191,17 @@ def test_a_method_does_not_know_which_engine_runs(step_of, examples_for, name, v
 
 
 @every
+def test_the_reference_engine_takes_a_step_in_float32_too(step_of, examples_for, name, variant):
+    method = method_of(name, variant)
+    step = step_of(method, engine="loop", dtype=torch.float32)
+    start = theta(step)
+    examples = examples_for(method, 6)
+    step(examples.each(lambda t: t.float() if t.is_floating_point() else t))
+    assert theta(step).isfinite().all()
+    assert not torch.equal(theta(step), start)
+
+
+@every
 def test_a_step_on_an_empty_batch_is_a_step(step_of, examples_for, name, variant):
     method = method_of(name, variant)
     step = step_of(method)

@@ -136,6 +136,21 @@ def test_a_number_that_was_changed_in_a_table_or_in_its_records_is_found(
 
 
 @pytest.mark.slow
+def test_a_record_of_another_table_is_a_problem_in_one_sentence(tmp_path):
+    tables = {
+        name: next(path for path in PUBLISHED if path.name.startswith(name))
+        for name in ("misalignment_table5", "bam_table1")
+    }
+    for path in tables["bam_table1"].parent.glob("bam_table1-cpu_hour.*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    copy = tmp_path / tables["bam_table1"].name
+    (first, *_) = tables["misalignment_table5"].read_text().splitlines()
+    copy.write_text(f"{copy.read_text()}{first}\n")
+    (found,) = unsupported_lines(copy)
+    assert found.endswith("is under no condition of bam_table1.")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["md", "csv"])
 def test_records_without_their_page_or_numbers_are_a_problem_in_one_sentence(tmp_path, lost):
     (lines,) = (path for path in PUBLISHED if path.name.startswith("misalignment_table5"))

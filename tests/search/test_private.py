@@ -155,6 +155,7 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
         (["rule=best_validation"], "rule is not for private=true"),
         (["seed=0,1"], "takes one seed"),
         (["privacy.delta=1e-5,1e-6"], "must be the same for all trials"),
+        (["privacy=eps8,noise1"], "takes one privacy.delta for all candidates"),
         (["score_noise_multiplier=1,2"], "must be the same for all trials"),
         (["trials=1"], "a mean above 1"),
         (["trials=many"], "trials must be a number"),

@@ -67,6 +67,14 @@ def test_an_effect_of_less_than_half_of_the_printed_one_is_none_at_the_paper_s_s
     assert judged(fair).verdict == "undecided"
 
 
+def test_an_effect_that_may_be_more_than_half_of_the_printed_one_is_undecided(judged):
+    """Gaps of -2.1 and +6.1, where 4 is printed: the interval reaches beyond 2."""
+    found = judged((0.679, 0.801), published=PRINTED)
+    low, high = interval(found.comparisons[0].gaps)
+    assert low < 0 < 2 < high
+    assert found.verdict == "undecided"
+
+
 def test_one_comparison_that_fails_is_enough_and_all_must_hold(judged):
     """By accuracy `fair` gains 5 with both seeds, and so loses as much in cost."""
     claim = {"than": ["dpsgd"], "in": ["acc_a", "pi_ab"]}

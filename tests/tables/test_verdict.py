@@ -4,7 +4,7 @@ import pytest
 
 from dpbench.tables.published import Published
 from dpbench.tables.spec import table_spec
-from dpbench.tables.verdict import published_standard_error, rule, tolerance, verdict
+from dpbench.tables.verdict import _at_most, published_standard_error, rule, tolerance, verdict
 
 
 @pytest.fixture
@@ -29,6 +29,9 @@ def test_close_up_to_the_tolerance_and_no_further(judged):
     printed = Published("80.0", "0.0")
     assert judged(80.11, 0, printed) == "close"
     assert judged(100 * 0.81, 0, printed) == "close"
+    assert 0.8 - 0.7 > 0.1  # as floats
+    assert _at_most(0.8 - 0.7, 0.1)
+    assert not _at_most(0.8 - 0.7, 0.0999)
     assert judged(81.01, 0, printed) == "differs"
 
 

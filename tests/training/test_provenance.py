@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from dpbench import memory
 from dpbench.training import provenance
 from dpbench.training.provenance import ResourceUsage, conditions
 
@@ -14,8 +15,19 @@ def now(monkeypatch):
     """A clock, and memory in use, that stand where they are put."""
     stands = {"time": 100.0, "memory": 7}
     monkeypatch.setattr(provenance.time, "perf_counter", lambda: stands["time"])
-    monkeypatch.setattr(provenance, "_peak_memory", lambda _: stands["memory"])
+    monkeypatch.setattr(provenance.memory, "peak", lambda _: stands["memory"])
     return stands
+
+
+@pytest.mark.skipif(memory.resident("VmHWM") is None, reason="needs /proc")
+def test_the_peak_is_of_the_process_and_can_be_measured_anew():
+    """Unlike getrusage's, which a child inherits and nothing lowers."""
+    fat = torch.ones(2**27)
+    before = ResourceUsage(CPU).peak_memory
+    assert before > fat.nbytes
+    del fat
+    memory.reset_peak(CPU)
+    assert 0 < ResourceUsage(CPU).peak_memory < before - 2**28
 
 
 def test_seconds_add_up_and_the_highest_peak_counts(now):

@@ -150,7 +150,7 @@ def _main(checked: Sequence[PropertyClaim]) -> Grid:
         rows.setdefault(claim.label, []).append(f"{_yes_no(claim.guaranteed)}: {claim.verdict}")
     lines = tuple((label, *texts) for label, texts in rows.items())
     names = dict.fromkeys(claim.name for claim in checked)
-    return Grid("The paper's word, and our verdict", ("clipping", *names), lines)
+    return Grid("What the theorems guarantee, and our verdict", ("clipping", *names), lines)
 
 
 def _numbers(checked: Sequence[PropertyClaim]) -> Grid:
