@@ -21,7 +21,7 @@ from dpbench.records.record import COVERED, Record
 from dpbench.training.plan import Run, privacy_statement
 from dpbench.training.provenance import provenance
 
-HOLDS, REFUTED = "holds", "refuted"
+NOT_REFUTED, REFUTED = "not refuted", "refuted"
 
 PAPER, GIVEN = "its paper", "given"
 
@@ -39,8 +39,8 @@ class AuditedClaim:
 class Audit:
     """The result of an attack on one run: lower bounds of epsilon at `confidence`.
 
-    verdict: "refuted" if the scores have a probability of at most 1e-4 under the claim; "holds" if
-    this attack found nothing, which is no proof.
+    verdict: "refuted" if the scores have a probability of at most 1e-4 under the claim, else "not
+    refuted", which is no proof. At 95% confidence one bound in twenty exceeds a claim that is true.
     """
 
     game: Game
@@ -136,9 +136,9 @@ def _claim(game: RunGame) -> AuditedClaim:
 def _verdict(game: Game, scores: Scores, claim: AuditedClaim) -> str:
     ledger, delta, seed = game.ledger, game.delta, game.seed
     if claim.proven:
-        return REFUTED if refutes(scores, ledger, delta, seed) else HOLDS
+        return REFUTED if refutes(scores, ledger, delta, seed) else NOT_REFUTED
     least = bounds(scores, ledger, delta, REFUTATION_LEVEL, seed).family
-    return REFUTED if least > claim.epsilon else HOLDS
+    return REFUTED if least > claim.epsilon else NOT_REFUTED
 
 
 def record_of(result: Audit) -> Record:

@@ -42,9 +42,9 @@ RULES = (
     "the run's ledger with more or less noise; GDP: by those of Gaussian differential privacy; one "
     "run: by Steinke et al. 2023, who do not assume that canaries are independent. The first two "
     "are bounds only if the mechanism belongs to that family, which a refuted one need not.",
-    "Holds: this attack found nothing against the claim. A lower bound can prove that a claim is "
-    "wrong, but never that it is right. Refuted: under the claim such scores have a probability of "
-    "at most 1e-4.",
+    "Not refuted: this attack found nothing against the claim. A lower bound can prove that a "
+    "claim is wrong, but never that it is right. Refuted: under the claim such scores have a "
+    "probability of at most 1e-4.",
     "PLD: the epsilon of the run's ledger. Its paper: the epsilon that the method's paper would "
     "print for this run, by its accountant. Its PRV or PLD: that of another library's accountant.",
 )

@@ -100,10 +100,20 @@ def data(arguments: list[str]) -> None:
     known = options("dataset")
     for name in names:
         one_of("dataset", name, known)
-    for name in names or (name for name in known if name not in WITH_PATH):
+    asked, failed = names or [name for name in known if name not in WITH_PATH], []
+    for name in asked:
         config = compose([f"dataset={name}"]) | {"data_dir": settings["data_dir"]}
-        loaded = build(config).load(data_folder(config))
-        print(f"{name}: {len(loaded.train)} training and {len(loaded.test)} test examples")
+        try:
+            loaded = build(config).load(data_folder(config))
+        except UserError as reason:
+            if len(asked) == 1:
+                raise
+            print_message(reason)
+            failed.append(name)
+        else:
+            print(f"{name}: {len(loaded.train)} training and {len(loaded.test)} test examples")
+    if failed:
+        raise UserError(f"not there, or not as published: {', '.join(failed)}.")
 
 
 def listing(arguments: list[str]) -> None:

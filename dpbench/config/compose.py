@@ -133,7 +133,10 @@ def check(overrides: list[str]) -> list[Override]:
     chosen = [o for o in parsed if o.key_or_group in (*known_groups, ARM)]
     for override in parsed:
         if override.is_sweep_override():
-            raise UserError(f"{override.input_line} names several runs: use dpbench run -m.")
+            raise UserError(
+                f"{override.input_line} names several runs: use dpbench run -m, or for a list "
+                f"{override.key_or_group}=[...]."
+            )
     for override in chosen:
         _check_option(override)
     by_table, known = _options_and_keys(search_path.folders(), *(str(o.input_line) for o in chosen))

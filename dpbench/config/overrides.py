@@ -92,6 +92,8 @@ def _parse(parser: OverridesParser, text: str) -> Override:
             f"{quoted(text)} is refused: an interpolation may name another setting, such "
             "as ${epochs}, but not call a resolver."
         )
+    if text.startswith("-"):
+        raise UserError(f"{quoted(text)} is not KEY=VALUE; dpbench run -m makes sweeps.")
     if named := BEYOND_ASCII.fullmatch(text):
         text = f"{named[1]}='{named[2]}'"
     try:

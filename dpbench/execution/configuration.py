@@ -10,12 +10,13 @@ from dpbench.config import buildable
 from dpbench.config.compose import compose
 from dpbench.config.settings import check_numbers
 from dpbench.data.fetch.folder import default_folder
+from dpbench.errors import UserError
 from dpbench.execution.launcher import Launcher
 from dpbench.records.code import is_stale
 from dpbench.records.reading import load
 from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import Tracker
-from dpbench.validate import boolean, integer, path_of, positive, typed
+from dpbench.validate import integer, path_of, positive, quoted, typed
 
 STALE = "stale"
 """The value of again for the runs whose record was made by other code."""
@@ -36,8 +37,15 @@ def checked_config(overrides: list[str]) -> dict:
 
 
 def finished_record(overrides: list[str]) -> Path | None:
-    """The path of a run's record if it exists and nothing is left to do; else None."""
+    """The path of a run's record if it exists and nothing is left to do; else None.
+
+    Raises UserError for a launcher other than the local one, which a single run does not use.
+    """
     config = checked_config(overrides)
+    if (name := config["choices"]["launcher"]) != "local":
+        raise UserError(
+            f"launcher={name} launches the runs of a sweep, or a sweep of one: use dpbench run -m."
+        )
     path = record_path(Path(config["results_dir"]), config)
     if checkpoint_folder(path).exists() or run_again(config, load(path)):
         return None
@@ -63,8 +71,8 @@ def check_execution(config: dict) -> None:
         integer("threads", config["threads"], most=most)
     if config["checkpoint_minutes"] is not None:
         positive("checkpoint_minutes", config["checkpoint_minutes"])
-    if config["again"] != STALE:
-        boolean("again", config["again"])
+    if config["again"] not in (True, False, STALE):
+        raise UserError(f"again={quoted(config['again'])} must be true, false or {STALE}.")
     path_of("results_dir", config["results_dir"])
     if config["data_dir"] is not None:
         path_of("data_dir", config["data_dir"])

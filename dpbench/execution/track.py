@@ -5,7 +5,7 @@ from pathlib import Path
 from dpbench.errors import UserError
 from dpbench.execution.configuration import checked_config, trackers_of
 from dpbench.execution.run import tracking_folder
-from dpbench.records.collect import readable
+from dpbench.records.collect import readable_records
 from dpbench.records.trackers import run_info
 from dpbench.training.tracking import Tracking
 
@@ -18,7 +18,7 @@ def track(overrides: list[str]) -> int:
     config = checked_config(overrides)
     if not trackers_of(config):
         raise UserError("track needs a tracker: set tracker=wandb, tensorboard or csv.")
-    records, _ = readable(Path(config["results_dir"]))
+    records = readable_records(Path(config["results_dir"]))
     for record in records:
         info = run_info(record.config, tracking_folder(config))
         Tracking(trackers_of(config), info).finish(record)

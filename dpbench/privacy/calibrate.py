@@ -13,13 +13,17 @@ BRACKET_RATIO = 1.002
 """The ratio of the ends of a bracket from which on it is bisected."""
 
 
+LARGEST = 100_000
+"""The largest noise multiplier that is tried."""
+
+
 def calibrate(
     ledger_at: Callable[[float], Ledger], epsilon: float, delta: float, accountant: str
 ) -> float:
     """The smallest noise multiplier, to 0.1%, at which the whole ledger stays within epsilon.
 
     ledger_at(multiplier) must contain every release, including side queries. Raises UserError if
-    no noise on the gradient reaches epsilon because the side queries alone cost more.
+    no multiplier up to LARGEST reaches epsilon.
     """
 
     def epsilon_at(multiplier: float) -> float:
@@ -32,10 +36,11 @@ def calibrate(
         low, high = low / 2, low
     while not epsilon_at(high) <= epsilon:
         low, high = high, high * 2
-        if high > 1e5:
+        if high > LARGEST:
             raise UserError(
-                f"no noise multiplier reaches epsilon={epsilon} at delta={delta}: what the method "
-                "releases beside the gradient costs more; raise epsilon or the noise of its counts."
+                f"even a noise multiplier of {LARGEST:,} leaves epsilon={epsilon_at(LARGEST):.3g} "
+                f"at delta={delta}: raise epsilon={epsilon}, or the noise of what is released "
+                "beside the gradient."
             )
     return _bisect(
         low, high, *_bracket(low, high, epsilon_at, epsilon), lambda m: epsilon_at(m) <= epsilon

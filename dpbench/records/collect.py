@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from dpbench.errors import UserError
+from dpbench.errors import UserError, print_message
 from dpbench.records.reading import Unreadable, parse, parse_named, text_of
 from dpbench.records.record import Record
 
@@ -50,6 +50,14 @@ def readable(folder: Path) -> tuple[list[Record], list[Unreadable]]:
     if not records:
         raise no_records(folder, unreadable)
     return records, unreadable
+
+
+def readable_records(folder: Path) -> list[Record]:
+    """The readable records of a folder; a message names each of the others."""
+    records, unreadable = readable(folder)
+    for entry in unreadable:
+        print_message(f"left out {entry.source}, which {entry.reason}.")
+    return records
 
 
 def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:

@@ -7,7 +7,7 @@ from pathlib import Path
 from dpbench.errors import UserError
 from dpbench.files import write_atomically
 from dpbench.metrics.registry import NOISY_ACCURACY
-from dpbench.records.collect import readable
+from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.validate import key_values
 
@@ -25,7 +25,7 @@ def publish(arguments: list[str]) -> Path:
     is no such record, or where the file cannot be written.
     """
     given = key_values("publish", DEFAULTS, arguments, {*DEFAULTS, "record"})
-    records = _chosen(readable(Path(given["results_dir"]))[0], given.get("record"))
+    records = _chosen(readable_records(Path(given["results_dir"])), given.get("record"))
     _warn_of_guessable_noise(records)
     # Sorted by their text, so that the order says nothing about the seeds.
     lines = sorted(without_uncovered(record).json() for record in records)

@@ -82,7 +82,11 @@ class TableSpec:
             self._check_pairing()
 
     def _check_pairing(self) -> None:
-        one_of("baseline", self.baseline, self.methods)
+        if self.baseline not in self.methods:
+            raise UserError(
+                f"table.methods must contain {self.baseline}, the baseline that the privacy cost "
+                "of all others is measured against."
+            )
         if not self.groups:
             raise UserError(f"groups must name the two groups whose privacy cost {self.name} has.")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.config.names import method_name
-from dpbench.errors import UserError, nearest, print_message
+from dpbench.errors import UserError, nearest
 from dpbench.files import write_atomically
 from dpbench.metrics.registry import parse_name
-from dpbench.records.collect import readable
+from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
@@ -46,7 +46,7 @@ def table(arguments: Sequence[str]) -> str:
     values = key_values("table", DEFAULTS, rest, known=filtered)
     out = path_of("out", values["out"], "file")
     filters = {key: value for key, value in values.items() if key not in DEFAULTS}
-    records = filter_records(_records(Path(folder)), filters)
+    records = filter_records(readable_records(Path(folder)), filters)
     metrics = tuple(_metric(name, records) for name in _names(values["metrics"]))
     layout = SweepLayout(_names(values["rows"]), _names(values["columns"]), metrics)
     made = SweepTable(layout, group_runs(records, layout), _title(records, layout))
@@ -145,14 +145,6 @@ def _names(text: str) -> tuple[str, ...]:
     if len({*names}) < len(names):
         raise UserError(f"{text} names something twice.")
     return names
-
-
-def _records(folder: Path) -> list[Record]:
-    """The readable records of a folder; a message names each of the others."""
-    records, unreadable = readable(folder)
-    for entry in unreadable:
-        print_message(f"left out {entry.source}, which {entry.reason}.")
-    return records
 
 
 def _metric(name: str, records: Sequence[Record]) -> str:

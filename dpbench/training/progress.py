@@ -71,7 +71,7 @@ class Progress:
         if not method.private or method.guarantee.level == "none":
             return "inf"
         try:
-            return f"{rdp(self._plan.ledger.first(self._done), self._delta):.2f}"
+            return f"{rdp(self._plan.ledger.first(self._done), self._delta):.2f} (RDP)"
         except Unaccountable:
             return "not computed"
 

@@ -318,7 +318,7 @@ def test_the_notes_epsilon_of_a_sampled_sign_is_refuted():
     words = ["privacy.noise_multiplier=0.2", "batch_size=2000", "method=dp_signlosgd"]
     run, canaries = prepare_audit(words, "4000", game="step")
     result = audit(run, canaries, game="step", quiet=True)
-    assert result.verdict == "holds"
+    assert result.verdict == "not refuted"
     claim = result.papers_claim
     assert claim is not None
     assert claim.epsilon < result.bounds.family < result.claim.epsilon
@@ -360,7 +360,7 @@ def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
     main()
     *_, last = capsys.readouterr().out.splitlines()
     said = json.loads(last)
-    assert said["verdict"] == "holds"
+    assert said["verdict"] == "not refuted"
     (path,) = tmp_path.glob("runs/*.json")
     record = read(path)
     assert isinstance(record, Record)

@@ -52,3 +52,9 @@ def test_data_checks_the_sets_that_are_named(command, tmp_path):
     assert command("data", "digits").out == ["digits: 1438 training and 359 test examples"]
     (line,) = command("data", "celeba", f"data_dir={tmp_path}").err
     assert f"list_attr_celeba.txt is missing in {tmp_path}" in line
+
+
+def test_data_goes_on_behind_a_set_that_is_missing(command, tmp_path):
+    said = command("data", "celeba", "digits", f"data_dir={tmp_path}")
+    assert said.out == ["digits: 1438 training and 359 test examples"]
+    assert said.err[-1] == "dpbench: not there, or not as published: celeba."

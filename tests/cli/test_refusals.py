@@ -43,7 +43,7 @@ REFUSED = [
     ("privacy.delta=small", "privacy.delta must be a number, got 'small'."),
     (
         "privacy=eps1 method=dpsgd_global_adapt method.count_noise_multiplier=0.01 dataset=dutch",
-        "no noise multiplier reaches epsilon=1.0",
+        "even a noise multiplier of 100,000 leaves epsilon=",
     ),
     ("method.bound=0", "the clipping bound must be a number from 1e-12 to 1e+12, got 0."),
     ("method.bound=-1", "the clipping bound must be a number from 1e-12 to 1e+12, got -1."),
@@ -67,10 +67,13 @@ REFUSED = [
     ("physical_batch_size=0", "physical_batch_size must be a whole number from 1, got 0."),
     ("threads=0", "threads must be a whole number from 1 to "),
     ("jobs=two", "jobs must be a whole number from 1 to "),
-    ("again=maybe", "again must be true or false, got 'maybe'."),
+    ("again=maybe", "again='maybe' must be true, false or stale."),
     ("results_dir=null", "results_dir must be the name of a folder, got None."),
     ("data_dir=5", "data_dir must be the name of a folder, got 5."),
-    ("method=sgd,dpsgd", "method=sgd,dpsgd names several runs: use dpbench run -m."),
+    (
+        "method=sgd,dpsgd",
+        "method=sgd,dpsgd names several runs: use dpbench run -m, or for a list method=[...].",
+    ),
     ("-m seed=0,x", "seed must be a whole number from 0, got 'x'."),
     ("-m method=sgd,dpgsd", "method=dpgsd is unknown: did you mean dpsgd"),
 ]
@@ -105,7 +108,10 @@ def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, comman
         ("reproduce demo table.seeds=3", "table.seeds must be a list"),
         ("reproduce demo table.seeds=[]", "seeds must name at least one"),
         ("reproduce demo table.methods=[sgd,dpgsd]", "method=dpgsd is unknown"),
-        ("reproduce misalignment_table4 table.methods=[dpsgd]", "baseline=sgd is unknown"),
+        (
+            "reproduce misalignment_table4 table.methods=[dpsgd]",
+            "table.methods must contain sgd, the baseline",
+        ),
         ("reproduce demo +table.note=x", "there is no 'note' in the table: did you mean notes"),
         ("reproduce demo epoch=3", "epoch is not a setting: did you mean epochs"),
         ("reproduce demo epochs=0", "epochs must be a whole number from 1, got 0."),

@@ -157,9 +157,10 @@ def test_a_table_of_constants_makes_no_claim_hold(name, constant):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_no_constant_passes_a_column(name):
-    """Under some condition print may tell no row from another; never under all of them."""
+    """Under some condition print may tell no row from another; never under all of them, unless it
+    has a single number in all."""
     found = constants(*known(name))
     for column in {passed.column for passed in found}:
         of = [passed for passed in found if passed.column == column]
         printed, zeros, means = (sum(x) for x in zip(*(p[3:] for p in of), strict=True))
-        assert max(zeros, means) < printed, column.name
+        assert max(zeros, means) < printed or printed == 1, column.name

@@ -68,8 +68,8 @@ def test_without_a_terminal_a_run_is_a_line_a_minute(clock, log, planned, capfd)
     lines = capfd.readouterr().err.splitlines()
     spent = [rdp(Ledger().after(planned.step, steps), 1e-5) for steps in (4, 7)]
     assert lines == [
-        f"dpbench: training: 4 of 36, epsilon {spent[0]:.2f}, 2.4 a minute, 0:13:20 left",
-        f"dpbench: training: 7 of 36, epsilon {spent[1]:.2f}, 2.4 a minute, 0:12:05 left",
+        f"dpbench: training: 4 of 36, epsilon {spent[0]:.2f} (RDP), 2.4 a minute, 0:13:20 left",
+        f"dpbench: training: 7 of 36, epsilon {spent[1]:.2f} (RDP), 2.4 a minute, 0:12:05 left",
     ]
 
 

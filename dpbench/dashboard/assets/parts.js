@@ -85,8 +85,9 @@ const PARTS = [
     title: "Audited against claimed epsilon",
     place: "Audits",
     how: () =>
-      "An audit attacks the trained model and yields a lower bound on epsilon. A point above the " +
-      "dashed line refutes the claimed epsilon; a point below it is consistent with the claim.",
+      "An audit runs the method on canaries and yields a lower bound on epsilon, at 95% " +
+      "confidence. A point far above the dashed line refutes the claimed epsilon; a point below " +
+      "it proves nothing.",
     build: (rows) => audits(rows, page),
   },
   {

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_float_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from dpbench.errors import UserError, first_line
@@ -82,6 +83,11 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
     regression = columns.task == "regression"
     if regression and columns.is_categorical(frame[columns.target]):
         raise UserError(f"dataset.target={columns.target} is not a number in {name}.")
+    if not regression and is_float_dtype(target := frame[columns.target]) and (target % 1).any():
+        raise UserError(
+            f"dataset.target={columns.target} has numbers with fractions in {name}, and no "
+            "classes: set dataset.task=regression."
+        )
     features = [
         len(_values(frame[column], name)) if columns.is_categorical(frame[column]) else 1
         for column in columns.features(frame)
