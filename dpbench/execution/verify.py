@@ -5,7 +5,7 @@ import json
 import math
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpbench.config.compose import compose
@@ -13,6 +13,7 @@ from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.execution.run import load_or_run
+from dpbench.privacy.accountants import ACCOUNTANTS
 from dpbench.privacy.ledger import Ledger, from_plain
 from dpbench.records.digest import with_current_names
 from dpbench.records.divergence import DIVERGED
@@ -32,10 +33,13 @@ ENVIRONMENT = ("code", "device", "torch", "numpy", "engine", "threads", "physica
 def contradictions(record: Record) -> Iterator[str]:
     """What in a record does not follow from its settings, one predicate each.
 
-    The ledger must be the planned one, and each epsilon that of the accountants.
+    The ledger must be the planned one, except for audits, and each epsilon that of the accountants.
     """
     if str(record.provenance.get("commit")).endswith("+"):
         yield "was made with uncommitted changes."
+    if "audit" in record.privacy:
+        yield from _wrong_epsilons(record.privacy, _epsilons_of_ledger(record.privacy))
+        return
     steps = sum(entry["times"] for entry in record.privacy["ledger"])
     diverged = record.status == DIVERGED
     config = json.dumps(record.config | {"seed": 0}, sort_keys=True)
@@ -51,9 +55,24 @@ def contradictions(record: Record) -> Iterator[str]:
         if recorded[name] != expected[name]:
             yield f"has {name}={recorded[name]}, but its settings give {expected[name]}."
     same_claim = recorded.get("claimed_by", "rdp") == expected["claimed_by"]
-    for name in EPSILONS if same_claim else EPSILONS[:-1]:
-        if not equal(recorded[name], expected[name], TOLERANCE):
-            yield f"has {name}={recorded[name]}, but its ledger gives {expected[name]}."
+    compared = EPSILONS if same_claim else EPSILONS[:-1]
+    yield from _wrong_epsilons(recorded, {name: expected[name] for name in compared})
+
+
+def _wrong_epsilons(recorded: Mapping, expected: Mapping) -> Iterator[str]:
+    for name, epsilon in expected.items():
+        if not equal(recorded[name], epsilon, TOLERANCE):
+            yield f"has {name}={recorded[name]}, but its ledger gives {epsilon}."
+
+
+def _epsilons_of_ledger(privacy: Mapping) -> dict[str, float]:
+    """Those of an audit, whose canaries are no data set that settings could name."""
+    ledger, names = from_plain(privacy["ledger"]), ("rdp", "pld")
+    return {
+        name: ACCOUNTANTS[name](ledger, privacy["delta"])
+        for name in names
+        if privacy[name] is not None and privacy["guarantee"] != "none"
+    }
 
 
 @functools.cache

@@ -17,7 +17,10 @@ from dpbench.reproduce.target import target_of
 TABLES = Path(__file__).resolve().parents[2] / "results" / "tables"
 
 NARROWED = {
-    "anchors_table1-cpu_hour": ("scale=cpu_hour",),
+    "anchors_table1-part": (
+        "table.methods=[opacus_60,opacus_45,opacus_15,scatter_mnist,cnn_mnist,scatter_cifar10]",
+        "table.seeds=[0,1]",
+    ),
     "calibration_table2-part": ("dataset=mnist", "table.seeds=[0,1]"),
     "misalignment_table1-part": ("table.seeds=[0,1]",),
     "misalignment_table2-part": ("table.seeds=[0,1]",),

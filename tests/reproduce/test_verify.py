@@ -84,6 +84,18 @@ def test_what_a_record_says_falsely_is_found(record, part, values, what):
     assert any(what in found for found in contradictions(changed(record, part, **values)))
 
 
+def test_of_an_audit_each_epsilon_is_that_of_its_ledger(tmp_path, capsys, monkeypatch):
+    words = ["audit", "canaries=100", "epochs=1", "game=step", f"results_dir={tmp_path}"]
+    monkeypatch.setattr("sys.argv", ["dpbench", *words])
+    main()
+    capsys.readouterr()
+    (path,) = (tmp_path / "runs").glob("*.json")
+    audited = changed(parse(path.read_text(), "audit"), "provenance", commit="0123456789ab")
+    assert list(contradictions(audited)) == []
+    (found,) = contradictions(changed(audited, "privacy", pld=0.5))
+    assert "has pld=0.5, but its ledger gives" in found
+
+
 def test_a_record_as_it_was_made_is_sound(record):
     clean = changed(record, "provenance", commit="0123456789ab")
     assert list(contradictions(clean)) == []
