@@ -37,6 +37,11 @@ class BenchRequest:
     repeats: int = 20
     out: Path = Path("results/step_cost")
 
+    @property
+    def file(self) -> Path:
+        """The CSV file of all measurements of the suite on the device."""
+        return self.out / f"{self.suite}_{self.device}.csv"
+
     def cases(self) -> list[Case]:
         """The cases, in their order; UserError for an unknown one."""
         suite = cases.DEPTH if self.suite == "depth" else cases.STEP[self.device]
@@ -64,13 +69,12 @@ class BenchRequest:
 def bench(arguments: list[str]) -> None:
     """Measure, add to the CSV file after each case, and write table and picture from it."""
     request = parse(arguments)
-    file = request.out / f"{request.suite}_{request.device}.csv"
     suite = SUITES[request.suite]
     for rows in suite.measure(request):
-        report.add(file, rows)
-    if not file.exists():
-        raise UserError(f"{file} does not exist; measure with repeats=20.")
-    print(report.render(file, suite.markdown, suite.picture))
+        report.add(request.file, rows)
+    if not request.file.exists():
+        raise UserError(f"{request.file} does not exist; measure with repeats=20.")
+    print(report.render(request.file, suite.markdown, suite.picture))
 
 
 def _measure_steps(request: BenchRequest) -> Iterator[pd.DataFrame]:
@@ -79,6 +83,10 @@ def _measure_steps(request: BenchRequest) -> Iterator[pd.DataFrame]:
         cases.settings_of("model", case.model)
         for method in dict.fromkeys(contender.method for contender in by_name.values()):
             cases.settings_of("method", method)
+    if request.repeats:
+        report.check_replaced(
+            request.file, {case.name: [*by_name] for case, by_name in measurements}
+        )
     for case, by_name in measurements if request.repeats else ():
         timed = measure(case, by_name, request.repeats, request.device)
         yield report.rows(case, timed, environment(request.device))

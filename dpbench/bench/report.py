@@ -1,7 +1,7 @@
 """Writes measurements as numbers (CSV), as a table (Markdown) and as a picture (PNG)."""
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pandas as pd
 from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE
 from dpbench.bench.timing import Timing
-from dpbench.errors import print_message
+from dpbench.errors import UserError, print_message
 from dpbench.tables.markdown import bullets, document
 
 COLUMNS = (
@@ -65,6 +65,20 @@ def add(path: Path, data: pd.DataFrame) -> None:
         data = pd.concat([others, data]) if len(others) else data
     path.parent.mkdir(parents=True, exist_ok=True)
     data.to_csv(path, index=False, float_format="%.5g")
+
+
+def check_replaced(path: Path, measured: Mapping[str, Collection[str]]) -> None:
+    """UserError if `add` would replace rows of contenders that are not measured again.
+
+    measured: the contenders by case.
+    """
+    older = read(path) if path.exists() else pd.DataFrame(columns=["case", "contender"])
+    for case, contender in zip(older["case"], older["contender"], strict=True):
+        if contender not in measured.get(case, [contender]):
+            raise UserError(
+                f"{path} has rows of other contenders of {case}, such as {contender}, which these "
+                "would replace: set out= to another folder."
+            )
 
 
 def read(path: Path) -> pd.DataFrame:

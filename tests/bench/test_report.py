@@ -8,6 +8,7 @@ from dpbench.bench import report
 from dpbench.bench.cases import DEPTH, Case
 from dpbench.bench.check import Verdict
 from dpbench.bench.timing import Timing
+from dpbench.errors import UserError
 
 CASE = Case("tiny", "mlp", (5,), 3, 8)
 
@@ -34,6 +35,14 @@ def test_a_ratio_is_the_median_of_the_ratios_of_each_turn(measured):
     assert data.loc["ours_ghost", ["ms", "ms_min", "ms_max"]].tolist() == [4, 4, 6]
     assert data.loc["plain", "ratio"] == 1
     assert math.isnan(data.loc["fastdp", "ratio"])
+
+
+def test_rows_of_contenders_that_are_not_measured_again_are_not_replaced(measured):
+    every = ["plain", "ours_ghost", "fastdp"]
+    report.check_replaced(measured, {"tiny": [*every, "opacus"], "other": ["plain"]})
+    report.check_replaced(measured.with_name("none.csv"), {"tiny": ["plain"]})
+    with pytest.raises(UserError, match=r"contenders of tiny, such as fastdp, .*: set out="):
+        report.check_replaced(measured, {"tiny": every[:2]})
 
 
 def test_measuring_a_case_again_replaces_all_its_rows_and_no_others(measured):
