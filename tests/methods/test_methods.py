@@ -71,7 +71,9 @@ def test_one_example_moves_the_sum_before_noise_by_at_most_what_the_noise_reads(
     step = step_of(method, multiplier=MULTIPLIER, lr=0.0)
     released = torch.linspace(-1, 1, len(step.engine.parameters), dtype=torch.float64)
     for one in (batch, *(neighbours(batch, i) for i in range(n))):
-        step.released = ReleasedState(1, 2, released)  # which all neighbours share
+        step.released = ReleasedState(
+            1, 2, released, update=method.update
+        )  # all neighbours share it
         step(one)
     (total, sensitivity, _), *others = method.noise.calls
     for other, same, _ in others:
