@@ -64,7 +64,7 @@ def _without_print(grid: Grid, column: int) -> Grid:
     return Grid(grid.heading, head, tuple(rows))
 
 
-def count_verdicts(verdicts: Iterable[str], failed: Iterable[str] = ()) -> str:
+def count_verdicts(verdicts: Iterable[str], failed: Sequence[str] = ()) -> str:
     """The counts of verdicts: `5 hold, 1 does not hold (ece), 2 undecided`. failed: their names."""
     counts = Counter(verdicts)
     names = {FAILS: f" ({', '.join(failed)})" if failed else ""}
