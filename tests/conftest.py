@@ -18,12 +18,11 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from scipy import special, stats
 from torch import nn
 
-from dpbench import gradients
 from dpbench.data import adult, california, cifar, dutch, mnist, snli, wine
 from dpbench.data.dataset import Batch
 from dpbench.data.fetch.download import Source
 from dpbench.figures import formats
-from dpbench.gradients import make_engine
+from dpbench.gradients import choice, make_engine
 from dpbench.gradients.engine import Engine
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.physical_batches import PhysicalBatches
@@ -162,8 +161,8 @@ def step_of(batch_of, stream_of):
             model = nn.Sequential(nn.Linear(5, 64), nn.Tanh(), nn.Linear(64, 3)).to(dtype)
         with pytest.MonkeyPatch.context() as patch:
             if (name, dtype) in checked:
-                patch.setattr(gradients, "refuse_coupling", lambda *_: None)
-                patch.setattr(gradients, "disagreement", lambda *_: 0.0)
+                patch.setattr(choice, "refuse_coupling", lambda *_: None)
+                patch.setattr(choice, "disagreement", lambda *_: 0.0)
             made = make_engine(name, model, cross_entropy, batch_of(2, dtype=dtype))
         checked.add((name, dtype))
         return made

@@ -1,26 +1,14 @@
 """Per-example gradients: three engines that agree, and the choice between them."""
 
-import warnings
-
-import torch
-from torch import nn
-
-from dpbench.data.dataset import Batch
-from dpbench.errors import UserError, first_line
-from dpbench.gradients.agreement import TOLERANCE, disagreement
-from dpbench.gradients.coupling import refuse_coupling
+from dpbench.gradients.choice import ENGINES, EngineFallback, make_engine
 from dpbench.gradients.engine import Engine, Gradients, Loss, PerExampleShift, Shift
-from dpbench.gradients.ghost import Ghost
-from dpbench.gradients.loop import Loop
-from dpbench.gradients.modules import Unsupported
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Layer, Layout, Parameters
-from dpbench.gradients.vmap import Vmap
-from dpbench.memory import is_out_of_memory
-from dpbench.validate import one_of
 
 __all__ = [
+    "ENGINES",
     "Engine",
+    "EngineFallback",
     "ForwardOptions",
     "Gradients",
     "Layer",
@@ -31,140 +19,3 @@ __all__ = [
     "Shift",
     "make_engine",
 ]
-
-ENGINES: dict[str, type[Ghost | Loop | Vmap]] = {"ghost": Ghost, "loop": Loop, "vmap": Vmap}
-
-
-DEFAULT_OPTIONS = ForwardOptions()
-
-
-class EngineFallback(UserWarning):
-    """engine=ghost was requested, and some gradients are materialised instead."""
-
-
-def make_engine(
-    name: str,
-    model: nn.Module,
-    loss: Loss,
-    probe: Batch,
-    views: int = 1,
-    options: ForwardOptions = DEFAULT_OPTIONS,
-) -> Engine:
-    """The engine of that name for a model, checked on a probe of synthetic examples.
-
-    `auto` is `ghost` where it is supported and `vmap` elsewhere. An explicit `ghost` warns where it
-    falls back: to materialised gradients of single modules, or to `vmap` for the whole model.
-    probe: at least two synthetic examples, on which the engine must agree with the reference, in
-    float32. views: augmented copies per example (inputs [B, K, ...]). options: precision and memory
-    format of all later passes.
-
-    Raises UserError for an unknown name, for models that mix or remember examples (see
-    `dpbench.gradients.coupling`), for parameters that are not float32 or float64, and for options
-    that the model does not support.
-    """
-    engine = _checked_engine(name, model, loss, probe, views)
-    if options == DEFAULT_OPTIONS:
-        return engine
-    chosen = (
-        f"precision={options.precision.name} channels_last={str(options.channels_last).lower()}"
-    )
-    if isinstance(engine, Loop):
-        raise UserError(
-            f"engine=loop is the float64 reference and does not support {chosen}; use engine=ghost."
-        )
-    engine.options = options
-    try:
-        with torch.random.fork_rng():
-            engine(probe)
-    except RuntimeError as error:
-        raise UserError(
-            f"{chosen} fails with engine={engine.name} and this model: {_first_line(error)}"
-        ) from error
-    return engine
-
-
-def _checked_engine(
-    name: str, model: nn.Module, loss: Loss, probe: Batch, views: int
-) -> Ghost | Loop | Vmap:
-    """The engine, checked; see `make_engine`."""
-    one_of("engine", name, [*ENGINES, "auto"])
-    _refuse_parameters(model)
-    _refuse_mixing(model)
-    parameters = Parameters(model)
-    reference = Loop(model, loss, parameters, views)
-    refuse_coupling(reference, probe)
-    if name == "loop":
-        return reference
-    if name in ("auto", "ghost"):
-        try:
-            engine = _ghost(reference, probe)
-            if name == "ghost" and engine.fallbacks:
-                _warn(f"there is no rule for {', '.join(engine.fallbacks)}; materialising those.")
-            return engine
-        except Unsupported as error:
-            if name == "ghost":
-                _warn(f"it cannot be used here, because {error.reason}; using vmap.")
-    return _vmap(reference, probe)
-
-
-def _ghost(reference: Loop, probe: Batch) -> Ghost:
-    """The ghost engine; raises Unsupported if it cannot be used."""
-    engine = Ghost(reference.model, reference.loss, reference.parameters, reference.views)
-    try:
-        error = disagreement(engine, reference, probe)
-    except RuntimeError as failure:
-        raise Unsupported(_first_line(failure)) from failure
-    if error > TOLERANCE:
-        raise Unsupported(f"it disagrees with the reference by {error:.1e} of the gradient's norm")
-    return engine
-
-
-def _vmap(reference: Loop, probe: Batch) -> Vmap:
-    """The vmap engine; raises UserError if it cannot be used."""
-    engine = Vmap(reference.model, reference.loss, reference.parameters, reference.views)
-    try:
-        error = disagreement(engine, reference, probe)
-    except RuntimeError as failure:
-        raise UserError(
-            "engine=vmap cannot be used with this model, because torch cannot vectorise it "
-            f"({_first_line(failure)}); use engine=loop, which is slow, or another layer (LSTM "
-            "instead of GRU)."
-        ) from failure
-    if error > TOLERANCE:
-        raise UserError(
-            f"engine=vmap cannot be used with this model: it disagrees with the reference by "
-            f"{error:.1e} of the gradient's norm; use engine=loop."
-        )
-    return engine
-
-
-def _first_line(failure: RuntimeError) -> str:
-    """The first line of torch's message; re-raises the failure if memory ran out."""
-    if is_out_of_memory(failure):
-        raise failure
-    return first_line(failure, type(failure).__name__)
-
-
-def _warn(what: str) -> None:
-    warnings.warn(f"engine=ghost: {what}", EngineFallback, stacklevel=3)
-
-
-def _refuse_mixing(model: nn.Module) -> None:
-    for name, module in model.named_modules():
-        running = isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats
-        if running or isinstance(module, nn.modules.batchnorm._BatchNorm):
-            raise UserError(
-                f"{name} ({type(module).__name__}) mixes the examples of a batch, so an example's "
-                "gradient depends on the others; use GroupNorm or LayerNorm instead."
-            )
-
-
-def _refuse_parameters(model: nn.Module) -> None:
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad and parameter.dtype not in (torch.float32, torch.float64):
-            kind = str(parameter.dtype).removeprefix("torch.")
-            raise UserError(
-                f"{name} is {kind}, and gradients are clipped and noised as float32 or float64; "
-                "store a complex parameter as its real and imaginary parts (torch.view_as_real), "
-                "and a half-precision one as float32 (use precision=bf16 for the passes)."
-            )
