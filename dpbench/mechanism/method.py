@@ -86,6 +86,11 @@ class Guarantee:
 
 IDENTITY = Plain()
 PROVEN = Guarantee("proven", "Poisson-sampled Gaussian mechanism with a stated sensitivity.")
+POST_PROCESSED_SUMS = Guarantee(
+    "proven",
+    "Poisson-sampled Gaussian mechanism with a stated sensitivity; what is made of the noisy sums "
+    "is post-processing.",
+)
 JOINT = Guarantee(
     "proven", "Gradient sum and noisy counts are one joint Gaussian release per Poisson batch."
 )

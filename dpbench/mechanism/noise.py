@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import torch
@@ -128,22 +128,22 @@ def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream
     2^64 draws up to 6.5 standard deviations out, so that the last digits of the release reveal
     nothing about the sum. Without rounding they do (Mironov 2012).
     """
-    scale = float64_scale(scale, stream)
+    scale = _float64_scale(scale, stream)
     cores = torch.get_num_threads() if stream.device.type == "cpu" else 1
     for part in total.split(cores * CHUNK[stream.device.type]):
         noisy = draws(stream, len(part), quantile).mul_(scale).add_(part.to(stream.device))
-        part.copy_(rounded(noisy, scale))
+        part.copy_(_rounded(noisy, scale))
     return total
 
 
-def float64_scale(scale: float | Tensor, stream: Stream) -> float | Tensor:
+def _float64_scale(scale: float | Tensor, stream: Stream) -> float | Tensor:
     """The scale as a float, or on a GPU, where that would force a synchronisation, as float64."""
     if isinstance(scale, Tensor):
         return scale.to(stream.device, torch.float64) if scale.is_cuda else scale.item()
     return scale
 
 
-def rounded(noisy: Tensor, scale: float | Tensor) -> Tensor:
+def _rounded(noisy: Tensor, scale: float | Tensor) -> Tensor:
     """The noisy sum float64 rounded, in place, to the grid of a scale."""
     grid = _grid(scale)
     return noisy.div_(grid).round_().mul_(grid)
@@ -171,6 +171,25 @@ class Gaussian(Noise):
 
     def mechanism(self, multiplier: float) -> Mechanism:
         return GaussianMechanism(multiplier)
+
+
+@dataclass(frozen=True)
+class CorrelatedGaussian(Gaussian):
+    """w_t times multiplier * sensitivity, where C w = z is N(0, I), and C is lower triangular.
+
+    correlated: w_t in its first row, then what later steps need [., D] float64, as sensitive as the
+    data.
+    """
+
+    correlated: Tensor | None = field(default=None, compare=False, repr=False)
+
+    def add(
+        self, total: Tensor, sensitivity: float | Tensor, multiplier: float, stream: Stream
+    ) -> Tensor:
+        assert self.correlated is not None
+        scale = _float64_scale(multiplier * sensitivity, stream)
+        noisy = self.correlated[0] * scale + total.to(stream.device)
+        return total.copy_(_rounded(noisy, scale))
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,16 @@
 """DOPPLER: a low-pass filter of the released gradients."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
-import numpy as np
-import torch
-from scipy import signal
 from torch import Tensor
 
 from dpbench.clipping import make_clip
 from dpbench.clipping.choice import Bounds
-from dpbench.errors import UserError
-from dpbench.mechanism.method import Guarantee, Method, guarantee_with_clip, plain
+from dpbench.mechanism.low_pass import LowPass
+from dpbench.mechanism.method import POST_PROCESSED_SUMS, Method, guarantee_with_clip, plain
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.update import Update
-
-AFTER_GAUSSIAN = Guarantee(
-    "proven",
-    "Poisson-sampled Gaussian mechanism with a stated sensitivity; what is made of the noisy sums "
-    "is post-processing.",
-)
 
 
 def doppler(bound: Bounds, a: list[float], b: list[float], clip: str, style: str) -> Method:
@@ -28,60 +19,9 @@ def doppler(bound: Bounds, a: list[float], b: list[float], clip: str, style: str
     a, b: the coefficients of `LowPass`. bound, clip and style as for `dpsgd`.
     """
     clipped, low_pass = make_clip(clip, style, bound), LowPass(tuple(a), tuple(b))
-    guarantee = guarantee_with_clip(clipped, AFTER_GAUSSIAN)
+    guarantee = guarantee_with_clip(clipped, POST_PROCESSED_SUMS)
     update = LowPassUpdate(low_pass)
     return Method("doppler", "corrected", plain, clipped, Gaussian(), guarantee, update=update)
-
-
-@dataclass(frozen=True)
-class LowPass:
-    """A recursive linear filter: m_t = -sum_{k>=1} a_k m_{t-k} + sum_{k>=0} b_k x_{t-k}, over c_t.
-
-    c_t is the same filter of the constant 1 that starts at step 1, so that the filter of a constant
-    is that constant from the first step on. a = (-beta,), b = (1 - beta,) is an average with
-    exponential weights and Adam's bias correction.
-
-    inputs, outputs: the last ones, the newest first, each with the filter of 1 as an additional
-    coordinate [., D + 1]; zero before the first step.
-    """
-
-    a: tuple[float, ...]
-    b: tuple[float, ...]
-    inputs: Tensor | None = field(default=None, compare=False)
-    outputs: Tensor | None = field(default=None, compare=False)
-
-    def __post_init__(self) -> None:
-        poles = np.abs(np.roots([1.0, *self.a]))
-        if not self.b or poles.max(initial=0) >= 1 or min(self._constants(1000)) <= 0:
-            raise UserError(
-                "method.a and method.b do not define a low-pass filter: the poles, which are the "
-                "roots of 1 + a_1/z + a_2/z^2 + ..., must lie inside the unit circle, and the "
-                "filter of the constant 1 must stay positive."
-            )
-
-    def _constants(self, steps: int) -> list[float]:
-        """c_t of the first steps."""
-        return signal.lfilter(self.b, [1.0, *self.a], np.ones(steps)).tolist()
-
-    def advance(self, x: Tensor) -> "LowPass":
-        """The filter after one more input [D]."""
-        inputs = _newest_first(torch.cat([x, x.new_ones(1)]), self.inputs, len(self.b))
-        past = inputs.new_zeros(1, inputs.shape[1]) if self.outputs is None else self.outputs
-        output = inputs.new_tensor(self.b[: len(inputs)]) @ inputs
-        output = output - past.new_tensor(self.a[: len(past)]) @ past[: len(self.a)]
-        return replace(self, inputs=inputs, outputs=_newest_first(output, past, len(self.a)))
-
-    @property
-    def value(self) -> Tensor:
-        """The filtered input [D]."""
-        assert self.outputs is not None
-        return self.outputs[0, :-1] / self.outputs[0, -1]
-
-
-def _newest_first(new: Tensor, past: Tensor | None, number: int) -> Tensor:
-    """A new row before the past ones, of which at most `number` stay, and the new one always."""
-    rows = new.unsqueeze(0)
-    return rows if past is None else torch.cat([rows, past])[: max(number, 1)]
 
 
 @dataclass(frozen=True)

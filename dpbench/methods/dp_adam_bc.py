@@ -7,10 +7,10 @@ from torch import Tensor
 
 from dpbench.clipping import make_clip
 from dpbench.clipping.choice import Bounds
-from dpbench.mechanism.method import Method, guarantee_with_clip, plain
+from dpbench.mechanism.low_pass import LowPass
+from dpbench.mechanism.method import POST_PROCESSED_SUMS, Method, guarantee_with_clip, plain
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.update import Update
-from dpbench.methods.doppler import AFTER_GAUSSIAN, LowPass
 from dpbench.validate import fraction, positive
 
 
@@ -23,7 +23,7 @@ def dp_adam_bc(
     gets the direction of Adam, so it should be plain SGD, with the learning rate of Adam.
     """
     clipped = make_clip(clip, style, bound)
-    guarantee = guarantee_with_clip(clipped, AFTER_GAUSSIAN)
+    guarantee = guarantee_with_clip(clipped, POST_PROCESSED_SUMS)
     update = adam_bc(beta1, beta2, floor)
     return Method("dp_adam_bc", "corrected", plain, clipped, Gaussian(), guarantee, update=update)
 

@@ -1,6 +1,6 @@
 """DP-MF: Gaussian noise that later steps partly cancel, by a banded matrix factorisation."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from dpbench.clipping import make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.mechanism.method import Guarantee, Method, guarantee_with_clip, plain
-from dpbench.mechanism.noise import Gaussian, draws, float64_scale, rounded
+from dpbench.mechanism.noise import CorrelatedGaussian, draws
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism
 from dpbench.validate import integer
@@ -57,27 +57,8 @@ def square_root(bands: int) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class CorrelatedGaussian(Gaussian):
-    """w_t times multiplier * sensitivity, where C w = z is N(0, I), and C is lower triangular.
-
-    correlated: w_t in its first row, then what later steps need [., D] float64, as sensitive as the
-    data.
-    """
-
-    correlated: Tensor | None = field(default=None, compare=False, repr=False)
-
-    def add(
-        self, total: Tensor, sensitivity: float | Tensor, multiplier: float, stream: Stream
-    ) -> Tensor:
-        assert self.correlated is not None
-        scale = float64_scale(multiplier * sensitivity, stream)
-        noisy = self.correlated[0] * scale + total.to(stream.device)
-        return total.copy_(rounded(noisy, scale))
-
-
-@dataclass(frozen=True)
 class BandedGaussian(CorrelatedGaussian):
-    """The same, where C has few bands.
+    """Correlated noise where C has few bands.
 
     coefficients: c_0, c_1, ... of C, the same for all columns, with norm 1. correlated: w of this
     step and the bands - 2 before it, the newest first.

@@ -10,9 +10,8 @@ from dpbench.clipping import make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.mechanism.buffered_toeplitz import optimal, square_root
 from dpbench.mechanism.method import Guarantee, Method, guarantee_with_clip, plain
-from dpbench.mechanism.noise import draws
+from dpbench.mechanism.noise import CorrelatedGaussian, draws
 from dpbench.mechanism.streams import Stream
-from dpbench.methods.dp_mf import CorrelatedGaussian
 from dpbench.privacy.ledger import Mechanism, ToeplitzGaussian
 from dpbench.validate import integer
 

@@ -6,12 +6,12 @@ from dpbench.clipping import Clip, make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
+from dpbench.gradients.penalised import per_length
 from dpbench.mechanism.method import Guarantee, Method, ReleasedState, guarantee_with_clip
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Schedule, schedule
-from dpbench.methods.bam import per_length
 
-POST_PROCESSED = Guarantee(
+GUARANTEE = Guarantee(
     "proven",
     "Poisson-sampled Gaussian mechanism with a stated sensitivity; the shift is made of gradients "
     "that were released before.",
@@ -25,11 +25,9 @@ def dpsat(
 
     bound, clip and style as for `dpsgd`.
     """
-    seam, clipped = (
-        PreviousGradientAscent(schedule("method.lambda_", lambda_)),
-        make_clip(clip, style, bound),
-    )
-    guarantee = guarantee_with_clip(clipped, POST_PROCESSED)
+    seam = PreviousGradientAscent(schedule("method.lambda_", lambda_))
+    clipped = make_clip(clip, style, bound)
+    guarantee = guarantee_with_clip(clipped, GUARANTEE)
     return Method("dpsat", "corrected", seam, clipped, Gaussian(), guarantee)
 
 

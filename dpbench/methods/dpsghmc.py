@@ -8,10 +8,10 @@ from dpbench.clipping import Clip, make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
+from dpbench.mechanism.langevin import PLAIN, Prior, multiplier_for, noise_following_lr
 from dpbench.mechanism.method import PROVEN, Method, guarantee_with_clip, plain
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Schedules
-from dpbench.methods.dpsgld import PLAIN, Prior, multiplier_for, noise_following_lr
 from dpbench.validate import number
 
 

@@ -10,7 +10,8 @@ from scipy import signal
 
 from dpbench.clipping import restore_state, state_of
 from dpbench.errors import UserError
-from dpbench.methods.doppler import LowPass, LowPassUpdate, doppler
+from dpbench.mechanism.low_pass import LowPass
+from dpbench.methods.doppler import LowPassUpdate, doppler
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step

@@ -1,0 +1,52 @@
+"""Langevin dynamics by SGD: the prior's gradient, and noise that follows from the learning rate."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+from torch import Tensor
+
+from dpbench.clipping import Clip
+from dpbench.data.derive.users import Units
+from dpbench.errors import UserError
+from dpbench.mechanism.schedules import Schedules, constant, run_lengths
+from dpbench.mechanism.update import Update
+
+PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
+"""Settings of torch.optim.SGD for which its step is lr times the gradient."""
+
+
+@dataclass(frozen=True)
+class Prior(Update):
+    """Adds the gradient of -log p(theta)/n, for p = N(0, I/precision) and n privacy units."""
+
+    precision: float
+    number: int = 1
+
+    def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
+        return noisy.add_(theta, alpha=self.precision / self.number)
+
+    def on(self, units: Units) -> Self:
+        return replace(self, number=units.number)
+
+
+def multiplier_for(variance: float, lr: float, expected_batch_size: float, clip: Clip) -> float:
+    """sigma, for which noise of standard deviation lr sigma R/B has variance lr * variance."""
+    return expected_batch_size * math.sqrt(variance / lr) / float(clip.sensitivity)
+
+
+def noise_following_lr(name: str, schedule: Schedules, steps: int) -> Schedules:
+    """The schedule whose noise multiplier is divided by the factors sqrt(lr) R of each step.
+
+    Raises UserError, which names the method, if schedule.noise is set or lr reaches 0.
+    """
+    if schedule.noise != 1:
+        raise UserError(f"the noise of {name} follows from lr and bound: set schedule.noise=1.")
+    if min(value for value, _ in run_lengths(schedule.lr, steps)) <= 0:
+        raise UserError(f"{name} adds no noise where lr is 0: let schedule.lr stay positive.")
+
+    def noise(progress: float) -> float:
+        return schedule.lr_at(progress) ** -0.5 / schedule.bound_at(progress)
+
+    is_constant = None not in (constant(schedule.lr), constant(schedule.bound))
+    return replace(schedule, noise=noise(0.0) if is_constant else noise)
