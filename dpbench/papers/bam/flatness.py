@@ -20,9 +20,7 @@ from dpbench.execution.prepare import build
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.gradients.penalised import penalised
 from dpbench.gradients.vmap import Vmap
-from dpbench.papers.calibration.kernel import Network
-from dpbench.papers.calibration.laboratory import in_float64, initial_network
-from dpbench.papers.calibration.properties import TOLERANCE
+from dpbench.papers.network import Network, in_float64, initial_network
 from dpbench.reproduce.page import own_scale, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
@@ -33,6 +31,10 @@ from dpbench.training.progress import counting
 from dpbench.validate import integer, positive
 
 PLAIN, AWARE = "L", "L_BAO"
+
+TOLERANCE = 1e-10
+"""Gaps down to minus this share of L_BAO count as zero, in float64."""
+
 HEAD = ("minimised", "seed", "loss", "|mean g|", "mean |g|", "largest eigenvalue", "least gap")
 
 

@@ -11,8 +11,9 @@ from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.papers.calibration.dynamics import Descent, Dynamics
-from dpbench.papers.calibration.kernel import KernelClippedSum, Network, clip_sum
+from dpbench.papers.calibration.kernel import KernelClippedSum, clip_sum, tangents_of
 from dpbench.papers.calibration.properties import Properties, properties
+from dpbench.papers.network import Network
 
 DESCENT = Descent()
 
@@ -62,7 +63,7 @@ def follow(network: Network, batch: Batch, clip: Clip, steps: Steps, draw: torch
         clipped = clip_sum(clip, gradients, batch.groups)
         _measure(flow, gradients, clipped)
         if steps.every and step % steps.every == 0:
-            tangents = network.tangents(batch)
+            tangents = tangents_of(network, batch)
             flow.kernels.append(properties(tangents.kernel(clipped.factors)))
             flow.unclipped.append(properties(tangents.kernel()))
         if flow.losses[-1] <= steps.zero * flow.losses[0] or step == steps.count:

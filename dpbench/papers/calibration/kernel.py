@@ -7,13 +7,14 @@ along the flow dL/dt = -dL/df M dL/df^T, where M is H, HC or sum_r H_r C_r.
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, MaterialisedGradients
-from dpbench.gradients.parameters import Layer, Parameters
+from dpbench.gradients.engine import MaterialisedGradients
+from dpbench.gradients.parameters import Layer
 from dpbench.gradients.vmap import Vmap
+from dpbench.papers.network import Network
 
 
 @dataclass(frozen=True)
@@ -70,34 +71,19 @@ def clip_sum(clip: Clip, gradients: MaterialisedGradients, groups: Tensor) -> Ke
     return KernelClippedSum(factors.view(len(factors), -1) * scale, total)
 
 
-class Network:
-    """A model in float64, with the derivatives that the analysis needs.
-
-    loss: from outputs [n, K] and targets to losses [n].
-    """
-
-    def __init__(self, model: nn.Module, loss: Loss):
-        self.model, self.loss = model.double(), loss
-        self.parameters = Parameters(self.model)
-        self._losses = Vmap(self.model, loss, self.parameters)
-        self._outputs = Vmap(self.model, _one_output, self.parameters)
-
-    def gradients(self, batch: Batch) -> MaterialisedGradients:
-        """Per-example gradients of the loss."""
-        return self._losses(batch)
-
-    def tangents(self, batch: Batch) -> Tangents:
-        """Derivatives at the current parameters; inputs in float64."""
-        with torch.no_grad():
-            outputs = self.model(batch.inputs)
-        n, count = outputs.shape
-        outputs.requires_grad_()
-        losses = self.loss(outputs, batch.targets)
-        (slopes,) = torch.autograd.grad(losses.sum(), outputs)
-        indices = torch.arange(count).repeat(n)
-        rows = Batch(batch.inputs.repeat_interleave(count, 0), indices, torch.zeros_like(indices))
-        jacobian = self._outputs(rows).stack().view(n, count, -1)
-        return Tangents(jacobian, slopes, losses.detach(), self.parameters.layers)
+def tangents_of(network: Network, batch: Batch) -> Tangents:
+    """Derivatives at the current parameters; inputs in float64."""
+    with torch.no_grad():
+        outputs = network.model(batch.inputs)
+    n, count = outputs.shape
+    outputs.requires_grad_()
+    losses = network.loss(outputs, batch.targets)
+    (slopes,) = torch.autograd.grad(losses.sum(), outputs)
+    indices = torch.arange(count).repeat(n)
+    rows = Batch(batch.inputs.repeat_interleave(count, 0), indices, torch.zeros_like(indices))
+    output = Vmap(network.model, _one_output, network.parameters)
+    jacobian = output(rows).stack().view(n, count, -1)
+    return Tangents(jacobian, slopes, losses.detach(), network.parameters.layers)
 
 
 def _one_output(outputs: Tensor, indices: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Measurements for Table 1 and Theorem 3 of Bu et al. (calibration), on small networks."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -9,17 +9,12 @@ import torch
 from dpbench import seeds
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
-from dpbench.models.architecture import LOSSES
 from dpbench.papers.calibration.dynamics import Descent, Dynamics
 from dpbench.papers.calibration.flow import Flow, Steps, follow
-from dpbench.papers.calibration.kernel import Network
 from dpbench.papers.calibration.linear import Examples
+from dpbench.papers.network import Network, in_float64, initial_network
 from dpbench.training.plan import Run
 from dpbench.validate import integer, positive
-
-MAX_NUMBERS = 10**8
-"""Entries of a Jacobian in float64: 0.8 GB."""
 
 FINER = 16
 """The ratio of the two step sizes at which the effect of noise is measured."""
@@ -118,27 +113,3 @@ def distance(one: Flow, other: Flow) -> float:
     """The largest difference of two loss curves with equal steps, relative to the first loss."""
     pairs = zip(one.losses, other.losses, strict=True)
     return max(abs(a - b) for a, b in pairs) / one.losses[0]
-
-
-def in_float64(run: Run, folder: Path, seed: int, count: int) -> Batch:
-    """The first `count` training examples; UserError for texts, or if there are fewer."""
-    train = replace(run, seed=seed).load(folder).train
-    if count > len(train):
-        raise UserError(f"examples={count} is more than the {len(train)} training examples.")
-    batch = train.at(torch.arange(count))
-    if not batch.inputs.is_floating_point():
-        raise UserError("the tangent kernel needs real-valued inputs, not texts.")
-    return batch.each(lambda part: part.double() if part.is_floating_point() else part)
-
-
-def initial_network(run: Run, seed: int, examples: int) -> Network:
-    """The network with the seed's initial weights; UserError if its Jacobian would be too large."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seeds.derived(seed, "initial weights"))
-        model = run.model.build(run.dataset.shape, run.dataset.classes)
-    size = examples * run.dataset.classes * sum(p.numel() for p in model.parameters())
-    if size > MAX_NUMBERS:
-        raise UserError(
-            f"the Jacobian would have {size:.1g} numbers: choose a smaller model or fewer examples."
-        )
-    return Network(model, LOSSES[run.dataset.task])

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.models.architecture import squared_error
-from dpbench.papers.calibration.kernel import Network
+from dpbench.papers.network import Network
 
 
 class OneWeightPerLayer(nn.Module):

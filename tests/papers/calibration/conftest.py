@@ -6,7 +6,7 @@ from torch import nn
 
 from dpbench.data.dataset import Batch
 from dpbench.models.architecture import cross_entropy, squared_error
-from dpbench.papers.calibration.kernel import Network
+from dpbench.papers.network import Network
 
 
 class TwoLayers(nn.Module):

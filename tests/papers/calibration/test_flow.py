@@ -3,7 +3,7 @@ import torch
 
 from dpbench.clipping import make_clip
 from dpbench.papers.calibration.flow import Steps, follow
-from dpbench.papers.calibration.kernel import clip_sum
+from dpbench.papers.calibration.kernel import clip_sum, tangents_of
 from dpbench.papers.calibration.laboratory import distance
 
 CLIPS = [
@@ -27,7 +27,7 @@ def draw():
 def test_the_rate_is_minus_the_quadratic_form_of_the_kernel(perceptron, clip, outputs):
     """Equations 3.1, 4.3 and 4.4."""
     network, batch = perceptron(0, outputs, 6)
-    tangents = network.tangents(batch)
+    tangents = tangents_of(network, batch)
     made = clip_sum(make_clip(*clip), tangents.gradients, batch.groups)
     slopes = tangents.slopes.flatten() / len(batch)
     expected = -slopes @ tangents.kernel(made.factors) @ slopes

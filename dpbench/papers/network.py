@@ -1,0 +1,59 @@
+"""A run's network and examples in float64, for what papers compute on all of them at once."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from dpbench import seeds
+from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
+from dpbench.gradients.engine import Loss, MaterialisedGradients
+from dpbench.gradients.parameters import Parameters
+from dpbench.gradients.vmap import Vmap
+from dpbench.models.architecture import LOSSES
+from dpbench.training.plan import Run
+
+MAX_NUMBERS = 10**8
+"""Entries of a Jacobian in float64: 0.8 GB."""
+
+
+class Network:
+    """A model in float64, and its gradients.
+
+    loss: from outputs [n, K] and targets to losses [n].
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss):
+        self.model, self.loss = model.double(), loss
+        self.parameters = Parameters(self.model)
+        self._losses = Vmap(self.model, loss, self.parameters)
+
+    def gradients(self, batch: Batch) -> MaterialisedGradients:
+        """Per-example gradients of the loss."""
+        return self._losses(batch)
+
+
+def in_float64(run: Run, folder: Path, seed: int, count: int) -> Batch:
+    """The first `count` training examples; UserError for texts, or if there are fewer."""
+    train = replace(run, seed=seed).load(folder).train
+    if count > len(train):
+        raise UserError(f"examples={count} is more than the {len(train)} training examples.")
+    batch = train.at(torch.arange(count))
+    if not batch.inputs.is_floating_point():
+        raise UserError("derivatives in float64 need real-valued inputs, not texts.")
+    return batch.each(lambda part: part.double() if part.is_floating_point() else part)
+
+
+def initial_network(run: Run, seed: int, examples: int) -> Network:
+    """The network with the seed's initial weights; UserError if its Jacobian would be too large."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seeds.derived(seed, "initial weights"))
+        model = run.model.build(run.dataset.shape, run.dataset.classes)
+    size = examples * run.dataset.classes * sum(p.numel() for p in model.parameters())
+    if size > MAX_NUMBERS:
+        raise UserError(
+            f"the Jacobian would have {size:.1g} numbers: choose a smaller model or fewer examples."
+        )
+    return Network(model, LOSSES[run.dataset.task])
