@@ -89,8 +89,7 @@ def _statement(config: str, steps: int | None) -> dict:
 
 def _ledger_of_first(planned: Plan, steps: int) -> Ledger:
     """The ledger of a run that diverged, of so many steps, those made once after it included."""
-    once = planned.ledger_after(Ledger()).steps
-    return planned.ledger_after(planned.ledger.first(steps - once))
+    return planned.ledger.first(steps - planned.once.steps).then(planned.once)
 
 
 def differences_of_rerun(record: Record) -> Iterator[str]:

@@ -181,6 +181,13 @@ class Ledger:
             return replace(self, entries=(*head, (step, count + times)))
         return replace(self, entries=(*self.entries, (step, times)))
 
+    def then(self, other: "Ledger") -> "Ledger":
+        """The ledger with the steps of another one behind its own."""
+        ledger = self
+        for step, times in other.entries:
+            ledger = ledger.after(step, times)
+        return ledger
+
     def first(self, steps: int) -> "Ledger":
         """The ledger of the first `steps` steps."""
         part = Ledger()

@@ -120,7 +120,7 @@ def _ledgers(
 
 
 def _check(run: Run, planned: Plan) -> None:
-    if planned.score is None:
+    if run.score_noise_multiplier is None:
         raise UserError("it releases no noisy score.")
     if planned.method.guarantee.level != "proven":
         raise UserError(f"{planned.method.name}: {planned.method.guarantee.why}")

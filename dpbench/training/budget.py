@@ -3,7 +3,7 @@
 import math
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dpbench.data.derive.users import Units
@@ -44,6 +44,36 @@ OTHER_LAWS: dict[type, str] = {
 
 
 @dataclass(frozen=True)
+class PlannedSteps:
+    """The steps of a run, whose noise multiplier is still open, and what the run releases once."""
+
+    method: Method
+    sampling: Sampling
+    number: int
+    schedule: Schedules = UNCHANGED
+    once: Ledger = field(default_factory=Ledger)
+
+    def ledger(self, multiplier: float) -> Ledger:
+        """The planned ledger, with an entry for every run of steps of one noise multiplier; what is
+        released once stands last, whether it is released before the steps or after them.
+
+        Raises UserError for more entries than an accountant can compose.
+        """
+        ledger = Ledger()
+        for factor, times in run_lengths(self.schedule.noise, self.number):
+            step = Step(self.sampling, self.method.releases(multiplier * factor))
+            ledger = ledger.after(step, times)
+            if len(ledger.entries) > MAX_ENTRIES:
+                raise UserError(
+                    f"schedule.noise takes more than {MAX_ENTRIES} values, each of which an "
+                    "accountant has to compose: use dpbench.mechanism.schedules.Pieces, or Stairs "
+                    "of it (for dpsgld and dpsghmc, in schedule.lr and schedule.bound, from which "
+                    "the noise follows)."
+                )
+        return ledger.then(self.once)
+
+
+@dataclass(frozen=True)
 class Privacy:
     """A noise multiplier, or a target epsilon to calibrate it to, at a delta.
 
@@ -72,57 +102,35 @@ class Privacy:
                 "privacy.accountant=gdp is an approximation and cannot be a target: use pld."
             )
 
-    def multiplier(
-        self,
-        method: Method,
-        sampling: Sampling,
-        steps: int,
-        schedule: Schedules = UNCHANGED,
-        *single_releases: Step | None,
-    ) -> float:
+    def multiplier(self, steps: PlannedSteps) -> float:
         """The configured or calibrated noise multiplier; 0 for a method that adds no noise.
 
         A target epsilon includes all side queries, and what is released once. A noise schedule
         multiplies the result.
         """
-        if not method.private:
+        if not steps.method.private:
             return 0.0
         if self.noise_multiplier == FOLLOWS:
             raise UserError(
-                f"the noise of {method.name} does not follow from other settings: set "
+                f"the noise of {steps.method.name} does not follow from other settings: set "
                 "privacy.noise_multiplier to a number, or to null with a privacy.epsilon."
             )
         if self.noise_multiplier is not None:
             return float(self.noise_multiplier)
         assert self.epsilon is not None
-        return calibrate(
-            lambda sigma: planned_ledger(
-                method, sampling, steps, sigma, schedule, *single_releases
-            ),
-            self.epsilon,
-            self.delta,
-            self.accountant,
-        )
+        return calibrate(steps.ledger, self.epsilon, self.delta, self.accountant)
 
-    def confirmed_multiplier(
-        self,
-        implied: float,
-        method: Method,
-        sampling: Sampling,
-        steps: int,
-        schedule: Schedules,
-        *single_releases: Step | None,
-    ) -> float:
+    def confirmed_multiplier(self, implied: float, steps: PlannedSteps) -> float:
         """The noise multiplier implied by a method's other settings; UserError if the configured
         one differs."""
         if self.noise_multiplier == FOLLOWS:
             return implied
-        configured = self.multiplier(method, sampling, steps, schedule, *single_releases)
+        configured = self.multiplier(steps)
         if not math.isclose(configured, implied, rel_tol=TOLERANCE):
             raise UserError(
-                f"{method.name} has noise multiplier {implied:.6g} by its learning rate, bound and "
-                f"batch size, and {configured:.6g} is configured: set privacy=follows, or make "
-                f"optimizer.lr {(implied / configured) ** 2:.6g} times as large."
+                f"{steps.method.name} has noise multiplier {implied:.6g} by its learning rate, "
+                f"bound and batch size, and {configured:.6g} is configured: set privacy=follows, "
+                f"or make optimizer.lr {(implied / configured) ** 2:.6g} times as large."
             )
         return implied
 
@@ -134,40 +142,6 @@ class Privacy:
                 f"one {units.name} in the clear would satisfy it; choose a smaller delta.",
                 stacklevel=2,
             )
-
-
-def planned_ledger(
-    method: Method,
-    sampling: Sampling,
-    steps: int,
-    multiplier: float,
-    schedule: Schedules,
-    *single_releases: Step | None,
-) -> Ledger:
-    """The planned ledger of a run, with an entry for every run of steps with one noise multiplier,
-    and one for each release in `single_releases`.
-
-    Raises UserError for more entries than an accountant can compose.
-    """
-    ledger = Ledger()
-    for factor, times in run_lengths(schedule.noise, steps):
-        ledger = ledger.after(Step(sampling, method.releases(multiplier * factor)), times)
-        if len(ledger.entries) > MAX_ENTRIES:
-            raise UserError(
-                f"schedule.noise takes more than {MAX_ENTRIES} values, each of which an "
-                "accountant has to compose: use dpbench.mechanism.schedules.Pieces, or Stairs of "
-                "it (for dpsgld and dpsghmc, in schedule.lr and schedule.bound, from which the "
-                "noise follows)."
-            )
-    return with_releases(ledger, *single_releases)
-
-
-def with_releases(ledger: Ledger, *single_releases: Step | None) -> Ledger:
-    """The ledger of the steps of a training, and of releases made once: they stand last, whether
-    they were made before or after."""
-    for step in filter(None, single_releases):
-        ledger = ledger.after(step)
-    return ledger
 
 
 ARITHMETIC = {"seeded": "float", "secure": "secure"}

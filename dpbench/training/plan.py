@@ -27,9 +27,9 @@ from dpbench.models.architecture import Architecture
 from dpbench.privacy.accountants import CLAIMS
 from dpbench.privacy.ledger import Ledger, Step
 from dpbench.records.digest import digest
-from dpbench.training.budget import ARITHMETIC, Privacy, planned_ledger, statement, with_releases
-from dpbench.training.score import SCORE_NOTE, score_step
-from dpbench.training.statistics import PrivateNormalization, statistics_step
+from dpbench.training.budget import ARITHMETIC, PlannedSteps, Privacy, statement
+from dpbench.training.score import SCORE_NOTE, score_steps
+from dpbench.training.statistics import PrivateNormalization, statistics_steps
 from dpbench.training.temperature import PrivateTemperature, temperature_steps
 from dpbench.validate import boolean, integer, one_of, quoted, typed
 
@@ -153,9 +153,7 @@ class Plan:
     noise_multiplier: float
     schedule: Schedules
     ledger: Ledger  # of all planned steps, and of what is released once
-    statistics: Step | None = None  # the release of the normalization, before the first step
-    score: Step | None = None  # the release of the validation split after the last step
-    temperature: tuple[Step, ...] = ()  # the steps of its fit, after the last step
+    once: Ledger  # of what is released once, before the first step or after the last
 
     @property
     def step(self) -> Step:
@@ -166,10 +164,6 @@ class Plan:
         """The ledger's step for a noise multiplier."""
         return Step(self.sampler.law, self.method.releases(noise_multiplier))
 
-    def ledger_after(self, steps: Ledger) -> Ledger:
-        """The ledger of a finished run that made these steps."""
-        return with_releases(steps, self.statistics, self.score, *self.temperature)
-
 
 def plan(run: Run) -> Plan:
     """Check and derive everything possible before data is read; UserError for invalid settings."""
@@ -179,33 +173,38 @@ def plan(run: Run) -> Plan:
     sampler = _sampler(run, units, method)
     steps = _steps(run, sampler)
     method = method.for_run(steps, sampler.steps_per_epoch)
-    temperature = temperature_steps(run.temperature, run.dataset, run.users, run.method)
-    single = (
-        statistics_step(run.normalization, run.users),
-        score_step(run.score_noise_multiplier, run.dataset, run.users, run.method),
-    )
-    single_releases = (*single, *temperature)
+    once = _released_once(run)
     if method.private:
         run.privacy.warn_if_weak(units)
     schedule = run.schedule or UNCHANGED
     _check_schedule(schedule, method, steps)
     if method.noise_rule:
         schedule = method.noise_rule.schedule(schedule, steps)
+    planned_steps = PlannedSteps(method, sampler.law, steps, schedule, once)
+    if method.noise_rule:
         implied = method.noise_rule.multiplier(
             method.clip, optimizer, sampler.expected_batch_size, units
         )
-        multiplier = run.privacy.confirmed_multiplier(
-            implied, method, sampler.law, steps, schedule, *single_releases
-        )
+        multiplier = run.privacy.confirmed_multiplier(implied, planned_steps)
     else:
-        multiplier = run.privacy.multiplier(method, sampler.law, steps, schedule, *single_releases)
-    ledger = planned_ledger(method, sampler.law, steps, multiplier, schedule, *single_releases)
-    planned = Plan(
-        method, units, sampler, steps, multiplier, schedule, ledger, *single, temperature
-    )
+        multiplier = run.privacy.multiplier(planned_steps)
+    ledger = planned_steps.ledger(multiplier)
+    planned = Plan(method, units, sampler, steps, multiplier, schedule, ledger, once)
     # Raises Unaccountable now instead of after the training.
     privacy_statement(run, planned)
     return planned
+
+
+def _released_once(run: Run) -> Ledger:
+    """The ledger of what a run releases beside its steps."""
+    ledger = Ledger()
+    for step in (
+        *statistics_steps(run.normalization, run.users),
+        *score_steps(run.score_noise_multiplier, run.dataset, run.users, run.method),
+        *temperature_steps(run.temperature, run.dataset, run.users, run.method),
+    ):
+        ledger = ledger.after(step)
+    return ledger
 
 
 def _sampler(run: Run, units: Units, method: Method) -> Sampler:

@@ -25,17 +25,17 @@ SENSITIVITY = 1.0
 """The most by which one example added or removed changes the number of right answers."""
 
 
-def score_step(
+def score_steps(
     multiplier: float | None, dataset: Dataset, users: Users | None, method: Method
-) -> Step | None:
-    """The release of the number of right answers; None where none is asked for.
+) -> tuple[Step, ...]:
+    """The release of the number of right answers; nothing where it is not asked for.
 
     It is composed with the training although an example is either trained on or held out, so that
     the bound does not depend on how the two parts were drawn. UserError for a run without a
     validation split, without classes, without noise, or of users, who have several examples.
     """
     if multiplier is None:
-        return None
+        return ()
     positive("score_noise_multiplier", multiplier)
     if not isinstance(dataset, WithValidation):
         raise UserError(
@@ -52,7 +52,7 @@ def score_step(
             "a method that adds noise."
         )
     release = Release("right answers on the validation split", GaussianMechanism(multiplier))
-    return Step(Poisson(1.0), (release,))
+    return (Step(Poisson(1.0), (release,)),)
 
 
 def noisy_accuracy(outputs: Tensor, targets: Tensor, multiplier: float, stream: Stream) -> float:

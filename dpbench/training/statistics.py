@@ -136,14 +136,14 @@ def noisy_median(norms: Tensor, multiplier: float, stream: Stream) -> float:
     return math.exp2(reached / STEPS_PER_OCTAVE - OCTAVES / 2)
 
 
-def statistics_step(normalization: object, users: Users | None) -> Step | None:
+def statistics_steps(normalization: object, users: Users | None) -> tuple[Step, ...]:
     """The releases of a run's normalization, if they are made; UserError for users, who have
     several examples."""
     if not isinstance(normalization, PrivateNormalization):
-        return None
+        return ()
     if users:
         raise UserError(
             "normalization=private measures single examples, and users have several: set "
             "users=none or normalization=none."
         )
-    return normalization.step
+    return (normalization.step,)

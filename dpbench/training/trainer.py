@@ -106,7 +106,7 @@ def _scored(
 ) -> tuple[Ledger, dict[str, float]]:
     """The ledger of the whole run, and the noisy accuracy if one is asked for: of every run, since
     that its metrics are not finite is not released."""
-    ledger = planned.ledger_after(training.ledger)
+    ledger = training.ledger.then(planned.once)
     if run.score_noise_multiplier is None:
         return ledger, {}
     noise = run.stream("score", torch.device("cpu"))

@@ -96,8 +96,7 @@ def test_every_option_is_planned_without_data(group, name, nowhere, request):
     config, _, planned = prepare([f"{group}={name}", nowhere, *needed.split()])
     assert config["choices"][group] == (f"{name}:mine" if "name=mine" in needed else name)
     assert json.loads(json.dumps(config)) == config, "not plain"
-    once = bool(planned.statistics) + len(planned.temperature)
-    assert planned.ledger.steps == planned.steps + once > 0
+    assert planned.ledger.steps == planned.steps + planned.once.steps > 0
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from dpbench.mechanism.schedules import Pieces, Schedules
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgld import Langevin, dpsgld
 from dpbench.models.mlp import Mlp
-from dpbench.training.budget import Privacy
+from dpbench.training.budget import PlannedSteps, Privacy
 from dpbench.training.plan import Run, plan
 from dpbench.training.trainer import fit, private_step
 
@@ -179,7 +179,7 @@ def test_a_budget_that_disagrees_is_refused_with_the_rate_that_meets_it(asked):
         plan(run_of(method, asked))
     factor = float(str(refused.value).split("optimizer.lr ")[1].split()[0])
     planned = plan(run_of(method, asked, lr=0.2 * factor))
-    wanted = asked.multiplier(method, planned.sampler.law, planned.steps)
+    wanted = asked.multiplier(PlannedSteps(method, planned.sampler.law, planned.steps))
     assert planned.noise_multiplier == pytest.approx(wanted, rel=1e-4)
 
 

@@ -15,7 +15,7 @@ from dpbench.methods.sgd import sgd
 from dpbench.privacy.accountants import ACCOUNTANTS, gdp, note, pld, rdp
 from dpbench.privacy.entries import Unaccountable, one_batch_per_release
 from dpbench.privacy.ledger import Ledger, Poisson, Shuffled, Step, from_plain
-from dpbench.training.budget import Privacy, statement
+from dpbench.training.budget import PlannedSteps, Privacy, statement
 
 DELTA, RATE, STEPS = 1e-5, 0.02, 200
 POISSON = Poisson(RATE)
@@ -40,25 +40,25 @@ def target(epsilon: float, accountant: str = "rdp") -> Privacy:
 
 
 def test_a_given_multiplier_is_taken_as_it_is():
-    assert noise(0.8).multiplier(dpsgd(1.0, "corrected"), Poisson(RATE), STEPS) == 0.8
+    assert noise(0.8).multiplier(PlannedSteps(dpsgd(1.0, "corrected"), Poisson(RATE), STEPS)) == 0.8
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("accountant", ["rdp", pytest.param("pld", marks=pytest.mark.slow)])
 def test_a_target_epsilon_is_met_with_all_side_queries_paid(accountant):
-    sigma = target(2.0, accountant).multiplier(ADAPT, Poisson(RATE), STEPS)
+    sigma = target(2.0, accountant).multiplier(PlannedSteps(ADAPT, Poisson(RATE), STEPS))
     spent = {"rdp": rdp, "pld": pld}[accountant](ledger(ADAPT, sigma=sigma), DELTA)
     assert 1.98 <= spent <= 2.0
 
 
 def test_a_target_epsilon_under_shuffled_batches_is_refused():
     with pytest.raises(UserError, match="sampler=poisson"):
-        target(2.0).multiplier(ADAPT, Shuffled(10), STEPS)
+        target(2.0).multiplier(PlannedSteps(ADAPT, Shuffled(10), STEPS))
 
 
 @pytest.mark.parametrize("privacy", [noise(), target(2.0)])
 def test_a_method_without_noise_has_multiplier_zero(privacy):
-    assert privacy.multiplier(sgd(), Poisson(RATE), STEPS) == 0
+    assert privacy.multiplier(PlannedSteps(sgd(), Poisson(RATE), STEPS)) == 0
 
 
 @pytest.mark.parametrize(
