@@ -1,11 +1,10 @@
 """The game of an audit: a run's real training, on canaries that are in its data or not.
 
-No part of the run is reimplemented: its data are canaries, and its noise is recorded.
+No part of the run is reimplemented: its data are canaries, and its noisy sums are recorded.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,10 +21,7 @@ from dpbench.audit.canaries import (
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import MatchedFilter, ScoreAccumulator, WholeRunScores
 from dpbench.errors import UserError
-from dpbench.mechanism.method import Method
-from dpbench.mechanism.noise import Noise
-from dpbench.mechanism.step import PrivateStep
-from dpbench.mechanism.streams import Stream
+from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.privacy.ledger import Ledger, Mechanism, Poisson
 from dpbench.training.plan import Plan, Run, plan
 from dpbench.training.progress import Progress
@@ -39,43 +35,12 @@ COPIES = 3
 """Examples of each canary who is a user."""
 
 
-class NoisySum(NamedTuple):
-    """A noisy sum [D] in units of its sensitivity, and its noise multiplier."""
-
-    noisy: Tensor
-    multiplier: float
-
-
-@dataclass(frozen=True)
-class RecordingNoise:
-    """Delegates to `base`, and records each noisy sum."""
-
-    base: Noise
-    releases: list[NoisySum] = field(default_factory=list)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.base, name)
-
-    def advance(self, total: Tensor, stream: Stream) -> "RecordingNoise":
-        return RecordingNoise(self.base.advance(total, stream), self.releases)
-
-    def add(
-        self, total: Tensor, sensitivity: float | Tensor, multiplier: float, stream: Stream
-    ) -> Tensor:
-        noisy = self.base.add(total, sensitivity, multiplier, stream)
-        self.releases.append(NoisySum(noisy.detach().double() / sensitivity, multiplier))
-        return noisy
-
-    def pop(self, method: Method) -> tuple[Mechanism, Tensor]:
-        """The last noisy sum, and the mechanism by which the method released it."""
-        noisy, multiplier = self.releases.pop()
-        return method.releases(multiplier)[0].mechanism, noisy
-
-    def for_size(self, size: int) -> "RecordingNoise":
-        return RecordingNoise(self.base.for_size(size), self.releases)
-
-    def for_run(self, steps: int, cycle: int) -> "RecordingNoise":
-        return RecordingNoise(self.base.for_run(steps, cycle), self.releases)
+def last_release(step: PrivateStep) -> tuple[Mechanism, Tensor]:
+    """The last noisy sum [D] of a recorded step in units of its sensitivity, and the mechanism by
+    which the method released it."""
+    assert step.recorder
+    noisy, multiplier = step.recorder.sums.pop()
+    return step.method.releases(multiplier)[0].mechanism, noisy
 
 
 @dataclass(frozen=True)
@@ -141,20 +106,19 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
     """
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
-    noise: Any = RecordingNoise(run.method.noise)
-    run = replace(run, method=replace(run.method, noise=noise))
     planned, device = plan(run), torch.device("cpu")
     sampling = planned.sampler.law
     if not isinstance(sampling, Poisson):
         raise UserError("audits need sampler=poisson: their attacks are on Poisson samples.")
     data = run.load(Path())
     training = start_training(run, planned, device, data.train, data.test, ResourceUsage(device))
-    scores = ScoreAccumulator if noise.base.bands else WholeRunScores
+    training.step.recorder = Recorder()
+    scores = ScoreAccumulator if planned.method.noise.bands else WholeRunScores
     accumulator = scores(dataset.patterns, dataset.number, sampling.cycle)
-    matched = MatchedFilter(getattr(noise.base, "coefficients", (1.0,)))
+    matched = MatchedFilter(getattr(planned.method.noise, "coefficients", (1.0,)))
     with Progress(planned, run.privacy.delta, quiet, 0) as progress:
         for _ in training:
-            mechanism, noisy = noise.pop(planned.method)
+            mechanism, noisy = last_release(training.step)
             gradient = training.step.released.gradient
             assert gradient is not None
             if (added := matched(noisy)) is not None:

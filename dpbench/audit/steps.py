@@ -7,21 +7,19 @@ noisy counts of an adaptive clip, and the gradient that is passed to the update.
 """
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dpbench.audit.canaries import Canaries, OneHotPatterns, Patterns, random_signs
-from dpbench.audit.game import RecordingNoise, RunGame, attacked, on_canaries
+from dpbench.audit.game import RunGame, attacked, last_release, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled, step_scores
-from dpbench.clipping import Clip
 from dpbench.data.dataset import Split
 from dpbench.errors import UserError
-from dpbench.mechanism.step import PrivateStep
+from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.seeds import generator
 from dpbench.training.plan import Run, plan
@@ -38,54 +36,19 @@ NOTHING_RELEASED = 1e6
 """The log-likelihood ratio against the canary where a step released nothing."""
 
 
-@dataclass
-class RecordingClip:
-    """Delegates to `base`, and records its noisy counts."""
-
-    base: Clip
-    noisy_counts: list[Tensor] = field(default_factory=list)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.base, name)
-
-    def _of(self, base: Clip) -> "RecordingClip":
-        return RecordingClip(base, self.noisy_counts)
-
-    def updated(self, counts: Tensor, expected_batch_size: float) -> "RecordingClip":
-        self.noisy_counts.append(counts.detach().double())
-        return self._of(self.base.updated(counts, expected_batch_size))
-
-    def carried(self, total: Tensor) -> "RecordingClip":
-        return self._of(self.base.carried(total))
-
-    def for_groups(self, groups: int) -> "RecordingClip":
-        return self._of(self.base.for_groups(groups))
-
-    def for_classes(self, classes: int) -> "RecordingClip":
-        return self._of(self.base.for_classes(classes))
-
-    def for_size(self, size: int) -> "RecordingClip":
-        return self._of(self.base.for_size(size))
-
-    def for_layers(self, names: list[str]) -> "RecordingClip":
-        return self._of(self.base.for_layers(names))
-
-
 @dataclass(frozen=True)
 class Attacker:
     """Takes steps with or without the canary and its companion, and scores what they release.
 
     rate: the probability that a canary in the data is in the batch. members: canary and companion.
-    noise, noisy_counts: recorders of the step's releases.
+    recorder: that of the step.
     """
 
     rate: float
-
     step: PrivateStep
     patterns: Patterns
     members: Split
-    noise: RecordingNoise
-    noisy_counts: list[Tensor]
+    recorder: Recorder
 
     def scores(self, canary: bool, companion: bool) -> tuple[float, float]:
         """The scores of two attacks: the log-likelihood ratio alone, and plus that of noise with
@@ -95,9 +58,9 @@ class Attacker:
         """
         clip, alone = self.step.clip, self._counts_alone(companion)
         self.step(self.members.at(torch.tensor([CANARY] * canary + [COMPANION] * companion).long()))
-        if not self.noise.releases:
+        if not self.recorder.sums:
             return -NOTHING_RELEASED, -NOTHING_RELEASED
-        multiplier, gradient = self.noise.releases[-1].multiplier, self.step.released.gradient
+        multiplier, gradient = self.recorder.sums[-1].multiplier, self.step.released.gradient
         assert gradient is not None
         ratio = self._ratio_of_sum(gradient) + self._ratio_of_counts(alone, multiplier)
         likelihood = float(sampled(torch.tensor(ratio, dtype=torch.float64), self.rate))
@@ -106,7 +69,7 @@ class Attacker:
         return likelihood, likelihood + companion * _ratio_of_halved_noise(standardised)
 
     def _ratio_of_sum(self, gradient: Tensor) -> float:
-        mechanism, noisy = self.noise.pop(self.step.method)
+        mechanism, noisy = last_release(self.step)
         return float(step_scores(mechanism, 1.0, noisy, gradient, self.patterns)[CANARY])
 
     def _counts_alone(self, companion: bool) -> tuple[Tensor, ...]:
@@ -128,7 +91,7 @@ class Attacker:
         if not alone:
             return 0.0
         canary, *others = alone
-        noisy = self.noisy_counts.pop() - sum(others)
+        noisy = self.recorder.counts.pop() - sum(others)
         assert self.step.clip.query
         spread = self.step.clip.query.multiplier(multiplier)
         return float((2 * noisy @ canary - canary @ canary) / (2 * spread**2))
@@ -155,16 +118,14 @@ def play_steps(run: Run, trials: int) -> RunGame:
             f"{run.method.noise.bands or 'all'}: use game=run."
         )
     usage = ResourceUsage(torch.device("cpu"))
-    noise: Any = RecordingNoise(run.method.noise)
-    clip: Any = RecordingClip(run.method.clip)
     patterns, rate = _patterns(run), min(1.0, run.batch_size / trials)
     run = replace(on_canaries(run, 1, patterns), batch_size=1, epochs=1)
     assert isinstance(run.dataset, Canaries)
     members = run.dataset.split(torch.tensor([CANARY, COMPANION]))
-    run = replace(run, method=replace(run.method, noise=noise, clip=clip))
     planned = plan(run)
-    step = private_step(run, planned, torch.device("cpu"))
-    attacker = Attacker(rate, step, patterns, members, noise, clip.noisy_counts)
+    step, recorder = private_step(run, planned, torch.device("cpu")), Recorder()
+    step.recorder = recorder
+    attacker = Attacker(rate, step, patterns, members, recorder)
     draw = generator(run.seed, "canary's coins", torch.device("cpu"))
     included, companion = torch.rand(2, trials, generator=draw) < 0.5
     in_batch = included & (torch.rand(trials, generator=draw) < rate)

@@ -6,7 +6,7 @@ per-example gradients --gradient--> clip --> sum --> noise --> update --> parame
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -54,6 +54,21 @@ def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, T
     return factors.where(included, 0), finite
 
 
+class NoisySum(NamedTuple):
+    """A noisy sum [D] in units of its sensitivity, and its noise multiplier."""
+
+    noisy: Tensor
+    multiplier: float
+
+
+@dataclass
+class Recorder:
+    """What steps have released, in order: noisy sums, and noisy counts [Q] of an adaptive clip."""
+
+    sums: list[NoisySum] = field(default_factory=list)
+    counts: list[Tensor] = field(default_factory=list)
+
+
 @dataclass
 class PrivateStep:
     """One step of a method on one logical batch.
@@ -74,6 +89,7 @@ class PrivateStep:
     steps: int = 1  # planned; only schedules depend on it
     schedule: Schedules = UNCHANGED
     seed: int = 0  # for random draws inside a step
+    recorder: Recorder | None = None  # for audits
 
     def __post_init__(self) -> None:
         self.method.check_size(len(self.engine.parameters))
@@ -139,11 +155,14 @@ class PrivateStep:
 
     def _add_noise(self, total: Tensor) -> Tensor:
         widths = self.clip.widths(self.engine.parameters.layers, total)
-        arguments = self.clip.sensitivity, self.noise_multiplier, self.noise
+        sensitivity, multiplier = self.clip.sensitivity, self.noise_multiplier
         self._noise = self._noise.advance(total, self.noise)
-        if widths is None:
-            return self._noise.add(total, *arguments)
-        return self._noise.add(total / widths, *arguments).mul_(widths)
+        scaled = total if widths is None else total / widths
+        noisy = self._noise.add(scaled, sensitivity, multiplier, self.noise)
+        if self.recorder:
+            in_units = noisy.detach().double() / sensitivity
+            self.recorder.sums.append(NoisySum(in_units, multiplier))
+        return noisy if widths is None else noisy.mul_(widths)
 
     def _deviation(self, divisor: float) -> float | Tensor:
         """The scale of the noise of the mean: its standard deviation, if it is Gaussian."""
@@ -217,8 +236,11 @@ class PrivateStep:
         """Adds noise to the clip's counts, and updates the clip by the noisy counts."""
         multiplier = query.multiplier(self.noise_multiplier)
         noisy = Gaussian().add(counts.double(), 1.0, multiplier, self.counts)
+        released = noisy.to(self.engine.parameters.theta)
+        if self.recorder:
+            self.recorder.counts.append(released.double())
         # The unscaled clip, so that the schedule's factor does not accumulate in the bound.
-        self._clip = self._clip.updated(noisy.to(self.engine.parameters.theta), divisor)
+        self._clip = self._clip.updated(released, divisor)
 
     def _divisor(self, batch_size: int) -> float:
         return max(batch_size, 1) if self.method.divide_by == "actual" else self.expected_batch_size

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,12 +15,12 @@ from dpbench.audit.exposure.gradient_canaries import (
     quiet_coordinates,
     with_canaries,
 )
-from dpbench.audit.game import RecordingNoise
+from dpbench.audit.game import last_release
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled
 from dpbench.data.dataset import Data
 from dpbench.errors import UserError
-from dpbench.mechanism.step import PrivateStep
+from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Mechanism, Poisson
 from dpbench.training.plan import Run, plan
 from dpbench.training.progress import Progress
@@ -108,16 +108,16 @@ def _train_recorded(
     run: Run, canaries: GradientCanaries, data: Data, quiet: bool
 ) -> tuple[Transcript, Ledger]:
     """Train the run with the canaries in its data, and record what the attacker observes."""
-    noise: Any = RecordingNoise(run.method.noise)
     device = torch.device("cpu")
     seam = CanaryInsertion(run.method.gradient, canaries)
-    run = replace(run, method=replace(run.method, noise=noise, gradient=seam))
+    run = replace(run, method=replace(run.method, gradient=seam))
     planned, examples = plan(run), with_canaries(data.train, canaries)
     training = start_training(run, planned, device, examples, data.test, ResourceUsage(device))
+    training.step.recorder = Recorder()
     recorder = TranscriptRecorder(canaries, training.step)
     with Progress(planned, run.privacy.delta, quiet, 0) as progress:
         for _ in training:
-            recorder.add(*noise.pop(planned.method))
+            recorder.add(*last_release(training.step))
             progress.advance()
     assert isinstance(planned.sampler.law, Poisson)
     return recorder.transcript(planned.sampler.law.rate), training.ledger
