@@ -133,14 +133,13 @@ class PrivateStep:
 
         # In the parameters' precision, so that every engine's sum gets the same noise.
         theta = self.engine.parameters.theta
-        noisy = self._add_noise(self.clip.finish(result.total).to(theta))
-        deviation = self._deviation(divisor)
+        noisy, scale = self._with_noise(self.clip.finish(result.total).to(theta))
         if self.clip.memory:
             self._clip = self._clip.carried(result.total)
         if query and not query.before:
             self._release_counts(query, result.counts, divisor)
         mean, start = noisy.div_(divisor), theta.detach()
-        self._update = self._update.advance(mean, deviation, start)
+        self._update = self._update.advance(mean, scale / divisor, start)
         theta.grad = self._update(mean, start)
         gradient = theta.grad.clone()  # some optimisers overwrite their input
         eager_step(self.optimizer)
@@ -153,7 +152,8 @@ class PrivateStep:
             batch, work, self.method.name if self.method.whole_batches else None
         )
 
-    def _add_noise(self, total: Tensor) -> Tensor:
+    def _with_noise(self, total: Tensor) -> tuple[Tensor, float | Tensor]:
+        """The noisy sum [D], and the scale of its noise: a scalar or [D]."""
         widths = self.clip.widths(self.engine.parameters.layers, total)
         sensitivity, multiplier = self.clip.sensitivity, self.noise_multiplier
         self._noise = self._noise.advance(total, self.noise)
@@ -162,13 +162,8 @@ class PrivateStep:
         if self.recorder:
             in_units = noisy.detach().double() / sensitivity
             self.recorder.sums.append(NoisySum(in_units, multiplier))
-        return noisy if widths is None else noisy.mul_(widths)
-
-    def _deviation(self, divisor: float) -> float | Tensor:
-        """The scale of the noise of the mean: its standard deviation, if it is Gaussian."""
-        scale = self.clip.sensitivity * self.noise_multiplier / divisor
-        widths = self.clip.widths(self.engine.parameters.layers, self.engine.parameters.theta)
-        return scale if widths is None else scale * widths
+        scale = sensitivity * multiplier
+        return (noisy, scale) if widths is None else (noisy.mul_(widths), scale * widths)
 
     def _state_after(self, steps: int, gradient: Tensor | None) -> ReleasedState:
         return ReleasedState(steps, self.steps, gradient, self.seed, self._update)
