@@ -73,6 +73,9 @@ ORDERS: tuple[float, ...] = (
 )
 """RDP orders from just above 1 to far beyond what any useful budget selects."""
 
+EDGES = (ORDERS[0], ORDERS[-1])
+"""The orders at which a smallest epsilon may not be the smallest of all orders."""
+
 
 def _renyi(entries: list[Entry]) -> np.ndarray:
     """The Renyi divergences at ORDERS."""
@@ -100,15 +103,9 @@ def _divergences(entry: Entry) -> np.ndarray:
 @_accountant
 def rdp(entries: list[Entry], delta: float) -> float:
     """Epsilon by Renyi divergences (Mironov et al. 2019), optimal over orders."""
-    epsilon, order = smallest_epsilon(ORDERS, _renyi(entries).tolist(), delta)
     # A single release with a finite pure epsilon is best bounded at the highest orders.
-    edges = ORDERS[:1] if by_coordinate(entries) else (ORDERS[0], ORDERS[-1])
-    if order in edges and epsilon > 0.01:
-        raise Unaccountable(
-            f"the best Renyi order, {order}, is at the edge of the orders tried, so "
-            f"epsilon = {epsilon:.3g} is not tight; set privacy.accountant=pld."
-        )
-    return epsilon
+    edges = ORDERS[:1] if by_coordinate(entries) else EDGES
+    return epsilon_of(_renyi(entries), delta, edges, "set privacy.accountant=pld")
 
 
 def renyi_divergences(ledger: Ledger) -> np.ndarray:
@@ -123,13 +120,18 @@ def renyi_divergences(ledger: Ledger) -> np.ndarray:
     return _renyi(entries)
 
 
-def epsilon_of(divergences: np.ndarray, delta: float) -> float:
+def epsilon_of(
+    divergences: np.ndarray,
+    delta: float,
+    edges: tuple[float, ...] = EDGES,
+    remedy: str = "choose more noise or a larger delta",
+) -> float:
     """The smallest epsilon of Renyi divergences at ORDERS; Unaccountable at the edge of them."""
     epsilon, order = smallest_epsilon(ORDERS, divergences.tolist(), delta)
-    if order in (ORDERS[0], ORDERS[-1]) and epsilon > 0.01:
+    if order in edges and epsilon > 0.01:
         raise Unaccountable(
-            f"the best Renyi order, {order}, is at the edge of the orders tried: choose more noise "
-            "or a larger delta."
+            f"the best Renyi order, {order}, is at the edge of the orders tried, so "
+            f"epsilon = {epsilon:.3g} is not tight; {remedy}."
         )
     return epsilon
 
