@@ -250,10 +250,11 @@ def _refusal(what: str, expected: str, value: object) -> UserError:
 def _size_hint(value: object) -> str:
     """The limit to add to a message about a number that is too large or too small."""
     if is_integer(value):
-        return " of at most 63 bits" * (abs(value) > MAX_INTEGER)
+        return " of at most 63 bits" if abs(value) > MAX_INTEGER else ""
     if not isinstance(value, float) or not math.isfinite(value):
         return ""
-    return " that float32 can hold" * (abs(value) > LARGEST or 0 < abs(value) < SMALLEST)
+    held = value == 0 or SMALLEST <= abs(value) <= LARGEST
+    return "" if held else " that float32 can hold"
 
 
 def _truncated(text: str) -> str:

@@ -57,7 +57,8 @@ class Attacker:
         canary, companion: whether each is in the batch.
         """
         clip, alone = self.step.clip, self._counts_alone(companion)
-        self.step(self.members.at(torch.tensor([CANARY] * canary + [COMPANION] * companion).long()))
+        present = torch.tensor([canary, companion]).nonzero().flatten()
+        self.step(self.members.at(present))
         if not self.recorder.sums:
             return -NOTHING_RELEASED, -NOTHING_RELEASED
         multiplier, gradient = self.recorder.sums[-1].multiplier, self.step.released.gradient

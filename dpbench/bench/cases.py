@@ -91,6 +91,7 @@ IMAGENET = (3, 224, 224)
 RANDOM = {"pretrained": False}  # takes the same time without a download
 BERT_MINI = {"layers": 4, "hidden": 256, "heads": 4, "intermediate": 1024}
 BERT_BASE = {"dropout": 0.0, **RANDOM}
+ALL_LAYERS = {"train": "all", **BERT_BASE}
 
 STEP = {
     "cpu": (
@@ -109,11 +110,7 @@ STEP = {
         Case("wrn16_4", "wrn16_4", CIFAR, 10, 256),
         Case("vit_base", "vit_base", IMAGENET, 10, 32, RANDOM),
         Case("bert_base", "bert_base", (2, 128), 3, 32, BERT_BASE, vocabulary=28996),
-        Case(
-            *("bert_base_all_layers", "bert_base", (2, 128), 3, 32),
-            {"train": "all", **BERT_BASE},
-            vocabulary=28996,
-        ),
+        Case("bert_base_all_layers", "bert_base", (2, 128), 3, 32, ALL_LAYERS, vocabulary=28996),
     ),
 }
 

@@ -12,7 +12,7 @@ def probe(dataset: Dataset, views: int) -> Batch:
     views: copies per example, inputs [2, K, ...]; without that axis for one view.
     """
     draw = torch.Generator().manual_seed(0)
-    shape = (2, *([views] if views > 1 else []), *dataset.shape)
+    shape = (2, views, *dataset.shape) if views > 1 else (2, *dataset.shape)
     vocabulary = vocabulary_of(dataset)
     if vocabulary is None:
         inputs = torch.rand(shape, generator=draw)

@@ -163,7 +163,8 @@ def draw_lines(spec: LineFigure, data: pd.DataFrame) -> "Figure":
             if axis not in axes[:, 0] and axis.get_legend():
                 axis.get_legend().remove()
     if single:
-        prefix = "".join(f"{label}: " for label in columns.values()) * (len(declared) > 1)
+        (label,) = columns.values()
+        prefix = f"{label}: " if len(declared) > 1 else ""
         _label(axes[0], "title", [prefix + panel.title for panel in spec.panels])
     else:
         _label(axes[0], "title", columns.values())
@@ -210,7 +211,8 @@ def _lines(
     arms = [arm for arm in spec.arms if panel.arms is None or arm in panel.arms]
     for (number, arm), (label, style) in product(enumerate(arms), styles.items()):
         line = data[(data["arm"] == arm) & (data["line"] == label)]
-        yield spec.arms[arm] + f", {label}" * (len(styles) > 1), f"C{number}", style, line
+        name = f"{spec.arms[arm]}, {label}" if len(styles) > 1 else spec.arms[arm]
+        yield name, f"C{number}", style, line
 
 
 def _line_with_band(

@@ -106,7 +106,7 @@ def scatter_grid(spec: ScatterFigure, data: pd.DataFrame) -> Grid:
             _number(row.y, row.y_deviation, spec.y),
             str(row.n),
             str(counts.get((row.condition, row.arm), 0)),
-            "yes" * row.front,
+            "yes" if row.front else "",
         )
         for row in data[data["kind"] == RUNS].itertuples()
     ]

@@ -203,12 +203,10 @@ class Ghost:
             return ModuleGradients([Rows(copies.unflatten(0, (-1, rows_per_unit)).sum(1))], None)
         module = tracked.module
         call = ModuleCall(
-            *(
-                module,
-                at_least_float32(calls[module].a),
-                at_least_float32(b[module]),
-                rows_per_unit,
-            ),
+            module,
+            at_least_float32(calls[module].a),
+            at_least_float32(b[module]),
+            rows_per_unit,
             values=lambda: parameters.values(tracked),
             per_example=parameters.per_example,
         )

@@ -18,4 +18,5 @@ class Logistic:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         linear = nn.Linear(prod(shape), classes)
-        return nn.Sequential(nn.Flatten(), linear, *[nn.Sigmoid()] * self.squashed)
+        model = nn.Sequential(nn.Flatten(), linear)
+        return model.append(nn.Sigmoid()) if self.squashed else model

@@ -92,10 +92,8 @@ class Vit:
         with torch.device("meta"):
             net = library("timm").create_model(self.name, num_classes=0)
         if missing := sorted(net.state_dict().keys() - tensors.keys()):
-            raise UserError(
-                f"{file} has no weights for {self.name}: it lacks {missing[0]}"
-                f"{f' and {len(missing) - 1} more' * (len(missing) > 1)}."
-            )
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise UserError(f"{file} has no weights for {self.name}: it lacks {missing[0]}{more}.")
         return tensors
 
 

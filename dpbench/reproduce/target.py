@@ -66,8 +66,9 @@ class Target:
 
         The title of a figure says if there is only one seed, since curves then have no spread.
         """
-        single_seed = "figure" in self.table and len(self.table["seeds"]) == 1
-        title = f"{self.table['title']}{', one seed' * single_seed}"
+        title = self.table["title"]
+        if "figure" in self.table and len(self.table["seeds"]) == 1:
+            title += ", one seed"
         if self.scale.name == PAPER_SCALE:
             return title
         changed = "".join(f", then {change}" for change in self.changes)
@@ -83,9 +84,12 @@ class Target:
     @property
     def stem(self) -> str:
         """The name of its files, which differs for changed or fewer runs than the whole table."""
-        scale = [] if self.scale.name == PAPER_SCALE else [self.scale.name]
-        part = "changed" if self.changes else "part"
-        return "-".join([self.name, *scale, *([part] if self.changes or self.selection else [])])
+        stem = self.name
+        if self.scale.name != PAPER_SCALE:
+            stem += f"-{self.scale.name}"
+        if self.changes:
+            return f"{stem}-changed"
+        return f"{stem}-part" if self.selection else stem
 
     @property
     def selection(self) -> tuple[str, ...]:

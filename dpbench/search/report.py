@@ -19,6 +19,8 @@ NOTES = (
     "sampling rate and steps, and with given noise its epsilon, are others.",
 )
 
+NONE_CHOSEN = "No trial has numbers for every seed, so none is chosen."
+
 
 def render(request: SearchRequest, trials: Sequence[Trial]) -> dict[str, str]:
     """The texts by suffix: the same records give the same bytes."""
@@ -45,8 +47,7 @@ def _parts(request: SearchRequest, ordered: Sequence[Trial], chosen: Sequence[Tr
         f"Rule `{request.rule}`: {RULES[request.rule].description}. "
         "Spread: standard deviation over seeds.",
         grid_lines(_grid(keys, ordered)),
-        *[_choice(request, trial) for trial in chosen],
-        *(() if chosen else ("No trial has numbers for every seed, so none is chosen.",)),
+        _choice(request, chosen[0]) if chosen else NONE_CHOSEN,
         f"The privacy cost of this selection ({count}) is not in epsilon.",
         *NOTES,
     ]

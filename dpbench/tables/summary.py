@@ -48,7 +48,9 @@ def _differing(cells: Sequence[Cell]) -> str:
 
 def _range(seeds: set[int]) -> str:
     low, high = min(seeds), max(seeds)
-    return f"{low} seed{'s' * (low > 1)}" if low == high else f"{low} to {high} seeds"
+    if low == high == 1:
+        return "1 seed"
+    return f"{low} seeds" if low == high else f"{low} to {high} seeds"
 
 
 def constants_line(baselines: Sequence[ConstantBaseline]) -> str:

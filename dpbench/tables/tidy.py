@@ -18,24 +18,15 @@ def to_csv(table: Table) -> str:
     Where the table has conditions, the first column says which.
     """
     varied = any(cell.condition for cell in table.cells)
-    lines = ((cell.condition,) * varied + _line(cell) for cell in table.cells)
-    return csv_text(("condition",) * varied + HEAD, lines)
+    if not varied:
+        return csv_text(HEAD, map(_line, table.cells))
+    return csv_text(("condition", *HEAD), ((cell.condition, *_line(cell)) for cell in table.cells))
 
 
 CLAIMS_HEAD = (
-    *(
-        "claim",
-        "statement",
-        "source",
-        "claim_verdict",
-        "condition",
-        "row",
-        "than",
-        "in",
-        "gap",
-        "low",
-    ),
-    *("high", "n", "printed_gap", "p", "verdict"),
+    *("claim", "statement", "source", "claim_verdict"),
+    *("condition", "row", "than", "in"),
+    *("gap", "low", "high", "n", "printed_gap", "p", "verdict"),
 )
 
 
@@ -60,7 +51,10 @@ def _numbers(c: Comparison) -> tuple[str, ...]:
     low, high = interval(c.gaps)
     mean = statistics.fmean(c.gaps) if c.gaps else math.nan
     return (
-        *(c.condition, c.row, str(c.than), c.quantity.name),
+        c.condition,
+        c.row,
+        str(c.than),
+        c.quantity.name,
         *(_text(value) for value in (mean, low, high)),
         str(len(c.gaps)),
         _text(c.printed.value) if c.printed else "",

@@ -214,7 +214,11 @@ def _sampler(run: Run, units: Units, method: Method) -> Sampler:
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
         )
     return make_sampler(
-        *(run.sampler, units.number, run.batch_size, units.name, method.noise.bands),
+        run.sampler,
+        units.number,
+        run.batch_size,
+        units.name,
+        method.noise.bands,
         batch_limit=run.batch_limit,
         participations=run.participations,
     )

@@ -31,7 +31,9 @@ def check_state(state: object, like: object, where: str = "") -> None:
 
 
 def _kind(value: object) -> tuple:
-    return (type(value), *((value.dtype, value.shape) if isinstance(value, Tensor) else ()))
+    if isinstance(value, Tensor):
+        return type(value), value.dtype, value.shape
+    return (type(value),)
 
 
 def tensors(state: object) -> Iterator[Tensor]:

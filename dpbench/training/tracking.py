@@ -148,7 +148,8 @@ def guarded(name: str, call: Callable[[], None]) -> bool:
         call()
         return True
     except Exception as error:
-        hint = "; pip install 'dpbench-suite[tracking]'" * isinstance(error, ImportError)
+        missing = isinstance(error, ImportError)
+        hint = "; pip install 'dpbench-suite[tracking]'" if missing else ""
         warnings.warn(
             f"tracker={name} failed and is disabled, and the run continues: "
             f"{type(error).__name__}, {first_line(error)}{hint}",

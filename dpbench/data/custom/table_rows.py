@@ -59,11 +59,13 @@ class TableRows(Rows):
     @property
     def notes(self) -> tuple[str, ...]:
         categories = "The categories of each column are read from all rows, test included."
+        if self.standardise != TRAIN:
+            return self._public, categories
         scores = (
             "The z-scores of the features are by statistics of the training rows, which no epsilon "
             "covers."
         )
-        return (self._public, categories, *([scores] if self.standardise == TRAIN else []))
+        return self._public, categories, scores
 
     @abstractmethod
     def read(self) -> pd.DataFrame:

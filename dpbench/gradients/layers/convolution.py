@@ -256,9 +256,8 @@ def patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) 
 
 def _image(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> tuple[int, ...]:
     """The spatial size of the outputs."""
-    axes = zip(
-        *(x.shape[2:], padding, module.dilation, module.kernel_size, module.stride), strict=True
-    )
+    sizes = x.shape[2:], padding, module.dilation, module.kernel_size, module.stride
+    axes = zip(*sizes, strict=True)
     return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in axes)
 
 

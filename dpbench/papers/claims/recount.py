@@ -47,7 +47,7 @@ class Recount:
         """The verdict with its percentage, and whether it takes Poisson samples for granted."""
         by = f" by {100 * self.share:.0f}%" if self.verdict in (TOO_SMALL, LOOSE) else ""
         assumed = self.claim.sampler != "poisson" and self.verdict in (HOLDS, TOO_SMALL, LOOSE)
-        return f"{self.verdict}{by}{', if Poisson' * assumed}"
+        return f"{self.verdict}{by}{', if Poisson' if assumed else ''}"
 
 
 def recount(claims: Sequence[PrintedEpsilon], count: Callable[[], None]) -> list[Recount]:

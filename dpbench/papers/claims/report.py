@@ -60,9 +60,12 @@ def summary(found: Sequence[Recount]) -> list[str]:
     """How many of which verdict, and the worst of those that are too small."""
     counts = Counter(one.verdict for one in found)
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    sentences = [f"{len(found)} claims: {said}."]
     worst = sorted((o for o in found if o.verdict == TOO_SMALL), key=lambda o: -o.share)
-    named = ", ".join(f"{o.claim.id} ({o.claim.printed} for {o.pld:.2f})" for o in worst)
-    return [f"{len(found)} claims: {said}.", *([f"Too small: {named}."] if worst else [])]
+    if worst:
+        named = ", ".join(f"{o.claim.id} ({o.claim.printed} for {o.pld:.2f})" for o in worst)
+        sentences.append(f"Too small: {named}.")
+    return sentences
 
 
 def _table(target: Target, found: Sequence[Recount], path: Path) -> Table:
@@ -126,7 +129,10 @@ def _csv(found: Sequence[Recount]) -> str:
     """One row for each claim, with its place in its source."""
     rows = (
         (
-            *(one.claim.source, one.claim.where, *_row(one), one.claim.accountant),
+            one.claim.source,
+            one.claim.where,
+            *_row(one),
+            one.claim.accountant,
             " ".join(filter(None, (one.reason, one.claim.note))),
         )
         for one in found

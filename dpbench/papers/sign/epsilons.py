@@ -45,10 +45,10 @@ def sign_epsilons(target: Target) -> dict[str, bytes]:
 def claim(epsilons: Sequence[tuple[str, str]]) -> str:
     """Whether the note's epsilon, first, is an upper bound: not below the lower bound, second."""
     below = sum(float(note) < float(lower) for note, lower in epsilons)
-    verdict = f"does not hold: in {below} of {len(epsilons)} runs it is below" if below else "holds"
+    runs = f"{below} of {len(epsilons)} runs"
+    verdict = f"does not hold: in {runs} it is below what is surely spent" if below else "holds"
     return (
-        f"Claims of 1: the note's formula (section 2) is an upper bound of epsilon. It {verdict}"
-        f"{' what is surely spent' * bool(below)}."
+        f"Claims of 1: the note's formula (section 2) is an upper bound of epsilon. It {verdict}."
     )
 
 
