@@ -73,9 +73,6 @@ ORDERS: tuple[float, ...] = (
 )
 """RDP orders from just above 1 to far beyond what any useful budget selects."""
 
-EDGES = (ORDERS[0], ORDERS[-1])
-"""The orders at which a smallest epsilon may not be the smallest of all orders."""
-
 
 def _renyi(entries: list[Entry]) -> np.ndarray:
     """The Renyi divergences at ORDERS."""
@@ -103,9 +100,8 @@ def _divergences(entry: Entry) -> np.ndarray:
 @_accountant
 def rdp(entries: list[Entry], delta: float) -> float:
     """Epsilon by Renyi divergences (Mironov et al. 2019), optimal over orders."""
-    # A single release with a finite pure epsilon is best bounded at the highest orders.
-    edges = ORDERS[:1] if by_coordinate(entries) else EDGES
-    return epsilon_of(_renyi(entries), delta, edges, "set privacy.accountant=pld")
+    pure = bool(by_coordinate(entries))
+    return epsilon_of(_renyi(entries), delta, "set privacy.accountant=pld", pure)
 
 
 def renyi_divergences(ledger: Ledger) -> np.ndarray:
@@ -123,10 +119,14 @@ def renyi_divergences(ledger: Ledger) -> np.ndarray:
 def epsilon_of(
     divergences: np.ndarray,
     delta: float,
-    edges: tuple[float, ...] = EDGES,
     remedy: str = "choose more noise or a larger delta",
+    pure: bool = False,
 ) -> float:
-    """The smallest epsilon of Renyi divergences at ORDERS; Unaccountable at the edge of them."""
+    """The smallest epsilon of Renyi divergences at ORDERS; Unaccountable at the edge of them.
+
+    pure: whether each release has a finite pure epsilon, which the highest orders bound best.
+    """
+    edges = ORDERS[:1] if pure else (ORDERS[0], ORDERS[-1])
     epsilon, order = smallest_epsilon(ORDERS, divergences.tolist(), delta)
     if order in edges and epsilon > 0.01:
         raise Unaccountable(
