@@ -49,7 +49,10 @@ RULES = (
     "print for this run, by its accountant. Its PRV or PLD: that of another library's accountant.",
 )
 
-CANARIES, DEFAULT_CANARIES = {"dpsgd": 100_000, "dp_fedavg": 2_000, "bam_exact": 2_000}, 20_000
+CANARIES_OF_METHODS, CANARIES_OF_OTHERS = (
+    {"dpsgd": 100_000, "dp_fedavg": 2_000, "bam_exact": 2_000},
+    20_000,
+)
 """Numbers of canaries that do not share coordinates, by method: many for the baseline, and few
 where the gradients of a batch are materialised."""
 
@@ -170,7 +173,7 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
     run, canaries = prepare_audit(list(overrides))
     if not run.method.clip.per_coordinate:
         run, canaries = prepare_audit(
-            list(overrides), str(CANARIES.get(run.method.name, DEFAULT_CANARIES))
+            list(overrides), str(CANARIES_OF_METHODS.get(run.method.name, CANARIES_OF_OTHERS))
         )
     first = audit(run, canaries, quiet=True)
     yield first

@@ -2,7 +2,7 @@
 
 import math
 
-from dpbench.records.epsilon import epsilon_or_reason, is_number
+from dpbench.records.epsilon import epsilon_or_reason, is_recorded_number
 
 ADJACENCY = "add or remove one example"
 """The default, and that of records without the field."""
@@ -38,4 +38,4 @@ def audit_bound(privacy: dict) -> dict | None:
 
 def _number(value: object) -> float | None:
     """The value if it is a finite number."""
-    return value if is_number(value) and math.isfinite(value) else None
+    return value if is_recorded_number(value) and math.isfinite(value) else None

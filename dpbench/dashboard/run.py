@@ -31,7 +31,7 @@ class ReportedRun:
     intervals: dict[str, tuple[float, float]]
 
 
-def run_of(stored: StoredRecord, names: dict[str, str], command: dict) -> ReportedRun:
+def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> ReportedRun:
     """The run of a record.
 
     names: its group, series, setting and budget; command: that reruns it, or why there is none.

@@ -10,7 +10,7 @@ import dpbench
 from dpbench.dashboard import metrics, privacy
 from dpbench.dashboard.boards import boards
 from dpbench.dashboard.intervals import LEVEL, quantiles
-from dpbench.dashboard.run import ReportedRun, display_name, run_of, seven_digits
+from dpbench.dashboard.run import ReportedRun, display_name, reported_run, seven_digits
 from dpbench.dashboard.settings import differences, group_of, series_of, setting_of
 from dpbench.dashboard.sweeps import swept_settings
 from dpbench.errors import UserError
@@ -39,7 +39,7 @@ class Summary:
     def add(self, stored: StoredRecord) -> None:
         """Add the run of a record."""
         config = stored.record.config
-        run = run_of(stored, self._names_of(config), _command(config, self._command))
+        run = reported_run(stored, self._names_of(config), _command(config, self._command))
         facet, method = run.row["facet"], run.row["method"]
         self._series[facet, method].setdefault(run.row["series"], config)
         if method not in self._methods:

@@ -51,7 +51,7 @@ def _entry(name: str, every: Mapping[str, Mapping[str, object]]) -> dict:
     return {
         "name": name,
         "values": values,
-        "numeric": sum(_is_number(value) for value in values) > 1,
+        "numeric": sum(_spells_number(value) for value in values) > 1,
         "series": {one: place[text] for one, text in texts.items()},
     }
 
@@ -69,10 +69,10 @@ def _value(settings: Mapping[str, object], name: str) -> str:
 
 
 def _order(text: str) -> tuple:
-    return (0, float(text), "") if _is_number(text) else (1, 0.0, text)
+    return (0, float(text), "") if _spells_number(text) else (1, 0.0, text)
 
 
-def _is_number(text: str) -> bool:
+def _spells_number(text: str) -> bool:
     try:
         return float(text) not in (float("inf"), float("-inf")) and float(text) == float(text)
     except ValueError:

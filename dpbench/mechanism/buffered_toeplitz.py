@@ -19,7 +19,7 @@ class Buffers(NamedTuple):
     weights: tuple[float, ...]
 
 
-def square_root(number: int, steps: int) -> Buffers:
+def buffered_square_root(number: int, steps: int) -> Buffers:
     """About the square root of the prefix sum, 1, 1/2, 3/8, ..., by so many buffers.
 
     c_i = 1/pi times the integral of t^(i - 1) (t/(1 - t))^(1/2) over [0, 1], by the midpoint rule
@@ -32,11 +32,11 @@ def square_root(number: int, steps: int) -> Buffers:
 
 @lru_cache(maxsize=256)
 def optimal(number: int, steps: int, cycle: int) -> Buffers:
-    """A minimum of `error`, from `square_root`; to four digits, to be the same everywhere."""
+    """A minimum of `error`, found from the square root; to four digits, the same everywhere."""
     from scipy.optimize import minimize
 
     steps = min(steps, HORIZON)
-    t, w = np.array(square_root(number, steps))
+    t, w = np.array(buffered_square_root(number, steps))
     start = np.log([t / (1 - t), w / (1 - w.sum())])
     found = minimize(
         lambda x: math.log(error(_buffers(x), steps, cycle)), start.ravel(), method="L-BFGS-B"

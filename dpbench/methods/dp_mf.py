@@ -40,12 +40,15 @@ def dp_mf(bound: Bounds, bands: int, clip: str, style: str) -> Method:
     x_t and z_t alike, so turn i has the multiplier of step i.
     """
     integer("method.bands", bands, most=MAX_BANDS)
-    clipped, noise = make_clip(clip, style, bound), BandedGaussian(coefficients=square_root(bands))
+    clipped, noise = (
+        make_clip(clip, style, bound),
+        BandedGaussian(coefficients=banded_square_root(bands)),
+    )
     guarantee = guarantee_with_clip(clipped, GUARANTEE)
     return Method("dp_mf", "corrected", plain, clipped, noise, guarantee)
 
 
-def square_root(bands: int) -> tuple[float, ...]:
+def banded_square_root(bands: int) -> tuple[float, ...]:
     """The first coefficients of (1 - z)^(-1/2), scaled to norm 1: 1, 1/2, 3/8, 5/16, ...
 
     With all T coefficients, C C is the prefix sum (Fichtenberger et al. 2023).

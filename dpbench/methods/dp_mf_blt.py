@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpbench.clipping import make_clip
 from dpbench.clipping.choice import Bounds
-from dpbench.mechanism.buffered_toeplitz import optimal, square_root
+from dpbench.mechanism.buffered_toeplitz import buffered_square_root, optimal
 from dpbench.mechanism.method import Guarantee, Method, guarantee_with_clip, plain
 from dpbench.mechanism.noise import CorrelatedGaussian, draws
 from dpbench.mechanism.streams import Stream
@@ -39,7 +39,7 @@ def dp_mf_blt(bound: Bounds, buffers: int, clip: str, style: str) -> Method:
     and z_t alike.
     """
     integer("method.buffers", buffers, most=MAX_BUFFERS)
-    decays, weights = square_root(buffers, steps=1000)
+    decays, weights = buffered_square_root(buffers, steps=1000)
     clipped, noise = make_clip(clip, style, bound), BufferedGaussian(decays=decays, weights=weights)
     guarantee = guarantee_with_clip(clipped, GUARANTEE)
     return Method("dp_mf_blt", "corrected", plain, clipped, noise, guarantee)

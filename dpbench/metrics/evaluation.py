@@ -46,7 +46,7 @@ def evaluate(
     }
 
 
-def fit(
+def fit_metrics(
     outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
 ) -> dict[str, float]:
     """The fit to the training examples: accuracy and loss, over all examples and per group.

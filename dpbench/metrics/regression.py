@@ -39,7 +39,7 @@ def evaluate_regression(
     }
 
 
-def fit_regression(
+def regression_fit_metrics(
     outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
 ) -> dict[str, float]:
     """The fit to the training examples: `loss` and `loss/<group>`."""

@@ -1,10 +1,10 @@
 """The metrics of each task."""
 
-from dpbench.metrics.evaluation import evaluate, fit
-from dpbench.metrics.regression import evaluate_regression, fit_regression
+from dpbench.metrics.evaluation import evaluate, fit_metrics
+from dpbench.metrics.regression import evaluate_regression, regression_fit_metrics
 
 METRICS = {"classification": evaluate, "regression": evaluate_regression}
 """By task: all metrics of a held-out split."""
 
-FIT = {"classification": fit, "regression": fit_regression}
+FIT = {"classification": fit_metrics, "regression": regression_fit_metrics}
 """By task: the metrics of the fit to training examples."""

@@ -38,7 +38,7 @@ def scaled(outputs: Tensor, targets: Tensor) -> TemperatureEffect:
     examples are sorted (MNIST's first 5,000 test images are the cleaner ones). NaN with fewer than
     two examples or if an output is not finite. See CAVEAT.
     """
-    temperature = fit(outputs[::2], targets[::2])
+    temperature = fitted_temperature(outputs[::2], targets[::2])
     logits, classes = outputs[1::2].double(), targets[1::2]
     before, after = (_errors(o, classes) for o in (logits, logits / temperature))
     return TemperatureEffect(
@@ -51,7 +51,7 @@ def _errors(outputs: Tensor, targets: Tensor) -> tuple[float, float]:
     return expected_calibration_error(outputs, targets), classification.mean(losses)
 
 
-def fit(outputs: Tensor, targets: Tensor) -> float:
+def fitted_temperature(outputs: Tensor, targets: Tensor) -> float:
     """The T from 0.01 to 100 with the least mean NLL of outputs / T (Guo et al. 2017, section 4.2).
 
     outputs: logits [n, K]; targets: classes [n] int64. About 0.01 if every class is predicted

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dpbench.privacy.coordinate_moments import log_moments, removed
-from dpbench.privacy.coordinate_profiles import Profile, profile, signs, symmetric_place
+from dpbench.privacy.coordinate_profiles import CoordinateProfile, profile, signs, symmetric_place
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.tight import Steps, tight_epsilon
 
-Entry = tuple[float, CoordinateMechanism, int]
+CoordinateEntry = tuple[float, CoordinateMechanism, int]
 
 
-def renyi(entries: Sequence[Entry], orders: np.ndarray) -> np.ndarray:
+def renyi(entries: Sequence[CoordinateEntry], orders: np.ndarray) -> np.ndarray:
     """The Rényi divergences of all steps at orders > 1 [K]: upper bounds, adding and removing."""
     total = np.zeros(len(orders))
     for rate, mechanism, times in entries:
@@ -44,12 +44,12 @@ def equivalent_sigma(mechanism: CoordinateMechanism) -> float:
     return float(log_moments(mechanism, np.array([2.0]))[0]) ** -0.5
 
 
-def composed_epsilon(entries: Sequence[Entry], delta: float) -> float:
+def composed_epsilon(entries: Sequence[CoordinateEntry], delta: float) -> float:
     """Epsilon by composing the profile of every step: an upper bound."""
     return _composed(entries, delta, profile)
 
 
-def symmetric_epsilon(entries: Sequence[Entry], delta: float) -> float:
+def symmetric_epsilon(entries: Sequence[CoordinateEntry], delta: float) -> float:
     """The epsilon of the symmetric pair of a sign in every step: a lower bound of the true epsilon.
 
     Only for signs of logistic noise; the pair reduces to two binomial distributions.
@@ -58,7 +58,9 @@ def symmetric_epsilon(entries: Sequence[Entry], delta: float) -> float:
 
 
 def _composed(
-    entries: Sequence[Entry], delta: float, profile_of: Callable[[CoordinateMechanism], Profile]
+    entries: Sequence[CoordinateEntry],
+    delta: float,
+    profile_of: Callable[[CoordinateMechanism], CoordinateProfile],
 ) -> float:
     steps = [Steps(profile_of(mechanism), rate, times) for rate, mechanism, times in entries]
     return tight_epsilon(steps, delta)

@@ -38,7 +38,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
+class CoordinateProfile:
     """Deltas [N] at epsilons [N] from 0 upwards, with linear interpolation in exp(epsilon).
 
     Beyond the last epsilon, delta stays at the last delta.
@@ -81,7 +81,7 @@ class Profile:
 
 
 @functools.lru_cache(maxsize=256)
-def profile(mechanism: CoordinateMechanism) -> Profile:
+def profile(mechanism: CoordinateMechanism) -> CoordinateProfile:
     """The profile of one release without sampling, rounded up."""
     if mechanism.signed:
         return signs(mechanism.dimension, mechanism.shift, supremum_over_places)
@@ -106,7 +106,7 @@ PROFILES: dict[str, Callable[[float, np.ndarray], np.ndarray]] = {
 
 def location(
     dimension: int, shift: float, single: Callable[[float, np.ndarray], np.ndarray]
-) -> Profile:
+) -> CoordinateProfile:
     """d coordinates of a location family, each at its full shift: composed like d unsampled steps.
 
     single: the profile of one coordinate by shift and epsilons.
@@ -122,11 +122,11 @@ def location(
         dimension * shift, dimension * shift**2 / 2 + TRACKED_SCALES * math.sqrt(dimension) * shift
     )
     if dimension == 1:
-        return Profile(nodes, deltas(nodes))
+        return CoordinateProfile(nodes, deltas(nodes))
     values = _monotone(_in_groups(LossSum([(losses, dimension)], step), nodes))
     if nodes[-1] >= dimension * shift:
         values[-1] = 0.0  # no loss is larger
-    return Profile(nodes, values, rounding=1e-12)
+    return CoordinateProfile(nodes, values, rounding=1e-12)
 
 
 def _in_groups(total: LossSum, epsilons: np.ndarray) -> np.ndarray:
@@ -142,14 +142,14 @@ def _in_groups(total: LossSum, epsilons: np.ndarray) -> np.ndarray:
 
 def signs(
     dimension: int, shift: float, deltas: Callable[[int, float, np.ndarray], np.ndarray]
-) -> Profile:
+) -> CoordinateProfile:
     """d signs of logistic noise; the loss of each has a variance of at most Delta^2/4.
 
     deltas: the profile by dimension, shift and epsilons.
     """
     spread = math.sqrt(dimension) * shift / 2
     nodes = _nodes(dimension * shift, spread**2 / 2 + TRACKED_SCALES * spread)
-    return Profile(nodes, _monotone(deltas(dimension, shift, nodes)))
+    return CoordinateProfile(nodes, _monotone(deltas(dimension, shift, nodes)))
 
 
 def _nodes(largest: float, far: float) -> np.ndarray:

@@ -14,13 +14,13 @@ NOT_COMPUTED = "not computed"
 def epsilon_or_reason(privacy: dict, accountant: str) -> float | str:
     """The epsilon by an accountant if it is finite and the guarantee supports it, else a reason."""
     value = privacy.get(accountant)
-    if is_number(value) and math.isinf(value):
+    if is_recorded_number(value) and math.isinf(value):
         return NOT_PRIVATE
     if privacy["guarantee"] not in WITH_EPSILON:
         return NO_PROOF
-    return value if is_number(value) and value >= 0 else NOT_COMPUTED
+    return value if is_recorded_number(value) and value >= 0 else NOT_COMPUTED
 
 
-def is_number(value: object) -> TypeGuard[float]:
+def is_recorded_number(value: object) -> TypeGuard[float]:
     """Whether a value of a record is a number, which true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpbench.errors import UserError
-from dpbench.records import record as records
 from dpbench.records.collect import StoredRecord, collect
 from dpbench.records.reading import Unreadable, read
-from dpbench.records.record import Record
+from dpbench.records.record import Record, frame_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +23,7 @@ def frame(source: str | Path | Iterable[Source] = "results") -> "pd.DataFrame":
     a warning that names it. Raises UserError for a folder that does not exist.
     """
     entries = collect(Path(source)) if isinstance(source, str | Path) else source
-    return records.frame(_readable(entries))
+    return frame_of(_readable(entries))
 
 
 def _readable(entries: Iterable[Source]) -> Iterator[Record]:

@@ -100,7 +100,7 @@ def record_path(folder: Path, config: dict) -> Path:
     return folder / "runs" / f"{digest(config)}.json"
 
 
-def frame(records: Iterable[Record]) -> "pd.DataFrame":
+def frame_of(records: Iterable[Record]) -> "pd.DataFrame":
     """One row per record: data set, model, method, variant, seed, metrics and privacy."""
     import pandas as pd  # which takes half a second
 

@@ -30,7 +30,7 @@ def test_every_row_of_the_table_can_be_attacked():
 
 @pytest.mark.slow
 def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
-    monkeypatch.setattr(table, "DEFAULT_CANARIES", 1000)
+    monkeypatch.setattr(table, "CANARIES_OF_OTHERS", 1000)
     monkeypatch.setattr(table, "STEPS", 200)
     methods = ["table.methods=[dpsgd_quantile]", "table.compute.contenders=[]"]
     asked = [*methods, "epochs=1", f"results_dir={tmp_path}"]

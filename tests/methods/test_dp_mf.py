@@ -12,7 +12,7 @@ from dp_accounting.pld import PLDAccountant
 from dpbench.clipping import restore_state, state_of
 from dpbench.errors import UserError
 from dpbench.mechanism.sampling import PoissonSampler
-from dpbench.methods.dp_mf import BandedGaussian, dp_mf, square_root
+from dpbench.methods.dp_mf import BandedGaussian, banded_square_root, dp_mf
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.entries import Unaccountable
@@ -35,14 +35,14 @@ def made(bands=4, bound=0.5, **changes):
 
 def matrix(bands, steps=STEPS):
     """C, entry by entry, in the slow obvious way."""
-    c = square_root(bands)
+    c = banded_square_root(bands)
     rows = [[c[i - j] if 0 <= i - j < bands else 0.0 for j in range(steps)] for i in range(steps)]
     return torch.tensor(rows, dtype=torch.float64)
 
 
 def noise_of(bands, stream, steps=STEPS, size=SIZE):
     """The noise of each step of an all-zero sum, with multiplier * sensitivity 1 [steps, size]."""
-    noise, rows = BandedGaussian(coefficients=square_root(bands)), []
+    noise, rows = BandedGaussian(coefficients=banded_square_root(bands)), []
     for _ in range(steps):
         total = torch.zeros(size, dtype=torch.float64)
         noise = noise.advance(total, stream)
@@ -57,7 +57,7 @@ def ledger_of(sigma, rate, bands, steps, cycle=None):
 
 # Fichtenberger et al. 2023: binom(2k, k)/4^k, and with all of them C C is the prefix sum.
 def test_the_coefficients_are_those_of_the_square_root_of_the_prefix_sum():
-    whole = square_root(STEPS)
+    whole = banded_square_root(STEPS)
     by_hand = [math.comb(2 * k, k) / 4**k for k in range(STEPS)]
     assert [c / whole[0] for c in whole] == pytest.approx(by_hand)
     c = matrix(STEPS) / whole[0]
@@ -67,7 +67,7 @@ def test_the_coefficients_are_those_of_the_square_root_of_the_prefix_sum():
 # What jax_privacy 2.0.0 prints: c = toeplitz.optimal_max_error_strategy_coefs(4), over its norm.
 def test_the_coefficients_are_those_of_jax_privacy():
     theirs = [0.8197048313256959, 0.40985241566284797, 0.30738931174713596, 0.25615775978927996]
-    assert square_root(4) == pytest.approx(theirs, abs=1e-12)
+    assert banded_square_root(4) == pytest.approx(theirs, abs=1e-12)
 
 
 @pytest.mark.parametrize("bands", [1, 2, 4, 13])
@@ -124,7 +124,7 @@ def test_one_band_is_dpsgd(step_of, batch_of):
 
 
 def test_noise_comes_back_from_its_state(stream_of):
-    start, stream = BandedGaussian(coefficients=square_root(4)), stream_of(0)
+    start, stream = BandedGaussian(coefficients=banded_square_root(4)), stream_of(0)
     noise, zeros = start, torch.zeros(5, dtype=torch.float64)
     assert state_of(start) == {}
     for _ in range(6):
@@ -139,7 +139,11 @@ def test_noise_comes_back_from_its_state(stream_of):
 
 def test_a_bound_that_changes_scales_the_noise_of_all_steps_alike(stream_of):
     """So that x_t/R_t + w_t is the same mechanism for any R_t."""
-    noise, stream, one = BandedGaussian(coefficients=square_root(3)), stream_of(0), torch.zeros(50)
+    noise, stream, one = (
+        BandedGaussian(coefficients=banded_square_root(3)),
+        stream_of(0),
+        torch.zeros(50),
+    )
     for scale in (1.0, 2.0, 0.5):
         noise = noise.advance(one.double(), stream)
         added = noise.add(one.double().clone(), scale, 1.5, stream)

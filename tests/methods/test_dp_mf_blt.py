@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dpbench.clipping import restore_state, state_of
 from dpbench.errors import UserError
-from dpbench.mechanism.buffered_toeplitz import Buffers, error, optimal, square_root
+from dpbench.mechanism.buffered_toeplitz import Buffers, buffered_square_root, error, optimal
 from dpbench.mechanism.sampling import PoissonSampler, make_sampler
 from dpbench.methods.dp_mf_blt import BufferedGaussian, dp_mf_blt
 from dpbench.privacy.accountants import pld, rdp
@@ -178,7 +178,7 @@ def test_noise_comes_back_from_its_state(stream_of):
 
 @pytest.mark.parametrize("number", [1, 2, 4])
 def test_the_error_is_that_of_the_matrices(number):
-    buffers, steps, cycle = square_root(number, 30), 30, 7
+    buffers, steps, cycle = buffered_square_root(number, 30), 30, 7
     c = matrix(*buffers, steps)
     sums = np.tril(np.ones((steps, steps))) @ np.linalg.inv(c)
     by_hand = (sums**2).sum() / steps * sensitivity(*buffers, steps, cycle) ** 2
@@ -186,7 +186,7 @@ def test_the_error_is_that_of_the_matrices(number):
 
 
 def test_many_buffers_are_the_square_root_of_the_prefix_sum():
-    c = encoded(*square_root(40, 10**9), np.eye(1, 60)[0])
+    c = encoded(*buffered_square_root(40, 10**9), np.eye(1, 60)[0])
     by_hand = [math.comb(2 * k, k) / 4**k for k in range(60)]
     assert c == pytest.approx(by_hand, rel=0.1)
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from dpbench.metrics.evaluation import evaluate, fit
+from dpbench.metrics.evaluation import evaluate, fit_metrics
 
 NAMES = ("male", "female")
 BINARY = {
@@ -80,7 +80,7 @@ def test_no_examples_at_all_have_nan_everywhere():
 
 
 def test_the_fit_has_accuracy_and_loss_as_all_metrics_have_them():
-    fitted, metrics = (of(*example(), NAMES) for of in (fit, evaluate))
+    fitted, metrics = (of(*example(), NAMES) for of in (fit_metrics, evaluate))
     assert fitted == {
         name: value
         for name, value in metrics.items()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn import metrics as theirs
 
-from dpbench.metrics.regression import evaluate_regression, fit_regression
+from dpbench.metrics.regression import evaluate_regression, regression_fit_metrics
 from dpbench.models.architecture import squared_error
 
 NAMES = ("low", "high")
@@ -72,5 +72,5 @@ def test_shapes_that_disagree_and_groups_without_names_are_refused():
 def test_the_fit_has_the_losses_as_all_metrics_have_them():
     metrics = evaluate_regression(*example(), NAMES)
     losses = {name: value for name, value in metrics.items() if name.startswith("loss")}
-    assert fit_regression(*example(), NAMES) == losses
+    assert regression_fit_metrics(*example(), NAMES) == losses
     assert len(losses) == 3

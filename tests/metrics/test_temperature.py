@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.metrics.calibration import expected_calibration_error
-from dpbench.metrics.temperature import fit, scaled
+from dpbench.metrics.temperature import fitted_temperature, scaled
 
 
 def made(n, too_large=1.0, seed=0):
@@ -22,7 +22,7 @@ def made(n, too_large=1.0, seed=0):
 def test_at_the_temperature_the_mean_logit_of_the_truth_is_the_expected_one(n, seed):
     """The slope of the mean loss in 1/T is 0 there."""
     logits, targets = made(n, seed=seed)
-    temperature = fit(logits, targets)
+    temperature = fitted_temperature(logits, targets)
     expected = ((logits / temperature).softmax(dim=1) * logits).sum(dim=1).mean()
     true = logits.gather(1, targets.unsqueeze(1)).mean()
     assert expected.item() == pytest.approx(true.item(), abs=1e-4)
@@ -30,7 +30,7 @@ def test_at_the_temperature_the_mean_logit_of_the_truth_is_the_expected_one(n, s
 
 @pytest.mark.parametrize("too_large", [0.2, 1.0, 7.0])
 def test_logits_of_the_wrong_size_are_found_out(too_large):
-    assert fit(*made(20_000, too_large)) == pytest.approx(too_large, rel=0.05)
+    assert fitted_temperature(*made(20_000, too_large)) == pytest.approx(too_large, rel=0.05)
 
 
 def test_torch_finds_the_same_temperature():
@@ -45,14 +45,16 @@ def test_torch_finds_the_same_temperature():
         return value
 
     optimizer.step(loss)
-    assert fit(logits, targets) == pytest.approx(log_temperature.exp().item(), rel=1e-4)
+    assert fitted_temperature(logits, targets) == pytest.approx(
+        log_temperature.exp().item(), rel=1e-4
+    )
 
 
 def test_it_is_fitted_at_even_places_and_measured_at_odd_ones():
     logits, targets = made(101, 3.0)
     said = scaled(logits, targets)
     assert (said.fitted, said.measured) == (51, 50)
-    assert said.temperature == fit(logits[::2], targets[::2])
+    assert said.temperature == fitted_temperature(logits[::2], targets[::2])
     odd, theirs = logits[1::2], targets[1::2]
     assert said.ece_before == expected_calibration_error(odd, theirs)
     assert said.ece == expected_calibration_error(odd / said.temperature, theirs)
@@ -69,5 +71,5 @@ def test_overconfidence_alone_goes_away():
 def test_too_few_examples_and_nan_have_no_temperature():
     one = (torch.randn(1, 2), torch.tensor([0]))
     assert math.isnan(scaled(*one).ece)
-    assert math.isnan(fit(torch.empty(0, 2), torch.empty(0, dtype=torch.int64)))
-    assert math.isnan(fit(torch.tensor([[math.nan, 0.0]]), torch.tensor([0])))
+    assert math.isnan(fitted_temperature(torch.empty(0, 2), torch.empty(0, dtype=torch.int64)))
+    assert math.isnan(fitted_temperature(torch.tensor([[math.nan, 0.0]]), torch.tensor([0])))

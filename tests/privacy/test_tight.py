@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 
-from dpbench.privacy.coordinate_profiles import Profile, profile
+from dpbench.privacy.coordinate_profiles import CoordinateProfile, profile
 from dpbench.privacy.gaussian import GaussianProfile, exact_epsilon
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.tight import Steps, tight_epsilon
@@ -39,10 +39,10 @@ def test_many_gaussian_steps_are_never_below_the_one_that_they_are(times, mu, de
 # Two answers, sampled: the loss of many steps is a binomial.
 
 
-def randomised_response(truth: float) -> Profile:
+def randomised_response(truth: float) -> CoordinateProfile:
     """Delta is p - (1 - p) e^epsilon, a straight line."""
     ends = np.array([0.0, math.log(truth / (1 - truth))])
-    return Profile(ends, np.array([2 * truth - 1, 0.0]), rounding=1e-15)
+    return CoordinateProfile(ends, np.array([2 * truth - 1, 0.0]), rounding=1e-15)
 
 
 def binomial_delta(truth: float, rate: float, times: int, epsilon: float, removing: bool):
@@ -195,5 +195,5 @@ def test_no_number_of_steps_and_no_noise_takes_more_memory_than_a_grid_may_have(
 
 
 def test_a_profile_that_never_falls_to_delta_has_no_epsilon():
-    leaky = Profile(np.array([0.0, 1.0]), np.array([0.5, 1e-6]))
+    leaky = CoordinateProfile(np.array([0.0, 1.0]), np.array([0.5, 1e-6]))
     assert tight_epsilon([Steps(leaky, 1.0, 20)], 1e-5) == math.inf

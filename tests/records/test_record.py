@@ -6,7 +6,7 @@ from dpbench.config.compose import compose
 from dpbench.config.settings import ADDED_TO_METHOD, SCIENTIFIC, SETTINGS, is_scientific
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
-from dpbench.records.record import Record, frame, record_path
+from dpbench.records.record import Record, frame_of, record_path
 
 CARRIED_OUT = {
     "engine=loop",
@@ -175,7 +175,7 @@ def test_a_truncated_record_counts_as_missing(share, tmp_path):
 
 def test_a_frame_has_a_row_per_record_and_a_column_per_number():
     other = {**PLAIN, "seed": 4, "method": {"bound": 1.0, "variant": "paper"}}
-    rows = frame([record(), record(config=other, status="diverged")]).to_dict("records")
+    rows = frame_of([record(), record(config=other, status="diverged")]).to_dict("records")
     assert [row["seed"] for row in rows] == [0, 4]
     assert [row["variant"] for row in rows] == ["corrected", "paper"]
     assert [row["status"] for row in rows] == ["complete", "diverged"]
@@ -188,4 +188,4 @@ def test_a_frame_has_a_row_per_record_and_a_column_per_number():
 
 def test_a_method_without_variants_counts_as_corrected():
     plain = {**PLAIN, "method": {"_target_": "dpbench.methods.sgd.sgd"}}
-    assert frame([record(config=plain)])["variant"].tolist() == ["corrected"]
+    assert frame_of([record(config=plain)])["variant"].tolist() == ["corrected"]
