@@ -37,7 +37,7 @@ def contradictions(record: Record) -> Iterator[str]:
     """
     if str(record.provenance.get("commit")).endswith("+"):
         yield "was made with uncommitted changes."
-    if "audit" in record.privacy:
+    if record.is_audit:
         yield from _wrong_epsilons(record.privacy, _epsilons_of_ledger(record.privacy))
         return
     steps = sum(entry["times"] for entry in record.privacy["ledger"])

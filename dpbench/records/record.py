@@ -61,6 +61,11 @@ class Record:
         return digest_of_scientific(self.config)
 
     @property
+    def is_audit(self) -> bool:
+        """Whether it is of an audit: then its settings alone do not say what was run."""
+        return "audit" in self.privacy
+
+    @property
     def measured(self) -> dict[str, float]:
         """The metrics, and those computed from the diagnostics of the last epochs."""
         return self.metrics | of_last_epochs(self.config, self.diagnostics)

@@ -46,7 +46,7 @@ def table(arguments: Sequence[str]) -> str:
     values = key_values("table", DEFAULTS, rest, known=filtered)
     out = path_of("out", values["out"], "file")
     filters = {key: value for key, value in values.items() if key not in DEFAULTS}
-    runs = [record for record in readable_records(Path(folder)) if "audit" not in record.privacy]
+    runs = [record for record in readable_records(Path(folder)) if not record.is_audit]
     records = filter_records(runs, filters)
     metrics = tuple(_metric(name, records) for name in _names(values["metrics"]))
     layout = SweepLayout(_names(values["rows"]), _names(values["columns"]), metrics)
