@@ -1,0 +1,50 @@
+"""RaCO on small data, as its tests take it."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from dpbench.data.dataset import Batch
+from dpbench.mechanism.method import Method, ReleasedState
+from dpbench.methods.raco import raco
+
+CLASSES, GROUPS, EXPECTED = 3, 3, 8.0
+DATA = {"name": "made", "groups": "abc", "classes": CLASSES, "train_size": 80}
+CONSTRAINTS = ("demographic_parity", "equalized_odds")
+constraints = pytest.mark.parametrize("constraint", CONSTRAINTS)
+
+
+def made(**changes) -> Method:
+    usual = {
+        **{"bound": 0.5, "constraint": "demographic_parity", "slack": 0.05, "rates": "soft"},
+        **{"dual_learning_rate": 0.5, "dual_bound": 2.0, "temperature": 0.5},
+        "histogram_noise_ratio": 5.0,
+    }
+    return raco(**{**usual, **changes}).on(SimpleNamespace(task="classification", **DATA))
+
+
+def after(method: Method, *answers: list) -> Method:
+    """The method after these answers to its query."""
+    clip = method.clip
+    for answer in answers:
+        clip = clip.updated(torch.tensor(answer, dtype=torch.float64), EXPECTED)
+    return dataclasses.replace(method, clip=clip)
+
+
+def unequal(method: Method) -> Method:
+    """After two histograms in which the first group is preferred."""
+    size = method.clip.cells * CLASSES
+    answer = [1.0 + (i % 5) + 9 * (i == 1) for i in range(size)]
+    return after(method, answer, answer[::-1])
+
+
+def seam(method: Method, step, batch: Batch):
+    return method.gradient(step.engine, batch, method.clip, ReleasedState(1, 2, None))
+
+
+def answer_of(method: Method, step, batch: Batch) -> torch.Tensor:
+    """The exact histogram of a batch [M, K]."""
+    counts = step.clipped_sum(seam(method, step, batch), batch).counts
+    return counts.view(-1, CLASSES)
