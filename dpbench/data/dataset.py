@@ -239,5 +239,10 @@ class DerivedDataset:
         return self.base.train_size
 
     @property
+    def note(self) -> str:
+        """A note beside those of `base`; empty for none."""
+        return ""
+
+    @property
     def notes(self) -> tuple[str, ...]:
-        return self.base.notes
+        return (*self.base.notes, self.note) if self.note else self.base.notes

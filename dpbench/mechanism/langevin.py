@@ -6,14 +6,39 @@ from typing import Self
 
 from torch import Tensor
 
-from dpbench.clipping import Clip
+from dpbench.clipping import Clip, make_clip
+from dpbench.clipping.choice import Bounds
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
+from dpbench.mechanism.method import PROVEN, Method, NoiseRule, guarantee_with_clip, plain
+from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Schedules, constant, run_lengths
 from dpbench.mechanism.update import Update
+from dpbench.validate import number
 
 PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
 """Settings of torch.optim.SGD for which its step is lr times the gradient."""
+
+
+def langevin(
+    name: str, bound: Bounds, prior_precision: float, clip: str, style: str, noise_rule: NoiseRule
+) -> Method:
+    """The method of that name: the gradient of a posterior, with noise by a rule.
+
+    Other arguments as for `dpbench.methods.dpsgld.dpsgld`.
+    """
+    number("method.prior_precision", prior_precision, least=0)
+    clipped = make_clip(clip, style, bound)
+    return Method(
+        name,
+        "corrected",
+        plain,
+        clipped,
+        Gaussian(),
+        guarantee_with_clip(clipped, PROVEN),
+        update=Prior(prior_precision),
+        noise_rule=noise_rule,
+    )
 
 
 @dataclass(frozen=True)

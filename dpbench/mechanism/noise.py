@@ -56,11 +56,7 @@ class Noise(ABC):
 
     @abstractmethod
     def add(
-        self,
-        total: Tensor,
-        sensitivity: float | Tensor,
-        multiplier: float,
-        stream: Stream,
+        self, total: Tensor, sensitivity: float | Tensor, multiplier: float, stream: Stream
     ) -> Tensor:
         """total [D] plus one draw; total may be overwritten. Called once per logical batch."""
 
@@ -161,11 +157,7 @@ class Gaussian(Noise):
     """Independent N(0, (multiplier * sensitivity)^2) per coordinate (Abadi et al. 2016)."""
 
     def add(
-        self,
-        total: Tensor,
-        sensitivity: float | Tensor,
-        multiplier: float,
-        stream: Stream,
+        self, total: Tensor, sensitivity: float | Tensor, multiplier: float, stream: Stream
     ) -> Tensor:
         return add_rounded(total, multiplier * sensitivity, torch.special.ndtri, stream)
 
@@ -206,11 +198,7 @@ class PerCoordinate(Noise):
     per_coordinate = True
 
     def add(
-        self,
-        total: Tensor,
-        sensitivity: float | Tensor,
-        multiplier: float,
-        stream: Stream,
+        self, total: Tensor, sensitivity: float | Tensor, multiplier: float, stream: Stream
     ) -> Tensor:
         return add_rounded(total, multiplier * sensitivity, QUANTILES[self.law], stream)
 
@@ -230,11 +218,7 @@ class NoNoise(Noise):
     private = False
 
     def add(
-        self,
-        total: Tensor,
-        sensitivity: float | Tensor,
-        multiplier: float,
-        stream: Stream,
+        self, total: Tensor, sensitivity: float | Tensor, multiplier: float, stream: Stream
     ) -> Tensor:
         return total
 

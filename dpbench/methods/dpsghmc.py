@@ -4,15 +4,13 @@ from dataclasses import dataclass
 
 import torch
 
-from dpbench.clipping import Clip, make_clip
+from dpbench.clipping import Clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
-from dpbench.mechanism.langevin import PLAIN, Prior, multiplier_for, noise_following_lr
-from dpbench.mechanism.method import PROVEN, Method, guarantee_with_clip, plain
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.langevin import PLAIN, langevin, multiplier_for, noise_following_lr
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import Schedules
-from dpbench.validate import number
 
 
 def dpsghmc(
@@ -34,18 +32,7 @@ def dpsghmc(
     v and theta are functions of the noisy sums of this and earlier steps: the ledger is that of
     `dpsgd` with that sigma. It is tight, as the sums can be recovered from the thetas.
     """
-    number("method.prior_precision", prior_precision, least=0)
-    clipped = make_clip(clip, style, bound)
-    return Method(
-        "dpsghmc",
-        "corrected",
-        plain,
-        clipped,
-        Gaussian(),
-        guarantee_with_clip(clipped, PROVEN),
-        update=Prior(prior_precision),
-        noise_rule=Hamiltonian(),
-    )
+    return langevin("dpsghmc", bound, prior_precision, clip, style, Hamiltonian())
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,14 @@ from dataclasses import dataclass
 
 import torch
 
-from dpbench.clipping import Clip, make_clip
+from dpbench.clipping import Clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
-from dpbench.mechanism.langevin import PLAIN, Prior, multiplier_for, noise_following_lr
-from dpbench.mechanism.method import PROVEN, Method, guarantee_with_clip, plain
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.langevin import PLAIN, langevin, multiplier_for, noise_following_lr
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import Schedules
-from dpbench.validate import number, one_of
+from dpbench.validate import one_of
 
 NOISE_VARIANCES = ("lr", "posterior")
 
@@ -33,18 +32,7 @@ def dpsgld(
     only enters the ledger as the sensitivity, and does not change the training.
     """
     one_of("method.law", law, NOISE_VARIANCES)
-    number("method.prior_precision", prior_precision, least=0)
-    clipped = make_clip(clip, style, bound)
-    return Method(
-        "dpsgld",
-        "corrected",
-        plain,
-        clipped,
-        Gaussian(),
-        guarantee_with_clip(clipped, PROVEN),
-        update=Prior(prior_precision),
-        noise_rule=Langevin(law),
-    )
+    return langevin("dpsgld", bound, prior_precision, clip, style, Langevin(law))
 
 
 @dataclass(frozen=True)

@@ -94,14 +94,14 @@ def _built(
     planned: Mapping[str, Statement],
 ) -> Table:
     spec = spec_of(target)
-    caveats = (CAVEAT,) * any(c.metric == "test/ece_temperature" for c in spec.columns)
+    fitted = any(column.metric == "test/ece_temperature" for column in spec.columns)
     table = build_table(
         spec,
         _runs(target, records),
         printed_numbers(target, spec),
         epsilon=_printed_epsilons(target),
         impossible=impossible,
-        notes=(*target.notes, *caveats),
+        notes=(*target.notes, CAVEAT) if fitted else target.notes,
         planned=planned,
         claimed_by=_accountant(target),
     )

@@ -36,11 +36,10 @@ class WithCalibration(DerivedDataset):
         return self.base.train_size - self.calibration_size
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def note(self) -> str:
         return (
-            *self.base.notes,
             f"A coin for each training example holds out a share of {self.share}, on which the "
-            "temperature is fitted with noise: epsilon covers both parts.",
+            "temperature is fitted with noise: epsilon covers both parts."
         )
 
     def load(self, folder: Path, seed: int) -> Data:

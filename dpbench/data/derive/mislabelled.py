@@ -37,11 +37,10 @@ class Mislabelled(DerivedDataset):
         integer("mislabelled", self.number, len(self.groups), self.base.train_size // 2)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def note(self) -> str:
         return (
-            *self.base.notes,
             f"{self.number} training examples have a wrong label, and a coin decides which are "
-            "trained on; the sampling rate counts all of them.",
+            "trained on; the sampling rate counts all of them."
         )
 
     def load(self, folder: Path, seed: int) -> Data:

@@ -85,9 +85,9 @@ class Scattered(DerivedDataset):
         return self.features.shape_of(self.base)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def note(self) -> str:
         normalization = self.features.normalization
-        return (*self.base.notes, *([normalization.note] if normalization else []))
+        return normalization.note if normalization else ""
 
     def load(self, folder: Path, seed: int) -> Data:
         """Load `base`, and its features: 1.1 GB and some minutes for MNIST, 3.7 GB for CIFAR-10."""

@@ -46,11 +46,10 @@ class Unbalanced(DerivedDataset):
         return int(self.base.train_size - (1 - self.keep) * self.base.class_sizes[self.label])
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def note(self) -> str:
         return (
-            *self.base.notes,
             f"Training examples of class {self.label} are kept with probability {self.keep}; the "
-            "sampling rate uses the expected number of training examples, from published counts.",
+            "sampling rate uses the expected number of training examples, from published counts."
         )
 
     def load(self, folder: Path, seed: int) -> Data:

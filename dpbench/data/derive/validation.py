@@ -36,11 +36,10 @@ class WithValidation(DerivedDataset):
         return self.base.train_size - held_out(self.base.train_size, self.share)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def note(self) -> str:
         return (
-            *self.base.notes,
             f"A share of {self.share} of the training examples is held out for validation, drawn "
-            "by seed: they are outside every epsilon, and so is what is chosen by them.",
+            "by seed: they are outside every epsilon, and so is what is chosen by them."
         )
 
     def load(self, folder: Path, seed: int) -> Data:

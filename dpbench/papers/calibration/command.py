@@ -31,20 +31,23 @@ def measured(target: Target) -> dict[str, bytes]:
     if target.config["threads"]:
         torch.set_num_threads(target.config["threads"])
     findings = []
-    starts = [*target.table["seeds"], *([None] if setup.by_hand else [])]
+    starts = list(target.table["seeds"])
+    if setup.by_hand:
+        starts.append(None)
     with counting("flows", len(setup.flows) * len(starts)) as count:
         for label in setup.flows:
             for seed in starts:
                 findings.append(examine(run, setup, label, folder, seed))
                 count()
     checked = claims(findings, printed, setup.zero)
+    with_noise = any(claim.name == SAME for claim in checked)
     table = Table(
         name=target.name,
         title=target.title,
         introduction=(_introduction(target, setup),),
         grids=tuple(grids(checked, findings)),
         summary=(summary(checked),),
-        rules=(RULE, *[RULE_OF_NOISE] * any(claim.name == SAME for claim in checked)),
+        rules=(RULE, RULE_OF_NOISE) if with_noise else (RULE,),
         notes=tuple(target.table["notes"]),
         cells=(),
     )
