@@ -73,22 +73,22 @@ def build_table(
     grids = [
         claim_grids.claims_grid(judged),
         _main(spec, rows, cells, impossible, privacy),
-        *([_comparison(cells)] if published else []),
+        _comparison(cells if published else []),
         ordering.order_grid(order),
         constants.constants_grid(judged_constants),
         claim_grids.comparisons_grid(judged),
         privacy,
     ]
     return Table(
-        spec.name,
-        spec.title if at_paper_scale else f"{spec.title} (not at the paper's scale)",
-        tuple(filter(None, (opening(cells), *_introduction(spec)))),
-        tuple(filter(None, lines)),
-        tuple(block for block in grids if block.rows),
-        tuple(_rules(spec, bool(published))),
-        (*spec.notes, *notes, *_notes_on_runs(spec, rows, impossible)),
-        tuple(cells),
-        tuple(judged),
+        name=spec.name,
+        title=spec.title if at_paper_scale else f"{spec.title} (not at the paper's scale)",
+        introduction=tuple(filter(None, (opening(cells), *_introduction(spec)))),
+        summary=tuple(filter(None, lines)),
+        grids=tuple(block for block in grids if block.rows),
+        rules=tuple(_rules(spec, bool(published))),
+        notes=(*spec.notes, *notes, *_notes_on_runs(spec, rows, impossible)),
+        cells=tuple(cells),
+        claims=tuple(judged),
     )
 
 

@@ -173,12 +173,7 @@ def statement(
     """
     sampling = ledger.entries[0][0].sampling if ledger.entries else None
     claimed_by = method.claimed_by or claimed_by
-    guarantee = method.guarantee
-    if method.private and isinstance(sampling, Shuffled):
-        guarantee = Guarantee("none", "Batches are shuffled, and no accountant knows their law.")
-    elif method.private and type(sampling) in OTHER_LAWS:
-        why = f"{guarantee.why} {OTHER_LAWS[type(sampling)]}"
-        guarantee = replace(guarantee, why=why) if guarantee.level != "none" else guarantee
+    guarantee = _guarantee(method, sampling)
     unit = sampling.unit if sampling else "example"
     numbers = ("rdp", "pld", "gdp", "claimed")
     epsilons: dict[str, Any] = dict.fromkeys(numbers) | {"refused": {}}
@@ -204,6 +199,16 @@ def statement(
         "adjacency": f"add or remove one {unit}",
         "ledger": to_plain(ledger),
     }
+
+
+def _guarantee(method: Method, sampling: Sampling | None) -> Guarantee:
+    """The guarantee of a method whose batches have that law."""
+    if method.private and isinstance(sampling, Shuffled):
+        return Guarantee("none", "Batches are shuffled, and no accountant knows their law.")
+    guarantee = method.guarantee
+    if guarantee.level == "none" or not method.private or type(sampling) not in OTHER_LAWS:
+        return guarantee
+    return replace(guarantee, why=f"{guarantee.why} {OTHER_LAWS[type(sampling)]}")
 
 
 def _bounds(ledger: Ledger, delta: float) -> dict:
