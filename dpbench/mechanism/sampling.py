@@ -111,9 +111,7 @@ def poisson_indices(size: int, rate: float, stream: Stream) -> Tensor:
 class ShuffledSampler:
     """A fresh permutation each epoch, cut into batches like common loaders; has no accountant."""
 
-    def __init__(
-        self, train_size: int, batch_size: int, unit: str = "example", cycle: int | None = 1
-    ):
+    def __init__(self, train_size: int, batch_size: int, unit: str = "example"):
         self.law: Sampling = Shuffled(batch_size, unit)
         rate = poisson_rate(train_size, batch_size, unit)
         self.expected_batch_size = train_size * rate
@@ -135,11 +133,9 @@ class TruncatedSampler:
         train_size: int,
         batch_size: int,
         unit: str = "example",
-        cycle: int | None = 1,
         batch_limit: int | None = None,
     ):
         self._whole = PoissonSampler(train_size, batch_size, unit)
-        _check_cycle("truncated", cycle)
         if batch_limit is None:
             from scipy.stats import binom  # takes a second, and only this sentence needs it
 
@@ -180,10 +176,8 @@ class AllocationSampler:
         train_size: int,
         batch_size: int,
         unit: str = "example",
-        cycle: int | None = 1,
         participations: int | None = None,
     ):
-        _check_cycle("allocation", cycle)
         self.turns = 1 if participations is None else participations
         integer("participations", self.turns)
         rate = poisson_rate(train_size, batch_size, unit)
@@ -208,14 +202,6 @@ def _subsets(size: int, number: int, of: int, stream: Stream) -> Tensor:
     return chosen
 
 
-def _check_cycle(name: str, cycle: int | None) -> None:
-    if cycle != 1:
-        raise UserError(
-            f"sampler={name} cannot be accounted for with noise correlated over {cycle or 'all'} "
-            "steps: use sampler=poisson."
-        )
-
-
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "poisson": PoissonSampler,
     "shuffled": ShuffledSampler,
@@ -230,11 +216,22 @@ OPTIONS = {"batch_limit": "truncated", "participations": "allocation"}
 def make_sampler(
     name: str, train_size: int, batch_size: int, unit: str, cycle: int | None, **options: Any
 ) -> Sampler:
-    """The sampler of that name; UserError for a setting, if not None, that is another one's."""
+    """The sampler of that name.
+
+    cycle: that of `PoissonSampler`. Raises UserError for a setting, if not None, that is another
+    one's, and for cycles that no accountant knows.
+    """
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if OPTIONS[option] != name:
             raise UserError(
                 f"{option} belongs to sampler={OPTIONS[option]}: set that, or {option}=null."
             )
-    return SAMPLERS[name](train_size, batch_size, unit, cycle, **given)
+    if name == "poisson":
+        return PoissonSampler(train_size, batch_size, unit, cycle)
+    if cycle != 1 and name != "shuffled":  # which has no accountant anyway
+        raise UserError(
+            f"sampler={name} cannot be accounted for with noise correlated over {cycle or 'all'} "
+            "steps: use sampler=poisson."
+        )
+    return SAMPLERS[name](train_size, batch_size, unit, **given)
