@@ -22,6 +22,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """The known names closest to a misspelt one, or all of them, as the end of a sentence."""
     names = sorted(known)
     matches = difflib.get_close_matches(name[:MAX_COMPARED], names, n=3, cutoff=0.5)
+    if not names:
+        return "there are none."
     if matches:
         return f"did you mean {' or '.join(matches)}?"
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""

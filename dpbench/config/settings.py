@@ -1,10 +1,12 @@
 """The settings of a run: which are scientific, and so in its digest, and which only execution."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpbench.validate import fraction, integer, key_values
+from dpbench.errors import UserError
+from dpbench.validate import boolean, fraction, integer, key_values, quoted
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,10 @@ PATHS = {"model": ("weights",), "dataset": ("file", "folder", "path")}
 what they name is a setting beside them."""
 
 
+DEVICE = re.compile(r"auto|(cpu|cuda|mps|xpu)(:\d{1,3})?")
+"""The names of devices that a machine may have."""
+
+
 def check_numbers(settings: Mapping[str, object]) -> None:
     """UserError for a setting of a run that is to be a number and is not, or is out of range."""
     integer("epochs", settings["epochs"])
@@ -89,6 +95,25 @@ def check_numbers(settings: Mapping[str, object]) -> None:
     integer("seed", settings["seed"], least=0)
     if settings["ema_decay"] is not None:
         fraction("ema_decay", settings["ema_decay"], zero=True)
+
+
+def check_means(settings: Mapping[str, object]) -> None:
+    """UserError for a setting of how a run is computed, beside its engine, that no machine has."""
+    size = settings["physical_batch_size"]
+    if isinstance(size, str) and size != "auto":
+        raise UserError(
+            f"physical_batch_size={quoted(size)} must be a whole number from 1, auto or null."
+        )
+    if size not in (None, "auto"):
+        integer("physical_batch_size", size)
+    boolean("channels_last", settings["channels_last"])
+    if not DEVICE.fullmatch(str(settings["device"])):
+        raise UserError(no_device(settings["device"]))
+
+
+def no_device(name: object) -> str:
+    """The sentence that refuses a device."""
+    return f"device={name!s:.60} is not available here; try device=auto."
 
 
 def path_settings(group: str, part: Mapping[str, object]) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from dpbench.config import buildable
-from dpbench.config.compose import compose
-from dpbench.config.settings import check_numbers
+from dpbench.config.compose import compose, options
+from dpbench.config.settings import check_means, check_numbers
 from dpbench.data.fetch.folder import default_folder
 from dpbench.errors import UserError
 from dpbench.execution.launcher import Launcher
@@ -16,7 +16,7 @@ from dpbench.records.code import is_stale
 from dpbench.records.reading import load
 from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import Tracker
-from dpbench.validate import integer, path_of, positive, quoted, typed
+from dpbench.validate import integer, one_of, path_of, positive, quoted, typed
 
 STALE = "stale"
 """The value of again for the runs whose record was made by other code."""
@@ -27,9 +27,14 @@ MAX_PER_CORE = 8
 
 def checked_config(overrides: list[str]) -> dict:
     """The configuration of overrides; UserError for unknown names, and for numbers and settings of
-    execution, launchers or trackers that cannot be used."""
+    execution, launchers or trackers that cannot be used.
+
+    None of these settings is in the name of a run, so those of a finished run are checked here.
+    """
     config = compose(overrides)
     check_numbers(config)
+    check_means(config)
+    one_of("engine", config["engine"].get("name"), options("engine"))
     check_execution(config)
     launcher_of(config)
     trackers_of(config)

@@ -16,7 +16,7 @@ from dpbench.training.checkpoints import Checkpoints, locked_checkpoints
 from dpbench.training.interrupts import graceful_interrupts
 from dpbench.training.plan import Run, plan
 from dpbench.training.tracking import Tracking
-from dpbench.training.trainer import fit
+from dpbench.training.trainer import fit, pick_device
 
 
 def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
@@ -30,6 +30,7 @@ def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) ->
     folder = checkpoint_folder(path)
     missing = run_again(config, load(path))
     if missing:
+        pick_device(run.device)
         plan(run)  # refuses bad requests before any work; `fit` finds it in the cache
     if missing or folder.exists():
         check_writable(path.parent)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from dpbench.config.settings import check_numbers
+from dpbench.config.settings import check_means, check_numbers
 from dpbench.data.dataset import Data, Dataset, check_loaded, vocabulary_of
 from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.derive.normalization import Normalization, with_transform
@@ -31,7 +31,7 @@ from dpbench.training.budget import ARITHMETIC, PlannedSteps, Privacy, statement
 from dpbench.training.score import SCORE_NOTE, score_steps
 from dpbench.training.statistics import PrivateNormalization, statistics_steps
 from dpbench.training.temperature import PrivateTemperature, temperature_steps
-from dpbench.validate import boolean, integer, one_of, quoted, typed
+from dpbench.validate import one_of, typed
 
 MAX_STEPS = 5_000_000
 """Steps of a run: hours for the smallest model, and few enough to check a schedule in seconds."""
@@ -81,19 +81,13 @@ class Run:
 
     def __post_init__(self) -> None:
         check_numbers(vars(self))
-        if isinstance(self.physical_batch_size, str):
-            one_of("physical_batch_size", self.physical_batch_size, ["auto"])
-        elif self.physical_batch_size is not None:
-            integer("physical_batch_size", self.physical_batch_size)
+        check_means(vars(self))
         one_of("sampler", self.sampler, SAMPLERS)
         one_of("table.claimed_by", self.claimed_by, CLAIMS)
         one_of("precision", self.precision, PRECISIONS)
         one_of("noise", self.noise, ARITHMETIC)
         typed("trial", self.trial, str | None)
-        boolean("channels_last", self.channels_last)
         one_of("engine", self.engine, ["auto", *ENGINES])
-        if not isinstance(self.device, str):
-            raise UserError(f"device={quoted(self.device)} is not a device: try auto, or cuda:0.")
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -17,6 +17,9 @@ from dpbench.records.record import Record
 from dpbench.records.trackers import Log, RunInfo, Tracker
 from dpbench.training.plan import Plan, Run, privacy_statement
 
+EPSILON = "privacy/epsilon_rdp"
+"""The epsilon so far as trackers log it: by RDP, which takes no time, and may be above PLD's."""
+
 
 @dataclass(frozen=True)
 class Spending:
@@ -30,9 +33,9 @@ class Spending:
     def after(self, steps: int) -> dict[str, float]:
         """Epsilon by RDP after some steps, named as trackers log it; empty where there is none."""
         if self.epsilon is None or math.isinf(self.epsilon):
-            return {} if self.epsilon is None else {"privacy/epsilon": math.inf}
+            return {} if self.epsilon is None else {EPSILON: math.inf}
         with suppress(Unaccountable):
-            return {"privacy/epsilon": rdp(self.ledger.first(steps), self.delta)}
+            return {EPSILON: rdp(self.ledger.first(steps), self.delta)}
         return {}
 
 

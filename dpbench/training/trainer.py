@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench import seeds
+from dpbench.config.settings import no_device
 from dpbench.data.dataset import Batch, Data, Dataset, Split, Targets, calibration_size_of
 from dpbench.data.probe import probe, probe_users
 from dpbench.errors import UserError
@@ -177,7 +178,7 @@ def pick_device(name: str) -> torch.device:
         probe.item()  # fails on `meta` and similar devices
         return probe.device
     except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"device={name!s:.60} is not available here; try device=auto.") from error
+        raise UserError(no_device(name)) from error
 
 
 def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:

@@ -65,6 +65,11 @@ REFUSED = [
     ("seed=-1", "seed must be a whole number from 0, got -1."),
     ("seed=0.5", "seed must be a whole number from 0, got 0.5."),
     ("physical_batch_size=0", "physical_batch_size must be a whole number from 1, got 0."),
+    (
+        "physical_batch_size=some",
+        "physical_batch_size='some' must be a whole number from 1, auto or null.",
+    ),
+    ("channels_last=3", "channels_last must be true or false, got 3."),
     ("threads=0", "threads must be a whole number from 1 to "),
     ("jobs=two", "jobs must be a whole number from 1 to "),
     ("again=maybe", "again='maybe' must be true, false or stale."),
@@ -123,9 +128,9 @@ def test_a_command_that_cannot_be_is_refused_in_one_sentence(words, sentence, co
     refused(command(*words.split(), *overrides), sentence)
 
 
-def test_a_device_that_is_not_there_is_refused(command, tmp_path):
-    for device in ("nonsense", "meta"):
-        done = command("run", f"results_dir={tmp_path}", f"device={device}")
+def test_a_device_that_is_not_there_is_refused_before_any_work(command, nowhere):
+    for device in ("nonsense", "meta", "cuda:999"):
+        done = command("run", *nowhere, f"device={device}")
         refused(done, f"device={device} is not available here; try device=auto.")
 
 

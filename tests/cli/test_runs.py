@@ -82,6 +82,25 @@ def test_a_run_is_made_once_unless_it_is_asked_for_again(first, command):
     assert json.loads(path.read_text())["provenance"]["engine"] == "vmap"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("device=nonsense", "device=nonsense is not available here; try device=auto."),
+        ("device=null", "device=None is not available here; try device=auto."),
+        ("engine.name=gost", "engine=gost is unknown: did you mean ghost?"),
+        ("physical_batch_size=0", "physical_batch_size must be a whole number from 1, got 0."),
+        ("channels_last=3", "channels_last must be true or false, got 3."),
+        ("+launcher.x=1", "launcher.x is not a setting: there are none."),
+    ],
+)
+def test_what_no_record_depends_on_is_refused_for_a_finished_run_too(
+    word, sentence, first, command
+):
+    done = command("run", *SMALL, f"results_dir={first[1]}", word)
+    assert (done.code, done.out, done.err) == (2, [], [f"dpbench: {sentence}"])
+
+
 WITHOUT_LIBRARIES = """
 import sys
 from dpbench.cli.main import main
@@ -95,7 +114,13 @@ main()
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code"),
-    [((), 0), *(((word,), 2) for word in ("nonsense=1", "method=nonsense", "jobs=0", "epochs=x"))],
+    [
+        ((), 0),
+        *(
+            ((word,), 2)
+            for word in ("nonsense=1", "method=nonsense", "jobs=0", "epochs=x", "device=x")
+        ),
+    ],
 )
 def test_a_finished_run_and_a_refusal_import_none_of_what_takes_long(words, code, first):
     made, folder = first

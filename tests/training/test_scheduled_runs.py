@@ -19,6 +19,7 @@ from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.dpsgd_global import dpsgd_global_adapt
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import Ledger
+from dpbench.records.digest import digest
 from dpbench.training.trainer import fit
 
 PIECE = "{_target_:dpbench.mechanism.schedules.Pieces,values:[%s],until:[%s]}"
@@ -81,6 +82,12 @@ def test_a_scheduled_bound_costs_nothing():
     said = [prepare([*more, "epochs=2"])[2] for more in ([], ["schedule=bound_switch"])]
     assert said[0].ledger == said[1].ledger
     assert said[1].schedule.bound_at(0.95) == 200
+
+
+def test_factors_of_one_cost_the_same_but_are_a_run_of_their_own():
+    said = [prepare([*more, "epochs=2"]) for more in ([], ["schedule=custom"])]
+    assert said[0][2].ledger == said[1][2].ledger
+    assert digest(said[0][0]) != digest(said[1][0])
 
 
 @pytest.mark.parametrize("end", [1e-14, 1e14])

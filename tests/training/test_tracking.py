@@ -80,7 +80,7 @@ def test_a_run_is_told_epoch_by_epoch_with_what_it_spent(tell, tmp_path):
     per_epoch = record.privacy["steps"] // 3
     assert steps == (per_epoch, 2 * per_epoch, 3 * per_epoch)
     assert [n["train/loss"] for n in numbers] == record.history["train/loss"]
-    spent = [n["privacy/epsilon"] for n in numbers]
+    spent = [n["privacy/epsilon_rdp"] for n in numbers]
     assert spent == sorted(spent)
     assert spent[0] > 0
     assert spent[-1] == pytest.approx(record.privacy["rdp"])
@@ -98,7 +98,7 @@ def test_no_epsilon_is_told_where_none_is_proven(overrides, epsilon, tell):
     notes = Notes()
     tell(notes, *overrides)
     logs = [numbers for duty, _, *rest in notes.calls if duty == "log" for numbers in rest]
-    assert [n.get("privacy/epsilon") for n in logs] == [epsilon] * 3
+    assert [n.get("privacy/epsilon_rdp") for n in logs] == [epsilon] * 3
 
 
 @pytest.mark.slow

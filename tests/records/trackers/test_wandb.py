@@ -75,7 +75,7 @@ def test_a_run_is_kept_offline_under_its_digest(tracked, tmp_path):
     told = [row for row in history if "train/loss" in row]
     assert [row["train/loss"] for row in told] == record.history["train/loss"]
     assert [row["step"] for row in told] == [record.privacy["steps"] // 2, record.privacy["steps"]]
-    assert told[-1]["privacy/epsilon"] == pytest.approx(record.privacy["rdp"])
+    assert told[-1]["privacy/epsilon_rdp"] == pytest.approx(record.privacy["rdp"])
     assert float(summary["test/accuracy"]) == record.metrics["test/accuracy"]
     assert json.loads(summary["ledger"]) == record.privacy["ledger"]
     assert any(key.startswith("reliability") for row in history for key in row)
