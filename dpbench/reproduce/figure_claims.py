@@ -20,9 +20,12 @@ from dpbench.tables.spec import PAPER_SCALE, Column
 from dpbench.tables.summary import claims_line
 
 STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
-    "mean": np.nanmean,
-    "min": np.nanmin,
-    "max": np.nanmax,
+    "mean": np.mean,
+    "min": np.min,
+    "max": np.max,
+    "first": lambda points: points[0],
+    "last": lambda points: points[-1],
+    "change": lambda points: points[-1] - points[0],
 }
 
 RULE = (
@@ -34,6 +37,12 @@ RULE = (
     "does not. p: one-sided Wilcoxon signed-rank test, at least 2^-n with n seeds."
 )
 
+RULES_OVER = {
+    "first": "First of a series: its first value; of a histogram, the share of the lowest cell.",
+    "last": "Last of a series: its last value; of a histogram, the share of the highest cell.",
+    "change": "Change of a series: its last value minus its first.",
+}
+
 
 def judge_figure(
     target: Target, runs: pd.DataFrame, records: Sequence[Record]
@@ -41,9 +50,10 @@ def judge_figure(
     """The claims of a figure, in their order.
 
     runs: a row for each record, with its condition and method. A quantity is a series of the
-    records' diagnostics or a metric, or the difference of two, point by point; within bars, its
-    absolute value. `<k>` in it stands for each of the figure's groups in turn. Raises UserError for
-    a series that a record does not have.
+    records' diagnostics, a metric, a mean by bin of the reliability diagram (`bins/confidence`,
+    `bins/accuracy`) or the shares of a histogram (`histogram/true_class`); or the difference of
+    two, point by point; within bars, its absolute value. `<k>` in it stands for each of the
+    figure's groups in turn. Raises UserError for a series that a record does not have.
     """
     claims = claims_of(target.claims)
     names = dict.fromkeys(c.metric for claim in claims for c in _columns(target, claim))
@@ -63,9 +73,10 @@ def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[str], list[str]]:
     """The parts of a figure's page about claims, at its beginning and at its end, if any."""
     if not judged:
         return [], []
-    comparisons = comparisons_grid(judged)
+    comparisons, over = comparisons_grid(judged), {one.claim.over for one in judged}
+    rules = [RULE, *(rule for name, rule in RULES_OVER.items() if name in over)]
     before = [f"- {claims_line(judged)}", f"## Claims\n\n{grid_lines(claims_grid(judged))}"]
-    return before, [f"## {comparisons.heading}\n\n{grid_lines(comparisons)}", RULE]
+    return before, [f"## {comparisons.heading}\n\n{grid_lines(comparisons)}", *rules]
 
 
 def _columns(target: Target, claim: Claim) -> list[Column]:
@@ -85,17 +96,27 @@ def _columns(target: Target, claim: Claim) -> list[Column]:
 
 def _value(record: Record, name: str) -> float:
     """`max of |step/a - step/b|`: over the points of a run that are not NaN, if there are any."""
+    if record.status == DIVERGED:
+        return math.nan
     over, _, series = name.partition(" of ")
     first, *rest = (_points(record, part) for part in series.strip("|").split(MINUS))
     points = np.abs(first - sum(rest)) if series.startswith("|") else first - sum(rest)
-    if record.status == DIVERGED or np.isnan(points).all():
-        return math.nan
-    return float(STATISTICS[over](points))
+    points = points[~np.isnan(points)]
+    return float(STATISTICS[over](points)) if len(points) else math.nan
 
 
 def _points(record: Record, series: str) -> np.ndarray:
-    for values in (record.diagnostics, record.metrics):
+    for values in (record.diagnostics, record.metrics, _calibration(record)):
         if series in values:
             return np.atleast_1d(np.array(values[series], dtype=float))
     method = record.config["choices"]["method"]
     raise UserError(f"a claim is about {series}, which the run of {method} lacks.")
+
+
+def _calibration(record: Record) -> dict[str, list[float]]:
+    """By bin the means in a reliability diagram, and by cell the shares in a histogram."""
+    bins, counts = (record.calibration.get(name, {}) for name in ("bins", "histogram"))
+    return {
+        **{f"bins/{name}": bins[name] for name in bins if name != "count"},
+        **{f"histogram/{name}": [n / sum(cells) for n in cells] for name, cells in counts.items()},
+    }

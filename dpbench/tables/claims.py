@@ -8,7 +8,7 @@ from dpbench.errors import UserError
 from dpbench.validate import known_keys, one_of, typed
 
 Relation = Literal["better", "larger", "smaller"]
-Statistic = Literal["mean", "min", "max"]
+Statistic = Literal["mean", "min", "max", "first", "last", "change"]
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 
@@ -23,7 +23,8 @@ HINTS: dict[str, Any] = {
 class Claim:
     """Each of `rows` is better (larger, smaller) than each of `than`, in each of `quantities`.
 
-    statement: the claim in a sentence; source: where the paper makes it. than: rows, or a number.
+    statement: the claim in a sentence; source: where the paper makes it. than: rows under the same
+    condition, rows under another one by their full name (`batch_size 256, dpsgd`), or a number.
     quantities: columns of a table, series of a figure, the difference of two (`loss_b - loss_a`,
     where the first defines which way is better), or the mean of columns (`mean(loss_a, loss_b)`).
     under: labels of the conditions that the claim is about, None for all. by: the least difference,

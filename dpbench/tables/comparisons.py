@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from dpbench.metrics.significance import signed_rank
 from dpbench.tables.cells import standard_error
@@ -95,7 +96,7 @@ class Evidence:
         ours = quantity.printed(self.published, row_name(condition, row))
         if not isinstance(than, str):
             return ours and ours - PrintedNumber(float(than), 0.0, 0.0)
-        theirs = quantity.printed(self.published, row_name(condition, than))
+        theirs = quantity.printed(self.published, self._full_name(condition, than))
         return ours - theirs if ours and theirs else None
 
     def _comparisons(self, claim: Claim, quantities: Sequence[Quantity]) -> Iterator[Comparison]:
@@ -125,8 +126,16 @@ class Evidence:
         )
 
     def _values(self, condition: str, name: str, quantity: Quantity) -> dict[int, float]:
-        row = self.rows.get((condition, name))
+        row = self._by_name.get(self._full_name(condition, name))
         return quantity.values(row) if row and len(row.runs) else {}
+
+    @cached_property
+    def _by_name(self) -> dict[str, Row]:
+        return {row_name(*key): row for key, row in self.rows.items()}
+
+    def _full_name(self, condition: str, name: str) -> str:
+        """The name of a row under the condition, unless it is that of one under another."""
+        return name if name in self._by_name else row_name(condition, name)
 
     def _others(
         self, condition: str, than: str | float, quantity: Quantity, ours: Mapping[int, float]

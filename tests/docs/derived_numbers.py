@@ -68,12 +68,16 @@ def tested(runs: list[dict]) -> dict[tuple, list[float]]:
 
 
 def rises(name: str) -> Iterator[tuple[float, str]]:
-    """In how many runs the training loss rises somewhere, and the median of the largest rises."""
+    """Of the training loss: in how many runs it rises somewhere, the median of the largest rises,
+    the mean number of rises, and the largest rise of the mean curve."""
     for key, runs in by_arm(name).items():
-        largest = [max(np.diff(run["diagnostics"]["trained/loss"])) for run in runs]
+        steps = np.array([np.diff(run["diagnostics"]["trained/loss"]) for run in runs])
+        largest = steps.max(axis=1)
         words = f"{key[0]} {key[1]} {runs[0]['config']['method'].get('bound')}"
         yield float(sum(rise > 0 for rise in largest)), f"{words} count"
         yield float(np.median(largest)), f"{words} median"
+        yield float(np.mean((steps > 0).sum(axis=1))), f"{words} number"
+        yield float(steps.mean(axis=0).max()), f"{words} of the mean"
 
 
 def gaps(name: str) -> Iterator[tuple[float, str]]:

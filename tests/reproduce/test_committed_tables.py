@@ -13,6 +13,7 @@ from dpbench.records.reading import parse
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import render
 from dpbench.reproduce.target import target_of
+from dpbench.reproduce.verify import published_target
 
 TABLES = Path(__file__).resolve().parents[2] / "results" / "tables"
 
@@ -94,6 +95,21 @@ def test_a_committed_table_has_all_its_runs_at_the_paper_s_settings(name):
     lines = (TABLES / f"{name}.records.jsonl").read_text().splitlines()
     asked = {digest(compose(overrides)) for overrides in target_of(name, []).cells()}
     assert sorted(parse(line, "x").digest for line in lines) == sorted(asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*_fig*.claims.csv")), ids=lambda p: p.name)
+def test_the_committed_claims_of_a_figure_follow_from_its_records(path, monkeypatch):
+    for module in ("reproduce.render", "papers.calibration.coincidence"):
+        monkeypatch.setattr(f"dpbench.{module}.images", lambda figure: {})
+    page, records = (
+        path.with_name(path.name.replace("claims.csv", end)) for end in ("md", "records.jsonl")
+    )
+    lines = records.read_text().splitlines()
+    files = render(published_target(page), [parse(line, "x") for line in lines], {})
+    assert files["claims.csv"] == path.read_bytes()
+    before, ours = (text.partition("\n![")[0] for text in (page.read_text(), files["md"].decode()))
+    assert ours == before
 
 
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*.png")), ids=lambda path: path.stem)

@@ -2,50 +2,105 @@
 
 import math
 from types import SimpleNamespace
+from typing import get_args
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from dpbench.config.compose import options
 from dpbench.errors import UserError
-from dpbench.reproduce.figure_claims import claims_blocks, judge_figure
+from dpbench.reproduce.figure_claims import STATISTICS, claims_blocks, judge_figure
 from dpbench.reproduce.target import target_of
-from dpbench.tables.claims import claims_of
+from dpbench.tables.claims import Statistic, claims_of
+from dpbench.tables.conditions import row_name
 
-FIGURES = [name for name in options("table") if "_fig" in name]
+FIGURES = [name for name in options("table") if "_fig" in name and name != "calibration_fig1"]
 SEEDS = (0, 1, 2)
 
 
-def run(method, seed, status="complete", metrics=None, **diagnostics):
-    config = {"choices": {"method": method}, "seed": seed}
+def run(method, seed, status="complete", metrics=None, calibration=None, under="", **diagnostics):
     return SimpleNamespace(
-        config=config, status=status, metrics=metrics or {}, diagnostics=diagnostics
-    )
+        config={"choices": {"method": method}, "seed": seed, "under": under},
+        status=status, metrics=metrics or {}, calibration=calibration or {},
+        diagnostics=diagnostics,
+    )  # fmt: skip
 
 
 def judged(wanted, records):
-    """The claims of a target on made-up records, under its first condition."""
-    rows = [(r.config["choices"]["method"], r.config["seed"]) for r in records]
-    runs = pd.DataFrame(rows, columns=["method", "seed"])
-    runs = runs.assign(condition=wanted.labels[0], status="complete")
-    return judge_figure(wanted, runs, records)
+    """The claims of a target on made-up records."""
+    rows = [(r.config["choices"]["method"], r.config["seed"], r.config["under"]) for r in records]
+    runs = pd.DataFrame(rows, columns=["method", "seed", "condition"])
+    return judge_figure(wanted, runs.assign(status="complete"), records)
 
 
-def toy(*claims, groups=()):
+def toy(*claims, groups=(), labels=("",)):
     """A target with these claims, each without its words."""
     said = {str(i): {"statement": "So.", "source": "page 1", **one} for i, one in enumerate(claims)}
     table = {"groups": list(groups), "group_numbers": [3, 8][: len(groups)]}
-    return SimpleNamespace(claims=said, labels=[""], table=table, scale_label="paper")
+    return SimpleNamespace(claims=said, labels=[*labels], table=table, scale_label="paper")
 
 
-def test_the_mean_the_largest_or_the_smallest_point_of_a_series_counts():
+@pytest.mark.parametrize(
+    ("over", "gap"),
+    [("mean", 1), ("max", 4), ("min", -1), ("first", 2), ("last", -1), ("change", -3)],
+)
+def test_what_the_claim_says_of_a_series_counts(over, gap):
+    claim = {"larger": ["a"], "than": ["b"], "in": ["s"], "over": over}
+    records = [run("a", 0, s=[3, 5, 0, 0]), run("b", 0, s=[1, 1, 1, 1])]
+    (one,) = judged(toy(claim), records)
+    assert one.comparisons[0].gaps == (gap,)
+
+
+@pytest.mark.parametrize("over", get_args(Statistic))
+def test_every_statistic_is_computed_and_said_where_it_is_not_plain(over):
+    assert STATISTICS[over](np.array([2.0, 2.0])) == (0 if over == "change" else 2)
+    claim = {"larger": ["a"], "than": [0], "in": ["s"], "over": over}
+    _, after = claims_blocks(judged(toy(claim), [run("a", 0, s=[1.0])]))
+    said = [rule for rule in after if rule.startswith(f"{over.capitalize()} of a series: ")]
+    assert len(said) == (over in ("first", "last", "change"))
+
+
+def test_the_points_without_a_number_are_neither_the_first_nor_the_last():
     claims = [
-        {"larger": ["a"], "than": ["b"], "in": ["s"], "over": over}
-        for over in ("mean", "max", "min")
+        {"larger": ["a"], "than": [0], "in": ["s"], "over": over} for over in ("first", "last")
     ]
-    records = [run("a", 0, s=[1, 5, 0]), run("b", 0, s=[1, 1, 1])]
-    gaps = [one.comparisons[0].gaps[0] for one in judged(toy(*claims), records)]
-    assert gaps == [1, 4, -1]
+    both = judged(toy(*claims), [run("a", 0, s=[math.nan, 1.0, 2.0, math.nan])])
+    assert [one.comparisons[0].gaps[0] for one in both] == [1, 2]
+
+
+def test_the_bins_of_a_reliability_diagram_and_the_shares_of_a_histogram_are_series():
+    calibration = {
+        "bins": {"count": [0, 4, 4], "confidence": [math.nan, 0.5, 0.9],
+                 "accuracy": [math.nan, 0.25, 0.75]},
+        "histogram": {"true_class": [6, 1, 1]},
+    }  # fmt: skip
+    claims = [
+        {"larger": ["a"], "than": [0], "in": ["bins/confidence - bins/accuracy"]},
+        {"larger": ["a"], "than": [0.5], "in": ["histogram/true_class"], "over": "first"},
+        {"larger": ["a"], "than": [0], "in": ["histogram/true_class"], "over": "last"},
+    ]
+    found = judged(toy(*claims), [run("a", 0, calibration=calibration)])
+    assert [one.comparisons[0].gaps[0] for one in found] == pytest.approx([0.2, 0.25, 0.125])
+    with pytest.raises(UserError, match="about histogram/true_class, which the run of a lacks"):
+        judged(toy(claims[1]), [run("a", 0)])
+    (one,) = judged(toy(claims[1]), [run("a", 0, status="diverged")])
+    assert math.isnan(one.comparisons[0].gaps[0]), "a run that diverged has no calibration"
+
+
+def test_a_row_may_be_compared_with_one_under_another_condition():
+    labels = ("size 1", "size 2")
+    claim = {"smaller": ["a"], "than": ["size 1, a"], "in": ["s"], "under": ["size 2"]}
+    at = dict(zip(labels, (3.0, 1.0), strict=True))
+    records = [run("a", n, under=x, s=[at[x] + n * (x == "size 2")]) for x in at for n in SEEDS[:2]]
+    (one,) = judged(toy(claim, labels=labels), records)
+    assert [(c.condition, c.than, c.gaps) for c in one.comparisons] == [
+        ("size 2", "size 1, a", (-2, -1))
+    ]
+    (one,) = judged(
+        toy(claim, labels=labels), [r for r in records if r.config["under"] in labels[1:]]
+    )
+    assert one.verdict == "not run"
 
 
 def test_a_difference_is_taken_point_by_point_and_bars_take_its_size():
@@ -91,19 +146,21 @@ def test_a_page_without_claims_says_nothing_of_them():
 
 def made_up(wanted, claim, sign):
     """Runs in which the claim's rows have 1 more (or less) of what it is about than others."""
-    against_number = not isinstance(claim.than[0], str)
+    number = None if isinstance(claim.than[0], str) else claim.than[0]
+    about = {(label, row) for label in claim.under or wanted.labels for row in claim.rows}
     series = {
         part.replace("<k>", str(k)): place
         for quantity in claim.quantities
         for place, part in enumerate(quantity.strip("|").split(" - "))
         for k in wanted.table["group_numbers"] or [""]
     }
-    rows = dict.fromkeys([*claim.rows, *(t for t in claim.than if isinstance(t, str))])
-    base = (0, 0) if against_number else (10, 5)
+    base = (10, 5) if number is None else (number, 0)
     return [
-        run(method, seed, **{s: [base[p] + sign * (p == 0 and method in claim.rows)] * 2
-                             for s, p in series.items()})
-        for method in rows for seed in SEEDS
+        run(method, seed, under=label,
+            **{s: [0 if claim.over == "change" else value, value]
+               for s, p in series.items()
+               for value in [base[p] + sign * (p == 0 and (label, method) in about)]})
+        for label in wanted.labels for method in wanted.table["methods"] for seed in SEEDS
     ]  # fmt: skip
 
 
@@ -112,10 +169,13 @@ def made_up(wanted, claim, sign):
 def test_every_claim_of_a_figure_is_of_its_rows_and_can_hold_and_can_fail(name):
     wanted = target_of(name, [])
     for claim in claims_of(wanted.claims):
-        named = {*claim.rows, *(row for row in claim.than if isinstance(row, str))}
-        assert named <= {*wanted.table["methods"]}
+        methods = wanted.table["methods"]
+        elsewhere = {row_name(label, method) for label in wanted.labels for method in methods}
+        assert {*claim.rows} <= {*methods}
+        assert {row for row in claim.than if isinstance(row, str)} <= {*methods} | elsewhere
+        assert claim.under != (), f"{claim.name} is about no condition"
         assert claim.statement.endswith(".")
-        alone = toy(wanted.claims[claim.name])
+        alone = toy(wanted.claims[claim.name], labels=wanted.labels)
         alone.table = {k: wanted.table[k] for k in ("groups", "group_numbers")}
         for sign in (1, -1):
             (one,) = judged(alone, made_up(wanted, claim, sign))

@@ -5,10 +5,12 @@ import pytest
 from scipy import stats
 
 from dpbench.errors import UserError
-from dpbench.tables.comparisons import interval, verdict_of
+from dpbench.tables.comparisons import evidence, interval, verdict_of
 from dpbench.tables.markdown import to_markdown
 from dpbench.tables.published import Published
-from dpbench.tables.spec import table_spec
+from dpbench.tables.quantities import PrintedNumber, Quantity
+from dpbench.tables.runs import Row
+from dpbench.tables.spec import Column, table_spec
 from dpbench.tables.table import build_table
 
 PRINTED = {
@@ -73,6 +75,21 @@ def test_an_effect_that_may_be_more_than_half_of_the_printed_one_is_undecided(ju
     low, high = interval(found.comparisons[0].gaps)
     assert low < 0 < 2 < high
     assert found.verdict == "undecided"
+
+
+def test_a_row_under_another_condition_is_found_by_its_full_name_in_runs_and_in_print():
+    def row(condition, gain):
+        values = {"seed": [0, 1], "acc": [0.5 + gain, 0.6 + gain]}
+        return Row(condition, "fair", "corrected", pd.DataFrame(values))
+
+    printed = {(f"{x}, fair", "acc"): PrintedNumber(n, 0, 0) for x, n in (("x", 70), ("y", 73))}
+    data = evidence(["x", "y"], True, [row("x", 0), row("y", 0.02)], printed)
+    accuracy = Quantity("acc", (Column("acc", "acc", 100, 1, "higher", "acc"),))
+    assert data.gaps("y", "fair", "x, fair", accuracy) == pytest.approx((2, 2))
+    assert data.printed_gap("y", "fair", "x, fair", accuracy).value == 3
+    assert data.gaps("y", "fair", "fair", accuracy) == (0, 0), "under the same condition"
+    assert data.gaps("y", "fair", "z, fair", accuracy) == ()
+    assert data.printed_gap("y", "fair", "z, fair", accuracy) is None
 
 
 def test_one_comparison_that_fails_is_enough_and_all_must_hold(judged):

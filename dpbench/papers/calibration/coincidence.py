@@ -12,11 +12,18 @@ import pandas as pd
 from dpbench.errors import UserError
 from dpbench.figures.formats import images, titled
 from dpbench.records.record import Record
+from dpbench.reproduce.figure_claims import claims_blocks
 from dpbench.reproduce.page import image, own_scale, page
 from dpbench.reproduce.target import Target
+from dpbench.tables.claims import Claim, claims_of
+from dpbench.tables.comparisons import JudgedClaim, evidence
 from dpbench.tables.conditions import setting
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
+from dpbench.tables.quantities import quantity
+from dpbench.tables.runs import CORRECTED, Row
+from dpbench.tables.spec import Column
+from dpbench.tables.tidy import claims_csv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,17 +71,32 @@ def coincidence(target: Target, records: list[Record]) -> dict[str, bytes]:
     """The files of the figure by suffix: page with its numbers, curves as CSV, and image."""
     data = curves(records)
     gaps = distances(data)
+    judged = judge_distances(claims_of(target.claims), gaps)
+    grid, (before, after) = _grid(gaps), claims_blocks(judged)
     text = page(
         target,
         f"{target.table['paper']}. {own_scale(target)}, seeds {target.table['seeds']}.",
+        *before,
         image(target),
-        grid_lines(_grid(gaps)),
+        f"## {grid.heading}\n\n{grid_lines(grid)}",
         "Drawn from private data without accounting for it; nothing here is released privately.",
+        *after,
         *target.table["notes"],
     )
     csv = _at_common_times(data).to_csv(index=False, lineterminator="\n", float_format="%.9g")
-    figure = draw(target.title, data, gaps)
-    return {"md": text, "csv": csv.encode(), **images(figure)}
+    files = {"md": text, "csv": csv.encode(), **images(draw(target.title, data, gaps))}
+    return files | ({"claims.csv": claims_csv(judged).encode()} if judged else {})
+
+
+def judge_distances(claims: Iterable[Claim], gaps: pd.DataFrame) -> list[JudgedClaim]:
+    """The claims about `distance`, whose rows are learning rates: `lr 0.05`.
+
+    gaps: from `distances`. Raises UserError for a claim about anything else.
+    """
+    rows = [Row("", f"lr {lr:g}", CORRECTED, part) for lr, part in gaps.groupby("lr")]
+    columns = [Column("distance", "distance", 1, None, "lower", "distance")]
+    judge = evidence([""], True, rows, {}).judge
+    return [judge(one, [quantity(name, columns) for name in one.quantities]) for one in claims]
 
 
 def _at_common_times(data: pd.DataFrame) -> pd.DataFrame:

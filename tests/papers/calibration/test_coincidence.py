@@ -1,16 +1,19 @@
 import csv
 import io
 import math
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.papers.calibration.coincidence import curves, distances
+from dpbench.papers.calibration.coincidence import curves, distances, judge_distances
 from dpbench.records.reading import parse
 from dpbench.records.record import Record
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import render
 from dpbench.reproduce.target import target_of
+from dpbench.tables.claims import claims_of
 
 DIGITS = [
     *("dataset=digits", "model=logistic", "batch_size=1438", "table.seeds=[0]"),
@@ -52,6 +55,20 @@ def test_a_run_that_diverged_leaves_no_number():
 def test_one_noise_multiplier_is_refused():
     with pytest.raises(UserError, match="keep at least two"):
         distances(curves([record(0.1, 1, [8.0, 4.0])]))
+
+
+def test_the_claim_is_about_the_distances_of_learning_rates_that_the_table_has():
+    wanted = target_of("calibration_fig1", [])
+    (claim,) = claims_of(wanted.claims)
+    rates = {dict(condition.values)["optimizer.lr"] for condition in wanted.conditions}
+    assert {*claim.rows, *claim.than} == {f"lr {lr:g}" for lr in rates}
+    for sign, verdict in ((1, "holds"), (-1, "does not hold")):
+        rows = [(lr, seed, 1 + sign * lr) for lr in rates for seed in range(3)]
+        gaps = pd.DataFrame(rows, columns=["lr", "seed", "distance"])
+        (one,) = judge_distances([claim], gaps)
+        assert [c.verdict for c in one.comparisons] == [verdict] * 3
+    with pytest.raises(UserError, match="about width"):
+        judge_distances([replace(claim, quantities=("width",))], gaps)
 
 
 def test_every_step_size_takes_the_same_time():
