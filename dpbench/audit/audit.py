@@ -17,6 +17,7 @@ from dpbench.audit.inference import (
 )
 from dpbench.audit.steps import play_steps
 from dpbench.errors import UserError
+from dpbench.records.epsilon import CLAIMED
 from dpbench.records.record import COVERED, Record
 from dpbench.training.plan import Run, privacy_statement
 from dpbench.training.provenance import provenance
@@ -126,7 +127,7 @@ def judge(game: Game, claim: AuditedClaim, confidence: float) -> Audit:
 
 def _claim(game: RunGame) -> AuditedClaim:
     statement = privacy_statement(game.run, game.planned, game.ledger)
-    if statement["guarantee"] == "proven" and statement["pld"] is not None:
+    if statement["guarantee"] in ("proven", CLAIMED) and statement["pld"] is not None:
         return AuditedClaim(statement["pld"], "PLD", proven=True)
     if statement["claimed"] is None:
         raise UserError(f"{game.run.method.name} claims no epsilon: give one, e.g. claim=3.")

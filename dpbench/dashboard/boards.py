@@ -55,7 +55,8 @@ def boards(runs: Sequence[ReportedRun]) -> tuple[list[dict], set[str]]:
     """The boards as the page's JSON, and the names of the groups with their settings."""
     by_facet: dict[str, list[ReportedRun]] = defaultdict(list)
     for run in runs:
-        by_facet[run.row["facet"]].append(run)
+        if run.row["dataset"] is not None:
+            by_facet[run.row["facet"]].append(run)
     found, best = [], set()
     for facet in sorted(by_facet):
         for low, high, candidates in _budgets(by_facet[facet]):

@@ -12,15 +12,19 @@ from dpbench.records.record import Record
 PUBLISHED = "corrected"
 """The default variant of a method, which is not part of its name."""
 
+CANARIES = "canaries"
+"""The data set that records of audits name: made for the attack, and none to compare methods on."""
+
 
 @dataclass(frozen=True)
 class ReportedRun:
     """A run and its row.
 
-    row: the page's JSON but for the metrics. metrics: by name, NaN where they are not finite.
-    setting: a common name of runs with these settings, on whatever seed, split and budget.
-    validated: whether a validation split was evaluated. budget: the target or multiplier of its
-    noise. intervals: of metrics over the test examples.
+    row: the page's JSON but for the metrics; data set and model are None in an audit's, whose
+    canaries are neither. metrics: by name, NaN where they are not finite. setting: a common name of
+    runs with these settings, on whatever seed, split and budget. validated: whether a validation
+    split was evaluated. budget: the target or multiplier of its noise. intervals: of metrics over
+    the test examples.
     """
 
     row: dict
@@ -50,9 +54,10 @@ def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> 
 def _row(stored: StoredRecord) -> dict:
     record, config = stored.record, stored.record.config
     choices, statement = config["choices"], privacy.statement(record.privacy)
+    on_canaries = choices["dataset"] == CANARIES
     return {
         "id": stored.digest,
-        **{name: choices[name] for name in ("dataset", "model")},
+        **{name: None if on_canaries else choices[name] for name in ("dataset", "model")},
         "method": _with_variant(choices["method"], config),
         "seed": str(config["seed"]),
         "status": record.status,

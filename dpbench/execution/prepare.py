@@ -1,6 +1,7 @@
 """From a plain configuration to the run, the launcher and the trackers that it describes."""
 
 import functools
+from dataclasses import replace
 from typing import Any, get_type_hints
 
 from dpbench.config import buildable
@@ -13,7 +14,12 @@ from dpbench.data.derive.scattering import Scattered, Scattering
 from dpbench.data.derive.validation import WithValidation
 from dpbench.errors import UserError
 from dpbench.execution.configuration import checked_config
+from dpbench.records.code import built_by_plugins
 from dpbench.training.plan import Plan, Run, plan
+
+CHECKED_HERE = ("dataset", "model", "optimizer", "diagnostics")
+"""Groups from which no epsilon follows: the numbers of examples are checked as they are loaded, a
+model that mixes examples is refused, and the others only read what is released or not covered."""
 
 
 def prepare(overrides: list[str]) -> tuple[dict, Run, Plan]:
@@ -45,8 +51,19 @@ def build(config: dict) -> Run:
     if (number := parts.pop("mislabelled")) is not None:
         dataset = Mislabelled(dataset, number)
     parts["dataset"] = dataset
+    if authors := _authors(config):
+        method = parts["method"]
+        parts["method"] = replace(method, guarantee=method.guarantee.claimed_by(authors))
     claimed_by = config.get("table", {}).get("claimed_by", "rdp")
     return Run(**parts, claimed_by=claimed_by, config=config)
+
+
+def _authors(config: dict) -> str:
+    """The plug-ins with a part in what a run's epsilon rests on, or ""."""
+    built = built_by_plugins(config).items()
+    return ", ".join(
+        sorted({p["package"] for path, p in built if path.split(".")[0] not in CHECKED_HERE})
+    )
 
 
 def _check_after_features(parts: dict[str, Any]) -> None:

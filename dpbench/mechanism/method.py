@@ -16,6 +16,7 @@ from dpbench.mechanism.noise import Noise
 from dpbench.mechanism.schedules import Schedules
 from dpbench.mechanism.update import Plain, Update
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism, Release
+from dpbench.records.epsilon import CLAIMED
 from dpbench.validate import one_of
 
 GRADIENT_SUM = "gradient sum"
@@ -77,11 +78,18 @@ def plain(engine: Engine, batch: Batch, clip: Clip, released: ReleasedState) -> 
 class Guarantee:
     """How far a method's epsilon can be trusted, and one sentence why.
 
-    level: "proven" (an upper bound holds), "approximate", or "none" (no epsilon is shown).
+    level: "proven" (an upper bound holds), "approximate", "claimed" (by the author of a plug-in,
+    and not checked), or "none" (no epsilon is shown).
     """
 
     level: str
     why: str
+
+    def claimed_by(self, author: str) -> "Guarantee":
+        """The guarantee where code of this author has a part in it."""
+        if self.level == "none":
+            return self
+        return Guarantee(CLAIMED, f"Claimed by {author}, not checked by dpbench: {self.why}")
 
 
 IDENTITY = Plain()

@@ -1,10 +1,17 @@
 """The epsilon of a record that may be shown, given its guarantee."""
 
 import math
+from collections.abc import Iterable
 from typing import TypeGuard
 
-WITH_EPSILON = ("proven", "approximate")
+CLAIMED = "claimed"
+"""The guarantee of a method in which a plug-in has a part: its author's claim, not checked here."""
+
+WITH_EPSILON = ("proven", "approximate", CLAIMED)
 """The guarantees with which an epsilon may be shown."""
+
+STRENGTH = ("none", CLAIMED, "approximate", "proven")
+"""The guarantees, the weakest first."""
 
 NOT_PRIVATE = "not private"
 NO_PROOF = "no proof"
@@ -19,6 +26,16 @@ def epsilon_or_reason(privacy: dict, accountant: str) -> float | str:
     if privacy["guarantee"] not in WITH_EPSILON:
         return NO_PROOF
     return value if is_recorded_number(value) and value >= 0 else NOT_COMPUTED
+
+
+def marked(epsilon: str, guarantee: str) -> str:
+    """An epsilon as pages show it: where it is only claimed, they say so."""
+    return f"{epsilon} ({CLAIMED})" if guarantee == CLAIMED else epsilon
+
+
+def weakest(guarantees: Iterable[str]) -> str:
+    """The weakest of several guarantees, as that of all."""
+    return min(guarantees, key=STRENGTH.index)
 
 
 def is_recorded_number(value: object) -> TypeGuard[float]:

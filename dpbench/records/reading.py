@@ -37,7 +37,7 @@ class Config(msgspec.Struct):
 class PrivacyStatement(msgspec.Struct):
     """The statement of a ledger; see `dpbench.training.budget.statement`."""
 
-    guarantee: Literal["proven", "approximate", "none"]
+    guarantee: Literal["proven", "approximate", "claimed", "none"]
     why: str
     delta: float
     noise_multiplier: float

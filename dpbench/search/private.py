@@ -24,6 +24,7 @@ from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, unif
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.selection import Repetitions, selection_epsilon
+from dpbench.records.epsilon import CLAIMED
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.search.request import SearchRequest
@@ -39,13 +40,15 @@ class PrivateSelection:
     """What a private search releases.
 
     trial_epsilon: of one trial, its score included; search_epsilon: of the whole search; both by
-    RDP. overrides and record are None where no trial was drawn, as a Poisson law allows.
+    RDP. claims: the guarantees below them that are only claimed, in sentences. overrides and record
+    are None where no trial was drawn, as a Poisson law allows.
     """
 
     candidates: tuple[Configuration, ...]
     trial_epsilon: float
     search_epsilon: float
     delta: float
+    claims: tuple[str, ...]
     overrides: tuple[str, ...] | None
     record: Record | None
 
@@ -59,15 +62,15 @@ def select(request: SearchRequest) -> PrivateSelection:
     a trial could not be run: then nothing is released, and the same command goes on."""
     assert request.repetitions
     candidates = tuple(request.space.random(request.count, request.draw))
-    ledgers, delta = _ledgers(request, candidates)
+    ledgers, delta, claims = _ledgers(request, candidates)
     single, whole = selection_epsilon(ledgers, request.repetitions, delta)
     trials = draw_trials(stream_of(request), request.repetitions, len(candidates))
     records = _records(request, [request.trial_run(candidates[c], token) for c, token in trials])
     if not records:
-        return PrivateSelection(candidates, single, whole, delta, None, None)
+        return PrivateSelection(candidates, single, whole, delta, claims, None, None)
     best = max(range(len(records)), key=lambda place: records[place].metrics[NOISY_ACCURACY])
     chosen = tuple(request.space.overrides(candidates[trials[best][0]]))
-    return PrivateSelection(candidates, single, whole, delta, chosen, records[best])
+    return PrivateSelection(candidates, single, whole, delta, claims, chosen, records[best])
 
 
 def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> list[tuple[int, str]]:
@@ -101,9 +104,10 @@ def key_path(request: SearchRequest) -> Path:
 
 def _ledgers(
     request: SearchRequest, candidates: Sequence[Configuration]
-) -> tuple[list[Ledger], float]:
-    """The planned ledgers of all candidates, and their delta; UserError for an invalid one."""
-    ledgers, deltas = [], set()
+) -> tuple[list[Ledger], float, tuple[str, ...]]:
+    """The planned ledgers of all candidates, their delta, and the guarantees that are only claimed;
+    UserError for an invalid candidate."""
+    ledgers, deltas, claims = [], set(), set()
     for candidate in candidates:
         overrides = request.trial_run(candidate, "planned")
         try:
@@ -114,15 +118,17 @@ def _ledgers(
             raise UserError(f"private=true: candidate {settings} is refused: {reason}") from None
         ledgers.append(planned.ledger)
         deltas.add(run.privacy.delta)
+        if (guarantee := planned.method.guarantee).level == CLAIMED:
+            claims.add(f"{planned.method.name}: {guarantee.why}")
     if len(deltas) > 1:
         raise UserError("private=true takes one privacy.delta for all candidates.")
-    return ledgers, deltas.pop()
+    return ledgers, deltas.pop(), tuple(sorted(claims))
 
 
 def _check(run: Run, planned: Plan) -> None:
     if run.score_noise_multiplier is None:
         raise UserError("it releases no noisy score.")
-    if planned.method.guarantee.level != "proven":
+    if planned.method.guarantee.level not in ("proven", CLAIMED):
         raise UserError(f"{planned.method.name}: {planned.method.guarantee.why}")
 
 

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from dpbench.records.epsilon import CLAIMED, marked
 from dpbench.search.private import PrivateSelection
 from dpbench.search.request import SearchRequest
 from dpbench.tables.grid import NO_VALUE, Grid
@@ -50,6 +51,7 @@ def _parts(request: SearchRequest, selected: PrivateSelection) -> list[str]:
         f"uniformly and with replacement, with {fixed}. The number of trials is random, "
         f"{describe_law(request)}, and not released.",
         grid_lines(_grid(selected)),
+        *selected.claims,
         _chosen(selected),
         *NOTES,
     ]
@@ -57,10 +59,10 @@ def _parts(request: SearchRequest, selected: PrivateSelection) -> list[str]:
 
 def _grid(selected: PrivateSelection) -> Grid:
     head = ("", "epsilon (RDP)", "delta")
-    delta = f"{selected.delta:g}"
+    delta, level = f"{selected.delta:g}", CLAIMED if selected.claims else "proven"
     rows = (
-        ("one trial, with its score", f"{selected.trial_epsilon:.3f}", delta),
-        ("the whole search", f"{selected.search_epsilon:.3f}", delta),
+        ("one trial, with its score", marked(f"{selected.trial_epsilon:.3f}", level), delta),
+        ("the whole search", marked(f"{selected.search_epsilon:.3f}", level), delta),
     )
     return Grid("", head, rows)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from dpbench.records.epsilon import epsilon_or_reason
+from dpbench.records.epsilon import epsilon_or_reason, marked
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
 from dpbench.tables.grid import Grid
@@ -94,7 +94,9 @@ def shown_epsilon(trial: Trial) -> str:
         return ""
     # Runs of a trial differ only in their seed, so one guarantee is that of all.
     shown = epsilon_or_reason({**trial.records[0].privacy, "rdp": trial.epsilon}, "rdp")
-    return shown if isinstance(shown, str) else f"{shown:.2f}"
+    if isinstance(shown, str):
+        return shown
+    return marked(f"{shown:.2f}", trial.records[0].privacy["guarantee"])
 
 
 def _reasons(trial: Trial) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from dpbench.privacy.accountants import CLAIMS
-from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED
+from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, marked, weakest
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.runs import PRIVACY, Row
 
@@ -28,8 +28,6 @@ HEAD = (
     "guarantee",
     "why",
 )
-STRENGTH = ("none", "approximate", "proven")
-
 Statement = Mapping[str, Any]
 """The privacy statement of a run, from `dpbench.training.budget`."""
 
@@ -70,7 +68,7 @@ def _as_planned(row: Row, statement: Statement | None) -> Row:
 
 
 def _line(row: Row, printed: str | None) -> tuple[str, ...]:
-    guarantee = min(row.runs["privacy/guarantee"], key=STRENGTH.index)
+    guarantee = weakest(row.runs["privacy/guarantee"])
     claimed, delta = _largest(row, "claimed"), _largest(row, "delta")
     return (
         row.label,
@@ -88,7 +86,7 @@ def _epsilon(epsilon: float, guarantee: str, claimed: float) -> str:
     # The infinite epsilon of a method that claims no privacy is true, and needs no proof.
     if guarantee == "none" and (math.isfinite(claimed) or not math.isinf(epsilon)):
         return NO_PROOF
-    return NOT_COMPUTED if math.isnan(epsilon) else number(epsilon, 2)
+    return NOT_COMPUTED if math.isnan(epsilon) else marked(number(epsilon, 2), guarantee)
 
 
 def _largest(row: Row, name: str) -> float:

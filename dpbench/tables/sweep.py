@@ -11,7 +11,7 @@ from dpbench.config.settings import leaves, varying_keys
 from dpbench.errors import UserError, nearest
 from dpbench.metrics.registry import parse_name
 from dpbench.records.divergence import DIVERGED
-from dpbench.records.epsilon import epsilon_or_reason
+from dpbench.records.epsilon import epsilon_or_reason, weakest
 from dpbench.records.record import Record
 from dpbench.tables.cells import standard_deviation
 from dpbench.tables.conditions import setting
@@ -53,6 +53,11 @@ class Runs:
         found = [epsilon_or_reason(record.privacy, "pld") for record in self.records]
         reasons = [value for value in found if isinstance(value, str)]
         return reasons[0] if reasons else max(v for v in found if not isinstance(v, str))
+
+    @property
+    def guarantee(self) -> str:
+        """The weakest guarantee of the runs."""
+        return weakest(record.privacy["guarantee"] for record in self.records)
 
     def mean(self, name: str) -> Mean:
         """The mean of a metric; NaN where a run diverged or has no such metric."""

@@ -13,6 +13,7 @@ from dpbench.errors import UserError, nearest
 from dpbench.files import write_atomically
 from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import readable_records
+from dpbench.records.epsilon import marked
 from dpbench.records.record import Record
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
@@ -75,7 +76,8 @@ class SweepTable:
     @property
     def csv(self) -> str:
         """A line for each row, column and metric; epsilon is empty where none may be shown."""
-        head = (*self.layout.rows, *self.layout.columns, "metric", "mean", "sd", "n", "epsilon")
+        numbers = ("metric", "mean", "sd", "n", "epsilon", "guarantee")
+        head = (*self.layout.rows, *self.layout.columns, *numbers)
         return csv_text(head, self._lines())
 
     @property
@@ -91,7 +93,7 @@ class SweepTable:
             for name in self.layout.metrics:
                 text = _text(runs.mean(name), name) if runs else NO_VALUE
                 yield f"**{text}**" if row in self._best[column, name] else text
-            yield _epsilon(runs.epsilon) if runs else NO_VALUE
+            yield _epsilon(runs) if runs else NO_VALUE
 
     @cached_property
     def _best(self) -> dict[tuple[Key, str], set[Key]]:
@@ -137,7 +139,7 @@ class SweepTable:
                     epsilon = "" if isinstance(runs.epsilon, str) else f"{runs.epsilon:.6g}"
                     for name in self.layout.metrics:
                         mean, spread, n = runs.mean(name)
-                        numbers = (f"{mean:.6g}", f"{spread:.6g}", str(n), epsilon)
+                        numbers = (f"{mean:.6g}", f"{spread:.6g}", str(n), epsilon, runs.guarantee)
                         yield (*map(str, (*row, *column)), name, *numbers)
 
 
@@ -194,8 +196,9 @@ def _text(mean: Mean, name: str) -> str:
     return f"{number(mean.value, digits)}{spread} ({mean.n})"
 
 
-def _epsilon(epsilon: float | str) -> str:
-    return epsilon if isinstance(epsilon, str) else number(epsilon, 2)
+def _epsilon(runs: Runs) -> str:
+    epsilon = runs.epsilon
+    return epsilon if isinstance(epsilon, str) else marked(number(epsilon, 2), runs.guarantee)
 
 
 def _order(key: Key) -> list[tuple[bool, float, str]]:

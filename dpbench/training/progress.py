@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
+from dpbench.records.epsilon import CLAIMED
 from dpbench.training.progress_display import Bar, Display, Lines, Steps
 from dpbench.training.steps_file import StepsFile
 
@@ -70,8 +71,9 @@ class Progress:
         method = self._plan.method
         if not method.private or method.guarantee.level == "none":
             return "inf"
+        known = "RDP, claimed" if method.guarantee.level == CLAIMED else "RDP"
         try:
-            return f"{rdp(self._plan.ledger.first(self._done), self._delta):.2f} (RDP)"
+            return f"{rdp(self._plan.ledger.first(self._done), self._delta):.2f} ({known})"
         except Unaccountable:
             return "not computed"
 

@@ -8,18 +8,33 @@ import pytest
 import torch
 
 import dpbench
+from dpbench.cli.summary import summary
 from dpbench.config import buildable
 from dpbench.config.compose import compose, options
 from dpbench.config.plugins import GROUP, plugins
 from dpbench.errors import UserError
-from dpbench.execution.prepare import build, run_of
+from dpbench.execution.prepare import build, prepare, run_of
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.execution.run import load_or_run
 from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, code_of
 from dpbench.records.digest import digest
 from dpbench.records.reading import read
+from dpbench.search.command import search
+from dpbench.tables.sweep_table import table
+from dpbench.training.plan import privacy_statement
 from dpbench.training.trainer import _checkpoint_conditions
-from tests.plugin_files import write
+from tests.plugin_files import SHARP, write
+
+OWN = """
+from dataclasses import replace
+
+from dpbench.mechanism.method import Guarantee
+from dpbench.methods.dpsgd import dpsgd
+
+
+def own():
+    return replace(dpsgd(1.0, "corrected"), guarantee=Guarantee("none", "Leaks."))
+"""
 
 SMALL = ["epochs=1", "batch_size=512"]
 
@@ -43,8 +58,47 @@ def test_a_run_is_like_any_other_and_says_what_was_built(plugin, tmp_path):
         "model": {"target": "clipworks.Net", **installed},
         "method": {"target": "clipworks.clip.softened", **installed},
     }
-    assert record.privacy["guarantee"] == "proven"
+    assert record.privacy["guarantee"] == "claimed"
+    assert summary(record).endswith("(PLD, delta 1e-06, claimed), 0 s")
     assert PLUGIN_PARTS_KEY not in read(load_or_run([*SMALL, f"results_dir={tmp_path}"])).provenance
+
+
+CLAIM = "Claimed by clip-works, not checked by dpbench: Poisson-sampled Gaussian mechanism"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "guarantee", "why"),
+    [
+        (["method=softened"], "claimed", CLAIM),
+        (["method=dpsgd", "model=net"], "proven", "Poisson-sampled"),
+        (["method=softened", "sampler=shuffled"], "none", "Batches are shuffled"),
+        (["method=own"], "none", "Leaks."),
+        (["method=sharp"], "proven", "Poisson-sampled"),
+    ],
+)
+def test_what_its_author_says_of_its_privacy_is_a_claim(plugin, overrides, guarantee, why):
+    methods = plugin / "clipworks/conf/method"
+    write(plugin, {"clipworks/own.py": OWN})
+    write(methods, {"own.yaml": "_target_: clipworks.own.own\n", "sharp.yaml": SHARP})
+    _, run, planned = prepare(overrides)
+    said = privacy_statement(run, planned)
+    assert said["guarantee"] == guarantee
+    assert said["why"].startswith(why)
+    assert (said["pld"] is None) == (guarantee == "none")
+
+
+@pytest.mark.slow
+def test_what_is_claimed_is_marked_wherever_an_epsilon_is_shown(plugin, tmp_path):
+    run = ["method=softened", "epochs=1", f"results_dir={tmp_path}"]
+    record = read(load_or_run([*run, "batch_size=512"]))
+    epsilon = f"{record.privacy['pld']:.2f} (claimed)"
+    assert f" {epsilon} |" in table([str(tmp_path), f"out={tmp_path / 'made'}"])
+    assert (tmp_path / "made.csv").read_text().splitlines()[1].endswith(",claimed")
+    assert " (claimed) |" in search([*run, "N=1", "batch_size=512,1024"])
+    noisy = ["private=true", "score_noise_multiplier=2", "trials=2", "name=noisy"]
+    found = search([*run, "batch_size=512,1024", *noisy])
+    assert found.count(" (claimed) |") == 2
+    assert f"softened: {CLAIM}" in found
 
 
 def test_a_target_replaces_the_option_and_all_of_its_settings(plugin):

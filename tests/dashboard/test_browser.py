@@ -36,6 +36,22 @@ def test_no_proof_is_never_on_the_axis_of_epsilon(path, opened):
     assert window.locator("#part-utility").get_by_text("ε = 1", exact=True).count() == 0
 
 
+def test_a_guarantee_that_is_only_claimed_is_marked_and_on_no_front(record_of, page_of, opened):
+    made = [
+        record_of(epsilon=epsilon, accuracy=0.6 + epsilon / 10, guarantee="claimed")
+        for epsilon in (1.0, 2.0)
+    ]
+    window = opened(page_of(made))
+    drawn(window, "utility")
+    assert {tuple(line[1:4:2]) for line in numbers(window)} == {
+        ("ε = 1 (claimed)", "claimed"),
+        ("ε = 2 (claimed)", "claimed"),
+    }
+    traces = "document.querySelector('#part-utility .picture').data"
+    (symbols,) = window.evaluate(f"{traces}.map(t => t.marker?.symbol)")
+    assert all(symbol.endswith("-open") for symbol in symbols)
+
+
 def test_seeds_that_are_filtered_out_leave_mean_and_interval(path, opened, records):
     window = opened(path, "#dataset=digits&method=dpsgd", pictures=False)
     values = [0.63, 0.64, 0.65]
@@ -205,6 +221,26 @@ def test_an_audit_above_its_claim_is_named(record_of, page_of, opened):
     assert drawn(window, "audit") == 2
     named = window.locator("#part-audit .alarm button").all_inner_texts()
     assert named == ["DP-SGD (ε = 0.5): at least 2.5"]
+
+
+def test_the_canaries_of_an_audit_are_no_data_set(record_of, page_of, opened):
+    audit = {"epsilon": 1.0, "confidence": 0.95}
+    attacked = record_of("dpsgd_f", audit=audit, accuracy=float("nan"), bins=False)
+    attacked.config["choices"] = attacked.config["choices"] | {
+        "dataset": "canaries",
+        "model": "linear",
+    }
+    attacked.metrics.clear()
+    window = opened(page_of([attacked, record_of()]))
+    assert "1 data sets" in window.inner_text("#lead")
+    assert "canaries" not in window.inner_text("#part-board")
+    offered = window.locator("input[name=dataset]").evaluate_all("all => all.map(i => i.value)")
+    assert offered == ["digits"]
+    window.locator("input[name=dataset]").uncheck()
+    assert drawn(window, "audit") == 1
+    for part in ("board", "cost"):
+        assert "canaries" not in window.inner_text(f"#part-{part}")
+    assert window.inner_text("#shown") == "1 of 2 runs shown"
 
 
 def test_what_a_record_says_is_never_markup_or_code(record_of, page_of, opened):

@@ -5,17 +5,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpbench.dashboard.privacy import ACCOUNTANTS, statement
-from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, NOT_PRIVATE, epsilon_or_reason
+from dpbench.records.epsilon import (
+    NO_PROOF,
+    NOT_COMPUTED,
+    NOT_PRIVATE,
+    WITH_EPSILON,
+    epsilon_or_reason,
+)
 
 VALUES = st.one_of(st.none(), st.booleans(), st.text(), st.floats(), st.integers())
 
 
 @pytest.mark.slow
-@given(value=VALUES, guarantee=st.text() | st.sampled_from(["none", "proven", "approximate"]))
+@given(value=VALUES, guarantee=st.text() | st.sampled_from(["none", *WITH_EPSILON]))
 def test_a_number_is_shown_only_where_the_guarantee_carries_it(value, guarantee):
     found = epsilon_or_reason({"guarantee": guarantee, "pld": value}, "pld")
     assert isinstance(found, str) or (
-        guarantee in ("proven", "approximate") and math.isfinite(found) and found >= 0
+        guarantee in WITH_EPSILON and math.isfinite(found) and found >= 0
     )
 
 
@@ -24,6 +30,7 @@ def test_a_number_is_shown_only_where_the_guarantee_carries_it(value, guarantee)
     [
         ("proven", 2.5, 2.5),
         ("approximate", 2.5, 2.5),
+        ("claimed", 2.5, 2.5),
         ("none", 2.5, NO_PROOF),
         ("none", math.inf, NOT_PRIVATE),
         ("proven", math.inf, NOT_PRIVATE),

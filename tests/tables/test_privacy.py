@@ -22,6 +22,14 @@ def test_the_head_says_what_the_paper_accounts_by():
     assert "reasoning (GDP)" in privacy_grid(rows, {}, "sgd", plans, "gdp").head[2]
 
 
+def test_epsilons_that_are_only_claimed_say_so():
+    plan = {**PLAN, "guarantee": "claimed"}
+    (line,) = privacy_grid([Row("a", "own", "corrected", pd.DataFrame())], {}, "sgd",
+                           {"a, own": plan}).rows  # fmt: skip
+    assert line[3:6] == ("6.50 (claimed)", "5.13 (claimed)", "1.25 (claimed)")
+    assert line[8] == "claimed"
+
+
 def test_a_bound_that_is_not_there_is_said_to_be_and_never_infinite():
     plan = {**PLAN, "pld": None}
     (line,) = privacy_grid([Row("a", "dpsgd", "corrected", pd.DataFrame())], {}, "sgd",

@@ -24,6 +24,7 @@ from dpbench.errors import UserError
 from dpbench.execution.configuration import data_folder
 from dpbench.execution.prepare import run_of
 from dpbench.execution.sweep import report, run_missing
+from dpbench.records.epsilon import CLAIMED
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.reproduce.command import plan_runs
@@ -125,7 +126,8 @@ def _exposure_of_canaries(white: WhiteBox, group: int | None) -> Exposure:
 
 def _claimed(record: Record) -> float:
     privacy = record.privacy
-    return privacy["pld"] if privacy["guarantee"] == "proven" else privacy["claimed"] or math.inf
+    by_ledger = privacy["guarantee"] in ("proven", CLAIMED)
+    return privacy["pld"] if by_ledger else privacy["claimed"] or math.inf
 
 
 def _white_bounds(white: WhiteBox, group: int | None, run: Run) -> Bounds:

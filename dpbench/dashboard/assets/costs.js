@@ -2,7 +2,7 @@
 
 /** Milliseconds per step, one plot per data set, model, batch size and machine. */
 function costs(rows, page) {
-  const timed = rows.filter((row) => Number.isFinite(row.ms) && row.ms > 0);
+  const timed = rows.filter((row) => row.dataset !== null && Number.isFinite(row.ms) && row.ms > 0);
   if (!timed.length) return [empty("None of the selected runs has recorded its time and steps.")];
   const cards = [...grouped(timed, (row) => `${row.facet} — ${row.machine}`)].map(
     ([title, members]) => cost(title, members, page),

@@ -45,7 +45,7 @@ function meansTrace(one, groups, x, xaxis, { metric, factor, page }) {
     : [half, half];
   const color = colour(one.look.colour);
   const { mark } = one.look;
-  const approximate = (g) => g.first.guarantee === "approximate";
+  const unproven = (g) => ["approximate", CLAIMED].includes(g.first.guarantee);
   return {
     type: "scatter",
     xaxis,
@@ -56,7 +56,7 @@ function meansTrace(one, groups, x, xaxis, { metric, factor, page }) {
     marker: {
       color,
       size: 10,
-      symbol: groups.map((g) => (approximate(g) ? `${mark}-open` : mark)),
+      symbol: groups.map((g) => (unproven(g) ? `${mark}-open` : mark)),
       line: { color: colour("card"), width: 1 },
     },
     error_y: {

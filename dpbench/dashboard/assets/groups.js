@@ -2,6 +2,9 @@
 
 const STRIP = ["ε = 0", "not computed", "no proof", "not private"];
 
+/** The guarantee of a plug-in's method: its author's claim, which dpbench has not checked. */
+const CLAIMED = "claimed";
+
 /** The position of a run: an epsilon, or the reason that its record gives instead. */
 function budget(row, accountant) {
   const epsilon = row.axis[accountant];
@@ -10,7 +13,8 @@ function budget(row, accountant) {
 
 const epsilonText = (row, accountant) => {
   const found = budget(row, accountant);
-  return Number.isFinite(found) ? `ε = ${figures(found)}` : found;
+  if (!Number.isFinite(found)) return found;
+  return `ε = ${figures(found)}${row.guarantee === CLAIMED ? ` (${CLAIMED})` : ""}`;
 };
 
 /**

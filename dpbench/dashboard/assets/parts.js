@@ -27,7 +27,8 @@ const PARTS = [
     how: () =>
       page.state.axis === EPSILON
         ? `${better(find(page.state.metric))} ${OVER_BUDGET} Wide band: Pareto front of runs ` +
-          "with a proven epsilon. Dotted line: without privacy. Open marker: approximate guarantee."
+          "with a proven epsilon. Dotted line: without privacy. Open marker: a guarantee that is " +
+          "approximate, or claimed by the author of a plug-in."
         : `${better(find(page.state.metric))} For each method and budget that sweeps over ` +
           `${page.state.axis}: the best mean over its other settings; ${INTERVAL}.`,
     choices: () => [

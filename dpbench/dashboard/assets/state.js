@@ -25,9 +25,10 @@ const CHOICES = [
 
 const byNumber = (a, b) => a.localeCompare(b, "en", { numeric: true });
 
-/** The values that each filter offers. */
+/** The values that each filter offers; audits are about no data set and no model. */
 function offered(rows) {
-  const values = (name) => [...new Set(rows.map((row) => row[name]))].sort(byNumber);
+  const found = (name) => rows.map((row) => row[name]).filter((value) => value !== null);
+  const values = (name) => [...new Set(found(name))].sort(byNumber);
   return Object.fromEntries(Object.keys(FILTERS).map((name) => [name, values(name)]));
 }
 
@@ -69,9 +70,8 @@ function hashOf(state, defaults) {
   return parts.join("&");
 }
 
-/** The rows that pass all filters; a filter that is null passes everything. */
+/** The rows that pass all filters; a filter that is null passes everything, and so does a row. */
 function passing(rows, state) {
-  return rows.filter((row) =>
-    Object.keys(FILTERS).every((f) => !state[f] || state[f].includes(row[f])),
-  );
+  const passes = (value, chosen) => !chosen || value === null || chosen.includes(value);
+  return rows.filter((row) => Object.keys(FILTERS).every((f) => passes(row[f], state[f])));
 }
