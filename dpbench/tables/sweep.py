@@ -113,8 +113,7 @@ def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[tuple[Key
             for keys in (layout.rows, layout.columns)
         )
         cells.setdefault((row, column), {})[_identity(record)] = record
-    for cell in cells.values():
-        _check_alike(list(cell.values()))
+    _check_alike([[*cell.values()] for cell in cells.values()])
     return {key: Runs(tuple(cell.values())) for key, cell in cells.items()}
 
 
@@ -128,13 +127,34 @@ def _settings(record: Record) -> str:
     return json.dumps(others | {"choices": choices}, sort_keys=True)
 
 
-def _check_alike(records: list[Record]) -> None:
-    if len({_settings(record) for record in records}) == 1:
+def _check_alike(cells: Sequence[Sequence[Record]]) -> None:
+    """UserError that names all settings in which runs of one cell differ, of all cells at once."""
+    varied = sorted({key for cell in cells for key in _varied(cell)})
+    if not varied:
         return
-    varied = varying_keys([dict(leaves(json.loads(_settings(record)))) for record in records])
-    varied = [key.removeprefix("choices.") for key in varied] or ["the options"]
-    more = f" and {len(varied) - 3} more" if len(varied) > 3 else ""
+    mixed = next(cell for cell in cells if _varied(cell))
+    values = {key: value_of(mixed[0].config, key) for key in varied}
+    chosen = " ".join(f"{key}={'null' if v is None else v}" for key, v in values.items())
     raise UserError(
-        f"runs in one cell differ in {', '.join(varied[:3])}{more}: add it to rows or columns, or "
-        f"select by {varied[0]}=VALUE."
+        f"runs in one cell differ in {', '.join(varied)}: add each to rows or columns, or select "
+        f"one value of it, e.g. {chosen}."
     )
+
+
+def _varied(records: Sequence[Record]) -> set[str]:
+    """The groups of which the records have several options with several settings, and the settings
+    that differ between records with the same options."""
+    if len({_settings(record) for record in records}) == 1:
+        return set()
+    plain = [json.loads(_settings(record)) for record in records]
+    keys = {*varying_keys([dict(leaves(settings)) for settings in plain])}
+    groups = {key.removeprefix("choices.").split(".")[0] for key in keys}
+    alike: dict[str, list[dict[str, Any]]] = {}
+    options: dict[str, set[str]] = {}
+    for record, settings in zip(records, plain, strict=True):
+        chosen = {g: o for g, o in record.config["choices"].items() if g in groups}
+        for group, option in chosen.items():
+            options.setdefault(group, set()).add(option)
+        alike.setdefault(json.dumps(chosen, sort_keys=True), []).append(dict(leaves(settings)))
+    several = {group for group, found in options.items() if len(found) > 1}
+    return several | {key for same in alike.values() for key in varying_keys(same)}

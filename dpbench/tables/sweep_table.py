@@ -162,10 +162,12 @@ def _metric(name: str, records: Sequence[Record]) -> str:
 def _title(records: Sequence[Record], layout: SweepLayout) -> str:
     """The metrics, what they are given by, and the data set and model if they are the same."""
     labels = ", ".join(dict.fromkeys(map(_metric_label, layout.metrics)))
-    keys = " and ".join(key.rpartition(".")[2] for key in (*layout.rows, *layout.columns))
+    keys = [key.rpartition(".")[2] for key in (*layout.rows, *layout.columns)]
+    by = " and ".join(filter(None, (", ".join(keys[:-1]), *keys[-1:])))
+    given = f" by {by}" if by else ""
     same = [{record.config["choices"][group] for record in records} for group in SHARED]
     shared = ", ".join(values.pop() for values in same if len(values) == 1)
-    return f"{labels[:1].upper()}{labels[1:]} by {keys}{f': {shared}' if shared else ''}"
+    return f"{labels[:1].upper()}{labels[1:]}{given}{f': {shared}' if shared else ''}"
 
 
 def _metric_label(name: str) -> str:

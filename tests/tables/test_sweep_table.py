@@ -120,12 +120,32 @@ def test_settings_are_rows_in_their_order_and_numbers_are_selected_as_written(re
 
 
 def test_runs_that_differ_by_more_than_their_seed_are_never_averaged(results, made):
-    with pytest.raises(UserError, match=r"differ in privacy\.epsilon: add it to rows or columns"):
+    with pytest.raises(UserError, match=r"differ in privacy: add each to rows or columns, or"):
         made()
     record(lr=0.5).save(results)
-    with pytest.raises(UserError, match=r"differ in optimizer\.lr: .*select by optimizer\.lr=VALU"):
+    with pytest.raises(UserError, match=r"differ in optimizer\.lr: .*, e\.g\. optimizer\.lr=0\.\d"):
         made("columns=privacy")
     assert "DP-SGD" in made("columns=privacy", "optimizer.lr=0.1")["md"]
+
+
+def test_all_settings_in_which_runs_differ_are_named_at_once(results, made):
+    record(lr=0.5).save(results)
+    other = record(seed=3, value=0.7)
+    other.config["epochs"] = 2
+    other.save(results)
+    with pytest.raises(UserError) as refused:
+        made("method=dpsgd")
+    said = str(refused.value)
+    assert said.startswith("runs in one cell differ in epochs, optimizer.lr, privacy: add each")
+    *_, selection = said.rstrip(".").partition("e.g. ")
+    assert [word.partition("=")[0] for word in selection.split()] == [
+        *("epochs", "optimizer.lr", "privacy"),
+    ]
+    assert made("method=dpsgd", "rows=[]", *selection.split())["md"].startswith(
+        "# Accuracy (%): digits, mlp\n"
+    )
+    title = made("rows=epochs", "columns=optimizer.lr,privacy,method")["md"].splitlines()[0]
+    assert title == "# Accuracy (%) by epochs, lr, privacy and method: digits, mlp"
 
 
 def test_a_diverged_run_is_not_averaged_away_and_never_best():
