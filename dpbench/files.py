@@ -22,16 +22,18 @@ TOKEN_BYTES = 8
 """Random bytes in the name of a part, as twice as many hex digits."""
 
 
-def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
+def write_atomically(
+    path: Path, content: bytes, mode: int = 0o666, setting: str = "results_dir"
+) -> None:
     """Write a file at once or not at all; UserError where it cannot be written.
 
-    mode: as for `replace_file`.
+    mode: as for `replace_file`. setting: the one that names the file or its folder.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content, mode=mode)
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise unwritable(path, error, setting) from error
 
 
 def replace_file(path: Path, *contents: bytes | memoryview, mode: int = 0o666) -> None:
@@ -109,8 +111,7 @@ def check_writable(folder: Path) -> None:
         raise unwritable(folder, error) from error
 
 
-def unwritable(path: Path, error: OSError) -> UserError:
-    """The error for a file or folder that cannot be written."""
-    return UserError(
-        f"{path} cannot be written ({error.strerror}); set results_dir to a writable folder."
-    )
+def unwritable(path: Path, error: OSError, setting: str = "results_dir") -> UserError:
+    """The error for a file or folder that cannot be written, and that a setting names."""
+    other = "a writable folder" if setting == "results_dir" else "a file in a writable folder"
+    return UserError(f"{path} cannot be written ({error.strerror}); set {setting} to {other}.")

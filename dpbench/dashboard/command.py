@@ -59,7 +59,7 @@ def _write(folder: Path, out: Path) -> Path:
     _warn(unreadable)
     data = summary.data(compared, unreadable)
     data["rows"] = by_column(data["rows"])
-    write_atomically(out, page(data, texts.finish()).encode())
+    write_atomically(out, page(data, texts.finish()).encode(), setting="out")
     return out
 
 

@@ -30,7 +30,7 @@ def publish(arguments: list[str]) -> Path:
     # Sorted by their text, so that the order says nothing about the seeds.
     lines = sorted(without_uncovered(record).json() for record in records)
     out = Path(given["out"])
-    write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
+    write_atomically(out, "".join(f"{line}\n" for line in lines).encode(), setting="out")
     return out
 
 

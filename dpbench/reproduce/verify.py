@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from dpbench.config.compose import options
 from dpbench.errors import UserError, nearest
 from dpbench.execution.verify import contradictions, differences_of_rerun, equal
 from dpbench.records.collect import StoredRecord, collect
@@ -51,7 +52,9 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
     tables = sorted((folder / "tables").glob(f"*{RECORDS}"))
     if names:
         problems = [problem for problem in problems if Path(problem.source).stem in names]
-        stored, tables = _named(names, stored, tables, {Path(p.source).stem for p in problems})
+        stored, tables = _named(
+            folder, names, stored, tables, {Path(p.source).stem for p in problems}
+        )
     with counting("verified", len(stored) + len(tables)) as count:
         for one in stored:
             problems += [Problem(one.source, text) for text in contradictions(one.record)]
@@ -67,6 +70,7 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
 
 
 def _named(
+    folder: Path,
     names: Sequence[str],
     stored: Sequence[StoredRecord],
     tables: Sequence[Path],
@@ -81,9 +85,22 @@ def _named(
     records = {one.digest for one in stored} | unreadable
     for name in names:
         if name not in known and Path(name).stem not in records:
-            raise UserError(f"{name} is neither a table nor a record here: {nearest(name, known)}")
+            unknown = f"{name} is neither a table nor a record here: {nearest(name, known)}"
+            raise UserError(_without_records(name, folder / "tables") or unknown)
     digests |= {record.digest for path in chosen for record in _records(path)}
     return [one for one in stored if one.digest in digests], chosen
+
+
+def _without_records(name: str, tables: Path) -> str:
+    """Why a table has no records to be verified by, as a sentence; "" for what is no table."""
+    if name not in options("table"):
+        return ""
+    if (tables / f"{name}.md").exists() or [*tables.glob(f"{name}-*.md")]:
+        return (
+            f"{name} has no records in {tables} to be verified by; one that is computed without "
+            f"runs has none, and `dpbench reproduce {name} results_dir=DIR` computes it again."
+        )
+    return f"{name} is not in {tables}: `dpbench reproduce {name}` makes it first."
 
 
 def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]:

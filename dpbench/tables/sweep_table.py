@@ -53,7 +53,7 @@ def table(arguments: Sequence[str]) -> str:
     layout = SweepLayout(_names(values["rows"]), _names(values["columns"]), metrics)
     made = SweepTable(layout, group_runs(records, layout), _title(records, layout))
     for suffix, text in (("md", made.markdown), ("csv", made.csv), ("tex", made.latex)):
-        write_atomically(out.with_name(f"{out.name}.{suffix}"), text.encode())
+        write_atomically(out.with_name(f"{out.name}.{suffix}"), text.encode(), setting="out")
     return made.markdown
 
 

@@ -37,8 +37,11 @@ TOLERANCE = 1e-4
 WHOLE_USERS = "What it protects is a user with all of its examples."
 
 OTHER_LAWS: dict[type, str] = {
-    TruncatedPoisson: "Batches are cut at a size: in such a batch an example may replace another.",
-    Allocation: "Batches are not Poisson samples but a random allocation, accounted for by PLD.",
+    TruncatedPoisson: "Batches are Poisson samples that are cut at {limit} {unit}s, where one "
+    "{unit} may take the place of another.",
+    Allocation: "Batches are a random allocation and not Poisson samples: each {unit} is in "
+    "exactly {turns} of the {steps} batches of an epoch, drawn uniformly and independently of all "
+    "others. PLD accounts for that law; RDP and GDP do not.",
 }
 """What is added to the reason for a guarantee under laws other than Poisson's."""
 
@@ -208,7 +211,12 @@ def _guarantee(method: Method, sampling: Sampling | None) -> Guarantee:
     guarantee = method.guarantee
     if guarantee.level == "none" or not method.private or type(sampling) not in OTHER_LAWS:
         return guarantee
-    return replace(guarantee, why=f"{guarantee.why} {OTHER_LAWS[type(sampling)]}")
+    # Methods state their reason for Poisson samples.
+    why = guarantee.why.replace("Poisson-sampled", "Sampled").replace(
+        "per Poisson batch", "per batch"
+    )
+    law = OTHER_LAWS[type(sampling)].format_map(vars(sampling))
+    return replace(guarantee, why=f"{why} {law}")
 
 
 def _bounds(ledger: Ledger, delta: float) -> dict:

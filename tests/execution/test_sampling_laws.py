@@ -47,8 +47,15 @@ def test_one_run_under_several_laws_has_an_epsilon_for_each_or_none():
     assert 0.8 * poisson["pld"] < allocation["pld"] < poisson["pld"]
     assert allocation["rdp"] is None
     assert "privacy.accountant=pld" in allocation["refused"]["rdp"]
-    assert "random allocation" in allocation["why"]
-    assert "cut at a size" in truncated["why"]
+    # What holds is stated for the law that is sampled, and for no other.
+    turns = (
+        f"each example is in exactly 1 of the {1 / poisson['sample_rate']:.0f} batches of an epoch"
+    )
+    assert turns in allocation["why"]
+    assert "PLD accounts for that law; RDP and GDP do not." in allocation["why"]
+    assert " are cut at " in truncated["why"]
+    for said in (allocation, truncated):
+        assert said["why"].startswith("Sampled Gaussian mechanism")
     assert (shuffled["pld"], shuffled["guarantee"]) == (None, "none")
     assert truncated["sample_rate"] == allocation["sample_rate"] == poisson["sample_rate"]
 

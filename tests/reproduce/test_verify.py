@@ -213,6 +213,17 @@ def test_a_name_that_nothing_has_is_refused(folder):
         verify(["misalignment_table6", f"results_dir={folder}"])
 
 
+def test_a_table_without_records_is_told_from_a_word_that_is_none(folder):
+    (folder / "tables" / "bam_lemma3.md").write_text("# Lemma 3\n")
+    words = r"bam_lemma3 has no records in .*tables .* `dpbench reproduce bam_lemma3 results_dir="
+    with pytest.raises(UserError, match=words):
+        verify(["bam_lemma3", f"results_dir={folder}"])
+    with pytest.raises(
+        UserError, match=r"sign_fig1 is not in .*: `dpbench reproduce sign_fig1` makes"
+    ):
+        verify(["sign_fig1", f"results_dir={folder}"])
+
+
 def test_only_what_is_named_is_complained_about(folder):
     (folder / "runs" / "0123456789abcdef.json").write_text("{")
     assert verify(["misalignment_table4", f"results_dir={folder}"])[1] == []
