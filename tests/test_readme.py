@@ -36,6 +36,29 @@ def test_its_table_is_the_committed_one():
         assert f"| `{method}` | {' | '.join([*accuracies, loss])} |" in README
 
 
+def targets(cell: str) -> list[str]:
+    """The names that the files of "Tables 4, 5; Figure 3" begin with, less the paper's."""
+    kinds = {"Table": "table", "Figure": "fig", "Lemma": "lemma", "Theorem": "theorem"}
+    named = re.findall(r"(Table|Figure|Lemma|Theorem)s? ([\d, ]+)", re.sub(r"\(.*?\)", "", cell))
+    return [kinds[kind] + n for kind, numbers in named for n in re.findall(r"\d+", numbers)]
+
+
+@pytest.mark.parametrize("row", re.findall(r"^\| \[(\w+)\]\(bench.+?\|(.+)\|$", README, re.MULTILINE))
+def test_what_was_run_in_full_in_part_and_not_at_all_is_so(row):
+    paper, cells = row
+    full, part, none = map(targets, cells.split("|"))
+    pages = {path.stem for path in (ROOT / "results/tables").glob(f"{paper}_*.md")}
+    for number in full:
+        assert f"{paper}_{number}" in pages
+    for number in part:
+        assert f"{paper}_{number}" not in pages
+        assert any(page.startswith(f"{paper}_{number}-") for page in pages)
+    for number in none:
+        assert not any(re.split("[_-]", page)[1] == number for page in pages)
+    tables = {path.stem.partition("_")[2] for path in (ROOT / "conf/table").glob(f"{paper}_*.yaml")}
+    assert {*full, *part, *none} == {name for name in tables if name[-1].isdigit()}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_its_commands_are_ones_that_the_suite_takes(command):
     verb, *arguments = shlex.split(command)
