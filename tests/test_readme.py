@@ -43,7 +43,10 @@ def targets(cell: str) -> list[str]:
     return [kinds[kind] + n for kind, numbers in named for n in re.findall(r"\d+", numbers)]
 
 
-@pytest.mark.parametrize("row", re.findall(r"^\| \[(\w+)\]\(bench.+?\|(.+)\|$", README, re.MULTILINE))
+PAPERS = re.findall(r"^\| \[(\w+)\]\(bench.+?\|(.+)\|$", README, re.MULTILINE)
+
+
+@pytest.mark.parametrize("row", PAPERS, ids=lambda row: row[0])
 def test_what_was_run_in_full_in_part_and_not_at_all_is_so(row):
     paper, cells = row
     full, part, none = map(targets, cells.split("|"))
