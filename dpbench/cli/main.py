@@ -15,39 +15,40 @@ from dpbench.training import interrupts
 
 USAGE = """dpbench COMMAND [KEY=VALUE ...]
 
-  run [KEY=VALUE ...]              one run; prints the path of its record. With -m a sweep: all
+  run [KEY=VALUE ...]              train once and print the path of the record. With -m a sweep: all
                                    combinations of a=1,2 b=3,4, in jobs=N processes or on a cluster
-                                   (launcher=slurm). With --cfg job its configuration, with --info
-                                   the options chosen, and nothing is run
-  reproduce TABLE [KEY=VALUE ...]  the missing runs of a paper's table or figure, then the table;
-                                   scale=NAME for a smaller one, if the table declares it
-  search [KEY=RANGE ...]           N=20 trials on a validation split, the best first by rule; a
-                                   range is a=1,2 or lr=tag(log,interval(1e-3,1)), by=random|tpe;
+                                   (launcher=slurm). --cfg job prints the configuration, and --info
+                                   the options chosen, without running anything
+  reproduce TABLE [KEY=VALUE ...]  execute the missing runs of a paper's table or figure, and print
+                                   it; scale=NAME for a smaller one, if the table declares it
+  search [KEY=RANGE ...]           N=20 trials on a validation split, sorted by rule=; a range is
+                                   a=1,2 or lr=tag(log,interval(1e-3,1)), by=random|tpe;
                                    private=true: random trials, one epsilon for the whole search
-  epsilon [KEY=VALUE ...]          the epsilon of a run, without training or reading any data
+  epsilon [KEY=VALUE ...]          print the epsilon of a run, without training or reading any data
   audit [KEY=VALUE ...]            attack a run's epsilon with canaries and report a lower bound;
                                    canaries=N, claim=EPSILON, game=run|step, contender=NAME for
                                    another library
   data [NAME ...] [data_dir=]      download and check data sets
-  bench [KEY=VALUE ...]            time and memory of a step, ours and other libraries', and with
-                                   suite=table of whole commands: suite=step|depth|table, case,
-                                   contender, repeats, device, out
+  bench [KEY=VALUE ...]            measure time and memory of a step, ours and other libraries', or
+                                   with suite=table of whole commands; keys are
+                                   suite=step|depth|table, case, contender, repeats, device, out
   table RESULTS [rows=method] [columns=privacy] [metrics=accuracy,ece] [out=] [KEY=VALUE ...]
-                                   the table of a sweep as Markdown, CSV and LaTeX: means over
-                                   seeds, and epsilons, of the records with these settings
-  report [results_dir=] [out=]     one HTML page that compares all records; works offline
+                                   write the records with these settings as a table (Markdown, CSV
+                                   and LaTeX): means over seeds, and epsilons
+  report [results_dir=] [out=]     write one HTML page that compares all records; works offline
   track tracker=NAME [results_dir=]  log finished records to wandb, tensorboard or csv
   publish [record=DIGEST] [results_dir=] [out=]
-                                   the records without seeds or anything epsilon does not cover
-  verify [TABLE|RECORD ...] [rerun=N]  check that records and tables agree with their settings,
-                                   ledgers and records; rerun=N retrains the N quickest
-  list [GROUP]                     configuration groups and their options
+                                   write the records without their seeds and without anything that
+                                   epsilon does not cover
+  verify [TABLE|RECORD ...] [rerun=N]  check that records agree with their settings and ledgers, and
+                                   tables with their records; rerun=N retrains the N quickest runs
+  list [GROUP ...]                 print the configuration groups and their options
 
 `dpbench --version` prints the version, and eval "$(dpbench --completion bash)" makes bash complete
 commands, options and keys.
 
 A run takes +table=NAME to use that table's settings for the chosen data set and method. Commands
-that take options also find those in --config-dir DIR, or hydra.searchpath=[DIR], and of plug-ins.
+that take options also find those of plug-ins, and those in --config-dir DIR or hydra.searchpath=[DIR].
 
 Exit code: 0 if all is done, 1 if runs failed or an unexpected error occurred, 2 if the request was
 refused before any work, 130 after Ctrl-C, 143 after SIGTERM, 141 if the output was closed."""
