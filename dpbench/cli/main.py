@@ -48,7 +48,7 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
 commands, options and keys.
 
 A run takes +table=NAME to use that table's settings for the chosen data set and method. Commands
-that take options also find those of plug-ins, and those in --config-dir DIR or hydra.searchpath=[DIR].
+that take options also find those of plug-ins, and in --config-dir DIR or hydra.searchpath=[DIR].
 
 Exit code: 0 if all is done, 1 if runs failed or an unexpected error occurred, 2 if the request was
 refused before any work, 130 after Ctrl-C, 143 after SIGTERM, 141 if the output was closed."""

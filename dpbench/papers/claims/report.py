@@ -8,7 +8,10 @@ from pathlib import Path
 from dpbench.errors import UserError
 from dpbench.papers.claims.recount import (
     FOLLOWS,
+    HOLDS,
+    LOOSE,
     LOOSE_MARGIN,
+    NOT_FOLLOWING,
     PLD_MARGIN,
     TOO_SMALL,
     VERDICTS,
@@ -59,13 +62,21 @@ def recounted_claims(target: Target) -> dict[str, bytes]:
 def summary(found: Sequence[Recount]) -> list[str]:
     """How many of which verdict, and the worst of those that are too small."""
     counts = Counter(one.verdict for one in found)
-    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    said = ", ".join(_count(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
     sentences = [f"{len(found)} claims: {said}."]
     worst = sorted((o for o in found if o.verdict == TOO_SMALL), key=lambda o: -o.share)
     if worst:
-        named = ", ".join(f"{o.claim.id} ({o.claim.printed} for {o.pld:.2f})" for o in worst)
+        named = ", ".join(f"{o.claim.id} ({o.claim.printed}, not {o.pld:.2f})" for o in worst)
         sentences.append(f"Too small: {named}.")
     return sentences
+
+
+def _count(number: int, verdict: str) -> str:
+    """`1 is loose`, `2 are loose`."""
+    if verdict in (TOO_SMALL, LOOSE):
+        return f"{number} {'is' if number == 1 else 'are'} {verdict}"
+    plural = {HOLDS: "hold", NOT_FOLLOWING: "do not follow"}
+    return f"{number} {verdict if number == 1 else plural.get(verdict, verdict)}"
 
 
 def _table(target: Target, found: Sequence[Recount], path: Path) -> Table:

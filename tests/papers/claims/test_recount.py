@@ -162,7 +162,8 @@ def test_the_conversion_of_2017_gives_what_libraries_printed_until_2021():
 
 def test_the_summary_counts_every_claim_once():
     found = [recount_one(CLAIMS[name]) for name in ("bam-cifar-10-1", "tf-mnist-10")]
-    assert summary(found) == ["2 claims: 1 loose, 1 cannot be recounted."]
+    assert summary(found) == ["2 claims: 1 is loose, 1 cannot be recounted."]
+    assert summary(2 * found) == ["4 claims: 2 are loose, 2 cannot be recounted."]
 
 
 def test_the_page_counts_what_the_committed_table_has():
