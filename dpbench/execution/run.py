@@ -38,25 +38,14 @@ def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) ->
         with graceful_interrupts(), locked_checkpoints(folder, minutes, wait) as checkpoints:
             remove_parts(path.parent, path.name)
             tracking = _tracking(config, _table(overrides))
-            _run_or_finish_tracking(config, run, path, checkpoints, tracking, quiet)
+            record = load(path)  # again: another process may have just finished the run
+            if record is None or run_again(config, record):
+                record = _fit_and_save(config, run, path, checkpoints, tracking, quiet)
+                tracking.finish(record)
+            elif checkpoints.abandoned:  # by a process that was killed after it wrote the record
+                tracking.finish(record)
             checkpoints.clear()
     return path
-
-
-def _run_or_finish_tracking(
-    config: dict, run: Run, path: Path, checkpoints: Checkpoints, tracking: Tracking, quiet: bool
-) -> None:
-    """Execute the run, unless its record exists by now, and finish its trackers.
-
-    Trackers are still open if an earlier process was killed after it wrote the record. If another
-    process has just finished the run, there is nothing left to do.
-    """
-    record = load(path)
-    if record is None or run_again(config, record):
-        record = _fit_and_save(config, run, path, checkpoints, tracking, quiet)
-    elif not checkpoints.abandoned:
-        return
-    tracking.finish(record)
 
 
 def _fit_and_save(
