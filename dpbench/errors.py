@@ -1,6 +1,7 @@
 """Errors that a user can act on, and messages on the terminal."""
 
 import difflib
+import re
 import sys
 import warnings
 from collections.abc import Iterable
@@ -19,15 +20,28 @@ class Unavailable(UserError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known names closest to a misspelt one, or all of them, as the end of a sentence."""
+    """The known names closest to a misspelt one, or all of them, as the end of a sentence.
+
+    The case does not matter, and a name that has the misspelt one as a whole part comes first, as
+    optimizer.lr for lr.
+    """
     names = sorted(known)
-    matches = difflib.get_close_matches(name[:MAX_COMPARED], names, n=3, cutoff=0.5)
+    misspelt = name[:MAX_COMPARED].lower()
+    by_lower = {known_name.lower(): known_name for known_name in names}
+    having = [known_name for known_name in by_lower if _parts(misspelt) in _parts(known_name)]
+    close = difflib.get_close_matches(misspelt, by_lower, n=3, cutoff=0.5)
+    matches = [by_lower[match] for match in [*dict.fromkeys([*having, *close])][:3]]
     if not names:
         return "there are none."
     if matches:
         return f"did you mean {' or '.join(matches)}?"
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
     return f"choose from {', '.join(names[:MAX_LISTED])}{more}."
+
+
+def _parts(name: str) -> str:
+    """The name between separators, and with one kind of them."""
+    return f".{re.sub('[_-]', '.', name)}."
 
 
 def first_line(error: BaseException, default: str = "") -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from dpbench.data.dataset import Dataset
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
+from dpbench.errors import UserError, nearest
 from dpbench.mechanism.schedules import Constant, Linear
 from dpbench.validate import (
     LARGEST,
@@ -95,6 +95,19 @@ def test_an_unknown_name_is_answered_with_the_nearest():
         with pytest.raises(UserError, match=r"^x=.* is unknown: ") as told:
             one_of("x", value, ["dpsgd", "sgd"])
         assert len(str(told.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("lr", "did you mean optimizer.lr?"),
+        ("DPSGD", "did you mean dpsgd?"),
+        ("table4", "did you mean Mine_table4?"),
+        ("opt", "choose from Mine_table4, dpsgd, optimizer.lr, seed."),
+    ],
+)
+def test_part_of_a_name_and_another_case_are_near_it(name, hint):
+    assert nearest(name, ["optimizer.lr", "dpsgd", "Mine_table4", "seed"]) == hint
 
 
 def test_digits_are_an_integer_and_too_many_are_refused():

@@ -24,7 +24,8 @@ def split_flags(arguments: Sequence[str]) -> tuple[set[str], list[str]]:
             flags.add(MULTIRUN[0] if argument in MULTIRUN else argument)
         elif argument.startswith("-"):
             known = (*MULTIRUN, *CONFIG, INFO, "--help")
-            raise UserError(f"{argument} is not a flag of run: {nearest(argument, known)}")
+            hint = nearest(argument, known)
+            raise UserError(f"{argument} is not a flag of run (settings are KEY=VALUE): {hint}")
         else:
             overrides.append(argument)
     return flags, overrides

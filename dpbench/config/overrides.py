@@ -94,6 +94,11 @@ def _parse(parser: OverridesParser, text: str) -> Override:
         )
     if text.startswith("-"):
         raise UserError(f"{quoted(text)} is not KEY=VALUE; dpbench run -m makes sweeps.")
+    if re.fullmatch(r"[\w.]*", text):
+        raise UserError(
+            f"an override must be KEY=VALUE, got {quoted(text)}: write for instance dataset=adult, "
+            "without spaces."
+        )
     if named := BEYOND_ASCII.fullmatch(text):
         text = f"{named[1]}='{named[2]}'"
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dpbench.config.compose import compose
 from dpbench.config.overrides import split_ranges
 from dpbench.config.search_path import groups
-from dpbench.config.settings import is_scientific, key_of, split_settings
+from dpbench.config.settings import is_scientific, key_of, leaves, split_settings
 from dpbench.config.space import Choices, Configuration, Range, Space
 from dpbench.errors import UserError, nearest
 from dpbench.execution.configuration import check_execution
@@ -175,7 +175,9 @@ def _check_ranges(ranges: tuple[Range, ...]) -> None:
 
 
 def _searchable() -> list[str]:
-    return [key for key in compose([]) if is_scientific(key) and key != "validation"]
+    config = compose([])
+    keys = {*config, *(key for key, _ in leaves(config) if not key.endswith("_target_"))}
+    return [key for key in keys if is_scientific(key) and key != "validation"]
 
 
 def _compose_first(ranges: tuple[Range, ...], fixed: list[str]) -> dict:

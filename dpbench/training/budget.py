@@ -92,7 +92,8 @@ class Privacy:
     def __post_init__(self) -> None:
         if (self.noise_multiplier is None) == (self.epsilon is None):
             raise UserError(
-                "privacy takes either noise_multiplier or epsilon: set one, leave the other null."
+                "privacy takes either noise_multiplier or epsilon, and the other is null: for an "
+                "epsilon of 2, write privacy=eps1 privacy.epsilon=2."
             )
         if self.noise_multiplier not in (None, FOLLOWS):
             positive("privacy.noise_multiplier", self.noise_multiplier)

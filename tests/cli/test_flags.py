@@ -58,7 +58,10 @@ def test_flags_are_told_from_overrides():
     [
         (["run", "--cfg", "hydra"], "--cfg job, not 'hydra'"),
         (["run", "--cfg"], "--cfg job, not ''"),
-        (["run", "--inf"], "--inf is not a flag of run: did you mean --info"),
+        (
+            ["run", "--inf"],
+            "--inf is not a flag of run (settings are KEY=VALUE): did you mean --info",
+        ),
         (["--completion", "fish"], "--completion=fish is unknown: did you mean bash?"),
         (["--completion"], "--completion= is unknown"),
     ],

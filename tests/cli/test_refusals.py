@@ -14,6 +14,10 @@ def refused(done, sentence):
 
 REFUSED = [
     ("datset=digits", "datset is not a setting: did you mean dataset"),
+    ("dataset digits", "got 'dataset': write for instance dataset=adult, without spaces."),
+    ("--dataset digits", "--dataset is not a flag of run (settings are KEY=VALUE): choose from"),
+    ("lr=0.5", "lr is not a setting: did you mean optimizer.lr?"),
+    ("privacy.epsilon=2", "for an epsilon of 2, write privacy=eps1 privacy.epsilon=2."),
     ("dataset=digit", "dataset=digit is unknown: did you mean digits"),
     ("dataset=adult epoch=3", "epoch is not a setting: did you mean epochs"),
     ("dataset=adult method=dpgsd", "method=dpgsd is unknown: did you mean dpsgd"),

@@ -212,6 +212,7 @@ def test_optuna_s_sampler_resumes_by_the_records_alone(folder, tmp_path, monkeyp
         (["method=interval(0,1)"], "method has no interval of options"),
         (["method.bound=range(5,1)"], r"method.bound=range\(5,1\) has no values"),
         (["engine=loop,ghost"], "engine cannot be searched"),
+        (["lr=0.1,1"], "lr cannot be searched: did you mean optimizer.lr?"),
         ([LR, "device=cpu,cuda"], "device cannot be searched"),
         ([LR, "validation=0.1,0.2"], "validation must be one share for all trials"),
         ([LR, "validation=null"], "a search chooses by a validation split: set a share"),
