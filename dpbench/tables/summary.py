@@ -61,8 +61,8 @@ def constants_line(baselines: Sequence[ConstantBaseline]) -> str:
         sum(getattr(b, name) for b in baselines) for name in ("printed", "zeros", "means")
     )
     return (
-        f"Constants: of {printed} printed numbers a table of zeros would pass {zeros}, one of each "
-        f"column's mean {means}."
+        f"Constants: of {printed} printed numbers, {zeros} would be reproduced or close if every "
+        f"row had 0, and {means} if every row had its column's mean."
     )
 
 
@@ -74,6 +74,7 @@ def order_line(counts: Mapping[str, Counter]) -> str:
     reversed_in = [column for column, n in counts.items() if n[FAILS]]
     where = f" ({', '.join(reversed_in)})" if reversed_in else ""
     return (
-        f"Order: of {total.total()} pairs that differ in print, {total[HOLDS]} are as printed, "
-        f"{total[FAILS]} reversed{where}, {total.total() - total[HOLDS] - total[FAILS]} undecided."
+        f"Order: of {total.total()} pairs of rows that differ in print, {total[HOLDS]} have the "
+        f"printed order and {total[FAILS]} the reverse{where}; "
+        f"{total.total() - total[HOLDS] - total[FAILS]} are undecided."
     )

@@ -187,8 +187,9 @@ def test_the_page_begins_with_what_the_verdicts_come_to(build, run, runs):
     assert "- Claims of 1: 1 does not hold (fair).\n" in text
     opening = "\n\n1 of 2 printed numbers are reproduced, 1 differs (fair 1); 2 seeds.\n\n"
     assert opening in text
-    assert "- Constants: of 2 printed numbers a table of zeros would" in text
-    assert "- Order: of 1 pairs that differ in print, 0 are as printed, 1 reversed (acc_a)," in text
+    assert "- Constants: of 2 printed numbers, 0 would be reproduced or close" in text
+    assert "- Order: of 1 pairs of rows that differ in print, 0 have the printed order and" in text
+    assert "order and 1 the reverse (acc_a); 0 are undecided." in text
     assert text.index("- Claims of") < text.index("## Claims") < text.index("## Ours")
 
 

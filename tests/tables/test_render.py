@@ -21,8 +21,10 @@ Doe 2020, Table 1. Cells: mean ± standard error (number of runs). Scale: paper.
 Groups: a = m, b = f.
 
 - Claims of 1: 1 not run.
-- Constants: of 2 printed numbers a table of zeros would pass 0, one of each column's mean 0.
-- Order: of 1 pairs that differ in print, 0 are as printed, 0 reversed, 1 undecided.
+- Constants: of 2 printed numbers, 0 would be reproduced or close if every row had 0, \
+and 0 if every row had its column's mean.
+- Order: of 1 pairs of rows that differ in print, 0 have the printed order and 0 the \
+reverse; 1 are undecided.
 
 ## Claims
 
