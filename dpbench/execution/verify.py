@@ -14,12 +14,12 @@ from dpbench.execution.prepare import build
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.execution.run import load_or_run
 from dpbench.privacy.accountants import ACCOUNTANTS
-from dpbench.privacy.ledger import Ledger, from_plain
+from dpbench.privacy.ledger import from_plain
 from dpbench.records.digest import with_current_names
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.reading import load
 from dpbench.records.record import Record
-from dpbench.training.plan import Plan, plan, privacy_statement
+from dpbench.training.plan import plan, privacy_statement
 
 EPSILONS = ("rdp", "pld", "gdp", "claimed")
 
@@ -84,12 +84,8 @@ def _statement(config: str, steps: int | None) -> dict:
     # Over the defaults: records leave out settings of execution, and later ones that are off.
     run = build(compose([]) | with_current_names(json.loads(config)))
     planned = plan(run)
-    return privacy_statement(run, planned, _ledger_of_first(planned, steps) if steps else None)
-
-
-def _ledger_of_first(planned: Plan, steps: int) -> Ledger:
-    """The ledger of a run that diverged, of so many steps, those made once after it included."""
-    return planned.ledger.first(steps - planned.once.steps).then(planned.once)
+    made = planned.spent(steps - planned.once.steps) if steps else None
+    return privacy_statement(run, planned, made)
 
 
 def differences_of_rerun(record: Record) -> Iterator[str]:

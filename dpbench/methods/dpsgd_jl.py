@@ -67,7 +67,9 @@ def slack(projections: int, failure: float) -> float:
     `failure`: r M^2/|g|^2 is chi-squared with r degrees of freedom."""
     from scipy import stats
 
-    integer("method.projections", projections, most=MAX_PROJECTIONS)
+    # A single float32 draw is exactly 0 far more often than a normal one is almost 0, and so would
+    # be the estimate: no slack covers that.
+    integer("method.projections", projections, least=2, most=MAX_PROJECTIONS)
     fraction("method.failure", failure)
     return float((projections / stats.chi2.ppf(failure, projections)) ** 0.5)
 

@@ -74,6 +74,7 @@ class CoordinateProfile:
         rest = 1 - up.sum() - down.sum() - self.deltas[-1]
         r = np.concatenate([gamma[1:], 1 / gamma[1:], [1.0, 0.0]])
         weights = np.concatenate([up, down, [max(rest, 0.0), self.deltas[-1]]])
+        r, weights = r[weights > 0], weights[weights > 0]  # of no weight, none may be the largest
         log_mixed = np.log1p(rate * (r - 1)) if rate < 1 else np.log(np.maximum(r, 1e-300))
         powers = np.outer(1 - orders, log_mixed)
         top = powers.max(1)

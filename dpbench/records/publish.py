@@ -11,7 +11,7 @@ from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.validate import key_values
 
-UNCOVERED = ("seconds", "peak_memory_mib", "resumed")
+UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed")
 """Fields of the provenance that depend on the sizes of private batches."""
 
 DEFAULTS = {"results_dir": "results", "out": "published.records.jsonl"}
@@ -56,13 +56,10 @@ def without_uncovered(record: Record) -> Record:
     compare. Test metrics stay: they are about test examples, which no epsilon covers. Those of a
     validation split are about training examples, and only the noisy one stays.
     """
-    config = record.config | {"seed": None}
-    if "checksum" in config.get("dataset", {}):
-        config["dataset"] = config["dataset"] | {"checksum": None}
     provenance = {k: v for k, v in record.provenance.items() if k not in UNCOVERED}
     return replace(
         record,
-        config=config,
+        config=without_seed_and_checksum(record.config),
         metrics={k: v for k, v in record.metrics.items() if _covered(k)},
         provenance=provenance,
         history={},
@@ -70,6 +67,13 @@ def without_uncovered(record: Record) -> Record:
         calibration={},
         signed=True,
     )
+
+
+def without_seed_and_checksum(config: dict) -> dict:
+    """A configuration of a run without its seed and the checksum of a private data file."""
+    dataset = config.get("dataset", {})
+    known = {"checksum": None} if "checksum" in dataset else {}
+    return config | {"seed": None, "dataset": dataset | known}
 
 
 def _covered(metric: str) -> bool:

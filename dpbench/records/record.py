@@ -20,10 +20,13 @@ SCHEMA = 1
 COVERED = {
     "privacy": True,
     **dict.fromkeys(("metrics", "history", "diagnostics", "calibration"), False),
-    **dict.fromkeys(("provenance.seconds", "provenance.peak_memory_mib"), False),
+    **dict.fromkeys(
+        (f"provenance.{name}" for name in ("seconds", "peak_memory_mib", "physical_batch_size")),
+        False,
+    ),
 }
 """Whether the epsilon of a record covers its parts. Metrics are exact numbers about examples of the
-test or training set; seconds and memory depend on the sizes of batches."""
+test or training set; seconds, memory and what fits into it depend on the sizes of batches."""
 
 
 @dataclass(frozen=True)

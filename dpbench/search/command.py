@@ -25,15 +25,18 @@ def search(arguments: list[str]) -> str:
     request = parse(arguments)
     folder = Path(request.config["results_dir"]) / "search"
     check_writable(folder)
+    more = ""
     if request.repetitions:  # only the best trial is released
-        files = private_report.render(request, select(request))
+        selected = select(request)
+        files = private_report.render(request, selected)
+        more = private_report.how_to_publish(request, selected)
     else:
         trials = run_trials(request)
         check_any(trials)
         files = render(request, trials)
     for suffix, text in files.items():
         write_atomically(folder / f"{request.name}.{suffix}", text.encode())
-    return files["md"]
+    return files["md"] + more
 
 
 def run_trials(request: SearchRequest) -> list[Trial]:

@@ -6,13 +6,15 @@ score: the noisy accuracy on the validation split, which is in the ledger of the
 trial is released, and neither the others nor how many there were.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from dpbench.config.space import Configuration
+from dpbench.data.derive.validation import WithValidation
 from dpbench.errors import UserError
 from dpbench.execution.attempt import attempt_all
 from dpbench.execution.launcher import Failure
@@ -40,8 +42,9 @@ class PrivateSelection:
     """What a private search releases.
 
     trial_epsilon: of one trial, its score included; search_epsilon: of the whole search; both by
-    RDP. claims: the guarantees below them that are only claimed, in sentences. overrides and record
-    are None where no trial was drawn, as a Poisson law allows.
+    RDP. claims: the guarantees below them that are only claimed, in sentences. notes: on the data,
+    such as which statistics of them no epsilon covers. overrides and record are None where no trial
+    was drawn, as a Poisson law allows.
     """
 
     candidates: tuple[Configuration, ...]
@@ -49,6 +52,7 @@ class PrivateSelection:
     search_epsilon: float
     delta: float
     claims: tuple[str, ...]
+    notes: tuple[str, ...]
     overrides: tuple[str, ...] | None
     record: Record | None
 
@@ -62,15 +66,16 @@ def select(request: SearchRequest) -> PrivateSelection:
     a trial could not be run: then nothing is released, and the same command goes on."""
     assert request.repetitions
     candidates = tuple(request.space.random(request.count, request.draw))
-    ledgers, delta, claims = _ledgers(request, candidates)
-    single, whole = selection_epsilon(ledgers, request.repetitions, delta)
+    planned = _planned(request, candidates)
+    single, whole = selection_epsilon(planned.ledgers, request.repetitions, planned.delta)
+    released = candidates, single, whole, planned.delta, planned.claims, planned.notes
     trials = draw_trials(stream_of(request), request.repetitions, len(candidates))
     records = _records(request, [request.trial_run(candidates[c], token) for c, token in trials])
     if not records:
-        return PrivateSelection(candidates, single, whole, delta, claims, None, None)
+        return PrivateSelection(*released, None, None)
     best = max(range(len(records)), key=lambda place: records[place].metrics[NOISY_ACCURACY])
     chosen = tuple(request.space.overrides(candidates[trials[best][0]]))
-    return PrivateSelection(candidates, single, whole, delta, claims, chosen, records[best])
+    return PrivateSelection(*released, chosen, records[best])
 
 
 def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> list[tuple[int, str]]:
@@ -102,12 +107,19 @@ def key_path(request: SearchRequest) -> Path:
     return Path(request.config["results_dir"]) / "search" / f"{request.name}.{request.identity}.key"
 
 
-def _ledgers(
-    request: SearchRequest, candidates: Sequence[Configuration]
-) -> tuple[list[Ledger], float, tuple[str, ...]]:
-    """The planned ledgers of all candidates, their delta, and the guarantees that are only claimed;
-    UserError for an invalid candidate."""
+class PlannedTrials(NamedTuple):
+    """The ledgers of all candidates and their delta; claims and notes as of the selection."""
+
+    ledgers: list[Ledger]
+    delta: float
+    claims: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def _planned(request: SearchRequest, candidates: Sequence[Configuration]) -> PlannedTrials:
+    """The plans of all candidates; UserError for an invalid one."""
     ledgers, deltas, claims = [], set(), set()
+    notes: dict[str, None] = {}
     for candidate in candidates:
         overrides = request.trial_run(candidate, "planned")
         try:
@@ -120,9 +132,18 @@ def _ledgers(
         deltas.add(run.privacy.delta)
         if (guarantee := planned.method.guarantee).level == CLAIMED:
             claims.add(f"{planned.method.name}: {guarantee.why}")
+        notes |= dict.fromkeys(_notes_on_data(run))
     if len(deltas) > 1:
         raise UserError("private=true takes one privacy.delta for all candidates.")
-    return ledgers, deltas.pop(), tuple(sorted(claims))
+    return PlannedTrials(ledgers, deltas.pop(), tuple(sorted(claims)), tuple(notes))
+
+
+def _notes_on_data(run: Run) -> Iterator[str]:
+    """The notes on a trial's data, without that on its validation split, which is covered."""
+    assert isinstance(run.dataset, WithValidation)
+    yield from run.dataset.base.notes
+    if run.normalization:
+        yield run.normalization.note
 
 
 def _check(run: Run, planned: Plan) -> None:

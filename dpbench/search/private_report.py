@@ -1,5 +1,7 @@
 """A private search as Markdown and CSV: what is released, and what it costs."""
 
+import shlex
+
 import pandas as pd
 
 from dpbench.records.epsilon import CLAIMED, marked
@@ -12,9 +14,10 @@ NOTES = (
     "Epsilon of the search covers every training example, whether a trial trained on it or held it "
     "out, and two things: the parameters of the chosen trial, and what stands on this page. The "
     "score is released with noise; a trial is one noisy accuracy and its training, composed.",
-    "It does not cover how many trials there were, how long they took, or what the records of runs "
-    "say beside the noisy accuracy: metrics, history and calibration are exact. Publish the "
-    "chosen record by `dpbench publish record=DIGEST`, and no other one.",
+    "It does not cover how many trials there were, how long they took, the names of records, which "
+    "follow from seed and data, or what records say beside the noisy accuracy: metrics, history "
+    "and calibration are exact. Publish the chosen record by `dpbench publish record=DIGEST`, as "
+    "the search prints it, and no other one.",
     "With noise=seeded all of this holds for whoever does not know the seed, from which noise and "
     "trials follow; with noise=secure they follow from a key.",
     "Training again, on all training examples, costs that run's epsilon in addition.",
@@ -28,6 +31,14 @@ def render(request: SearchRequest, selected: PrivateSelection) -> dict[str, str]
         "md": document(*_parts(request, selected)),
         "csv": csv.to_csv(index=False, lineterminator="\n"),
     }
+
+
+def how_to_publish(request: SearchRequest, selected: PrivateSelection) -> str:
+    """The command that publishes the chosen record: no page has its name, which no epsilon covers."""
+    if selected.record is None:
+        return ""
+    folder = shlex.quote(f"results_dir={request.config['results_dir']}")
+    return f"\nTo publish it: dpbench publish {folder} record={selected.record.digest}\n"
 
 
 def describe_law(request: SearchRequest) -> str:
@@ -54,6 +65,7 @@ def _parts(request: SearchRequest, selected: PrivateSelection) -> list[str]:
         *selected.claims,
         _chosen(selected),
         *NOTES,
+        *([f"On the data: {' '.join(selected.notes)}"] if selected.notes else []),
     ]
 
 
@@ -73,7 +85,7 @@ def _chosen(selected: PrivateSelection) -> str:
     settings = " ".join(f"`{override}`" for override in selected.overrides)
     return (
         f"Chosen, by the highest noisy accuracy on the validation split: {settings}, "
-        f"{100 * selected.score:.2f}% (runs/{selected.record.digest}.json)."
+        f"{100 * selected.score:.2f}%."
     )
 
 
@@ -88,5 +100,4 @@ def _row(request: SearchRequest, selected: PrivateSelection) -> dict:
         "delta": selected.delta,
         "candidates": len(selected.candidates),
         "law": describe_law(request),
-        "record": selected.record.digest if selected.record else None,
     }

@@ -15,6 +15,7 @@ from dpbench.errors import UserError, nearest
 from dpbench.execution.configuration import check_execution
 from dpbench.privacy.selection import Repetitions
 from dpbench.records.digest import digest
+from dpbench.records.publish import without_seed_and_checksum
 from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
 from dpbench.validate import integer, number, one_of, quoted, spelled_integer, spelled_number
@@ -74,7 +75,7 @@ class SearchRequest:
     def trial_run(self, candidate: Configuration, token: str) -> list[str]:
         """The overrides of a trial of a private search: no other run shares its noise."""
         (run,) = self.runs(self.space.overrides(candidate))
-        return [*run, f"trial={self.identity}-{token}"]
+        return [*run, f"trial={token}"]
 
     def command(self, overrides: tuple[str, ...]) -> str:
         """The command for a trial's settings on all training examples and the test set."""
@@ -98,11 +99,15 @@ def parse(arguments: list[str]) -> SearchRequest:
         fixed = [*fixed, SCORE_NOISE]
     config = _compose_first(space.ranges, fixed)
     seeds = _seeds(ranges, config)
-    identity = [settings["by"], settings["rule"], settings["draw"], *seeds, digest(config)]
-    identity += [f"{range_.key}={range_.text}" for range_ in space.ranges]
+    asked = [settings["by"], settings["rule"], settings["draw"]]
+    ranged = [f"{range_.key}={range_.text}" for range_ in space.ranges]
+    identity = named = [*asked, *seeds, digest(config), *ranged]
     if repetitions:
         _check_private(arguments, space.ranges, seeds)
-        identity += [settings["N"], repr(repetitions)]
+        law = [settings["N"], repr(repetitions)]
+        identity = [*identity, *law]
+        # The name of a page that is published tells nothing of the seed and the data.
+        named = [*asked, digest(without_seed_and_checksum(config)), *ranged, *law]
     return SearchRequest(
         space=space,
         fixed=tuple(o for o in fixed if key_of(o) != "seed"),
@@ -111,7 +116,7 @@ def parse(arguments: list[str]) -> SearchRequest:
         by=settings["by"],
         rule=settings["rule"],
         draw=int(settings["draw"]),
-        name=settings["name"] or f"{config['choices']['dataset']}-{_short(identity)}",
+        name=settings["name"] or f"{config['choices']['dataset']}-{_short(named)}",
         config=config,
         identity=_short(identity),
         repetitions=repetitions,

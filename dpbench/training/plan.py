@@ -149,6 +149,11 @@ class Plan:
     ledger: Ledger  # of all planned steps, and of what is released once
     once: Ledger  # of what is released once, before the first step or after the last
 
+    def spent(self, steps: int) -> Ledger:
+        """The ledger of the first steps of training, and of all that is released once: also of what
+        is released only at the end."""
+        return self.ledger.first(steps).then(self.once)
+
     @property
     def step(self) -> Step:
         """The first step."""

@@ -73,7 +73,7 @@ class Progress:
             return "inf"
         known = "RDP, claimed" if method.guarantee.level == CLAIMED else "RDP"
         try:
-            return f"{rdp(self._plan.ledger.first(self._done), self._delta):.2f} ({known})"
+            return f"{rdp(self._plan.spent(self._done), self._delta):.2f} ({known})"
         except Unaccountable:
             return "not computed"
 

@@ -23,9 +23,14 @@ EPSILON = "privacy/epsilon_rdp"
 
 @dataclass(frozen=True)
 class Spending:
-    """What a run spends step by step. epsilon: by RDP, of all steps; None without a guarantee."""
+    """What a run spends step by step.
+
+    ledger: begins with the steps; once: of what is released once, which every epsilon includes.
+    epsilon: by RDP, of all of it; None without a guarantee.
+    """
 
     ledger: Ledger
+    once: Ledger
     delta: float
     epsilon: float | None
     steps_per_epoch: int
@@ -35,23 +40,26 @@ class Spending:
         if self.epsilon is None or math.isinf(self.epsilon):
             return {} if self.epsilon is None else {EPSILON: math.inf}
         with suppress(Unaccountable):
-            return {EPSILON: rdp(self.ledger.first(steps), self.delta)}
+            return {EPSILON: rdp(self.ledger.first(steps).then(self.once), self.delta)}
         return {}
 
 
 def planned_spending(run: Run, planned: Plan) -> Spending:
     """What a run will spend."""
     statement, steps = privacy_statement(run, planned), planned.sampler.steps_per_epoch
-    return Spending(planned.ledger, run.privacy.delta, statement["rdp"], steps)
+    return Spending(planned.ledger, planned.once, run.privacy.delta, statement["rdp"], steps)
 
 
 def recorded_spending(record: Record) -> Spending:
     """What the run of a record has spent."""
     privacy, epochs = record.privacy, len(record.history["train/loss"])
-    ledger = from_plain(privacy["ledger"])
-    # Without what was released once, before or after the training.
-    made = [n for step, n in ledger.entries if step.releases[0].what == GRADIENT_SUM]
-    return Spending(ledger, privacy["delta"], privacy["rdp"], sum(made) // max(epochs, 1))
+    made, once = Ledger(), Ledger()
+    for step, times in from_plain(privacy["ledger"]).entries:
+        if step.releases[0].what == GRADIENT_SUM:
+            made = made.after(step, times)
+        else:
+            once = once.after(step, times)
+    return Spending(made, once, privacy["delta"], privacy["rdp"], made.steps // max(epochs, 1))
 
 
 class Tracking:

@@ -193,7 +193,8 @@ def test_a_failure_moves_the_profile_of_a_step_by_at_most_its_share_of_the_rate(
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
-    [({"projections": 0}, "method.projections"), ({"failure": 1.0}, "method.failure"),
+    [({"projections": 0}, "method.projections"), ({"projections": 1}, "method.projections"),
+     ({"failure": 1.0}, "method.failure"),
      ({"failure": 0.0}, "method.failure"), ({"projections": 2.5}, "method.projections")],
 )  # fmt: skip
 def test_values_that_make_no_estimate_are_refused(changes, sentence):

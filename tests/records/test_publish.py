@@ -20,7 +20,8 @@ def made(seed: int, arithmetic: str = "secure") -> Record:
         config={"seed": seed, "choices": choices, "method": {"bound": 1.0}},
         metrics={"test/accuracy": 0.9, "train_set/loss": 0.123, "train_set/loss/3": 0.456},
         privacy=PRIVACY | {"arithmetic": arithmetic},
-        provenance={"device": "cpu", "seconds": 1.23, "peak_memory_mib": 321, "resumed": 7},
+        provenance={"device": "cpu", "seconds": 1.23, "peak_memory_mib": 321, "resumed": 7}
+        | {"physical_batch_size": 101},
         status="complete",
         history={"train/loss": [0.789]},
         diagnostics={"step": [1]},
@@ -38,7 +39,7 @@ def published(folder, *records) -> list[Record]:
 def test_what_no_epsilon_covers_and_the_seed_are_not_published(tmp_path):
     (record,) = published(tmp_path, made(31337))
     text = (tmp_path / "out.jsonl").read_text()
-    for number in ("31337", "0.123", "0.456", "0.789", "1.23", "321", "7,"):
+    for number in ("31337", "0.123", "0.456", "0.789", "1.23", "321", "7,", "101"):
         assert number not in text
     assert record.config["seed"] is None
     assert record.metrics == {"test/accuracy": 0.9}

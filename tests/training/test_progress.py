@@ -60,6 +60,17 @@ def test_a_terminal_shows_steps_loss_and_the_epsilon_so_far(clock, terminal, pla
     assert f"2/{planned.steps}" in terminal.getvalue()
 
 
+def test_the_epsilon_so_far_has_what_is_released_before_the_first_step(clock, terminal):
+    planned = plan(run_of("normalization=private", epochs=3))
+    with Progress(planned, 1e-5, quiet=False) as shown:
+        shown.show_loss(2.5)
+        clock[0] += 10
+        shown.advance()
+    spent = rdp(Ledger().after(planned.step).then(planned.once), 1e-5)
+    assert spent > rdp(Ledger().after(planned.step), 1e-5) + 0.01
+    assert f"epsilon {spent:.2f}" in terminal.getvalue()
+
+
 def test_without_a_terminal_a_run_is_a_line_a_minute(clock, log, planned, capfd):
     with Progress(planned, 1e-5, quiet=False, done=1) as shown:
         for _ in range(6):

@@ -217,7 +217,7 @@ def test_a_run_that_goes_on_is_told_from_its_beginning():
     """As after a checkpoint: two epochs are in the history already."""
     notes = Notes()
     tracking = Tracking({"notes": notes}, SimpleNamespace())
-    spending = Spending(Ledger(), 1e-5, None, steps_per_epoch=7)
+    spending = Spending(Ledger(), Ledger(), 1e-5, None, steps_per_epoch=7)
     history = {"train/loss": [3.0, 2.0, 1.0]}
     tracking.end_of_epoch(lambda: spending, history, {})
     history["train/loss"].append(0.5)
