@@ -99,7 +99,8 @@ def data(arguments: list[str]) -> None:
     settings, names = split_settings("data", {"data_dir": ""}, arguments)
     known = options("dataset")
     for name in names:
-        one_of("dataset", name, known)
+        if one_of("dataset", name, known) in WITH_PATH:
+            raise UserError(f"{name} is data of your own, which dpbench run reads and checks.")
     asked, failed = names or [name for name in known if name not in WITH_PATH], []
     for name in asked:
         config = compose([f"dataset={name}"]) | {"data_dir": settings["data_dir"]}

@@ -72,7 +72,7 @@ def check(group: str, node: Any) -> None:
         if TARGET in mapping and not _is_declared(group, name):
             raise UserError(
                 f"{path}.{TARGET}={quoted(name)} is refused: no file in conf/{group} names it"
-                f"{', of dpbench or of a plug-in' if plugins() else ''}."
+                f"{', of dpbench or of a plug-in' if plugins() else ''}; {_way_out(group, name)}"
             )
         if path == OPTIMIZER and PARTIAL not in mapping:
             raise UserError(f"{path}.{PARTIAL} is missing: write {PARTIAL}: true beside {TARGET}.")
@@ -81,6 +81,13 @@ def check(group: str, node: Any) -> None:
         for key in mapping.keys() - {TARGET, PARTIAL}:
             if str(key).startswith("_"):
                 raise UserError(f"{path}.{key} is refused: no setting begins with _.")
+
+
+def _way_out(group: str, name: str) -> str:
+    """What to do about a target that is not declared, as the end of a sentence."""
+    if name.startswith("dpbench."):
+        return nearest(name, declared(group))
+    return "code of your own comes in a plug-in (docs/plugins.md)."
 
 
 def function(group: str, node: dict) -> Callable:

@@ -104,9 +104,10 @@ def _parse(parser: OverridesParser, text: str) -> Override:
     try:
         (override,) = parser.parse_overrides([text])
     except (HydraException, ValueError) as error:
-        raise UserError(
-            f"an override must be KEY=VALUE, got {quoted(text)}: {sentence(error)}"
-        ) from error
+        why = sentence(error)
+        if why.startswith("LexerNoViable"):
+            why = "quote a value with such characters twice, as in 'dataset.separator=\";\"'."
+        raise UserError(f"an override must be KEY=VALUE, got {quoted(text)}: {why}") from error
     if re.match(r"hydra\b", override.key_or_group) and override.key_or_group != search_path.KEY:
         raise UserError(
             f"{override.key_or_group} is not supported: set the output folder with results_dir=, "

@@ -32,7 +32,7 @@ def collect(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     Raises UserError where there is no such folder.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder: set results_dir to the folder of the records.")
+        raise UserError(f"{folder} is not a folder: name the results_dir of the runs.")
     digests: set[str] = set()
     for entry in chain(_runs(folder), _tables(folder)):
         if isinstance(entry, Unreadable):
@@ -66,8 +66,8 @@ def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
     if unreadable:
         broken = f" but {len(unreadable)} that cannot be read, such as {unreadable[0].source}"
     return UserError(
-        f"there is no record in {folder}{broken}: make one with dpbench run, or set results_dir "
-        "to the folder of the records."
+        f"there is no record in {folder}{broken}: make one with dpbench run, or name the "
+        "results_dir of the runs."
     )
 
 

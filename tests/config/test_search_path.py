@@ -1,5 +1,7 @@
 """Folders that a command line adds: found by every command, and only as conf/ is."""
 
+import re
+
 import pytest
 
 from dpbench.config.compose import compose, options
@@ -85,8 +87,17 @@ def test_a_file_that_would_not_be_read_is_refused(tmp_path, files, sentence):
     assert sentence in str(told.value)
 
 
-@pytest.mark.parametrize("target", ["os.system", "dpbench.cli.main.main", "clipworks.Net"])
-def test_its_files_declare_nothing(tmp_path, target):
+@pytest.mark.parametrize(
+    ("target", "way_out"),
+    [
+        ("os.system", "code of your own comes in a plug-in"),
+        ("clipworks.Net", "code of your own comes in a plug-in"),
+        ("dpbench.cli.main.main", "did you mean"),
+        ("dpbench.clipping.functions.Abadis", "did you mean dpbench.clipping.functions.Abadi"),
+    ],
+)
+def test_its_files_declare_nothing(tmp_path, target, way_out):
     added = write(tmp_path / "added", {"method/x.yaml": f"_target_: {target}\n"})
-    with pytest.raises(UserError, match="is refused: no file in conf/method names it"):
+    refusal = f"is refused: no file in conf/method names it; {re.escape(way_out)}"
+    with pytest.raises(UserError, match=refusal):
         run_of(["method=x", *as_overrides([added])])

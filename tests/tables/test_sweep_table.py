@@ -192,6 +192,10 @@ def test_without_a_folder_or_records_it_says_so(tmp_path):
     for arguments in ([], ["rows=method"]):
         with pytest.raises(UserError, match="table needs a folder: dpbench table results rows="):
             table(arguments)
+    with pytest.raises(
+        UserError, match=r"nowhere is not a folder: name the results_dir of the runs"
+    ):
+        table([str(tmp_path / "nowhere")])
     with pytest.raises(UserError, match="there is no record in"):
         table([str(tmp_path)])
 

@@ -12,8 +12,8 @@ import pandas as pd
 from pandas.api.types import is_float_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
-from dpbench.errors import UserError, first_line
-from dpbench.validate import one_of, typed
+from dpbench.errors import UserError, first_line, nearest
+from dpbench.validate import one_of, quoted, typed
 
 MAX_CATEGORIES = 1_000
 """The largest number of categories of a column: more are names or free text."""
@@ -62,6 +62,8 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     """The columns that settings name; UserError for names that the table does not have."""
     known = list(frame)
     one_of("dataset.task", settings["task"], TASKS)
+    if settings["target"] is None:
+        raise UserError(f"dataset.target must name the column to predict: {nearest('', known)}")
     one_of("dataset.target", settings["target"], known)
     if settings["group"] is not None:
         one_of("dataset.group", settings["group"], known)
@@ -137,7 +139,13 @@ def standardised(
 def read_csv(path: Path, separator: str) -> pd.DataFrame:
     """The rows of a CSV file; UserError for a file that is not one."""
     status = path.stat()
-    return _read(path, separator, status.st_size, status.st_mtime_ns)
+    frame = _read(path, separator, status.st_size, status.st_mtime_ns)
+    if len(frame.columns) == 1:
+        raise UserError(
+            f"{path.name} has a single column, {quoted(frame.columns[0])}: set the separator of "
+            "its values, for instance 'dataset.separator=\";\"'."
+        )
+    return frame
 
 
 @functools.lru_cache(maxsize=2)
@@ -168,9 +176,9 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         if unusable.any():
             row = int(np.flatnonzero(unusable)[0]) + 1
             raise UserError(
-                f"{name} has no usable value in column {column} of row {row}: the file is "
-                "truncated, or complete the row, remove it, or leave the column out with "
-                "dataset.drop."
+                f"{name} has no usable value in column {column} of row {row}: complete the row, "
+                f"remove it, or leave the column out with dataset.drop=[{column}]; or the file is "
+                "truncated."
             )
 
 

@@ -128,6 +128,15 @@ def test_a_record_has_its_command_and_is_verified_without_the_file(people, tmp_p
     assert {*record.config} == {*SCIENTIFIC, "choices"}
 
 
+def test_a_table_without_a_target_or_with_another_separator_is_told_what_it_lacks(people):
+    with pytest.raises(UserError, match=r"must name the column to predict: choose from age, rich"):
+        compose([*settings(people), "dataset.target=null"])
+    people.write_text(people.read_text().replace(",", ";"))
+    with pytest.raises(UserError, match=r"has a single column, 'age;.*dataset\.separator=\";\""):
+        compose(settings(people))
+    compose([*settings(people), 'dataset.separator=";"'])
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
