@@ -8,6 +8,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import NoReturn, TextIO
 
 import dpbench
@@ -115,11 +116,25 @@ def _exit_with_report(error: Exception) -> NoReturn:
         )
         sys.exit(FAILED)
     first = " ".join(str(error).split("\n")[0].split())[:200]
-    print_message(
-        f"unexpected {type(error).__name__}: {first}; please report this dpbench bug and "
-        f"attach {_save_report(error)}."
-    )
+    what, report = f"{type(error).__name__}: {first}", _save_report(error)
+    if author := _plugin_in(error):
+        print_message(f"the plug-in {author} failed with {what}; the details are in {report}.")
+    else:
+        print_message(f"unexpected {what}; please report this dpbench bug and attach {report}.")
     sys.exit(FAILED)
+
+
+def _plugin_in(error: Exception) -> str:
+    """The plug-in whose code an error came through, or ""."""
+    from dpbench.config.plugins import plugins
+
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        files.append(error.filename or "")
+    return next(
+        (p.distribution for p in plugins() if any(Path(f).is_relative_to(p.folder) for f in files)),
+        "",
+    )
 
 
 def _save_report(error: Exception) -> str:

@@ -4,6 +4,7 @@ import errno
 import io
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from dpbench.cli import commands, crash_report
 from dpbench.cli import main as cli
 from dpbench.errors import UserError, print_message
+from tests.plugin_files import write
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,6 +52,25 @@ def test_an_unexpected_error_is_one_sentence_and_its_traceback_is_in_a_file(ende
     assert text.startswith("dpbench list dataset\n")
     assert "Traceback (most recent call last)" in text
     assert "raise error" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("def fail(words):\n    words.nothing\n", "AttributeError: 'list' object has no attribute"),
+        ("def fail(:\n", "SyntaxError: invalid syntax"),
+    ],
+)
+def test_an_error_in_a_plug_in_is_not_reported_as_one_of_ours(plugin, code, error, ended):
+    write(plugin, {"clipworks/broken.py": code})
+
+    def command(words):
+        import_module("clipworks.broken").fail(words)
+
+    ended_with, _, err = ended(command)
+    assert ended_with == 1
+    assert err.startswith(f"dpbench: the plug-in clip-works failed with {error}")
+    assert "bug" not in err
 
 
 def test_a_traceback_that_no_file_takes_is_not_lost(ended, monkeypatch, tmp_path):
