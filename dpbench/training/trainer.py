@@ -15,7 +15,7 @@ from dpbench import seeds
 from dpbench.config.settings import no_device
 from dpbench.data.dataset import Batch, Data, Dataset, Split, Targets, calibration_size_of
 from dpbench.data.probe import probe, probe_users
-from dpbench.errors import UserError
+from dpbench.errors import UserError, print_message
 from dpbench.gradients import Engine, ForwardOptions, make_engine
 from dpbench.gradients.precision import Precision, full_precision_products
 from dpbench.mechanism.fit_memory import fit_memory
@@ -70,6 +70,8 @@ def fit(
     training = _resumed(
         run, lambda: start_training(run, planned, device, examples, test, copy(usage)), checkpoints
     )
+    if training.steps_done and not quiet:
+        print_message(f"resumed after step {training.steps_done:,} of {planned.steps:,}.")
     _train(run, training, quiet, checkpoints, tracking)
     on_device = replace(data, train=examples, test=test)
     outputs, metrics = _evaluate_or_save(run, training, on_device, checkpoints)

@@ -86,6 +86,15 @@ def test_the_same_command_goes_on_where_the_last_one_ended(asked, steps, tmp_pat
 
 
 @pytest.mark.slow
+def test_a_run_that_goes_on_says_so(asked, steps, capsys):
+    interrupted(asked, steps, before=3)
+    load_or_run(asked)
+    assert "dpbench: resumed after step 3 of 8.\n" in capsys.readouterr().err
+    load_or_run([*asked, "again=true"])
+    assert "resumed" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_a_run_that_ended_after_its_last_step_only_has_to_be_tested(asked, steps, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(trainer, "predict", lambda *_: 1 / 0)
