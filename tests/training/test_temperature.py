@@ -139,7 +139,9 @@ def test_with_little_noise_it_is_the_best_temperature():
     quiet = replace(USUAL, noise_multiplier=1e-6, steps=200, bound=100.0)
     examples = overconfident(4000)
     found = quiet.fitted(examples, 4000, streams).metrics["temperature"]
-    assert found == pytest.approx(exact.fit(examples.inputs, examples.targets), rel=0.02)
+    assert found == pytest.approx(
+        exact.fitted_temperature(examples.inputs, examples.targets), rel=0.02
+    )
 
 
 def test_a_temperature_changes_no_class_and_a_bias_may():
