@@ -34,7 +34,7 @@ def render(request: SearchRequest, selected: PrivateSelection) -> dict[str, str]
 
 
 def how_to_publish(request: SearchRequest, selected: PrivateSelection) -> str:
-    """The command that publishes the chosen record: no page has its name, which no epsilon covers."""
+    """The command that publishes the chosen record, whose name is on no page."""
     if selected.record is None:
         return ""
     folder = shlex.quote(f"results_dir={request.config['results_dir']}")

@@ -40,7 +40,7 @@ def test_no_record_is_one_sentence_with_the_way_out(tmp_path, what):
     if what == "only broken":
         (folder / "runs").mkdir()
         (folder / "runs/a.json").write_text("{")
-    with pytest.raises(UserError, match="set results_dir") as raised:
+    with pytest.raises(UserError, match="results_dir") as raised:
         report([f"results_dir={folder}", f"out={tmp_path / 'page.html'}"])
     assert str(folder) in str(raised.value)
     assert ("runs/a.json" in str(raised.value)) == (what == "only broken")

@@ -15,6 +15,7 @@ from dpbench.training import progress
 from dpbench.training.plan import plan
 from dpbench.training.progress import Progress, counting
 from dpbench.training.progress_display import Bar, Lines, Steps
+from dpbench.training.statistics import PrivateNormalization
 from dpbench.training.steps_file import NAME, StepsFile, read
 from tests.training.small_runs import run_of
 
@@ -61,7 +62,7 @@ def test_a_terminal_shows_steps_loss_and_the_epsilon_so_far(clock, terminal, pla
 
 
 def test_the_epsilon_so_far_has_what_is_released_before_the_first_step(clock, terminal):
-    planned = plan(run_of("normalization=private", epochs=3))
+    planned = plan(run_of(normalization=PrivateNormalization(8.0, 8.0), epochs=3))
     with Progress(planned, 1e-5, quiet=False) as shown:
         shown.show_loss(2.5)
         clock[0] += 10
