@@ -10,12 +10,17 @@ from dpbench.tables.constants import ConstantBaseline
 from dpbench.tables.verdict import CLOSE, DIFFERS, OTHER_SCALE, REPRODUCED, UNDECIDED
 
 
+def count_claims(number: int) -> str:
+    """`1 claim`, `2 claims`."""
+    return f"{number} claim{'' if number == 1 else 's'}"
+
+
 def claims_line(judged: Sequence[JudgedClaim]) -> str:
-    """`Claims of 6: 5 hold, 1 does not hold (ece).`, with the names of those that do not."""
+    """`6 claims: 5 hold, 1 does not hold (ece).`, with the names of those that do not."""
     if not judged:
         return ""
     failed = [j.claim.name for j in judged if j.verdict == FAILS]
-    return f"Claims of {len(judged)}: {count_verdicts((j.verdict for j in judged), failed)}."
+    return f"{count_claims(len(judged))}: {count_verdicts((j.verdict for j in judged), failed)}."
 
 
 def opening(cells: Sequence[Cell]) -> str:

@@ -1,6 +1,7 @@
 """The way to a cluster: through submitit's own stand-in for one, and through a false sbatch."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,20 +14,43 @@ from dpbench.execution.slurm import Slurm, SlurmTask
 from dpbench.records.reading import load
 from tests.plugin_files import write
 
+ROOT = Path(__file__).resolve().parents[2]
+
 pytest.importorskip("submitit", reason="the cluster extra brings it")
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "method=sgd", "launcher=slurm"]
 
+BROKEN = """
+import torch
+from torch import nn
+
+
+class Net:
+    def __init__(self, width):
+        self.width = width
+
+    def build(self, shape, classes):
+        if torch.empty(0).is_meta:
+            return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+        raise RuntimeError("out of layers")
+"""
+"""A model that can be planned and cannot be trained."""
+
 
 @pytest.mark.slow
-def test_a_sweep_through_submitit_makes_its_records_and_lists_what_failed(tmp_path):
-    fixed = [*SMALL, "launcher.cluster=local", f"results_dir={tmp_path}"]
-    runs = [[*fixed, "seed=0"], [*fixed, "seed=1"], [*fixed, "seed=2", "device=nonsense"]]
+def test_a_sweep_through_submitit_makes_its_records_and_lists_what_failed(
+    plugin, tmp_path, monkeypatch
+):
+    write(plugin, {"clipworks/net.py": BROKEN})
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{plugin}")
+    fixed = [*SMALL, "launcher.cluster=local", f"results_dir={tmp_path / 'results'}"]
+    fails = [*fixed, "seed=2", "model=net"]
     heard = []
-    said = sweeps.run_and_report(sweeps.plan_sweep("some", runs), heard.append)
+    sweep = sweeps.plan_sweep("some", [[*fixed, "seed=0"], [*fixed, "seed=1"], fails])
+    said = sweeps.run_and_report(sweep, heard.append)
     assert sorted(load(path).config["seed"] for path in heard) == [0, 1]
     assert "1 of 3 runs failed" in said
-    assert "device=nonsense is not available here" in said
+    assert "seed=2 model=net: RuntimeError: out of layers" in said
 
 
 def test_a_task_out_of_time_hands_in_the_same_again():

@@ -161,7 +161,7 @@ def test_a_table_is_printed_and_written_with_its_records(finished):
     assert finished.text.startswith("# Digits: a toy (Table 1)\n")
     assert "Scale: paper" in finished.text
     assert "1.23" in finished.text, "the printed epsilon"
-    assert finished.text.index("- Claims of 1: ") < finished.text.index("## Claims\n")
+    assert finished.text.index("- 1 claim: ") < finished.text.index("## Claims\n")
     assert finished.text.count(f"- {NOTE}\n") == 1
     kept = {record.digest for record in records(finished.folder, "tiny")}
     made = {path.stem for path in (finished.folder / "runs").iterdir()}
@@ -293,7 +293,7 @@ def test_a_figure_is_a_picture_its_points_and_a_page(checkout, tmp_path):
     assert f"({name}.png)" in text
     assert "## Numbers" in text
     assert text.partition("\n")[0].endswith("per group (Figure 3), one seed")
-    assert "- Claims of 4: 2 undecided, 2 not run.\n" in text
+    assert "- 4 claims: 2 undecided, 2 not run.\n" in text
     assert f"\n\n{NOTE}" in text
     assert "private data without accounting" in text
 

@@ -184,13 +184,13 @@ def test_what_print_says_of_a_claim_stands_beside_it(build, run, runs):
 def test_the_page_begins_with_what_the_verdicts_come_to(build, run, runs):
     more = [*runs, run("fair", 0, 0.65), run("fair", 1, 0.69)]
     text = to_markdown(build(more, published=PRINTED, published_runs=2))
-    assert "- Claims of 1: 1 does not hold (fair).\n" in text
+    assert "- 1 claim: 1 does not hold (fair).\n" in text
     opening = "\n\n1 of 2 printed numbers are reproduced, 1 differs (fair 1); 2 seeds.\n\n"
     assert opening in text
     assert "- Constants: of 2 printed numbers, 0 would be reproduced or close" in text
     assert "- Order: of 1 pairs of rows that differ in print, 0 have the printed order and" in text
     assert "order and 1 the reverse (acc_a); 0 are undecided." in text
-    assert text.index("- Claims of") < text.index("## Claims") < text.index("## Ours")
+    assert text.index("- 1 claim: ") < text.index("## Claims") < text.index("## Ours")
 
 
 def test_an_unknown_column_in_a_claim_is_named(judged):

@@ -20,7 +20,7 @@ Doe 2020, Table 1. Cells: mean ± standard error (number of runs). Scale: paper.
 
 Groups: a = m, b = f.
 
-- Claims of 1: 1 not run.
+- 1 claim: 1 not run.
 - Constants: of 2 printed numbers, 0 would be reproduced or close if every row had 0, \
 and 0 if every row had its column's mean.
 - Order: of 1 pairs of rows that differ in print, 0 have the printed order and 0 the \

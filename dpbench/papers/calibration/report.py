@@ -8,6 +8,7 @@ from dpbench.papers.calibration.laboratory import FINER, Finding
 from dpbench.papers.calibration.properties import TOLERANCE
 from dpbench.tables.grid import Grid
 from dpbench.tables.published import PublishedTable
+from dpbench.tables.summary import count_claims
 from dpbench.tables.tidy import csv_text
 
 STATIONARY = 0.05
@@ -193,7 +194,7 @@ def summary(checked: Sequence[PropertyClaim]) -> str:
     parts = ", ".join(_counted(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
     failed = [f"{claim.label}: {claim.name}" for claim in checked if claim.verdict == FAILS]
     where = f" ({', '.join(failed)})" if failed else ""
-    return f"Claims of {len(checked)}: {parts}{where}."
+    return f"{count_claims(len(checked))}: {parts}{where}."
 
 
 def _counted(count: int, verdict: str) -> str:

@@ -47,9 +47,7 @@ def claim(epsilons: Sequence[tuple[str, str]]) -> str:
     below = sum(float(note) < float(lower) for note, lower in epsilons)
     runs = f"{below} of {len(epsilons)} runs"
     verdict = f"does not hold: in {runs} it is below what is surely spent" if below else "holds"
-    return (
-        f"Claims of 1: the note's formula (section 2) is an upper bound of epsilon. It {verdict}."
-    )
+    return f"1 claim: the note's formula (section 2) is an upper bound of epsilon. It {verdict}."
 
 
 def _line(label: str, overrides: list[str]) -> tuple[str, ...]:

@@ -118,11 +118,11 @@ def test_the_summary_counts_in_plain_english_and_names_what_fails():
     def said(findings, yes):
         return summary(claims(findings, printed(yes), 1e-3))
 
-    assert said([finding()], True) == "Claims of 5: 5 hold."
-    assert said([BAD[ZERO]], True) == "Claims of 5: 4 hold, 1 fails (some: zero loss)."
+    assert said([finding()], True) == "5 claims: 5 hold."
+    assert said([BAD[ZERO]], True) == "5 claims: 4 hold, 1 fails (some: zero loss)."
     assert said([BAD[MONOTONE], BAD[ZERO]], True) == (
-        "Claims of 5: 3 hold, 2 fail (some: monotone loss, some: zero loss)."
+        "5 claims: 3 hold, 2 fail (some: monotone loss, some: zero loss)."
     )
-    assert said([BAD[ZERO]], False) == "Claims of 5: 1 shown, 4 not seen."
+    assert said([BAD[ZERO]], False) == "5 claims: 1 shown, 4 not seen."
     (one,) = claims([finding()], printed(True), 1e-3)[:1]
-    assert summary([one]) == "Claims of 1: 1 holds."
+    assert summary([one]) == "1 claim: 1 holds."
