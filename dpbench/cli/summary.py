@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from dpbench.metrics.registry import REGISTRY, parse_name
-from dpbench.records.epsilon import CLAIMED, epsilon_or_reason
+from dpbench.records.epsilon import CLAIMED, epsilon_or_reason, rounded_up
 from dpbench.records.record import Record
 
 SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")
@@ -42,5 +42,5 @@ def _epsilon(privacy: dict) -> str:
     value = epsilon_or_reason(privacy, "pld")
     if isinstance(value, str):
         return f"epsilon: {value}"
-    known = f"PLD, delta {privacy['delta']:g}"
-    return f"epsilon {value:.2f} ({known}{f', {CLAIMED}' * (privacy['guarantee'] == CLAIMED)})"
+    known = f"PLD, delta {privacy['delta']:g}{f', {CLAIMED}' * (privacy['guarantee'] == CLAIMED)}"
+    return f"epsilon {rounded_up(value)} ({known})"

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TypeGuard
 
 CLAIMED = "claimed"
@@ -31,6 +32,23 @@ def epsilon_or_reason(privacy: dict, accountant: str) -> float | str:
 def marked(epsilon: str, guarantee: str) -> str:
     """An epsilon as pages show it: where it is only claimed, they say so."""
     return f"{epsilon} ({CLAIMED})" if guarantee == CLAIMED else epsilon
+
+
+def rounded_up(epsilon: float, digits: int = 2) -> str:
+    """An upper bound with so many decimals that is still an upper bound."""
+    return _rounded(epsilon, digits, ROUND_CEILING)
+
+
+def rounded_down(epsilon: float, digits: int = 2) -> str:
+    """A lower bound with so many decimals that is still a lower bound."""
+    return _rounded(epsilon, digits, ROUND_FLOOR)
+
+
+def _rounded(epsilon: float, digits: int, rounding: str) -> str:
+    if not math.isfinite(epsilon):
+        return str(epsilon)
+    # The shortest decimal of a float: 1.1 is 1.10, not 1.11.
+    return str(Decimal(repr(float(epsilon))).quantize(Decimal(1).scaleb(-digits), rounding))
 
 
 def weakest(guarantees: Iterable[str]) -> str:

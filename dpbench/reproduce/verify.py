@@ -21,6 +21,7 @@ from dpbench.records.record import Record
 from dpbench.reproduce.render import numbers
 from dpbench.reproduce.target import Target, target_of
 from dpbench.tables.spec import PAPER_SCALE
+from dpbench.tables.summary import counted
 from dpbench.training.progress import counting
 from dpbench.validate import integer, key_values, spelled_integer, spelled_number
 
@@ -65,8 +66,8 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
     problems += conflicting_records(tables)
     for one in _quickest(stored, again):
         problems += [Problem(one.source, text) for text in differences_of_rerun(one.record)]
-    done = f"verified {len(stored)} records and {len(tables)} tables"
-    return f"{done}, and trained {again} again: {len(problems)} problems.", problems
+    done = f"verified {counted(len(stored), 'record')} and {counted(len(tables), 'table')}"
+    return f"{done}, and trained {again} again: {counted(len(problems), 'problem')}.", problems
 
 
 def _named(

@@ -4,7 +4,7 @@ import shlex
 
 import pandas as pd
 
-from dpbench.records.epsilon import CLAIMED, marked
+from dpbench.records.epsilon import CLAIMED, marked, rounded_up
 from dpbench.search.private import PrivateSelection
 from dpbench.search.request import SearchRequest
 from dpbench.tables.grid import NO_VALUE, Grid
@@ -73,8 +73,8 @@ def _grid(selected: PrivateSelection) -> Grid:
     head = ("", "epsilon (RDP)", "delta")
     delta, level = f"{selected.delta:g}", CLAIMED if selected.claims else "proven"
     rows = (
-        ("one trial, with its score", marked(f"{selected.trial_epsilon:.3f}", level), delta),
-        ("the whole search", marked(f"{selected.search_epsilon:.3f}", level), delta),
+        ("one trial, with its score", marked(rounded_up(selected.trial_epsilon, 3), level), delta),
+        ("the whole search", marked(rounded_up(selected.search_epsilon, 3), level), delta),
     )
     return Grid("", head, rows)
 

@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from dpbench.records.epsilon import epsilon_or_reason, marked
+from dpbench.records.epsilon import epsilon_or_reason, marked, rounded_up
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import document, grid_lines
+from dpbench.tables.summary import counted
 
 NOTES = (
     "Validation examples are drawn from the training set by the seed of a run; no test metric was "
@@ -37,7 +38,7 @@ def _parts(request: SearchRequest, ordered: Sequence[Trial], chosen: Sequence[Tr
     choices = request.config["choices"]
     keys = [range_.key for range_ in request.space.ranges]
     fixed = [g for g in ("dataset", "model", "method") if g not in keys]
-    count = f"{len(ordered)} trials" if len(ordered) != 1 else "1 trial"
+    count = counted(len(ordered), "trial")
     return [
         f"# Search: {', '.join(choices[group] for group in fixed)}",
         f"{count} (by={request.by}, draw={request.draw}) of "
@@ -96,7 +97,7 @@ def shown_epsilon(trial: Trial) -> str:
     shown = epsilon_or_reason({**trial.records[0].privacy, "rdp": trial.epsilon}, "rdp")
     if isinstance(shown, str):
         return shown
-    return marked(f"{shown:.2f}", trial.records[0].privacy["guarantee"])
+    return marked(rounded_up(shown), trial.records[0].privacy["guarantee"])
 
 
 def _reasons(trial: Trial) -> str:

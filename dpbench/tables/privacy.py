@@ -1,7 +1,7 @@
 """The epsilons of each method, shown only as far as its guarantee supports them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from dpbench.privacy.accountants import CLAIMS
-from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, marked, weakest
+from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, marked, rounded_up, weakest
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.runs import PRIVACY, Row
 
@@ -73,8 +73,11 @@ def _line(row: Row, printed: str | None) -> tuple[str, ...]:
     return (
         row.label,
         printed or NO_VALUE,
-        number(claimed, 2) if math.isfinite(claimed) else NO_VALUE,
-        *(_epsilon(_largest(row, name), guarantee, claimed) for name in ("rdp", "pld", "gdp")),
+        _nearest(claimed) if math.isfinite(claimed) else NO_VALUE,
+        *(
+            _epsilon(_largest(row, name), guarantee, claimed, write)
+            for name, write in (("rdp", rounded_up), ("pld", rounded_up), ("gdp", _nearest))
+        ),
         NO_VALUE if math.isnan(delta) else f"{delta:g}",
         " and ".join(sorted(set(row.runs["privacy/arithmetic"].fillna(NO_VALUE)))),
         guarantee,
@@ -82,11 +85,15 @@ def _line(row: Row, printed: str | None) -> tuple[str, ...]:
     )
 
 
-def _epsilon(epsilon: float, guarantee: str, claimed: float) -> str:
+def _epsilon(epsilon: float, guarantee: str, claimed: float, write: Callable[[float], str]) -> str:
     # The infinite epsilon of a method that claims no privacy is true, and needs no proof.
     if guarantee == "none" and (math.isfinite(claimed) or not math.isinf(epsilon)):
         return NO_PROOF
-    return NOT_COMPUTED if math.isnan(epsilon) else marked(number(epsilon, 2), guarantee)
+    return NOT_COMPUTED if math.isnan(epsilon) else marked(write(epsilon), guarantee)
+
+
+def _nearest(epsilon: float) -> str:
+    return number(epsilon, 2)
 
 
 def _largest(row: Row, name: str) -> float:

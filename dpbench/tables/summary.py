@@ -10,9 +10,9 @@ from dpbench.tables.constants import ConstantBaseline
 from dpbench.tables.verdict import CLOSE, DIFFERS, OTHER_SCALE, REPRODUCED, UNDECIDED
 
 
-def count_claims(number: int) -> str:
+def counted(number: int, noun: str) -> str:
     """`1 claim`, `2 claims`."""
-    return f"{number} claim{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def claims_line(judged: Sequence[JudgedClaim]) -> str:
@@ -20,7 +20,9 @@ def claims_line(judged: Sequence[JudgedClaim]) -> str:
     if not judged:
         return ""
     failed = [j.claim.name for j in judged if j.verdict == FAILS]
-    return f"{count_claims(len(judged))}: {count_verdicts((j.verdict for j in judged), failed)}."
+    return (
+        f"{counted(len(judged), 'claim')}: {count_verdicts((j.verdict for j in judged), failed)}."
+    )
 
 
 def opening(cells: Sequence[Cell]) -> str:

@@ -13,7 +13,7 @@ from dpbench.errors import UserError, nearest
 from dpbench.files import write_atomically
 from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import readable_records
-from dpbench.records.epsilon import marked
+from dpbench.records.epsilon import marked, rounded_up
 from dpbench.records.record import Record
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
@@ -200,7 +200,7 @@ def _text(mean: Mean, name: str) -> str:
 
 def _epsilon(runs: Runs) -> str:
     epsilon = runs.epsilon
-    return epsilon if isinstance(epsilon, str) else marked(number(epsilon, 2), runs.guarantee)
+    return epsilon if isinstance(epsilon, str) else marked(rounded_up(epsilon), runs.guarantee)
 
 
 def _order(key: Key) -> list[tuple[bool, float, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
-from dpbench.records.epsilon import CLAIMED
+from dpbench.records.epsilon import CLAIMED, rounded_up
 from dpbench.training.progress_display import Bar, Display, Lines, Steps
 from dpbench.training.steps_file import StepsFile
 
@@ -73,7 +73,7 @@ class Progress:
             return "inf"
         known = "RDP, claimed" if method.guarantee.level == CLAIMED else "RDP"
         try:
-            return f"{rdp(self._plan.spent(self._done), self._delta):.2f} ({known})"
+            return f"{rounded_up(rdp(self._plan.spent(self._done), self._delta))} ({known})"
         except Unaccountable:
             return "not computed"
 

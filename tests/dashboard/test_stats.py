@@ -19,7 +19,7 @@ def js(chromium):
     window = chromium.new_page()
     own = "".join(
         (files("dpbench.dashboard") / "assets" / name).read_text()
-        for name in ("stats.js", "state.js")
+        for name in ("stats.js", "state.js", "dom.js")
     )
 
     def evaluate(expression, argument=None):
@@ -145,3 +145,11 @@ def test_numbers_are_offered_in_their_order(js):
         {"dataset": "d", "model": "m", "method": "x", "status": "s", "seed": s} for s in ("10", "2")
     ]
     assert js("offered(x).seed", rows) == ["2", "10"]
+
+
+def test_a_shown_upper_bound_is_one(js, draw):
+    values = [*(10 ** draw.uniform(-6, 4, 200)).tolist(), 8.0, 0.29, 1.1, 2.994, 999.6, 0.0]
+    for value, shown in zip(values, js("x.map(atMost)", values), strict=True):
+        assert value <= float(shown) <= 1.0101 * value
+    assert js("[8, 0.29, 2.994].map(atMost)") == ["8", "0.29", "3"]
+    assert js("atMost(Infinity)") == "Infinity"

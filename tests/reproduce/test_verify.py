@@ -197,12 +197,12 @@ def test_tables_and_records_are_verified_by_name(folder):
         return verify([*names, f"results_dir={folder}"])[0]
 
     (own,) = (folder / "runs").glob("*.json")
-    assert said(own.stem).startswith("verified 1 records and 0 tables")
-    assert said(str(own)).startswith("verified 1 records and 0 tables")
+    assert said(own.stem).startswith("verified 1 record and 0 tables")
+    assert said(str(own)).startswith("verified 1 record and 0 tables")
     several = len([*(folder / "tables").glob("calibration_systems*.jsonl")])
     assert several > 1
     assert f"and {several} tables" in said("calibration_systems")
-    assert "and 1 tables" in said("calibration_systems-part")
+    assert "and 1 table," in said("calibration_systems-part")
     table = folder / "tables" / "misalignment_table5.records.jsonl"
     both = len(table.read_text().splitlines()) + 1
     assert said("misalignment_table5", own.stem).startswith(f"verified {both} records and 1")

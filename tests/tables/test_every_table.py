@@ -15,7 +15,7 @@ from dpbench.reproduce.target import target_of
 from dpbench.tables.comparisons import FAILS, HOLDS
 from dpbench.tables.conditions import row_name
 from dpbench.tables.constants import constants
-from dpbench.tables.summary import count_claims
+from dpbench.tables.summary import counted
 from dpbench.tables.table import build_table
 
 COLUMNS = re.compile(r"@table\.columns|^  columns:", re.MULTILINE)
@@ -152,7 +152,7 @@ def test_a_table_of_constants_makes_no_claim_hold(name, constant):
         # A row that may fall behind by so much does not where all are the same.
         assert one.verdict == (FAILS if one.claim.by >= 0 else HOLDS)
     failed = sum(one.verdict == FAILS for one in table.claims)
-    assert table.summary[0].startswith(f"{count_claims(len(table.claims))}: ")
+    assert table.summary[0].startswith(f"{counted(len(table.claims), 'claim')}: ")
     assert f"{failed} do{'es' * (failed == 1)} not hold" in table.summary[0]
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.ledger import Ledger
+from dpbench.records.epsilon import rounded_up
 from dpbench.training import progress
 from dpbench.training.plan import plan
 from dpbench.training.progress import Progress, counting
@@ -57,7 +58,7 @@ def test_a_terminal_shows_steps_loss_and_the_epsilon_so_far(clock, terminal, pla
         clock[0] += 10
         shown.advance()
     spent = rdp(Ledger().after(planned.step, 2), 1e-5)
-    assert f"loss 2.500  epsilon {spent:.2f}" in terminal.getvalue()
+    assert f"loss 2.500  epsilon {rounded_up(spent)}" in terminal.getvalue()
     assert f"2/{planned.steps}" in terminal.getvalue()
 
 
@@ -69,7 +70,7 @@ def test_the_epsilon_so_far_has_what_is_released_before_the_first_step(clock, te
         shown.advance()
     spent = rdp(Ledger().after(planned.step).then(planned.once), 1e-5)
     assert spent > rdp(Ledger().after(planned.step), 1e-5) + 0.01
-    assert f"epsilon {spent:.2f}" in terminal.getvalue()
+    assert f"epsilon {rounded_up(spent)}" in terminal.getvalue()
 
 
 def test_without_a_terminal_a_run_is_a_line_a_minute(clock, log, planned, capfd):
@@ -78,10 +79,10 @@ def test_without_a_terminal_a_run_is_a_line_a_minute(clock, log, planned, capfd)
             clock[0] += 25
             shown.advance()
     lines = capfd.readouterr().err.splitlines()
-    spent = [rdp(Ledger().after(planned.step, steps), 1e-5) for steps in (4, 7)]
+    spent = [rounded_up(rdp(Ledger().after(planned.step, steps), 1e-5)) for steps in (4, 7)]
     assert lines == [
-        f"dpbench: training: 4 of 36, epsilon {spent[0]:.2f} (RDP), 2.4 a minute, 0:13:20 left",
-        f"dpbench: training: 7 of 36, epsilon {spent[1]:.2f} (RDP), 2.4 a minute, 0:12:05 left",
+        f"dpbench: training: 4 of 36, epsilon {spent[0]} (RDP), 2.4 a minute, 0:13:20 left",
+        f"dpbench: training: 7 of 36, epsilon {spent[1]} (RDP), 2.4 a minute, 0:12:05 left",
     ]
 
 

@@ -79,7 +79,7 @@ function auditTrace(runs, page) {
     marker: { color: colour(look.colour), symbol: look.mark, size: 10 },
     hoverinfo: "text",
     hovertext: runs.map((run) => {
-      const bounds = `claimed ${figures(claim(run))}, at least ${figures(run.audit.epsilon)}`;
+      const bounds = `claimed ${atMost(claim(run))}, at least ${figures(run.audit.epsilon)}`;
       return plain(`${nameOf(run)}, seed ${run.seed}: ${bounds}`);
     }),
     customdata: runs.map((run) => run.id),

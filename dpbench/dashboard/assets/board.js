@@ -25,7 +25,7 @@ function chosenBoard(boards) {
 }
 
 const budgetText = (board) => {
-  const [low, high] = [board.low, board.high].map((value) => figures(value ?? "", 3));
+  const [low, high] = [board.low, board.high].map((value) => atMost(value ?? Number.NaN));
   return board.low === null ? "no epsilon" : low === high ? `ε ${low}` : `ε ${low} to ${high}`;
 };
 
@@ -134,7 +134,7 @@ const epsilonCell = ({ epsilon, guarantee, audit }) =>
   make(
     "div",
     { className: "estimate" },
-    make("b", {}, Number.isFinite(epsilon) ? figures(epsilon) : epsilon),
+    make("b", {}, Number.isFinite(epsilon) ? atMost(epsilon) : epsilon),
     Number.isFinite(epsilon) ? make("span", { className: "sub" }, guarantee) : null,
     audit
       ? make("span", { className: audit.epsilon > epsilon ? "sub alarm" : "sub" }, bound(audit))
@@ -217,7 +217,7 @@ function boardLines(board) {
       String(row.seeds),
       ...estimates(row),
       STANDINGS[row.standing][0],
-      figures(row.epsilon),
+      Number.isFinite(row.epsilon) ? atMost(row.epsilon) : row.epsilon,
       row.guarantee,
       row.ms ? figures(row.ms[0]) : "–",
     ]),

@@ -81,6 +81,13 @@ function figures(value, digits = 3) {
   return short !== 0 && Math.abs(short) < 1e-3 ? short.toExponential() : String(short);
 }
 
+/** An upper bound in three significant digits, rounded up, so that what is shown is one too. */
+function atMost(value) {
+  const near = Number(value.toPrecision(3));
+  if (!Number.isFinite(value) || near >= value) return figures(near);
+  return figures(near + 10 ** (Math.floor(Math.log10(value)) - 2));
+}
+
 /** A value of a metric in its unit, a dash for null. */
 function valueText(value, metric, unit = " %") {
   if (value === null || value === undefined) return "–";

@@ -14,7 +14,7 @@ function budget(row, accountant) {
 const epsilonText = (row, accountant) => {
   const found = budget(row, accountant);
   if (!Number.isFinite(found)) return found;
-  return `ε = ${figures(found)}${row.guarantee === CLAIMED ? ` (${CLAIMED})` : ""}`;
+  return `ε = ${atMost(found)}${row.guarantee === CLAIMED ? ` (${CLAIMED})` : ""}`;
 };
 
 /**

@@ -1,15 +1,17 @@
 // The page: its filters, and its updates when the selection changes.
 
+const tile = (count, noun, rest = "") => [count, `${noun}${count === 1 ? "" : "s"}${rest}`];
+
 function lead() {
   const cells = data.tables.flatMap((table) => table.cells);
   const reproduced = cells.filter((cell) => cell.verdict === "reproduced").length;
   const judged = cells.filter((cell) => cell.verdict in VERDICTS).length;
   const tiles = [
-    [data.rows.length, "runs"],
-    [options.dataset.length, "data sets"],
-    [options.method.length, "methods"],
+    tile(data.rows.length, "run"),
+    tile(options.dataset.length, "data set"),
+    tile(options.method.length, "method"),
     ...(judged ? [[`${reproduced} of ${judged}`, "published numbers reproduced"]] : []),
-    ...(data.unreadable.length ? [[data.unreadable.length, "files left out"]] : []),
+    ...(data.unreadable.length ? [tile(data.unreadable.length, "file", " left out")] : []),
   ];
   at("lead").append(
     ...tiles.map(([count, text]) =>

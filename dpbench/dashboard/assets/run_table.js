@@ -27,7 +27,7 @@ function runColumns(metrics) {
 
 const budgetWords = (row, accountant) => {
   const found = budget(row, accountant);
-  return Number.isFinite(found) ? figures(found) : found;
+  return Number.isFinite(found) ? atMost(found) : found;
 };
 
 /** Smaller numbers first, then what is no number. */

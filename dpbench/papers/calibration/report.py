@@ -8,7 +8,7 @@ from dpbench.papers.calibration.laboratory import FINER, Finding
 from dpbench.papers.calibration.properties import TOLERANCE
 from dpbench.tables.grid import Grid
 from dpbench.tables.published import PublishedTable
-from dpbench.tables.summary import count_claims
+from dpbench.tables.summary import counted
 from dpbench.tables.tidy import csv_text
 
 STATIONARY = 0.05
@@ -191,13 +191,13 @@ def _line(finding: Finding) -> tuple[str, ...]:
 def summary(checked: Sequence[PropertyClaim]) -> str:
     """The number of claims with each verdict, and a list of those that fail."""
     counts = Counter(claim.verdict for claim in checked)
-    parts = ", ".join(_counted(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
+    parts = ", ".join(_verdict_count(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
     failed = [f"{claim.label}: {claim.name}" for claim in checked if claim.verdict == FAILS]
     where = f" ({', '.join(failed)})" if failed else ""
-    return f"{count_claims(len(checked))}: {parts}{where}."
+    return f"{counted(len(checked), 'claim')}: {parts}{where}."
 
 
-def _counted(count: int, verdict: str) -> str:
+def _verdict_count(count: int, verdict: str) -> str:
     """`1 holds`, `22 hold`: only verbs have a plural."""
     plural = verdict.removesuffix("s") if verdict in (HOLDS, FAILS) else verdict
     return f"{count} {verdict if count == 1 else plural}"

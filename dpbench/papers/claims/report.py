@@ -2,7 +2,7 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from dpbench.errors import UserError
@@ -20,6 +20,7 @@ from dpbench.papers.claims.recount import (
 )
 from dpbench.papers.claims.registry import read_claims
 from dpbench.paths import benchmarks_folder
+from dpbench.records.epsilon import rounded_up
 from dpbench.reproduce.target import Target
 from dpbench.tables.files import table_files
 from dpbench.tables.grid import NO_VALUE, Grid
@@ -28,11 +29,11 @@ from dpbench.tables.tidy import csv_text
 from dpbench.training.progress import counting
 
 RULES = (
-    "RDP and PLD are upper bounds of what the setting spends, were its batches Poisson samples; "
-    "GDP is an approximation. *Own* is the account that the claim names, as it is used there: each "
-    "query on a batch of its own, and `moments` with the conversion to epsilon of 2017. *Shuffled, "
-    "at most* is PLD without any gain from sampling, which holds for batches of a permutation and "
-    "an example whose gradient is replaced by zero.",
+    "RDP and PLD, rounded up, are upper bounds of what the setting spends, were its batches "
+    "Poisson samples; GDP is an approximation. *Own* is the account that the claim names, as it is "
+    "used there: each query on a batch of its own, and `moments` with the conversion to epsilon of "
+    "2017. *Shuffled, at most*, rounded up, is PLD without any gain from sampling, which holds for "
+    "batches of a permutation and an example whose gradient is replaced by zero.",
     f"Too small: the printed number lies more than {PLD_MARGIN:.1%} and its rounding below the "
     "smaller of RDP and PLD, by so many percent of it. Loose: more than "
     f"{LOOSE_MARGIN:.0%} above the larger, by so many percent of the smaller. Does not follow: the "
@@ -66,8 +67,8 @@ def summary(found: Sequence[Recount]) -> list[str]:
     sentences = [f"{len(found)} claims: {said}."]
     worst = sorted((o for o in found if o.verdict == TOO_SMALL), key=lambda o: -o.share)
     if worst:
-        named = ", ".join(f"{o.claim.id} ({o.claim.printed}, not {o.pld:.2f})" for o in worst)
-        sentences.append(f"Too small: {named}.")
+        named = (f"{o.claim.id} ({o.claim.printed}, not {_text(o.pld, rounded_up)})" for o in worst)
+        sentences.append(f"Too small: {', '.join(named)}.")
     return sentences
 
 
@@ -117,14 +118,16 @@ def _row(one: Recount) -> tuple[str, ...]:
         claim.sampler,
         f"{claim.delta:.3g}",
         claim.printed,
-        *map(_number, (one.rdp, one.pld, one.gdp, one.own, one.unamplified)),
+        *(_text(value, rounded_up) for value in (one.rdp, one.pld)),
+        *(_text(value, "{:.2f}".format) for value in (one.gdp, one.own)),
+        _text(one.unamplified, rounded_up),
         one.ruling,
         claim.evidence,
     )
 
 
-def _number(epsilon: float | None) -> str:
-    return NO_VALUE if epsilon is None else f"{epsilon:.2f}"
+def _text(epsilon: float | None, write: Callable[[float], str]) -> str:
+    return NO_VALUE if epsilon is None else write(epsilon)
 
 
 def _statements(path: Path) -> Grid:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from dpbench.execution.prepare import prepare
 from dpbench.privacy.accountants import lower_bound, note, pld, rdp
+from dpbench.records.epsilon import rounded_down, rounded_up
 from dpbench.reproduce.page import page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
@@ -53,7 +54,9 @@ def claim(epsilons: Sequence[tuple[str, str]]) -> str:
 def _line(label: str, overrides: list[str]) -> tuple[str, ...]:
     _, run, planned = prepare(overrides)
     delta, step = run.privacy.delta, planned.step
-    epsilons = [spend(planned.ledger, delta) for spend in (note, rdp, pld, lower_bound)]
+    printed, *upper, lower = (
+        spend(planned.ledger, delta) for spend in (note, rdp, pld, lower_bound)
+    )
     return (
         label,
         str(step.releases[0].mechanism.dimension),  # type: ignore[union-attr]
@@ -61,5 +64,7 @@ def _line(label: str, overrides: list[str]) -> tuple[str, ...]:
         str(planned.steps),
         f"{planned.noise_multiplier:.4g}",
         f"{delta:g}",
-        *(f"{epsilon:.3f}" for epsilon in epsilons),
+        f"{printed:.3f}",
+        *(rounded_up(epsilon, 3) for epsilon in upper),
+        rounded_down(lower, 3),
     )

@@ -1,0 +1,31 @@
+"""How an epsilon is written."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpbench.records.epsilon import rounded_down, rounded_up
+
+
+@given(st.floats(0, 1e6), st.integers(0, 4))
+def test_a_written_bound_is_a_bound(epsilon, digits):
+    # Of the shortest decimal of the float: 1.1 is 1.1.
+    value = Fraction(repr(epsilon))
+    up, down = (Fraction(write(epsilon, digits)) for write in (rounded_up, rounded_down))
+    assert down <= value <= up
+    assert up - down in (0, Fraction(1, 10**digits))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "up", "down"),
+    [(2.994, "3.00", "2.99"), (8.0, "8.00", "8.00"), (1.1, "1.10", "1.10"), (1e-9, "0.01", "0.00")],
+)
+def test_two_decimals_are_written(epsilon, up, down):
+    assert (rounded_up(epsilon), rounded_down(epsilon)) == (up, down)
+
+
+def test_what_is_not_finite_is_named():
+    assert [rounded_up(value) for value in (math.inf, math.nan)] == ["inf", "nan"]
