@@ -1,4 +1,4 @@
-"""Attacks on epsilons: lower bounds that canaries show in the real code.
+"""Attacks on claimed epsilons: lower bounds from canaries in the real training code.
 
-game (a run, or steps by themselves) -> scores of canaries -> inference -> claim and verdict
+game (a whole run, or single steps) -> scores of canaries -> inference -> verdict on the claim
 """

@@ -53,13 +53,13 @@ class Audit:
 
     @property
     def ratio(self) -> float:
-        """The share of the claimed epsilon that the attack accounts for."""
+        """The lower bound over the claimed epsilon; NaN for a claim of 0."""
         return self.bounds.family / self.claim.epsilon if self.claim.epsilon else math.nan
 
     @property
     def papers_claim(self) -> AuditedClaim | None:
-        """The claim of the method's paper, if it has a separate accountant and is not the claim
-        already."""
+        """What the method's paper would claim; None if it has no accountant of its own, or if this
+        is already the audited claim."""
         game = self.game
         if not isinstance(game, RunGame):
             return None
@@ -74,7 +74,7 @@ class Audit:
 
     @property
     def plain(self) -> dict:
-        """For the record of the run, as `privacy.audit`."""
+        """The plain values that the run's record stores as `privacy.audit`."""
         return {
             "epsilon": self.bounds.family,
             "confidence": self.confidence,
@@ -119,7 +119,7 @@ def audit(
 
 
 def judge(game: Game, claim: AuditedClaim, confidence: float) -> Audit:
-    """The result of the strongest attack of a game on a claim."""
+    """The audit of a claim by the strongest attack of a game."""
     scores = strongest_attack(game.attacks, game.seed)
     proven = bounds(scores, game.ledger, game.delta, confidence, game.seed)
     return Audit(game, scores, claim, proven, confidence, _verdict(game, scores, claim))
@@ -150,7 +150,9 @@ def record_of(result: Audit) -> Record:
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
     described = {
-        **{"number": dataset.number, "copies": dataset.copies, "length": dataset.length},
+        "number": dataset.number,
+        "copies": dataset.copies,
+        "length": dataset.length,
         "game": game.name,
     }
     choices = run.config["choices"] | {"dataset": "canaries", "model": "linear"}

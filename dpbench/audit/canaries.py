@@ -1,7 +1,8 @@
-"""Canaries: examples that move a sum as far as a method's sensitivity allows, in orthogonal ways.
+"""Canaries: examples that move a sum as far as a method's sensitivity allows, in orthogonal
+directions.
 
-Each moves one coordinate, which no other canary shares; or, where every coordinate is bounded, each
-moves all of them by a pattern of random signs, since such patterns are nearly orthogonal.
+Each moves a coordinate of its own. If the method bounds every coordinate, each instead moves all of
+them by a pattern of random signs, since such patterns are nearly orthogonal.
 """
 
 from dataclasses import dataclass
@@ -18,12 +19,12 @@ from dpbench.data.dataset import Data, Split
 from dpbench.data.derive.users import Population, Users
 from dpbench.seeds import generator
 
-LONGEST, POINTS = 1e15, 4001
-"""The longest gradient that is tried, and the number of lengths up to it."""
+MAX_NORM, POINTS = 1e15, 4001
+"""The largest gradient norm to try, and the number of norms up to it."""
 
-CERTAIN = 5.0
-"""The output by which a model of two classes prefers the wrong one: it is 99.3% certain, so that in
-float32 too both classes have accurate gradients."""
+WRONG_LOGIT = 5.0
+"""The logit of the wrong class, in a model of two: a probability of 99.3%, which still leaves both
+classes with accurate float32 gradients."""
 
 
 class Patterns(Protocol):
@@ -40,12 +41,12 @@ class Patterns(Protocol):
         ...
 
     def inputs(self, canaries: Tensor) -> Tensor:
-        """The inputs [k, ...] float32 of canaries by their numbers [k]."""
+        """The inputs [k, ...] float32 of the canaries with these numbers [k]."""
         ...
 
     def model(self) -> nn.Module:
-        """A model that is linear in its parameters, which are 0; its gradient in them is the
-        pattern of the input."""
+        """A model that is linear in its parameters, which are 0; the gradient of its output is the
+        pattern of its input."""
         ...
 
     def sum_along(self, up: Tensor, down: Tensor) -> Tensor:
@@ -118,9 +119,9 @@ def random_signs(number: int, coordinates: int, seed: int) -> SignPatterns:
     return SignPatterns(bits.mul_(2).sub_(1).float())
 
 
-class CertainModel(nn.Module):
-    """Two classes, of which it is certain of the second: outputs (0, CERTAIN + length z) for the
-    output z of `base`, so that the cross-entropy of the first has `length` times its gradient."""
+class TwoClassModel(nn.Module):
+    """Logits (0, WRONG_LOGIT + length z) for the output z of `base`: where the first class is the
+    target, the cross-entropy has about `length` times the gradient of z."""
 
     def __init__(self, base: nn.Module, length: float):
         super().__init__()
@@ -128,28 +129,28 @@ class CertainModel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         z = self.base(x)
-        return torch.cat([torch.zeros_like(z), CERTAIN + self.length * z], 1)
+        return torch.cat([torch.zeros_like(z), WRONG_LOGIT + self.length * z], 1)
 
 
 @dataclass(frozen=True)
 class CanaryModel:
-    """The architecture of the patterns' model; `length` as for `CertainModel`."""
+    """The architecture of the patterns' model; `length` as for `TwoClassModel`."""
 
     patterns: Patterns
     length: float
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         model = self.patterns.model()
-        return model if classes == 1 else CertainModel(model, self.length)
+        return model if classes == 1 else TwoClassModel(model, self.length)
 
 
 @dataclass(frozen=True)
 class Canaries:
-    """A data set of canaries, each a training example if a fair coin says so.
+    """A data set of canaries; a fair coin decides whether each is a training example.
 
     The model stays at 0, so that a target of -length/2 and the squared error give a gradient of
-    norm `length` along the pattern; with two classes it is the class that the model excludes.
-    copies: examples per canary, which is then a user.
+    norm `length` along the pattern; with two classes the target is the improbable one. copies:
+    examples per canary, for methods in which a canary is a user.
     """
 
     patterns: Patterns
@@ -184,7 +185,7 @@ class Canaries:
         return Data(self.split(numbers), self.split(numbers[:1]))
 
     def split(self, numbers: Tensor) -> Split:
-        """The canaries by their numbers."""
+        """The canaries with these numbers."""
         targets = torch.full((len(numbers),), -self.length / 2)
         if self.classes > 1:
             targets = torch.zeros_like(numbers)
@@ -193,7 +194,7 @@ class Canaries:
 
 @dataclass(frozen=True)
 class CanaryUsers(Users):
-    """Canaries as users, each with all of its copies."""
+    """Users that each hold the copies of one canary."""
 
     copies: int = 1
 
@@ -213,15 +214,15 @@ def canary_users(number: int, copies: int) -> CanaryUsers:
 
 
 def worst_case_norm(clip: Clip) -> float:
-    """The gradient norm that a clip leaves largest; the largest of several, up to LONGEST."""
+    """The gradient norm, up to MAX_NORM, that is largest after clipping; the largest of several."""
     while isinstance(clip, Layerwise | Quantile):
-        clip = clip.clip  # of one layer, and at its first bound
-    lengths = np.geomspace(1e-6, LONGEST, POINTS)
+        clip = clip.clip  # the clip of one layer, at its initial bound
+    lengths = np.geomspace(1e-6, MAX_NORM, POINTS)
     for _ in range(4):
         norms = torch.tensor(lengths, dtype=torch.float32)
         clipped = norms * clip.factors(norms, torch.zeros(len(norms), dtype=torch.long))
         best = int((clipped >= clipped.max() * (1 - 1e-6)).nonzero().max())
         low, high = lengths[best], lengths[min(best + 1, POINTS - 1)]
         lengths = np.geomspace(low, high, POINTS) if high > low else lengths[-1:].repeat(POINTS)
-    # A little less, as engines round norms up.
+    # Slightly less, as engines round norms up.
     return float(norms[best]) * (1 - 1e-5)

@@ -19,7 +19,7 @@ DEFAULTS = {"canaries": "", "claim": "", "confidence": "0.95", "game": "run", "c
 """The settings of an audit itself."""
 
 CANARIES, CANARIES_OF_SIGNS, STEPS = 100_000, 1_000, 5_000
-"""Default numbers: of canaries with one coordinate each, of those that share all coordinates, and
+"""Default numbers of canaries with one coordinate each, of canaries that share all coordinates, and
 of steps with one canary."""
 
 FOR_CONTENDERS = {"run": 20_000, "step": STEPS, "bits": STEPS}
@@ -30,8 +30,8 @@ COMMON_SETTINGS = ("privacy", "batch_size", "epochs", "seed")
 
 MAX_CANARIES = 10_000_000
 
-EPOCH = 142
-"""Steps per epoch at the default batch_size."""
+STEPS_PER_EPOCH = 142
+"""At the default batch_size."""
 
 REPLACED = tuple(name for name, setting in SETTINGS.items() if setting.data)
 """The settings that canaries replace."""
@@ -77,8 +77,8 @@ def contender_audit(
     claimed: float | None = None,
     confidence: float = 0.95,
 ) -> Audit:
-    """Attack another library, by the settings of an audit and the overrides of a run; UserError for
-    settings that only methods of dpbench have."""
+    """Attack another library, given the settings of an audit and the overrides of a run; UserError
+    for settings that only methods of dpbench have."""
     name, game = one_of("contender", settings["contender"], CONTENDERS), settings["game"]
     check_for_contender(name, overrides)
     run, canaries = prepare_audit(
@@ -121,10 +121,10 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
     default = STEPS if game == "step" else CANARIES_OF_SIGNS if shared else CANARIES
     count = spelled_integer(canaries) if canaries else default
     count = integer("canaries", count, least=100, most=MAX_CANARIES)
-    size = count if game == "step" else max(1, count // EPOCH)
-    # Where the noise follows from the learning rate, the model moves; its gradients do not change.
-    still = [] if run.method.noise_rule else ["optimizer.lr=0"]
-    return run_of([f"batch_size={size}", *still, *overrides])[1], count
+    size = count if game == "step" else max(1, count // STEPS_PER_EPOCH)
+    # A learning rate that determines the noise stays: the model moves, but not its gradients.
+    frozen = [] if run.method.noise_rule else ["optimizer.lr=0"]
+    return run_of([f"batch_size={size}", *frozen, *overrides])[1], count
 
 
 def table_row(result: Audit) -> tuple[str, ...]:

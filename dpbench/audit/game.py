@@ -1,4 +1,4 @@
-"""The game of an audit: a run's real training, on canaries that are in its data or not.
+"""The game of an audit: a run's real training, on canaries of which half are left out at random.
 
 No part of the run is reimplemented: its data are canaries, and its noisy sums are recorded.
 """
@@ -28,16 +28,16 @@ from dpbench.training.progress import Progress
 from dpbench.training.provenance import ResourceUsage
 from dpbench.training.trainer import start_training
 
-SHARED = 20
-"""Coordinates for each canary, where canaries share them."""
+COORDINATES_PER_CANARY = 20
+"""Where canaries share all coordinates."""
 
 COPIES = 3
-"""Examples of each canary who is a user."""
+"""Examples per canary, for methods in which a canary is a user."""
 
 
 def last_release(step: PrivateStep) -> tuple[Mechanism, Tensor]:
-    """The last noisy sum [D] of a recorded step in units of its sensitivity, and the mechanism by
-    which the method released it."""
+    """The mechanism of a recorded step's last release, and its noisy sum [D] in units of its
+    sensitivity."""
     assert step.recorder
     noisy, multiplier = step.recorder.sums.pop()
     return step.method.releases(multiplier)[0].mechanism, noisy
@@ -75,19 +75,20 @@ def attacked(run: Run) -> str:
 
 
 def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
-    """The run with `number` canaries in place of its data, and a model that is linear in theta.
+    """The run with `number` canaries as its data, and a model that is linear in its parameters.
 
-    patterns: of at least `number` canaries; by default of that many.
+    patterns: those of at least `number` canaries; None for a default.
     """
     patterns, length = patterns or _patterns(run, number), worst_case_norm(run.method.clip)
-    counted = 2 if run.method.clip.by_output else 1  # classes, and groups to compare
+    # A clip that counts predictions compares them between classes and groups.
+    classes = 2 if run.method.clip.by_output else 1
     canaries = Canaries(
         patterns,
         number,
         length,
-        groups=tuple(f"group {k}" for k in range(run.method.groups or counted)),
+        groups=tuple(f"group {k}" for k in range(run.method.groups or classes)),
         copies=COPIES if run.method.users_only else 1,
-        classes=counted,
+        classes=classes,
     )
     users = canary_users(number, COPIES) if run.method.users_only else None
     return replace(run, dataset=canaries, model=CanaryModel(patterns, length), users=users)
@@ -95,12 +96,12 @@ def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
 
 def _patterns(run: Run, number: int) -> Patterns:
     if run.method.clip.per_coordinate:
-        return random_signs(number, SHARED * number, run.seed)
+        return random_signs(number, COORDINATES_PER_CANARY * number, run.seed)
     return OneHotPatterns(number)
 
 
 def play_run(run: Run, quiet: bool = False) -> RunGame:
-    """Train a run of `on_canaries` to its end, and score each canary by all that was released.
+    """Train a run that `on_canaries` returned, and score each canary by all releases.
 
     The attacks are those of `ScoreAccumulator`.
     """

@@ -1,7 +1,7 @@
 """From the scores of canaries to a lower bound of epsilon.
 
-One half of the canaries chooses a threshold and the other half is tested at it: a threshold tested
-on the scores that chose it would find an epsilon where there is none.
+One half of the canaries selects a threshold and the other half is tested at it: a threshold tested
+on the scores that selected it would find an epsilon where there is none.
 """
 
 import math
@@ -13,31 +13,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dpbench.audit.tradeoff import least_fnr, with_noise_times
+from dpbench.audit.tradeoff import least_fnr, scaled_noise
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import Ledger
 
 THRESHOLDS = 200
-"""How many thresholds the first half is tried at: quantiles of its scores."""
+"""The number of thresholds to select from: quantiles of the first half's scores."""
 
 REFUTATION_LEVEL = 1 - 1e-4
-"""The confidence at which an audit says that an epsilon does not hold."""
+"""The confidence needed to refute an epsilon."""
 
 FACTORS = np.geomspace(1 / 8, 32, 49)
-"""Multiples of the ledger's noise that are tried, to find the most that the scores allow."""
+"""Multiples of the ledger's noise to try, to find the most noise that the scores allow."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores [m] of canaries, larger for those that look as if they were in the data, and whether
-    they were: included [m] bool."""
+    """Scores [m] of canaries, larger for those that seem to be in the data, and whether they are:
+    included [m] bool."""
 
     values: np.ndarray
     included: np.ndarray
 
     def halves(self, seed: int) -> tuple["Scores", "Scores"]:
-        """The canaries dealt out at random."""
+        """Two random halves of the canaries."""
         order = np.random.default_rng(seed).permutation(len(self.values))
         first, second = order[: len(order) // 2], order[len(order) // 2 :]
         return self._at(first), self._at(second)
@@ -71,17 +71,17 @@ class Bounds:
 
 
 def strongest_attack(attacks: Sequence[Scores], seed: int) -> Scores:
-    """The attack that does best on the half of the canaries that chooses thresholds."""
+    """The attack that does best on the half of the canaries that selects thresholds."""
 
     def strength(scores: Scores) -> float:
-        chosen, _ = scores.halves(seed)
-        return gdp_mu(chosen, chosen, 0.95)
+        selection, _ = scores.halves(seed)
+        return gdp_mu(selection, selection, 0.95)
 
     return max(attacks, key=strength)
 
 
 def bounds(scores: Scores, ledger: Ledger, delta: float, confidence: float, seed: int) -> Bounds:
-    """The bounds that scores prove for the mechanism of a ledger."""
+    """The bounds that follow from scores of the mechanism in a ledger."""
     halves = scores.halves(seed)
     return Bounds(
         family=family_epsilon(*halves, ledger, delta, confidence),
@@ -91,18 +91,18 @@ def bounds(scores: Scores, ledger: Ledger, delta: float, confidence: float, seed
 
 
 def refutes(scores: Scores, ledger: Ledger, delta: float, seed: int) -> bool:
-    """Whether scores like these have a chance of at most 1 - REFUTATION_LEVEL under the ledger."""
+    """Whether such scores have a probability of at most 1 - REFUTATION_LEVEL under the ledger."""
     excess = partial(_excess, ledger, delta)
     return excess(_at_best_threshold(*scores.halves(seed), excess, REFUTATION_LEVEL)) > 0
 
 
 def family_epsilon(
-    chosen: Scores, tested: Scores, ledger: Ledger, delta: float, confidence: float
+    selection: Scores, tested: Scores, ledger: Ledger, delta: float, confidence: float
 ) -> float:
     """The epsilon of the ledger with the most noise that the tested scores allow."""
-    most = partial(_most_noise, ledger, delta)
-    rates = _at_best_threshold(chosen, tested, most, confidence)
-    high = -most(rates)[0]
+    strength = partial(_strength, ledger, delta)
+    rates = _at_best_threshold(selection, tested, strength, confidence)
+    high = -strength(rates)[0]
     if high == FACTORS[-1]:
         return 0.0
     low = high / (FACTORS[1] / FACTORS[0])
@@ -110,28 +110,29 @@ def family_epsilon(
         middle = math.sqrt(low * high)
         possible = _excess(ledger, delta, rates, middle) <= 0
         low, high = (middle, high) if possible else (low, middle)
-    return pld(with_noise_times(ledger, high), delta)
+    return pld(scaled_noise(ledger, high), delta)
 
 
-def gdp_epsilon(chosen: Scores, tested: Scores, delta: float, confidence: float) -> float:
+def gdp_epsilon(selection: Scores, tested: Scores, delta: float, confidence: float) -> float:
     """The epsilon of the Gaussian mechanism with the least mu that the tested scores allow."""
-    mu = gdp_mu(chosen, tested, confidence)
+    mu = gdp_mu(selection, tested, confidence)
     return exact_epsilon(mu, delta) if mu > 0 else 0.0
 
 
-def gdp_mu(chosen: Scores, tested: Scores, confidence: float) -> float:
+def gdp_mu(selection: Scores, tested: Scores, confidence: float) -> float:
     """The least mu of a Gaussian mechanism that allows the tested scores."""
-    return _gaussian_mu(_at_best_threshold(chosen, tested, _gaussian_mu, confidence))
+    return _gaussian_mu(_at_best_threshold(selection, tested, _gaussian_mu, confidence))
 
 
-def _excess(ledger: Ledger, delta: float, rates: Rates, by: float = 1.0) -> float:
-    """The least FNR of any attack on `by` times the noise, minus that of the rates."""
-    return least_fnr(with_noise_times(ledger, by), rates.fpr, delta) - rates.fnr
+def _excess(ledger: Ledger, delta: float, rates: Rates, factor: float = 1.0) -> float:
+    """The least FNR of any attack on `factor` times the noise, minus that of the rates: above 0,
+    the rates are impossible."""
+    return least_fnr(scaled_noise(ledger, factor), rates.fpr, delta) - rates.fnr
 
 
-def _most_noise(ledger: Ledger, delta: float, rates: Rates) -> tuple[float, float]:
-    """Minus the smallest of FACTORS that is more noise than the rates allow, and its excess; minus
-    the last one where they allow all."""
+def _strength(ledger: Ledger, delta: float, rates: Rates) -> tuple[float, float]:
+    """How strong an attack with these rates is, in lexicographic order: minus the smallest of
+    FACTORS at which they are impossible (minus the last if there is none), and the excess there."""
     low, high = 0, len(FACTORS) - 1
     while low < high:
         middle = (low + high) // 2
@@ -141,17 +142,17 @@ def _most_noise(ledger: Ledger, delta: float, rates: Rates) -> tuple[float, floa
 
 
 def _at_best_threshold(
-    chosen: Scores, tested: Scores, value: Callable[[Rates], Any], confidence: float
+    selection: Scores, tested: Scores, value: Callable[[Rates], Any], confidence: float
 ) -> Rates:
-    """The tested canaries' rates, at the threshold with the largest value of the others' rates."""
-    tried = np.unique(np.quantile(chosen.values, np.linspace(0.001, 0.999, THRESHOLDS)))
-    rates = rates_at(chosen, tried, confidence)
+    """The rates of the tested canaries, at the threshold of largest value on the selection half."""
+    tried = np.unique(np.quantile(selection.values, np.linspace(0.001, 0.999, THRESHOLDS)))
+    rates = rates_at(selection, tried, confidence)
     best = max(range(len(tried)), key=lambda i: value(rates[i]))
     return rates_at(tested, tried[best : best + 1], confidence)[0]
 
 
 def rates_at(scores: Scores, thresholds: np.ndarray, confidence: float) -> list[Rates]:
-    """Clopper-Pearson limits at each threshold, both of which hold with the confidence."""
+    """Clopper-Pearson limits at each threshold, which hold jointly at this confidence."""
     members, others = (np.sort(scores.values[scores.included == is_in]) for is_in in (True, False))
     level = 1 - (1 - confidence) / 2
     false_positives = len(others) - np.searchsorted(others, thresholds, "right")
@@ -164,9 +165,9 @@ def rates_at(scores: Scores, thresholds: np.ndarray, confidence: float) -> list[
 
 
 def _upper_limits(counts: np.ndarray, number: int, level: float) -> np.ndarray:
-    """Upper confidence limits of shares, by Clopper and Pearson 1934, at this level."""
-    found = stats.beta.ppf(level, counts + 1, np.maximum(number - counts, 1))
-    return np.where(counts == number, 1.0, found)
+    """Upper confidence limits of the shares counts/number (Clopper and Pearson 1934)."""
+    limits = stats.beta.ppf(level, counts + 1, np.maximum(number - counts, 1))
+    return np.where(counts == number, 1.0, limits)
 
 
 def _gaussian_mu(rates: Rates) -> float:
@@ -176,21 +177,24 @@ def _gaussian_mu(rates: Rates) -> float:
     return float(stats.norm.isf(rates.fpr) - stats.norm.ppf(rates.fnr))
 
 
-def one_run_epsilon(chosen: Scores, tested: Scores, delta: float, confidence: float) -> float:
-    """Steinke, Nasr and Jagielski 2023, Theorem 5.2, by guesses on those canaries of the tested
-    half whose scores are beyond two thresholds, which the other half chooses."""
-    tried = np.unique(np.quantile(chosen.values, np.linspace(0.01, 0.99, 41)))
+def one_run_epsilon(selection: Scores, tested: Scores, delta: float, confidence: float) -> float:
+    """A lower bound of epsilon from a single run (Steinke, Nasr and Jagielski 2023, Theorem 5.2).
+
+    Of the tested canaries, those with scores outside two thresholds are guessed; the other half
+    selects the thresholds.
+    """
+    tried = np.unique(np.quantile(selection.values, np.linspace(0.01, 0.99, 41)))
     pairs = [(-math.inf, high) for high in tried] + [(low, math.inf) for low in tried]
     pairs += [(tried[i], tried[-1 - i]) for i in range(len(tried) // 2)]
 
     def least_share(pair: tuple[float, float]) -> float:
-        """The share of correct guesses, bounded below."""
-        guesses, right = _guesses(chosen, *pair)
+        """A lower confidence limit of the share of correct guesses."""
+        guesses, right = _guesses(selection, *pair)
         wrong = np.array([guesses - right])
         return 1 - float(_upper_limits(wrong, guesses, confidence)[0]) if guesses else 0.0
 
     guesses, right = _guesses(tested, *max(pairs, key=least_share))
-    return _by_guesses(len(tested.values), guesses, right, delta, confidence)
+    return _guessing_epsilon(len(tested.values), guesses, right, delta, confidence)
 
 
 def _guesses(scores: Scores, low: float, high: float) -> tuple[int, int]:
@@ -201,7 +205,9 @@ def _guesses(scores: Scores, low: float, high: float) -> tuple[int, int]:
     return int((above | below).sum()), int(right)
 
 
-def _by_guesses(canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
+def _guessing_epsilon(
+    canaries: int, guesses: int, right: int, delta: float, confidence: float
+) -> float:
     """The smallest epsilon consistent with this many correct guesses."""
     if _chance(0.0, canaries, guesses, right, delta) > 1 - confidence:
         return 0.0
@@ -214,7 +220,7 @@ def _by_guesses(canaries: int, guesses: int, right: int, delta: float, confidenc
 
 
 def _chance(epsilon: float, canaries: int, guesses: int, right: int, delta: float) -> float:
-    """An upper bound on the probability of at least `right` correct guesses by (epsilon, delta)."""
+    """An upper bound on the probability of `right` or more correct guesses at (epsilon, delta)."""
     if not guesses:
         return 1.0
     law = stats.binom(guesses, 1 / (1 + math.exp(-epsilon)))

@@ -20,8 +20,9 @@ class ScoreAccumulator:
     """The scores of all canaries, accumulated over the releases of a run.
 
     Two attacks: the likelihood ratio, the most powerful one against independent noise, and the
-    range of a canary's sums over the steps, which reveals noise that is not independent. cycle: of
-    the sampling law; the attacker does not know a canary's place in it, and averages over places.
+    range of a canary's sums over the steps, which reveals noise that is not independent. cycle:
+    that of the sampling law; the attacker does not know a canary's place in it, and averages over
+    all places.
     """
 
     def __init__(self, patterns: Patterns, number: int, cycle: int = 1):
@@ -40,28 +41,28 @@ class ScoreAccumulator:
         self._high = torch.maximum(self._high, sums)
 
     def attacks(self, included: Tensor) -> tuple[Scores, ...]:
-        """The scores by attack; included [m] bool."""
+        """The scores of each attack; included [m] bool."""
         attacks = (self._likelihood.logsumexp(0), self._high - self._low)
         return tuple(Scores(values.numpy(), included.numpy()) for values in attacks)
 
 
 class WholeRunScores(ScoreAccumulator):
-    """The scores where noise is correlated over the whole run by buffers (ToeplitzGaussian).
+    """The scores under noise that is correlated over the whole run by buffers (ToeplitzGaussian).
 
-    Noisy sums x + w give y = C x + z. In step t a canary moves its coordinate of y by the entries
-    of C for its turns so far, which depend on its place in the cycle.
+    Noisy sums x + w give y = C x + z. In step t a canary moves its coordinate of y by the sum of
+    C's entries for its participations so far, which depend on its place in the cycle.
     """
 
-    _sums = _turns = torch.zeros(1)
+    _sums = _participations = torch.zeros(1)
 
     def add(self, mechanism: Mechanism, rate: float, noisy: Tensor, gradient: Tensor) -> None:
         assert isinstance(mechanism, ToeplitzGaussian)
-        turn = torch.zeros(len(self._likelihood), 1, dtype=torch.float64)
-        turn[self._steps % len(turn)] = 1
-        moved, self._turns = _encoded(mechanism, turn, self._turns)
+        participates = torch.zeros(len(self._likelihood), 1, dtype=torch.float64)
+        participates[self._steps % len(participates)] = 1
+        shift, self._participations = _encoded(mechanism, participates, self._participations)
         sums = self._patterns.sum_along(noisy, -noisy).double()
         y, self._sums = _encoded(mechanism, sums, self._sums)
-        self._likelihood += moved * (2 * y - moved) / (2 * mechanism.noise_multiplier**2)
+        self._likelihood += shift * (2 * y - shift) / (2 * mechanism.noise_multiplier**2)
         self._steps += 1
         self._low, self._high = torch.minimum(self._low, y), torch.maximum(self._high, y)
 
@@ -76,11 +77,11 @@ def _encoded(mechanism: ToeplitzGaussian, row: Tensor, buffers: Tensor) -> tuple
 
 
 class MatchedFilter:
-    """From noisy sums with correlated noise to what a canary adds in each step, the others aside.
+    """Estimates what a canary adds in each step from noisy sums with correlated noise.
 
-    Where noise w has C w = z, the rows x + w give y = C x + z; the sum of c_k y_{t+k} over the rows
-    that step t affects has the canary of step t with weight 1 and noise of the variance of z. It
-    comes bands - 1 steps late.
+    Where the noise w satisfies C w = z, the rows x + w give y = C x + z; the sum of c_k y_{t+k}
+    over the rows that step t affects has the canary of step t with weight 1, and noise with the
+    variance of z. It is known bands - 1 steps late.
     """
 
     def __init__(self, coefficients: tuple[float, ...]):
@@ -89,7 +90,8 @@ class MatchedFilter:
         self._decoded: list[Tensor] = []
 
     def __call__(self, noisy: Tensor) -> Tensor | None:
-        """What step t - bands + 1 adds, given the noisy sum [D] of step t; None if t is less."""
+        """The estimate [D] for step t - bands + 1, given the noisy sum [D] of step t; None if there
+        was no such step."""
         bands = len(self._coefficients)
         self._released = [noisy.double(), *self._released][:bands]
         rows = torch.stack(self._released)
@@ -104,13 +106,14 @@ def step_scores(
 ) -> Tensor:
     """Log-likelihood ratios [m] float64 of one step, for each canary separately.
 
-    The canary is in the batch with probability q: log(1 - q + q exp(l)), where l is the ratio with
-    it in the batch. noisy [D]: the noisy sum in units of its sensitivity; gradient [D]: what
-    the method passes to the optimiser, whose signs are used where only signs are released. Other
-    canaries are neglected: they are on other coordinates, or small compared with the noise.
+    The canary is in the batch with probability q = `rate`: log(1 - q + q exp(l)), where l is the
+    log-likelihood ratio if it is. noisy [D]: the noisy sum in units of its sensitivity; gradient
+    [D]: what the method passes to the optimiser, of which only the signs are used if only signs are
+    released. Other canaries are neglected: they are on other coordinates, or small compared with
+    the noise.
     """
     if isinstance(mechanism, GaussianMechanism):
-        # Of a shift by one unit along the pattern: (2 <x, pattern> - 1)/(2 sigma^2).
+        # For a shift by one unit along the pattern: (2 <x, pattern> - 1)/(2 sigma^2).
         unit = noisy.double() / math.sqrt(noisy.numel() if patterns.shared else 1)
         ratios = (2 * patterns.sum_along(unit, -unit) - 1) / (2 * mechanism.noise_multiplier**2)
     else:
@@ -122,8 +125,8 @@ def step_scores(
 
 
 def sampled(ratios: Tensor, rate: float) -> Tensor:
-    """Log-likelihood ratios float64 of releases, from those with the canary in the batch, where it
-    is there with probability `rate`."""
+    """Log-likelihood ratios float64 for a canary that is in the batch with probability `rate`, from
+    those for a canary that always is."""
     if rate == 1:
         return ratios
     return torch.logaddexp(ratios + math.log(rate), torch.full_like(ratios, math.log1p(-rate)))
@@ -132,14 +135,14 @@ def sampled(ratios: Tensor, rate: float) -> Tensor:
 def _coordinate_ratios(
     mechanism: CoordinateMechanism, noisy: Tensor, gradient: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """By coordinate: the log-likelihood ratios for a canary that moves it up, and down."""
+    """Log-likelihood ratios [D] for a canary that moves the coordinate up, and [D] down."""
     shift = torch.tensor(mechanism.shift, dtype=torch.float64)
     if mechanism.signed:
         log_share = torch.special.log_ndtr if mechanism.noise == "gaussian" else F.logsigmoid
         signs = gradient.sign()
         middle = math.log(0.5)
         return log_share(signs * shift) - middle, log_share(-signs * shift) - middle
-    # In units of the noise's scale, of which the sensitivity is shift sqrt(D).
+    # In units of the noise's scale, in which the sensitivity is shift sqrt(D).
     at = noisy * shift * math.sqrt(mechanism.dimension)
     density = _logistic if mechanism.noise == "logistic" else _laplace
     here = density(at)

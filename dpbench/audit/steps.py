@@ -2,7 +2,7 @@
 
 Before each step a coin decides whether the canary is in the data, and another, which the attacker
 knows, whether a companion is in the batch. So the steps are independent trials of one step's
-guarantee. The attacker sees everything that the ledger declares as released: the noisy sum, the
+guarantee. The attacker sees everything that the ledger lists as released: the noisy sum, the
 noisy counts of an adaptive clip, and the gradient that is passed to the update.
 """
 
@@ -27,10 +27,11 @@ from dpbench.training.provenance import ResourceUsage
 from dpbench.training.trainer import private_step
 
 CANARY, COMPANION, COORDINATES = 0, 1, 64
-"""The coordinates of the two, and their number: the others have only noise."""
+"""The coordinates of canary and companion, and the number of coordinates: the others have only
+noise."""
 
 SHARED_COORDINATES = 2000
-"""The number that a canary moves where each is bounded; it then has no companion."""
+"""The number of coordinates where each is bounded: the canary moves all, and has no companion."""
 
 NOTHING_RELEASED = 1e6
 """The log-likelihood ratio against the canary where a step released nothing."""
@@ -41,7 +42,7 @@ class Attacker:
     """Takes steps with or without the canary and its companion, and scores what they release.
 
     rate: the probability that a canary in the data is in the batch. members: canary and companion.
-    recorder: that of the step.
+    recorder: the recorder of the step.
     """
 
     rate: float
@@ -51,19 +52,19 @@ class Attacker:
     recorder: Recorder
 
     def scores(self, canary: bool, companion: bool) -> tuple[float, float]:
-        """The scores of two attacks: the log-likelihood ratio alone, and plus that of noise with
-        half of its standard deviation, as where a sum is divided by the real size of its batch.
+        """The scores of two attacks: the log-likelihood ratio, and its sum with that of noise with
+        half the standard deviation, as where a sum is divided by its real batch size.
 
         canary, companion: whether each is in the batch.
         """
-        clip, alone = self.step.clip, self._counts_alone(companion)
+        clip, exact = self.step.clip, self._exact_counts(companion)
         present = torch.tensor([canary, companion]).nonzero().flatten()
         self.step(self.members.at(present))
         if not self.recorder.sums:
             return -NOTHING_RELEASED, -NOTHING_RELEASED
         multiplier, gradient = self.recorder.sums[-1].multiplier, self.step.released.gradient
         assert gradient is not None
-        ratio = self._ratio_of_sum(gradient) + self._ratio_of_counts(alone, multiplier)
+        ratio = self._ratio_of_sum(gradient) + self._ratio_of_counts(exact, multiplier)
         likelihood = float(sampled(torch.tensor(ratio, dtype=torch.float64), self.rate))
         noise = gradient.double()[COMPANION + 1 :] * self.step.expected_batch_size
         standardised = noise / clip.sensitivity / multiplier
@@ -73,9 +74,9 @@ class Attacker:
         mechanism, noisy = last_release(self.step)
         return float(step_scores(mechanism, 1.0, noisy, gradient, self.patterns)[CANARY])
 
-    def _counts_alone(self, companion: bool) -> tuple[Tensor, ...]:
-        """The exact counts of a batch of the canary, and of one of the companion if it is in the
-        batch; none without a query."""
+    def _exact_counts(self, companion: bool) -> tuple[Tensor, ...]:
+        """The exact counts of the canary and, if it is in the batch, of the companion; empty for a
+        clip without a query."""
         clip, step = self.step.clip, self.step
         if not clip.query:
             return ()
@@ -87,11 +88,11 @@ class Attacker:
             for one, member in zip(gradients, members, strict=True)
         )
 
-    def _ratio_of_counts(self, alone: tuple[Tensor, ...], multiplier: float) -> float:
+    def _ratio_of_counts(self, exact: tuple[Tensor, ...], multiplier: float) -> float:
         """The log-likelihood ratio of the noisy counts, given the companion's."""
-        if not alone:
+        if not exact:
             return 0.0
-        canary, *others = alone
+        canary, *others = exact
         noisy = self.recorder.counts.pop() - sum(others)
         assert self.step.clip.query
         spread = self.step.clip.query.multiplier(multiplier)
@@ -106,8 +107,8 @@ def _ratio_of_halved_noise(noise: Tensor) -> float:
 def play_steps(run: Run, trials: int) -> RunGame:
     """Take `trials` steps with or without the canary, each scored by everything it released.
 
-    The ledger is that of one step, with sampling rate batch_size/trials. Raises UserError for users
-    and for schedules, which `play_run` attacks.
+    The ledger is that of one step, with sampling rate batch_size/trials. Raises UserError for
+    users, schedules and correlated noise, which `play_run` attacks.
     """
     if run.method.users_only:
         raise UserError(f"game=step attacks single examples; {run.method.name} needs game=run.")

@@ -57,10 +57,10 @@ CANARIES_OF_METHODS, CANARIES_OF_OTHERS = (
 where the gradients of a batch are materialised."""
 
 ATTACKED = ("torch", "numpy", "opacus", "jax", "jax_privacy")
-"""The packages whose version is part of what is attacked."""
+"""The packages whose versions are part of an audit's digest."""
 
-WIDEST = 50.0
-"""The largest epsilon of the picture: longer bars are cut off."""
+MAX_SHOWN = 50.0
+"""The largest epsilon in the picture: longer bars are cut off."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class AuditTask:
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits of the task, this code, and the packages with which it is attacked."""
+        """Sixteen hex digits that depend on the task, this code, and the packages in ATTACKED."""
         overrides = [o for o in self.overrides if _is_scientific(o)]
         versions = {name: installed_version(name) for name in ATTACKED}
         text = json.dumps([overrides, self.contender, code(), versions], sort_keys=True)
@@ -131,7 +131,7 @@ Answer = list[AuditRow] | str
 
 
 def _load_or_attack(folder: Path, again: bool, task: AuditTask) -> Answer:
-    """The rows of a task; from its file if an interrupted table has left one."""
+    """The rows of a task, read from the file that an interrupted table has left, if any."""
     path = folder / f"{task.digest}.json"
     if path.exists() and not again:
         return msgspec.convert(json.loads(path.read_bytes()), list[AuditRow])
@@ -169,7 +169,7 @@ def _row(result: Audit) -> AuditRow:
 
 
 def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
-    """The audits of a whole run, also against its paper's claim, and of single steps."""
+    """The audits of a whole run, of the claim of its method's paper, and of single steps."""
     run, canaries = prepare_audit(list(overrides))
     if not run.method.clip.per_coordinate:
         run, canaries = prepare_audit(
@@ -237,7 +237,7 @@ def _picture(rows: Sequence[AuditRow]):
             axes.barh(*zip(*bars, strict=True), color=color, label=label)
     axes.plot(claimed, places, "k|", markersize=12, label="claimed")
     axes.set_yticks(list(places), [row.label for row in rows])
-    axes.set_xlim(0, min(WIDEST, 1.1 * max(*claimed, *audited, 1.0)))
+    axes.set_xlim(0, min(MAX_SHOWN, 1.1 * max(*claimed, *audited, 1.0)))
     axes.set_xlabel("epsilon")
     figure.legend(loc="outside lower center", ncols=3)
     return figure

@@ -17,11 +17,11 @@ POINTS = 400
 """Epsilons at which a profile is computed: each bounds the trade-off curve by a straight line."""
 
 TYPICAL_DELTA, MIN_DELTA = 1e-3, 1e-7
-"""The delta that profiles are most exact at, and the one they end at: attacks with thousands of
-canaries see no smaller delta."""
+"""The delta at which profiles are most exact, and the one at which they end: attacks with thousands
+of canaries see no smaller delta."""
 
 LARGEST_EPSILON = 700.0
-"""At which exp does not overflow yet."""
+"""exp of a larger one would overflow."""
 
 
 class PrivacyProfile(NamedTuple):
@@ -31,15 +31,15 @@ class PrivacyProfile(NamedTuple):
     deltas: np.ndarray
 
 
-def with_noise_times(ledger: Ledger, factor: float) -> Ledger:
+def scaled_noise(ledger: Ledger, factor: float) -> Ledger:
     """The ledger with all of its noise multiplied by a factor."""
-    more = Ledger()
+    scaled = Ledger()
     for step, times in ledger.entries:
         releases = tuple(
             replace(r, mechanism=_scaled(r.mechanism, factor), claimed=None) for r in step.releases
         )
-        more = more.after(Step(step.sampling, releases), times)
-    return more
+        scaled = scaled.after(Step(step.sampling, releases), times)
+    return scaled
 
 
 def _scaled(mechanism: Mechanism, factor: float) -> Mechanism:

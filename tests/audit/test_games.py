@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dpbench.audit.audit import GAMES, audit
-from dpbench.audit.canaries import LONGEST, worst_case_norm
+from dpbench.audit.canaries import MAX_NORM, worst_case_norm
 from dpbench.audit.command import prepare_audit
 from dpbench.audit.game import on_canaries, play_run
 from dpbench.audit.inference import REFUTATION_LEVEL, gdp_epsilon, refutes, strongest_attack
@@ -348,7 +348,7 @@ def test_dpsgd_f_as_published_is_refuted():
 def test_the_worst_length_of_global_scaling_is_just_below_its_strict_bound(strict):
     (run, _) = prepare_audit(["method=dpsgd_global", f"method.strict_bound={strict}"], "100")
     assert 0.999 * strict < worst_case_norm(run.method.clip) <= strict
-    assert worst_case_norm(Coordinates(1.0)) == pytest.approx(LONGEST, rel=1e-4)
+    assert worst_case_norm(Coordinates(1.0)) == pytest.approx(MAX_NORM, rel=1e-4)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from dpbench.audit.inference import (
     rates_at,
     refutes,
 )
-from dpbench.audit.tradeoff import least_fnr, with_noise_times
+from dpbench.audit.tradeoff import least_fnr, scaled_noise
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 
@@ -115,9 +115,7 @@ def test_the_trade_off_of_sampled_steps_is_below_what_any_attack_does():
 
 @pytest.mark.slow
 def test_more_noise_leaves_an_attack_less():
-    rates = [
-        least_fnr(with_noise_times(ledger(1.0, 0.1, 20), by), 0.05, DELTA) for by in (0.5, 1, 2)
-    ]
+    rates = [least_fnr(scaled_noise(ledger(1.0, 0.1, 20), by), 0.05, DELTA) for by in (0.5, 1, 2)]
     assert rates == sorted(rates)
     assert rates[0] < rates[1] < rates[2]
 

@@ -1,1 +1,1 @@
-"""What realistic attackers get of a real run: inserted canaries, and the losses of its model."""
+"""What realistic attackers learn from a real run: by inserted canaries, and by its final losses."""

@@ -22,7 +22,8 @@ from dpbench.mechanism.step import PrivateStep
 from dpbench.seeds import generator
 
 SAMPLE, CHUNK = 512, 64
-"""Examples whose gradients decide which coordinates are quiet, and how many are taken at once."""
+"""The number of examples whose gradients decide which coordinates are quiet, and of those processed
+at once."""
 
 
 class DiracGradients(Gradients):
@@ -44,14 +45,14 @@ class DiracGradients(Gradients):
         return self.length * self._in_layers().to(self.losses)
 
     def _in_layers(self) -> Tensor:
-        """Whether each is in each layer [B, L] bool."""
+        """Whether each gradient is in each layer [B, L] bool."""
         starts = torch.tensor([layer.at.start for layer in self.layers])
         stops = torch.tensor([layer.at.stop for layer in self.layers])
         coordinates = self.coordinates.cpu().unsqueeze(1)
         return ((starts <= coordinates) & (coordinates < stops)).to(self.coordinates.device)
 
     def shifts(self, factors: Tensor) -> Tensor:
-        """The shift of each one's coordinate [B], with clipping factors [B] or [B, L]."""
+        """The shift of each gradient's coordinate [B], with clipping factors [B] or [B, L]."""
         if factors.dim() == 2:
             factors = (factors * self._in_layers()).sum(1)
         return factors * self.length
@@ -97,8 +98,8 @@ class JoinedGradients(Gradients):
 
 @dataclass(frozen=True)
 class GradientCanaries:
-    """Canaries by number: their coordinates [m] of `size`, their groups [m], and whether each is
-    in the data [m] bool."""
+    """Canaries: their coordinates [m] out of `size`, their groups [m], and whether each is in the
+    data [m] bool. length: the norm of their gradients."""
 
     coordinates: Tensor
     groups: Tensor
@@ -107,20 +108,20 @@ class GradientCanaries:
     size: int
 
     def gradients(self, numbers: Tensor, layers: Sequence[Layer]) -> DiracGradients:
-        """The gradients of canaries by their numbers [B]."""
+        """The gradients of the canaries with these numbers [B]."""
         return DiracGradients(self.coordinates[numbers], self.length, self.size, layers)
 
     def shifts(self, clip: Clip, layers: Sequence[Layer]) -> Tensor:
-        """The shift of each one's coordinate [m], in units of the clip's sensitivity."""
-        every = self.gradients(torch.arange(len(self.coordinates)), layers)
-        shifts = every.shifts(clip.factors(clip.norms(every), self.groups))
+        """The shift of each canary's coordinate [m], in units of the clip's sensitivity."""
+        gradients = self.gradients(torch.arange(len(self.coordinates)), layers)
+        shifts = gradients.shifts(clip.factors(clip.norms(gradients), self.groups))
         return (shifts / clip.sensitivity).double()
 
 
 def draw_canaries(
     coordinates: Tensor, size: int, groups: int, length: float, seed: int
 ) -> GradientCanaries:
-    """Canaries on those coordinates [m], in random groups, included by fair coins."""
+    """Canaries on these coordinates [m], in random groups, included by fair coins."""
     draw = generator(seed, "inserted canaries", torch.device("cpu"))
     group = torch.randint(groups, (len(coordinates),), generator=draw)
     included = torch.rand(len(coordinates), generator=draw) < 0.5
@@ -128,8 +129,8 @@ def draw_canaries(
 
 
 def quiet_coordinates(step: PrivateStep, examples: Split, number: int, seed: int) -> Tensor:
-    """The coordinates [m] that real examples move least at the step's parameters, in random order
-    where they are equal: by the mean square of the gradients of a few examples."""
+    """The coordinates [m] that real examples move least at the step's parameters, by the mean
+    square of a few gradients; ties are in random order."""
     size = len(step.engine.parameters)
     squares = torch.zeros(size, dtype=torch.float64)
     for indices in torch.arange(min(SAMPLE, len(examples))).split(CHUNK):
@@ -141,7 +142,7 @@ def quiet_coordinates(step: PrivateStep, examples: Split, number: int, seed: int
 @dataclass(frozen=True)
 class MixedBatch(Batch):
     """Real examples, and canaries by their numbers [k]. Groups [R + k] and targets [R + k] cover
-    both, inputs [R, ...] the real ones alone, since a canary has none."""
+    both; inputs [R, ...] cover only real examples, since a canary has none."""
 
     numbers: Tensor = field(kw_only=True)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 MIN_LOSS = 1e-7
-"""Below it float32 cannot tell a confidence from 1."""
+"""Of a smaller loss, float32 cannot tell the confidence from 1."""
 
 BLOCKS = 20
 """Blocks of targets that are left out in turn, for standard errors."""
@@ -46,7 +46,7 @@ def likelihood_ratios(shadows: Shadows, attacked: np.ndarray) -> np.ndarray:
     """
     gains, variance = _gains(shadows)
     outside = (shadows.confidences - shadows.included * gains).mean(0)
-    # The mean is estimated from these runs, and deviates too.
+    # The mean is estimated from the same runs, which adds to the variance.
     spread = variance * (1 + 1 / len(shadows.included))
     return gains * (attacked - outside - gains / 2) / spread
 
@@ -69,7 +69,7 @@ def _gains(shadows: Shadows) -> tuple[np.ndarray, float]:
 
 
 def leave_one_out(shadows: Shadows) -> np.ndarray:
-    """Scores [R, m] of each run, attacked by all others."""
+    """Scores [R, m] of each run, attacked with all others as shadow runs."""
     runs = np.arange(len(shadows.included))
     return np.stack(
         [likelihood_ratios(shadows.runs(runs != r), shadows.confidences[r]) for r in runs]
@@ -101,7 +101,7 @@ class Exposure(NamedTuple):
 
 
 def exposure(scores: np.ndarray, included: np.ndarray) -> Exposure:
-    """The exposure by scores and coins [R, m], with a jackknife over blocks of targets."""
+    """The exposure, given scores and coins [R, m]; its error is by a jackknife over BLOCKS."""
     blocks = np.arange(scores.shape[1]) % BLOCKS
     parts = [area(scores[:, blocks != b], included[:, blocks != b]) for b in range(BLOCKS)]
     error = float(np.sqrt((BLOCKS - 1) * np.var(parts)))
@@ -111,8 +111,9 @@ def exposure(scores: np.ndarray, included: np.ndarray) -> Exposure:
 
 
 def area(scores: np.ndarray, included: np.ndarray) -> float:
-    """The probability that an included target scores above another one, ties counting half."""
+    """The area under the ROC curve: the probability that an included target scores above one that
+    is not, where ties count half."""
     outside = np.sort(scores[~included])
     below = np.searchsorted(outside, scores[included], "left")
-    upto = np.searchsorted(outside, scores[included], "right")
-    return float((below + upto).mean() / (2 * len(outside)))
+    up_to = np.searchsorted(outside, scores[included], "right")
+    return float((below + up_to).mean() / (2 * len(outside)))

@@ -42,7 +42,7 @@ RULES = (
 )
 
 UNCERTAIN = 2.0
-"""Standard errors below which a difference is not significant."""
+"""Differences of fewer standard errors are not significant."""
 
 
 def exposure_figure(target: Target) -> dict[str, bytes]:
@@ -60,14 +60,14 @@ def exposure_figure(target: Target) -> dict[str, bytes]:
 
 
 def records_text(records: Mapping[str, Sequence[Record]]) -> str:
-    """The shadow runs, a line each."""
+    """The records of the shadow runs, one per line."""
     return "".join(f"{record.json()}\n" for runs in records.values() for record in runs)
 
 
 def _lost(row: ExposureRow, rows: Sequence[ExposureRow], baseline: str) -> float:
-    """Percentage points of accuracy; NaN where the baseline was left out."""
-    best = [r.accuracy for r in rows if (r.method, r.group) == (baseline, row.group)]
-    return 100 * (best[0] - row.accuracy) if best else math.nan
+    """Percentage points of accuracy below the baseline; NaN if the baseline was left out."""
+    without = [r.accuracy for r in rows if (r.method, r.group) == (baseline, row.group)]
+    return 100 * (without[0] - row.accuracy) if without else math.nan
 
 
 def _lines(rows: Sequence[ExposureRow], baseline: str) -> Iterator[tuple[str, ...]]:
@@ -129,7 +129,7 @@ def _losses(worst: ExposureRow, least: ExposureRow, lost: Sequence[float]) -> st
 
 
 def _exposures(worst: ExposureRow, least: ExposureRow) -> str:
-    """For each attack, whether the group that loses most is more exposed."""
+    """For each attack, whether the group that loses most accuracy is more exposed."""
     pairs = {
         "white": (worst.canaries, least.canaries),
         "black": (worst.mislabelled, least.mislabelled),
@@ -201,7 +201,7 @@ def _draw_areas(
 
 
 def _label_methods(axes, methods: Sequence[str]) -> None:
-    """Names of methods on the x axis, and each label of the legend once."""
+    """Put the methods on the x axis, and each label in the legend once."""
     axes.set_xticks(range(len(methods)), methods, rotation=20, ha="right", fontsize=8)
     handles, labels = axes.get_legend_handles_labels()
     distinct = dict(zip(labels, handles, strict=True))

@@ -1,4 +1,4 @@
-"""The figure of realistic attacks: claimed epsilon, white box and black box, by method.
+"""The rows of a figure of realistic attacks: claimed epsilon, white box and black box, by method.
 
 White box: one run with inserted canaries; the attacker sees all noisy sums. Black box: shadow runs
 on random halves of mislabelled targets; the attacker sees only the losses of the final models.
@@ -40,7 +40,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class ExposureSettings:
-    """The settings of the figure: canaries of each white-box run."""
+    """The settings of the figure: the number of canaries in each white-box run."""
 
     canaries: int
 
@@ -50,11 +50,12 @@ class ExposureSettings:
 
 @dataclass(frozen=True)
 class ExposureRow:
-    """One method and group, or all groups.
+    """One method, on one group or on all.
 
-    accuracy: on the test set, the mean of the shadow runs. white: lower bounds, None for methods
-    without noise. black: lower bounds by GDP and by one run. canaries, mislabelled: how well
-    membership of canaries, and of mislabelled targets, is inferred.
+    accuracy: on the test set, the mean of the shadow runs. white: lower bounds of the white-box
+    attack, None for methods without noise. black: lower bounds of the black-box attack, by GDP and
+    by one run. canaries, mislabelled: how well membership of canaries, and of mislabelled targets,
+    is inferred.
     """
 
     method: str
@@ -70,7 +71,7 @@ class ExposureRow:
 def exposure_rows(
     target: Target, records: Mapping[str, Sequence[Record]], canaries: int
 ) -> list[ExposureRow]:
-    """All rows: both attacks on every method. records: the shadow runs by method."""
+    """The rows of both attacks on every method. records: the shadow runs by method."""
     rows: list[ExposureRow] = []
     with counting("attacks", len(records)) as count:
         for method, runs in records.items():
@@ -80,7 +81,7 @@ def exposure_rows(
 
 
 def shadow_runs(target: Target) -> dict[str, list[Record]]:
-    """The records of each method's runs, executed as a sweep if they are missing."""
+    """The records of each method's shadow runs; missing ones are trained, as a sweep."""
     if len(target.table["seeds"]) < 4:
         raise UserError("table.seeds: an attack by shadow runs needs at least four runs.")
     runs = plan_runs(target)
@@ -136,8 +137,8 @@ def _white_bounds(white: WhiteBox, group: int | None, run: Run) -> Bounds:
 
 @dataclass(frozen=True)
 class BlackBox:
-    """Scores of targets in groups [m]: of all runs, each attacked by all others [R, m], and of the
-    later runs, attacked by earlier ones [R - R//2, m]; included [R, m] bool."""
+    """Scores of targets whose groups are [m]: of all runs, each attacked by all others [R, m], and
+    of the later runs, attacked by earlier ones [R - R//2, m]; included [R, m] bool."""
 
     groups: np.ndarray
     included: np.ndarray

@@ -59,8 +59,8 @@ class WhiteBox:
 def play_white_box(run: Run, folder: Path, number: int, quiet: bool = False) -> WhiteBox:
     """Train a run on its data and `number` canaries, and score each canary by all noisy sums.
 
-    Raises UserError for runs whose gradients are not of single examples, or bounded by coordinate,
-    and for more canaries than coordinates.
+    Raises UserError for runs that the attack does not cover, such as those with users or with
+    bounds per coordinate, and for more canaries than coordinates.
     """
     _check(run)
     run = replace(run, diagnostics=None, physical_batch_size=None, device="cpu")
@@ -136,7 +136,7 @@ class TranscriptRecorder:
     def add(self, mechanism: Mechanism, noisy: Tensor) -> None:
         """Add a step by its mechanism and its noisy sum [D]."""
         assert isinstance(mechanism, GaussianMechanism)
-        # A count that is needed before the sum has already changed the clip that bounds it.
+        # A query that is answered before clipping has already changed the clip of this step.
         query = self._step.clip.query
         clip = self._step.clip if query and query.before else self._clip
         self._sums.append(noisy[self._canaries.coordinates])

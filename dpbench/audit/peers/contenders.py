@@ -24,14 +24,14 @@ from dpbench.training.plan import Run, plan
 from dpbench.training.progress import counting
 
 Make = Callable[[Task], Peer]
-"""Builds another library's training of a task; Unavailable where it is not installed."""
+"""Builds the training of a task by another library; Unavailable if it is not installed."""
 
 IMPOSSIBLE = -1e6
-"""The score of a sum that is impossible with the canary."""
+"""The score of a sum that could not occur with the canary."""
 
 
 def opacus(settings: Settings, task: Task) -> Opacus:
-    """Opacus with these settings; adaptive clipping also takes a noise multiplier of its counts."""
+    """Opacus with these settings; adaptive clipping also needs a noise multiplier of its counts."""
     if settings.more == ADAPTIVE:
         more = ADAPTIVE | {"unclipped_num_std": task.noise_multiplier}
         settings = replace(settings, more=more)
@@ -78,7 +78,7 @@ def audit_contender(
     """Attack a library at the run's sampling rate, noise, number of steps, delta and seed.
 
     The claim is the epsilon of the library's own accountant. It is tested by the trade-off curve of
-    what the library accounts for, or, where it is below our PLD, as a number.
+    what the library accounts for; if it is below our PLD epsilon, only as a number.
     """
     make, delta = CONTENDERS[name], run.privacy.delta
     task = _task(run, canaries)
@@ -132,16 +132,16 @@ def play_contender_run(make: Make, task: Task, delta: float) -> tuple[Game, Peer
 def play_contender_steps(
     make: Make, task: Task, delta: float, bits: bool = False
 ) -> tuple[Game, Peer]:
-    """Take `task.size` steps on all examples: a blank one and, if a coin says so, a canary.
+    """Take `task.size` steps, each on a blank example and, by a fair coin, a canary.
 
     Two attacks: by the noisy sum, and by how little the bound of an adaptive clip then moved. With
-    bits, one attack: by the bits of the noisy sum.
+    `bits`, one attack: by the bits of the noisy sum.
     """
     trials = task.size
     single = replace(task, size=1, rate=1.0, blanks=1, steps=1)
     without, with_canary = (
         iter(make(replace(single, members=torch.arange(k), steps=trials, seed=seed)).steps())
-        for k, seed in enumerate((2 * task.seed, 2 * task.seed + 1))  # noise of their own
+        for k, seed in enumerate((2 * task.seed, 2 * task.seed + 1))  # independent noise
     )
     draw = generator(task.seed, "a contender's coins", torch.device("cpu"))
     included = torch.rand(trials, generator=draw) < 0.5
@@ -157,7 +157,7 @@ def play_contender_steps(
 
 
 def bit_scores(sums: np.ndarray, noise_multiplier: float) -> np.ndarray:
-    """Log-likelihood ratios [n] of sums in float32: noise, or the rounded sum of 1 and noise.
+    """Log-likelihood ratios [n] of float32 sums being the rounded sum of 1 and noise, or noise.
 
     Large noise has coarser last bits than a sum near 0, so many numbers are impossible with the
     canary, and the others more likely. Source: Mironov 2012.
@@ -177,7 +177,7 @@ GAMES: dict[str, Callable[[Make, Task, float], tuple[Game, Peer]]] = {
 
 
 def _game(name: str, peer: Peer, attacks: tuple[Scores, ...], task: Task, delta: float) -> Game:
-    """The finished game with a library, and the ledger of what it has accounted for."""
+    """The finished game with a library, whose ledger is what the library has accounted for."""
     ledger = Ledger()
     for noise_multiplier, rate, times in peer.history():
         release = Release("gradient sum", GaussianMechanism(noise_multiplier))

@@ -1,4 +1,4 @@
-"""jax_privacy by its own plan of DP-SGD, on canaries: sampler, clip, noise and privacy event."""
+"""jax_privacy on canaries, by its own plan of DP-SGD: sampler, clip, noise and privacy event."""
 
 import copy
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ import torch
 from dpbench.audit.peers.peer import StepRelease, Task
 
 PIECE = 32
-"""Examples of a piece of a batch; the last is padded, also that of an empty batch."""
+"""Examples per piece of a batch; the last piece is padded, even the only one of an empty batch."""
 
 
 class JaxPrivacy:
-    """The plan of `BandMFExecutionPlanConfig` with one band, which is DP-SGD, accounted for adding
-    or removing an example."""
+    """The plan of `BandMFExecutionPlanConfig` with one band, which is DP-SGD; its accountant takes
+    neighbours to differ by adding or removing an example."""
 
     accountant = "its PLD"
 

@@ -69,7 +69,7 @@ class Opacus:
         self._task = task
         model = EmbeddingModel(task.size, settings.column)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # secure_mode is off, as it is by default
+            warnings.simplefilter("ignore")  # that secure_mode is off, which is the default
             self._engine = PrivacyEngine()
         made = self._engine.make_private(
             module=model,
@@ -95,7 +95,9 @@ class Opacus:
         bound = float(self._optimizer.max_grad_norm)
         self._optimizer.zero_grad()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's, of hooks on an output without inputs
+            warnings.simplefilter(
+                "ignore"
+            )  # torch warns of hooks on a module without input gradients
             self._criterion(self._model(inputs), targets).backward()
         self._optimizer.step()
         (weights,) = self._optimizer.params
@@ -106,12 +108,12 @@ class Opacus:
         return list(self._engine.accountant.history)
 
     def epsilon(self, delta: float) -> float:
-        with np.errstate(divide="ignore"):  # its log(1 - rate), where all examples are in a step
+        with np.errstate(divide="ignore"):  # Opacus takes log(1 - rate), also at a rate of 1
             return float(self._engine.get_epsilon(delta))
 
 
 def _loader(task: Task, settings: Settings) -> DataLoader:
-    """The loader without privacy, with about 1/rate batches."""
+    """The loader to be made private, with about 1/rate batches."""
     targets = task.targets.unsqueeze(1) if settings.column else task.targets
     examples = TensorDataset(task.numbers.unsqueeze(1), targets)
     size = max(1, round(len(examples) * task.rate))

@@ -1,4 +1,4 @@
-"""The interface of other libraries in an audit: they train canaries, and account for it."""
+"""The interface of other libraries in an audit: they train on canaries, and account for it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Peer(Protocol):
         ...
 
     def history(self) -> list[tuple[float, float, int]]:
-        """What it has accounted for: (noise multiplier, sampling rate, steps)."""
+        """What the library has accounted for: (noise multiplier, sampling rate, steps)."""
         ...
 
     def epsilon(self, delta: float) -> float:
