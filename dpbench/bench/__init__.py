@@ -1,1 +1,1 @@
-"""Benchmarks the cost of private steps, ours and other libraries', against a plain step."""
+"""The cost of private steps, in dpbench and in other libraries, relative to a plain step."""

@@ -22,9 +22,9 @@ class UnavailableError(Exception):
 class Case:
     """A model and a batch of synthetic examples, in float32.
 
-    model: an option of conf/model, with `changes` to its settings. shape: of one input, which is
-    standard normal; with a `vocabulary` it is (2, T), token ids below it and token types.
-    compiled: whether compiled steps are among the default contenders.
+    model: an option of conf/model, with `changes` to its settings. shape: that of one input, which
+    is standard normal; with a `vocabulary` the input is (2, T): token ids below it, and token
+    types. compiled: whether compiled steps are among the default contenders.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Case:
             raise UnavailableError(f"model={self.model} cannot be built: {error}") from error
         for module in model.modules():
             if isinstance(module, nn.Dropout):
-                module.p = 0.0  # correct contenders would draw different masks
+                module.p = 0.0  # contenders would draw different masks and disagree
         return model.to(device).train()
 
     def batch(self, device: torch.device, examples: int | None = None, seed: int = 1) -> Batch:
@@ -67,7 +67,8 @@ class Case:
 
 
 def from_conf(group: str, name: str, changes: dict[str, Any]) -> Any:
-    """The object that conf/GROUP/NAME.yaml describes, built without Hydra; or UnavailableError."""
+    """The object that conf/GROUP/NAME.yaml describes, built without Hydra; UnavailableError if it
+    cannot be built."""
     settings = settings_of(group, name)
     if settings is None:
         raise UnavailableError(f"{group}={name} is not available yet")
@@ -80,7 +81,7 @@ def from_conf(group: str, name: str, changes: dict[str, Any]) -> Any:
 
 
 def settings_of(group: str, name: str) -> dict[str, Any] | None:
-    """What conf/GROUP/NAME.yaml sets, None without such a file; UserError for a broken one."""
+    """The settings in conf/GROUP/NAME.yaml; None without the file, UserError for a broken one."""
     path = conf_folder() / group / f"{name}.yaml"
     return read_settings(path) if path.exists() else None
 

@@ -79,7 +79,7 @@ def bench(arguments: list[str]) -> None:
 
 def _measure_steps(request: BenchRequest) -> Iterator[pd.DataFrame]:
     measurements = [(case, request.contenders(case)) for case in request.cases()]
-    for case, by_name in measurements:  # before any work, since a process would only say less
+    for case, by_name in measurements:  # before any work: a contender's process would say less
         cases.settings_of("model", case.model)
         for method in dict.fromkeys(contender.method for contender in by_name.values()):
             cases.settings_of("method", method)
@@ -100,8 +100,8 @@ def _measure_commands(request: BenchRequest) -> Iterator[pd.DataFrame]:
 
 
 class Suite(NamedTuple):
-    """What a suite measures, as rows for the CSV file, and how it shows them. picture: the name of
-    the function in `dpbench.bench.picture`, which needs matplotlib."""
+    """What a suite measures, as rows of the CSV file, and how it shows them. picture: the name of a
+    function in `dpbench.bench.picture`, which needs matplotlib."""
 
     measure: Callable[[BenchRequest], Iterator[pd.DataFrame]]
     markdown: Callable[[pd.DataFrame], str]

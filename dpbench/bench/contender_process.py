@@ -38,7 +38,7 @@ class ContenderProcess:
         self._worker = Worker(_serve, make, case, device)
 
     def call(self, method: str) -> Any:
-        """The result of a method of `TimedStepper`; ContenderError where it failed."""
+        """The result of a method of `TimedStepper`; ContenderError if it failed."""
         try:
             result = self._worker.call(method, PATIENCE)
         except TimeoutError:
@@ -55,7 +55,7 @@ class ContenderProcess:
 
 
 class TimedStepper:
-    """The child's end of the pipe: one stepper, and the measurements of it."""
+    """The child's end of the pipe: measures one stepper."""
 
     def __init__(self, make: Make, case: Case, device: torch.device):
         self._case, self._device = case, device
@@ -69,7 +69,7 @@ class TimedStepper:
         return observe(self._stepper, self._case.batch_size)
 
     def warm_up(self) -> int:
-        """The number of steps per repeat, by the time of warm-up steps."""
+        """Time warm-up steps, and choose the number of steps per repeat by them."""
         reset_peak(self._device)  # without the memory of the check
         seconds = self._run(1)
         if seconds < REPEAT_SECONDS:

@@ -16,8 +16,11 @@ from dpbench.gradients import ENGINES
 
 @dataclass(frozen=True)
 class Contender:
-    """make: builds the stepper; method: the one whose reference step it must agree with; noisy:
-    whether it adds that method's noise."""
+    """A kind of step to be timed.
+
+    make: builds the stepper. method: the one whose reference step it must agree with. noisy:
+    whether it adds that method's noise. compiled: whether it is compiled.
+    """
 
     make: Callable[[Case, torch.device], Stepper]
     method: str = "dpsgd"
@@ -31,7 +34,7 @@ def plain(case: Case, device: torch.device, compiled: bool = False) -> PlainStep
 
 
 def fastdp(case: Case, device: torch.device) -> Stepper:
-    """fastDP is not on the package index, so it cannot be installed."""
+    """Raises UnavailableError: fastDP is not on the package index."""
     raise UnavailableError("not installed (pip finds no distribution of the name fastDP)")
 
 

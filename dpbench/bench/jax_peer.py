@@ -11,7 +11,7 @@ from dpbench.bench.stepper import BOUND, LR, NOISE_MULTIPLIER
 from dpbench.data.dataset import Batch
 
 Layer = Callable[[Any, Any], Any]
-"""The layer's parameters, a list of arrays, and its inputs [B, ...] to its outputs."""
+"""Maps a layer's parameters, a list of arrays, and its inputs [B, ...] to its outputs."""
 
 
 class JaxPrivacy:
@@ -22,18 +22,19 @@ class JaxPrivacy:
         import jax.numpy as jnp
         from jax_privacy import clipping, noise_addition
 
-        layers = [_layer(module) for module in _flat(model)]
+        modules = _modules(model)
+        layers = [_layer(module) for module in modules]
         self._weights = [
             [jnp.array(p.detach().numpy()) for p in module.parameters(recurse=False)]
-            for module in _flat(model)
+            for module in modules
         ]
         self._batch = tuple(jnp.array(t.numpy()) for t in (batch.inputs, batch.targets))
         self._key = jax.random.key(0)
         self.configure(LR, NOISE_MULTIPLIER)
 
         def loss(weights, inputs, targets):
-            for layer, its_weights in zip(layers, weights, strict=True):
-                inputs = layer(its_weights, inputs)
+            for layer, layer_weights in zip(layers, weights, strict=True):
+                inputs = layer(layer_weights, inputs)
             return -jax.nn.log_softmax(inputs)[jnp.arange(len(targets)), targets].mean()
 
         clipped = clipping.clipped_grad(loss, l2_clip_norm=BOUND, batch_argnums=(1, 2))
@@ -72,7 +73,7 @@ class JaxPrivacy:
 def jax_privacy(case: Case, device: torch.device) -> JaxPrivacy:
     """jax_privacy on a case.
 
-    Raises UnavailableError where it is not installed or the model is not translated.
+    Raises UnavailableError if it is not installed or the model cannot be translated.
     """
     model = case.build(device)
     if device.type != "cpu":
@@ -83,7 +84,7 @@ def jax_privacy(case: Case, device: torch.device) -> JaxPrivacy:
         raise UnavailableError(f"not installed ({error})") from error
 
 
-def _flat(model: nn.Module) -> list[nn.Module]:
+def _modules(model: nn.Module) -> list[nn.Module]:
     """The layers of a plain `nn.Sequential`, in order."""
     if type(model) is not nn.Sequential:
         raise UnavailableError("only plain sequences of layers are translated to JAX")

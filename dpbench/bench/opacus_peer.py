@@ -9,7 +9,7 @@ from dpbench.data.dataset import Batch
 
 
 class Opacus(TorchStepper):
-    """Opacus' wrapped module and optimiser; mode "ghost" is two backward passes."""
+    """Opacus' wrapped module and optimiser; mode "ghost" takes two backward passes."""
 
     def __init__(self, model: nn.Module, batch: Batch, mode: str):
         from opacus.grad_sample.utils import wrap_model
@@ -46,7 +46,7 @@ class Opacus(TorchStepper):
 
 
 def opacus(case: Case, device: torch.device, mode: str) -> Opacus:
-    """Opacus on a case; UnavailableError where it is not installed or refuses the model."""
+    """Opacus on a case; UnavailableError if it is not installed or refuses the model."""
     try:
         return Opacus(case.build(device), case.batch(device), mode)
     except ImportError as error:

@@ -62,9 +62,9 @@ def ours(
     compiled: bool = False,
     noisy: bool = True,
 ) -> Ours:
-    """Our step on a case; UnavailableError where that engine or method is not available.
+    """Our step on a case; UnavailableError if the engine or method is not available.
 
-    noisy: False leaves out the method's noise, to tell what it costs.
+    noisy: False leaves out the method's noise, to measure what it costs.
     """
     built = _method(method) if noisy else replace(_method(method), noise=NoNoise())
     model, batch = case.build(device), case.batch(device)
@@ -73,18 +73,18 @@ def ours(
 
 
 def reference(case: Case, device: torch.device, method: str) -> Ours:
-    """The reference of a method's step: the loop engine, with small physical batches if allowed."""
+    """The reference for a method's step: the loop engine, in small physical batches if allowed."""
     whole = _method(method).whole_batches
     return ours(case, device, "loop", method, physical_batch_size=None if whole else 8)
 
 
 def _method(name: str) -> Method:
-    """The method of conf/method, with the clipping bound of all contenders."""
+    """The method in conf/method, with the clipping bound that all contenders share."""
     return from_conf("method", name, {} if name == "sgd" else {"bound": BOUND})
 
 
 def _engine(name: str, model: nn.Module, probe: Batch) -> Engine:
-    """The engine of that name; UnavailableError, with its warning, where it would fall back."""
+    """The engine of that name; UnavailableError with its warning if it falls back to another."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

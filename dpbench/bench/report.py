@@ -24,11 +24,11 @@ COLUMNS = (
 def rows(case: Case, timed: list[Timing], environment: str) -> pd.DataFrame:
     """One row per contender: median, minimum and maximum over the repeats.
 
-    A ratio is the time over the baseline's in the same repeat.
+    A ratio is a time over the baseline's time in the same repeat.
     """
     (baseline,) = (t for t in timed if t.contender == BASELINE)
-    plain = [_row(case, t, baseline) | {"environment": environment} for t in timed]
-    return pd.DataFrame(plain, columns=list(COLUMNS))
+    data = [_row(case, t, baseline) | {"environment": environment} for t in timed]
+    return pd.DataFrame(data, columns=list(COLUMNS))
 
 
 def _row(case: Case, timed: Timing, baseline: Timing) -> dict:
@@ -50,7 +50,7 @@ def _row(case: Case, timed: Timing, baseline: Timing) -> dict:
 
 
 def spread(name: str, values: list[float]) -> dict[str, float]:
-    """Median, minimum and maximum as columns; none of no values."""
+    """Columns with median, minimum and maximum; none if there are no values."""
     if not values:
         return {}
     low, middle, high = min(values), statistics.median(values), max(values)
@@ -88,7 +88,7 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def render(path: Path, markdown: Callable[[pd.DataFrame], str], picture: str) -> str:
-    """Write table and picture beside the CSV file; returns the table.
+    """Write table and picture beside the CSV file, and return the table.
 
     picture: the name of a function in `dpbench.bench.picture`.
     """
@@ -160,6 +160,6 @@ def _ratio(value: float) -> str:
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table, all columns to the left."""
+    """A Markdown table with left-aligned columns."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

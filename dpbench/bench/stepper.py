@@ -19,7 +19,7 @@ class Stepper(Protocol):
     def __call__(self) -> None: ...
 
     def configure(self, lr: float, noise_multiplier: float) -> None:
-        """Set them for the next steps."""
+        """Set both for the next steps."""
         ...
 
     def weights(self) -> Tensor:

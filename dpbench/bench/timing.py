@@ -19,7 +19,7 @@ Reference = np.ndarray | ContenderError
 
 @dataclass
 class Timing:
-    """The measurements of one contender on one case, or in `reason` why there are none.
+    """The measurements of one contender on one case; `reason` says why there are none.
 
     seconds: per step, one entry per repeat. memory: bytes, see `TimedStepper.memory`.
     """
@@ -33,7 +33,7 @@ class Timing:
     reason: str = ""
 
     def ratios(self, baseline: "Timing") -> list[float]:
-        """The times over the baseline's of the same turn."""
+        """The times over the baseline's times in the same turn."""
         pairs = zip(self.seconds, baseline.seconds, strict=False)
         return [ours / plain for ours, plain in pairs]
 
@@ -41,7 +41,7 @@ class Timing:
 def measure(
     case: Case, contenders: dict[str, Contender], repeats: int, device: str
 ) -> list[Timing]:
-    """All contenders on one case; for those that cannot run, the reason."""
+    """Time all contenders on one case; those that cannot run have a reason instead of times."""
     methods = {contender.method for contender in contenders.values()}
     expected = {method: _reference(case, method, device) for method in methods}
     results = {name: Timing(name) for name in contenders}
@@ -68,7 +68,7 @@ def _attempt(
     result: Timing,
     action: Callable[[ContenderProcess, Timing], None],
 ) -> None:
-    """Do an action of a contender, and drop the contender where it fails."""
+    """Perform an action of a contender, and drop the contender if it fails."""
     try:
         action(running[result.contender], result)
     except ContenderError as reason:

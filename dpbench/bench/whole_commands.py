@@ -30,8 +30,8 @@ class Command:
     """A command to be timed.
 
     arguments: of `dpbench`, or of Python for the baseline. code: the exit code of success. repeats:
-    at most so many, since a table takes minutes. stays: whether its results stay from one repeat to
-    the next.
+    the most that are taken, since a table takes minutes. stays: whether its results stay from one
+    repeat to the next.
     """
 
     name: str
@@ -65,7 +65,7 @@ COMMANDS = (
 
 @dataclass
 class TimedCommand:
-    """The measurements of one command, or in `reason` why there are none."""
+    """The measurements of one command; `reason` says why there are none."""
 
     command: Command
     seconds: list[float] = field(default_factory=list)
@@ -74,7 +74,7 @@ class TimedCommand:
 
 
 def measure(commands: Iterable[Command], repeats: int) -> list[TimedCommand]:
-    """All commands in turns; those that fail are not repeated."""
+    """Time all commands in turns; those that fail are not repeated."""
     timed = [TimedCommand(command) for command in commands]
     with tempfile.TemporaryDirectory() as folder:
         for each in timed:
@@ -123,7 +123,7 @@ def _row(timed: TimedCommand, baseline: TimedCommand, environment: str) -> dict:
         "command": " ".join(("dpbench", *timed.command.arguments)),
         **spread("seconds", timed.seconds),
         **spread("cpu_seconds", timed.cpu_seconds),
-        **spread("ratio", [ours / least for ours, least in pairs]),
+        **spread("ratio", [seconds / plain for seconds, plain in pairs]),
         "repeats": len(timed.seconds),
         "reason": timed.reason,
         "environment": environment,
