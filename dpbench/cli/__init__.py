@@ -1,1 +1,1 @@
-"""The command line: what each command takes, and how it ends."""
+"""The command line: the commands, their arguments, and how they end."""

@@ -7,8 +7,8 @@ from functools import partial
 from dpbench.errors import UserError, print_message
 from dpbench.validate import one_of
 
-WITH_PATH = ("csv", "hub", "hub_images", "images")
-"""The data sets that are the user's own, and not downloaded by their names."""
+OWN_DATA = ("csv", "hub", "hub_images", "images")
+"""The data sets that read the user's own data, so that a name is not enough to download them."""
 
 
 def run(arguments: list[str]) -> None:
@@ -99,15 +99,15 @@ def data(arguments: list[str]) -> None:
     settings, names = split_settings("data", {"data_dir": ""}, arguments)
     known = options("dataset")
     for name in names:
-        if one_of("dataset", name, known) in WITH_PATH:
+        if one_of("dataset", name, known) in OWN_DATA:
             raise UserError(f"{name} is data of your own, which dpbench run reads and checks.")
-    asked, failed = names or [name for name in known if name not in WITH_PATH], []
-    for name in asked:
+    requested, failed = names or [name for name in known if name not in OWN_DATA], []
+    for name in requested:
         config = compose([f"dataset={name}"]) | {"data_dir": settings["data_dir"]}
         try:
             loaded = build(config).load(data_folder(config))
         except UserError as reason:
-            if len(asked) == 1:
+            if len(requested) == 1:
                 raise
             print_message(reason)
             failed.append(name)
@@ -128,21 +128,21 @@ def listing(arguments: list[str]) -> None:
 
 
 def audit(arguments: list[str]) -> None:
-    """An attack on the epsilon of a run: a table, and as last line one JSON object."""
+    """Attack the epsilon of a run; print a table, and one JSON object as the last line."""
     from dpbench.audit.command import run_audit
 
     print(run_audit(arguments))
 
 
 def bench(arguments: list[str]) -> None:
-    """The step-cost benchmark, which needs neither Hydra nor Opacus."""
+    """Run the step-cost benchmark, which needs neither Hydra nor Opacus."""
     from dpbench.bench.command import bench as measure
 
     measure(arguments)
 
 
 def report(arguments: list[str]) -> None:
-    """Write the page that compares the records of a results folder; prints its path."""
+    """Write the page that compares the records of a results folder, and print its path."""
     from dpbench.dashboard.command import report as write
 
     print(write(arguments))
@@ -156,7 +156,7 @@ def table(arguments: list[str]) -> None:
 
 
 def verify(arguments: list[str]) -> None:
-    """Print what does not hold in a results folder; exit code 1 if there is anything."""
+    """Check a results folder and print what is wrong; exit code 1 if anything is."""
     from dpbench.reproduce.verify import verify as check
 
     done, problems = check(arguments)
@@ -175,7 +175,7 @@ def track(arguments: list[str]) -> None:
 
 
 def publish(arguments: list[str]) -> None:
-    """Write the records in a form that can be published; prints the path."""
+    """Write the records in a form that can be published, and print the path."""
     from dpbench.records.publish import publish as write
 
     print(write(arguments))

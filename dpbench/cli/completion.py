@@ -1,6 +1,6 @@
 """Completion in the shell: `eval "$(dpbench --completion bash)"`.
 
-The script has all names in it, so that a completion starts no process.
+The script contains all names, so that completing a word starts no process.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,8 +35,8 @@ complete -o nospace -F _dpbench dpbench"""
 
 
 def completion(shell: str, commands: tuple[str, ...], configured: tuple[str, ...]) -> str:
-    """The script that makes a shell complete commands, options and keys; UserError for a shell
-    that is unknown."""
+    """The script that makes a shell complete commands, options and keys; UserError for an unknown
+    shell."""
     one_of("--completion", shell, SHELLS)
     by_command = words(commands, configured)
     cases = [f'    {name}) words="{" ".join(known)}" ;;' for name, known in by_command.items()]
@@ -68,7 +68,7 @@ def _options() -> Iterator[str]:
 
 
 def _keys(config: Mapping, prefix: str = "") -> Iterator[str]:
-    """Every key of a configuration that can be set, as `optimizer.lr=`."""
+    """Every key of a configuration that can be set, such as `optimizer.lr=`."""
     for key, value in config.items():
         if isinstance(value, Mapping) and key != "choices":
             yield from _keys(value, f"{prefix}{key}.")

@@ -16,10 +16,10 @@ from dpbench.errors import UserError, print_message
 from dpbench.validate import quoted
 
 FAILED = 1
-"""Exit code for what was tried; a request that is refused beforehand has 2."""
+"""Exit code of a command that failed at its work; a request refused beforehand exits with 2."""
 
 BROKEN_PIPE = 141
-"""Exit code where the reader of the output has gone, as shells report it for SIGPIPE."""
+"""Exit code if the reader of the output has gone, as shells report it for SIGPIPE."""
 
 
 def check_encoding(arguments: list[str]) -> None:
@@ -66,9 +66,9 @@ def _output_errors() -> Iterator[None]:
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Run a command: exit with a message and a code on any unexpected error, of the output too.
+    """On any unexpected error, including one of the output, exit with a message and a code.
 
-    UserError, KeyboardInterrupt and SystemExit go through.
+    UserError, KeyboardInterrupt and SystemExit pass through.
     """
     with _output() as output:
         try:
@@ -87,7 +87,7 @@ def reporting_errors() -> Iterator[None]:
 
 @contextmanager
 def _output() -> Iterator[Output | None]:
-    """Replace the standard output, if there is one, by an `Output`."""
+    """Replace the standard output, if there is one, with an `Output`."""
     original = sys.stdout
     output = Output(original) if original else None
     try:
@@ -138,7 +138,7 @@ def _plugin_in(error: Exception) -> str:
 
 
 def _save_report(error: Exception) -> str:
-    """The path of a file with the traceback, which is printed if no file can be written."""
+    """Save the traceback, and return the path; print it if no file can be written."""
     text = "".join(traceback.format_exception(error))
     versions = f"dpbench {dpbench.__version__}, Python {platform.python_version()}"
     report = f"{shlex.join(sys.argv)}\n{versions}, {platform.platform()}\n\n{text}"

@@ -1,6 +1,6 @@
 """The command line: `dpbench COMMAND [KEY=VALUE ...]`.
 
-Modules that take long to import are imported only once Ctrl-C is handled.
+Modules that take long to import are imported only after Ctrl-C is handled.
 """
 
 import re
@@ -96,7 +96,7 @@ def _main() -> None:
 
 
 def _command(command: str, arguments: list[str]) -> None:
-    """Run a command where the options are those of its `--config-dir` too."""
+    """Run a command, which also finds the options in its `--config-dir`."""
     from dpbench.cli import commands
     from dpbench.config.search_path import as_overrides, searching, split_folders
 

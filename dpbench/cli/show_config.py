@@ -1,4 +1,4 @@
-"""Hydra's `--cfg job` and `--info`: what a run's configuration is, without running it."""
+"""Hydra's `--cfg job` and `--info`: show a run's configuration without running it."""
 
 from collections.abc import Sequence
 
@@ -38,8 +38,8 @@ def _config_flag(value: str) -> str:
 
 
 def configuration(overrides: list[str]) -> str:
-    """The composed configuration as YAML, with what a table's rules have set; UserError for
-    overrides that are refused."""
+    """The composed configuration as YAML, after a table's rules; UserError for overrides that are
+    refused."""
     import yaml
 
     from dpbench.config.compose import compose
@@ -64,7 +64,7 @@ def information(overrides: list[str]) -> str:
 
 
 def _source(group: str, option: str) -> str:
-    """The file of an option; of a target that replaces one, its name."""
+    """The file of an option, or the name of the target that replaces an option."""
     from dpbench.config.search_path import file_of
 
     return f"{group}/{option}.yaml" if file_of(group, option) else option

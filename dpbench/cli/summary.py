@@ -1,4 +1,4 @@
-"""The line about a finished run that a person reads."""
+"""The one-line summary of a finished run."""
 
 import math
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from dpbench.records.epsilon import CLAIMED, epsilon_or_reason, rounded_up
 from dpbench.records.record import Record
 
 SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")
-"""The metrics of the line, of those that the task has."""
+"""The metrics in the line, if the task has them."""
 
 
 def summary(record: Record) -> str:
@@ -19,13 +19,13 @@ def summary(record: Record) -> str:
 
 
 def _metrics(record: Record) -> Iterator[str]:
-    tested = {parse_name(name): value for name, value in record.metrics.items()}
-    overall = {name: value for name, value in tested.items() if name.split != "train_set"}
+    parsed = {parse_name(name): value for name, value in record.metrics.items()}
+    tested = {name: value for name, value in parsed.items() if name.split != "train_set"}
     for base in SUMMARY_METRICS:
-        for name, value in overall.items():
+        for name, value in tested.items():
             if name.base == base and not name.group:
                 yield f"{name.split} {REGISTRY[base].label} {_formatted(base, value)}"
-        groups = {n.group: value for n, value in overall.items() if n.base == base and n.group}
+        groups = {n.group: value for n, value in tested.items() if n.base == base and n.group}
         measured = [group for group, value in groups.items() if not math.isnan(value)]
         if base == "accuracy" and len(measured) > 1:
             worst = min(measured, key=lambda group: groups[group])
@@ -42,5 +42,7 @@ def _epsilon(privacy: dict) -> str:
     value = epsilon_or_reason(privacy, "pld")
     if isinstance(value, str):
         return f"epsilon: {value}"
-    known = f"PLD, delta {privacy['delta']:g}{f', {CLAIMED}' * (privacy['guarantee'] == CLAIMED)}"
-    return f"epsilon {rounded_up(value)} ({known})"
+    details = ["PLD", f"delta {privacy['delta']:g}"]
+    if privacy["guarantee"] == CLAIMED:
+        details.append(CLAIMED)
+    return f"epsilon {rounded_up(value)} ({', '.join(details)})"
