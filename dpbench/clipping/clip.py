@@ -1,4 +1,4 @@
-"""The base class of clips, and what they ask for beside the sum."""
+"""The base class of clips, and what they query or keep beside the sum."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ underflow would no longer be negligible."""
 
 MIN_FACTOR, MAX_FACTOR = 2.0**-100, 2.0**60
 """The range of factors, so that float32 can represent factors and scaled gradients. A gradient that
-needs a larger factor to reach a bound of 1 is shorter than 1e-18, and mostly rounding error."""
+needs a larger factor to reach a bound of 1 has a norm below 1e-18, and is mostly rounding error."""
 
 
 def checked_bound(what: str, value: float) -> float:
@@ -61,8 +61,8 @@ class CountQuery:
 class Memory:
     """What a clip carries from step to step without releasing it.
 
-    sensitivity: the L2 distance by which an example can move later sums through it, over the
-    clip's own. share: of the variance of the noise that the account takes to hide that.
+    sensitivity: the L2 distance by which an example can move later sums through it, relative to the
+    clip's own. share: the share of the noise's variance that the accounting reserves to hide it.
     """
 
     sensitivity: float
@@ -83,7 +83,7 @@ class Clip(ABC):
     """
 
     caveat: str | None = None
-    """One sentence why `sensitivity` is no bound, although it scales the noise; else None."""
+    """One sentence on why `sensitivity` is no bound, although it scales the noise; else None."""
 
     composition: str | None = None
     """One sentence on how the parts compose to one sensitivity; None for a single part."""
@@ -105,13 +105,13 @@ class Clip(ABC):
     """The count query of an adaptive clip."""
 
     memory: Memory | None = None
-    """The private state that it carries from step to step; None for most clips."""
+    """The private state carried from step to step; None for most clips."""
 
     by_group: ClassVar[bool] = False
-    """Whether it depends on the groups of examples, which users do not have."""
+    """Whether the clip depends on the groups of examples, which users do not have."""
 
     by_output: ClassVar[bool] = False
-    """Whether its query is about predictions, which needs classes (see `answer`)."""
+    """Whether the query is about predictions, which needs classes (see `answer`)."""
 
     @property
     @abstractmethod

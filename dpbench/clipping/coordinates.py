@@ -17,7 +17,7 @@ class Coordinates(Clip):
     """Clamps every coordinate of every gradient to [-G, G] (the note on DP-SignSGD, section 1).
 
     One example then moves each coordinate of the sum by at most G, hence the sum by the sensitivity
-    G sqrt(size) in L2. Every gradient is formed, a few columns of all examples at a time. size: D.
+    G sqrt(size) in L2. Gradients are materialised a few columns at a time. size: D.
     """
 
     bound: float

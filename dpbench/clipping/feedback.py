@@ -1,4 +1,4 @@
-"""Clipping with error feedback: what is clipped away is added, clipped in turn, to later sums."""
+"""Clipping with error feedback: what is clipped away is itself clipped and added to later sums."""
 
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -17,8 +17,8 @@ class ErrorFeedback(Clip):
     """v = sum_i C_i g_i + clip(e, C2), then e <- e + sum_i g_i - v (Zhang et al. 2024, DiceSGD).
 
     e is the error [D] float64 in units of the sum, 0 at first, and private: it is never released.
-    An example may change it in all later steps, by any length, and so clip(e, C2) by 2 C2 at most.
-    error_bound: C2. share: of the variance of the noise, in the account of the error.
+    An example may change it in all later steps, by any amount, and so clip(e, C2) by 2 C2 at most.
+    error_bound: C2. share: as for `Memory`.
     """
 
     clip: ByNorm

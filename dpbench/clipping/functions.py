@@ -41,7 +41,7 @@ class ByNorm(Clip):
 
 @dataclass(frozen=True)
 class Abadi(ByNorm):
-    """min(1, R/norm): longer gradients are shortened to the bound R (Abadi et al. 2016)."""
+    """min(1, R/norm): larger gradients are scaled down to norm R (Abadi et al. 2016)."""
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return ratio(self.bound, norms).clamp(max=1)
@@ -51,8 +51,7 @@ class Abadi(ByNorm):
 class Automatic(ByNorm):
     """R/(norm + constant): scales all gradients to a norm just below R (Bu et al. 2022, AUTO-S).
 
-    The paper's constant is 0.01. Gradients much shorter than the constant keep their relative
-    norms.
+    The paper's constant is 0.01. Norms far below the constant keep their ratios.
     """
 
     constant: float
@@ -69,9 +68,8 @@ class Automatic(ByNorm):
 class PerSampleAdaptive(ByNorm):
     """R/(norm + r/(norm + r)), r the regulariser (Xia et al. 2023, DP-PSAC, Algorithm 1).
 
-    As the denominator is above the norm, the scaled norm is below R. It is R norm for the shortest
-    gradients, where that of `Automatic` is R norm/constant; the factor is largest at norm
-    sqrt(r) - r, not at 0.
+    As the denominator is above the norm, the scaled norm is below R. For norms near 0 it is R norm,
+    where that of `Automatic` is R norm/constant; the factor is largest at norm sqrt(r) - r, not 0.
     """
 
     regulariser: float
@@ -89,7 +87,7 @@ class Tanh(ByNorm):
     """R tanh(norm/R)/norm, so that the scaled norm is R tanh(norm/R), below R (Soleymani et al.
     2025, SoftAdaClip).
 
-    A smooth `Abadi`: close to 1 for short gradients, close to R/norm for long ones.
+    A smooth `Abadi`: close to 1 for small norms, close to R/norm for large ones.
     """
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
@@ -101,7 +99,7 @@ class Tanh(ByNorm):
 class Normalise(ByNorm):
     """R/norm: scales all non-zero gradients to norm R (Bu et al. 2022, AUTO-V).
 
-    Those that would need a factor above `MAX_FACTOR` stay shorter.
+    Those that would need a factor above `MAX_FACTOR` end below R.
     """
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
@@ -110,7 +108,7 @@ class Normalise(ByNorm):
 
 @dataclass(frozen=True)
 class Global(ByNorm):
-    """R/Z up to norm Z and 0 beyond: one scale for all gradients that are not dropped.
+    """R/Z up to norm Z and 0 beyond: one factor for all gradients that are not dropped.
 
     Bu et al. 2021; Esipova et al. 2023, Algorithm 2 in black. With Z = R a gradient is kept
     unchanged or dropped. Scaling the bound scales Z too, which keeps R/Z.

@@ -19,8 +19,8 @@ class Groupwise(Clip):
     C_k = C0 (1 + r_k/r), where r is `reference`: "batch" for m/B as printed, "groups" for the mean
     of the r_k as in the authors' code. The two agree where groups are balanced.
 
-    sensitivity_from: "largest" takes the largest C_k over all groups, present or not, which is a
-    bound; "base" takes C0 as printed in Algorithm 3, which does not bound the effect of an example.
+    sensitivity_from: "largest" for the largest C_k of all groups, in the batch or not, which is a
+    bound; "base" for C0 as printed in Algorithm 3, which does not bound the effect of an example.
     """
 
     bound: float
@@ -53,8 +53,8 @@ class Groupwise(Clip):
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         up_to, above = counts.floor().clamp(min=0).view(self.groups, 2).unbind(1)
-        both = above + up_to
-        share = torch.where(both > 0, above / both.clamp(min=1), 1.0)  # 0/0 reads as 1
+        total = above + up_to
+        share = torch.where(total > 0, above / total.clamp(min=1), 1.0)  # 0/0 is taken as 1
         typical = above.sum() / expected_batch_size if self.reference == "batch" else share.mean()
         return replace(self, bounds=self.bound * (1 + share / typical.clamp(min=1e-8)))
 

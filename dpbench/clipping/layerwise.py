@@ -24,7 +24,7 @@ class Layerwise(Clip):
 
     shares: s_r, whose squares sum to 1; None for 1/sqrt(L) each. layers: L, once known.
     separate_noise: whether each layer's noise is scaled by its R_r (Bu et al. 2023, Section 4.2):
-    relative to that, one example moves each layer by 1, and the whole vector by sqrt(L).
+    in units of that scale, one example moves each layer by 1, and the whole vector by sqrt(L).
     """
 
     clip: ByNorm
@@ -56,7 +56,7 @@ class Layerwise(Clip):
         return gradients.layer_norms
 
     def bounds_of(self, norms: Tensor) -> Tensor:
-        """R_r [L] of norms [..., L]."""
+        """R_r [L] for norms [..., L]."""
         return self.clip.bound * self._shares(norms.shape[-1], norms)
 
     def _shares(self, number: int, like: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class Layerwise(Clip):
         return self.clip.at(self.bounds_of(norms)).factors(norms, groups)
 
     def at(self, bounds: Tensor) -> Self:
-        """The same function with other R_r [L]."""
+        """The same function with these R_r [L]."""
         bounds = bounds.reshape(-1)
         total = torch.linalg.vector_norm(bounds)
         return replace(self, clip=self.clip.at(total), shares=bounds / total)

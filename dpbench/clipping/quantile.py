@@ -33,8 +33,8 @@ class Quantile(Clip):
     are divided by sqrt(L), so that their joint L2 sensitivity is 1.
 
     gamma is `quantile`, eta `learning_rate`. The new R applies from the next batch on. threshold:
-    norms up to this multiple of R count as within it. lower_bound: R never falls below it;
-    layerwise, no R_r below lower_bound/sqrt(L).
+    norms up to this multiple of R count as within R. lower_bound: R never falls below it;
+    layerwise, no R_r falls below lower_bound/sqrt(L).
     """
 
     clip: ByNorm | Layerwise

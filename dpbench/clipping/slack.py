@@ -13,7 +13,7 @@ from dpbench.validate import fraction, integer, positive
 MAX_SLOTS = 4096
 
 JOINT_QUERY = CountQuery(1.0, before=False, relative=True, joint=True)
-"""The slots have the noise multiplier of the gradients, with which they are one release."""
+"""The slots have the noise multiplier of the gradients: both are one release."""
 
 
 @dataclass(frozen=True)
