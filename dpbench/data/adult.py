@@ -1,4 +1,4 @@
-"""Adult: does a person of the 1994 US census earn more than 50,000 dollars a year?"""
+"""Adult: does a person in the 1994 US census earn more than 50,000 dollars a year?"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""California Housing: what is a house worth in a block of the 1990 census?"""
+"""California Housing: what is the median house value in a block of the 1990 census?"""
 
 import tarfile
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""CelebA: is the person on a photograph a man, with or without eyeglasses?"""
+"""CelebA: is the person in a photograph a man? The groups are with and without eyeglasses."""
 
 import re
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ PARTITION = Source(
 MAX_PIXELS = 1_024
 """The largest side of an image; the published photographs have 178 x 218."""
 
-TRAIN, TEST = 0, 2  # the publishers' numbers of the parts; 1 is their validation part
+TRAIN, TEST = 0, 2  # the publishers' numbers for the parts; 1 is their validation part
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class CelebA:
         return (f"no_{self.group.lower()}", self.group.lower())
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Read the photographs, on first use from their files; the seed is not used.
+        """Read the photographs, packed into one array on first use; the seed is not used.
 
         Raises a UserError that names the first missing file of the publishers.
         """

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100: what is on a colour photograph of 32 x 32 pixels?"""
+"""CIFAR-10 and CIFAR-100: what does a colour photograph of 32 x 32 pixels show?"""
 
 import tarfile
 from collections.abc import Iterable

@@ -111,7 +111,8 @@ class Split:
 
 @dataclass(frozen=True)
 class Targets:
-    """Examples that an attack asks about, and whether each is in the training split [m] bool."""
+    """Examples whose membership an attack infers, and whether each is in the training split [m]
+    bool."""
 
     examples: Split
     included: Tensor
@@ -123,7 +124,7 @@ class Data:
 
     tested_on: the name of the latter, under which its metrics are recorded. targets: examples whose
     losses are recorded, for attacks. calibration: examples held out of the training split, to fit a
-    temperature by.
+    temperature on.
     """
 
     train: Split
@@ -175,7 +176,7 @@ class Dataset(Protocol):
 
 
 def check_loaded(dataset: Dataset, data: Data) -> None:
-    """UserError for inputs of another shape, or targets of another type, than the data set has."""
+    """UserError for inputs or targets of another shape or type than the data set declares."""
     expected = torch.float32 if dataset.task == "regression" else torch.int64
     for split in (data.train, data.test):
         shape, kind = tuple(split.inputs.shape[1:]), split.targets.dtype
@@ -197,7 +198,7 @@ def vocabulary_of(dataset: Dataset) -> int | None:
 
 
 def calibration_size_of(dataset: Dataset) -> int:
-    """The expected number of examples held out to fit a temperature by; 0 if there are none."""
+    """The expected number of examples held out to fit a temperature on; 0 if there are none."""
     return getattr(dataset, "calibration_size", 0)
 
 

@@ -1,4 +1,4 @@
-"""Digits: which digit is written on an image of 8 x 8 pixels? Real data that need no download."""
+"""Digits: which digit does an image of 8 x 8 pixels show? Real data that need no download."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -54,9 +54,9 @@ class Digits:
 
 
 def _images_and_labels() -> tuple[np.ndarray, np.ndarray]:
-    """Images [N, 8, 8] from 0 to 16, and labels [N], of the file in scikit-learn.
+    """Images [N, 8, 8] from 0 to 16, and labels [N], from the file in scikit-learn.
 
-    The file is read without importing scikit-learn, which takes a second.
+    scikit-learn itself is not imported, which would take a second.
     """
     package = find_spec("sklearn")
     assert package

@@ -1,4 +1,4 @@
-"""Dutch: does a person of the 2001 census of the Netherlands hold a prestigious occupation?"""
+"""Dutch: does a person in the 2001 census of the Netherlands hold a prestigious occupation?"""
 
 from dataclasses import dataclass
 from pathlib import Path

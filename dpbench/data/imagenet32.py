@@ -1,4 +1,4 @@
-"""ImageNet32: what is on a photograph that was scaled to 32 x 32 pixels?"""
+"""ImageNet32: what does a photograph show that was scaled to 32 x 32 pixels?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ def _source(name: str, md5: str) -> Source:
         path=f"imagenet32/{name}",
         checksum=f"md5:{md5}",
         page="https://image-net.org/download-images.php",
-        urls=(),  # its publisher asks for a login
+        urls=(),  # its publisher requires a login
     )
 
 
@@ -83,7 +83,7 @@ def load_mapped(sources: Sequence[Source], folder: Path, part: str, size: int) -
 def _convert(
     sources: Sequence[Source], folder: Path, size: int, images: Path, labels: Path
 ) -> None:
-    """Write photographs, and labels from 0."""
+    """Write the photographs, and their labels counted from 0."""
     shape = (size, *ImageNet32.shape)
     packed = np.lib.format.open_memmap(images, mode="w+", dtype=np.uint8, shape=shape)
     classes: list[int] = []

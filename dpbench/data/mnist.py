@@ -1,4 +1,4 @@
-"""MNIST: which digit is written on an image of 28 x 28 pixels?"""
+"""MNIST: which digit does an image of 28 x 28 pixels show?"""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -15,7 +15,7 @@ PADDING = 0
 """The padding token of BERT."""
 
 MAX_TOKENS = 100_000  # per pair: beyond any model
-CHUNK = 10_000  # pairs at a time: the tokenizer's lists take far more memory than the tensors
+CHUNK = 10_000  # pairs tokenised at a time: the tokenizer's lists take far more memory than tensors
 
 
 @dataclass(frozen=True)

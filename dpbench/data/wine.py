@@ -1,4 +1,4 @@
-"""Wine Quality (red): how do tasters rate a wine of these measurements?"""
+"""Wine Quality (red): how do tasters rate a wine with these measurements?"""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""Data sets of the user's own, described by settings: tables and images from files or the hub."""
+"""The user's own data, described by settings: tables and images from files or the hub."""

@@ -1,4 +1,4 @@
-"""Files of the user's own, named by their content: their checksums."""
+"""Checksums of the user's own files, by which runs on them are named."""
 
 import functools
 import hashlib
@@ -13,7 +13,8 @@ Files = tuple[tuple[Path, int, int], ...]
 
 
 def source_path(key: str, value: object, kind: str) -> Path:
-    """The file or folder that a setting names; UserError if there is none. kind: which of both."""
+    """The file or folder that a setting names; UserError if there is none. kind: "file" or
+    "folder"."""
     path = path_of(key, value, kind).expanduser()
     if not (path.is_file() if kind == "file" else path.is_dir()):
         raise UserError(f"{key}={path} is not a {kind}: give its path, as seen from {Path.cwd()}.")
@@ -40,7 +41,7 @@ def checksum(path: Path) -> str:
 
 
 def files_of(path: Path) -> Files:
-    """A file, or the files of a folder at any depth but for hidden ones, sorted by their names."""
+    """A file, or all files below a folder except hidden ones, sorted by name."""
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
     shown = [file for file in files if file == path or not _is_hidden(file.relative_to(path))]
     return tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in shown)

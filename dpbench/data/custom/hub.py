@@ -16,7 +16,10 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def read(path: object, revision: object, part: str, expected: str | None) -> Any:
-    """A part of a data set, as the library has it; UserError if it is not the expected one."""
+    """A part of a data set, as the library loads it; UserError if it is not the expected one.
+
+    expected: the checksum of local files, if any.
+    """
     content_of(path, revision, expected)
     place = Path(str(path)).expanduser()
     files = files_of(place) if place.exists() else ()
@@ -24,7 +27,7 @@ def read(path: object, revision: object, part: str, expected: str | None) -> Any
 
 
 def content_of(path: object, revision: object, expected: object = None) -> str | None:
-    """The checksum of local files; None on the hub, whose content the commit names.
+    """The checksum of local files; None on the hub, where the commit identifies the content.
 
     Raises UserError for a name on the hub without a commit.
     """
@@ -65,7 +68,7 @@ def labels(rows: Any, column: str) -> tuple[list[str], np.ndarray]:
     """The names of the classes, and the class of each row [n]; UserError for an unknown column."""
     one_of("dataset.target", column, rows.column_names)
     values, names = rows[column], getattr(rows.features[column], "names", None)
-    classes = list(range(len(names))) if names else sorted(set(values))
+    classes = list(range(len(names))) if names else sorted(set(values) - {None})
     numbers = {value: number for number, value in enumerate(classes)}
     if not set(values) <= set(classes):
         raise UserError(f"dataset.target={column} has rows without a class: filter them out.")

@@ -1,4 +1,4 @@
-"""Reads images of the user's own as arrays of one size."""
+"""Reads the user's own images as arrays of one size."""
 
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -16,7 +16,7 @@ MODES = {1: "L", 3: "RGB"}
 
 
 def class_folders(folder: Path) -> list[tuple[Path, int]]:
-    """The images in the folders of a folder, and the number of the folder; sorted by name.
+    """The images in the subfolders of a folder, each with its subfolder's number; sorted by name.
 
     Raises UserError for fewer than two folders, and for one without images.
     """
@@ -37,14 +37,14 @@ def class_folders(folder: Path) -> list[tuple[Path, int]]:
 
 
 def classes_of(folder: Path) -> list[str]:
-    """The names of the classes."""
+    """The names of the classes: those of the subfolders, sorted."""
     return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
 def stacked(images: Iterable[Path | Any], size: int, channels: int) -> np.ndarray:
-    """Images, or the files that they are in, as uint8 [n, channels, size, size].
+    """Images, or image files, as uint8 [n, channels, size, size].
 
-    Each is the largest centred square, scaled.
+    Of each image the largest centred square is taken, and scaled.
     """
     return np.stack([_array(image, size, channels) for image in images])
 

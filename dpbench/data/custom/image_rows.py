@@ -1,4 +1,4 @@
-"""Images of the user's own as data sets: class folders, or images that `datasets` loads."""
+"""The user's own images as data sets: class folders, or images that `datasets` loads."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class ImageRows(Rows):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder(ImageRows):
-    """Images in a folder with a folder for each class. folder: its path."""
+    """Images in a folder with a subfolder for each class. folder: its path."""
 
     folder: str | None = None
 

@@ -1,7 +1,7 @@
-"""Fills in what is public of the user's own data: its checksum, its size, its classes.
+"""Fills in what is public about the user's own data: the checksum, the size, the classes.
 
-A run on them is named by these, and not by a path: other data give another run. None of the modules
-that this needs imports torch, so that a finished run is found soon.
+A run is named by these, and not by a path: other data give another run. No module that is imported
+here imports torch, so that a finished run is found quickly.
 """
 
 import re
@@ -18,10 +18,10 @@ Settings = Mapping[str, Any]
 
 
 def with_public_settings(node: Any) -> Any:
-    """The settings of a data set, with what is public of its data where they are the user's own.
+    """The settings of a data set, completed from its data if these are the user's own.
 
-    Other settings are unchanged. Raises UserError for data that cannot be read or do not have what
-    the settings name, and for other values than the settings give.
+    Other settings are unchanged. Raises UserError for data that cannot be read, that lack what the
+    settings name, or that contradict the settings.
     """
     target = str(node.get("_target_")) if isinstance(node, Mapping) else ""
     source, describe = SOURCES.get(target, ("", None))
@@ -38,7 +38,7 @@ def with_public_settings(node: Any) -> Any:
 
 
 def display_name(option: str, node: Any) -> str:
-    """The choice of data set: of the user's own, the option and the name of the data."""
+    """The choice of data set in a record: for the user's own, the option and the data's name."""
     own = isinstance(node, Mapping) and node.get("_target_") in SOURCES and node.get("name")
     return f"{option}:{node['name']}" if own else option
 
@@ -99,4 +99,4 @@ SOURCES: dict[str, tuple[str, Callable[[Settings], dict[str, Any]]]] = {
     "dpbench.data.custom.image_rows.ImageFolder": ("folder", _folder),
     "dpbench.data.custom.image_rows.HubImages": ("path", _hub_images),
 }
-"""The setting that names the data, and what describes them, by target."""
+"""By target: the setting that names the data, and the function that describes them."""

@@ -1,4 +1,4 @@
-"""What data sets of the user's own have in common: a public size, a checksum, and a split."""
+"""What all of the user's own data sets have: a public size, a checksum, and a split."""
 
 import re
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from dpbench.validate import fraction, integer, quoted
 class Rows:
     """Examples without a published split.
 
-    name: of the data, by default that of their file. checksum: of what is read. test_share: of the
-    examples, after a shuffle by split_seed, or by the seed of the run if that is None. rows,
-    classes, groups: public; filled in from the data unless they are given.
+    name: that of the data, by default their file's. checksum: that of what is read. test_share: the
+    share of the examples to test on, after a shuffle by split_seed, or by the seed of the run if
+    that is None. rows, classes, groups: public; filled in from the data unless they are given.
     """
 
     name: str | None

@@ -1,4 +1,4 @@
-"""A table of the user's own: which columns are what, and how they are encoded."""
+"""The user's own tables: the role of each column, and its encoding."""
 
 import functools
 import warnings
@@ -16,7 +16,7 @@ from dpbench.errors import UserError, first_line, nearest
 from dpbench.validate import one_of, quoted, typed
 
 MAX_CATEGORIES = 1_000
-"""The largest number of categories of a column: more are names or free text."""
+"""The most categories of a column: a column with more is one of names or free text."""
 
 TRAIN, NONE = "train", "none"
 TASKS = ("classification", "regression")
@@ -24,11 +24,11 @@ TASKS = ("classification", "regression")
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table by their use; the settings of a data set without its source.
+    """The columns of a table by their role.
 
-    target: what is predicted. group: the groups that metrics are reported for, or None; a feature
-    too, unless it is in drop. categorical: columns of numbers that are categories; those of text
-    always are. drop: columns that are left out.
+    target: the column to predict. group: the column of the groups that metrics are reported for, or
+    None; a feature too, unless it is in drop. categorical: columns of numbers that are categories;
+    columns of text always are. drop: columns to leave out.
     """
 
     target: str
@@ -49,8 +49,8 @@ class Columns:
 
 @dataclass(frozen=True)
 class EncodedTable:
-    """Features [n, d] float64, of which the first `numbers` are not categories; targets and groups
-    [n]."""
+    """Features [n, d] float64, targets and groups [n]. numbers: the names of the first features,
+    which are not categories."""
 
     features: np.ndarray
     numbers: tuple[str, ...]
@@ -80,7 +80,7 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
 
 
 def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]:
-    """What has to be public: the numbers of rows, features and classes, and the groups' names."""
+    """What has to be public: the numbers of rows, features and classes, and the names of groups."""
     _check_values(frame, columns, name)
     regression = columns.task == "regression"
     if regression and columns.is_categorical(frame[columns.target]):
@@ -103,7 +103,8 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
 
 
 def encode(frame: pd.DataFrame, columns: Columns) -> EncodedTable:
-    """Numbers as they are, then one feature for each category; classes and groups by number."""
+    """The table with numbers unchanged, followed by one feature for each category; classes and
+    groups become integers."""
     names = columns.features(frame)
     categorical = [name for name in names if columns.is_categorical(frame[name])]
     numbers = [name for name in names if name not in categorical]
@@ -120,7 +121,7 @@ def encode(frame: pd.DataFrame, columns: Columns) -> EncodedTable:
 def standardised(
     encoded: EncodedTable, how: str | Mapping[str, list[float]], train: np.ndarray
 ) -> np.ndarray:
-    """The features, float32: numbers less their mean and over their standard deviation.
+    """The features, float32: numbers minus a mean, divided by a standard deviation.
 
     how: `train` for statistics of the rows `train`, `none`, or mean and deviation by column. A
     column that does not vary is only centred.
@@ -183,7 +184,7 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
 
 
 def _values(column: pd.Series, name: str) -> list:
-    """The different values of a column, sorted; UserError for too many."""
+    """The distinct values of a column, sorted; UserError for too many."""
     values = column.unique().tolist()
     if len(values) > MAX_CATEGORIES:
         raise UserError(
@@ -195,7 +196,7 @@ def _values(column: pd.Series, name: str) -> list:
 
 
 def _codes(column: pd.Series) -> np.ndarray:
-    """The number of each row's value among the sorted ones [n]."""
+    """The rank of each row's value among the distinct values [n]."""
     numbers = {value: number for number, value in enumerate(_values(column, "the table"))}
     return column.map(numbers).to_numpy("int64")
 

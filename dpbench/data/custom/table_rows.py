@@ -1,4 +1,4 @@
-"""Tables of the user's own as data sets: a CSV file, or one that the `datasets` library loads."""
+"""The user's own tables as data sets: a CSV file, or a table that the `datasets` library loads."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -96,7 +96,7 @@ class TableRows(Rows):
 
 @dataclass(frozen=True, kw_only=True)
 class CsvFile(TableRows):
-    """A CSV file with a line of column names. file: its path. separator: of the values."""
+    """A CSV file with a line of column names. file: its path. separator: that of its values."""
 
     file: str | None = None
     separator: str

@@ -1,4 +1,4 @@
-"""Any data set with a share of its training examples held out, to fit a temperature by."""
+"""Any data set with a share of its training examples held out, to fit a temperature on."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +13,10 @@ from dpbench.validate import fraction
 
 @dataclass(frozen=True)
 class WithCalibration(DerivedDataset):
-    """`base` with each training example held out with probability `share`, by a coin of its own.
+    """`base` with each training example held out with probability `share`, independently.
 
     So adding or removing an example changes one part by that example, and the other not at all;
-    with a permutation others would change sides. The coins are the seed's, the same for all
-    methods.
+    with a permutation other examples would change sides. The coins depend only on the seed.
     train_size and calibration_size are expected numbers, which are public.
     """
 

@@ -1,4 +1,4 @@
-"""Any data set with some mislabelled training examples, each of them in or out by a coin.
+"""Any data set with some mislabelled training examples, each included by a fair coin.
 
 They are the targets of membership inference: a model that fits a wrong label has memorised it.
 """
@@ -21,11 +21,12 @@ SPLIT_SEED = 0
 
 @dataclass(frozen=True)
 class Mislabelled(DerivedDataset):
-    """`base` with `number` training examples mislabelled, each trained on if a fair coin says so.
+    """`base` with `number` training examples mislabelled, each kept for training by a fair coin.
 
-    As many of each group, or all of a group that has fewer. Split, targets and wrong labels are the
-    same for all seeds; the coins are the seed's. train_size stays that of `base`, so that sampling
-    rate, steps and epsilon are those of its runs; about number/2 examples fewer are trained on.
+    They are taken equally from all groups; a group that has too few gives all it has. Split,
+    targets and wrong labels are the same for all seeds; only the coins depend on the seed.
+    train_size stays that of `base`, so that sampling rate, steps and epsilon are those of its runs;
+    about number/2 examples fewer are trained on.
     """
 
     base: Dataset
@@ -44,7 +45,7 @@ class Mislabelled(DerivedDataset):
         )
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Load `base`, and mislabel."""
+        """Load `base`, and mislabel the targets."""
         data = self.base.load(folder, SPLIT_SEED)
         draws = numpy_generator(SPLIT_SEED, "targets")
         chosen = self._chosen(data.train.groups, draws)
@@ -57,13 +58,13 @@ class Mislabelled(DerivedDataset):
 
     def _chosen(self, groups: Tensor, draws: np.random.Generator) -> Tensor:
         """Indices of the targets."""
-        each = self.number // len(self.groups)
+        per_group = self.number // len(self.groups)
         members = [np.flatnonzero(groups.numpy() == group) for group in range(len(self.groups))]
-        return torch.from_numpy(np.concatenate([draws.permutation(m)[:each] for m in members]))
+        return torch.from_numpy(np.concatenate([draws.permutation(m)[:per_group] for m in members]))
 
     def _with_wrong_labels(self, targets: Split, draws: np.random.Generator) -> Split:
-        steps = torch.from_numpy(draws.integers(1, self.classes, len(targets)))
-        return replace(targets, targets=(targets.targets + steps) % self.classes)
+        offsets = torch.from_numpy(draws.integers(1, self.classes, len(targets)))
+        return replace(targets, targets=(targets.targets + offsets) % self.classes)
 
 
 def _joined(first: Split, second: Split) -> Split:

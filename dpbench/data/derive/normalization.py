@@ -55,7 +55,7 @@ class Normalization:
         )
 
     def __call__(self, images: Tensor) -> Tensor:
-        """The images [B, C, H, W], normalised."""
+        """Normalise images [B, C, H, W]."""
         from torchvision.transforms.v2.functional import normalize
 
         return normalize(images, list(self.mean), list(self.std))

@@ -1,4 +1,4 @@
-"""Any images as features of a scattering network: fixed wavelets, nothing learnt from data."""
+"""Scattering features of any images: fixed wavelets, with nothing learnt from data."""
 
 import hashlib
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from dpbench.errors import UserError
 from dpbench.validate import integer
 
 AT_ONCE = 256
-"""Images transformed at once."""
+"""The number of images transformed at once."""
 
 ANGLES = 8
 
@@ -41,7 +41,7 @@ class Scattering:
 
     @property
     def channels(self) -> int:
-        """Features of one channel at one position."""
+        """The number of features for one channel at one position."""
         return 1 + ANGLES * self.depth + ANGLES**2 * self.depth * (self.depth - 1) // 2
 
     def shape_of(self, dataset: Dataset) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ class Scattering:
         return (shape[0] * self.channels, *(side // least for side in shape[1:]))
 
     def transform(self, sides: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
-        """From images [B, C, H, W] to features [B, C * channels, H / 2^J, W / 2^J]."""
+        """A function from images [B, C, H, W] to features [B, C * channels, H / 2^J, W / 2^J]."""
         # The part for 3D, which kymatio.torch imports as well, needs an older SciPy.
         name = "kymatio.scattering2d.frontend.torch_frontend"
         kymatio = library(name, "features=scattering", extra="features")
@@ -70,8 +70,8 @@ class Scattering:
 class Scattered(DerivedDataset):
     """`base` with scattering features as inputs [C, H, W], computed once and cached on disk.
 
-    The name of a cached file has a checksum of the images, so that data sets that are drawn by a
-    seed have a file for each draw.
+    The name of a cached file contains a checksum of the images, so that a data set drawn by a seed
+    has a file for each draw.
     """
 
     base: Dataset

@@ -20,7 +20,7 @@ from dpbench.seeds import numpy_generator
 from dpbench.validate import integer, number, positive
 
 MAX_SHARDS = 10_000
-"""Shards per user; if there are more shards than examples, the others are empty."""
+"""The most shards per user; if there are more shards than examples, the rest are empty."""
 
 Assignment = Callable[[np.ndarray, list[int], np.random.Generator], np.ndarray]
 """Maps labels [n], sizes that sum to n, and a generator to an order [n] of the examples: the first
@@ -32,7 +32,7 @@ class Users:
     """The number of users, and how examples are assigned to them.
 
     spread: the standard deviation of the logarithm of their sizes. by_label: whether `assign`
-    depends on classes.
+    depends on the classes.
     """
 
     number: int
@@ -138,8 +138,8 @@ def _population(examples: Split, by_user: list[np.ndarray]) -> "Population":
 
 @dataclass(frozen=True)
 class Population:
-    """A split by users: indices of their examples, members [U, K] int64, of which the first sizes
-    [U] are valid."""
+    """A split by users. members: indices [U, K] int64 of their examples, of which the first
+    sizes_u are valid for user u."""
 
     examples: Split
     members: Tensor

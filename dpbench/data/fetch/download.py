@@ -106,7 +106,7 @@ def missing_file(path: Path, address: str, reason: str) -> Unavailable:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Holds a lock for writing `path` among all processes; UserError if it cannot be written."""
+    """Hold a lock on writing `path` across processes; UserError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{path}.lock"):
@@ -159,7 +159,7 @@ def _download(url: str, path: Path, checksum: str) -> None:
 
 
 def _transfer(url: str, part: Path) -> bool:
-    """Append the missing bytes of `url` to `part`; whether the announced length was received."""
+    """Append the missing bytes of `url` to `part`; return whether the file is now complete."""
     start = part.stat().st_size if part.exists() else 0
     request = Request(url, headers={"Range": f"bytes={start}-"} if start else {})
     try:
@@ -205,7 +205,8 @@ def _progress(url: str, start: int, total: int | None) -> Iterator[Callable[[int
 
 
 def _install(file: Path, url: str, path: Path, checksum: str) -> bool:
-    """Write the content of `file` to `path` atomically, if it has the checksum; whether it has."""
+    """Write the content of `file` to `path` atomically if it has the checksum; return whether it
+    does."""
     new = path.with_name(f"{path.name}.new")
     try:
         with _opened(file, url, _packing(url, path)) as content, new.open("wb") as out:

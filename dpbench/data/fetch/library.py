@@ -9,7 +9,7 @@ from dpbench.errors import UserError
 def library(name: str, setting: str = "this", extra: str | None = None) -> ModuleType:
     """The module of that name, imported on demand as that takes seconds; UserError if missing.
 
-    setting: what needs it, as the message names it. extra: the extra of dpbench-suite with it.
+    setting: what needs it, for the message. extra: the extra of dpbench-suite that installs it.
     """
     try:
         return import_module(name)

@@ -1,8 +1,8 @@
 """Pickled arrays, read without executing code from the file.
 
-A pickle is a program. These files are verified by their publishers' checksums first; and even then
-nothing of the file's choice is imported or called: only the four names that pickled arrays of
-numbers consist of are allowed, and each is replaced by a harmless stand-in.
+A pickle is a program. These files are first verified by their publishers' checksums, and even then
+nothing that the file names is imported or called: only the names that pickled arrays of numbers
+consist of are allowed, and each is replaced by a harmless stand-in.
 """
 
 import pickle
@@ -34,7 +34,7 @@ class _Dtype:
 
 
 class _Array:
-    """Stands in for an array, which is given by its state."""
+    """Stands in for an array; the state that the unpickler sets has its content."""
 
     def __init__(self, kind: str, shape: tuple[int, ...], code: str | bytes):
         self.array = np.empty(0)

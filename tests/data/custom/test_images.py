@@ -5,6 +5,7 @@ import torch
 from PIL import Image
 
 from dpbench.config.compose import compose
+from dpbench.data.custom.hub import labels
 from dpbench.errors import UserError
 from dpbench.execution.prepare import run_of
 from dpbench.execution.run import load_or_run
@@ -93,3 +94,10 @@ def test_images_by_the_datasets_library_are_the_same(pets, no_cache):
     assert torch.equal(light.long(), theirs.train.targets)
     with pytest.raises(UserError, match=r"dataset\.image=label is not an image column"):
         compose([*("dataset=hub_images", f"dataset.path={pets}"), "dataset.image=label"])
+
+
+def test_rows_without_a_class_are_refused():
+    datasets = pytest.importorskip("datasets")
+    rows = datasets.Dataset.from_dict({"kind": ["dog", None, "cat"]})
+    with pytest.raises(UserError, match=r"dataset\.target=kind has rows without a class"):
+        labels(rows, "kind")
