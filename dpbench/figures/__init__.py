@@ -1,1 +1,1 @@
-"""Figures of records: lines, learning curves, heat maps, reliability diagrams."""
+"""Figures of records: learning curves and other lines, heat maps, reliability and scatter plots."""

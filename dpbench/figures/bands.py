@@ -1,4 +1,4 @@
-"""Aggregates lines over seeds: mean and spread at every x, and a grid of these numbers."""
+"""Aggregates lines over seeds: mean and spread at every x, and these numbers as a grid."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pandas as pd
 from dpbench.tables.grid import NO_VALUE, Grid
 
 MAX_POINTS = 6
-"""Lines of up to so many points are in the grid as a whole; of longer ones only the last point."""
+"""The grid has all points of lines with at most so many; of longer lines, only the last point."""
 
 NUMBERS = ("mean", "deviation", "low", "high", "runs")
 
@@ -15,9 +15,8 @@ NUMBERS = ("mean", "deviation", "low", "high", "runs")
 def bands(points: pd.DataFrame, skip_nan: bool) -> pd.DataFrame:
     """A row for each x of each line: mean, deviation, low and high over runs, and their number.
 
-    points: columns seed and y, and those that identify a line, the last of which is x. skip_nan:
-    whether runs with NaN are left out, or make the mean NaN. deviation: the standard deviation,
-    NaN for a single run.
+    points: columns seed and y, those that identify a line, and x. skip_nan: whether runs with NaN
+    are left out, or make the mean NaN. deviation: the standard deviation, NaN for a single run.
     """
     names = [name for name in points.columns if name not in ("seed", "y")]
     over_runs = points.groupby(names, sort=False, dropna=False)["y"]

@@ -10,7 +10,7 @@ WITHOUT_DATES: dict[str, dict[str, None]] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
 }
-"""By format, what a file would say of its making: the same numbers always give the same bytes."""
+"""The metadata to leave out, by format, so that the same numbers always give the same bytes."""
 
 
 def titled(figure, title: str):

@@ -21,8 +21,8 @@ def heat_points(
 ) -> pd.DataFrame:
     """Every cell of every panel and run: columns panel, x, y, seed, value.
 
-    x, y: settings, as `optimizer.lr`; panels maps a title to a metric, as `test/ece`. Raises
-    UserError for a metric that a record does not have.
+    x, y: settings, such as `optimizer.lr`; panels maps titles to metrics, such as `test/ece`.
+    Raises UserError for a metric that a record does not have.
     """
     rows = []
     for record in records:
@@ -40,8 +40,8 @@ def draw_heat(
 ) -> "Figure":
     """Heat maps, from `heat_points`: panels side by side, cells in percent.
 
-    Cells are means over the seeds, from dark for the worst to bright for the best; NaN, as of a
-    diverged run, is an empty cell with that text.
+    Cells are means over the seeds, from dark for the worst to bright for the best; NaN, as after a
+    diverged run, is an empty cell that says so.
     """
     from matplotlib.figure import Figure
 
@@ -67,7 +67,7 @@ def _grid(means: pd.DataFrame, heading: str, corner: str) -> Grid:
 
 
 def _means(data: pd.DataFrame, panel: str) -> pd.DataFrame:
-    """Means over the seeds in percent, y by row and x by column; NaN if it is so in any run."""
+    """Means over the seeds in percent, y by row and x by column; NaN if any run has NaN."""
     cells = data[data["panel"] == panel].groupby(["y", "x"])["value"]
     return 100 * cells.agg(lambda v: v.mean(skipna=False)).unstack("x")
 

@@ -25,17 +25,18 @@ NamedRecord = tuple[str, str, Record]
 
 STYLES = ("-", "--", "-.", ":")
 MAX_MARKERS = 9
-"""Lines of at most so many points have markers."""
+"""Lines with more points have no markers."""
 
 
 @dataclass(frozen=True)
 class Panel:
     """One row of plots: its x-axis, its lines, and the arms in it (None for all).
 
-    lines: from a label to a series of the records' diagnostics, as `tested/loss`, or to a metric,
-    as `test/ece`; `<k>` in it, and `<group>` in the label, stand for each of the figure's groups.
-    x: another series, as `step`; or a setting, as `method.bound`, and each run is one point: the
-    metric, or the mean of the series. A metric of an arm without that setting is a horizontal line.
+    lines: from a label to a series in the records' diagnostics, such as `tested/loss`, or to a
+    metric, such as `test/ece`; `<k>` in it, and `<group>` in the label, stand for each of the
+    figure's groups. x: another series, such as `step`; or a setting, such as `method.bound`, where
+    each run is one point: the metric, or the mean of the series. A metric of an arm without that
+    setting is a horizontal line.
     """
 
     title: str
@@ -47,12 +48,12 @@ class Panel:
 
     @property
     def over_time(self) -> bool:
-        """Whether the x-axis is that of training."""
+        """Whether the x-axis is training time."""
         return self.x in ("step", "epoch")
 
     @property
     def x_label(self) -> str:
-        """The x-axis without the prefix of a series."""
+        """The label of the x-axis: x without the prefix of a series or setting."""
         return self.x.rpartition("/")[2]
 
 
@@ -77,7 +78,7 @@ class LineFigure:
 
     @property
     def x_label(self) -> str:
-        """The x-axes of all panels."""
+        """The labels of all panels' x-axes."""
         return " or ".join(dict.fromkeys(panel.x_label for panel in self.panels))
 
     def lines_of(self, panel: Panel) -> Iterator[tuple[str, str]]:
@@ -93,7 +94,7 @@ class LineFigure:
 def line_points(spec: LineFigure, records: Iterable[NamedRecord]) -> pd.DataFrame:
     """Every point of every line: columns condition, panel, arm, seed, line, x, y.
 
-    With a column of plots for each method: panel, method, seed, line, x, y, since a line may lead
+    With a column of plots for each method: panel, method, seed, line, x, y, since a line may pass
     through several conditions. x is NaN for an arm without the setting on the x-axis. Raises
     UserError for a series that a record does not have.
     """
@@ -126,7 +127,7 @@ def _points(spec: LineFigure, condition: str, arm: str, record: Record) -> Itera
 def _line_of(x: str, record: Record, values: list[float] | float) -> Iterable[tuple]:
     """The points of one run in one line; NaN stays NaN in a mean.
 
-    KeyError for the mean of a series over a setting that the run lacks; a metric has x NaN then.
+    For a setting that the run lacks, the mean of a series raises KeyError, and a metric has x NaN.
     """
     if isinstance(values, list):
         if x in record.diagnostics:
@@ -200,8 +201,8 @@ def _lines(
 ) -> Iterator[tuple[str, str, str, pd.DataFrame]]:
     """Label, colour, style and points of every line of a plot.
 
-    With several arms over time a colour stands for an arm; else for a line, which over a setting
-    leads through the arms.
+    Over time with several arms in a plot, each arm has a colour; otherwise each line has one, and
+    over a setting a line passes through the arms.
     """
     styles = dict(zip((label for label, _ in spec.lines_of(panel)), cycle(STYLES), strict=False))
     if spec.columns == "method" or not panel.over_time:
@@ -218,10 +219,10 @@ def _lines(
 def _line_with_band(
     axis, data: pd.DataFrame, band: Band, color: str, style: str, label: str
 ) -> None:
-    """The mean over runs, and their spread."""
+    """Draw the mean over runs, and their spread."""
     if data.empty:
         return
-    data = data.sort_values("x")  # of different arms, where x is a setting
+    data = data.sort_values("x")  # over a setting, the points come from different arms
     x, mean = data["x"], data["mean"]
     marker = "o" if len(data) <= MAX_MARKERS else ""
     axis.plot(x, mean, style, color=color, label=label, linewidth=1.4, marker=marker, markersize=4)

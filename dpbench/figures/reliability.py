@@ -28,10 +28,9 @@ def reliability_points(runs: Runs) -> pd.DataFrame:
     UserError for a run whose record lacks them.
     """
     rows = [
-        (label, record.config["seed"], low, high, *bin_)
+        (label, record.config["seed"], *row)
         for label, record in _calibrated(runs)
-        for columns in [[record.calibration["bins"][name] for name in BIN_COLUMNS]]
-        for low, high, *bin_ in zip(*_edges(columns[0]), *columns, strict=True)
+        for row in _with_edges(*(record.calibration["bins"][name] for name in BIN_COLUMNS))
     ]
     return pd.DataFrame(rows, columns=["label", "seed", "low", "high", *BIN_COLUMNS])
 
@@ -42,10 +41,9 @@ def histogram_points(runs: Runs, variable: str) -> pd.DataFrame:
     variable: "confidence" or "true_class". Raises UserError for a run whose record lacks it.
     """
     rows = [
-        (label, record.config["seed"], low, high, count)
+        (label, record.config["seed"], *row)
         for label, record in _calibrated(runs)
-        for counts in [record.calibration["histogram"][variable]]
-        for low, high, count in zip(*_edges(counts), counts, strict=True)
+        for row in _with_edges(record.calibration["histogram"][variable])
     ]
     return pd.DataFrame(rows, columns=["label", "seed", "low", "high", "count"])
 
@@ -62,9 +60,10 @@ def _calibrated(runs: Runs) -> Iterator[tuple[str, Record]]:
             yield label, record
 
 
-def _edges(counts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    ends = np.arange(len(counts) + 1) / len(counts)
-    return ends[:-1], ends[1:]
+def _with_edges(*columns: Sequence[float]) -> Iterator[tuple]:
+    """Rows of low, high and the columns' values, for equal bins of [0, 1]."""
+    edges = np.arange(len(columns[0]) + 1) / len(columns[0])
+    return zip(edges[:-1], edges[1:], *columns, strict=True)
 
 
 def draw_reliability(data: pd.DataFrame, title: str) -> "Figure":
@@ -108,8 +107,8 @@ def _diagram(above, below, bins: pd.DataFrame) -> None:
         linewidth=0.6, label="gap", **at,
     )  # fmt: skip
     above.plot([0, 1], [0, 1], "k--", linewidth=1)
-    paper = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none"}
-    above.text(0.97, 0.04, f"ECE {100 * ece:.1f}%", ha="right", fontsize=9, bbox=paper)
+    box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none"}
+    above.text(0.97, 0.04, f"ECE {100 * ece:.1f}%", ha="right", fontsize=9, bbox=box)
     above.set_ylim(0, 1)
     below.bar(height=share, color="tab:gray", linewidth=0.6, **at)
     below.set_xlim(0, 1)

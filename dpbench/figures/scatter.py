@@ -1,9 +1,10 @@
-"""Methods in the plane of two metrics: all trials of their searches, final runs, Pareto fronts."""
+"""Methods in the plane of two metrics: the trials of their searches, final runs, Pareto fronts."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from dpbench.figures.formats import titled
@@ -28,8 +29,8 @@ HIDDEN_SHARE = 0.1
 class ScatterFigure:
     """A figure with one panel for each condition.
 
-    x, y: metrics, as `test/accuracy`; arms: from each arm's name to its label; baseline: the arm
-    without privacy, which no front includes; columns: the labels of the conditions.
+    x, y: metrics, such as `test/accuracy`. arms: from each arm's name to its label. baseline: the
+    arm without privacy, which no front includes. columns: the labels of the conditions.
     """
 
     title: str
@@ -68,23 +69,23 @@ def _means(spec: ScatterFigure, runs: pd.DataFrame) -> Iterator[tuple]:
     """A row for each condition and arm with runs, in the order of the figure."""
     for condition in spec.columns:
         for arm in spec.arms:
-            of = runs[(runs["condition"] == condition) & (runs["arm"] == arm)][["x", "y"]]
-            if len(of):
-                mean, spread = of.mean(skipna=False), of.std(skipna=False)
-                yield condition, arm, RUNS, *mean, *spread, len(of), False
+            values = runs[(runs["condition"] == condition) & (runs["arm"] == arm)][["x", "y"]]
+            if len(values):
+                mean, spread = values.mean(skipna=False), values.std(skipna=False)
+                yield condition, arm, RUNS, *mean, *spread, len(values), False
 
 
 def _on_front(spec: ScatterFigure, means: pd.DataFrame) -> list[bool]:
     """Whether each mean is on the Pareto front of the private arms under its condition."""
-    # Rounded, as equal means may differ in the order in which they were added up.
+    # Rounded, as equal means may differ by the order of their sums.
     gains = means[["x", "y"]].to_numpy().round(9) * [_sign(spec.x), _sign(spec.y)]
     private = (means["arm"] != spec.baseline).to_numpy()
-    found = []
-    for gain, condition, eligible in zip(gains, means["condition"], private, strict=True):
+    on_front = []
+    for gain, condition, is_private in zip(gains, means["condition"], private, strict=True):
         others = gains[private & (means["condition"] == condition).to_numpy()]
         dominated = ((others >= gain).all(axis=1) & (others > gain).any(axis=1)).any()
-        found.append(bool(eligible and not dominated and gain[0] == gain[0] and gain[1] == gain[1]))
-    return found
+        on_front.append(bool(is_private and not dominated and not np.isnan(gain).any()))
+    return on_front
 
 
 def _metric(name: str) -> Metric:
@@ -130,8 +131,8 @@ def _label(name: str) -> str:
 def draw_scatter(spec: ScatterFigure, data: pd.DataFrame) -> "Figure":
     """The figure, from `scatter_points`; an arm has the same colour and marker in all panels.
 
-    A panel reaches to its worst mean, or to all but the worst tenth of the trials by either metric;
-    it says how many trials lie outside.
+    A panel extends to its worst mean, and to all but the worst tenth of the trials in either
+    metric; it says how many trials lie outside.
     """
     from matplotlib.figure import Figure
 
@@ -178,7 +179,7 @@ def _arm(axis, mean: pd.DataFrame, trials: pd.DataFrame, number: int, label: str
     color, marker = f"C{number % 10}", MARKERS[number // 10 % len(MARKERS)]
     axis.scatter(trials["x"], trials["y"], s=9, color=color, marker=marker, alpha=0.3, linewidths=0)
     if len(mean):
-        x, y = (mean[f"{of}_deviation"].fillna(0) for of in ("x", "y"))
+        x, y = (mean[f"{name}_deviation"].fillna(0) for name in ("x", "y"))
         axis.errorbar(
             mean["x"], mean["y"], y, x, fmt=marker, color=color, markeredgecolor="black",
             markersize=6, elinewidth=1, label=label, zorder=3,
@@ -186,16 +187,17 @@ def _arm(axis, mean: pd.DataFrame, trials: pd.DataFrame, number: int, label: str
 
 
 def _limit(axis, spec: ScatterFigure, means: pd.DataFrame, trials: pd.DataFrame) -> None:
-    """Leave the worst trials out of a panel, which would squeeze all others into a corner."""
+    """Leave the worst trials out of a panel, as they would squeeze all others into a corner."""
     if trials.empty:
         return
     inside = pd.Series(True, trials.index)
-    for of, metric, ends in (("x", spec.x, axis.get_xlim()), ("y", spec.y, axis.get_ylim())):
+    for name, metric, ends in (("x", spec.x, axis.get_xlim()), ("y", spec.y, axis.get_ylim())):
         sign = _sign(metric)
-        tenth = (sign * trials[of]).quantile(HIDDEN_SHARE, interpolation="lower")
-        worst, best = sign * min((sign * means[of]).min(), tenth), (max if sign > 0 else min)(ends)
-        axis.set(**{f"{of}lim": sorted((worst - 0.05 * (best - worst), best))})
-        inside &= sign * trials[of] >= sign * worst
+        tenth = (sign * trials[name]).quantile(HIDDEN_SHARE, interpolation="lower")
+        worst = sign * min((sign * means[name]).min(), tenth)
+        best = max(ends) if sign > 0 else min(ends)
+        axis.set(**{f"{name}lim": sorted((worst - 0.05 * (best - worst), best))})
+        inside &= sign * trials[name] >= sign * worst
     if outside := (~inside).sum():
         text = f"{outside} of {len(trials)} trials lie outside"
         axis.text(0.02, 0.02, text, transform=axis.transAxes, fontsize=7)
