@@ -22,9 +22,9 @@ STEP_LENGTH = 0.1
 def disagreement(engine: Engine, reference: Loop, probe: Batch) -> float:
     """The largest relative error of a gradient; infinite if one is not finite.
 
-    Compared at the initial parameters and at a perturbation of them, since some gradients start at
-    zero; there also with per-example shifts, if the engine has rules for them. In evaluation mode,
-    since dropout would make correct engines differ.
+    Gradients are compared at the initial parameters and, since some start at zero, at a
+    perturbation of them; there also with per-example shifts, if the engine has rules for them. The
+    model is in evaluation mode, since dropout would make correct engines differ.
     """
     shifts = engine.name == "ghost"
     with _in_evaluation(engine):
@@ -71,7 +71,7 @@ def _in_evaluation(engine: Engine) -> Iterator[None]:
 
 @contextmanager
 def _perturbed(engine: Engine, shift: Tensor) -> Iterator[None]:
-    """Shifts theta within the context, and restores it bit for bit."""
+    """Shift theta within the context, and restore it bit for bit afterwards."""
     theta = engine.parameters.theta.data
     before = theta.clone()
     try:

@@ -1,4 +1,4 @@
-"""The engine of a configured name, or the best one for a model; checked against the reference."""
+"""The configured engine, or the best one for a model, checked against the reference."""
 
 import warnings
 
@@ -38,8 +38,8 @@ def make_engine(
 ) -> Engine:
     """The engine of that name for a model, checked on a probe of synthetic examples.
 
-    `auto` is `ghost` where it is supported and `vmap` elsewhere. An explicit `ghost` warns where it
-    falls back: to materialised gradients of single modules, or to `vmap` for the whole model.
+    `auto` is `ghost` if the model supports it, else `vmap`. An explicit `ghost` warns if it falls
+    back: to materialised gradients of single modules, or to `vmap` for the whole model.
     probe: at least two synthetic examples, on which the engine must agree with the reference, in
     float32. views: augmented copies per example (inputs [B, K, ...]). options: precision and memory
     format of all later passes.

@@ -1,4 +1,4 @@
-"""Checks that a model does not couple examples, neither within a batch nor across passes.
+"""Checks that a model couples examples neither within a batch nor across passes.
 
 Checked at the initial parameters, and in training mode at a perturbation of them, where parameters
 that start at zero (such as a gate) are non-zero. All passes use the reference's copy of the model.
@@ -49,7 +49,7 @@ def refuse_coupling(reference: Loop, probe: Batch) -> None:
 
 
 def perturbation(parameters: Parameters) -> Tensor:
-    """A random vector [D] of a tenth of each tensor's magnitude plus 0.01, for zero tensors."""
+    """A random vector [D] of a tenth of each tensor's magnitude, plus 0.01 since some are zero."""
     draw, theta = torch.Generator().manual_seed(0), parameters.theta.detach()
     parts = []
     for place in parameters.places.values():
@@ -77,7 +77,7 @@ of equal shape round alike."""
 
 
 def _checked_pass(reference: Loop, probe: Batch, training: bool) -> Pass:
-    """A pass of the probe in that mode; UserError if it changes state, is not reproducible or
+    """A pass over the probe in that mode; UserError if it changes state, is not reproducible or
     couples examples."""
     mode = " in training mode" if training else ""
     model = reference.model64.train(training)
@@ -95,7 +95,7 @@ def _checked_pass(reference: Loop, probe: Batch, training: bool) -> Pass:
 
 
 def _pass(reference: Loop, batch: Batch) -> Pass:
-    """One pass of the reference's copy, always with the same seed."""
+    """One pass of the reference's copy of the model, always with the same seed."""
     seed_torch(0, reference.parameters64.theta.device)
     before = _generator_state(reference)
     inputs, losses = reference.unit_losses(batch)
@@ -145,7 +145,7 @@ def _depends_on_batch(reference: Loop, probe: Batch, together: Pass) -> bool:
 
 
 def _close(x: Tensor, y: Tensor, tolerance: float) -> bool:
-    """Equal up to rounding; NaN equals NaN."""
+    """Whether tensors are equal up to rounding; NaN equals NaN."""
     if x.shape != y.shape or not x.is_floating_point():
         return torch.equal(x, y)
     return torch.allclose(x, y, rtol=tolerance, atol=tolerance / 10, equal_nan=True)

@@ -1,4 +1,4 @@
-"""The base of gradients that override some operations of other gradients."""
+"""The base class of gradients that override some operations of other gradients."""
 
 from torch import Tensor
 

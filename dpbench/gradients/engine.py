@@ -14,7 +14,7 @@ from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Layer, Parameters
 
 CPU_BLOCK, GPU_BLOCK = 2**18, 2**26
-"""Numbers in a block of columns: as many as stay in the cache, or as occupy a GPU."""
+"""Numbers in a block of columns: few enough to stay in a cache, or many enough to occupy a GPU."""
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Maps outputs [B, ...] and targets [B, ...] to losses [B]; loss i depends on example i alone."""
@@ -66,7 +66,7 @@ class PerExampleShift(NamedTuple):
 
 
 Shift = Tensor | PerExampleShift
-"""Where gradients are taken: at theta plus a common vector [D], or plus a shift per example."""
+"""Where gradients are evaluated: at theta plus a common vector [D], or plus a shift per example."""
 
 
 class Engine(Protocol):
@@ -150,7 +150,7 @@ def may_be_nonfinite(norms: Tensor) -> bool:
 
 
 def columns_per_block(rows: int, device: torch.device) -> int:
-    """How many columns of so many rows make a block; at least one."""
+    """The number of columns in a block, at least one, for a stack with this number of rows."""
     numbers = CPU_BLOCK if device.type == "cpu" else GPU_BLOCK
     return max(1, numbers // max(1, rows))
 

@@ -27,7 +27,7 @@ class FlatBatch(NamedTuple):
 
 
 def flatten(batch: Batch, views: int, like: Tensor) -> FlatBatch:
-    """Flattens a batch of users, or of examples with `views` views each.
+    """Flatten a batch of users, or of examples with `views` views each.
 
     like: a tensor with the dtype and device of the losses.
     """

@@ -45,7 +45,7 @@ from dpbench.gradients.tangents import detached
 class ForwardCall(NamedTuple):
     """A module's forward call: its input, the shape of its output, and the output's graph edge.
 
-    The output itself is not stored, so that memory is freed and it may be changed in place.
+    The output itself is not stored, so that its memory can be freed and it may change in place.
     """
 
     a: Tensor
@@ -126,7 +126,10 @@ class Ghost:
         with torch.no_grad():
             adjoints: dict[AdjointKey, Tensor | None] = dict(zip(nodes, gradients, strict=True))
             unused = self._unused(adjoints, parameters, losses)
-            b = {p: losses.new_zeros(nodes[p][1]) if x is None else x for p, x in adjoints.items()}
+            b = {
+                key: losses.new_zeros(nodes[key][1]) if adjoint is None else adjoint
+                for key, adjoint in adjoints.items()
+            }
             by_module = {
                 tracked: self._module_gradients(
                     tracked, calls, b, parameters, flat.rows_per_unit
@@ -145,7 +148,7 @@ class Ghost:
         unused = {
             tracked
             for tracked in self._tracked
-            if any(adjoints[p] is None for p in tracked.adjoint_keys)
+            if any(adjoints[key] is None for key in tracked.adjoint_keys)
         }
         if unused and (missing := parameters.used(losses) & unused):
             name = min(tracked.name for tracked in missing) or "the model"
@@ -153,7 +156,7 @@ class Ghost:
         return unused
 
     def _substitutes(self, shift: Shift | None) -> dict[str, Tensor]:
-        """The parameters at theta + a common shift [D], if there is one."""
+        """The parameters at theta plus a common shift [D]; none without such a shift."""
         if not isinstance(shift, Tensor):
             return {}
         shifted = self.parameters.unflatten(self.parameters.theta.detach() + shift)
@@ -173,7 +176,7 @@ class Ghost:
     def _forward(
         self, batch: Batch, values: dict[str, Tensor]
     ) -> tuple[Tensor, dict[nn.Module, ForwardCall]]:
-        """Losses [B K], and the call of every tracked module in their order."""
+        """Losses [B K], and the calls of the tracked modules, in the modules' order."""
         self._calls = {}
         try:
             if values:
@@ -216,7 +219,7 @@ class Ghost:
 class GhostGradients(Gradients):
     """Per-example gradients by book-keeping: losses [B], and factored gradients by module.
 
-    All tensors are detached from the graph that made them.
+    All tensors are detached from the autograd graph.
     """
 
     def __init__(
@@ -226,12 +229,12 @@ class GhostGradients(Gradients):
         parameters: Parameters,
     ):
         self.losses, self.by_module = losses, by_module
-        self._rules = [rule for tracked in by_module.values() for rule in tracked.gradients]
+        self._by_layer = [layer for module in by_module.values() for layer in module.gradients]
         self._layers = parameters.layers
 
     @cached_property
     def _squared(self) -> list[Tensor]:
-        return [rule.squared_norms() for rule in self._rules]
+        return [gradient.squared_norms() for gradient in self._by_layer]
 
     @cached_property
     def norms(self) -> Tensor:
@@ -242,22 +245,22 @@ class GhostGradients(Gradients):
         return torch.stack(self._squared, 1).sqrt().to(self.losses)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        rules = self._rules
+        gradients = self._by_layer
         if may_be_nonfinite(self.norms):
-            rules = [rule.excluding(factors) for rule in rules]
-        columns = factors.unbind(1) if factors.dim() == 2 else [factors] * len(rules)
+            gradients = [gradient.excluding(factors) for gradient in gradients]
+        columns = factors.unbind(1) if factors.dim() == 2 else [factors] * len(gradients)
         total = factors.new_empty(self._layers[-1].at.stop)
-        for rule, column, layer in zip(rules, columns, self._layers, strict=True):
-            rule.write_sum(column, total[layer.at])
+        for gradient, column, layer in zip(gradients, columns, self._layers, strict=True):
+            gradient.write_sum(column, total[layer.at])
         return total
 
     def dot(self, vector: Tensor) -> Tensor:
-        pairs = zip(self._rules, self._layers, strict=True)
-        return torch.stack([rule.dot(vector[layer.at]) for rule, layer in pairs]).sum(0)
+        pairs = zip(self._by_layer, self._layers, strict=True)
+        return torch.stack([gradient.dot(vector[layer.at]) for gradient, layer in pairs]).sum(0)
 
     def stack(self) -> Tensor:
-        return torch.cat([rule.stack() for rule in self._rules], 1)
+        return torch.cat([gradient.stack() for gradient in self._by_layer], 1)
 
     def blocks(self) -> Iterator[Tensor]:
-        for rule in self._rules:
-            yield from rule.blocks()
+        for gradient in self._by_layer:
+            yield from gradient.blocks()

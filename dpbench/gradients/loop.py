@@ -1,4 +1,4 @@
-"""The reference engine: one example at a time, in float64, obviously correct and slow."""
+"""The reference engine: one example at a time, in float64; simple, correct and slow."""
 
 import copy
 
@@ -16,7 +16,7 @@ from dpbench.gradients.parameters import Parameters
 class Loop:
     """Per-example gradients [B, D] in float64, by one backward pass per example.
 
-    model64 and parameters64: the float64 copy that it computes with.
+    model64, parameters64: the float64 copy of the model that it computes with.
     """
 
     name = "loop"

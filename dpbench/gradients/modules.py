@@ -29,8 +29,8 @@ class TrackedModule:
     """A module whose gradients come from one rule: that of its type, or the fallback for its whole
     subtree.
 
-    bare: names of parameters that a module with children uses directly. Their first axis is 1, so
-    that one copy per example broadcasts like the parameter and receives the example's gradient.
+    bare: names of parameters that a module with children uses directly. Their first axis has length
+    1, so that one copy per example broadcasts like the parameter and gets the example's gradient.
     """
 
     name: str
@@ -104,7 +104,7 @@ def _has_rule(module: nn.Module) -> bool:
 
 
 def _refuse_random(module: nn.Module) -> None:
-    """The fallback recomputes the module, so its forward pass must be deterministic."""
+    """Unsupported if the module draws random numbers, since the fallback recomputes it."""
     for part in module.modules():
         if getattr(part, "p", 0) or getattr(part, "drop_prob", 0):
             raise Unsupported(f"{type(module).__name__} has no rule and draws random numbers")

@@ -23,7 +23,7 @@ BLOCK = 384
 
 
 def squared_norms(rows: Tensor) -> Tensor:
-    """|x_i|^2 of rows [B, ...], too large by a factor of at most 1 + 1e-5 (plus 1e-35 a number)."""
+    """|x_i|^2 of rows [B, ...], too large by at most a factor of 1 + 1e-5 (plus 1e-35 a number)."""
     flat = rows.flatten(1)
     if flat.shape[1] <= NARROW:
         squared = torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).square()
@@ -73,12 +73,12 @@ def recomputation_bound(squared: Tensor, size: Tensor, terms: int, like: Tensor)
 
 
 def roundoff(x: Tensor) -> float:
-    """The unit roundoff u of this precision."""
+    """The unit roundoff u in the precision of x."""
     return torch.finfo(x.dtype).eps / 2
 
 
 def _tiny(x: Tensor) -> float:
-    """The largest absolute error of an underflow in this precision."""
+    """The largest absolute error of an underflow in the precision of x."""
     return torch.finfo(x.dtype).smallest_normal
 
 

@@ -9,10 +9,11 @@ from dpbench.gradients.precision import FLOAT32, Precision
 
 
 class ForwardOptions(NamedTuple):
-    """precision: of the model's passes. channels_last: whether images have that memory format.
+    """How an engine runs the model.
 
-    Weights cannot have it: they are views of theta, in the order in which every rule writes its
-    sum, so torch converts them in each convolution.
+    precision: that of the passes. channels_last: whether images have that memory format. Weights
+    cannot have it: they are views of theta, in the order in which every rule writes its sum, so
+    torch converts them in each convolution.
     """
 
     precision: Precision = FLOAT32

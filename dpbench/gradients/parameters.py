@@ -24,7 +24,7 @@ class Layer:
 class Layout:
     """Where the trainable parameters of a model lie in one vector theta [D]; frozen ones do not.
 
-    named: the parameters by name. places: their slices of theta. Raises ValueError where there are
+    named: the parameters by name. places: their slices of theta. Raises ValueError if there are
     none.
     """
 

@@ -16,7 +16,7 @@ from dpbench.gradients.engine import (
     empty,
 )
 from dpbench.gradients.ghost import Ghost, GhostGradients
-from dpbench.gradients.tangents import moving, with_tangent
+from dpbench.gradients.tangents import dual, plus_tangent
 from dpbench.gradients.vmap import Vmap
 
 Named = dict[str, Tensor]
@@ -25,8 +25,8 @@ Named = dict[str, Tensor]
 def penalised(engine: Engine, batch: Batch, weight: float) -> Gradients:
     """g_i + weight H_i g_i/|g_i|, the gradient of L_i + weight |g_i|, with the losses L_i.
 
-    g_i/|g_i| counts as zero where g_i is zero or not finite. By book-keeping if the engine can, and
-    else differentiated twice by torch.func, with all gradients materialised.
+    g_i/|g_i| counts as zero where g_i is zero or not finite. Computed by book-keeping if the engine
+    can, otherwise by torch.func's second derivatives, with all gradients materialised.
     """
     if not len(batch):
         return empty(engine.parameters)
@@ -38,18 +38,18 @@ def penalised(engine: Engine, batch: Batch, weight: float) -> Gradients:
 
 
 def _by_book_keeping(engine: Ghost, batch: Batch, weight: float) -> GhostGradients:
-    """The tangent of a pass at theta + t g_i, t = 0 moving at the speed weight/|g_i|."""
+    """Gradients plus tangents at theta + t g_i, where t is 0 with the tangent weight/|g_i|."""
     device = engine.parameters.theta.device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the same dropout
         plain = engine(batch)
     with forward_ad.dual_level():
-        speeds = per_length(plain.norms, weight)
-        scales = moving(torch.zeros_like(speeds), speeds)
-        moved = engine(batch, PerExampleShift(plain, scales))
-        assert isinstance(moved, GhostGradients)
+        rates = per_length(plain.norms, weight)
+        scales = dual(torch.zeros_like(rates), rates)
+        shifted = engine(batch, PerExampleShift(plain, scales))
+        assert isinstance(shifted, GhostGradients)
         by_module = {
-            tracked: part._replace(gradients=[with_tangent(g) for g in part.gradients], call=None)
-            for tracked, part in moved.by_module.items()
+            tracked: part._replace(gradients=[plus_tangent(g) for g in part.gradients], call=None)
+            for tracked, part in shifted.by_module.items()
         }
     return GhostGradients(plain.losses, by_module, engine.parameters)
 

@@ -12,12 +12,12 @@ from dpbench.gradients.layers.outer import Dyad, Outer
 from dpbench.gradients.layers.rows import Rows
 
 
-def moving(value: Tensor, speed: Tensor) -> Tensor:
+def dual(value: Tensor, tangent: Tensor) -> Tensor:
     """A tensor with a tangent, within `forward_ad.dual_level()`."""
     with warnings.catch_warnings():
-        # Of torch's own scripts, when the first tangent is made.
+        # torch warns about scripts of its own when it makes the first tangent.
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)
-        return forward_ad.make_dual(value, speed)
+        return forward_ad.make_dual(value, tangent)
 
 
 def detached(x: Tensor) -> Tensor:
@@ -28,10 +28,10 @@ def detached(x: Tensor) -> Tensor:
     return forward_ad.make_dual(value.detach(), tangent.detach())
 
 
-def with_tangent(gradient: LayerGradient) -> LayerGradient:
+def plus_tangent(gradient: LayerGradient) -> LayerGradient:
     """g_i + g'_i of one layer, where g'_i is the tangent of g_i.
 
-    A sum of outer products stays one: b a^T + b' a^T + b a'^T. Other gradients but those of
+    A sum of outer products stays one: b a^T + b' a^T + b a'^T. All other gradients except those of
     look-ups are materialised.
     """
     match gradient:

@@ -9,7 +9,7 @@ from dpbench.gradients.parameters import Layer
 
 
 class TranslatedGradients(DelegatingGradients):
-    """g_i + v for one vector v [D], without materialising any of them.
+    """g_i + v for one vector v [D], without materialising the gradients.
 
     Squared norms are |g_i|^2 + 2 <g_i, v> + |v|^2, per layer with the layer's part of v. They are
     inaccurate where v nearly cancels g_i, so no guarantee may rely on them.
@@ -21,15 +21,17 @@ class TranslatedGradients(DelegatingGradients):
 
     @property
     def norms(self) -> Tensor:
-        return self._lengths(self.base.norms, self._vector)
+        return self._translated(self.base.norms, self._vector)
 
     @property
     def layer_norms(self) -> Tensor:
         columns = self.base.layer_norms.unbind(1)
         parts = (layer.part_of(self._vector) for layer in self._layers)
-        return torch.stack([self._lengths(*pair) for pair in zip(columns, parts, strict=True)], 1)
+        pairs = zip(columns, parts, strict=True)
+        return torch.stack([self._translated(*pair) for pair in pairs], 1)
 
-    def _lengths(self, norms: Tensor, vector: Tensor) -> Tensor:
+    def _translated(self, norms: Tensor, vector: Tensor) -> Tensor:
+        """The norms after adding a vector, from the norms before."""
         squared = norms.square() + 2 * self.base.dot(vector) + vector @ vector
         return squared.clamp(min=0).sqrt()
 

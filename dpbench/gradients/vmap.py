@@ -1,4 +1,4 @@
-"""The engine for any model: torch.func's vectorised gradients, all of them materialised."""
+"""The engine for any model: vectorised gradients by torch.func, all of them materialised."""
 
 import torch
 from torch import Tensor, nn

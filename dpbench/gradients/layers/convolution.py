@@ -1,4 +1,4 @@
-"""Convolutions, also those with a kernel that is computed from the weight."""
+"""Convolutions, including those whose kernel is computed from the weight."""
 
 import math
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ FAST = 64
 """Additional roundings allowed for fast convolution algorithms (Winograd, FFT)."""
 
 FEW_CHANNELS = 16
-"""Up to this number of input channels, the adjoint of a convolution with the examples as groups is
-slower than that of matrix products over patches."""
+"""Up to this number of input channels, the backward pass of a convolution with the examples as its
+groups is slower than that of matrix products over patches."""
 
 
 class Convolution(LayerGradient):
@@ -77,7 +77,7 @@ class Convolution(LayerGradient):
 
     @property
     def by_positions(self) -> bool:
-        """Whether products over positions are cheaper than the gradient itself."""
+        """Whether Gram matrices over positions are cheaper than the gradient itself."""
         o, i = self.module.weight.flatten(1).shape
         t = self.b[0, 0].numel() * self.views
         # The factor 2: a Gram matrix is slower per operation, and the sum has to be computed too.
@@ -85,11 +85,11 @@ class Convolution(LayerGradient):
 
     def apply(self, x: Tensor, scales: Tensor) -> Tensor:
         """scales_i times the convolution of padded x [B K, C, *image] with G_i, plus bias."""
-        each = scales.view(-1, 1, 1)
-        positions = self._positions(self.b.flatten(2)) * each
+        scales = scales.view(-1, 1, 1)
+        positions = self._positions(self.b.flatten(2)) * scales
         out = (self._patches(x) @ self._patches(self.a).mT) @ positions
         if self._biased:
-            out = out + self._bias_rows.unsqueeze(1) * each
+            out = out + self._bias_rows.unsqueeze(1) * scales
         # [B, K T, O] to [B K, O, *image]
         return out.unflatten(1, (self.views, -1)).flatten(0, 1).mT.reshape(self.b.shape)
 
@@ -124,8 +124,8 @@ class Convolution(LayerGradient):
 
     def perturbed_kernels(self, weight: Tensor, scales: Tensor) -> Tensor:
         """W + scales_i G_i, [B, O, I, ...]."""
-        each = scales.view(-1, *[1] * weight.dim())
-        return torch.addcmul(weight, self.weight_rows().view(-1, *weight.shape), each)
+        scales = scales.view(-1, *[1] * weight.dim())
+        return torch.addcmul(weight, self.weight_rows().view(-1, *weight.shape), scales)
 
     def perturbed_biases(self, bias: Tensor, scales: Tensor) -> Tensor:
         """[B, O]"""
@@ -141,10 +141,10 @@ class Convolution(LayerGradient):
         if self._weight is not None:
             torch.mv(self._weight.T, factors, out=out[:size])
         else:
-            each = factors.repeat_interleave(self.views).view(-1, *[1] * (self.b.dim() - 1))
+            by_view = factors.repeat_interleave(self.views).view(-1, *[1] * (self.b.dim() - 1))
             shape = tuple(m.weight.shape)
             out[:size] = self._kernel_gradient(
-                self.a, shape, self.b * each, m.stride, self.padding, m.dilation, m.groups
+                self.a, shape, self.b * by_view, m.stride, self.padding, m.dilation, m.groups
             ).flatten()
         if self._biased:
             torch.mv(self._bias_rows.T, factors, out=out[size:])
@@ -152,8 +152,8 @@ class Convolution(LayerGradient):
     def dot(self, vector: Tensor) -> Tensor:
         m = self.module
         kernel = vector[: m.weight.numel()].view_as(m.weight)
-        apply = self._forward(self.a, kernel, None, m.stride, self.padding, m.dilation, m.groups)
-        total = (apply * self.b).reshape(self._examples, -1).sum(1)
+        outputs = self._forward(self.a, kernel, None, m.stride, self.padding, m.dilation, m.groups)
+        total = (outputs * self.b).reshape(self._examples, -1).sum(1)
         return total + self._bias_rows @ vector[m.weight.numel() :] if self._biased else total
 
     def stack(self) -> Tensor:
@@ -166,12 +166,12 @@ class Convolution(LayerGradient):
             yield self._bias_rows
 
     def excluding(self, factors: Tensor) -> "Convolution":
-        each = factors.repeat_interleave(self.views)
-        a, b = zero_excluded(self.a, each), zero_excluded(self.b, each)
-        rest = Convolution(self.module, a, b, self.views, self.padding)
+        by_view = factors.repeat_interleave(self.views)
+        a, b = zero_excluded(self.a, by_view), zero_excluded(self.b, by_view)
+        kept = Convolution(self.module, a, b, self.views, self.padding)
         if self._weight is not None:
-            rest._weight = zero_excluded(self._weight, factors)
-        return rest
+            kept._weight = zero_excluded(self._weight, factors)
+        return kept
 
 
 def convolution(call: ModuleCall) -> list[Convolution]:
@@ -213,8 +213,8 @@ def convolve_per_example(
 ) -> Tensor:
     """The convolution of x [B K, ...] with each example's kernel [B, O, I, ...] and bias [B, O].
 
-    One convolution with the examples as its groups and the views as its batch; with few channels,
-    where that is slow, one product of matrices over the patches.
+    Computed as one convolution with the examples as its groups and the views as its batch; with few
+    channels, where that is slow, as one matrix product over the patches.
     """
     x, padding = _padded(module, x)
     examples = len(kernels)
@@ -268,7 +268,7 @@ def as_groups(x: Tensor, examples: int) -> Tensor:
 
 
 def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-    """x, padded here unless it is symmetric zero padding, and the padding left to the operation."""
+    """x, already padded unless its padding is symmetric and zero, and the padding that is left."""
     if module.padding_mode == "zeros" and not isinstance(module.padding, str):
         return x, module.padding
     mode = "constant" if module.padding_mode == "zeros" else module.padding_mode

@@ -48,7 +48,7 @@ class LayerGradient(Protocol):
         ...
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
-        """Writes sum_i factors_i g_i to out [d], for factors [B]."""
+        """Write sum_i factors_i g_i to out [d], for factors [B]."""
         ...
 
     def dot(self, vector: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class LayerGradient(Protocol):
         return column_blocks(self.stack())
 
     def excluding(self, factors: Tensor) -> "LayerGradient":
-        """The same gradients, with zeros for the examples with factor 0."""
+        """The same gradients, set to zero for examples whose factor is 0."""
         ...
 
 

@@ -11,7 +11,7 @@ from dpbench.gradients.norms import squared_norms_of_table
 class Lookup(LayerGradient):
     """The gradient of a table whose rows were looked up: indices [B, T] int64, b [B, T, O].
 
-    Two positions interact in the norm exactly if they looked up the same row.
+    Two positions interact in the norm if and only if they looked up the same row.
     """
 
     def __init__(self, indices: Tensor, b: Tensor, rows: int):
@@ -41,7 +41,7 @@ class Lookup(LayerGradient):
 def perturbed_embedding(
     call: ModuleCall, gradients: list[Lookup], scales: Tensor, x: Tensor
 ) -> Tensor:
-    """A look-up of x [B K, ...], with per-example changes of the rows that it looked up."""
+    """An embedding's outputs for x [B K, ...], with W_i = W + scales_i G_i for each example."""
     (table,) = gradients
     indices = x.reshape(call.examples, -1)
     same = (indices.unsqueeze(2) == table.indices.unsqueeze(1)).to(table.b)

@@ -14,7 +14,7 @@ from dpbench.gradients.norms import squared_norms, squared_norms_of_outer
 class Dyad(LayerGradient):
     """g_i = b_i a_i^T, for a linear map with one position: a [B, I], b [B, O].
 
-    The norm is a product of two norms (Goodfellow 2015), the sum one product of matrices.
+    The norm is a product of two norms (Goodfellow 2015), and the sum is one matrix product.
     """
 
     def __init__(self, a: Tensor, b: Tensor, bias: bool):
@@ -60,11 +60,11 @@ class Dyad(LayerGradient):
 class Outer(LayerGradient):
     """g_i = sum_t b_it a_it^T, for a linear map with several positions: a [B, T, I], b [B, T, O].
 
-    bias [B, O]: the gradient of the bias, the sum of b over the positions, which norm and sum share
-    so that positions that cancel round alike.
     The norm comes from the Gram matrices of a and b over positions, or from the materialised
     gradient, whichever moves less memory (Bu et al. 2022, "Scalable and efficient training of large
-    convolutional neural networks with differential privacy").
+    convolutional neural networks with differential privacy"). bias [B, O]: the gradient of the
+    bias, the sum of b over positions, which norm and sum share so that cancelling positions round
+    alike.
     """
 
     def __init__(self, a: Tensor, b: Tensor, bias: Tensor | None):
@@ -82,7 +82,7 @@ class Outer(LayerGradient):
 
     @property
     def _gram(self) -> bool:
-        """Whether products over positions move less memory than the gradient itself."""
+        """Whether Gram matrices over positions move less memory than the gradient itself."""
         t, i = self.a.shape[1:]
         o = self.b.shape[2]
         return self._weight is None and t * (i + o) < i * o
@@ -109,9 +109,10 @@ class Outer(LayerGradient):
 
     def apply(self, x: Tensor, scales: Tensor) -> Tensor:
         """scales_i (x_i G_i^T + h_i) [B, T, O] for x [B, T, I], with G and h of weight and bias."""
-        each = scales.view(-1, 1, 1)
-        weight = x @ self.a.mT @ self.b if self._gram else x @ self._weight_rows().mT
-        return (weight if self.bias is None else weight + self.bias.unsqueeze(1)) * each
+        out = x @ self.a.mT @ self.b if self._gram else x @ self._weight_rows().mT
+        if self.bias is not None:
+            out = out + self.bias.unsqueeze(1)
+        return out * scales.view(-1, 1, 1)
 
     def stack(self) -> Tensor:
         weight = self._weight_rows().flatten(1)
@@ -124,14 +125,14 @@ class Outer(LayerGradient):
 
     def excluding(self, factors: Tensor) -> "Outer":
         bias = None if self.bias is None else zero_excluded(self.bias, factors)
-        rest = Outer(zero_excluded(self.a, factors), zero_excluded(self.b, factors), bias)
+        kept = Outer(zero_excluded(self.a, factors), zero_excluded(self.b, factors), bias)
         if self._weight is not None:
-            rest._weight = zero_excluded(self._weight, factors)
-        return rest
+            kept._weight = zero_excluded(self._weight, factors)
+        return kept
 
 
 def linear(call: ModuleCall) -> list[Dyad | Outer]:
-    """A linear layer, its inputs with any number of axes between batch and features."""
+    """A linear layer, whose inputs may have any number of axes between batch and features."""
     bias = call.module.bias is not None
     if call.views == 1 and call.a.dim() == 2:
         return [Dyad(call.a, call.b, bias)]
@@ -144,8 +145,8 @@ def perturbed_linear(
 ) -> Tensor:
     """A linear layer's outputs for x, with W_i = W + scales_i G_i for each example.
 
-    (W + s b a^T) x = W x + s b (a . x), so no per-example weight is materialised where a gradient
-    has few positions.
+    (W + s b a^T) x = W x + s b <a, x>, so no per-example weight is materialised if a gradient has
+    few positions.
     """
     (gradient,) = gradients
     values = call.values()

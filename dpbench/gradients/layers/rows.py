@@ -40,9 +40,10 @@ class Rows(LayerGradient):
 
 
 def normalisation(call: ModuleCall) -> list[Rows]:
-    """The scale's gradient is b times the normalised input, summed over positions; the shift's, b.
+    """Group, instance, layer or root-mean-square normalisation.
 
-    Group, instance, layer and root-mean-square normalisation.
+    The gradient of the scale is b times the normalised input, and that of the shift is b, both
+    summed over positions.
     """
     rows = [_per_scale(call.module, call.b * _normal(call.module, call.a))]
     if _biased(call.module):
@@ -65,7 +66,7 @@ def _normal(module: NormLayer, x: Tensor) -> Tensor:
     """The normalised input, before scale and shift."""
     match module:
         case nn.GroupNorm() if forward_ad.unpack_dual(x).tangent is not None:
-            # The backward pass of group_norm has no forward-mode derivative; that of this one has.
+            # Unlike this, group_norm has a backward pass without a forward-mode derivative.
             groups = F.instance_norm(x.reshape(len(x), module.num_groups, -1), eps=module.eps)
             return groups.view_as(x)
         case nn.GroupNorm():
@@ -82,7 +83,7 @@ def _biased(module: NormLayer) -> bool:
 
 
 def _trailing(module: NormLayer) -> bool:
-    """Whether the scale belongs to the last axes of the input, rather than to the second."""
+    """Whether the scale applies to the last axes of the input, rather than to the second."""
     return isinstance(module, nn.LayerNorm | nn.RMSNorm)
 
 
@@ -96,17 +97,15 @@ def _per_scale(module: NormLayer, x: Tensor) -> Tensor:
 def _as_outputs(module: NormLayer, value: Tensor, out: Tensor) -> Tensor:
     """A value [B K, ...] of each row, shaped so that it broadcasts over the outputs."""
     spare = (1,) * (out.dim() - value.dim())
-    return (
-        value.view(len(value), *spare, *value.shape[1:])
-        if _trailing(module)
-        else (value.view(*value.shape, *spare))
-    )
+    if _trailing(module):
+        return value.view(len(value), *spare, *value.shape[1:])
+    return value.view(*value.shape, *spare)
 
 
 def fallback(call: ModuleCall) -> list[Rows]:
     """Any module with one input and one output, by the vectorised vjp of its forward pass.
 
-    One entry per layer (a submodule with direct parameters), in their order.
+    There is one entry per layer, a submodule with parameters of its own, in the layers' order.
     """
     named = _trained(call.module, call.values())
     if call.per_example:
@@ -129,7 +128,7 @@ def fallback(call: ModuleCall) -> list[Rows]:
 def perturbed_fallback(
     call: ModuleCall, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
 ) -> Tensor:
-    """Any module's outputs for x, with the parameters of each example materialised."""
+    """Any module's outputs for x, with each example's parameters materialised."""
     named = _trained(call.module, perturbed_values(call, gradients, scales))
     module = copy.copy(call.module)  # a copy, as the original's forward is patched to call this
     vars(module).pop("forward", None)

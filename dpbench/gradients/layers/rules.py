@@ -20,9 +20,9 @@ from dpbench.models.standardised import StandardisedConv2d
 
 
 class LayerRule(NamedTuple):
-    """The closed form of a module type.
+    """How a module type computes per-example gradients.
 
-    gradients: from a call, one entry per layer. perturbed_outputs: the outputs for inputs x
+    gradients: those of a call, one entry per layer. perturbed_outputs: the outputs for inputs x
     [B K, ...] with parameters theta + scales_i g_i for each example, from the call and the
     gradients g at theta; scales [B].
     """
