@@ -3,9 +3,9 @@
 A `_target_` names a class or function that is called with the settings beside it. Only declared
 names are allowed: for each group those in the YAML files of conf/GROUP and those of a plug-in in
 its own conf/GROUP, for all groups PARTS, for methods METHOD_PARTS, and for `optimizer` the classes
-of torch.optim. All else is refused, even if it can be imported, and so are names that a module has
-only imported itself: a configuration may come from somebody else's record, and must not run
-arbitrary code. Settings must have the types that constructors annotate.
+of torch.optim. All else is refused, even if it can be imported, and so are names that a module
+merely imports: a configuration may come from somebody else's record, and must not run arbitrary
+code. Settings must have the types that constructors annotate.
 """
 
 import functools
@@ -24,7 +24,7 @@ from dpbench.validate import fits, quoted, typed
 TARGET, PARTIAL = "_target_", "_partial_"
 
 OPTIMIZER = "optimizer"
-"""The one group with `_partial_`: an optimiser is constructed later, with the parameters."""
+"""The only group with `_partial_`: an optimiser is constructed later, with the parameters."""
 
 PARTS = tuple(
     f"dpbench.mechanism.schedules.{name}"
@@ -36,7 +36,7 @@ METHOD_PARTS = (
     "dpbench.methods.dpsgd.fixed_clip",
     *(f"dpbench.clipping.functions.{n}" for n in ("Abadi", "Automatic", "Global", "Normalise")),
 )
-"""Targets that are allowed in methods, beside those in conf/method: what new methods recombine."""
+"""Targets that are allowed in methods beside those in conf/method: parts for new methods."""
 
 
 def build(group: str, node: Any) -> Any:
@@ -72,7 +72,7 @@ def check(group: str, node: Any) -> None:
         if TARGET in mapping and not _is_declared(group, name):
             raise UserError(
                 f"{path}.{TARGET}={quoted(name)} is refused: no file in conf/{group} names it"
-                f"{', of dpbench or of a plug-in' if plugins() else ''}; {_way_out(group, name)}"
+                f"{', of dpbench or of a plug-in' if plugins() else ''}; {_hint(group, name)}"
             )
         if path == OPTIMIZER and PARTIAL not in mapping:
             raise UserError(f"{path}.{PARTIAL} is missing: write {PARTIAL}: true beside {TARGET}.")
@@ -83,15 +83,15 @@ def check(group: str, node: Any) -> None:
                 raise UserError(f"{path}.{key} is refused: no setting begins with _.")
 
 
-def _way_out(group: str, name: str) -> str:
-    """What to do about a target that is not declared, as the end of a sentence."""
+def _hint(group: str, name: str) -> str:
+    """What to use instead of an undeclared target, as the end of a sentence."""
     if name.startswith("dpbench."):
         return nearest(name, declared(group))
     return "code of your own comes in a plug-in (docs/plugins.md)."
 
 
 def function(group: str, node: dict) -> Callable:
-    """The function that a node names, for callers that pass arguments of their own; see `build`."""
+    """The function that a node names, for callers that pass their own arguments; see `build`."""
     check(group, node)
     return _resolve(str(node.get(TARGET)))
 
@@ -110,14 +110,14 @@ def declared(group: str) -> frozenset[str]:
 
 
 def _declared_by(plugin: Plugin, group: str) -> frozenset[str]:
-    """The targets of a plug-in's own that its conf/ names, as it is now."""
+    """The plug-in's own targets that the present files of its conf/ name."""
     folder = plugin.conf / group
     changed_at = tuple(path.stat().st_mtime_ns for path in sorted(folder.glob("*.yaml")))
     return frozenset(filter(plugin.contains, _targets_in(folder, *changed_at)))
 
 
 def _is_declared(group: str, name: str) -> bool:
-    """Whether a group allows a target; asks torch only for an optimiser that no file names."""
+    """Whether a group allows a target; imports torch only for optimisers that no file names."""
     return name in _targets_in(conf_folder() / group) or name in declared(group)
 
 
@@ -180,7 +180,7 @@ def _resolve(name: str) -> Callable:
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"{TARGET}={name} cannot be imported: {error}.") from error
     qualified = f"{getattr(resolved, '__module__', '')}.{getattr(resolved, '__qualname__', '')}"
-    plugin = plugin_of(name)  # whose package may import its parts from its modules
+    plugin = plugin_of(name)  # whose package may re-export what its modules define
     of_plugin = plugin is not None and plugin.contains(qualified)
     if qualified != name and not of_plugin and name not in _optimizers():
         raise UserError(f"{TARGET}={name} is refused: its module does not define it.")

@@ -61,7 +61,7 @@ def _target_of(node: object) -> object:
 
 @functools.lru_cache(maxsize=1024)
 def _composed(folders: Folders, *overrides: str) -> bytes:
-    """The configuration, pickled: a table asks for those of its runs several times."""
+    """The configuration, pickled; cached, since a table composes those of its runs repeatedly."""
     with grammar():
         try:
             parsed = check(list(overrides))
@@ -89,9 +89,9 @@ def _composed(folders: Folders, *overrides: str) -> bytes:
 
 
 def _check_launcher(config: DictConfig, overrides: list[str]) -> None:
-    """UserError for a table that sets the launcher, whose set-up lines are commands of the shell.
+    """UserError for a table that sets the launcher, since its set-up lines run in a shell.
 
-    overrides: those of the user, of which a launcher may be one.
+    overrides: the user's, which may choose a launcher.
     """
     own = [o for o in parse(overrides) if o.key_or_group.split(".")[0] == "launcher"]
     if config["launcher"] != composed(own).config["launcher"]:
@@ -101,7 +101,7 @@ def _check_launcher(config: DictConfig, overrides: list[str]) -> None:
 def _replaced(overrides: list[Override]) -> dict[str, str]:
     """By group, the plug-in's target that replaces the chosen option and all of its settings.
 
-    It is the choice in that group, as the run is none of the option's.
+    The target is then recorded as the choice in that group, since the option is not used.
     """
     targets = {f"{group}.{buildable.TARGET}": group for group in groups()}
     return {
@@ -112,7 +112,7 @@ def _replaced(overrides: list[Override]) -> dict[str, str]:
 
 
 def options(group: str) -> list[str]:
-    """The names to choose from in a configuration group."""
+    """The names of the options in a configuration group."""
     folder = conf_folder() / group
     changed_at = folder.stat().st_mtime_ns if folder.exists() else 0
     return list(_options(search_path.folders(), group, changed_at))
@@ -149,7 +149,7 @@ def check(overrides: list[str]) -> list[Override]:
 def _options_and_keys(folders: Folders, *chosen: str) -> tuple[list[str], set[str]]:
     """The options that the table's rules choose, and every key of the resulting configuration.
 
-    Runs that differ only in values share them; not to be modified.
+    Cached for runs that differ only in values; not to be modified.
     """
     parsed, by_table = parse(list(chosen)), []
     config, choices, table, _ = composed(parsed)

@@ -1,4 +1,4 @@
-"""Composes options and values: by Hydra, or faster, of what Hydra has composed and of files.
+"""Composes options and values by Hydra or, faster, from earlier compositions and option files.
 
 Hydra takes a tenth of a second, and a table has hundreds of runs: what they share is composed once.
 """
@@ -27,8 +27,8 @@ INTERPOLATION = re.compile(r"\$\{([^{}]*)")
 class Composition(NamedTuple):
     """A composed configuration, the option chosen in each group, and the table, if there is one.
 
-    The table is plain: it is larger than all else, and the same for every run of it.
-    interpolated: the words in all interpolations, which name what values depend on.
+    The table is a plain mapping, since it is larger than all else and the same for all of its runs.
+    interpolated: the words in all interpolations, which name the settings that others depend on.
     """
 
     config: DictConfig
@@ -42,13 +42,16 @@ def composed(parsed: list[Override]) -> Composition:
     known = groups()
     composition = _of_options([o for o in parsed if o.key_or_group in known])
     for override in parsed:
-        if override.key_or_group not in known and not _is_set(composition, override):
+        if override.key_or_group not in known and not _set_without_hydra(composition, override):
             return composed_by_hydra([str(override.input_line) for override in parsed])
     return composition
 
 
-def _is_set(composition: Composition, override: Override) -> bool:
-    """Set a value where that takes no Hydra: one that exists, and that no other depends on."""
+def _set_without_hydra(composition: Composition, override: Override) -> bool:
+    """Set a value and return True, or return False if only Hydra can set it.
+
+    Values can be set that exist and that no other value depends on.
+    """
     key, value = override.key_or_group, override.value()
     if override.type != OverrideType.CHANGE:
         return False
@@ -70,22 +73,22 @@ def _is_set(composition: Composition, override: Override) -> bool:
 
 
 def is_of_table(override: Override) -> bool:
-    """Whether it sets a value of the table, not of the run."""
+    """Whether an override sets a value of the table, not of the run."""
     return override.key_or_group.startswith("table.")
 
 
 @functools.lru_cache(maxsize=256)
 def _compose_options(folders: Folders, *options: str) -> bytes:
-    """The configuration of options alone, which runs of a sweep share, pickled.
+    """The configuration of options alone, which runs of a sweep share.
 
-    A pickle is read in less than half the time of a deep copy.
+    It is pickled, since reading a pickle takes less than half the time of a deep copy.
     """
     return pickle.dumps(composed_by_hydra(list(options)))
 
 
 @functools.lru_cache(maxsize=256)
 def _set_by_others(folders: Folders, added: tuple[str, ...]) -> frozenset[str]:
-    """The groups that other files than the option's write to, beside what is added (a table)."""
+    """The groups that files other than their options write to, given what is added (a table)."""
     loader = GlobalHydra.instance().config_loader()
     found: set[str] = set()
     with broken_files_named():
@@ -109,13 +112,13 @@ def _composed_beside(folders: Folders, added: tuple[str, ...]) -> set[tuple[str,
 
 
 def _of_options(overrides: list[Override]) -> Composition:
-    """The configuration of options; from the third combination on, put together of their files.
+    """The configuration of options; from the third combination on, assembled from their files.
 
-    All pairs of data sets and methods of a table then take Hydra three compositions, which are
-    slow. A single run has two combinations: its own options, and those that its table adds.
+    So all pairs of data sets and methods in a table take only three slow compositions by Hydra. A
+    single run has two combinations: its own options, and those that its table adds.
     """
     folders = search_path.folders()
-    # In whatever order, so that runs share what is composed: of one group the last one counts.
+    # Sorted, so that runs share compositions; the sort is stable: a group's last option counts.
     overrides = sorted(overrides, key=lambda o: o.key_or_group)
     lines = tuple(str(override.input_line) for override in overrides)
     chosen = {o.key_or_group: o.value() for o in overrides if o.type == OverrideType.CHANGE}
@@ -141,8 +144,8 @@ def composed_by_hydra(overrides: list[str]) -> Composition:
     choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
     OmegaConf.set_struct(config, False)
     del config["hydra"]
-    found = INTERPOLATION.findall(repr(OmegaConf.to_container(config)))
-    interpolated = frozenset(word for text in found for word in re.findall(r"\w+", text))
+    texts = INTERPOLATION.findall(repr(OmegaConf.to_container(config)))
+    interpolated = frozenset(word for text in texts for word in re.findall(r"\w+", text))
     table = None
     if "table" in config:
         if not isinstance(config.table, DictConfig):

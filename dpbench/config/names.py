@@ -11,7 +11,7 @@ PLAIN = re.compile(r"\w+")
 
 
 def method_name(method: str) -> str:
-    """The name of a method for people; the option's own where its file gives none."""
+    """The display name of a method; the name of the option if its file gives none."""
     # Options are file names; a record may contain anything.
     path = file_of("method", method) if PLAIN.fullmatch(method) else None
     return (path and _name_in(path)) or method
@@ -20,5 +20,5 @@ def method_name(method: str) -> str:
 @functools.cache
 def _name_in(path: Path) -> str | None:
     first = path.read_text(encoding="utf-8").partition("\n")[0]
-    found = NAME.match(first)
-    return found and found[1]
+    match = NAME.match(first)
+    return match and match[1]

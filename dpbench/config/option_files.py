@@ -9,17 +9,17 @@ from yaml import YAMLError
 from dpbench.paths import conf_folder
 
 COMPOSED = ("defaults:", "@package", "${")
-"""What a file has in it that only Hydra can compose."""
+"""What marks a file that only Hydra can compose."""
 
 
 @functools.cache
 def option_node(group: str, name: str) -> Any:
-    """What an option sets, not to be modified; None where only Hydra can say."""
+    """The settings of an option, not to be modified; None if only Hydra can compose them."""
     path = conf_folder() / group / f"{name}.yaml"
     try:
         text = path.read_text(encoding="utf-8") if path.is_file() else COMPOSED[0]
         if any(mark in text for mark in COMPOSED):
             return None
         return OmegaConf.to_container(OmegaConf.create(text)) if text.strip() else {}
-    except (YAMLError, UnicodeDecodeError):  # of which Hydra's composition says more
+    except (YAMLError, UnicodeDecodeError):  # which is reported when Hydra composes the file
         return None

@@ -1,7 +1,7 @@
 """Parses the arguments of a command line as overrides, by Hydra's grammar, with some restrictions.
 
 A command may come from somebody else, so interpolations reach nothing outside the configuration:
-`${epochs}`, another setting, is allowed, and `${oc.env:HOME}`, from this machine, is refused.
+`${epochs}`, another setting, is allowed, but `${oc.env:HOME}`, which reads this machine, is not.
 """
 
 import itertools
@@ -27,18 +27,18 @@ from dpbench.paths import conf_folder
 from dpbench.validate import quoted
 
 MAX_LENGTH, MAX_DEPTH = 20_000, 20
-"""Characters of an override, and its nesting of brackets: the grammar's parser is slow."""
+"""The most characters of an override, and nested brackets: the grammar's parser is slow."""
 
 MAX_RUNS = 10_000
 """The most runs of a sweep, and values of a range."""
 
 PROVIDER = "dpbench"
-"""The provider by which Hydra's search path names the folders added to it."""
+"""The provider under which Hydra's search path lists the added folders."""
 
 RESOLVER = re.compile(r"\$\{[^{}]*:")
 
 BEYOND_ASCII = re.compile(r"""([^='"]+)=([^'"\[\]{}(),$\\=]*[^\x00-\x7f][^'"\[\]{}(),$\\=]*)""")
-"""An override whose value has letters that Hydra's grammar knows only in quotes."""
+"""An override whose value has letters that Hydra's grammar accepts only in quotes."""
 
 BRACKETS = {"[": 1, "{": 1, "(": 1, "]": -1, "}": -1, ")": -1}
 
@@ -69,7 +69,7 @@ def grammar() -> Iterator[None]:
 
 
 def _is_initialized() -> bool:
-    """Whether Hydra searches the present folders."""
+    """Whether Hydra is initialised with the current folders."""
     instance = GlobalHydra.instance()
     if not instance.is_initialized():
         return False
@@ -159,7 +159,7 @@ def _values(override: Override) -> list[str]:
 
 
 def _length(sweep: RangeSweep) -> float:
-    """How many values a range has, without listing them."""
+    """The number of values in a range, without listing them."""
     start, stop, step = (float(cast(float, end)) for end in (sweep.start, sweep.stop, sweep.step))
     if step == 0 or not math.isfinite(start + stop + step):
         return math.inf

@@ -1,8 +1,8 @@
 """Plug-ins: installed packages that add options and tables, by entry points `dpbench.plugins`.
 
-The entry point `NAME = "mypackage"` says that the folder conf/ of mypackage has the layout of ours.
-A target of the package may be built if a YAML file there names it. Nothing of the package is
-imported before.
+The entry point `NAME = "mypackage"` says that mypackage contains a folder conf/ with the layout of
+ours. A target of the package may be built if a YAML file there names it; until then, nothing of the
+package is imported.
 """
 
 import functools
@@ -44,7 +44,7 @@ class Plugin:
         return self.folder / "benchmarks"
 
     def contains(self, name: str) -> bool:
-        """Whether the name is one of the package, or of a module in it."""
+        """Whether the name is defined in the package, or in a module of it."""
         return name.startswith(f"{self.package}.")
 
 
@@ -61,7 +61,7 @@ def plugin_of(name: str) -> Plugin | None:
 def published_files() -> dict[str, Path]:
     """The files of published numbers, ours and those of plug-ins, by their names: FOLDER/NAME.csv.
 
-    A plug-in does not replace a file of ours.
+    A plug-in cannot replace a file of ours.
     """
     folders = [*(plugin.benchmarks for plugin in reversed(plugins())), benchmarks_folder()]
     paths = ((folder, path) for folder in folders for path in folder.glob("*/*.csv"))

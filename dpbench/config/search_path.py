@@ -24,7 +24,7 @@ FILE, PACKAGE = "file://", "pkg://"
 _added: ContextVar[tuple[Path, ...]] = ContextVar("added", default=())
 
 Folders = tuple[tuple[Path, tuple[tuple[Path, int], ...]], ...]
-"""Folders in the order in which they are searched, and when the files of each were changed."""
+"""Folders in the order in which they are searched, and when the files in each were changed."""
 
 
 def groups() -> list[str]:
@@ -40,7 +40,7 @@ def folders() -> Folders:
 
 @contextmanager
 def searching(added: Iterable[Path]) -> Iterator[None]:
-    """Search these folders too."""
+    """Search these folders too, within the context."""
     token = _added.set(tuple(dict.fromkeys((*_added.get(), *added))))
     try:
         yield
@@ -69,14 +69,14 @@ def split_folders(arguments: Sequence[str]) -> tuple[tuple[Path, ...], list[str]
 
 
 def as_overrides(added: Iterable[Path]) -> list[str]:
-    """The folders as one override, which other processes understand as well; none without any."""
+    """The folders as one override, which also reaches other processes; none without folders."""
     names = [str(folder).replace("\\", "\\\\").replace("'", "\\'") for folder in added]
     return [f"{KEY}=['" + "','".join(names) + "']"] if names else []
 
 
 @functools.cache
 def check_folders(searched: Folders) -> None:
-    """UserError for files that would not be read: of unknown groups, and of names given before."""
+    """UserError for files that would never be read: of an unknown group, or of a name taken."""
     (first, _), *others = searched
     groups = {folder.name for folder in first.iterdir() if folder.is_dir()}
     sources = {path.relative_to(first): first for path in first.rglob("*.yaml")}
@@ -94,13 +94,13 @@ def check_folders(searched: Folders) -> None:
 
 
 def file_of(group: str, option: str) -> Path | None:
-    """The file of an option; None where it is not one."""
+    """The file of an option; None if there is none."""
     paths = (folder / group / f"{option}.yaml" for folder, _ in folders())
     return next((path for path in paths if path.is_file()), None)
 
 
 def undecodable() -> Path | None:
-    """The first YAML file that is not UTF-8 text."""
+    """The first YAML file that is not UTF-8 text, if any."""
     for path in (path for folder, _ in folders() for path in sorted(folder.rglob("*.yaml"))):
         try:
             path.read_text(encoding="utf-8")
@@ -135,7 +135,7 @@ def _existing(name: str, key: str) -> Path:
 
 
 def _changed(folder: Path) -> tuple[tuple[Path, int], ...]:
-    """The YAML files and their times; not those of an editor in hidden folders."""
+    """The YAML files with their modification times, except in hidden folders, as an editor's."""
     files = sorted(folder.rglob("*.yaml"))
     hidden = {p for p in files if any(part[0] == "." for part in p.relative_to(folder).parts)}
     return tuple((path, path.stat().st_mtime_ns) for path in files if path not in hidden)

@@ -1,4 +1,4 @@
-"""The settings of a run: which are scientific, and so in its digest, and which only execution."""
+"""The settings of a run: scientific ones, which are in its digest, and those of execution."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +13,10 @@ from dpbench.validate import boolean, fraction, integer, key_values, quoted
 class Setting:
     """A top-level key of a configuration that is passed to a run.
 
-    scientific: part of what the run computes, so it is in the record and in the digest; otherwise
-    it only says how the run is executed. omitted: values at which the digest leaves the setting
-    out, because it was added after the first records were named. data: whether it describes data or
-    model, which the canaries of an audit replace.
+    scientific: whether it affects what the run computes, and so is in the record and the digest;
+    otherwise it only says how the run is executed. omitted: values at which the digest leaves the
+    setting out, because it was added after the first records were named. data: whether it describes
+    data or model, which the canaries of an audit replace.
     """
 
     scientific: bool = True
@@ -25,7 +25,7 @@ class Setting:
 
 
 ADDED_LATER = Setting(omitted=(None, {}))
-"""A setting added after the first records, which are runs with the setting off."""
+"""A setting added after the first records, whose runs had it off."""
 
 DATA = Setting(data=True)
 DATA_ADDED_LATER = Setting(omitted=(None, {}), data=True)
@@ -65,13 +65,13 @@ SETTINGS = {
 }
 
 SCIENTIFIC = tuple(name for name, setting in SETTINGS.items() if setting.scientific)
-"""The settings that the record keeps and the digest is made of."""
+"""The settings that are in the record and the digest."""
 
 OFF_VALUES = tuple(value for setting in SETTINGS.values() for value in setting.omitted)
 """The values of settings that are off."""
 
 ADDED_TO_METHODS = {"clip": "abadi", "style": "flat"}
-"""Settings of methods that were added after the first records, with what those records used."""
+"""Settings of methods that were added after the first records, with the values those used."""
 
 ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
     "dp_fedsgd": {"variant": "corrected", "local_batch_size": None},
@@ -80,8 +80,8 @@ ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
 """The same for single methods, where other methods have always had the setting."""
 
 PATHS = {"model": ("weights",), "dataset": ("file", "folder", "path")}
-"""Settings that are paths, by group: neither in the digest nor in the record where the checksum of
-what they name is a setting beside them."""
+"""Settings that are paths, by group. They are in neither digest nor record if the checksum of what
+they name is a setting beside them."""
 
 
 DEVICE = re.compile(r"auto|(cpu|cuda|mps|xpu)(:\d{1,3})?")
@@ -89,7 +89,7 @@ DEVICE = re.compile(r"auto|(cpu|cuda|mps|xpu)(:\d{1,3})?")
 
 
 def check_numbers(settings: Mapping[str, object]) -> None:
-    """UserError for a setting of a run that is to be a number and is not, or is out of range."""
+    """UserError for a numeric setting of a run that is not a number, or is out of range."""
     integer("epochs", settings["epochs"])
     integer("batch_size", settings["batch_size"])
     integer("seed", settings["seed"], least=0)
@@ -97,8 +97,8 @@ def check_numbers(settings: Mapping[str, object]) -> None:
         fraction("ema_decay", settings["ema_decay"], zero=True)
 
 
-def check_means(settings: Mapping[str, object]) -> None:
-    """UserError for a setting of how a run is computed, beside its engine, that no machine has."""
+def check_compute(settings: Mapping[str, object]) -> None:
+    """UserError for a physical batch size, memory format or device that is invalid anywhere."""
     size = settings["physical_batch_size"]
     if isinstance(size, str) and size != "auto":
         raise UserError(
@@ -112,12 +112,12 @@ def check_means(settings: Mapping[str, object]) -> None:
 
 
 def no_device(name: object) -> str:
-    """The sentence that refuses a device."""
+    """The message that refuses a device."""
     return f"device={name!s:.60} is not available here; try device=auto."
 
 
 def path_settings(group: str, part: Mapping[str, object]) -> tuple[str, ...]:
-    """The settings of a part that are paths, and of a data set only with a checksum or unset."""
+    """The settings of a part that are paths; only unset ones in a data set without a checksum."""
     named = group != "dataset" or part.get("checksum") is not None
     return tuple(key for key in PATHS.get(group, ()) if named or part.get(key) is None)
 

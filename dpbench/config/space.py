@@ -12,10 +12,10 @@ if TYPE_CHECKING:  # it is only needed to draw, and takes long to import
     import numpy as np
 
 DIGITS = 4
-"""The digits of a number drawn from an interval, relative to its width: people copy the number."""
+"""The digits of a number drawn from an interval, relative to its width: few enough to copy."""
 
 DRAWS_PER_CONFIGURATION = 100
-"""Attempts for each configuration, as repeated ones are discarded."""
+"""The most draws for each configuration, as repeated ones are discarded."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Space:
 
     @property
     def size(self) -> float:
-        """How many configurations there are; infinite with an interval of real numbers."""
+        """The number of configurations; infinite with an interval of real numbers."""
         return math.prod(range_.size for range_ in self.ranges)
 
     def overrides(self, configuration: Configuration) -> list[str]:

@@ -1,4 +1,4 @@
-"""YAML files of the configuration, and what is said of a broken one."""
+"""Reads YAML files of the configuration, and reports broken ones."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from dpbench.validate import quoted
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """What a YAML file sets, read without Hydra; UserError for a broken one, or no mapping."""
+    """The settings in a YAML file, read without Hydra; UserError unless it is a valid mapping."""
     with broken_files_named(), path.open(encoding="utf-8") as file:
         settings = yaml.safe_load(file)
     if not isinstance(settings, dict):

@@ -1,6 +1,6 @@
 """The configuration of a run, as far as it can be checked without building the run's parts.
 
-Nothing here takes long to import.
+Nothing that takes long to import is imported here.
 """
 
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpbench.config import buildable
 from dpbench.config.compose import compose, options
-from dpbench.config.settings import check_means, check_numbers
+from dpbench.config.settings import check_compute, check_numbers
 from dpbench.data.fetch.folder import default_folder
 from dpbench.errors import UserError
 from dpbench.execution.launcher import Launcher
@@ -19,21 +19,21 @@ from dpbench.records.trackers import Tracker
 from dpbench.validate import integer, one_of, path_of, positive, quoted, typed
 
 STALE = "stale"
-"""The value of again for the runs whose record was made by other code."""
+"""The value of `again` that repeats runs whose record was made by other code."""
 
 MAX_PER_CORE = 8
-"""Threads or processes of a command: more only wait for each other, or exhaust memory."""
+"""The most threads or processes of a command: more only wait for each other, or exhaust memory."""
 
 
 def checked_config(overrides: list[str]) -> dict:
-    """The configuration of overrides; UserError for unknown names, and for numbers and settings of
+    """The configuration of overrides; UserError for unknown names, and for numbers, settings of
     execution, launchers or trackers that cannot be used.
 
-    None of these settings is in the name of a run, so those of a finished run are checked here.
+    Most of these are not part of a run's name, so they are checked here even for a finished run.
     """
     config = compose(overrides)
     check_numbers(config)
-    check_means(config)
+    check_compute(config)
     one_of("engine", config["engine"].get("name"), options("engine"))
     check_execution(config)
     launcher_of(config)
@@ -58,7 +58,7 @@ def finished_record(overrides: list[str]) -> Path | None:
 
 
 def run_again(config: dict, record: Record | None) -> bool:
-    """Whether a run is to be executed although it may have this record."""
+    """Whether to execute a run that has this record, or none."""
     again = config["again"]
     return record is None or again is True or (again == STALE and is_stale(record))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from dpbench.config.settings import check_means, check_numbers
+from dpbench.config.settings import check_compute, check_numbers
 from dpbench.data.dataset import Data, Dataset, check_loaded, vocabulary_of
 from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.derive.normalization import Normalization, with_transform
@@ -81,7 +81,7 @@ class Run:
 
     def __post_init__(self) -> None:
         check_numbers(vars(self))
-        check_means(vars(self))
+        check_compute(vars(self))
         one_of("sampler", self.sampler, SAMPLERS)
         one_of("table.claimed_by", self.claimed_by, CLAIMS)
         one_of("precision", self.precision, PRECISIONS)
