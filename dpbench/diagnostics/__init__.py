@@ -10,7 +10,7 @@ __all__ = ["Diagnostics", "Observer"]
 
 
 class Diagnostics(Protocol):
-    """The settings of diagnostics; makes one observer per run."""
+    """The settings of diagnostics, from which each run gets an observer."""
 
     def observer(self, step: PrivateStep, train: Split, test: Split) -> Observer:
         """An observer of `step`; test: the split that the run is evaluated on."""

@@ -118,7 +118,8 @@ class BatchGradients(NamedTuple):
 
 
 def batch_gradients(step: PrivateStep, part: Batch) -> BatchGradients:
-    """Gradients of a physical batch at the current parameters, in one engine pass if plain."""
+    """Gradients of a physical batch at the current parameters, in one engine pass if the method
+    clips plain gradients."""
     gradients = step.engine(part)
     cached = CachedEngine(step.engine, part, gradients)
     method = step.method.gradient(cached, part, step.clip, step.released)

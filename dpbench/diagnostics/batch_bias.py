@@ -60,7 +60,7 @@ def measure(
 
 
 class _Sums:
-    """Gradients of some examples, added up over physical batches."""
+    """Sums over the gradients of some examples, accumulated over physical batches."""
 
     def __init__(self, clip: Clip):
         self._clip = clip
@@ -69,7 +69,7 @@ class _Sums:
         self._own_norms: list[Tensor] = []
 
     def add(self, gradients: BatchGradients, members: Tensor) -> None:
-        """Adds the examples of a part that are in members [B] bool."""
+        """Add the examples of a part that are in members [B] bool."""
         plain_finite, method_finite = (
             gradients.plain_finite & members,
             gradients.method_finite & members,
@@ -95,7 +95,7 @@ class _Sums:
         self._own_norms.append(own_norms[method_finite])
 
     def values(self, previous: Tensor | None, quantiles: Sequence[float]) -> dict[str, Tensor]:
-        """The values of `measure` for these examples, by name without group."""
+        """The values that `measure` reports for these examples, by name without group."""
         plain, own, clipped, units, examples, clipped_count, directed = self._totals
         sums = (plain, own, self._clip.finish(clipped))
         g, h, c = (total.double() / examples for total in sums)
@@ -146,7 +146,7 @@ def bias_over_batch_sizes(
 
     Figures 5 and 6 of Knolle et al. 2023 at one point of a run; the caller averages over repeats.
     One entry per batch, drawn without replacement and not augmented: columns `batch_size`, `repeat`
-    and the names of `measure`. generator: of the draws, on any device.
+    and the names of `measure`. generator: draws the batches, on any device.
 
     Raises UserError for a size above that of the training split.
     """

@@ -33,8 +33,8 @@ class BiasDiagnostics:
     split), or "all". chunk: examples per pass, at most those of a physical batch, which bounds
     memory; methods that need whole batches get the step's batch in one piece. groups: numbers of
     the groups to measure separately, None for all if there are several. quantiles: of the gradient
-    norms, each from 0 to 1. sizes: of random batches that are measured at the last parameters,
-    `repeats` of each.
+    norms, each from 0 to 1. sizes: those of random batches that are measured at the last
+    parameters, `repeats` of each.
     """
 
     every: int

@@ -57,29 +57,29 @@ def magnitude_risk(x: Expansion) -> Tensor:
 def direction_risk(x: Expansion) -> Tensor:
     """R_k^dir [K]: the cost of stepping along c instead of r g (Proposition 2, equation 5)."""
     lr, r = x.learning_rate, x.ratio
-    bend = x.curvature_clipped - r**2 * x.curvature_plain
-    return lr * (r * x.dot_plain - x.dot_clipped) + lr**2 / 2 * bend
+    curvature = x.curvature_clipped - r**2 * x.curvature_plain
+    return lr * (r * x.dot_plain - x.dot_clipped) + lr**2 / 2 * curvature
 
 
 def magnitude_risk_starred(x: Expansion) -> Tensor:
     """R_k^mag* [K]: the cost of stepping along c instead of c/r (Proposition 2*); NaN if c is 0."""
     lr, r = x.learning_rate, x.ratio
-    bend = (1 - r**-2) * x.curvature_clipped
-    return lr * (1 / r - 1) * x.dot_clipped + lr**2 / 2 * bend
+    curvature = (1 - r**-2) * x.curvature_clipped
+    return lr * (1 / r - 1) * x.dot_clipped + lr**2 / 2 * curvature
 
 
 def direction_risk_starred(x: Expansion) -> Tensor:
     """R_k^dir* [K]: the cost of stepping along c/r instead of g (Proposition 2*); NaN if c is 0."""
     lr, r = x.learning_rate, x.ratio
-    bend = r**-2 * x.curvature_clipped - x.curvature_plain
-    return lr * (x.dot_plain - x.dot_clipped / r) + lr**2 / 2 * bend
+    curvature = r**-2 * x.curvature_clipped - x.curvature_plain
+    return lr * (x.dot_plain - x.dot_clipped / r) + lr**2 / 2 * curvature
 
 
 def clipping_risk(x: Expansion) -> Tensor:
     """R_k^clip [K]: the cost of stepping along c instead of g (Proposition 1)."""
     lr = x.learning_rate
-    bend = x.curvature_clipped - x.curvature_plain
-    return lr * (x.dot_plain - x.dot_clipped) + lr**2 / 2 * bend
+    curvature = x.curvature_clipped - x.curvature_plain
+    return lr * (x.dot_plain - x.dot_clipped) + lr**2 / 2 * curvature
 
 
 def noise_risk(learning_rate: float, traces: Tensor, noise: float) -> Tensor:

@@ -20,8 +20,8 @@ def direction_gap_bound(x: Expansion) -> Tensor:
     the curvature, c^T H_a c >= 0 and r^2 g^T H_b g >= 0 are left out, and r^2 g^T H_a g and
     c^T H_b c are each at most |c|^2/lr.
     """
-    turned = x.ratio * x.dot_plain - x.dot_clipped
-    return x.learning_rate * (turned[0] - turned[1] - x.norm_clipped**2)
+    linear = x.ratio * x.dot_plain - x.dot_clipped
+    return x.learning_rate * (linear[0] - linear[1] - x.norm_clipped**2)
 
 
 def direction_gap_bound_starred(x: Expansion) -> Tensor:
@@ -31,8 +31,8 @@ def direction_gap_bound_starred(x: Expansion) -> Tensor:
     the proof of Proposition 3 with |g| for |c|. Its last term is a square, as there: equation 18
     prints E[|g|].
     """
-    turned = x.dot_plain - x.dot_clipped / x.ratio
-    return x.learning_rate * (turned[0] - turned[1] - x.norm_plain**2)
+    linear = x.dot_plain - x.dot_clipped / x.ratio
+    return x.learning_rate * (linear[0] - linear[1] - x.norm_plain**2)
 
 
 def clipping_gap_bound(x: Expansion, shares: Sequence[float], rest: Tensor | float) -> Tensor:
@@ -58,5 +58,5 @@ def clipping_gap_bound(x: Expansion, shares: Sequence[float], rest: Tensor | flo
     (p_a, p_b), (a, b) = shares, x.norm_group
     aligned = p_a * a**2 - p_b * b**2 - (p_a + p_b) * a * b
     opposed = (a + b) * (rest + x.norm_clipped)
-    bend = (x.norm_plain**2 + x.norm_clipped**2) / 2
-    return x.learning_rate * (aligned - opposed - bend)
+    curvature = (x.norm_plain**2 + x.norm_clipped**2) / 2
+    return x.learning_rate * (aligned - opposed - curvature)

@@ -185,7 +185,7 @@ class MisalignmentObserver(Observer):
         return torch.tensor([largest_eigenvalue(loss.products, start) for loss in self._losses])
 
     def _draw(self, purpose: str) -> torch.Generator:
-        """A separate generator for diagnostics, so that those of the run are not used."""
+        """A generator for the diagnostics alone, which leaves those of the run untouched."""
         device = self._step.engine.parameters.theta.device
         return seeds.generator(self._steps, f"diagnostics {purpose}", device)
 

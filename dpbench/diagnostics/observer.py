@@ -38,6 +38,6 @@ class Observer:
         return {"steps": self._steps, "columns": dict(self._columns)}
 
     def load_state_dict(self, state: dict) -> None:
-        """Restores `state_dict`."""
+        """Restore what `state_dict` returned."""
         self._steps = state["steps"]
         self._columns = defaultdict(list, state["columns"])

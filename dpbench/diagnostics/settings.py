@@ -1,4 +1,4 @@
-"""Checks of the settings of diagnostics."""
+"""Checks the settings of diagnostics."""
 
 from dpbench.data.dataset import Split
 from dpbench.errors import UserError

@@ -1,4 +1,4 @@
-"""Trace and largest eigenvalue of a symmetric matrix that is given by its products."""
+"""Trace and largest eigenvalue of a symmetric matrix, from its products with vectors."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ Products = Callable[[Tensor], Tensor]
 """Maps vectors [V, D] to the matrix times each of them [V, D]."""
 
 BLOCK = 10
-"""Vectors of the trace estimate that are multiplied at once."""
+"""The number of vectors of the trace estimate that are multiplied at once."""
 
 
 def trace(products: Products, size: int, count: int, draw: torch.Generator) -> float:
