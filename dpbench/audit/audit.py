@@ -53,7 +53,7 @@ class Audit:
 
     @property
     def ratio(self) -> float:
-        """The lower bound over the claimed epsilon; NaN for a claim of 0."""
+        """The audited lower bound over the claimed epsilon; NaN for a claim of 0."""
         return self.bounds.family / self.claim.epsilon if self.claim.epsilon else math.nan
 
     @property

@@ -129,7 +129,7 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
 
 def table_row(result: Audit) -> tuple[str, ...]:
     """The cells of one audit."""
-    found = result.bounds
+    bounds = result.bounds
     return (
         result.game.attacked,
         result.game.name,
@@ -137,7 +137,7 @@ def table_row(result: Audit) -> tuple[str, ...]:
         str(result.game.ledger.steps),
         f"{result.claim.epsilon:.3f}",
         result.claim.source,
-        *(f"{epsilon:.3f}" for epsilon in (found.family, found.gdp, found.one_run)),
+        *(f"{epsilon:.3f}" for epsilon in (bounds.family, bounds.gdp, bounds.one_run)),
         f"{result.ratio:.2f}",
         result.verdict,
     )

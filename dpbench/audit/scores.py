@@ -70,8 +70,8 @@ class WholeRunScores(ScoreAccumulator):
 def _encoded(mechanism: ToeplitzGaussian, row: Tensor, buffers: Tensor) -> tuple[Tensor, Tensor]:
     """The row of C x for a row of x, given the buffers of earlier rows, and the next buffers."""
     decays, weights = (
-        row.new_tensor(each).view(-1, *[1] * row.dim())
-        for each in (mechanism.decays, mechanism.weights)
+        row.new_tensor(values).view(-1, *[1] * row.dim())
+        for values in (mechanism.decays, mechanism.weights)
     )
     return row + (weights * buffers).sum(0), decays * buffers + row
 

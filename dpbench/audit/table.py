@@ -147,15 +147,15 @@ def _in_processes(
     """The answers to the tasks, in order, computed in `jobs` processes."""
     with ExitStack() as stack:
         count = stack.enter_context(counting("audits", len(tasks)))
-        each: Callable = map
+        mapped: Callable = map
         if jobs > 1:
             threads = max(1, (os.cpu_count() or 1) // jobs)
             pool = ProcessPoolExecutor(
                 jobs, get_context("spawn"), torch.set_num_threads, (threads,)
             )
-            each = stack.enter_context(pool).map
+            mapped = stack.enter_context(pool).map
         answers = []
-        for answer in each(answer_of, tasks):
+        for answer in mapped(answer_of, tasks):
             answers.append(answer)
             count()
         return answers

@@ -1,4 +1,4 @@
-"""Audits of other libraries: each trains canaries in its own code, and is attacked."""
+"""Audits of other libraries: each trains on canaries with its own code, and is attacked."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ def opacus(settings: Settings, task: Task) -> Opacus:
 
 
 def jax_privacy(task: Task) -> JaxPrivacy:
-    """jax_privacy; Unavailable where it is not installed."""
+    """jax_privacy; Unavailable if it is not installed."""
     try:
         return JaxPrivacy(task)
     except ImportError as error:

@@ -71,7 +71,7 @@ class Opacus:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that secure_mode is off, which is the default
             self._engine = PrivacyEngine()
-        made = self._engine.make_private(
+        private = self._engine.make_private(
             module=model,
             optimizer=torch.optim.SGD(model.parameters(), lr=0.0),
             criterion=nn.MSELoss(),
@@ -82,9 +82,9 @@ class Opacus:
             grad_sample_mode=settings.mode,
             **settings.more,
         )
-        self._model, self._optimizer, *_ = made
-        self._criterion = made[2] if len(made) == 4 else nn.MSELoss()
-        self._loader = made[-1]
+        self._model, self._optimizer, *_ = private
+        self._criterion = private[2] if len(private) == 4 else nn.MSELoss()
+        self._loader = private[-1]
 
     def steps(self) -> Iterator[StepRelease]:
         batches = itertools.chain.from_iterable(itertools.repeat(self._loader))

@@ -72,8 +72,8 @@ def labels(rows: Any, column: str) -> tuple[list[str], np.ndarray]:
     numbers = {value: number for number, value in enumerate(classes)}
     if not set(values) <= set(classes):
         raise UserError(f"dataset.target={column} has rows without a class: filter them out.")
-    found = np.array([numbers[value] for value in values], "int64")
-    return [str(name) for name in names or classes], found
+    codes = np.array([numbers[value] for value in values], "int64")
+    return [str(name) for name in names or classes], codes
 
 
 def check_images(rows: Any, column: str) -> None:

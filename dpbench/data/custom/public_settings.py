@@ -50,11 +50,11 @@ def _name(source: str) -> str:
 
 def _csv(settings: Settings) -> dict[str, Any]:
     path = source_path("dataset.file", settings["file"], "file")
-    found = verified("dataset.file", path, settings.get("checksum"))
+    checksum = verified("dataset.file", path, settings.get("checksum"))
     if not isinstance(settings["separator"], str) or not settings["separator"]:
         raise UserError("dataset.separator must be text, such as ','.")
     frame = table.read_csv(path, settings["separator"])
-    return {"checksum": found, **_of_table(settings, frame, str(path))}
+    return {"checksum": checksum, **_of_table(settings, frame, str(path))}
 
 
 def _of_table(settings: Settings, frame: Any, name: str) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def _hub(settings: Settings) -> Any:
 
 
 def _checksum(settings: Settings) -> dict[str, Any]:
-    found = hub.content_of(settings["path"], settings["revision"])
-    return {"checksum": found} if found else {}
+    checksum = hub.content_of(settings["path"], settings["revision"])
+    return {"checksum": checksum} if checksum else {}
 
 
 def _hub_table(settings: Settings) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def _hub_images(settings: Settings) -> dict[str, Any]:
 
 def _folder(settings: Settings) -> dict[str, Any]:
     path = source_path("dataset.folder", settings["folder"], "folder")
-    found = verified("dataset.folder", path, settings.get("checksum"))
-    return {"checksum": found, **_of_images(classes_of(path), len(class_folders(path)))}
+    checksum = verified("dataset.folder", path, settings.get("checksum"))
+    return {"checksum": checksum, **_of_images(classes_of(path), len(class_folders(path)))}
 
 
 def _of_images(names: list[str], rows: int) -> dict[str, Any]:
