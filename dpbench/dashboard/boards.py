@@ -13,11 +13,11 @@ from dpbench.dashboard.run import ReportedRun, seven_digits
 from dpbench.metrics.worst_group import WORST_GROUP, value_of
 
 SAME_BUDGET = 1.15
-"""Epsilons of one board differ by less than this factor: methods with one noise multiplier and
-noisy counts of their own have slightly different ones."""
+"""Epsilons on one board differ by at most this factor: with equal noise multipliers, methods with
+noisy counts have slightly larger ones."""
 
 BASELINES = ("dpsgd", "sgd")
-"""The method that the others are compared with: the first of these on the board."""
+"""Methods to compare the others with: the first of these on the board."""
 
 ECE = "test/ece"
 WORST = "worst group"
@@ -28,9 +28,9 @@ NOT_PRIVATE = "not private"
 
 @dataclass(frozen=True)
 class Candidate:
-    """The group of runs that stands for a method, and by what it was chosen.
+    """The group of runs that represents a method, and how it was chosen.
 
-    alike: all groups with its setting, whose budgets may differ a little.
+    alike: all groups with the same setting, whose budgets may differ slightly.
     """
 
     method: str
@@ -40,7 +40,7 @@ class Candidate:
 
     @cached_property
     def values(self) -> dict[str, dict[str, float]]:
-        """The metrics of the board by seed; of runs that diverged none."""
+        """The metrics of the board by seed; none if a run diverged."""
         if self.group.diverged:
             return {}
         metric = ranked_by([self.group])
@@ -52,7 +52,7 @@ class Candidate:
 
 
 def boards(runs: Sequence[ReportedRun]) -> tuple[list[dict], set[str]]:
-    """The boards as the page's JSON, and the names of the groups with their settings."""
+    """The boards as the page's JSON, and the names of all groups with a candidate's setting."""
     by_facet: dict[str, list[ReportedRun]] = defaultdict(list)
     for run in runs:
         if run.row["dataset"] is not None:
@@ -109,10 +109,10 @@ def _candidate(method: str, tested: list[Group], tried: list[Group]) -> Candidat
 
 
 def _by_method(groups: Iterable[Group]) -> defaultdict[str, list[Group]]:
-    found = defaultdict(list)
+    by_method = defaultdict(list)
     for group in groups:
-        found[group.first.row["method"]].append(group)
-    return found
+        by_method[group.first.row["method"]].append(group)
+    return by_method
 
 
 def _board(facet: str, low: float | None, high: float | None, candidates: list[Candidate]) -> dict:
@@ -151,7 +151,7 @@ def _baseline(candidates: Sequence[Candidate]) -> Candidate | None:
 
 
 def _is_ranked(candidate: Candidate) -> bool:
-    """Whether the method has an epsilon; without one there is nothing to rank it by."""
+    """Whether the method has an epsilon; others are not comparable, and have no rank."""
     return not isinstance(candidate.group.epsilon, str)
 
 
@@ -203,7 +203,7 @@ def _cell(
 
 
 def _interval(candidate: Candidate, name: str, mean: Estimate) -> dict:
-    """The ends of the interval, and what it is over: seeds, or the test examples of one run."""
+    """The ends of the interval, and whether it is over seeds or the test examples of one run."""
     if mean.half is not None:
         low, high, over = mean.mean - mean.half, mean.mean + mean.half, "seeds"
     else:
@@ -211,21 +211,21 @@ def _interval(candidate: Candidate, name: str, mean: Estimate) -> dict:
         if not isinstance(ends, list | tuple):
             return {"low": None, "high": None, "over": None}
         low, high, over = *ends, "test examples"
-    if metric_entry(_column(name)["base"])["percent"]:
+    if _column(name)["percent"]:
         low, high = max(low, 0.0), min(high, 1.0)
     return {"low": seven_digits(low), "high": seven_digits(high), "over": over}
 
 
-def _rounded(found: Estimate | None) -> list | None:
-    """Mean, half width and number."""
-    if found is None:
+def _rounded(mean: Estimate | None) -> list | None:
+    """Mean, half width and number, for the page."""
+    if mean is None:
         return None
-    half = None if found.half is None else seven_digits(found.half)
-    return [seven_digits(found.mean), half, found.n]
+    half = None if mean.half is None else seven_digits(mean.half)
+    return [seven_digits(mean.mean), half, mean.n]
 
 
 def _standing(candidate: Candidate, metric: str, best: Candidate) -> str:
-    """Whether a method is significantly behind the first by the difference paired by seed."""
+    """Whether a method is significantly behind the first, by differences paired by seed."""
     if not _is_ranked(candidate) or not candidate.values.get(metric):
         return "unranked"
     if candidate is best:
@@ -237,13 +237,13 @@ def _standing(candidate: Candidate, metric: str, best: Candidate) -> str:
 
 
 def _milliseconds(group: Group) -> Estimate | None:
-    """Per step, over the runs on the machine of the first."""
+    """Milliseconds per step, over the runs on the machine of the first run."""
     machine = group.first.row["machine"]
     times = [r.row["ms"] for r in group.runs if r.row["ms"] and r.row["machine"] == machine]
     return estimate(times)
 
 
 def _audit(group: Group) -> dict | None:
-    """The largest lower bound of epsilon that an audit of the runs has shown."""
+    """The largest lower bound of epsilon that audits of the runs have found."""
     audits = [run.row["audit"] for run in group.runs if run.row["audit"]]
     return max(audits, key=lambda audit: audit["epsilon"], default=None)

@@ -1,4 +1,4 @@
-"""The one setting that stands for a method: by validation, else the paper's, the only, the best."""
+"""Chooses the setting that represents a method: the only one, by validation, by paper, or best."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,15 +10,15 @@ from dpbench.dashboard.run import ReportedRun
 from dpbench.metrics.registry import REGISTRY
 
 RANKED_BY = ("accuracy", "r2", "rmse", "mse", "mae", "loss")
-"""The first of these metrics that was measured ranks the methods."""
+"""Methods are ranked by the first of these metrics that was measured."""
 
 PAPER = re.compile(r"tables/(\w+)\.records\.jsonl")
-"""The records of a table with the paper's settings: no mark of another scale is in its name."""
+"""The records of a table with the paper's settings, whose name has no mark of another scale."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ only in their seed; of runs with one seed, the first."""
+    """Runs that differ only in their seed; of several with the same seed, the first."""
 
     runs: tuple[ReportedRun, ...]
 
@@ -44,23 +44,23 @@ class Group:
 
     @cached_property
     def epsilon(self) -> float | str:
-        """By PLD, else by RDP, or the reason that there is none."""
+        """The epsilon by PLD, else by RDP, or the reason why there is none."""
         axis = self.first.row["axis"]
         return axis["rdp"] if axis["pld"] == "not computed" else axis["pld"]
 
     @property
     def table(self) -> str | None:
-        """The paper's table that its records are of."""
-        found = PAPER.match(self.first.row["source"])
-        return found[1] if found else None
+        """The paper's table that the records belong to, if any."""
+        match = PAPER.match(self.first.row["source"])
+        return match[1] if match else None
 
 
 def groups_of(runs: Iterable[ReportedRun]) -> list[Group]:
     """The groups of runs, each seed once."""
-    found: dict[str, dict[str, ReportedRun]] = {}
+    by_group: dict[str, dict[str, ReportedRun]] = {}
     for run in runs:
-        found.setdefault(run.row["group"], {}).setdefault(run.row["seed"], run)
-    return [Group(tuple(by_seed.values())) for by_seed in found.values()]
+        by_group.setdefault(run.row["group"], {}).setdefault(run.row["seed"], run)
+    return [Group(tuple(by_seed.values())) for by_seed in by_group.values()]
 
 
 def ranked_by(groups: Sequence[Group], split: str = "test") -> str | None:
@@ -75,7 +75,7 @@ def sign_of(metric: str) -> int:
 
 
 def choose(candidates: Sequence[Group], validated: Sequence[Group]) -> tuple[Group, str]:
-    """The group that stands for a method, and in words by what it was chosen.
+    """The group that represents a method, and, in words, how it was chosen.
 
     validated: groups of the method that evaluated a validation split.
     """

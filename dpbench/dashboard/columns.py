@@ -1,4 +1,4 @@
-"""Rows by column, as most values repeat: half the JSON."""
+"""Stores rows by column, which halves the JSON, as most values repeat."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,8 @@ from typing import Any
 def by_column(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list]]:
     """The columns of rows that all have the same keys.
 
-    A column is `all` its values, or where they repeat, the `distinct` ones and `at` their places.
+    A column has `all` its values or, if they repeat, the `distinct` ones and where each row's is
+    `at` among them.
     """
     return {name: _column([row[name] for row in rows]) for name in rows[0]} if rows else {}
 

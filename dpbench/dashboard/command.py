@@ -24,7 +24,7 @@ DEFAULTS = {"results_dir": "results", "out": "report.html"}
 def report(arguments: list[str]) -> Path:
     """Write the page and return its path; one warning for all files that could not be read.
 
-    Raises UserError for an unknown argument, where there is no record, or where the page cannot be
+    Raises UserError for an unknown argument, if there is no record, or if the page cannot be
     written.
     """
     folder, out = parse(arguments)
@@ -34,7 +34,7 @@ def report(arguments: list[str]) -> Path:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """No garbage collection: rows stay to the end, and each round would visit all of them."""
+    """Without garbage collection, which would visit all rows in each round, and free none."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -26,7 +26,7 @@ def quantiles(most: int) -> list[float]:
 
 
 def estimate(values: list[float]) -> Estimate | None:
-    """The mean of the values; None without any, or where one is not finite."""
+    """The mean of the values; None if there are none, or if one is not finite."""
     n = len(values)
     if n == 0 or not all(map(math.isfinite, values)):
         return None

@@ -17,7 +17,7 @@ SCRIPTS = (
 
 
 def page(data: dict, texts: str) -> str:
-    """The HTML. data: from `Summary.data`; texts: of the records, from `RecordTexts.finish`.
+    """The HTML. data: from `Summary.data`. texts: the records, from `RecordTexts.finish`.
 
     The page's Content-Security-Policy allows only these two scripts and no requests, so nothing in
     a record can be executed.
@@ -62,7 +62,7 @@ def _plotly() -> str:
 
 
 def script() -> str:
-    """The page's own JavaScript: its files one after the other, in one function."""
+    """The page's own JavaScript: all files, one after the other, in one function."""
     bodies = "\n".join(_asset(name) for name in SCRIPTS)
     return f'"use strict";\n(async () => {{\n{bodies}\n}})();\n'
 

@@ -5,7 +5,7 @@ import math
 from dpbench.records.epsilon import epsilon_or_reason, is_recorded_number
 
 ADJACENCY = "add or remove one example"
-"""The default, and that of records without the field."""
+"""The default, also for records without the field."""
 
 ACCOUNTANTS = {
     "pld": "PLD (upper bound)",

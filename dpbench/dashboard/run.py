@@ -13,18 +13,18 @@ PUBLISHED = "corrected"
 """The default variant of a method, which is not part of its name."""
 
 CANARIES = "canaries"
-"""The data set that records of audits name: made for the attack, and none to compare methods on."""
+"""The data set in records of audits, made for the attack: methods are not compared on it."""
 
 
 @dataclass(frozen=True)
 class ReportedRun:
     """A run and its row.
 
-    row: the page's JSON but for the metrics; data set and model are None in an audit's, whose
-    canaries are neither. metrics: by name, NaN where they are not finite. setting: a common name of
-    runs with these settings, on whatever seed, split and budget. validated: whether a validation
-    split was evaluated. budget: the target or multiplier of its noise. intervals: of metrics over
-    the test examples.
+    row: the page's JSON except the metrics; data set and model are None for an audit, which has
+    canaries instead. metrics: by name, NaN if not finite. setting: a common name of runs with these
+    settings, for any seed, split and budget. validated: whether a validation split was evaluated.
+    budget: the target epsilon or the noise multiplier. intervals: those of metrics over the test
+    examples.
     """
 
     row: dict
@@ -38,7 +38,8 @@ class ReportedRun:
 def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> ReportedRun:
     """The run of a record.
 
-    names: its group, series, setting and budget; command: that reruns it, or why there is none.
+    names: its group, series, setting and budget. command: the command that reruns it, or why there
+    is none.
     """
     record, config = stored.record, stored.record.config
     return ReportedRun(
@@ -72,7 +73,7 @@ def _row(stored: StoredRecord) -> dict:
 
 
 def display_name(config: dict) -> str:
-    """The name of a configuration's method and variant for people."""
+    """The display name of a configuration's method and variant."""
     return _with_variant(method_name(config["choices"]["method"]), config)
 
 
@@ -82,7 +83,7 @@ def _with_variant(name: str, config: dict) -> str:
 
 
 def _facet(choices: dict, adjacency: str) -> str:
-    """The plot of a run: epsilons of another adjacency must not be on the same axis."""
+    """The name of the plot for a run: epsilons of different adjacency must not share an axis."""
     name = f"{choices['dataset']} · {choices['model']}"
     return name if adjacency == privacy.ADJACENCY else f"{name} · {adjacency}"
 
@@ -109,11 +110,11 @@ def _cost(record: Record, steps: float | None) -> dict:
 
 
 def _bins(calibration: dict) -> tuple[tuple[float, ...], ...] | None:
-    """Per bin the sums of examples, confidences and correct answers, which add up over runs."""
+    """Sums of examples, confidences and correct answers by bin, which add up over runs."""
     if not calibration:
         return None
     columns = (calibration["bins"][name] for name in ("count", "confidence", "accuracy"))
-    # Tuples, which the garbage collector passes over, as lists of lists it would not.
+    # Tuples of numbers, which the garbage collector stops tracking, unlike lists.
     return tuple(
         (count, seven_digits(count * confidence), seven_digits(count * accuracy))
         if count
@@ -128,10 +129,10 @@ MAX_LOSSES = 100
 def _losses(losses: list[float]) -> tuple[int, tuple[float | None, ...]]:
     """The training loss after every k-th epoch, to four digits, and k; null where not finite."""
     every = max(1, math.ceil(len(losses) / MAX_LOSSES))
-    some = losses[every - 1 :: every]
-    return every, tuple(float(f"{loss:.4g}") if math.isfinite(loss) else None for loss in some)
+    kept = losses[every - 1 :: every]
+    return every, tuple(float(f"{loss:.4g}") if math.isfinite(loss) else None for loss in kept)
 
 
 def seven_digits(value: float) -> float:
-    """Rounded to seven digits, the precision of float32, and more than a plot shows."""
+    """The value rounded to seven digits, the precision of float32 and more than a plot shows."""
     return float(f"{value:.7g}")

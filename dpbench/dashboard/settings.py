@@ -20,7 +20,7 @@ def series_of(config: dict) -> str:
 
 
 def setting_of(config: dict) -> str:
-    """A common name of runs of a series, and of those that evaluated a validation split instead."""
+    """A common name of the runs of a series, and of those that evaluate a validation split."""
     off = dict.fromkeys(("seed", "privacy", "diagnostics", "validation", "trial"))
     return digest({**config, **off, "score_noise_multiplier": None})
 
@@ -41,7 +41,7 @@ def flatten(config: dict) -> dict[str, object]:
 
 
 def differences(configs: Sequence[dict]) -> list[str]:
-    """For each configuration, the settings in which it differs from the others; "" if in none.
+    """For each configuration, the settings in which it differs from the others, or "".
 
     If the options of a group differ, the option is named, and its settings only if they differ
     between configurations with the same options.

@@ -47,7 +47,7 @@ class Summary:
         self._runs.append(run)
 
     def _names_of(self, config: dict) -> dict[str, str]:
-        """Cached, since they are the same for runs that differ only by their seed."""
+        """The names of a run; cached, since they are the same for all seeds."""
         key = marshal.dumps({**config, "seed": None}, 2)  # in a third of the time of JSON
         if key not in self._names:
             self._names[key] = {
@@ -66,7 +66,7 @@ class Summary:
         return {
             "version": dpbench.__version__,
             "level": LEVEL,
-            "t": [seven_digits(t) for t in quantiles(max(1, _most_of_a_series(rows) - 1))],
+            "t": [seven_digits(t) for t in quantiles(max(1, _largest_series(rows) - 1))],
             "metrics": [metrics.metric_entry(name) for name in names],
             "accountants": privacy.ACCOUNTANTS,
             "methods": self._methods,
@@ -78,7 +78,7 @@ class Summary:
         }
 
     def _rows(self, names: Sequence[str], best: set[str]) -> Iterable[dict]:
-        """The rows with their metrics, and the settings in which series of one name differ."""
+        """The rows with their metrics, and the settings in which series of one method differ."""
         described = self._described()
         represented = {
             (run.row["facet"], run.row["method"]) for run in self._runs if run.row["group"] in best
@@ -101,7 +101,7 @@ class Summary:
 
 
 def _measured(values: dict[str, float], names: Sequence[str]) -> dict:
-    """The metrics in the order of the names; null where missing, or where `not_finite` says so."""
+    """The metrics in the order of the names, null if missing or, as in `not_finite`, not finite."""
     finite = {name: seven_digits(v) for name, v in values.items() if math.isfinite(v)}
     return {
         "metrics": [*map(finite.get, names)],
@@ -109,7 +109,7 @@ def _measured(values: dict[str, float], names: Sequence[str]) -> dict:
     }
 
 
-def _most_of_a_series(rows: Sequence[dict]) -> int:
+def _largest_series(rows: Sequence[dict]) -> int:
     return max(Counter(row["series"] for row in rows).values())
 
 

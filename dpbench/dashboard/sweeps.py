@@ -1,4 +1,4 @@
-"""The settings that runs of one method sweep over: filters and axes of the page."""
+"""The settings that runs of one method sweep over, as filters and axes for the page."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,48 +16,48 @@ ABSENT = "–"
 """The value of a series without the setting."""
 
 MAX_CHARACTERS = 40
-"""A longer value is an arrangement of parts, which no filter can list."""
+"""Longer values are nested parts, which a filter cannot list."""
 
 
 def swept_settings(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
     """Settings with several values on one data set and method, by their number of values.
 
-    series: by data set and method, one configuration of each series. Of each setting: its name,
-    its values in order, and the place of the value of each series.
+    series: by data set and method, one configuration of each series. A setting is given by its
+    name, its values in order, and for each series the place of its value.
     """
     flat = {
-        key: {name: flatten(config) for name, config in configs.items()}
+        key: {label: flatten(config) for label, config in configs.items()}
         for key, configs in series.items()
     }
     counts: dict[str, int] = {}
-    for settings in flat.values():
-        for name in _names(settings.values()):
-            values = {_value(one, name) for one in settings.values() if _has(one, name)}
+    for group in flat.values():
+        for name in _names(group.values()):
+            values = {_value(settings, name) for settings in group.values() if _has(settings, name)}
             if len(values) > 1 and max(map(len, values)) <= MAX_CHARACTERS:
                 counts[name] = max(counts.get(name, 0), len(values))
     names = sorted(counts, key=lambda name: (-counts[name], name))[:MAX_SETTINGS]
-    every = {one: settings for group in flat.values() for one, settings in group.items()}
-    return [_entry(name, every) for name in names]
+    by_series = {label: settings for group in flat.values() for label, settings in group.items()}
+    return [_entry(name, by_series) for name in names]
 
 
-def _names(settings: Iterable[Mapping[str, object]]) -> set[str]:
-    return {name for one in settings for name in one if not name.endswith("_target_")}
+def _names(group: Iterable[Mapping[str, object]]) -> set[str]:
+    return {name for settings in group for name in settings if not name.endswith("_target_")}
 
 
-def _entry(name: str, every: Mapping[str, Mapping[str, object]]) -> dict:
-    texts = {one: _value(settings, name) for one, settings in every.items()}
+def _entry(name: str, by_series: Mapping[str, Mapping[str, object]]) -> dict:
+    texts = {label: _value(settings, name) for label, settings in by_series.items()}
     values = sorted({*texts.values()}, key=_order)
     place = {value: i for i, value in enumerate(values)}
     return {
         "name": name,
         "values": values,
         "numeric": sum(_spells_number(value) for value in values) > 1,
-        "series": {one: place[text] for one, text in texts.items()},
+        "series": {label: place[text] for label, text in texts.items()},
     }
 
 
 def _has(settings: Mapping[str, object], name: str) -> bool:
-    """Whether a setting applies: one of an option not chosen does not, one that is off does."""
+    """Whether a setting applies: those of options not chosen do not, those that are off do."""
     return name in settings or name in DEFAULTS or "." not in name
 
 

@@ -1,4 +1,4 @@
-"""The papers' tables on the page: our numbers beside the published ones, and tables not run."""
+"""The papers' tables for the page: our numbers beside the published ones, and tables not run."""
 
 import csv
 import shlex
@@ -31,7 +31,7 @@ def tables(folder: Path) -> tuple[list[dict], list[Unreadable]]:
 
 
 def _compared_table(path: Path) -> dict | Unreadable | None:
-    """A table; None for a CSV file of something else (a figure's points, a search's trials)."""
+    """A table; None if the CSV file has something else (a figure's points, a search's trials)."""
     source = f"tables/{path.name}"
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -67,7 +67,7 @@ def _cell(line: dict[str, str]) -> dict:
 
 
 def _title(path: Path) -> str:
-    """The heading of the Markdown beside it."""
+    """The heading of the Markdown file beside a table."""
     try:
         first = path.with_suffix(".md").read_text(encoding="utf-8").split("\n", 1)[0]
     except (OSError, UnicodeDecodeError):
@@ -89,7 +89,7 @@ def _table(name: str, title: str, cells: list[dict], claims: list[dict]) -> dict
 
 
 def _command(stem: str) -> str | None:
-    """The command that writes a table's files; None where their name marks changed settings."""
+    """The command that writes a table's files; None if their name marks changed settings."""
     name, *marks = stem.split("-")
     if marks and marks[-1] in ("changed", "part"):
         return None
@@ -124,6 +124,6 @@ def _published_cells(path: Path) -> list[dict]:
 
 
 def _published_title(path: Path) -> str:
-    """The title of the table in the comments of the file."""
+    """The title of the table, from the comments in the file."""
     lines = [line.lstrip("# ") for line in path.read_text(encoding="utf-8").splitlines()]
     return next((line.rstrip(".") for line in lines if line.startswith("Table")), path.stem)

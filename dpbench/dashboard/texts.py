@@ -5,7 +5,7 @@ import json
 import zlib
 
 MAX_BYTES = 1_500_000
-"""Compressed: enough for some hundred records with long histories, or thousands with short ones."""
+"""After compression: some hundred records with long histories, or thousands with short ones."""
 
 GZIP = 31
 """The `wbits` that make zlib write gzip, which browsers decompress."""
@@ -36,13 +36,13 @@ class RecordTexts:
 
 
 CONSTANTS = {"NaN": "null", "-Infinity": '"-inf"', "Infinity": '"inf"'}
-"""The JSON for numbers that Python's json writes by these names, which JSON does not have."""
+"""What stands for the numbers that Python's json writes by names that JSON does not have."""
 
 
 def strict(text: str) -> str:
-    """A record's JSON without what only Python reads: NaN becomes null, Infinity a string.
+    """A record as standard JSON: NaN becomes null, and Infinity a string.
 
-    The text outside strings is changed, in a fifth of the time of reading and writing the JSON.
+    Only text outside strings is changed, in a fifth of the time of parsing and writing the JSON.
     """
     parts = text.replace(r"\\", r"\u005c").replace(r"\"", r"\u0022").split('"')
     for place in range(0, len(parts), 2):

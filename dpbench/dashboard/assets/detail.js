@@ -44,7 +44,7 @@ function auditText({ epsilon, confidence }) {
   return `at least ${figures(epsilon)}${more}`;
 }
 
-/** What the dialog shows of a row. */
+/** What the dialog shows about a row. */
 function detail(row, page) {
   const other = page.data.rows.find((one) => one.id === page.state.with && one !== row);
   return [

@@ -42,8 +42,8 @@ const nameOf = (row) =>
   row.settings ? `${nameOfMethod(row.method)} · ${row.settings}` : nameOfMethod(row.method);
 
 /**
- * The series of a plot: colour and marker by method, dashes by settings. Where one setting stands
- * for each method, it may be another one at each budget.
+ * The series of a plot: colour and marker by method, dashes by settings. If one setting represents
+ * each method, it may differ between budgets.
  */
 function seriesOf(groups, page) {
   const counts = new Map();

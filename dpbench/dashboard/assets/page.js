@@ -40,7 +40,7 @@ function go(id) {
   at(`title-${id}`).focus({ preventScroll: true });
 }
 
-/** The choice between all settings of a method and the one that stands for it. */
+/** The choice between all settings of a method and the one that represents it. */
 function settingsChoice() {
   const texts = { best: "Best setting per method", all: "All settings" };
   const radio = (value) =>

@@ -120,7 +120,7 @@ const PARTS = [
   },
 ];
 
-/** Whether the pictures show a run: all settings, or the one that stands for its method. */
+/** Whether the pictures show a run: all settings, or the one that represents its method. */
 const isShown = (row) => page.state.show === "all" || row.best;
 
 /** The metrics of the table of runs: those that the parts of the page show. */

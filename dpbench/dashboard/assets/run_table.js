@@ -60,7 +60,7 @@ function runList(rows, metrics) {
   return [make("div", { className: "tools" }, search, ...tableExports(lines, "runs")), body];
 }
 
-/** What a file has of a row: the number itself if it is to be exact, else as on the page. */
+/** A value of a row for a file: the exact number if asked for, else as on the page. */
 function field({ text, number }, row, exact) {
   const value = number?.(row);
   return exact && Number.isFinite(value) ? String(value) : text(row);

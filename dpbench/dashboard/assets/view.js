@@ -47,8 +47,8 @@ const page = {
 const at = (id) => document.getElementById(id);
 
 /**
- * The data as they were packed, made handy: NaN for metrics that are not finite, and in each row
- * the swept settings by name.
+ * The unpacked data, with NaN for metrics that are not finite and, in each row, the swept settings
+ * by name.
  */
 function prepared(packed) {
   packed.rows = rowsOf(packed.rows);
