@@ -25,7 +25,7 @@ def attempt(overrides: list[str], wait: bool = True, quiet: bool = True) -> Outc
 
 
 def attempt_all(attempts: Attempts, runs: Sequence[list[str]]) -> Iterator[tuple[int, Outcome]]:
-    """All runs; those that another process is executing come last, as their records may be done."""
+    """All runs; those that another process is executing come last, as it may finish them."""
     busy = []
     for number, outcome in attempts(runs, False):
         if isinstance(outcome, Failure) and outcome.busy:

@@ -9,10 +9,11 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run has no record. reason: a sentence; trace: the traceback of an unexpected error.
+    """Why a run has no record.
 
-    busy: another process is executing the run. unavailable: data or weights are missing on this
-    machine and cannot be downloaded.
+    reason: a sentence. trace: the traceback of an unexpected error. busy: another process is
+    executing the run. unavailable: data or weights are missing on this machine and cannot be
+    downloaded.
     """
 
     reason: str
@@ -24,7 +25,7 @@ class Failure:
 Outcome = Path | Failure
 
 Attempts = Callable[[Sequence[list[str]], bool], Iterator[tuple[int, Outcome]]]
-"""From the overrides of runs to the index and the outcome of each, in the order they finish.
+"""From the overrides of runs to the index and the outcome of each, in the order in which they end.
 
 The flag says whether to wait for a run that another process is executing.
 """
@@ -36,7 +37,7 @@ class Launcher(Protocol):
     def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts]:
         """A function that executes runs; those that are still running on exit are stopped.
 
-        jobs: processes, where the launcher can choose; folder: for the launcher's own files.
-        UserError where the launcher is not available.
+        jobs: processes, if the launcher can choose. folder: for the launcher's own files. Raises
+        UserError if the launcher is not available.
         """
         ...

@@ -24,21 +24,21 @@ GRACE = 10.0
 
 @dataclass(frozen=True)
 class Local:
-    """In this process if jobs is 1, otherwise in that many processes with one thread each."""
+    """Runs in this process if jobs is 1, otherwise in that many processes with one thread each."""
 
     def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts]:
         return nullcontext(one_by_one) if jobs == 1 else workers(jobs)
 
 
 def one_by_one(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Outcome]]:
-    """In this process; with a progress bar if there is only one run."""
+    """Execute the runs in this process, with a progress bar if there is only one."""
     for number, overrides in enumerate(runs):
         yield number, attempt(overrides, wait, quiet=len(runs) > 1)
 
 
 @contextmanager
 def workers(jobs: int) -> Iterator[Attempts]:
-    """In several processes, which end with this context, and with this process."""
+    """Execute runs in several processes, which end with this context, or with this process."""
     slots = [Slot() for _ in range(jobs)]
     idle: SimpleQueue[Slot] = SimpleQueue()
     for slot in slots:
@@ -70,7 +70,7 @@ def workers(jobs: int) -> Iterator[Attempts]:
 
 
 class Slot:
-    """One of the jobs: a worker for one run after the other, replaced if it dies."""
+    """One of the jobs: a worker that executes one run after another, and is replaced if it dies."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
@@ -90,7 +90,7 @@ class Slot:
             )
 
     def stop(self) -> None:
-        """Ask the process to end after its step, and start no other."""
+        """Ask the process to end after its current step, and start no other."""
         with self._lock:
             self._stopped = True
             if self._worker:
@@ -125,7 +125,7 @@ def _serve(pipe: Connection, parent: int) -> None:
 
 
 def _exit_with(parent: int) -> None:
-    """Exit when the parent has gone: the workers of a killed sweep must not go on training."""
+    """Exit once the parent is gone: the workers of a killed sweep must not go on training."""
 
     def watch() -> None:
         while os.getppid() == parent:

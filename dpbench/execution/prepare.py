@@ -18,18 +18,19 @@ from dpbench.records.code import built_by_plugins
 from dpbench.training.plan import Plan, Run, plan
 
 CHECKED_HERE = ("dataset", "model", "optimizer", "diagnostics")
-"""Groups from which no epsilon follows: the numbers of examples are checked as they are loaded, a
-model that mixes examples is refused, and the others only read what is released or not covered."""
+"""Groups on which no epsilon depends unchecked: numbers of examples are checked when data are
+loaded, models that mix examples are refused, and the others only see what is released, or not
+covered."""
 
 
 def prepare(overrides: list[str]) -> tuple[dict, Run, Plan]:
-    """The configuration, the run and its plan; UserError for all that can be refused beforehand."""
+    """The configuration, the run and its plan; UserError for all that can be refused in advance."""
     config, run = run_of(overrides)
     return config, run, plan(run)
 
 
 def run_of(overrides: list[str]) -> tuple[dict, Run]:
-    """The configuration and the run, without the plan: the accountants may take seconds."""
+    """The configuration and the run, without the plan, which may take seconds of accounting."""
     config = checked_config(overrides)
     return config, build(config)
 
@@ -59,7 +60,7 @@ def build(config: dict) -> Run:
 
 
 def _authors(config: dict) -> str:
-    """The plug-ins with a part in what a run's epsilon rests on, or ""."""
+    """The plug-ins with parts that a run's epsilon relies on, or ""."""
     built = built_by_plugins(config).items()
     return ", ".join(
         sorted({p["package"] for path, p in built if path.split(".")[0] not in CHECKED_HERE})
@@ -67,7 +68,7 @@ def _authors(config: dict) -> str:
 
 
 def _check_after_features(parts: dict[str, Any]) -> None:
-    """UserError for what is done to the pixels of every batch, which is too late for features."""
+    """UserError for changes to the pixels of each batch, which come too late for features."""
     if parts["augmentation"] or isinstance(parts["normalization"], Normalization):
         raise UserError(
             "features are computed once, before training: set augmentation=none, and "
@@ -77,6 +78,6 @@ def _check_after_features(parts: dict[str, Any]) -> None:
 
 @functools.cache
 def _types_of_groups() -> dict[str, Any]:
-    """The type of each group's part. Two are no settings of a run: an engine is passed by its name,
-    and features are part of the data set."""
+    """The type of the part that each group builds. `Run` has no fields for two of them: an engine
+    is passed by name, and features are part of the data set."""
     return get_type_hints(Run) | {"engine": dict[str, Any], "features": Scattering | None}

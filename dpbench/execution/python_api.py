@@ -14,9 +14,9 @@ RESTART = "If you have changed the code since Python imported it, start Python a
 def run(*overrides: str, quiet: bool = False, **settings: object) -> Record:
     """The record of a run, which is executed unless it has one: as `dpbench run` does.
 
-    overrides: as on the command line, `"optimizer.lr=0.1"`. settings: the same for keys without a
-    dot, `method="bam", seed=1`. quiet: without a progress bar. Raises UserError for settings that
-    are refused.
+    overrides: as on the command line, such as `"optimizer.lr=0.1"`. settings: the same for keys
+    without a dot, such as `method="bam", seed=1`. quiet: without a progress bar. Raises UserError
+    for settings that are refused.
     """
     from dpbench.execution.run import load_or_run  # which imports torch
     from dpbench.records.code import STALE_RECORD, is_stale

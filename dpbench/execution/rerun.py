@@ -22,23 +22,23 @@ WORDS = ("null", "true", "false", "inf", "nan")
 
 NO_COMMAND = "a setting was removed or changed since; this version cannot reproduce the record."
 NO_OPTION = (
-    "{} is not an option here: it was removed or changed since, or it is of a plug-in that is not "
-    "installed, or of a folder that --config-dir names."
+    "{} is not an option here: it was removed or changed since, or it belongs to a plug-in that is "
+    "not installed, or to a folder that --config-dir has to name."
 )
 
 
 class CommandBuilder:
     """From a record's configuration to `dpbench run ...`.
 
-    The command is derived and not stored with the record, because then it is safe and right of
-    every record: those of sweeps, searches, scripts and earlier versions too.
+    The command is derived, and not stored with the record, so that it is safe and correct for every
+    record, including those of sweeps, searches, scripts and earlier versions.
     """
 
     def __init__(self) -> None:
         self._defaults = compose([])
         self._constructed = {*SCIENTIFIC} & {*groups()}
-        # Groups in conf/ do not depend on each other, so each option is composed once, and not in
-        # every combination; if that changed, the digest would differ and no command would be shown.
+        # Groups in conf/ do not depend on each other, so each option is composed once, not in every
+        # combination; if that changed, the digest would differ and no command would be shown.
         self._parts: dict[str, dict | None] = {}
         # Shared by runs that differ only by their seed.
         self._commands: dict[bytes, str | UserError] = {}
@@ -48,8 +48,8 @@ class CommandBuilder:
         """The command that reruns a record with this configuration.
 
         Raises UserError, with the reason, for a record with targets that conf/ does not declare,
-        since a shared record must not make others run arbitrary code, and where the current
-        settings cannot express the record.
+        since a shared record must not make others run arbitrary code, and for one that the current
+        settings cannot express.
         """
         seed = self._defaults["seed"]
         with_default_seed = {**config, "seed": seed}
@@ -96,7 +96,7 @@ class CommandBuilder:
 
 
 def _replaced(config: dict) -> dict[str, str]:
-    """By group, the target that replaces an option, and so is the choice; see `compose`."""
+    """By group, the target that replaces an option and is recorded as the choice; see `compose`."""
     return {
         group: choice
         for group, choice in config["choices"].items()
@@ -106,7 +106,7 @@ def _replaced(config: dict) -> dict[str, str]:
 
 def _options(choices: dict, defaults: dict) -> Iterator[str]:
     current = with_current_options(choices)
-    current["dataset"] = current["dataset"].partition(":")[0]  # the user's own have a name after it
+    current["dataset"] = current["dataset"].partition(":")[0]  # without the name of the user's data
     others = (
         group for group in sorted(defaults) if group in SCIENTIFIC and group not in ALWAYS_NAMED
     )
@@ -158,7 +158,7 @@ def _changes(path: tuple[str, ...], base, recorded) -> Iterator[tuple[tuple[str,
 
 
 def _set(config: dict, path: tuple[str, ...], value) -> bool:
-    """Set the value at a path; returns whether there was one before."""
+    """Set the value at a path, and return whether there was one before."""
     *parents, last = path
     node = config
     for key in parents:

@@ -1,4 +1,4 @@
-"""The runs of a sweep that are under way, by the steps that each keeps in a file."""
+"""The runs of a sweep that are under way, by the file in which each keeps its steps."""
 
 import os
 import shlex
@@ -20,8 +20,8 @@ def short_names(runs: Sequence[list[str]]) -> list[str]:
 def running_steps(results: Path, name: Callable[[str], str | None]) -> Callable[[], list[Steps]]:
     """A function that reads the steps of the runs under way in a results folder.
 
-    name: of a run by its digest, or None for one of another sweep. What was written before now is
-    of runs that were killed.
+    name: maps a digest to the run's name, or to None for a run of another sweep. Files written
+    before now are ignored, since their runs were killed.
     """
     begun = time.time()
 
@@ -30,8 +30,8 @@ def running_steps(results: Path, name: Callable[[str], str | None]) -> Callable[
         digests: list[str] = []
         with suppress(OSError):  # no run is under way
             digests = os.listdir(folders)
-        named = [(one, digest) for digest in digests if (one := name(digest)) is not None]
-        found = ((one, read(folders / digest, begun)) for one, digest in sorted(named))
-        return [Steps(one, *steps) for one, steps in found if steps]
+        named = [(label, digest) for digest in digests if (label := name(digest)) is not None]
+        found = ((label, read(folders / digest, begun)) for label, digest in sorted(named))
+        return [Steps(label, *steps) for label, steps in found if steps]
 
     return steps

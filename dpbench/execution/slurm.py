@@ -17,14 +17,14 @@ NAMES = {
     **dict.fromkeys(("partition", "account", "qos"), r"[\w.,-]+"),
     "constraint": r"[\w.,:&|*()\[\]-]+",
 }
-"""The settings that are names of the cluster's, and what they may consist of."""
+"""The settings that are names defined by the cluster, and the pattern that each must match."""
 
 SETTINGS_OF = {
     **{"time": "minutes", "array": "at_once", "cpus-per-task": "cpus", "mem": "memory_gb"},
     **{"gpus-per-node": "gpus", "requeue": "requeues"},
     **{name: name for name in NAMES},
 }
-"""Options of sbatch that are settings of the launcher."""
+"""The options of sbatch that are settings of the launcher, which `parameters` must not repeat."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Slurm:
 
 
 def _one_line(what: str, text: str) -> None:
-    """UserError for a text of several lines, which would be more than one option or command."""
+    """UserError for text of several lines, which would be more than one option or command."""
     if not text.isprintable() or not text:
         raise UserError(f"{what} must be one line of text, got {quoted(text)}.")
 

@@ -26,10 +26,10 @@ from dpbench.training.progress import counting
 
 @dataclass(frozen=True)
 class Sweep:
-    """The overrides of runs by the path of their records, and combinations that are impossible.
+    """The runs of a sweep, as overrides by the path of the record, and impossible combinations.
 
-    name: of the file that lists failures. config: the composed configuration of one of the runs,
-    for the settings of execution. built: the runs that the overrides describe.
+    name: that of the file that lists failures. config: the composed configuration of one of the
+    runs, for the settings of execution. built: the runs that the overrides describe.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Sweep:
         return {path: run for path, run in self.runs.items() if run_again(self.config, load(path))}
 
     def unfinished(self) -> dict[Path, list[str]]:
-        """The missing runs, and those killed after the record and before the trackers were done."""
+        """The missing runs, and those killed after writing the record but before trackers ended."""
         missing = self.missing()
         return {
             path: run
@@ -69,8 +69,8 @@ class Sweep:
 def plan_sweep(name: str, runs: Iterable[list[str]]) -> Sweep:
     """The sweep over runs; UserError, before any work, for invalid ones.
 
-    A run that has a record was possible, so only the others are planned. Where no run is possible,
-    the reason is raised.
+    A run that has a record was possible, so only the others are planned. If no run is possible,
+    raises the reason.
     """
     paths: dict[Path, list[str]] = {}
     built: dict[Path, Run] = {}
@@ -108,9 +108,9 @@ def name_of(arguments: Iterable[str]) -> str:
 
 
 def run_and_report(sweep: Sweep, on_record: Callable[[Path], None] = lambda path: None) -> str:
-    """Execute the missing runs; the failures as lines to print, or "".
+    """Execute the missing runs, and return the failures as lines to print, or "".
 
-    on_record is called with the path of every record, existing ones first.
+    on_record: called with the path of every record, existing ones first.
     """
     return report(sweep, run_missing(sweep, on_record))
 
@@ -118,7 +118,7 @@ def run_and_report(sweep: Sweep, on_record: Callable[[Path], None] = lambda path
 def run_missing(
     sweep: Sweep, on_record: Callable[[Path], None] = lambda path: None
 ) -> dict[Path, Failure]:
-    """Execute the missing runs; the failures by the path of the record."""
+    """Execute the missing runs, and return the failures by the path of the record."""
     unfinished = sweep.unfinished()
     for path in sweep.runs:
         if path not in unfinished:
@@ -140,7 +140,7 @@ def run_missing(
 
 @contextmanager
 def start_launcher(config: dict) -> Iterator[Attempts]:
-    """The launcher of a configuration, started; it shuts down in order if interrupted."""
+    """The launcher of a configuration, started; it shuts down cleanly if interrupted."""
     folder = Path(config["results_dir"]) / "launched"
     with graceful_interrupts(), launcher_of(config).start(config["jobs"], folder) as attempts:
         yield attempts
@@ -149,8 +149,8 @@ def start_launcher(config: dict) -> Iterator[Attempts]:
 def report(sweep: Sweep, failed: Mapping[Path, Failure]) -> str:
     """The failures as lines to print, or "".
 
-    They are also written to `results/failures/NAME.txt`, which is removed when nothing failed.
-    Raises UserError where all runs failed for one reason: then the request or the machine is wrong.
+    They are also written to `results/failures/NAME.txt`, which is removed if nothing failed. Raises
+    UserError if all runs failed for the same reason: then the request or the machine is at fault.
     """
     failures = [(sweep.runs[path], failure) for path, failure in failed.items()]
     reasons = {failure.reason for failure in failed.values()}
@@ -174,7 +174,7 @@ def summary(sweep: Sweep) -> str:
 
 
 def _write(sweep: Sweep, failures: list[tuple[list[str], Failure]]) -> str:
-    """List the failures in a file; the end of a clause that names the file, if it was written."""
+    """List the failures in a file; returns words that name the file, or "" without a file."""
     path = sweep.list_of_failures
     if not failures:
         remove_parts(path.parent, path.name)

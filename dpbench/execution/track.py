@@ -11,9 +11,9 @@ from dpbench.training.tracking import Tracking
 
 
 def track(overrides: list[str]) -> int:
-    """Log every record of a results folder as its run would have been; returns their number.
+    """Log every record of a results folder, as its run would have; returns the number of records.
 
-    Raises UserError without a tracker, and where there is no record.
+    Raises UserError without a tracker, and if there is no record.
     """
     config = checked_config(overrides)
     if not trackers_of(config):

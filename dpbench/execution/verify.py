@@ -24,16 +24,16 @@ from dpbench.training.plan import plan, privacy_statement
 EPSILONS = ("rdp", "pld", "gdp", "claimed")
 
 TOLERANCE = 1e-3
-"""Relative, of an epsilon: versions of an accountant differ by the width of their grids."""
+"""The relative error allowed in an epsilon: versions of an accountant have different grids."""
 
 ENVIRONMENT = ("code", "device", "torch", "numpy", "engine", "threads", "physical_batch_size")
 """The provenance that the bits of a run on a CPU depend on."""
 
 
 def contradictions(record: Record) -> Iterator[str]:
-    """What in a record does not follow from its settings, one predicate each.
+    """What in a record does not follow from its settings, as predicates of a sentence.
 
-    The ledger must be the planned one, except for audits, and each epsilon that of the accountants.
+    The ledger must be the planned one, except in audits, and the epsilons those of the accountants.
     """
     if str(record.provenance.get("commit")).endswith("+"):
         yield "was made with uncommitted changes."
@@ -66,7 +66,7 @@ def _wrong_epsilons(recorded: Mapping, expected: Mapping) -> Iterator[str]:
 
 
 def _epsilons_of_ledger(privacy: Mapping) -> dict[str, float]:
-    """Those of an audit, whose canaries are no data set that settings could name."""
+    """The epsilons of an audit by its ledger, as no settings describe its canaries."""
     ledger, names = from_plain(privacy["ledger"]), ("rdp", "pld")
     return {
         name: ACCOUNTANTS[name](ledger, privacy["delta"])
@@ -77,21 +77,21 @@ def _epsilons_of_ledger(privacy: Mapping) -> dict[str, float]:
 
 @functools.cache
 def _statement(config: str, steps: int | None) -> dict:
-    """The privacy statement of a configuration, as JSON; of its first steps where it diverged.
+    """The privacy statement of a configuration, given as JSON, whose seed has no influence.
 
-    The seed has no influence on it.
+    steps: the number of steps that a diverged run took; None for all.
     """
     # Over the defaults: records leave out settings of execution, and later ones that are off.
     run = build(compose([]) | with_current_names(json.loads(config)))
     planned = plan(run)
-    made = planned.spent(steps - planned.once.steps) if steps else None
-    return privacy_statement(run, planned, made)
+    spent = planned.spent(steps - planned.once.steps) if steps else None
+    return privacy_statement(run, planned, spent)
 
 
 def differences_of_rerun(record: Record) -> Iterator[str]:
-    """What is different after retraining the run of a record, one predicate each.
+    """What is different after retraining the run of a record, as predicates of a sentence.
 
-    Every bit must be the same on the same processor with the same versions; differences in these
+    On the same processor with the same versions every bit must be the same; differences in these
     are named.
     """
     try:
@@ -126,7 +126,7 @@ def _why(record: Record, again: Record) -> str:
 
 
 def equal(one: Any, other: Any, tolerance: float = 0.0) -> bool:
-    """Whether two values are equal, NaN as well, up to a relative tolerance of numbers."""
+    """Whether two values are equal, up to a relative tolerance of numbers; NaN equals NaN."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(equal(one[k], other[k], tolerance) for k in one)
     if isinstance(one, list) and isinstance(other, list):

@@ -18,8 +18,8 @@ class WorkerDied(Exception):
 class Worker:
     """The parent's end of the pipe.
 
-    serve(pipe, *arguments): what the process executes, at the top of a module: it answers each
-    message until the pipe is closed.
+    serve: a module-level function that the process executes as serve(pipe, *arguments); it answers
+    each message until the pipe is closed.
     """
 
     def __init__(self, serve: Callable[..., None], *arguments: Any):
@@ -34,7 +34,7 @@ class Worker:
     def call(self, message: Any, seconds: float | None = None) -> Any:
         """The answer to a message.
 
-        Raises WorkerDied, and TimeoutError if there is no answer within so many seconds.
+        Raises WorkerDied, and TimeoutError if there is no answer within `seconds`.
         """
         try:
             self._pipe.send(message)
