@@ -114,7 +114,7 @@ def data(arguments: list[str]) -> None:
         else:
             print(f"{name}: {len(loaded.train)} training and {len(loaded.test)} test examples")
     if failed:
-        raise UserError(f"not there, or not as published: {', '.join(failed)}.")
+        raise UserError(f"missing, or not as published: {', '.join(failed)}.")
 
 
 def listing(arguments: list[str]) -> None:

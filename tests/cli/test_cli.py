@@ -57,4 +57,4 @@ def test_data_checks_the_sets_that_are_named(command, tmp_path):
 def test_data_goes_on_behind_a_set_that_is_missing(command, tmp_path):
     said = command("data", "celeba", "digits", f"data_dir={tmp_path}")
     assert said.out == ["digits: 1438 training and 359 test examples"]
-    assert said.err[-1] == "dpbench: not there, or not as published: celeba."
+    assert said.err[-1] == "dpbench: missing, or not as published: celeba."

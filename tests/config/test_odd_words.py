@@ -50,7 +50,7 @@ run ~hydra
 run hydra.run.dir=x
 run hydra.sweeper=x
 run hydra/launcher=joblib
-run hydra.searchpath=[file:///tmp]
+run hydra.searchpath=[file:///nowhere]
 run --cfg hydra
 run --cfg
 run --infos

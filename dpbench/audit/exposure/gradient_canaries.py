@@ -1,8 +1,8 @@
 """Gradient canaries inserted into a real run: examples whose gradients the attacker chooses.
 
 Data, model, sampler, engine, clip, noise and updates are those of the run. Canaries are appended to
-its training examples, each included by a fair coin. Their gradients at the gradient seam, before
-the clip, are non-zero in one coordinate each, which no other canary shares (the Dirac canaries of
+its training examples, each included by a fair coin. Their gradients, which are inserted before the
+clip, are non-zero in one coordinate each, which no other canary shares (the Dirac canaries of
 Nasr et al. 2023 and Steinke et al. 2023). Real examples move these coordinates too, which partly
 hides a canary, so the attacker chooses the coordinates that they move least. In
 `dpbench.audit.game` there are only canaries.
@@ -179,7 +179,7 @@ def with_canaries(examples: Split, canaries: GradientCanaries) -> MixedSplit:
 
 @dataclass(frozen=True)
 class CanaryInsertion:
-    """A gradient seam: `base` for real examples, followed by the canaries' gradients."""
+    """The gradients of a method, `base`, for real examples, followed by those of canaries."""
 
     base: Gradient
     canaries: GradientCanaries

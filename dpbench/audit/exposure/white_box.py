@@ -109,8 +109,8 @@ def _train_recorded(
 ) -> tuple[Transcript, Ledger]:
     """Train the run with the canaries in its data, and record what the attacker observes."""
     device = torch.device("cpu")
-    seam = CanaryInsertion(run.method.gradient, canaries)
-    run = replace(run, method=replace(run.method, gradient=seam))
+    gradient = CanaryInsertion(run.method.gradient, canaries)
+    run = replace(run, method=replace(run.method, gradient=gradient))
     planned, examples = plan(run), with_canaries(data.train, canaries)
     training = start_training(run, planned, device, examples, data.test, ResourceUsage(device))
     training.step.recorder = Recorder()
