@@ -180,8 +180,8 @@ def _gaussian_mu(rates: Rates) -> float:
 def one_run_epsilon(selection: Scores, tested: Scores, delta: float, confidence: float) -> float:
     """A lower bound of epsilon from a single run (Steinke, Nasr and Jagielski 2023, Theorem 5.2).
 
-    Of the tested canaries, those with scores outside two thresholds are guessed; the other half
-    selects the thresholds.
+    Membership is guessed for those tested canaries whose scores lie outside two thresholds, which
+    the other half selects.
     """
     tried = np.unique(np.quantile(selection.values, np.linspace(0.01, 0.99, 41)))
     pairs = [(-math.inf, high) for high in tried] + [(low, math.inf) for low in tried]

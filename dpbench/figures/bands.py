@@ -7,7 +7,7 @@ import pandas as pd
 from dpbench.tables.grid import NO_VALUE, Grid
 
 MAX_POINTS = 6
-"""The grid has all points of lines with at most so many; of longer lines, only the last point."""
+"""Lines of at most this many points are in the grid in full; of longer ones, the last point."""
 
 NUMBERS = ("mean", "deviation", "low", "high", "runs")
 

@@ -229,7 +229,7 @@ class GhostGradients(Gradients):
         parameters: Parameters,
     ):
         self.losses, self.by_module = losses, by_module
-        self._by_layer = [layer for module in by_module.values() for layer in module.gradients]
+        self._by_layer = [g for module in by_module.values() for g in module.gradients]
         self._layers = parameters.layers
 
     @cached_property

@@ -101,7 +101,7 @@ class Exposure(NamedTuple):
 
 
 def exposure(scores: np.ndarray, included: np.ndarray) -> Exposure:
-    """The exposure, given scores and coins [R, m]; its error is by a jackknife over BLOCKS."""
+    """The exposure, given scores and coins [R, m], with a jackknife over blocks of targets."""
     blocks = np.arange(scores.shape[1]) % BLOCKS
     parts = [area(scores[:, blocks != b], included[:, blocks != b]) for b in range(BLOCKS)]
     error = float(np.sqrt((BLOCKS - 1) * np.var(parts)))

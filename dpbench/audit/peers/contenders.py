@@ -157,7 +157,7 @@ def play_contender_steps(
 
 
 def bit_scores(sums: np.ndarray, noise_multiplier: float) -> np.ndarray:
-    """Log-likelihood ratios [n] of float32 sums being the rounded sum of 1 and noise, or noise.
+    """Log-likelihood ratios [n] of float32 sums: the rounded sum of 1 and noise, or only noise.
 
     Large noise has coarser last bits than a sum near 0, so many numbers are impossible with the
     canary, and the others more likely. Source: Mironov 2012.

@@ -95,9 +95,7 @@ class Opacus:
         bound = float(self._optimizer.max_grad_norm)
         self._optimizer.zero_grad()
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # torch warns of hooks on a module without input gradients
+            warnings.simplefilter("ignore")  # torch warns about hooks without input gradients
             self._criterion(self._model(inputs), targets).backward()
         self._optimizer.step()
         (weights,) = self._optimizer.params
