@@ -1,7 +1,7 @@
-"""Reruns the tables of papers on private SGD, and says of every epsilon whether it holds.
+"""Reproduces the tables of papers on private SGD, and checks whether every epsilon holds.
 
-From Python: `run` executes a run, `frame` makes a data frame of records, and `reproduce` a paper's
-table. They are imported on demand, so that importing dpbench takes no time.
+From Python: `run` executes a run, `frame` returns records as a data frame, and `reproduce` a
+paper's table. They are imported on demand, so that importing dpbench takes no time.
 """
 
 from typing import TYPE_CHECKING, Any

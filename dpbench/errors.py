@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 MAX_COMPARED, MAX_LISTED = 200, 25
-"""Characters of a name that are compared with the known names, and names that a message lists."""
+"""The most characters of a name that are compared, and the most names that a message lists."""
 
 
 class UserError(Exception):
@@ -22,15 +22,15 @@ class Unavailable(UserError):
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known names closest to a misspelt one, or all of them, as the end of a sentence.
 
-    The case does not matter, and a name that has the misspelt one as a whole part comes first, as
+    Case is ignored. Names that contain the misspelt one as a whole part come first, such as
     optimizer.lr for lr.
     """
     names = sorted(known)
     misspelt = name[:MAX_COMPARED].lower()
     by_lower = {known_name.lower(): known_name for known_name in names}
-    having = [known_name for known_name in by_lower if _parts(misspelt) in _parts(known_name)]
+    containing = [known_name for known_name in by_lower if _parts(misspelt) in _parts(known_name)]
     close = difflib.get_close_matches(misspelt, by_lower, n=3, cutoff=0.5)
-    matches = [by_lower[match] for match in [*dict.fromkeys([*having, *close])][:3]]
+    matches = [by_lower[match] for match in [*dict.fromkeys([*containing, *close])][:3]]
     if not names:
         return "there are none."
     if matches:
@@ -40,7 +40,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _parts(name: str) -> str:
-    """The name between separators, and with one kind of them."""
+    """The name with dots as its only separators, and one at either end."""
     return f".{re.sub('[_-]', '.', name)}."
 
 
@@ -50,7 +50,7 @@ def first_line(error: BaseException, default: str = "") -> str:
 
 
 def print_message(message: object) -> None:
-    """Print a message on the standard error; the standard output is for results."""
+    """Print a message to standard error; standard output is for results."""
     with suppress(OSError, ValueError):  # a closed terminal must not stop a run
         if sys.stderr:
             print(f"dpbench: {message}", file=sys.stderr, flush=True)

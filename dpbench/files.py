@@ -1,8 +1,8 @@
 """Atomic writes and checksums of files.
 
-A written file is either complete or absent, even if the process is killed: it is written under a
-temporary name in the same folder (a part) and then renamed. Parts that a killed process has left
-are removed by the next write of the same file.
+A file is either complete or absent, even if the process is killed: it is written under a temporary
+name in the same folder (a part) and then renamed. Parts left behind by a killed process are removed
+by the next write of the same file.
 """
 
 import fcntl
@@ -19,15 +19,15 @@ from typing import IO
 from dpbench.errors import UserError
 
 TOKEN_BYTES = 8
-"""Random bytes in the name of a part, as twice as many hex digits."""
+"""Random bytes in the name of a part, written as twice as many hex digits."""
 
 
 def write_atomically(
     path: Path, content: bytes, mode: int = 0o666, setting: str = "results_dir"
 ) -> None:
-    """Write a file at once or not at all; UserError where it cannot be written.
+    """Write a file atomically; UserError where it cannot be written.
 
-    mode: as for `replace_file`. setting: the one that names the file or its folder.
+    mode: as for `replace_file`. setting: the setting that names the file or its folder.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def write_atomically(
 
 
 def replace_file(path: Path, *contents: bytes | memoryview, mode: int = 0o666) -> None:
-    """Write contents one after the other as one file, at once or not at all; or OSError.
+    """Write the concatenated contents to a file atomically; OSError where it cannot be written.
 
     mode: permissions of the file before the umask.
     """
@@ -56,7 +56,7 @@ def replace_file(path: Path, *contents: bytes | memoryview, mode: int = 0o666) -
 
 
 def _new_part(path: Path, mode: int) -> tuple[Path, IO[bytes]]:
-    """A new part, locked while it is open so that no other process takes it for abandoned."""
+    """A new part, locked while it is open, so that no other process considers it abandoned."""
     while True:
         part = path.with_name(f".{path.name}.{secrets.token_hex(TOKEN_BYTES)}")
         file = os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
@@ -68,7 +68,7 @@ def _new_part(path: Path, mode: int) -> tuple[Path, IO[bytes]]:
 
 
 def remove_parts(folder: Path, name: str | None = None) -> None:
-    """Remove the parts that killed processes have left, of one file or of all in a folder."""
+    """Remove parts left behind by killed processes: of one file, or of all files in a folder."""
     stem = "*" if name is None else glob.escape(name)
     for part in folder.glob(f".{stem}.{'[0-9a-f]' * 2 * TOKEN_BYTES}"):
         with suppress(OSError):  # still being written, or removed by another process
@@ -100,7 +100,7 @@ def _cached_digest(path: Path, *_: int) -> str:
 
 
 def check_writable(folder: Path) -> None:
-    """UserError if no file can be created in a folder, before hours of work for it are lost."""
+    """UserError if no file can be created in a folder: before a run, not after hours of work."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -112,6 +112,6 @@ def check_writable(folder: Path) -> None:
 
 
 def unwritable(path: Path, error: OSError, setting: str = "results_dir") -> UserError:
-    """The error for a file or folder that cannot be written, and that a setting names."""
+    """The error for a file or folder, named by a setting, that cannot be written."""
     other = "a writable folder" if setting == "results_dir" else "a file in a writable folder"
     return UserError(f"{path} cannot be written ({error.strerror}); set {setting} to {other}.")

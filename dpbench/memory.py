@@ -1,7 +1,7 @@
 """Memory: how much is used, how much is free, and smaller physical batches when it runs out.
 
-The physical batch size does not change what a step computes, only the order of its sums, and with
-it the last digits (and, where a model draws random numbers, which ones each example gets).
+The physical batch size does not change what a step computes, only the order of its sums and hence
+the last digits (and, where a model draws random numbers, which ones each example gets).
 """
 
 import ctypes
@@ -18,24 +18,24 @@ from dpbench.errors import UserError
 T = TypeVar("T")
 
 MAX_SHARE = 0.8
-"""The share of the free memory for physical batches; the rest is for the update and others."""
+"""The share of free memory for physical batches; the rest is for the update and everything else."""
 
 RETAINED_BLOCK, RETAINED_TOTAL = 2**28, 2**30
-"""Bytes: the largest block that a process keeps when it is freed, and the most it keeps."""
+"""Bytes: the largest freed block that a process keeps, and the most that it keeps in total."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Names of settings in glibc's malloc.h."""
+"""Parameters of `mallopt`, from glibc's malloc.h."""
 
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
 """Texts in the RuntimeError of CUDA, of torch's CPU allocator, and of cuBLAS.
 
 Where the system overcommits memory, as Linux does by default, the process is killed instead: on a
-CPU only the measurement beforehand protects.
+CPU, only measuring beforehand helps.
 """
 
 
 def retain_freed_memory() -> None:
-    """Let glibc keep the memory of freed tensors for the next step; elsewhere nothing happens.
+    """Let glibc keep the memory of freed tensors for the next step; no effect without glibc.
 
     By default it returns blocks of tens of MiB to the system, which zeroes each of their pages when
     the next step allocates them again.
@@ -59,9 +59,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def run_with_halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
-    """work(size), with the size halved each time memory runs out, and the size that fitted.
+    """Return work(size), with size halved whenever memory runs out, and the size that fitted.
 
-    The work must not have lasting effects; torch's global generators are reset before each retry.
+    The work must not have side effects; torch's global generators are reset before each retry.
     Raises UserError where not even a size of 1 fits.
     """
     cpu_state, cuda_state = torch.get_rng_state(), _cuda_rng_state()
@@ -76,7 +76,7 @@ def run_with_halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
                     "memory runs out even with one example at a time; choose a smaller model or a "
                     "device with more memory."
                 ) from error
-        # Outside of the except block, where the traceback no longer keeps the tensors alive.
+        # After the except block, whose traceback would keep the tensors alive.
         size //= 2
         torch.set_rng_state(cpu_state)
         if cuda_state is not None:
@@ -91,8 +91,8 @@ def _cuda_rng_state() -> torch.Tensor | None:
 def largest_fitting_size(work: Callable[[int], object], most: int, device: torch.device) -> int:
     """The largest of 1, 2, 4, ... and `most` whose work fits in the free memory, found by trying.
 
-    A size is tried only if the memory of the size before it, scaled up, would fit. Raises UserError
-    where memory cannot be measured, or one example does not fit.
+    A size is tried only if the memory that the previous size used, scaled up, is free. Raises
+    UserError where memory cannot be measured, or one example does not fit.
     """
     check_measurable(device)
     reset_peak(device)
@@ -138,14 +138,14 @@ def peak(device: torch.device) -> int:
 
 
 def in_use(device: torch.device) -> int:
-    """Bytes: of the GPU's allocator, or of this process."""
+    """Bytes in use: by the GPU's allocator, or by this process."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
     return resident("VmRSS") or 0
 
 
 def reset_peak(device: torch.device) -> None:
-    """Start a new measurement of the peak, where it can be measured, without freed memory."""
+    """Start a new measurement of the peak, where possible, after returning freed memory."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     elif resident("VmHWM") is not None:
@@ -171,7 +171,7 @@ def resident(field: str) -> int | None:
 
 
 def _field(table: Path, name: str) -> int:
-    """Bytes of an entry in a table of kB (of /proc), or of bytes (of a control group)."""
+    """Bytes of an entry in a table of kB (in /proc) or of bytes (of a control group)."""
     (line,) = (line.split() for line in table.read_text().splitlines() if line.startswith(name))
     return int(line[1]) * (1024 if line[2:] == ["kB"] else 1)
 
@@ -191,7 +191,7 @@ def _free_in_groups(root: Path) -> Iterator[int]:
 
 def _free_in_group(top: Path, path: str, limit: str, usage: str, prefix: str) -> Iterator[int]:
     group = top / path.lstrip("/")
-    # In a container the group may be mounted at the top, although its path says otherwise.
+    # In a container the group may be mounted at the top, whatever its path.
     for folder in [group, *group.parents]:
         if folder.is_relative_to(top) and (folder / limit).exists():
             maximum = (folder / limit).read_text().strip()

@@ -1,6 +1,6 @@
 """The folders of the configuration (conf/) and of the published numbers (benchmarks/).
 
-A wheel has both inside the package; a checkout has them beside it.
+A wheel contains both in the package; in a checkout they are beside it.
 """
 
 from pathlib import Path

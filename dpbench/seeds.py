@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # importing torch takes seconds, NumPy a tenth of one
 
 
 def derived(seed: int, purpose: str) -> int:
-    """A number below 2^63 that is stable over processes, versions and platforms."""
+    """A number below 2^63, the same in all processes, versions and platforms."""
     digest = hashlib.sha256(f"{purpose}/{seed}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
@@ -25,7 +25,7 @@ def generator(seed: int, purpose: str, device: "torch.device") -> "torch.Generat
 def seed_torch(seed: int, device: "torch.device") -> None:
     """Seed torch's default generators of the CPU and of a device.
 
-    torch.manual_seed seeds devices of all kinds, and keeps a stack trace for each that is not in
+    torch.manual_seed seeds devices of all kinds and records a stack trace for each kind not yet in
     use, which takes longer than a small step.
     """
     import torch

@@ -13,16 +13,16 @@ from typing import Any, Literal, Protocol, TypeGuard, Union, get_args, get_origi
 from dpbench.errors import UserError, nearest
 
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
-"""The normal numbers of float32: where settings are used, less is 0 and more is infinite."""
+"""The range of normal float32 numbers: in a computation, less would be 0 and more infinite."""
 
 MAX_INTEGER = 2**63 - 1
 """The largest integer that a tensor can hold."""
 
 MAX_NAME, MAX_PATH = 255, 3_000
-"""Bytes of a file name that systems allow, and characters of a path that leave room for files."""
+"""The most bytes of a file name, and the most characters of a path that has room for files."""
 
 MAX_QUOTED = 60
-"""Characters of a value that a message quotes."""
+"""The most characters of a value that a message quotes."""
 
 
 def quoted(value: object) -> str:
@@ -86,7 +86,7 @@ def fraction(what: str, value: object, *, zero: bool = False, one: bool = False)
 
 
 def spelled_integer(text: str) -> int | str:
-    """The integer that a text spells in decimal digits, or else the text, for `integer` to refuse.
+    """The integer written in a text, or else the text itself, for `integer` to refuse.
 
     Python does not parse more than 4,300 digits.
     """
@@ -94,7 +94,7 @@ def spelled_integer(text: str) -> int | str:
 
 
 def spelled_number(text: str) -> float | str:
-    """The number that a text spells, or else the text, for `number` to refuse."""
+    """The number written in a text, or else the text itself, for `number` to refuse."""
     try:
         return float(text)
     except ValueError:
@@ -148,9 +148,9 @@ def key_values(
     arguments: Iterable[str],
     known: Collection[str] | None = None,
 ) -> dict[str, str]:
-    """KEY=VALUE arguments over their defaults; UserError for unknown keys and missing values.
+    """The values of KEY=VALUE arguments and defaults; UserError for unknown keys or missing values.
 
-    known: the keys, where not all of them have a default.
+    known: all keys, where some have no default.
     """
     values = dict(defaults)
     known = defaults if known is None else known
@@ -165,16 +165,16 @@ def key_values(
 
 
 def typed(what: str, value: object, hint: Any) -> None:
-    """UserError unless a value from a configuration is of an annotated type.
+    """UserError unless a value of a configuration has the annotated type.
 
-    A list is accepted as a tuple, and an object as a protocol if it has the protocol's members.
+    A list may stand for a tuple, and any object with a protocol's members for that protocol.
     """
     if not fits(value, hint):
         raise _refusal(what, _in_words(hint) + _size_hint(value), value)
 
 
 def fits(value: object, hint: Any) -> bool:
-    """Whether a value is of an annotated type, by the rules of `typed`."""
+    """Whether a value has the annotated type, by the rules of `typed`."""
     origin, options = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(fits(value, option) for option in options)
@@ -192,7 +192,7 @@ def fits(value: object, hint: Any) -> bool:
 
 
 def _all_fit(values: Sequence, hints: tuple) -> bool:
-    """Whether all values are of one type, or each of the type at its position."""
+    """Whether all values have the one type, or each the type at its position."""
     if len(hints) == 1 or hints[1:] == (...,):
         return all(fits(value, hints[0]) for value in values)
     return len(values) == len(hints) and all(map(fits, values, hints))
@@ -229,7 +229,7 @@ WORDS = {
 
 
 def _in_words(hint: Any, plural: bool = False) -> str:
-    """A type as a message names it."""
+    """The name of a type in messages."""
     origin, options = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         named = [o for o in options if not getattr(o, "__module__", "").startswith("torch")]
@@ -253,8 +253,8 @@ def _size_hint(value: object) -> str:
         return " of at most 63 bits" if abs(value) > MAX_INTEGER else ""
     if not isinstance(value, float) or not math.isfinite(value):
         return ""
-    held = value == 0 or SMALLEST <= abs(value) <= LARGEST
-    return "" if held else " that float32 can hold"
+    representable = value == 0 or SMALLEST <= abs(value) <= LARGEST
+    return "" if representable else " that float32 can hold"
 
 
 def _truncated(text: str) -> str:
