@@ -9,18 +9,21 @@ import numpy as np
 from dpbench.privacy.toeplitz import encoded, sensitivity
 
 HORIZON = 2**15
-"""The most steps that a matrix is optimised for; of longer runs, their first steps."""
+"""The most steps that a matrix is optimised for: of a longer run, the first ones."""
 
 
 class Buffers(NamedTuple):
-    """c_0 = 1, c_i = sum_j weights_j decays_j^(i - 1); decays in [0, 1), weights of sum below 1."""
+    """The matrix with c_0 = 1 and c_i = sum_j weights_j decays_j^(i - 1).
+
+    decays: in [0, 1). weights: with a sum below 1.
+    """
 
     decays: tuple[float, ...]
     weights: tuple[float, ...]
 
 
 def buffered_square_root(number: int, steps: int) -> Buffers:
-    """About the square root of the prefix sum, 1, 1/2, 3/8, ..., by so many buffers.
+    """Approximates the square root of the prefix sum, 1, 1/2, 3/8, ..., by `number` buffers.
 
     c_i = 1/pi times the integral of t^(i - 1) (t/(1 - t))^(1/2) over [0, 1], by the midpoint rule
     in log(t/(1 - t)), from -2 to log(steps).
@@ -32,7 +35,10 @@ def buffered_square_root(number: int, steps: int) -> Buffers:
 
 @lru_cache(maxsize=256)
 def optimal(number: int, steps: int, cycle: int) -> Buffers:
-    """A minimum of `error`, found from the square root; to four digits, the same everywhere."""
+    """A local minimum of `error`, searched from the approximate square root.
+
+    Rounded to four digits, so that it is the same on every machine.
+    """
     from scipy.optimize import minimize
 
     steps = min(steps, HORIZON)
@@ -46,11 +52,11 @@ def optimal(number: int, steps: int, cycle: int) -> Buffers:
 
 
 def error(buffers: Buffers, steps: int, cycle: int) -> float:
-    """The mean over steps of the variance of prefix sums, at a noise multiplier of 1 for the run.
+    """The variance of the noise in prefix sums, averaged over steps, at noise multiplier 1.
 
     sum_i (T - i) b_i^2/T, where b are the prefix sums of the coefficients of C^-1, times the
     squared sensitivity. C^-1 has buffers too: its decays are the eigenvalues of diag(decays) -
-    sqrt(weights) sqrt(weights)^T, its weights -(q^T sqrt(weights))^2 of the eigenvectors q.
+    sqrt(weights) sqrt(weights)^T, its weights -(q^T sqrt(weights))^2 for the eigenvectors q.
     """
     root = np.sqrt(buffers.weights)
     decays, vectors = np.linalg.eigh(np.diag(buffers.decays) - np.outer(root, root))
@@ -60,7 +66,7 @@ def error(buffers: Buffers, steps: int, cycle: int) -> float:
 
 
 def _buffers(x: np.ndarray) -> Buffers:
-    """From any numbers to decays in (0, 1) and weights of sum below 1."""
+    """Maps unconstrained numbers to decays in (0, 1) and weights with a sum below 1."""
     logits, logs = x.reshape(2, -1)
     odds = np.exp(logs)
     decays, weights = 1 / (1 + np.exp(-logits)), odds / (1 + odds.sum())

@@ -1,4 +1,4 @@
-"""torch's optimisers without their wrappers for compiler and profiler."""
+"""Steps of torch's optimisers without their wrappers for the compiler and the profiler."""
 
 import inspect
 import sys
@@ -11,7 +11,7 @@ _STEPS: dict[type[Optimizer], Callable[[Optimizer], object] | None] = {}
 
 
 def eager_step(optimizer: Optimizer) -> None:
-    """Take a step of an optimiser: `optimizer.step()`, by a shorter way for those of torch.
+    """Does what `optimizer.step()` does, without the wrappers of torch's own optimisers.
 
     The wrappers of `Optimizer.step` take longer than the update of a small model, and import
     torch._dynamo, which takes as long as importing torch. They are left out unless they do
@@ -27,7 +27,7 @@ def eager_step(optimizer: Optimizer) -> None:
 
 
 def _unwrapped(kind: type[Optimizer]) -> Callable[[Optimizer], object] | None:
-    """The step of a class of torch without its wrappers."""
+    """The `step` of one of torch's optimisers without its wrappers; None for any other class."""
     if kind not in _STEPS:
         of_torch = kind.__module__.startswith("torch.optim.")
         _STEPS[kind] = inspect.unwrap(kind.step) if of_torch else None
@@ -35,10 +35,10 @@ def _unwrapped(kind: type[Optimizer]) -> Callable[[Optimizer], object] | None:
 
 
 def leave_out_compiler() -> None:
-    """Make torch's optimisers without importing torch._dynamo.
+    """Keep torch's optimisers from importing torch._dynamo when they are created.
 
-    Methods that torch.compile must not trace import it at their first call, to say so. Nothing here
-    is compiled, so they are called as they are, unless the compiler is imported already.
+    Methods that torch.compile must not trace import it on their first call, to mark themselves.
+    Nothing here is compiled, so they are called directly, unless it is imported already.
     """
     if "torch._dynamo" in sys.modules:
         return

@@ -1,4 +1,4 @@
-"""User-level methods: the weighted mean of what each user sends, clipped."""
+"""User-level methods: the weighted mean of the users' clipped contributions."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -79,7 +79,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class UserWeighting:
-    """A gradient seam whose gradients are weighted by user after clipping."""
+    """A gradient seam: the gradients of another, weighted by user after clipping."""
 
     gradient: Gradient
     weights: Weights
@@ -91,13 +91,13 @@ class UserWeighting:
         if self.weights == Weights(None):
             return gradients
         weights = self.weights(batch.sizes.to(gradients.losses))
-        # A user may have more examples than planned where the size of the training set is random.
+        # Where the size of the training set is random, a user may have more examples than planned.
         assert isinstance(released.update, WeightedMean)
         return WeightedGradients(gradients, weights.clamp(max=released.update.excess))
 
 
 class WeightedGradients(DelegatingGradients):
-    """Gradients with weights [B] in sums; their norms are unweighted."""
+    """Gradients that count with weights [B] in sums; their norms are unweighted."""
 
     def __init__(self, gradients: Gradients, weights: Tensor):
         super().__init__(gradients)
@@ -110,10 +110,10 @@ class WeightedGradients(DelegatingGradients):
 
 @dataclass(frozen=True)
 class WeightedMean(Update):
-    """Divides by q W, where the sum is already divided by the expected number of users.
+    """Completes the division by q W of a sum over the expected number of users.
 
-    mean: the mean weight of all users. excess: the largest weight that a user counts with, if noise
-    is scaled as if it were 1.
+    mean: the mean weight of all users. excess: the largest weight of a user, where the noise is
+    scaled as if that were 1.
     """
 
     weights: Weights

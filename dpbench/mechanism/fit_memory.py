@@ -1,4 +1,4 @@
-"""Fitting the physical batches of a private step to the memory that is free."""
+"""Fits the physical batches of a private step to the free memory."""
 
 import math
 
@@ -17,11 +17,11 @@ def fit_memory(step: PrivateStep, probe: Batch) -> None:
     Sizes are tried on copies of the probe's synthetic examples; the state of the run does not
     change. Raises UserError where memory cannot be measured, or one example does not fit.
     """
-    # Larger batches than this are drawn once in a thousand million times.
+    # A batch is larger than this with a probability of about 1e-9.
     most = math.ceil(step.expected_batch_size + 6 * math.sqrt(step.expected_batch_size))
     copies = torch.arange(most, device=probe.targets.device) % len(probe)
     batch, theta = probe.each(lambda t: t[copies]), step.engine.parameters.theta
-    # Not the first step, which may need less memory: some methods read what was released before.
+    # As in the second step: the first may need less memory, as some methods read earlier releases.
     last = torch.ones_like(theta)
     update = step.method.update.advance(last, 1.0, theta.detach())
     released = ReleasedState(1, step.steps, last, step.seed, update)

@@ -23,7 +23,7 @@ PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "m
 def langevin(
     name: str, bound: Bounds, prior_precision: float, clip: str, style: str, noise_rule: NoiseRule
 ) -> Method:
-    """The method of that name: the gradient of a posterior, with noise by a rule.
+    """A method that follows the gradient of a log posterior, with noise by a rule.
 
     Other arguments as for `dpbench.methods.dpsgld.dpsgld`.
     """
@@ -56,12 +56,12 @@ class Prior(Update):
 
 
 def multiplier_for(variance: float, lr: float, expected_batch_size: float, clip: Clip) -> float:
-    """sigma, for which noise of standard deviation lr sigma R/B has variance lr * variance."""
+    """The sigma at which noise of standard deviation lr sigma R/B has variance lr * variance."""
     return expected_batch_size * math.sqrt(variance / lr) / float(clip.sensitivity)
 
 
 def noise_following_lr(name: str, schedule: Schedules, steps: int) -> Schedules:
-    """The schedule whose noise multiplier is divided by the factors sqrt(lr) R of each step.
+    """The schedule with the noise factors 1/(sqrt(lr) R), from its factors of lr and R.
 
     Raises UserError, which names the method, if schedule.noise is set or lr reaches 0.
     """

@@ -11,7 +11,7 @@ def local_batches(users: Batch, size: int, seed: int, step: int) -> Batch:
     """The users, each with a uniform subset of `size` of their examples, without replacement.
 
     A user with at most `size` examples keeps all. Draws are independent across users and steps, and
-    depend on seed, step and user alone: not on the other users, and a resumed run repeats them.
+    depend only on seed, step and user: not on other users, and a resumed run repeats them.
     They may be public (see `LocalBatch` of dp_fedsgd).
     """
     assert users.present is not None

@@ -1,4 +1,4 @@
-"""A recursive low-pass filter of released vectors, for the updates that average them over steps."""
+"""A recursive low-pass filter of released vectors, for updates that average over steps."""
 
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -13,14 +13,14 @@ from dpbench.errors import UserError
 
 @dataclass(frozen=True)
 class LowPass:
-    """A recursive linear filter: m_t = -sum_{k>=1} a_k m_{t-k} + sum_{k>=0} b_k x_{t-k}, over c_t.
+    """The filter m_t = -sum_{k>=1} a_k m_{t-k} + sum_{k>=0} b_k x_{t-k}, divided by c_t.
 
-    c_t is the same filter of the constant 1 that starts at step 1, so that the filter of a constant
-    is that constant from the first step on. a = (-beta,), b = (1 - beta,) is an average with
+    c_t is the same filter applied to the constant 1 from step 1 on, so that a constant input is its
+    own filtered value from the first step on. a = (-beta,), b = (1 - beta,) is an average with
     exponential weights and Adam's bias correction.
 
-    inputs, outputs: the last ones, the newest first, each with the filter of 1 as an additional
-    coordinate [., D + 1]; zero before the first step.
+    inputs, outputs: the latest ones, newest first, with the filter of 1 as an additional coordinate
+    [., D + 1]; zero before the first step.
     """
 
     a: tuple[float, ...]
@@ -57,6 +57,6 @@ class LowPass:
 
 
 def _newest_first(new: Tensor, past: Tensor | None, number: int) -> Tensor:
-    """A new row before the past ones, of which at most `number` stay, and the new one always."""
+    """The new row before the past ones: at most `number` rows, and always the new one."""
     rows = new.unsqueeze(0)
     return rows if past is None else torch.cat([rows, past])[: max(number, 1)]

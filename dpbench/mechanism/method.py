@@ -1,4 +1,4 @@
-"""What a method is: a composition of values, and the guarantee that comes with it."""
+"""Methods: a gradient, a clip, a noise and an update, with the guarantee of their combination."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,15 +20,15 @@ from dpbench.records.epsilon import CLAIMED
 from dpbench.validate import one_of
 
 GRADIENT_SUM = "gradient sum"
-"""The first release of every step of a training, as ledgers name it."""
+"""The first release of every training step, as ledgers name it."""
 
 
 class ReleasedState(NamedTuple):
     """What a run has released so far: reusing it is post-processing and costs no privacy.
 
     gradient: the private gradient of the last step [D], as passed to the optimiser; None before the
-    first step. seed: for the method's random draws: seed and steps_done are the same for all
-    physical batches of a step. update: that of the method with its state after the last step.
+    first step. seed: of the method's random draws; like steps_done, it is the same for all physical
+    batches of a step. update: the method's, with its state after the last step.
     """
 
     steps_done: int
@@ -86,7 +86,7 @@ class Guarantee:
     why: str
 
     def claimed_by(self, author: str) -> "Guarantee":
-        """The guarantee where code of this author has a part in it."""
+        """The guarantee of a method that contains unchecked code by this author."""
         if self.level == "none":
             return self
         return Guarantee(CLAIMED, f"Claimed by {author}, not checked by dpbench: {self.why}")
@@ -110,13 +110,13 @@ PRIVATE_DIVISOR = Guarantee(
 
 @dataclass(frozen=True)
 class Method:
-    """A private training method: gradient, clip, noise and update, run by the one private step.
+    """A training method: the gradient, clip, noise and update of the private step.
 
     divide_by: "expected" for the public expected batch size, "actual" for the batch's real size.
     whole_batches: whether the gradient seam needs the logical batch in one piece. groups: the
     number of groups the data must have; None for any. update: post-processing of the noisy mean.
-    noise_rule: derives the noise multiplier from other settings, where it is not a setting itself.
-    users_only: whether the method is defined only for user-level privacy; the others protect
+    noise_rule: derives the noise multiplier from other settings; None where it is a setting itself.
+    users_only: whether the method is defined only for user-level privacy; all others protect
     examples or users. failure: the probability, per clipped part and step, that an example's part
     exceeds its bound. claimed_by: the accountant of the method's paper, one of
     `dpbench.privacy.accountants.CLAIMS`.
@@ -196,11 +196,11 @@ class Method:
         return replace(self, clip=self.clip.for_size(size), noise=self.noise.for_size(size))
 
     def for_run(self, steps: int, cycle: int) -> "Method":
-        """The method for a run of so many steps, and cycle of the sampling law."""
+        """The method for a run of `steps` steps, and the cycle of its sampling law."""
         return replace(self, noise=self.noise.for_run(steps, cycle))
 
     def for_layers(self, names: Sequence[str]) -> "Method":
-        """The method for a model of these trained layers; UserError if its bounds do not match."""
+        """The method for a model with these trained layers; UserError if bounds do not match."""
         return replace(self, clip=self.clip.for_layers(names))
 
     def check_size(self, size: int) -> None:

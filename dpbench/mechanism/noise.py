@@ -34,12 +34,12 @@ TAIL = 2.0**32
 class Noise(ABC):
     """A noise distribution, scaled by a multiplier of the sensitivity.
 
-    The defaults are those of independent draws in all steps, without state.
+    The defaults are for independent draws in each step, without state.
     """
 
     bands: int | None = 1
-    """The steps over which noise is correlated, so many that no example is in two of them; 1 for
-    independent noise; None for all steps, in which an example has a turn in each epoch."""
+    """The number of consecutive steps over which noise is correlated, in which an example may take
+    part only once; 1 for independent noise; None for all steps, with a turn in each epoch."""
 
     private: bool = True
     """Whether it adds noise at all."""
@@ -69,7 +69,7 @@ class Noise(ABC):
         return self
 
     def for_run(self, steps: int, cycle: int) -> Self:
-        """The noise for a run of so many steps, where an example has a turn in every cycle-th."""
+        """The noise for a run of `steps` steps, where an example has a turn in every cycle-th."""
         return self
 
 
@@ -103,10 +103,9 @@ def draws(stream: Stream, size: int, quantile: Quantile) -> Tensor:
 
 
 def _refine(tails: Tensor, stream: Stream) -> None:
-    """Further bits, in place, for those below TAIL, which are whole numbers and a half.
+    """Adds bits, in place, to tails below TAIL: they replace the half in a whole number and a half.
 
-    They come from a stream of their own for each whole number, so that nothing is taken from the
-    bits of other draws.
+    Each whole number has its own stream for them, so that all other draws keep their bits.
     """
     values = tails.numpy()
     if values.min(initial=TAIL) == TAIL:
@@ -167,7 +166,7 @@ class Gaussian(Noise):
 
 @dataclass(frozen=True)
 class CorrelatedGaussian(Gaussian):
-    """w_t times multiplier * sensitivity, where C w = z is N(0, I), and C is lower triangular.
+    """w_t times multiplier * sensitivity, where C w = z ~ N(0, I), and C is lower triangular.
 
     correlated: w_t in its first row, then what later steps need [., D] float64, as sensitive as the
     data.

@@ -1,4 +1,4 @@
-"""Physical batches: the parts of a logical batch that are computed at once, which bounds memory."""
+"""Physical batches: the parts into which a logical batch is split to bound memory."""
 
 import operator
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Summand = TypeVar("Summand")
 
 @dataclass
 class PhysicalBatches:
-    """Splits logical batches into physical ones of at most `size` examples; None: into one.
+    """Splits logical batches into physical ones of at most `size` examples; None for no split.
 
     adaptive: whether the size is halved where memory runs out, instead of raising an error.
     """

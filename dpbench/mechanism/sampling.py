@@ -1,4 +1,4 @@
-"""Samplers: which examples (or users) form a batch, and the sampling law for the ledger.
+"""Samplers: they draw the examples (or users) of each batch, and state their law for the ledger.
 
 The law is a property of the sampler, so that ledger and batches cannot disagree.
 """
@@ -16,7 +16,7 @@ from dpbench.privacy.ledger import Allocation, Poisson, Sampling, Shuffled, Trun
 from dpbench.validate import integer
 
 RARE = 1e-12
-"""The probability of a cut batch, per step, at which a limit is as good as none."""
+"""The probability per step of truncating a batch, at which the suggested limit hardly matters."""
 
 
 def poisson_rate(train_size: int, batch_size: int, unit: str = "example") -> float:
@@ -52,7 +52,7 @@ class PoissonSampler:
 
     train_size and batch_size count units (examples or users). They are public configuration, and
     determine q and the expected batch size. cycle: each unit has its turn in every cycle-th step,
-    in the same ones for the whole run, and an epoch is a whole number of cycles (see
+    at the same place of every cycle, and an epoch is a whole number of cycles (see
     `dpbench.privacy.ledger.Poisson`); None for cycles of an epoch, with q = 1.
     """
 
@@ -83,8 +83,8 @@ class PoissonSampler:
     def _members(self, size: int, stream: Stream) -> list[Tensor]:
         """The units whose turn it is, by place in the cycle.
 
-        The place of a unit depends on the stream's key and its index alone: it is the same in all
-        epochs, and that of one unit reveals nothing about another.
+        The place of a unit depends only on the stream's key and the unit's index: it is the same in
+        all epochs, and reveals nothing about the place of another.
         """
         if self.cycle == 1:
             return [torch.arange(size)]
@@ -109,7 +109,7 @@ def poisson_indices(size: int, rate: float, stream: Stream) -> Tensor:
 
 
 class ShuffledSampler:
-    """A fresh permutation each epoch, cut into batches like common loaders; has no accountant."""
+    """A fresh permutation each epoch, split as data loaders usually do; no accountant covers it."""
 
     def __init__(self, train_size: int, batch_size: int, unit: str = "example"):
         self.law: Sampling = Shuffled(batch_size, unit)
@@ -123,7 +123,7 @@ class ShuffledSampler:
 
 
 class TruncatedSampler:
-    """A Poisson sample; where it has more than batch_limit units, a random part of that size.
+    """A Poisson sample, reduced to batch_limit units at random where it has more.
 
     The limit makes the size of the largest batch public and constant. Raises UserError without one.
     """
@@ -137,7 +137,7 @@ class TruncatedSampler:
     ):
         self._whole = PoissonSampler(train_size, batch_size, unit)
         if batch_limit is None:
-            from scipy.stats import binom  # takes a second, and only this sentence needs it
+            from scipy.stats import binom  # takes a second, and only this message needs it
 
             enough = int(binom.isf(RARE, train_size, self._whole.rate)) + 1
             raise UserError(
@@ -193,7 +193,7 @@ class AllocationSampler:
 
 
 def _subsets(size: int, number: int, of: int, stream: Stream) -> Tensor:
-    """For each unit so many different numbers below `of` [size, number], by Floyd's algorithm."""
+    """For each unit, `number` distinct numbers below `of` [size, number], by Floyd's algorithm."""
     chosen = torch.full((size, number), -1)
     for column, last in enumerate(range(of - number, of)):
         drawn = stream.bits(size) % (last + 1)
@@ -210,7 +210,7 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
 }
 
 OPTIONS = {"batch_limit": "truncated", "participations": "allocation"}
-"""The settings of one sampler alone."""
+"""The settings that only one sampler has, with the name of that sampler."""
 
 
 def make_sampler(
@@ -218,8 +218,8 @@ def make_sampler(
 ) -> Sampler:
     """The sampler of that name.
 
-    cycle: that of `PoissonSampler`. Raises UserError for a setting, if not None, that is another
-    one's, and for cycles that no accountant knows.
+    cycle: as for `PoissonSampler`. Raises UserError for a setting (other than None) of another
+    sampler, and for a sampler whose cycles no accountant covers.
     """
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
@@ -229,7 +229,7 @@ def make_sampler(
             )
     if name == "poisson":
         return PoissonSampler(train_size, batch_size, unit, cycle)
-    if cycle != 1 and name != "shuffled":  # which has no accountant anyway
+    if cycle != 1 and name != "shuffled":  # no accountant covers shuffled batches anyway
         raise UserError(
             f"sampler={name} cannot be accounted for with noise correlated over {cycle or 'all'} "
             "steps: use sampler=poisson."

@@ -28,7 +28,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Linear:
-    """From start to end in a straight line."""
+    """Linear interpolation from start to end."""
 
     start: float
     end: float
@@ -102,7 +102,7 @@ def constant(value: float | Schedule) -> float | None:
 
 
 def run_lengths(value: float | Schedule, steps: int) -> Iterator[tuple[float, int]]:
-    """Run-length encoding of the values over `steps` steps: (value, consecutive steps)."""
+    """Run-length encoding of the values over `steps` steps: pairs (value, consecutive steps)."""
     fixed = constant(value)
     if fixed is not None:
         yield fixed, steps
@@ -143,7 +143,7 @@ class Schedules:
         return self._by_name["noise"](progress)
 
     def check(self, steps: int) -> None:
-        """UserError if a factor is not positive at one of `steps` steps; lr may reach 0."""
+        """UserError if a factor is not positive at some step; the factor of lr may reach 0."""
         for name in ("bound", "lr", "noise"):
             lowest = min(value for value, _ in run_lengths(getattr(self, name), steps))
             if not (lowest > 0 or (name == "lr" and lowest == 0)):

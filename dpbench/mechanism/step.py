@@ -1,4 +1,4 @@
-"""One private step: gradient, clip, sum, noise, update. Every method of the suite takes it.
+"""One private step: gradient, clip, sum, noise, update. It is the same for every method.
 
 per-example gradients --gradient--> clip --> sum --> noise --> update --> parameters
         [B, D]                  norms -> factors   total + noise   sign, optimiser
@@ -24,10 +24,10 @@ from dpbench.mechanism.streams import Stream
 
 
 class StepReport(NamedTuple):
-    """Per-example results of a step: they stay on the device, and no later step depends on them."""
+    """Per-example results of a step, on its device; no later step depends on them."""
 
     losses: Tensor  # [B]
-    finite: Tensor  # [B] bool: whether a gradient is finite; others count as zero in the sum
+    finite: Tensor  # [B] bool; non-finite gradients count as zero in the sum
 
 
 @dataclass
@@ -74,7 +74,7 @@ class PrivateStep:
     """One step of a method on one logical batch.
 
     The update divides by the public expected batch size instead of the real one
-    (`divide_by="actual"` exists for variants that rerun a paper, and voids their guarantee).
+    (`divide_by="actual"` exists for variants as published, and voids their guarantee).
     noise, counts: the random streams of the gradient noise and of the noise of the clip's counts.
     """
 
@@ -186,7 +186,7 @@ class PrivateStep:
 
     def load_state_dict(self, state: dict) -> None:
         theta, gradient = self.engine.parameters.theta, state["gradient"]
-        self.engine.model.load_state_dict(state["model"])  # in place, and with it theta
+        self.engine.model.load_state_dict(state["model"])  # in place, so theta changes too
         self.optimizer.load_state_dict(state["optimizer"])
         self._clip = restore_state(self.method.clip, state["clip"], theta.device)
         self._update = restore_state(self.method.update, state["update"], theta.device)

@@ -1,4 +1,4 @@
-"""The random streams that privacy depends on: gradient noise, the noise of counts, and sampling.
+"""The random streams that privacy depends on: noise of gradients and of counts, and sampling.
 
 They are separate from the streams of `dpbench.seeds`, which are public and the same for all runs of
 a seed. Each run has one stream per purpose, shared with no other run: composition covers the joint
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
 BLOCK = 16
-"""Bytes of a block of AES."""
+"""Bytes of an AES block."""
 
 WORD = 8
 """Bytes of one draw."""
@@ -36,7 +36,7 @@ class Stream(Protocol):
         ...
 
     def derived(self, purpose: str) -> "Stream":
-        """An independent stream, the same wherever this one stands."""
+        """An independent stream, whatever the position of this one."""
         ...
 
     def state_dict(self) -> dict:

@@ -14,7 +14,7 @@ from dpbench.privacy.ledger import CoordinateMechanism, GaussianMechanism, Mecha
 class Update(ABC):
     """A function of the noisy means so far and the parameters alone, hence post-processing.
 
-    The defaults are those of updates without state that release what the noise releases.
+    The defaults are for an update that has no state and does not change the ledger.
     """
 
     excess: float = 1.0
@@ -32,9 +32,9 @@ class Update(ABC):
     def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
         """The update after seeing this step's noisy mean [D]; call the result.
 
-        deviation: the scale of the noise of `noisy`, a scalar or [D]; for Gaussian noise its
-        standard deviation. theta [D]: the parameters, which must be copied to be stored. All state
-        is in tensor fields.
+        deviation: the scale of the noise in `noisy`, a scalar or [D]: the standard deviation of
+        Gaussian noise. theta [D]: the parameters, to be copied if they are stored. All state is in
+        tensor fields.
         """
         return self
 
