@@ -37,7 +37,7 @@ Accountant = Callable[[Ledger, float], float]
 
 
 def _accountant(function: Callable[[list[Entry], float], float]) -> Accountant:
-    """Common checks: delta in (0, 1), infinity for exact releases, a finite epsilon otherwise."""
+    """Adds checks: delta in (0, 1), infinity for exact releases, a finite epsilon otherwise."""
 
     @functools.wraps(function)
     @functools.lru_cache(maxsize=4096)
@@ -82,7 +82,7 @@ def _renyi(entries: list[Entry]) -> np.ndarray:
 
 
 def _divergences(entry: Entry) -> np.ndarray:
-    """Those of one step. Where it may be cut, moments are averaged over whether it was."""
+    """The Renyi divergences of one step. For a batch that may be cut, it averages moments."""
     rate, sigma = entry.rate, entry.joint
     assert not isinstance(sigma, CoordinateMechanism)
     if entry.slots > 1:
@@ -105,8 +105,11 @@ def rdp(entries: list[Entry], delta: float) -> float:
 
 
 def renyi_divergences(ledger: Ledger) -> np.ndarray:
-    """At ORDERS. Raises Unaccountable where a release has none, as one that is exact or whose
-    sensitivity may fail, and for noise on each coordinate."""
+    """The Renyi divergences of a ledger at ORDERS.
+
+    Raises Unaccountable for a release that has none (an exact one, or one whose sensitivity may
+    fail), and for noise on each coordinate.
+    """
     entries = list(joint_entries(ledger))
     if by_coordinate(entries) or any(entry.failure or entry.joint == 0 for entry in entries):
         raise Unaccountable(
@@ -122,9 +125,10 @@ def epsilon_of(
     remedy: str = "choose more noise or a larger delta",
     pure: bool = False,
 ) -> float:
-    """The smallest epsilon of Renyi divergences at ORDERS; Unaccountable at the edge of them.
+    """The smallest epsilon that follows from Renyi divergences at ORDERS.
 
-    pure: whether each release has a finite pure epsilon, which the highest orders bound best.
+    Raises Unaccountable if the best order is the first or the last one. pure: whether each release
+    has a finite pure epsilon, which the highest orders bound best.
     """
     edges = ORDERS[:1] if pure else (ORDERS[0], ORDERS[-1])
     epsilon, order = smallest_epsilon(ORDERS, divergences.tolist(), delta)
@@ -139,7 +143,7 @@ def epsilon_of(
 @_accountant
 def moments(entries: list[Entry], delta: float) -> float:
     """Epsilon by Renyi divergences and rdp + log(1/delta)/(order - 1) (Abadi et al. 2016, Theorem
-    2; Mironov 2017, Proposition 3): a bound looser than `rdp`, which libraries had until 2021."""
+    2; Mironov 2017, Proposition 3): a looser bound than `rdp`, used by libraries until 2021."""
     return float(np.min(_renyi(entries) - math.log(delta) / (np.array(ORDERS) - 1)))
 
 
@@ -172,7 +176,7 @@ def gdp(entries: list[Entry], delta: float) -> float:
     """Epsilon by the Gaussian central limit (Bu et al. 2020): an approximation, not a bound."""
     if any(entry.cut or entry.slots > 1 for entry in entries):
         raise Unaccountable("the Gaussian central limit is that of Poisson samples.")
-    with np.errstate(over="ignore"):  # hardly any noise makes mu infinite, which is refused later
+    with np.errstate(over="ignore"):  # mu is infinite for hardly any noise, which is refused later
         mu = math.hypot(
             *(poisson_mu(rate, _sigma(joint), times) for rate, joint, times, *_ in entries)
         )

@@ -1,10 +1,11 @@
-"""Random allocation of a Gaussian mechanism: each example is in one of so many steps, at random.
+"""Random allocation of a Gaussian mechanism: each example is in one random step of t.
 
-An example moves step i by at most 1, in units of sigma, and it is in a step that is drawn uniformly
-and independently of all others. The outputs of an epoch are then post-processing of one vector: of
-P = 1/t sum_i N(e_i, sigma^2) with the example, and of Q = N(0, sigma^2) without (Chua et al. 2024,
-Balls-and-Bins Sampling for DP-SGD; Feldman and Shenfeld 2025, Privacy Amplification by Random
-Allocation). Their ratio under Q is the mean of t independent log-normal variables of mean 1.
+An example moves the sum of its step by at most 1, under noise of standard deviation sigma; its step
+is drawn uniformly and independently of all others. The outputs of an epoch are then post-processing
+of one vector: of P = 1/t sum_i N(e_i, sigma^2) with the example, and of Q = N(0, sigma^2) without
+(Chua et al. 2024, Balls-and-Bins Sampling for DP-SGD; Feldman and Shenfeld 2025, Privacy
+Amplification by Random Allocation). Their ratio under Q is the mean of t independent log-normal
+variables of mean 1.
 
 Both directions of a profile are means of convex functions of that ratio. So it may be replaced by
 any ratio that is larger in the convex order, which sums preserve: here each value is split between
@@ -30,14 +31,14 @@ TAIL = 1e-26
 """The probability, on either side, that is moved to a ratio of 0 or infinity after each sum."""
 
 FINE, ENOUGH_POINTS = 12, 2000
-"""Points of the last grid per standard deviation; and of a grid that is fine enough for any."""
+"""Points per standard deviation of the last grid; and the total that always suffices."""
 
 BITS = 10
-"""Significant bits of the number of slots: others are dropped, as fewer slots spend more."""
+"""Significant bits of the number of slots: it is rounded down, as fewer slots spend more."""
 
 MAX_LOSS = 300.0
-"""The largest loss of the log-normal variable: beyond it exp overflows, and no allocation is of any
-use."""
+"""The largest loss of the log-normal variable: beyond it exp overflows, and allocation hardly
+helps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +109,10 @@ class AllocatedGaussian:
 
 
 def allocated(mu: float, slots: int) -> tuple[Profile, float]:
-    """The profile of an epoch, and its rate; with hardly any noise that of an example whose step is
-    public, which is an upper bound too."""
+    """The privacy profile of an epoch, and its rate.
+
+    With hardly any noise, the profile of an example whose step is public: also an upper bound.
+    """
     if mu * REACH + mu**2 / 2 < MAX_LOSS:
         return AllocatedGaussian(mu, slots), 1 / slots
     return GaussianProfile(mu), 1.0
@@ -119,7 +122,7 @@ def allocated(mu: float, slots: int) -> tuple[Profile, float]:
 def _epoch(mu: float, slots: int) -> Ratios:
     """The law of the mean of `slots` independent ratios of the Gaussian mechanism.
 
-    Roundings of a part average out over all parts, so grids of parts may be coarser.
+    Rounding errors of a part average out over all parts, so the grids of parts may be coarser.
     """
     last = slots.bit_length() - 1
     dropped = max(last + 1 - BITS, 0)
@@ -138,7 +141,7 @@ def _epoch(mu: float, slots: int) -> Ratios:
 
 
 def _interval(mu: float, slots: int) -> float:
-    """FINE to a standard deviation of the logarithm of the mean."""
+    """The interval with FINE points per standard deviation of the logarithm of the mean."""
     spread = math.sqrt(math.log1p(math.expm1(mu**2) / slots))
     return min(spread / FINE, (2 * REACH * mu + mu**2) / ENOUGH_POINTS)
 
@@ -178,8 +181,8 @@ def _cells(z: np.ndarray) -> np.ndarray:
 def _mean(one: Ratios, other: Ratios, share: float) -> Ratios:
     """The law of share * r + (1 - share) * s, independent r of `one` and s of `other`.
 
-    Its index is that of r plus a function of the difference of both, so all pairs of one difference
-    are split at once.
+    The index of a sum is that of r plus a function of the difference of the two indices, so all
+    pairs with the same difference are split at once.
     """
     interval, (n, m) = one.interval, (len(one.masses), len(other.masses))
     start = min(one.start, other.start)
@@ -205,7 +208,7 @@ def _mean(one: Ratios, other: Ratios, share: float) -> Ratios:
 
 
 def _with_zeros(pairs: Ratios, one: Ratios, other: Ratios, share: float) -> Ratios:
-    """With the pairs of which one is 0, their mean split between 0 and the other; and infinity."""
+    """Adds the pairs with a ratio of 0, split between 0 and the other, and the mass at infinity."""
     masses, kept = pairs.masses, 1 - share
     begin, other_begin = one.start - pairs.start, other.start - pairs.start
     masses[begin : begin + len(one.masses)] += share * other.zero * one.masses
@@ -217,8 +220,8 @@ def _with_zeros(pairs: Ratios, one: Ratios, other: Ratios, share: float) -> Rati
 
 
 def _trimmed(ratios: Ratios) -> Ratios:
-    """With small ratios split between 0 and the first point left, and large ones between the last
-    point left and infinity."""
+    """Splits the smallest ratios between 0 and the first point kept, and the largest ones between
+    the last point kept and infinity."""
     masses, values = ratios.masses, ratios.values
     first = int(np.argmax(np.cumsum(masses) > TAIL))
     last = len(masses) - 1 - int(np.argmax(np.cumsum((masses * values)[::-1]) > TAIL))

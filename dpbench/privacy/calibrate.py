@@ -1,4 +1,4 @@
-"""From an epsilon to the noise that meets it."""
+"""Calibration: the noise multiplier that meets an epsilon."""
 
 import math
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
 
 BRACKET_RATIO = 1.002
-"""The ratio of the ends of a bracket from which on it is bisected."""
+"""The ratio of the ends of a bracket below which it is only bisected."""
 
 
 LARGEST = 100_000
-"""The largest noise multiplier that is tried."""
+"""The largest noise multiplier to try."""
 
 
 def calibrate(
@@ -29,8 +29,8 @@ def calibrate(
     def epsilon_at(multiplier: float) -> float:
         return ACCOUNTANTS[accountant](ledger_at(multiplier), delta)
 
-    # Outwards from the usual multipliers: very small ones exceed any budget, take long, and RDP
-    # fails there.
+    # Outwards from the usual multipliers: very small ones exceed any budget, are slow to account
+    # for, and make RDP fail.
     low, high = 0.4, 0.8
     while low > 0.05 and epsilon_at(high) <= epsilon and epsilon_at(low) <= epsilon:
         low, high = low / 2, low
@@ -79,7 +79,7 @@ def _bisect(
 ) -> float:
     """The upper end of [low, high], bisected to 0.1%.
 
-    Known already: no multiplier up to `above` is within the budget, and all from `below` are.
+    Already known: no multiplier up to `above` is within the budget, and all from `below` on are.
     """
     while high / low > 1.001:
         middle = math.sqrt(low * high)

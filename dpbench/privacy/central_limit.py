@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 
 def poisson_mu(rate: float, sigma: float, steps: int) -> float:
-    """The mu of steps on Poisson samples (Bu et al. 2020, Corollary 4)."""
+    """The mu of a number of steps on Poisson samples (Bu et al. 2020, Corollary 4)."""
     return np.sqrt(np.exp(sigma**-2) - 1) * np.sqrt(steps) * rate
 
 

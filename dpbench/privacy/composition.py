@@ -1,11 +1,11 @@
 """Sums of privacy losses: upper bounds of delta for many steps, for any delta, however small.
 
-A step is a measure on a grid of losses that dominates its privacy profile. The loss of many steps
-is a convolution, computed by Fourier transform in float64. Round-off moves each mass of the sum by
-about 1e-16 times the number of steps, however small the mass, and would swamp a small delta.
-Therefore masses are first tilted to m_j exp(t x_j)/M(t), with the t at which Chernoff's bound is
-best, so that the losses that determine delta lie in the middle; the remaining round-off is bounded
-and added.
+A step is represented by a measure on a grid of losses that dominates its privacy profile. The loss
+of many steps is a convolution, computed by Fourier transform in float64. Round-off moves each mass
+of the sum by about 1e-16 times the number of steps, however small the mass, and would swamp a small
+delta. Therefore masses are first tilted to m_j exp(t x_j)/M(t), with the t at which Chernoff's
+bound is best, so that the losses that determine delta lie in the middle; the remaining round-off is
+bounded and added.
 """
 
 import math
@@ -18,7 +18,7 @@ from scipy import fft
 from scipy.optimize import minimize_scalar
 
 PRECISE, HALVINGS = 1e-9, 6
-"""The relative precision of an epsilon, and how many bisections are looked at together."""
+"""The relative precision of an epsilon, and the number of bisections evaluated at once."""
 
 MIN_LOG_WEIGHT = -700.0
 """The smallest logarithm of a weight, relative to the largest one."""
@@ -54,7 +54,7 @@ class Losses:
         """log M, and the masses times exp(tilt * index)/M, which sum to 1."""
         exponents = self.logs + tilt * self.indices
         most = exponents.max()
-        # Where exp is not a normal number it takes 25 times as long, and adds nothing to the sum.
+        # A subnormal exp takes 25 times as long, and adds nothing to the sum.
         weights = np.exp(np.maximum(exponents - most, MIN_LOG_WEIGHT))
         total = weights.sum()
         return float(most + math.log(total)), weights / total
@@ -68,10 +68,10 @@ def connect_dots(
     high: int,
     rounding: float,
 ) -> Losses:
-    """The losses whose profile is linear in e^epsilon between points of a profile: never below it.
+    """The losses whose profile interpolates another one linearly in e^epsilon: never below it.
 
     Doroshenko et al. 2022, Algorithm 1, at epsilon = -low, ..., high intervals. deltas: the profile
-    at epsilons of at least 0. reverse: that of the other direction, which gives
+    at epsilons of at least 0. reverse: the profile of the other direction, which gives
     E_Q[(e^epsilon - r)_+] below 0, so that the relative error of masses is small on both sides.
     """
     indices = np.arange(-low, high + 1)
@@ -115,7 +115,7 @@ class LossSum:
         return math.exp(minimum.x)
 
     def bound(self, tilt: float, log_moment: float, delta: float) -> float:
-        """An index of epsilon at which delta is enough, by (1 - e^-y)_+ <= t^t/(1 + t)^(1 + t)
+        """The index of an epsilon that holds at delta, by (1 - e^-y)_+ <= t^t/(1 + t)^(1 + t)
         exp(t y): sharper than Chernoff's bound, as losses just above epsilon count little (Canonne
         et al. 2020, Prop. 12)."""
         t = tilt / self.interval
@@ -175,7 +175,7 @@ class LossSum:
         )
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon on a grid at which delta is enough, refined; infinity if none is."""
+        """The smallest epsilon on a grid that holds at delta, refined; infinity if none holds."""
         tilted = self.tilted(self.best_tilt(delta))
         last = self.bound(tilted.tilt, tilted.log_moment, delta) * self.interval
         width = 60 / (tilted.tilt / self.interval + 1)
@@ -187,7 +187,7 @@ class LossSum:
         return self._bisect(points[max(first - 1, 0)], points[first], delta, tilted)
 
     def _bisect(self, low: float, high: float, delta: float, tilted: "TiltedSum") -> float:
-        """Several halvings at a time: one pass over all masses bounds delta at many points."""
+        """Bisects several times at once: one pass over all masses bounds delta at many points."""
         while high - low > PRECISE * high:
             points = _halved(low, high)
             enough = self.deltas(points, tilted) <= delta
@@ -200,7 +200,7 @@ class LossSum:
 
 
 def _halved(low: float, high: float) -> np.ndarray:
-    """The ends and all points that HALVINGS bisections between them may ask for."""
+    """The ends, and all points that HALVINGS bisections between them may visit."""
     points = np.array([low, high])
     for _ in range(HALVINGS):
         middles = (points[:-1] + points[1:]) / 2

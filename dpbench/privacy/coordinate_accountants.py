@@ -26,7 +26,7 @@ def renyi(entries: Sequence[CoordinateEntry], orders: np.ndarray) -> np.ndarray:
 
 
 def _added(mechanism: CoordinateMechanism, rate: float, orders: np.ndarray) -> np.ndarray:
-    """The direction of adding: by the profile for signs; 0 where removing is known to cost more.
+    """Log moments for adding: by the profile for signs; 0 where removing is known to cost more.
 
     Removing costs more for a pair that a reflection swaps (Mironov, Talwar and Zhang 2019, Theorem
     5), hence for additive symmetric noise, but not for signs at a given place.

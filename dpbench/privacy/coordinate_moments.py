@@ -84,7 +84,7 @@ LOG_MOMENTS = {"logistic": _logistic, "laplace": _laplace, "signed": _signed}
 def removed(mechanism: CoordinateMechanism, rate: float, orders: np.ndarray) -> np.ndarray:
     """An upper bound of log E_Q[(1 - q + q r)^a] [K], for orders a > 1 [K].
 
-    Integer orders use the binomial theorem; between them interpolation bounds from above, as the
+    Integer orders use the binomial theorem; interpolation between them is an upper bound, as the
     logarithm of a moment is convex in its order. With q = 1 these are the unsampled moments.
     """
     if rate == 1:

@@ -21,17 +21,17 @@ NODES = 2400
 
 CELLS = 100
 """Grid points between a loss of 0 and the largest loss of one coordinate of a location family: the
-variance of its loss is then 0.005% too large. Few coordinates have more points, and more than
-100,000 coordinates have fewer, but at least a fifth: 0.1%."""
+variance of its loss is then 0.005% too large. There are more points for few coordinates, and fewer
+for more than 100,000, but at least a fifth as many: 0.1%."""
 
 GROUPS = 16
-"""Groups that the points of d coordinates are computed in, each with a separate tilt."""
+"""The points of a profile of d coordinates are computed in this many groups, each with a tilt."""
 
 TRACKED_SCALES = 14.0
 """Scales up to which a loss is tracked; beyond, at probability 1e-44, it counts as infinite."""
 
 CHECKED_COUNTS = 33
-"""Counts at which the supremum over places is checked beside the result of ternary search."""
+"""Counts at which the supremum over places is checked in addition to a ternary search."""
 
 ROUNDING = 1e-9
 """A bound of the relative round-off in a difference of two probabilities."""
@@ -74,7 +74,7 @@ class CoordinateProfile:
         rest = 1 - up.sum() - down.sum() - self.deltas[-1]
         r = np.concatenate([gamma[1:], 1 / gamma[1:], [1.0, 0.0]])
         weights = np.concatenate([up, down, [max(rest, 0.0), self.deltas[-1]]])
-        r, weights = r[weights > 0], weights[weights > 0]  # of no weight, none may be the largest
+        r, weights = r[weights > 0], weights[weights > 0]  # the largest must have a weight
         log_mixed = np.log1p(rate * (r - 1)) if rate < 1 else np.log(np.maximum(r, 1e-300))
         powers = np.outer(1 - orders, log_mixed)
         top = powers.max(1)

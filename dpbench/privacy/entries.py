@@ -39,8 +39,8 @@ class Entry(NamedTuple):
 
     joint: the noise multiplier of a Gaussian, 0 if anything is released exactly, or a mechanism
     with noise on each coordinate. failure: the probability that a sensitivity of a step fails. cut:
-    the probability that a batch is cut. slots: a step is an epoch of so many, and an example is in
-    one of them.
+    the probability that a batch is cut. slots: with random allocation, a step of this entry is an
+    epoch of `slots` steps, and an example is in one of them.
     """
 
     rate: float
@@ -85,7 +85,7 @@ def one_batch_per_release(ledger: Ledger) -> Ledger:
 
 
 def joint_entries(ledger: Ledger) -> Iterator[Entry]:
-    """One entry for each of the ledger, and one for its releases without sampling.
+    """The entries of a ledger: for each of its own, one of sampled and one of unsampled releases.
 
     Raises Unaccountable for unknown mechanisms or samplers.
     """
@@ -116,16 +116,16 @@ def joint_entries(ledger: Ledger) -> Iterator[Entry]:
 def cut_probability(law: TruncatedPoisson) -> float:
     """The probability that the other units alone fill a batch to its limit.
 
-    In such a step, which depends on the others alone, the one may take the place of another: with
-    probability at most `rate` it moves the sum by twice the sensitivity. In all other steps nothing
-    is cut on account of it, and the sample is Poisson (Ganesh 2025, arXiv:2508.15089).
+    In such a step, which depends only on the others, the unit may take the place of another: with
+    probability at most `rate` it moves the sum by twice the sensitivity. In all other steps it does
+    not make the batch too large, and the sample is Poisson (Ganesh 2025, arXiv:2508.15089).
     """
     return float(bdtrc(law.limit - 1, law.size, law.rate)) if law.limit <= law.size else 0.0
 
 
 def _allocated(law: Allocation, joint: float, times: int) -> Entry:
-    """Epochs of random allocation. Of several turns, each is one step of steps/turns that are drawn
-    first, and public (Feldman and Shenfeld 2025)."""
+    """Epochs of random allocation. Each of several turns is one step of a block of steps/turns; the
+    blocks are drawn first, and taken as public (Feldman and Shenfeld 2025)."""
     if times % law.steps:
         raise Unaccountable(
             f"random allocation can only be accounted for in whole epochs of {law.steps} steps "
@@ -167,7 +167,7 @@ def _whole_run(ledger: Ledger, step: Step, cycle: int, times: int) -> Entry:
 
 
 def _turns(step: Step, cycle: int, times: int) -> int:
-    """The most turns that one example has in so many steps.
+    """The most turns that one example can have in `times` steps.
 
     With noise that is correlated over no more steps than the cycle has, each turn is one sampled
     Gaussian mechanism (Choquette-Choo et al. 2023, Theorem 4); else Unaccountable is raised.
@@ -190,9 +190,9 @@ def deduct_failures(entries: Sequence[Entry], delta: float) -> tuple[list[Entry]
     """The entries with Gaussian signs replaced by dominating Gaussians, and the remaining delta.
 
     A sensitivity that fails with probability f moves the profile of a step by at most q f, since
-    the example is in the batch with probability q independently of the failure; so does the account
-    of a sign. These errors add up over steps. Raises Unaccountable where they are not small against
-    delta.
+    the example is in the batch with probability q independently of the failure; so does replacing a
+    sign by a Gaussian. These errors add up over steps. Raises Unaccountable where they are not
+    small against delta.
     """
     failures = sum(entry.rate * entry.times * entry.failure for entry in entries)
     if failures > MAX_FAILURE * delta:

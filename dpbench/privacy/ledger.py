@@ -95,7 +95,7 @@ class Release:
     """One answer about a batch: the query, and the mechanism that answered it.
 
     claimed: the mechanism that the paper accounts for, if it differs. unsampled: whether an example
-    may matter to it in every step, in the batch or not.
+    may affect the answer in every step, even outside of the batch.
     """
 
     what: str
@@ -110,7 +110,7 @@ class Poisson:
 
     unit: "example", or "user" with all of its examples. cycle: each unit has its turn in every
     cycle-th step, at a uniform place of the cycle that is independent of all others, and is in no
-    other batches (cyclic Poisson sampling, Choquette-Choo et al. 2023, Algorithm 2).
+    other batch (cyclic Poisson sampling, Choquette-Choo et al. 2023, Algorithm 2).
     """
 
     rate: float
@@ -120,7 +120,7 @@ class Poisson:
 
 @dataclass(frozen=True)
 class TruncatedPoisson:
-    """A Poisson sample of at most `size` units; of more than `limit`, so many at random are kept.
+    """A Poisson sample from at most `size` units; of more than `limit`, a random `limit` are kept.
 
     unit: as for Poisson.
     """
@@ -182,7 +182,7 @@ class Ledger:
         return replace(self, entries=(*self.entries, (step, times)))
 
     def then(self, other: "Ledger") -> "Ledger":
-        """The ledger with the steps of another one behind its own."""
+        """The ledger followed by the steps of another one."""
         ledger = self
         for step, times in other.entries:
             ledger = ledger.after(step, times)
@@ -224,7 +224,7 @@ def _plain_release(release: Release) -> dict:
 
 
 def _named(value: Mechanism | Sampling) -> dict:
-    """The value's class and fields, without what is not there in most runs."""
+    """The value's class and fields, without those that have their usual value."""
     absent = {"failure": 0, "bands": 1, "cycle": 1}.items()
     fields = {key: field for key, field in asdict(value).items() if (key, field) not in absent}
     plain = {key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()}

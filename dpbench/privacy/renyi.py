@@ -31,7 +31,7 @@ def smallest_epsilon(
 
 def _epsilon(order: float, divergence: float, delta: float) -> float:
     if divergence < 0 or delta**2 + math.expm1(-divergence) > 0:
-        return 0.0  # by the divergence of Kullback and Leibler: delta <= sqrt(1 - exp(-KL))
+        return 0.0  # by the Kullback-Leibler divergence: delta <= sqrt(1 - exp(-KL))
     if order <= 1.01:
         return math.inf  # the formula is not stable near 1
     return divergence + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
@@ -67,7 +67,7 @@ def _log_factorials(most: int) -> np.ndarray:
 
 
 def _fractional(rate: float, sigma: float, orders: np.ndarray) -> np.ndarray:
-    """The sums over both halves of the line [m], until both decrease and no longer matter."""
+    """The sums over both halves of the line [m], until the terms decrease and no longer matter."""
     sums, unfinished = np.full(len(orders), math.inf), np.arange(len(orders))
     before = np.full((4, len(orders), 1), -math.inf)  # the last two sums, and their last terms
     for start in range(0, MAX_TERMS, BLOCK):

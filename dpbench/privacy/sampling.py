@@ -32,8 +32,8 @@ class SymmetricProfile(Protocol):
 
 @runtime_checkable
 class DirectedProfile(Protocol):
-    """The privacy profile of a step, or of an epoch, that is sampled already; the other names as
-    for SymmetricProfile."""
+    """The privacy profile of a step or an epoch, sampling included; other members as for
+    SymmetricProfile."""
 
     @property
     def largest(self) -> float: ...
@@ -48,7 +48,7 @@ class DirectedProfile(Protocol):
 
 @dataclass(frozen=True)
 class TruncatedProfile:
-    """A Poisson sample that is cut with probability `cut`, and then has an example replaced.
+    """A Poisson sample that is cut with probability `cut`; an example may then replace another.
 
     replaced: the profile with twice the sensitivity. See `dpbench.privacy.entries.cut_probability`.
     """
@@ -89,7 +89,7 @@ def removal_deltas(profile: Profile, rate: float, epsilons: np.ndarray) -> np.nd
     if rate == 1:
         return profile.at(epsilons)
     near, far = np.minimum(epsilons, 1.0), np.maximum(epsilons, 1.0)
-    # Two forms of the same: each is accurate, and does not overflow, on its side of 1.
+    # Two forms of the same expression, each accurate and without overflow on its side of 1.
     unsampled = np.where(
         epsilons < 1,
         np.log1p(np.expm1(near) / rate),

@@ -1,8 +1,8 @@
-"""What it costs to run a mechanism a random number of times and to release the best run alone.
+"""The privacy cost of running a mechanism a random number of times and releasing the best run.
 
 Papernot and Steinke, Hyperparameter Tuning with Renyi Differential Privacy, ICLR 2022. Algorithm 1:
-draw a number of runs K, make K independent runs of one and the same mechanism, and release the one
-with the highest score, where the score is part of what a run releases. Neither K nor any other run
+draw a number of runs K, make K independent runs of the same mechanism, and release the one with
+the highest score, where the score is part of what a run releases. Neither K nor any other run
 is released. dp_accounting has it as RepeatAndSelectDpEvent, for one event; here the mechanism may
 choose among several first, and its Renyi divergence is at most the largest of theirs.
 """
@@ -48,7 +48,7 @@ class Repetitions:
 
     @cached_property
     def gamma(self) -> float:
-        """The parameter of the negative binomial that has the mean (Definition 1)."""
+        """The parameter of the negative binomial with this mean (Definition 1)."""
         if self.shape == 1:
             return 1 / self.mean
 
@@ -99,7 +99,7 @@ def selection_epsilon(
     ledgers: Sequence[Ledger], repetitions: Repetitions, delta: float
 ) -> tuple[float, float]:
     """Epsilon of one run, and of the best of a random number of runs, each of which first chooses
-    among the ledgers at random, by public odds.
+    among the ledgers at random, with public odds.
 
     Raises Unaccountable for a ledger without Renyi divergences.
     """

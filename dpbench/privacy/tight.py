@@ -22,8 +22,8 @@ NEGLIGIBLE = 1e-7
 
 
 class Steps(NamedTuple):
-    """A number of steps with one privacy profile, each on a Poisson sample of one rate, unless the
-    profile is that of a step sampled already."""
+    """Steps with the same privacy profile, each on a Poisson sample of the same rate, unless the
+    profile includes sampling."""
 
     profile: Profile
     rate: float
@@ -94,7 +94,7 @@ def _direction(steps: Steps, delta: float, times: int, removing: bool) -> Direct
 
 
 def _reach(deltas: Deltas, enough: float, largest: float) -> float:
-    """An epsilon from which on deltas are small enough, at most the largest, to a few percent."""
+    """The epsilon, at most `largest`, from which on deltas are small enough, to a few percent."""
 
     def within(epsilon: float) -> bool:
         return epsilon >= largest or bool(deltas(np.array([epsilon]))[0] <= enough)

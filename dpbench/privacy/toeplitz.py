@@ -1,6 +1,6 @@
-"""Buffered linear Toeplitz matrices C: their rows, and what one example can move in all of them.
+"""Buffered linear Toeplitz matrices C: products with them, and their sensitivity.
 
-C is lower triangular and the same along diagonals: c_0 = 1, c_i = sum_j weights_j decays_j^(i - 1)
+C is lower triangular and constant along diagonals: c_0 = 1, c_i = sum_j weights_j decays_j^(i - 1)
 (Dvijotham et al. 2024).
 """
 
@@ -11,8 +11,8 @@ import numpy as np
 
 
 def encoded(decays: Sequence[float], weights: Sequence[float], rows: np.ndarray) -> np.ndarray:
-    """C rows, for rows [T] float64. Each term is a filter of first order, which is accurate for
-    decays next to 1."""
+    """C times `rows` [T] float64. Each buffer is a first-order filter, which is accurate for decays
+    close to 1."""
     from scipy.signal import lfilter  # takes a third of a second to import
 
     result = rows.astype(float)
@@ -25,12 +25,12 @@ def encoded(decays: Sequence[float], weights: Sequence[float], rows: np.ndarray)
 def sensitivity(
     decays: tuple[float, ...], weights: tuple[float, ...], steps: int, cycle: int
 ) -> float:
-    """The most that an example of norm 1 moves C x, x [T, D], by turns at least a cycle apart.
+    """The most that an example of norm 1 can move C x, x [T, D], in turns at least a cycle apart.
 
     It is the norm of the sum of columns 0, b, 2b, ... of C. Entries of C are not negative, so the
-    inner products of its columns are not either, and examples of one direction move C x most; they
-    do not increase down a column, so turns that are early and close do (Kalinin and Lampert 2024,
-    Theorem 2). Turns exactly a cycle apart are all that cyclic samples have.
+    inner products of its columns are not either, and gradients in one direction move C x most; nor
+    do entries increase down a column, so early and close turns move it most (Kalinin and Lampert
+    2024, Theorem 2). In cyclic samples, turns are exactly a cycle apart.
     """
     turns = np.zeros(steps)
     turns[::cycle] = 1
