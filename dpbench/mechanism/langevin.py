@@ -28,14 +28,14 @@ def langevin(
     Other arguments as for `dpbench.methods.dpsgld.dpsgld`.
     """
     number("method.prior_precision", prior_precision, least=0)
-    clipped = make_clip(clip, style, bound)
+    clipping = make_clip(clip, style, bound)
     return Method(
         name,
         "corrected",
         plain,
-        clipped,
+        clipping,
         Gaussian(),
-        guarantee_with_clip(clipped, PROVEN),
+        guarantee_with_clip(clipping, PROVEN),
         update=Prior(prior_precision),
         noise_rule=noise_rule,
     )

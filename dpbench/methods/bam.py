@@ -1,4 +1,4 @@
-"""Bias-aware minimisation: moves towards flat minima, where clipping introduces less bias."""
+"""Bias-aware minimisation: prefers flat minima, where clipping introduces less bias."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""An ablation: does the error of clipping in length or in direction do the harm?
+"""An ablation: does clipping do harm by the wrong length or by the wrong direction?
 
 Neither method is private: both need the unclipped batch gradient.
 """
@@ -21,8 +21,8 @@ from dpbench.mechanism.noise import NoNoise
 class Exchange(Clip):
     """The length of one batch gradient along the direction of the other.
 
-    length_of_clipped: length of the clipped sum along the unclipped (only the length is wrong);
-    otherwise length of the unclipped sum along the clipped (only the direction is wrong).
+    length_of_clipped: the length of the clipped sum along the unclipped sum (only the length is
+    wrong); otherwise the reverse (only the direction is wrong).
     Esipova et al. 2023, Table 1 and appendix B.4.
     """
 

@@ -31,10 +31,10 @@ def disk(bound: Bounds, kappa: float, gamma: float | None, clip: str, style: str
     fraction("method.kappa", kappa, one=True)
     if gamma is not None:
         positive("method.gamma", gamma)
-    clipped, seam = make_clip(clip, style, bound), LookAhead(kappa, gamma)
-    guarantee = guarantee_with_clip(clipped, GUARANTEE)
+    clipping, seam = make_clip(clip, style, bound), LookAhead(kappa, gamma)
+    guarantee = guarantee_with_clip(clipping, GUARANTEE)
     update = Kalman(kappa)
-    return Method("disk", "corrected", seam, clipped, Gaussian(), guarantee, update=update)
+    return Method("disk", "corrected", seam, clipping, Gaussian(), guarantee, update=update)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class LookAhead:
     """c grad L_i(theta + gamma d) + (1 - c) grad L_i(theta), with d the last change of theta and
     c = (1 - kappa)/(kappa gamma); the gradient at theta in the first step.
 
-    With two gradients, all of a physical batch are materialised, and losses are those at theta.
+    Where both are needed, the gradients of a physical batch are materialised, and losses are those
+    at theta.
     """
 
     kappa: float
@@ -65,7 +66,7 @@ class LookAhead:
 
 @dataclass(frozen=True)
 class Kalman(Update):
-    """g <- (1 - kappa) g + kappa noisy mean, which is the first noisy mean in the first step.
+    """g <- (1 - kappa) g + kappa (noisy mean); the first g is the first noisy mean.
 
     theta: the parameters before the last step.
     """

@@ -18,10 +18,10 @@ def doppler(bound: Bounds, a: list[float], b: list[float], clip: str, style: str
 
     a, b: the coefficients of `LowPass`. bound, clip and style as for `dpsgd`.
     """
-    clipped, low_pass = make_clip(clip, style, bound), LowPass(tuple(a), tuple(b))
-    guarantee = guarantee_with_clip(clipped, POST_PROCESSED_SUMS)
+    clipping, low_pass = make_clip(clip, style, bound), LowPass(tuple(a), tuple(b))
+    guarantee = guarantee_with_clip(clipping, POST_PROCESSED_SUMS)
     update = LowPassUpdate(low_pass)
-    return Method("doppler", "corrected", plain, clipped, Gaussian(), guarantee, update=update)
+    return Method("doppler", "corrected", plain, clipping, Gaussian(), guarantee, update=update)
 
 
 @dataclass(frozen=True)

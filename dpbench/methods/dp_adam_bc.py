@@ -1,4 +1,4 @@
-"""DP-AdamBC: Adam on private gradients, with the noise taken off its second moment."""
+"""DP-AdamBC: Adam on private gradients, its second moment corrected for the noise."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -20,12 +20,12 @@ def dp_adam_bc(
     """DP-Adam with bias correction for its noise (Tang et al. 2024, Algorithm 1).
 
     beta1 and beta2 are Adam's, floor is gamma'. bound, clip and style as for `dpsgd`. The optimiser
-    gets the direction of Adam, so it should be plain SGD, with the learning rate of Adam.
+    gets Adam's direction, so it should be plain SGD, with the learning rate of Adam.
     """
-    clipped = make_clip(clip, style, bound)
-    guarantee = guarantee_with_clip(clipped, POST_PROCESSED_SUMS)
+    clipping = make_clip(clip, style, bound)
+    guarantee = guarantee_with_clip(clipping, POST_PROCESSED_SUMS)
     update = adam_bc(beta1, beta2, floor)
-    return Method("dp_adam_bc", "corrected", plain, clipped, Gaussian(), guarantee, update=update)
+    return Method("dp_adam_bc", "corrected", plain, clipping, Gaussian(), guarantee, update=update)
 
 
 @dataclass(frozen=True)

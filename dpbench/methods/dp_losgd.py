@@ -1,6 +1,6 @@
 """SGD with the logistic mechanism, applied to the gradient or to its sign.
 
-Gradients are accumulated as in `dpbench.methods.signsgd`.
+Physical batches are accumulated as in `dpbench.methods.signsgd`.
 """
 
 from dpbench.clipping import Coordinates

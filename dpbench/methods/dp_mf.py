@@ -27,7 +27,7 @@ def dp_mf(bound: Bounds, bands: int, clip: str, style: str) -> Method:
     """DP-SGD with correlated noise C^-1 z, where C has `bands` bands (Choquette-Choo et al. 2023).
 
     C is the banded square root of the prefix sum (Kalinin and Lampert 2024). Batches are cyclic
-    Poisson samples, of a cycle of `bands` steps. bound, clip and style as for `dpsgd`.
+    Poisson samples, with a cycle of `bands` steps. bound, clip and style as for `dpsgd`.
 
     Privacy: x_t + (C^-1 z)_t for all t determine, and are determined by, C x + z. Let an example
     have its turns in steps i, i + b, i + 2b, ... Column i of C is zero outside of rows i to i + b -
@@ -40,12 +40,10 @@ def dp_mf(bound: Bounds, bands: int, clip: str, style: str) -> Method:
     x_t and z_t alike, so turn i has the multiplier of step i.
     """
     integer("method.bands", bands, most=MAX_BANDS)
-    clipped, noise = (
-        make_clip(clip, style, bound),
-        BandedGaussian(coefficients=banded_square_root(bands)),
-    )
-    guarantee = guarantee_with_clip(clipped, GUARANTEE)
-    return Method("dp_mf", "corrected", plain, clipped, noise, guarantee)
+    clipping = make_clip(clip, style, bound)
+    noise = BandedGaussian(coefficients=banded_square_root(bands))
+    guarantee = guarantee_with_clip(clipping, GUARANTEE)
+    return Method("dp_mf", "corrected", plain, clipping, noise, guarantee)
 
 
 def banded_square_root(bands: int) -> tuple[float, ...]:
@@ -61,10 +59,10 @@ def banded_square_root(bands: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class BandedGaussian(CorrelatedGaussian):
-    """Correlated noise where C has few bands.
+    """Correlated noise with a banded C.
 
     coefficients: c_0, c_1, ... of C, the same for all columns, with norm 1. correlated: w of this
-    step and the bands - 2 before it, the newest first.
+    step and the bands - 2 before it, newest first.
     """
 
     coefficients: tuple[float, ...] = (1.0,)

@@ -1,4 +1,4 @@
-"""DP-MF with noise correlated over the whole run, made by a few buffers."""
+"""DP-MF with noise correlated over the whole run, generated with a few buffers."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -40,16 +40,17 @@ def dp_mf_blt(bound: Bounds, buffers: int, clip: str, style: str) -> Method:
     """
     integer("method.buffers", buffers, most=MAX_BUFFERS)
     decays, weights = buffered_square_root(buffers, steps=1000)
-    clipped, noise = make_clip(clip, style, bound), BufferedGaussian(decays=decays, weights=weights)
-    guarantee = guarantee_with_clip(clipped, GUARANTEE)
-    return Method("dp_mf_blt", "corrected", plain, clipped, noise, guarantee)
+    clipping = make_clip(clip, style, bound)
+    noise = BufferedGaussian(decays=decays, weights=weights)
+    guarantee = guarantee_with_clip(clipping, GUARANTEE)
+    return Method("dp_mf_blt", "corrected", plain, clipping, noise, guarantee)
 
 
 @dataclass(frozen=True)
 class BufferedGaussian(CorrelatedGaussian):
     """w_t times multiplier * sensitivity, where C w = z is N(0, I), and C is buffered Toeplitz.
 
-    decays, weights: of C, see `dpbench.privacy.toeplitz`; `for_run` chooses those of least error.
+    decays, weights: of C, see `dpbench.privacy.toeplitz`; `for_run` finds those of least error.
     correlated: w of this step, and the buffers sum_i decays_j^i w_(t-i) [1 + d, D] float64.
     """
 

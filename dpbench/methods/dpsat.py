@@ -1,4 +1,4 @@
-"""DP-SAT: sharpness-aware training whose ascent direction is an earlier release."""
+"""DP-SAT: sharpness-aware training with the ascent direction from an earlier release."""
 
 from dataclasses import dataclass
 
@@ -26,9 +26,9 @@ def dpsat(
     bound, clip and style as for `dpsgd`.
     """
     seam = PreviousGradientAscent(schedule("method.lambda_", lambda_))
-    clipped = make_clip(clip, style, bound)
-    guarantee = guarantee_with_clip(clipped, GUARANTEE)
-    return Method("dpsat", "corrected", seam, clipped, Gaussian(), guarantee)
+    clipping = make_clip(clip, style, bound)
+    guarantee = guarantee_with_clip(clipping, GUARANTEE)
+    return Method("dpsat", "corrected", seam, clipping, Gaussian(), guarantee)
 
 
 @dataclass(frozen=True)

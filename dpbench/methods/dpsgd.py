@@ -23,12 +23,12 @@ def dpsgd(bound: Bounds, variant: str, clip: str = "abadi", style: str = "flat")
     divide by the batch's real size, and layerwise ones scale each layer's noise by that layer's
     bound (Bu et al. 2023, Section 4.2).
     """
-    made = make_clip(clip, style, bound)
-    if as_published(variant) and isinstance(made, Layerwise):
-        layerwise = replace(made, separate_noise=True)
+    clipping = make_clip(clip, style, bound)
+    if as_published(variant) and isinstance(clipping, Layerwise):
+        layerwise = replace(clipping, separate_noise=True)
         guarantee = guarantee_with_clip(layerwise, PROVEN)
         return Method("dpsgd", variant, plain, layerwise, Gaussian(), guarantee)
-    return fixed_clip("dpsgd", made, variant)
+    return fixed_clip("dpsgd", clipping, variant)
 
 
 def fixed_clip(name: str, clip: Clip, variant: str) -> Method:

@@ -23,13 +23,15 @@ def dpsgd_bounded(
     of norms up to tau R. clip_learning_rate is eta_C, count_noise sigma_b in examples, for counts
     of +-1/2. As in the authors' code, sums are in units of R. clip and style as for `dpsgd`.
     """
-    made = by_norm(clip, style, bound)
-    if float(made.sensitivity) < lower_bound:
+    clipping = by_norm(clip, style, bound)
+    if float(clipping.sensitivity) < lower_bound:
         raise UserError(
-            f"method.bound={float(made.sensitivity):g}, where R starts, is below "
+            f"method.bound={float(clipping.sensitivity):g}, where R starts, is below "
             f"method.lower_bound={lower_bound:g}: make one of them the other."
         )
     query = CountQuery(2 * count_noise, before=False)
-    adaptive = NormalisedQuantile(made, quantile, clip_learning_rate, query, threshold, lower_bound)
+    adaptive = NormalisedQuantile(
+        clipping, quantile, clip_learning_rate, query, threshold, lower_bound
+    )
     guarantee = guarantee_with_clip(adaptive, JOINT)
     return Method("dpsgd_bounded", "corrected", plain, adaptive, Gaussian(), guarantee)

@@ -1,4 +1,4 @@
-"""DPSGD-F: one clipping bound per group, set by noisy counts of the same batch."""
+"""DPSGD-F: one clipping bound per group, derived from noisy counts of the same batch."""
 
 from dpbench.clipping import CountQuery, Groupwise, require_style
 from dpbench.mechanism.method import JOINT, Guarantee, Method, as_published, plain

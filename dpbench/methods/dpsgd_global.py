@@ -1,4 +1,4 @@
-"""Global scaling: all gradients by one factor, with a fixed or an adaptive bound Z."""
+"""Global scaling: the same factor for all gradients, with a fixed or an adaptive bound Z."""
 
 from dpbench.clipping import STYLES, CountQuery, Global, GlobalAdapt, Layerwise, require_style
 from dpbench.mechanism.method import JOINT, PRIVATE_DIVISOR, Method, as_published, plain
@@ -26,7 +26,7 @@ def dpsgd_global_adapt(
     variant: str,
     style: str = "flat",
 ) -> Method:
-    """Global scaling with an adaptive Z (Esipova et al. 2023, Algorithm 2 in red).
+    """Global scaling with an adaptive Z (Esipova et al. 2023, red parts of Algorithm 2).
 
     strict_bound is the initial Z, threshold tau, clip_learning_rate eta_Z, count_noise_multiplier
     sigma_2 in examples. As published, both B are the batch's real size.

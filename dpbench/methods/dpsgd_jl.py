@@ -1,4 +1,4 @@
-"""DP-SGD whose norms are estimated by random projections."""
+"""DP-SGD with gradient norms estimated by random projections."""
 
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ def dpsgd_jl(
     Neither the u_j nor the estimates are released; the u_j are independent of the data.
     """
     published = as_published(variant)
-    clipped = make_clip(clip, style, bound)
+    clipping = make_clip(clip, style, bound)
     seam = ProjectedNorms(projections, 1.0 if published else slack(projections, failure))
     corrected = Guarantee(
         "proven",
@@ -54,9 +54,9 @@ def dpsgd_jl(
         "dpsgd_jl",
         variant,
         seam,
-        clipped,
+        clipping,
         Gaussian(),
-        AS_PUBLISHED if published else guarantee_with_clip(clipped, corrected),
+        AS_PUBLISHED if published else guarantee_with_clip(clipping, corrected),
         divide_by="actual" if published else "expected",
         failure=0.0 if published else failure,
     )
@@ -67,8 +67,8 @@ def slack(projections: int, failure: float) -> float:
     `failure`: r M^2/|g|^2 is chi-squared with r degrees of freedom."""
     from scipy import stats
 
-    # A single float32 draw is exactly 0 far more often than a normal one is almost 0, and so would
-    # be the estimate: no slack covers that.
+    # A float32 draw is exactly 0 far more often than a normal variable is nearly 0. With only one
+    # draw, so would be the estimate, which no slack covers.
     integer("method.projections", projections, least=2, most=MAX_PROJECTIONS)
     fraction("method.failure", failure)
     return float((projections / stats.chi2.ppf(failure, projections)) ** 0.5)

@@ -26,7 +26,7 @@ def dpsghmc(
     of the gradient noise (their beta) is 0, as it would be another release of data. bound, clip and
     style as for `dpsgld`.
 
-    Privacy: v = -lr u for the u of torch, u <- momentum u + g, with g = (sum_i C_i g_i + sigma R
+    Privacy: v = -lr u for torch's buffer u <- momentum u + g, with g = (sum_i C_i g_i + sigma R
     z)/B - grad log p(theta)/n and one draw z of N(0, I) per step. So the noise of Equation 15 is
     -(lr sigma R/B) z, which has variance 2 alpha eta exactly for sigma = B sqrt(2 alpha/(n lr))/R.
     v and theta are functions of the noisy sums of this and earlier steps: the ledger is that of
@@ -39,8 +39,8 @@ def dpsghmc(
 class Hamiltonian:
     """The noise rule by which the step's noise lr sigma R/B matches the friction.
 
-    With a schedule of lr, the velocity of torch's heavy ball scales with it; the noise is that of
-    each step's lr.
+    With a schedule of lr, the velocity of torch's heavy ball scales with lr; the noise follows each
+    step's lr.
     """
 
     def multiplier(

@@ -13,7 +13,7 @@ from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import Schedules
 from dpbench.validate import one_of
 
-NOISE_VARIANCES = ("lr", "posterior")
+LAWS = ("lr", "posterior")
 
 
 def dpsgld(
@@ -28,10 +28,10 @@ def dpsgld(
     p is N(0, I/prior_precision); 0 for none. law: that of the noise, "lr" for N(0, lr I) as in
     Algorithm 3, "posterior" for N(0, 2 lr/n I), which is section 4.5 with lr = lr_SGLD n/2 and
     samples from the posterior if nothing is clipped. B is the expected batch size; lr that of the
-    optimiser, which has to be plain SGD. bound, clip and style as for `dpsgd`; without clipping, R
-    only enters the ledger as the sensitivity, and does not change the training.
+    optimiser, which has to be plain SGD. bound, clip and style as for `dpsgd`; where nothing is
+    clipped, R only enters the ledger as the sensitivity, and does not affect training.
     """
-    one_of("method.law", law, NOISE_VARIANCES)
+    one_of("method.law", law, LAWS)
     return langevin("dpsgld", bound, prior_precision, clip, style, Langevin(law))
 
 

@@ -1,4 +1,4 @@
-"""FairLens: two batch regularisers intended to equalise the cost of privacy across groups."""
+"""FairLens: two regularisers on batches, meant to equalise the cost of privacy across groups."""
 
 from dataclasses import dataclass
 
@@ -65,7 +65,7 @@ class FairLens:
         finite = gradients.norms.isfinite()
         if finite.all():
             return self._regularised(engine, batch, clip, gradients, gradients)
-        # One non-finite example would make the regularisers, hence all gradients, NaN.
+        # A single non-finite example would make the regularisers, hence all gradients, NaN.
         rest = batch.each(lambda t: t[finite])
         return self._regularised(engine, rest, clip, engine(rest), gradients)
 
@@ -84,13 +84,15 @@ class FairLens:
         losses = flat.losses(engine.loss(outputs, flat.rows.targets))
         factors = clip.factors(gradients.norms, batch.groups)
         views = [member.repeat_interleave(flat.shares.shape[1]) for member in members]
-        value = self.noise_weight * self._certainty(outputs, views)
-        value = value + self.clipping_weight * _misclip(engine, gradients, losses, members, factors)
+        value = self.noise_weight * self._noise_regulariser(outputs, views)
+        value = value + self.clipping_weight * _clipping_regulariser(
+            engine, gradients, losses, members, factors
+        )
         parameters = engine.parameters
         return TranslatedGradients(shifted, parameters.gradient(value), parameters.layers)
 
-    def _certainty(self, outputs: Tensor, members: list[Tensor]) -> Tensor:
-        """R_2, a scalar; outputs [N, K], and which of them are of each group."""
+    def _noise_regulariser(self, outputs: Tensor, members: list[Tensor]) -> Tensor:
+        """R_2, a scalar, from outputs [N, K] and the membership [N] bool of each group."""
         groups = [outputs[member] for member in members]
         if self.as_printed:
             means = [group[:, 1].mean() for group in groups]
@@ -98,7 +100,7 @@ class FairLens:
         return -sum(((f * (1 - f)).mean() for f in groups), outputs.new_zeros(())) / 2
 
 
-def _misclip(
+def _clipping_regulariser(
     engine: Engine, gradients: Gradients, losses: Tensor, members: list[Tensor], factors: Tensor
 ) -> Tensor:
     """A scalar with the value and the gradient of R_1, for fixed clipping factors [B].

@@ -1,4 +1,4 @@
-"""RaCO: DP-SGD under rate constraints, by noisy histograms of the predictions of each batch."""
+"""RaCO: DP-SGD under rate constraints, from noisy histograms of the predictions in each batch."""
 
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self, cast
@@ -19,7 +19,7 @@ from dpbench.validate import fraction, one_of, positive
 CONSTRAINTS, RATES = ("demographic_parity", "equalized_odds"), ("hard", "soft")
 
 MIN_SHARE = 0.01
-"""Cells with a smaller noisy share of the batch count as having this one."""
+"""The least share of a batch that a cell counts as having: noisy shares may be negative."""
 
 GUARANTEE = Guarantee(
     "proven",
@@ -41,7 +41,7 @@ def raco(
     """Descent in theta, and ascent in the dual variables of rate constraints (Yaghini et al. 2026).
 
     constraint: one of CONSTRAINTS; rates: one of RATES, the predictions that the histogram counts.
-    The penalty has soft ones, softmax(outputs/temperature). histogram_noise_ratio: the noise
+    The penalty always has soft ones, softmax(outputs/temperature). histogram_noise_ratio: the noise
     multiplier of the histogram over that of the gradient sum. The other settings: see `RateClip`.
     """
     query = CountQuery(histogram_noise_ratio, before=False, relative=True)
@@ -53,7 +53,7 @@ def raco(
 
 @dataclass(frozen=True)
 class RateClip(Clip):
-    """A clip by norm, and the dual variables lambda [M, K] that noisy histograms move.
+    """A clip by norm, with dual variables lambda [M, K] that are updated from noisy histograms.
 
     A cell is a group or, `by_label`, a label and a group; cell m is compared with the others of its
     label. H [M, K] are the noisy counts of predictions in each cell over the expected batch size, s
@@ -93,7 +93,7 @@ class RateClip(Clip):
         return self.groups * (self.classes if self.by_label else 1)
 
     def membership(self, batch: Batch) -> Tensor:
-        """Which cell each example is in [B, M] bool."""
+        """The cell of each example, as indicators [B, M] bool."""
         cells = batch.groups + self.groups * batch.targets if self.by_label else batch.groups
         return _one_hot(cells, self.cells)
 
@@ -152,9 +152,9 @@ class Lagrangian:
     """The gradient of each example's loss plus <w, q>: q are its soft predictions, w [K] the
     weights of its cell.
 
-    It is that of the cross-entropy for another target: the gradient of <w, q> in the outputs is
-    r = q (w - <w, q>)/temperature, which sums to 0, and that of the cross-entropy is the
-    predictions less the target, if that sums to 1. So the target is the label less r.
+    This is the gradient of the cross-entropy for another target: the gradient of <w, q> in the
+    outputs is r = q (w - <w, q>)/temperature, which sums to 0, and that of the cross-entropy is the
+    predictions minus the target, if that sums to 1. So the target is the label minus r.
     """
 
     temperature: float
@@ -180,7 +180,7 @@ class Lagrangian:
         return LagrangianGradients(gradients, losses, histogram.flatten())
 
     def _counted(self, q: Tensor) -> Tensor:
-        """What the histogram counts [B, V, K]; nothing where outputs are not finite."""
+        """What the histogram counts [B, V, K]: 0 where outputs are not finite."""
         counted = _one_hot(q.argmax(-1), q.shape[-1]).to(q) if self.hard else q
         return counted.where(q.isfinite(), 0)
 
@@ -191,7 +191,7 @@ def _one_hot(numbers: Tensor, size: int) -> Tensor:
 
 
 def _outputs(engine: Engine, flat: FlatBatch, classes: int) -> Tensor:
-    """The outputs [B V, K] of V views; a random model draws the same again in the next pass."""
+    """The outputs [B V, K] of V views; random layers draw the same again in the next pass."""
     if not len(flat.rows):
         return flat.shares.new_zeros(0, classes)
     device = flat.shares.device

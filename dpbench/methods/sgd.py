@@ -6,5 +6,5 @@ from dpbench.mechanism.noise import NoNoise
 
 
 def sgd() -> Method:
-    """SGD without clipping and noise."""
+    """SGD without clipping or noise."""
     return Method("sgd", "corrected", plain, Unclipped(), NoNoise(), NON_PRIVATE)

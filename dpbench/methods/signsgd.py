@@ -40,9 +40,9 @@ def signsgd() -> Method:
 
 def dp_signsgd(bound: Bounds, clip: str, style: str) -> Method:
     """The sign of the private gradient of DP-SGD; clip and style are as in `dpsgd`."""
-    clipped = make_clip(clip, style, bound)
-    guarantee = guarantee_with_clip(clipped, AFTER_GAUSSIAN)
-    return Method("dp_signsgd", "corrected", plain, clipped, Gaussian(), guarantee, update=Sign())
+    clipping = make_clip(clip, style, bound)
+    guarantee = guarantee_with_clip(clipping, AFTER_GAUSSIAN)
+    return Method("dp_signsgd", "corrected", plain, clipping, Gaussian(), guarantee, update=Sign())
 
 
 def dp_signsgd_laplace(bound: float) -> Method:

@@ -1,4 +1,4 @@
-"""SlaClip: DP-SGD with a bound that adapts by the slack of the clipped gradients, at no cost."""
+"""SlaClip: DP-SGD with a bound that adapts to the slack of clipped gradients, at no cost."""
 
 from dpbench.clipping import Slack
 from dpbench.mechanism.method import Guarantee, Method, plain
