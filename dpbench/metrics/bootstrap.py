@@ -14,7 +14,7 @@ LARGEST = {"nll": np.inf, "brier": 2.0}
 """The largest value of a metric, where it is not 1; the smallest is always 0."""
 
 AT_ONCE = 2**15
-"""Examples in the resamples that are measured together: more of them leave the cache."""
+"""Examples in the resamples that are measured together: more would not fit in the cache."""
 
 
 def intervals(outputs: Tensor, targets: Tensor) -> dict[str, tuple[float, float]]:
@@ -83,7 +83,7 @@ def _measure(
 
 
 def _quantiles(ranked: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """The quantiles [rows, shares] of sorted rows [rows, n], to the bit as np.quantile has them."""
+    """The quantiles [rows, shares] of sorted rows [rows, n], equal to np.quantile's to the bit."""
     positions = shares * (ranked.shape[1] - 1)
     below = np.floor(positions).astype(int)
     low, high = ranked[:, below], ranked[:, np.minimum(below + 1, ranked.shape[1] - 1)]
@@ -92,7 +92,7 @@ def _quantiles(ranked: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 
 def _binned(drawn: RankedExamples, edges: np.ndarray) -> Bins:
-    """Bins of each row that begin at its edges [rows, kinds, bins - 1]."""
+    """The bins of each row, which begin at its edges [rows, kinds, bins - 1]."""
     pairs = zip(drawn.confidences, edges, strict=True)
     inner = np.array([np.searchsorted(confidences, row) for confidences, row in pairs])
     ends = ((0, 0), (0, 0), (0, drawn.confidences.shape[1]))

@@ -11,7 +11,7 @@ BINS = 15
 
 
 class RankedExamples(NamedTuple):
-    """Examples in the order of their confidence: both float64 [n], confidences in [0, 1]."""
+    """Examples by increasing confidence: both columns float64 [n], confidences in [0, 1]."""
 
     confidences: np.ndarray
     correct: np.ndarray  # 1 where the predicted class is the true one, else 0
@@ -41,7 +41,7 @@ def expected_calibration_error(outputs: Tensor, targets: Tensor) -> float:
 
 
 def maximum_calibration_error(outputs: Tensor, targets: Tensor, least: int = 1) -> float:
-    """The largest |accuracy - mean confidence| of any bin of `least` or more examples, in [0, 1].
+    """The largest |accuracy - mean confidence| of any bin with `least` or more examples, in [0, 1].
 
     The same bins as the expected error (Guo et al. 2017, eq. 4). It is not weighted, so with
     `least` 1, as in the formula, a bin of one example can decide it. NaN if no bin has enough
@@ -60,7 +60,7 @@ def adaptive_calibration_error(outputs: Tensor, targets: Tensor) -> float:
 
 
 def rank_by_confidence(outputs: Tensor, targets: Tensor) -> RankedExamples:
-    """Examples by confidence, from logits [n, K] and classes [n]; empty if any is not finite."""
+    """Examples by confidence, from logits [n, K] and classes [n]; empty if one is not finite."""
     if not outputs.isfinite().all():
         return RankedExamples(np.empty(0), np.empty(0))
     confidences, classes = probabilities(outputs).max(dim=1)
@@ -92,24 +92,24 @@ def _binned(examples: RankedExamples, edges: np.ndarray) -> Bins:
 
 
 def bins_between(examples: RankedExamples, starts: np.ndarray) -> Bins:
-    """Bins that begin at these ranks, of which the last is n; with leading axes, of each row."""
-    sums = (np.take_along_axis(_cumulated(values), starts, axis=-1) for values in examples)
+    """Bins that begin at these ranks, the last of which is n; with leading axes, for each row."""
+    sums = (np.take_along_axis(_cumulative_sums(values), starts, axis=-1) for values in examples)
     return Bins(np.diff(starts), *map(np.diff, sums))
 
 
-def _cumulated(values: np.ndarray) -> np.ndarray:
-    """The sums of the first 0, ..., n values [..., n + 1]."""
+def _cumulative_sums(values: np.ndarray) -> np.ndarray:
+    """The sums of the first 0, 1, ..., n values [..., n + 1]."""
     return np.concatenate([np.zeros((*values.shape[:-1], 1)), values.cumsum(axis=-1)], axis=-1)
 
 
 def expected(bins: Bins) -> float:
-    """The absolute gaps over the number of examples; NaN without examples."""
+    """The sum of the absolute gaps over the number of examples; NaN without examples."""
     count = bins.counts.sum()
     return float(np.abs(bins.gaps).sum() / count) if count else math.nan
 
 
 def maximum(bins: Bins, least: int = 1) -> float:
-    """The largest gap per example among bins of `least` or more; NaN if there are none."""
+    """The largest gap per example among bins with `least` or more; NaN if there are none."""
     enough = bins.counts >= least
     if not enough.any():
         return math.nan

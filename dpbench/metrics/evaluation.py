@@ -38,7 +38,7 @@ def evaluate(
         "mce": calibration.maximum_calibration_error(outputs, targets),
         "mce_min20": calibration.maximum_calibration_error(outputs, targets, least=20),
         "adaptive_ece": calibration.adaptive_calibration_error(outputs, targets),
-        "ece_temperature": temperature.scaled(outputs, targets).ece,
+        "ece_temperature": temperature.effect_of_scaling(outputs, targets).ece,
         **{f"accuracy/{name}": value for name, value in accuracies.items()},
         **{f"loss/{name}": value for name, value in group_losses.items()},
         "accuracy_gap": classification.spread(accuracies.values()),
@@ -51,17 +51,17 @@ def fit_metrics(
 ) -> dict[str, float]:
     """The fit to the training examples: accuracy and loss, over all examples and per group.
 
-    Like `evaluate`, without the metrics that need held-out examples.
+    Arguments as for `evaluate`; without the metrics that only make sense on held-out examples.
     """
     outputs, losses, targets, groups = (
         t.detach().cpu() for t in (outputs, losses, targets, groups)
     )
-    values = {"accuracy": classification.correct(outputs, targets), "loss": losses}
+    correct = classification.correct(outputs, targets)
+    accuracies = classification.mean_per_group(correct, groups, group_names)
+    group_losses = classification.mean_per_group(losses, groups, group_names)
     return {
-        **{name: classification.mean(of_all) for name, of_all in values.items()},
-        **{
-            f"{name}/{group}": value
-            for name, of_all in values.items()
-            for group, value in classification.mean_per_group(of_all, groups, group_names).items()
-        },
+        "accuracy": classification.mean(correct),
+        "loss": classification.mean(losses),
+        **{f"accuracy/{name}": value for name, value in accuracies.items()},
+        **{f"loss/{name}": value for name, value in group_losses.items()},
     }

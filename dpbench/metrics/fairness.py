@@ -14,11 +14,11 @@ def group_fairness(
 
     outputs: logits [n, K]; targets: classes [n] int64, 1 being the favourable one; groups [n]
     int64. The first is the largest difference between two groups in the rate of positive
-    predictions; the second the larger of the differences in true and in false positive rate.
-    They are fairlearn's to the bit; it takes a second to import, and hundreds of times as long.
+    predictions; the second the larger of the differences in true and in false positive rate. Both
+    equal fairlearn's to the bit, which takes a second to import and is hundreds of times slower.
 
     Neither is defined for more than two classes or for one group: the result is then empty, not 0.
-    A rate over no examples makes its difference NaN, and so does an output that is not finite.
+    A rate over no examples makes its difference NaN; an output that is not finite makes both NaN.
     """
     if outputs.shape[1] != 2 or group_count < 2:
         return {}
@@ -41,5 +41,5 @@ def _per_cell(targets: Tensor, groups: Tensor, group_count: int) -> Tensor:
 
 
 def _spread(rates: Tensor) -> float:
-    """The largest difference of two rates; NaN if one is of no examples."""
+    """The largest difference of two rates; NaN if one of them is over no examples."""
     return float(rates.max() - rates.min())

@@ -1,4 +1,4 @@
-"""Metrics over the last epochs of a run, as a single evaluation can depend on one example."""
+"""Metrics over the last epochs of a run, since a single evaluation can hinge on one example."""
 
 import math
 import statistics
@@ -26,7 +26,7 @@ def of_last_epochs(config: Mapping[str, Any], diagnostics: Mapping[str, list]) -
 
 
 def _after_epochs(epochs: int, diagnostics: Mapping[str, list]) -> Iterator[tuple[int, float]]:
-    """Each epoch after which the MCE was measured, and the MCE."""
+    """The epochs after which the MCE was measured, each with its MCE."""
     columns = [diagnostics.get(name, []) for name in ("step", "epoch", "tested/mce")]
     for step, epoch, mce in zip(*columns, strict=False):
         # All epochs have equally many steps; other measurements lie within an epoch.

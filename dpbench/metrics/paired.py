@@ -14,7 +14,7 @@ GAPS = ("privacy_cost_gap", "excessive_risk_gap")
 
 
 def is_paired(metric: str) -> bool:
-    """Whether a metric compares a run with its non-private run."""
+    """Whether a metric compares a run with its non-private baseline."""
     metric = metric.removeprefix(TRAINING)
     return metric.startswith(PER_GROUP) or metric in GAPS
 

@@ -1,4 +1,4 @@
-"""The registry of metrics: label, unit, digits and the better direction."""
+"""The registry of metrics: label, unit, digits and which direction is better."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,16 +7,19 @@ from typing import Literal
 Better = Literal["higher", "lower"]
 Kind = Literal["utility", "calibration", "fairness"]
 NOISY_ACCURACY = "validation/noisy_accuracy"
-"""What a private search selects by: the one metric of a validation split that epsilon covers."""
+"""The metric that private searches select by: the only one on validation that epsilon covers."""
 
 FACTORS = {"percent": 100, "nats": 1, "": 1}
-"""Factors from recorded values to the unit: records contain fractions."""
+"""Factors from recorded values to a unit: records contain fractions."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is shown. digits: decimals in its unit, None if that depends on the data;
-    better: the better direction, None if there is none."""
+    """How a metric is shown.
+
+    digits: decimals in its unit; None if they depend on the data. better: the better direction;
+    None if there is none.
+    """
 
     label: str
     unit: Literal["percent", "nats", ""]

@@ -47,7 +47,7 @@ def reliability(outputs: Tensor, targets: Tensor) -> dict:
             **{name: list(ends) for name, ends in intervals.items()},
         },
         "temperature": {
-            **temperature.scaled(outputs, targets)._asdict(),
+            **temperature.effect_of_scaling(outputs, targets)._asdict(),
             "note": temperature.CAVEAT,
         },
     }

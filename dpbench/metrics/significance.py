@@ -9,6 +9,7 @@ import numpy as np
 from dpbench.metrics.registry import Better
 
 TIES_EXACT_UP_TO = 13
+"""The largest n at which the exact distribution is enumerated in spite of ties."""
 
 
 class Significance(NamedTuple):
@@ -31,7 +32,7 @@ def signed_rank(
     seeds = sorted(ours.keys() & reference.keys())
     sign = {"higher": 1.0, "lower": -1.0}[better]
     gains = np.array([sign * (ours[seed] - reference[seed]) for seed in seeds])
-    # Rounding, as equal differences are slightly unequal in floating point, which changes ranks.
+    # Rounded: equal differences may differ slightly in floating point, which would change ranks.
     return Significance(_p_value(gains.round(12)), len(seeds))
 
 

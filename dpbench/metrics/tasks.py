@@ -4,7 +4,7 @@ from dpbench.metrics.evaluation import evaluate, fit_metrics
 from dpbench.metrics.regression import evaluate_regression, regression_fit_metrics
 
 METRICS = {"classification": evaluate, "regression": evaluate_regression}
-"""By task: all metrics of a held-out split."""
+"""The metrics of a held-out split, by task."""
 
 FIT = {"classification": fit_metrics, "regression": regression_fit_metrics}
-"""By task: the metrics of the fit to training examples."""
+"""The metrics of the fit to training examples, by task."""

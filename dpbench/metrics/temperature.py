@@ -31,10 +31,10 @@ class TemperatureEffect(NamedTuple):
     nll: float
 
 
-def scaled(outputs: Tensor, targets: Tensor) -> TemperatureEffect:
-    """A temperature fitted on the examples with even indices, measured on those with odd indices.
+def effect_of_scaling(outputs: Tensor, targets: Tensor) -> TemperatureEffect:
+    """Fits a temperature on the examples with even indices, and measures its effect on the others.
 
-    outputs: logits [n, K]; targets: classes [n] int64. Contiguous halves would differ where the
+    outputs: logits [n, K]; targets: classes [n] int64. Contiguous halves may differ, as where
     examples are sorted (MNIST's first 5,000 test images are the cleaner ones). NaN with fewer than
     two examples or if an output is not finite. See CAVEAT.
     """

@@ -1,4 +1,4 @@
-"""The accuracy of the group that fares worst, which follows from those of all groups."""
+"""The accuracy of the worst group, computed from the accuracies of all groups."""
 
 import math
 from collections.abc import Mapping

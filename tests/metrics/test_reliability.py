@@ -8,7 +8,7 @@ import torch
 from dpbench.metrics.bootstrap import intervals
 from dpbench.metrics.calibration import expected_calibration_error, maximum_calibration_error
 from dpbench.metrics.reliability import CELLS, reliability
-from dpbench.metrics.temperature import scaled
+from dpbench.metrics.temperature import effect_of_scaling
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_intervals_and_temperature_are_those_of_their_modules(examples, kept):
     ends = {name: list(both) for name, both in intervals(*examples).items()}
     assert kept["interval"] == {"level": 0.95, **ends}
     note = kept["temperature"]["note"]
-    assert kept["temperature"] == {**scaled(*examples)._asdict(), "note": note}
+    assert kept["temperature"] == {**effect_of_scaling(*examples)._asdict(), "note": note}
     assert "no epsilon covers it" in note
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.metrics.calibration import expected_calibration_error
-from dpbench.metrics.temperature import fitted_temperature, scaled
+from dpbench.metrics.temperature import effect_of_scaling, fitted_temperature
 
 
 def made(n, too_large=1.0, seed=0):
@@ -52,7 +52,7 @@ def test_torch_finds_the_same_temperature():
 
 def test_it_is_fitted_at_even_places_and_measured_at_odd_ones():
     logits, targets = made(101, 3.0)
-    said = scaled(logits, targets)
+    said = effect_of_scaling(logits, targets)
     assert (said.fitted, said.measured) == (51, 50)
     assert said.temperature == fitted_temperature(logits[::2], targets[::2])
     odd, theirs = logits[1::2], targets[1::2]
@@ -63,13 +63,13 @@ def test_it_is_fitted_at_even_places_and_measured_at_odd_ones():
 
 
 def test_overconfidence_alone_goes_away():
-    said = scaled(*made(20_000, 3.0))
+    said = effect_of_scaling(*made(20_000, 3.0))
     assert said.ece < 0.03 < 0.1 < said.ece_before
     assert said.nll < said.nll_before
 
 
 def test_too_few_examples_and_nan_have_no_temperature():
     one = (torch.randn(1, 2), torch.tensor([0]))
-    assert math.isnan(scaled(*one).ece)
+    assert math.isnan(effect_of_scaling(*one).ece)
     assert math.isnan(fitted_temperature(torch.empty(0, 2), torch.empty(0, dtype=torch.int64)))
     assert math.isnan(fitted_temperature(torch.tensor([[math.nan, 0.0]]), torch.tensor([0])))
