@@ -25,4 +25,4 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 LOSSES = {"classification": cross_entropy, "regression": squared_error}
-"""The loss of a data set's task."""
+"""The loss by the task of a data set."""

@@ -1,4 +1,4 @@
-"""BERT for the classification of texts, by transformers."""
+"""BERT for text classification, from the transformers library."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +19,13 @@ TRAIN = ("all", "last_layer_and_head")
 
 @dataclass(frozen=True)
 class Bert:
-    """BERT by its sizes, with random weights or with those of `name` on the Hugging Face hub.
+    """BERT of given sizes, with random weights or those of `name` on the Hugging Face hub.
 
     Inputs are int64 [B, 2, T]: token numbers (0 is padding) and token types; T is at most `length`.
     vocabulary: number of tokens. dropout: in hidden layers and attention. weights: a folder written
-    by `save_pretrained`, instead of the hub; checksum: "sha256:..." of its weights, or None for
-    any. train: `all`, or `last_layer_and_head`, which is the last encoder layer, the pooler and the
-    classifier. Source: Devlin et al. 2019; with the sizes of bert-base-cased and three classes
+    by `save_pretrained`, used instead of the hub; checksum: "sha256:..." of its weights, or None
+    for any. train: `all`, or `last_layer_and_head`, which is the last encoder layer, the pooler and
+    the classifier. Source: Devlin et al. 2019; with the sizes of bert-base-cased and three classes
     108,312,579 parameters, 7,680,771 of them in the last layer and head, as in the calibration
     paper (Bu et al.).
 
@@ -111,7 +111,7 @@ class TextClassifier(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         tokens, types = inputs.unbind(1)
-        # One row per example: a look-up shared by the batch has no per-example gradient.
+        # One row per example: a look-up shared by the batch would have no per-example gradient.
         positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
         bert = self.net.bert
         hidden = bert.embeddings(tokens, token_type_ids=types, position_ids=positions)
@@ -121,7 +121,7 @@ class TextClassifier(nn.Module):
 
 
 def padding_mask(tokens: Tensor, dtype: torch.dtype) -> Tensor:
-    """The additive attention mask [B, 1, 1, T]: 0, and the least number at padding."""
+    """The additive attention mask [B, 1, 1, T]: 0, and the lowest finite number at padding."""
     mask = torch.zeros_like(tokens, dtype=dtype)
     mask = mask.masked_fill(tokens == PADDING, torch.finfo(dtype).min)
     return mask[:, None, None, :]

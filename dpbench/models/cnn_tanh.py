@@ -13,7 +13,7 @@ class CnnTanh:
     """3x3 convolutions, stride 1, no padding, tanh after each, then one linear layer.
 
     Esipova et al. 2023, appendix B: 120,722 parameters on 64x64x3 and two classes, as printed;
-    97,114 on 28x28x1 and ten classes, where the paper prints 80,522, which no reading gives.
+    97,114 on 28x28x1 and ten classes, where the paper prints 80,522, which we cannot explain.
     """
 
     channels: tuple[int, ...]

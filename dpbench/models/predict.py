@@ -18,8 +18,8 @@ def predict(
 ) -> tuple[Tensor, Tensor]:
     """Outputs [n, K] and losses [n] of all examples, with the model in evaluation mode.
 
-    batch_size: examples per pass; halved if memory runs out. Above some hundred, a pass of a
-    convolutional network on a CPU leaves the cache, and takes twice as long per example.
+    batch_size: examples per pass; halved if memory runs out. With many more, a pass of a
+    convolutional network on a CPU does not fit in the cache, and takes twice as long per example.
     """
     model.eval()
 

@@ -1,4 +1,4 @@
-"""Models of other libraries: their weights, their attention, and the parts that are trained."""
+"""Models from other libraries: their weights, their attention, and the parts to train."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,9 +17,9 @@ def planning() -> bool:
 
 @contextmanager
 def loading_weights(name: str) -> Iterator[None]:
-    """The context in which weights are loaded; Unavailable if they cannot be found.
+    """The context in which weights are loaded; raises Unavailable if they cannot be found.
 
-    Raises UserError if they are for other sizes.
+    Raises UserError if they are for a model of other sizes.
     """
     try:
         yield
@@ -39,7 +39,7 @@ def loading_weights(name: str) -> Iterator[None]:
 def attention(device: torch.device) -> AbstractContextManager:
     """The context that selects attention kernels: torch's choice on a GPU, unfused elsewhere.
 
-    The fused kernel of the CPU has neither a vectorised gradient nor a second derivative.
+    The fused CPU kernel has neither a vectorised gradient nor a second derivative.
     """
     return nullcontext() if device.type == "cuda" else sdpa_kernel(SDPBackend.MATH)
 

@@ -31,8 +31,8 @@ class ResNet9:
     Widths w, 2w (pool), residual 2w 2w, 4w (pool), 4w (pool), residual 4w 4w, 2x2 maxima, linear:
     the layout of Klause et al. 2022, "Differentially private training of residual networks with
     scale normalisation" (mrchntia/ScaleNorm, w = 64, Mish, 32 groups), which shares authors with
-    the BAM paper; that only says "ResNet-9". Weight standardisation as in De et al. 2022. 2,447,946
-    parameters for w = 64 on 32x32x3 and ten classes; standardisation adds 1,472 gains.
+    the BAM paper, which says no more than "ResNet-9". Weight standardisation as in De et al. 2022.
+    2,447,946 parameters for w = 64 on 32x32x3 and ten classes; standardisation adds 1,472 gains.
     """
 
     width: int

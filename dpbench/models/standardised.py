@@ -14,7 +14,7 @@ class StandardisedConv2d(nn.Conv2d):
     inputs, so examples are not coupled.
     """
 
-    floor = 1e-4  # of the squared spread of a kernel's weights
+    floor = 1e-4  # the least n var w, see standardised_kernel
 
     def __init__(
         self, in_channels: int, channels: int, kernel: int, stride: int, padding: int, bias: bool
@@ -30,7 +30,7 @@ class StandardisedConv2d(nn.Conv2d):
 def standardised_kernel(weight: Tensor, gain: Tensor, floor: float) -> Tensor:
     """gain (w - mean w) / sqrt(n var w); weight [..., O, I, h, w], gain [..., O].
 
-    floor: of the squared spread n var w.
+    floor: the least n var w.
     """
     axes = (-3, -2, -1)
     variance, mean = torch.var_mean(weight, axes, correction=0, keepdim=True)

@@ -1,4 +1,4 @@
-"""The convolutional networks with tanh that are usual for private training on small images."""
+"""The convolutional networks with tanh that are common in private training on small images."""
 
 from dataclasses import dataclass
 

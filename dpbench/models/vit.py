@@ -1,4 +1,4 @@
-"""Vision transformers, by timm."""
+"""Vision transformers, from timm."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -21,12 +21,12 @@ TRAIN = ("all", "last_block_and_head")
 
 @dataclass(frozen=True)
 class Vit:
-    """A vision transformer by its timm name; vit_base_patch16_224 is the calibration paper's.
+    """A vision transformer named as in timm; the calibration paper has vit_base_patch16_224.
 
-    weights: a local file, instead of those of `name` on the Hugging Face hub at `revision` (None:
-    the newest). checksum: "sha256:..." of the file used, or None for any. Images are resized to
+    weights: a local file, used instead of `name` on the Hugging Face hub at `revision` (None: the
+    newest). checksum: "sha256:..." of the file used, or None for any. Images are resized to
     `image_size` by bilinear interpolation, grey ones are repeated over three channels, and all are
-    normalised as for the published weights. train: `all`, or `last_block_and_head`. Source:
+    normalised as the published weights expect. train: `all`, or `last_block_and_head`. Source:
     Dosovitskiy et al. 2021. On ten classes the tiny one has 5,526,346 parameters, the base one
     85,806,346 (last block and head: 7,097,098).
 
@@ -130,8 +130,8 @@ class ImagePreparation(nn.Module):
 class PatchTokens(nn.Module):
     """Patches [B, T, C] to tokens [B, 1 + T, C]: prepends the class token and adds positions.
 
-    first [1, 1, C] and positions [1, 1 + T, C] become embedding layers, for which the fast engine
-    has a rule.
+    first: the class token [1, 1, C]; positions: [1, 1 + T, C]. Both become embedding layers, for
+    which the fast engine has a rule.
     """
 
     def __init__(self, first: Tensor, positions: Tensor):
@@ -147,7 +147,7 @@ class PatchTokens(nn.Module):
 
 
 def _without_tensors(config: dict[str, Any]) -> dict[str, Any]:
-    """timm's configuration of the network without the weights in it."""
+    """timm's configuration of the network, without the weights."""
     return {key: value for key, value in config.items() if key != "state_dict"}
 
 

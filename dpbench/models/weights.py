@@ -1,7 +1,6 @@
 """Files of pre-trained weights: their checksums and their tensors.
 
-A run is identified by the checksum of its weights and not by their path: the same weights in two
-places give the same run.
+A run is identified by the checksum of its weights, not by their path.
 """
 
 import os
@@ -33,7 +32,7 @@ def named_by_content(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_weights(pretrained: bool, weights: object, checksum: str | None) -> None:
-    """Refuse a malformed checksum, and weights for a model with random initialisation."""
+    """UserError for a malformed checksum, and for weights of a model with random initialisation."""
     if checksum is not None and not re.fullmatch("sha256:[0-9a-f]{64}", checksum):
         raise UserError(
             f"model.checksum={quoted(checksum)} is not valid: write sha256: and 64 hex digits."
