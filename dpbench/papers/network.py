@@ -1,4 +1,4 @@
-"""A run's network and examples in float64, for what papers compute on all of them at once."""
+"""A run's network and examples in float64, for computations on all examples at once."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from dpbench.models.architecture import LOSSES
 from dpbench.training.plan import Run
 
 MAX_NUMBERS = 10**8
-"""Entries of a Jacobian in float64: 0.8 GB."""
+"""The most entries of a Jacobian: 0.8 GB in float64."""
 
 
 class Network:

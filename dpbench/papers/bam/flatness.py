@@ -1,9 +1,9 @@
-"""Lemma 3 of Knolle et al. (bam) and the conclusion that they draw, on a small network.
+"""Lemma 3 of Knolle et al. (bam), and the conclusion they draw from it, on a small network.
 
 L_Z = L + lambda |mean g_i| (Equation 15) and L_BAO = L + lambda mean |g_i| (Equation 9, over all
 examples). By the triangle inequality L_BAO >= L_Z everywhere. The paper concludes that minimising
 L_BAO leads to a flat minimum. That does not follow, since |mean g_i| is 0 at every minimum of L,
-flat or sharp, so it is measured here.
+flat or sharp; so it is measured here.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from dpbench.validate import integer, positive
 PLAIN, AWARE = "L", "L_BAO"
 
 TOLERANCE = 1e-10
-"""Gaps down to minus this share of L_BAO count as zero, in float64."""
+"""Negative gaps of up to this share of L_BAO count as zero, in float64."""
 
 HEAD = ("minimised", "seed", "loss", "|mean g|", "mean |g|", "largest eigenvalue", "least gap")
 
@@ -129,7 +129,7 @@ def sharpness_of(network: Network, batch: Batch) -> float:
 
 
 def verdicts(results: Sequence[DescentResult]) -> tuple[str, str]:
-    """Verdicts on the lemma and on flat minima; the latter fails if any seed's is not flatter."""
+    """Verdicts on the lemma and on flat minima; the latter fails if any is no flatter."""
     gap = min(result.gap for result in results)
     by_seed: dict[int, dict[str, float]] = {}
     for result in results:

@@ -50,7 +50,7 @@ def curves(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def distances(data: pd.DataFrame) -> pd.DataFrame:
-    """The distance between the curves of one lr and seed: columns lr, seed, distance.
+    """The distance between the curves with the same lr and seed: columns lr, seed, distance.
 
     distance: the largest difference of two curves at any time, relative to the first loss; NaN if a
     run diverged. Raises UserError for fewer than two noise multipliers.
@@ -96,17 +96,17 @@ def judge_distances(claims: Iterable[Claim], gaps: pd.DataFrame) -> list[JudgedC
     rows = [Row("", f"lr {lr:g}", CORRECTED, part) for lr, part in gaps.groupby("lr")]
     columns = [Column("distance", "distance", 1, None, "lower", "distance")]
     judge = evidence([""], True, rows, {}).judge
-    return [judge(one, [quantity(name, columns) for name in one.quantities]) for one in claims]
+    return [judge(c, [quantity(name, columns) for name in c.quantities]) for c in claims]
 
 
 def _at_common_times(data: pd.DataFrame) -> pd.DataFrame:
-    """The curves at the times of the largest step only; the smallest has thousands of times."""
+    """The curves at the times of the largest step size only; the smallest has thousands of them."""
     times = data["time"].round(9)
     return data[times.isin(times[data["lr"] == data["lr"].max()])]
 
 
 def _grid(gaps: pd.DataFrame) -> Grid:
-    """Mean and range over the seeds, the largest step first."""
+    """Mean and range over the seeds, the largest step size first."""
     lines = [
         (f"{lr:g}", f"{d.mean():.4f}", f"{d.min():.4f} to {d.max():.4f}", str(len(d)))
         for lr, d in sorted(gaps.groupby("lr")["distance"], reverse=True)

@@ -1,4 +1,4 @@
-"""`dpbench reproduce calibration_table1` and `calibration_theorem3`: measured on small networks,
+"""`dpbench reproduce calibration_table1` and `calibration_theorem3`: measurements on small networks
 without private training."""
 
 import torch

@@ -16,7 +16,7 @@ from torch import Tensor
 from dpbench.validate import positive
 
 Velocity = Callable[[Tensor], Tensor]
-"""Maps the gradient G [D] of the next time to the velocity dw/dt [D]; stateful."""
+"""Maps the gradient G [D] at the next time to the velocity dw/dt [D]; stateful."""
 
 
 class Dynamics(Protocol):

@@ -87,5 +87,5 @@ def tangents_of(network: Network, batch: Batch) -> Tangents:
 
 
 def _one_output(outputs: Tensor, indices: Tensor) -> Tensor:
-    """The output of each example with its index [B], in the role of a loss [B]."""
+    """The output [B] of each example at its index [B], in place of a loss."""
     return outputs.gather(1, indices.unsqueeze(1)).squeeze(1)

@@ -17,7 +17,7 @@ from dpbench.training.plan import Run
 from dpbench.validate import integer, positive
 
 FINER = 16
-"""The ratio of the two step sizes at which the effect of noise is measured."""
+"""The ratio between the two step sizes at which the effect of noise is measured."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class FlowSettings:
     examples: the number of training examples, all in every step. lr, steps, every and zero: see
     Steps. noise, noise_steps: standard deviation of the noise on the summed gradient, and the
     number of steps for which flows with and without it are compared, at lr and for the same time at
-    a finer step. clips, optimizers: by label. by_hand: a
-    linear regression whose flows are known, as an additional problem.
+    a finer step. clips, optimizers: by label. by_hand: a linear regression whose flows are known,
+    as an additional problem.
     """
 
     examples: int

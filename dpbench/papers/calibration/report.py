@@ -80,7 +80,7 @@ def claims(
 ) -> list[PropertyClaim]:
     """The paper's claims with the worst measurement over all flows of a label.
 
-    In the order of the findings.
+    They are in the order of the findings.
     """
     return [
         PropertyClaim(
@@ -104,7 +104,7 @@ def _of(findings: Sequence[Finding], label: str) -> list[Finding]:
 
 
 def _check(name: str, findings: Sequence[Finding], zero: float) -> tuple[bool | None, float]:
-    """Whether a property was satisfied, and its worst number."""
+    """Whether a property was satisfied (None if undecided), and its worst number."""
     kernels = [kernel for finding in findings for kernel in finding.flow.kernels]
     if name == SYMMETRIC:
         return all(k.symmetric for k in kernels), max(k.asymmetry for k in kernels)

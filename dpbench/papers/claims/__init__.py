@@ -1,1 +1,1 @@
-"""Epsilons that somebody printed, recounted by the ledger and the accountants of the suite."""
+"""Printed epsilons, recomputed from their settings by the accountants of the suite."""

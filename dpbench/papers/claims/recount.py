@@ -1,4 +1,4 @@
-"""A printed epsilon beside what its setting spends: holds, too small, loose, or does not follow."""
+"""Recomputes printed epsilons: each holds, is too small, is loose, or does not follow."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,22 +14,23 @@ NOT_FOLLOWING, UNKNOWN = "does not follow", "cannot be recounted"
 VERDICTS = (HOLDS, TOO_SMALL, LOOSE, NOT_FOLLOWING, UNKNOWN)
 
 PLD_MARGIN = 1e-3
-"""The relative error of our PLD: a claim is too small only below PLD by more than this."""
+"""The relative error of our PLD: a claim is too small only if it is below PLD by more than this."""
 
 LOOSE_MARGIN = 0.02
-"""The share above RDP from which a claim is loose; below it, a search for a budget ended there."""
+"""A claim is loose if above RDP by more than this share, the tolerance of a search for a budget."""
 
 FOLLOWS = 0.1
-"""The share by which a claim may exceed the account that it names and still follow from it."""
+"""The share by which a claim may exceed the account that it names, and still follow from it."""
 
 
 @dataclass(frozen=True)
 class Recount:
-    """A claim and its accounts; None where an accountant has none, or the setting is not complete.
+    """A claim and its epsilon by each accountant; None without a bound or for an incomplete
+    setting.
 
-    own: by the accountant that it names, as that is used; unamplified: at most this is spent by
-    batches of a permutation; verdict: one of VERDICTS; share: by how much of PLD or RDP, whichever
-    is smaller, the claim is too small or loose; reason: in words, where it does not follow.
+    own: by the accountant that the claim names, as it is used there; unamplified: an upper bound
+    for shuffled batches; verdict: one of VERDICTS; share: how much too small or loose the claim is,
+    relative to the smaller of PLD and RDP; reason: in words, why it does not follow.
     """
 
     claim: PrintedEpsilon
@@ -44,7 +45,7 @@ class Recount:
 
     @property
     def ruling(self) -> str:
-        """The verdict with its percentage, and whether it takes Poisson samples for granted."""
+        """The verdict with its percentage, and whether it assumes Poisson samples."""
         by = f" by {100 * self.share:.0f}%" if self.verdict in (TOO_SMALL, LOOSE) else ""
         assumed = self.claim.sampler != "poisson" and self.verdict in (HOLDS, TOO_SMALL, LOOSE)
         return f"{self.verdict}{by}{', if Poisson' if assumed else ''}"
@@ -52,11 +53,11 @@ class Recount:
 
 def recount(claims: Sequence[PrintedEpsilon], count: Callable[[], None]) -> list[Recount]:
     """Each claim by all accountants; `count` is called after each."""
-    found = []
+    recounts = []
     for claim in claims:
-        found.append(recount_one(claim))
+        recounts.append(recount_one(claim))
         count()
-    return found
+    return recounts
 
 
 def recount_one(claim: PrintedEpsilon) -> Recount:
@@ -70,11 +71,11 @@ def recount_one(claim: PrintedEpsilon) -> Recount:
         "unamplified": _spent(pld, claim.unamplified, delta) if claim.sampler == SHUFFLED else None,
     }
     bounds = [e for e in (spent["rdp"], spent["pld"]) if e is not None]
-    return Recount(claim=claim, **{**spent, **judged(claim, bounds, spent["own"])})
+    return Recount(claim=claim, **{**spent, **judge(claim, bounds, spent["own"])})
 
 
-def judged(claim: PrintedEpsilon, bounds: Sequence[float], own: float | None) -> dict[str, Any]:
-    """The verdict on a printed epsilon, with its share and reason, by the bounds that hold."""
+def judge(claim: PrintedEpsilon, bounds: Sequence[float], own: float | None) -> dict[str, Any]:
+    """The verdict on a printed epsilon with its share and reason. bounds: valid epsilons."""
     if claim.flaw:
         return {"verdict": NOT_FOLLOWING, "reason": claim.flaw}
     if not bounds:
@@ -99,9 +100,9 @@ def _spent(account: Callable[[Ledger, float], float], ledger: Ledger, delta: flo
 
 
 def _unprinted(claim: PrintedEpsilon) -> str:
-    said = {
+    required = {
         "sampling rate": claim.rate,
         "number of steps": claim.steps,
         "noise multiplier": claim.noise_multiplier,
     }
-    return f"Not printed: {', '.join(name for name, value in said.items() if value is None)}."
+    return f"Not printed: {', '.join(name for name, value in required.items() if value is None)}."

@@ -1,4 +1,4 @@
-"""The registry of printed epsilons: one row each, as `benchmarks/claims/claims.csv` has them."""
+"""The registry of printed epsilons: one per row of `benchmarks/claims/claims.csv`."""
 
 import csv
 import math
@@ -25,20 +25,19 @@ SAMPLERS = ("poisson", SHUFFLED, "unstated")
 EVIDENCE = ("verified", "assumed", "derived")
 MECHANISMS = ("gaussian", "logistic_sign")
 NAMED_ACCOUNTANTS = ("", *ACCOUNTANTS, *(name for name in CLAIMS if name not in ACCOUNTANTS))
-"""The accountants that a claim may name as its own; none where it names none that is here."""
+"""The accountants that a claim may name as its own; "" for none, or one that is not here."""
 
 
 @dataclass(frozen=True)
 class PrintedEpsilon:
     """One printed epsilon, and the setting that it was printed for.
 
-    n, batch: of examples; rate: the sampling rate, batch/n unless it is given; single_queries:
-    multipliers of queries made once on all examples; side_queries: of further queries of every
-    batch; layers: parts of the sum that are clipped and noised separately; printed: as it was
-    written; accountant:
-    what it was computed by, empty if that is not known; evidence: whether the setting was verified
-    in a public copy or is assumed, or the number is derived from a printed statement; flaw: why
-    no epsilon follows from the setting, if none does.
+    n, batch: numbers of examples; rate: the sampling rate, batch/n unless it is given;
+    single_queries: multipliers of queries made once on all examples; side_queries: of further
+    queries of every batch; layers: parts of the sum that are clipped and noised separately;
+    printed: the number as written; accountant: what it was computed by, empty if that is not known;
+    evidence: whether the setting was verified in a public copy or is assumed, or the number is
+    derived from a printed statement; flaw: why no epsilon follows from the setting, if none does.
     """
 
     id: str
@@ -75,20 +74,20 @@ class PrintedEpsilon:
 
     @property
     def is_complete(self) -> bool:
-        """Whether what was printed is enough to account for."""
+        """Whether enough was printed to account for."""
         return None not in (self.rate, self.steps, self.noise_multiplier)
 
     @property
     def ledger(self) -> Ledger:
-        """What the setting releases, were its batches Poisson samples."""
+        """What the setting releases if its batches are Poisson samples."""
         return self._with_steps(*self._sampling)
 
     @property
     def unamplified(self) -> Ledger:
-        """What it releases to somebody who knows the batch of every example.
+        """What the setting releases to somebody who knows the batch of every example.
 
-        It holds for batches of a permutation, where an example is in one batch of each pass, for an
-        example whose gradient is replaced by zero: its place in the permutation stays.
+        It covers shuffled batches, where an example is in one batch of each pass, if neighbouring
+        data replace the example's gradient by zero: its place in the permutation stays.
         """
         rate, steps = self._sampling
         return self._with_steps(1.0, math.ceil(steps * rate - 1e-9))
@@ -108,7 +107,7 @@ class PrintedEpsilon:
         return ledger
 
     def _sum(self) -> Release:
-        """The noisy sum of gradients. One example moves all layers at once, each by its bound."""
+        """The noisy sum of gradients; one example moves all layers at once, each by its bound."""
         assert self.noise_multiplier is not None
         mechanism: Mechanism = GaussianMechanism(self.noise_multiplier)
         if self.layers > 1:
@@ -121,7 +120,7 @@ class PrintedEpsilon:
 
 
 def read_claims(path: Path) -> list[PrintedEpsilon]:
-    """The rows of a registry in their order; UserError for the first that is not well-formed."""
+    """The rows of a registry in their order; UserError for the first malformed one."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     names = [field.name for field in fields(PrintedEpsilon)]
@@ -135,7 +134,7 @@ def read_claims(path: Path) -> list[PrintedEpsilon]:
 
 
 def _claim(row: Mapping[str, str], place: str) -> PrintedEpsilon:
-    read: dict[str, Callable[[str], object]] = {
+    parsers: dict[str, Callable[[str], object]] = {
         **dict.fromkeys(("n", "batch", "steps", "dimension"), _integer),
         **dict.fromkeys(
             ("single_queries", "side_queries"), lambda text: tuple(map(_positive, text.split()))
@@ -149,7 +148,7 @@ def _claim(row: Mapping[str, str], place: str) -> PrintedEpsilon:
     values = {}
     for name, text in row.items():
         try:
-            values[name] = read.get(name, str)(text or "")
+            values[name] = parsers.get(name, str)(text or "")
         except (ValueError, ZeroDivisionError):
             raise UserError(f"{place}: {name} cannot be {text!r}.") from None
     claim = PrintedEpsilon(**values)  # type: ignore[arg-type]
@@ -165,9 +164,11 @@ def _check(claim: PrintedEpsilon, place: str) -> None:
     one_of(f"{place}: mechanism", claim.mechanism, MECHANISMS)
     one_of(f"{place}: accountant", claim.accountant, NAMED_ACCOUNTANTS)
     if not claim.delta < 1 or (claim.rate is not None and claim.rate > 1):
-        raise UserError(f"{place}: delta must be below 1, and the sampling rate no larger.")
+        raise UserError(f"{place}: delta must be below 1, and the sampling rate at most 1.")
     if (claim.mechanism == "gaussian") != (claim.dimension is None):
-        raise UserError(f"{place}: a dimension is of noise on coordinates, and they need one.")
+        raise UserError(
+            f"{place}: noise on each coordinate needs a dimension, and other noise has none."
+        )
 
 
 def _integer(text: str) -> int | None:

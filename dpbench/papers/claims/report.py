@@ -61,10 +61,10 @@ def recounted_claims(target: Target) -> dict[str, bytes]:
 
 
 def summary(found: Sequence[Recount]) -> list[str]:
-    """How many of which verdict, and the worst of those that are too small."""
+    """The number of claims by verdict, and those that are too small, the worst first."""
     counts = Counter(one.verdict for one in found)
-    said = ", ".join(_count(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
-    sentences = [f"{len(found)} claims: {said}."]
+    parts = ", ".join(_count(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
+    sentences = [f"{len(found)} claims: {parts}."]
     worst = sorted((o for o in found if o.verdict == TOO_SMALL), key=lambda o: -o.share)
     if worst:
         named = (f"{o.claim.id} ({o.claim.printed}, not {_text(o.pld, rounded_up)})" for o in worst)
@@ -99,12 +99,12 @@ def _table(target: Target, found: Sequence[Recount], path: Path) -> Table:
 
 
 def _notes(found: Sequence[Recount]) -> Iterable[str]:
-    """Each reason and each note once, with the claims that it is of."""
-    said: dict[str, list[str]] = {}
+    """Each reason and each note once, after the ids of its claims."""
+    ids: dict[str, list[str]] = {}
     for one in found:
         for text in filter(None, (one.reason, one.claim.note)):
-            said.setdefault(text, []).append(one.claim.id)
-    return (f"{', '.join(names)}: {text}" for text, names in said.items())
+            ids.setdefault(text, []).append(one.claim.id)
+    return (f"{', '.join(names)}: {text}" for text, names in ids.items())
 
 
 def _row(one: Recount) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ def _text(epsilon: float | None, write: Callable[[float], str]) -> str:
 
 
 def _statements(path: Path) -> Grid:
-    """What sources say of privacy without an epsilon, and does not hold."""
+    """Statements on privacy in the sources, without an epsilon, that do not hold."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
     if not rows or tuple(rows[0]) != STATEMENT_HEAD:

@@ -1,4 +1,4 @@
-"""Epsilons of one training under several sampling laws: what is spent, and what Poisson reports."""
+"""Epsilons of the same training under several sampling laws, beside what Poisson reports."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_STEPS = 100_000
-"""Steps of an epoch."""
+"""The most steps of an epoch."""
 
 STYLES = {
     "poisson": ("Poisson (what is reported)", "black", "-"),
@@ -43,10 +43,10 @@ STYLES = {
 
 @dataclass(frozen=True)
 class SamplingLawSettings:
-    """The settings of the figure: `size` examples, a panel for each noise multiplier and number of
-    epochs, a point for each number of steps in an epoch.
+    """The settings of the figure, for `size` examples.
 
-    limit: of truncated batches, in multiples of the expected size.
+    There is a panel for each noise multiplier and its number of epochs, and a point for each number
+    of steps in an epoch. limit: of truncated batches, in multiples of the expected size.
     """
 
     size: int
@@ -75,7 +75,7 @@ class SamplingLawSettings:
 def epsilons(setup: SamplingLawSettings) -> pd.DataFrame:
     """A row for each panel and number of steps, with a column for each law of STYLES.
 
-    All are by PLD, for adding and removing; those of shuffled batches for a gradient replaced by 0.
+    All are by PLD, for adding and removing; for shuffled batches, for a gradient replaced by 0.
     """
     rows = []
     for sigma, epochs in zip(setup.noise_multipliers, setup.epochs, strict=True):
@@ -127,7 +127,7 @@ SENTENCES = {
 }
 
 LARGER = 1.001
-"""A ratio of epsilons that is no rounding."""
+"""Ratios of epsilons above this are not due to rounding."""
 
 
 def _misreported(data: pd.DataFrame) -> str:

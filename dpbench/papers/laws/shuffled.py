@@ -1,8 +1,8 @@
-"""A lower bound of what shuffled batches spend: by the largest noisy sum of each epoch.
+"""A lower bound of what shuffled batches spend, from the largest noisy sum of each epoch.
 
 The gradient of the example is 1, and those of all others are -1. Its batch then stands out by 2, or
-by 1 if its gradient is replaced by zero, and which batch that is makes a permutation a secret. The
-largest of the t sums is distinguished in each epoch (Chua et al. 2024, How Private are DP-SGD
+by 1 if its gradient is replaced by zero; which batch that is remains hidden by the permutation. The
+adversary sees the largest of the t sums of each epoch (Chua et al. 2024, How Private are DP-SGD
 Implementations?, arXiv:2403.17673, Section 4; several epochs: arXiv:2411.04205).
 """
 
@@ -11,13 +11,13 @@ from scipy import fft
 from scipy.special import log_ndtr
 
 BINS = 4000
-"""Intervals of the largest sum, which are told apart: fewer make the bound smaller."""
+"""The intervals into which the largest sum is sorted: with fewer, the bound is smaller."""
 
 INTERVAL = 1e-3
 """Privacy losses are rounded down to multiples of it."""
 
 SLACK = 1e-12
-"""More than the round-off of a transform can add to delta."""
+"""An upper bound of the round-off that a transform adds to delta."""
 
 
 def shuffled_lower_bound(sigma: float, steps: int, epochs: int, delta: float) -> float:
@@ -30,17 +30,17 @@ def shuffled_lower_bound(sigma: float, steps: int, epochs: int, delta: float) ->
 
 
 def _largest(sigma: float, steps: int, shift: float) -> np.ndarray:
-    """The probabilities of intervals of the largest of `steps` sums, one of them shifted."""
+    """The probability of each interval for the largest of `steps` sums, one of them shifted."""
     edges = np.linspace(-1 - 9 * sigma, 3 + 9 * sigma, BINS - 1)
     logs = log_ndtr((edges - shift) / sigma) + (steps - 1) * log_ndtr(edges / sigma)
     beyond = np.concatenate([[1.0], -np.expm1(logs), [0.0]])
     below = np.concatenate([[0.0], np.exp(logs), [1.0]])
-    # Each difference where its terms are small.
+    # Each difference is taken where its terms are small.
     return np.where(below[1:] < 0.5, np.diff(below), -np.diff(beyond))
 
 
 def _epsilon(p: np.ndarray, q: np.ndarray, epochs: int, delta: float) -> float:
-    """The largest epsilon at which delta is exceeded by so many independent pairs p against q."""
+    """The largest epsilon at which `epochs` independent pairs p against q exceed delta."""
     both = (p > 1e-200) & (q > 1e-200)
     indices = np.floor(np.log(p[both] / q[both]) / INTERVAL).astype(int)
     lowest = indices.min()

@@ -44,7 +44,10 @@ def sign_epsilons(target: Target) -> dict[str, bytes]:
 
 
 def claim(epsilons: Sequence[tuple[str, str]]) -> str:
-    """Whether the note's epsilon, first, is an upper bound: not below the lower bound, second."""
+    """A sentence on whether the note's epsilons are upper bounds.
+
+    epsilons: pairs of the note's epsilon and a lower bound of the true one.
+    """
     below = sum(float(note) < float(lower) for note, lower in epsilons)
     runs = f"{below} of {len(epsilons)} runs"
     verdict = f"does not hold: in {runs} it is below what is surely spent" if below else "holds"

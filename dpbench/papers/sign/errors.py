@@ -1,4 +1,4 @@
-"""Error rates of private signs: noise laws at the same epsilon and delta, in d dimensions."""
+"""Error rates of private signs in d dimensions, for noise laws at the same epsilon and delta."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ MAX_POINTS = 10_000
 
 @dataclass(frozen=True)
 class SignErrorSettings:
-    """The settings of the figure: `points` signals up to the largest, a few of them in a table."""
+    """The settings of the figure, with `points` signals, and of the table, with `table_signals`."""
 
     epsilon: float
     delta: float
@@ -112,15 +112,15 @@ def sign_errors(target: Target) -> dict[str, bytes]:
         f"{paper}. Scale: {target.scale_label}. One release at epsilon {setup.epsilon:g}, delta "
         f"{setup.delta:g}; each law's scale by the tightest account there is here.",
         image(target),
-        grid_lines(_at_a_few(data, setup.table_signals)),
+        grid_lines(_error_grid(data, setup.table_signals)),
         *target.table["notes"],
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
     return {"md": text, "csv": csv.encode(), **images(_draw(target.title, data))}
 
 
-def _at_a_few(data: pd.DataFrame, signals: Sequence[float]) -> Grid:
-    """Scales, and error rates in percent at a few of the signals."""
+def _error_grid(data: pd.DataFrame, signals: Sequence[float]) -> Grid:
+    """The scales, and the error rates in percent at the signals of the table."""
     lines = []
     for (dimension, law, multiplier), rows in data.groupby(
         ["dimension", "law", "multiplier"], sort=False

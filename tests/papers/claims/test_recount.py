@@ -11,7 +11,7 @@ from opacus.accountants import PRVAccountant
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpbench.papers.claims.recount import LOOSE_MARGIN, PLD_MARGIN, VERDICTS, judged, recount_one
+from dpbench.papers.claims.recount import LOOSE_MARGIN, PLD_MARGIN, VERDICTS, judge, recount_one
 from dpbench.papers.claims.registry import read_claims
 from dpbench.papers.claims.report import summary
 from dpbench.paths import PACKAGE, benchmarks_folder
@@ -49,28 +49,28 @@ def test_the_verdict_turns_with_the_printed_number(name):
     claim, (least, most) = CLAIMS[name], sorted(bounds(name))
 
     def verdict(epsilon, own=None):
-        return judged(replace(claim, printed=f"{epsilon:.9f}"), (least, most), own)["verdict"]
+        return judge(replace(claim, printed=f"{epsilon:.9f}"), (least, most), own)["verdict"]
 
     assert verdict(least * (1 - 2 * PLD_MARGIN)) == "too small"
     assert verdict(least) == verdict(most) == verdict(most * (1 + LOOSE_MARGIN / 2)) == "holds"
     assert verdict(most * 1.5) == "loose"
     assert verdict(most * 1.5, own=least) == "does not follow"
     assert verdict(least / 2, own=least / 9) == "too small"
-    assert judged(replace(claim, flaw="why"), (least, most), None)["verdict"] == "does not follow"
+    assert judge(replace(claim, flaw="why"), (least, most), None)["verdict"] == "does not follow"
 
 
 def test_the_percentage_is_of_what_is_spent():
     claim = replace(CLAIMS["tf-mnist-60"], printed="1.0", sampler="poisson")
-    small = judged(claim, (2.0, 2.2), None)
+    small = judge(claim, (2.0, 2.2), None)
     assert (small["verdict"], small["share"]) == ("too small", pytest.approx(0.5))
-    large = judged(replace(claim, printed="3.0"), (2.0, 2.2), None)
+    large = judge(replace(claim, printed="3.0"), (2.0, 2.2), None)
     assert (large["verdict"], large["share"]) == ("loose", pytest.approx(0.5))
 
 
 def test_a_number_is_held_to_the_digits_that_were_printed():
     claim = CLAIMS["tf-mnist-60"]
     for printed, verdict in (("2.3", "holds"), ("2.30", "too small"), ("2", "too small")):
-        assert judged(replace(claim, printed=printed), (2.32, 2.5), None)["verdict"] == verdict
+        assert judge(replace(claim, printed=printed), (2.32, 2.5), None)["verdict"] == verdict
 
 
 GAUSSIAN_TOO_SMALL = [

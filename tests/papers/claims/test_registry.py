@@ -85,7 +85,7 @@ def test_a_claim_of_our_papers_has_the_setting_of_our_runs(name, run):
         ("evidence", "certain", "evidence"),
         ("accountant", "magic", "accountant"),
         ("mechanism", "laplace", "mechanism"),
-        ("mechanism", "logistic_sign", "a dimension is of noise on coordinates"),
+        ("mechanism", "logistic_sign", "noise on each coordinate needs a dimension"),
         ("source", "", "a claim needs an id, a source"),
     ],
 )
