@@ -1,1 +1,1 @@
-"""Records of finished runs, the digests that name them, and trackers that log runs in training."""
+"""Records of finished runs, the digests that name them, and trackers that log running ones."""

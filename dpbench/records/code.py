@@ -1,4 +1,4 @@
-"""Which code made a record: a checksum of the source files that its run reaches, and plug-ins."""
+"""The code that produced a record: a checksum of the files that its run imports, and plug-ins."""
 
 import functools
 import hashlib
@@ -32,9 +32,8 @@ IMPORT = re.compile(r"^\s*(?:from (\.*[\w.]*) import (\([^)]*\)|.*)|import (.*))
 def code_of(config: Mapping[str, Any]) -> str:
     """Twelve hex digits of a checksum of the files that a run imports, committed or not.
 
-    They are those of the trainer and of the parts that the configuration names, and all that these
-    import from the library and from plug-ins: what other methods, data sets or pages change does
-    not matter.
+    These are the trainer, the parts that the configuration names, and everything that they import
+    from the library and from plug-ins. Changes to other methods, data sets or pages do not matter.
     """
     return _checksum(tuple((path, path.stat().st_mtime_ns) for path in _reached(config)))
 
@@ -42,7 +41,7 @@ def code_of(config: Mapping[str, Any]) -> str:
 def imported_code_of(config: Mapping[str, Any]) -> str:
     """Like `code_of`, for the files as this process first read them.
 
-    A notebook keeps running what it imported, whatever the files say later.
+    A notebook keeps running what it imported, even if the files change later.
     """
     return _first_checksum(_reached(config))
 
@@ -52,7 +51,7 @@ def _reached(config: Mapping[str, Any]) -> tuple[Path, ...]:
     targets = _targets(scientific(with_current_names(dict(config)))).values()
     modules = frozenset([TRAINER, *(target.rpartition(".")[0] for target in targets)])
     searched = modules, tuple(_roots().items())
-    # Imports are followed again where a file was changed, or one came to a folder or went.
+    # Imports are followed again if a file was changed, or one was added to a folder or removed.
     if searched not in _found or _changed_at(_found[searched].times) != _found[searched].times:
         files = tuple(sorted(_closure(modules)))
         _found[searched] = ImportClosure(
@@ -62,7 +61,7 @@ def _reached(config: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 class ImportClosure(NamedTuple):
-    """Files that were found by following imports, and when they and their folders were changed."""
+    """Files found by following imports, and when they and their folders were last modified."""
 
     files: tuple[Path, ...]
     times: Mapping[Path, int]
@@ -72,7 +71,7 @@ _found: dict[tuple, ImportClosure] = {}
 
 
 def _changed_at(paths: Iterable[Path]) -> dict[Path, int]:
-    """By path, when it was changed; 0 where it is gone."""
+    """Modification times by path; 0 for a file that is gone."""
     times = {}
     for path in paths:
         try:
@@ -93,10 +92,7 @@ def _first_read(path: Path) -> bytes:
 
 
 def built_by_plugins(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """By the path in the configuration, each part that a plug-in built: target, package, version.
-
-    Empty where there is none.
-    """
+    """The parts that plug-ins built, by path in the configuration: target, package, version."""
     parts = (
         (path, name, plugin_of(name)) for path, name in _targets(scientific(dict(config))).items()
     )
@@ -108,7 +104,7 @@ def built_by_plugins(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def is_stale(record: Record) -> bool:
-    """Whether other code made a record than its run would reach now; older records do not say."""
+    """Whether a record is by other code than its run would import now; older ones do not say."""
     return record.provenance.get(CHECKSUM_KEY) not in (None, code_of(record.config))
 
 
@@ -163,8 +159,10 @@ def _closure(modules: Iterable[str]) -> set[Path]:
 
 @functools.lru_cache(maxsize=4096)
 def _imported(path: Path, _: int) -> tuple[str, ...]:
-    """What of the library and of plug-ins a file imports; the second argument is when it was
-    changed."""
+    """The names that a file imports from the library and from plug-ins.
+
+    The second argument is its modification time, for the cache.
+    """
     names: list[str] = []
     for module, parts, plain in IMPORT.findall(path.read_text(encoding="utf-8")):
         if module:
@@ -177,7 +175,7 @@ def _imported(path: Path, _: int) -> tuple[str, ...]:
 
 
 def _absolute(path: Path, module: str) -> str:
-    """The name of a module that a file may import by a relative one."""
+    """The full name of a module that a file imports, possibly by a relative name."""
     level = len(module) - len(module.lstrip("."))
     if not level:
         return module

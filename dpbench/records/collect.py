@@ -14,7 +14,7 @@ from dpbench.records.record import Record
 class StoredRecord:
     """A record, its source, and its JSON.
 
-    source: a file in the results folder, and the line if it has several.
+    source: a file in the results folder, with the line if it has several.
     """
 
     record: Record

@@ -21,7 +21,7 @@ FIRST_NAMES = {
         for name in ("augmentation", "normalization", "unbalanced", "users")
     },
 }
-"""Modules that `_target_`s name, and their names when the first records were made."""
+"""Modules that `_target_`s name, with their original names, which digests keep."""
 
 RECORD_KEYS = frozenset((*SCIENTIFIC, "choices"))
 """The keys of a configuration that a record keeps."""
@@ -35,10 +35,10 @@ CURRENT_OPTIONS = {("schedule", "mixup"): "bound_switch"}
 DIGEST_DEFAULTS = dict(
     sorted({"choices": (), **{key: SETTINGS[key].omitted for key in SCIENTIFIC}}.items())
 )
-"""The parts of the name of a run in their order, with the values at which each is left out."""
+"""The parts of the digest in their order, each with the values at which it is left out."""
 
 _texts: dict[tuple[str, str, str], str] = {}
-"""The JSON of parts by key, method and content, as most runs share most of their parts."""
+"""Cache: the JSON of parts by key, method and content, as runs share most of their parts."""
 
 
 def digest(config: dict) -> str:
@@ -47,7 +47,7 @@ def digest(config: dict) -> str:
 
 
 def digest_of_scientific(config: dict) -> str:
-    """The digest of a configuration that `scientific` has returned, as records keep it."""
+    """The digest of a configuration returned by `scientific`, as records keep it."""
     choices = {group: config["choices"][group] for group in ("dataset", "model", "method")}
     settings = config | {"choices": choices}
     texts = (
@@ -59,7 +59,7 @@ def digest_of_scientific(config: dict) -> str:
 
 
 def _text(key: str, part: Any, method: str) -> str:
-    """A part of the configuration of that method's run as canonical JSON."""
+    """A part of the configuration as canonical JSON; method: that of the run."""
     place = key, method, repr(part)
     if place not in _texts:
         _texts[place] = json.dumps(_canonical(_named_part(key, part, method)), sort_keys=True)
@@ -67,7 +67,7 @@ def _text(key: str, part: Any, method: str) -> str:
 
 
 def _named_part(key: str, part: Any, method: str) -> Any:
-    """What of a part is in the name of a run."""
+    """The settings of a part that are in the digest."""
     if key == "model":
         return _with_one_name_of_weights(part)
     if key == "method":
@@ -104,7 +104,7 @@ def with_current_options(choices: dict[str, str]) -> dict[str, str]:
 
 
 def _with_one_name_of_weights(model):
-    """The model with its weights named once at most: by checksum, or else by revision."""
+    """The model's settings with its weights named once at most: by checksum or revision."""
     if not isinstance(model, dict):
         return model
     omitted = [key for key in ("revision", "checksum") if model.get(key) is None]
@@ -114,7 +114,7 @@ def _with_one_name_of_weights(model):
 
 
 def _canonical(value):
-    """The value with 1.0 written as 1, since both mean the same run, and targets by first names."""
+    """The value with 1.0 as 1, since both mean the same run, and the original names of targets."""
     if isinstance(value, dict):
         return {
             key: _renamed(part, FIRST_NAMES) if key == "_target_" else _canonical(part)

@@ -32,7 +32,7 @@ def remarks(path: Path) -> Iterator[str]:
 
 
 def summary(runs: Sequence[tuple[str, Record]]) -> str:
-    """The last lines of a sweep: the runs, by their commands, that such remarks apply to; or ""."""
+    """The last lines of a sweep, which list the commands of such runs; "" if there are none."""
     diverged = [name for name, r in runs if r.status == DIVERGED]
     affected = [name for name, r in runs if r.status != DIVERGED and nonfinite_gradients(r)]
     total = len(runs)
@@ -49,7 +49,7 @@ def _list(head: str, names: Sequence[str]) -> list[str]:
 
 
 def note(row: str, counts: Iterable[tuple[int, int]]) -> str | None:
-    """The note under a table on a row's gradients that were not finite, if any were.
+    """The note under a table on gradients of a row that were not finite; None if all were.
 
     counts: pairs of seed and number.
     """

@@ -6,13 +6,13 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TypeGuard
 
 CLAIMED = "claimed"
-"""The guarantee of a method in which a plug-in has a part: its author's claim, not checked here."""
+"""The guarantee of a method with parts from a plug-in: its author's claim, not checked here."""
 
 WITH_EPSILON = ("proven", "approximate", CLAIMED)
 """The guarantees with which an epsilon may be shown."""
 
 STRENGTH = ("none", CLAIMED, "approximate", "proven")
-"""The guarantees, the weakest first."""
+"""The guarantees, weakest first."""
 
 NOT_PRIVATE = "not private"
 NO_PROOF = "no proof"
@@ -30,7 +30,7 @@ def epsilon_or_reason(privacy: dict, accountant: str) -> float | str:
 
 
 def marked(epsilon: str, guarantee: str) -> str:
-    """An epsilon as pages show it: where it is only claimed, they say so."""
+    """An epsilon as pages show it: marked if it is only claimed."""
     return f"{epsilon} ({CLAIMED})" if guarantee == CLAIMED else epsilon
 
 
@@ -52,7 +52,7 @@ def _rounded(epsilon: float, digits: int, rounding: str) -> str:
 
 
 def weakest(guarantees: Iterable[str]) -> str:
-    """The weakest of several guarantees, as that of all."""
+    """The weakest of several guarantees, which is that of all together."""
     return min(guarantees, key=STRENGTH.index)
 
 

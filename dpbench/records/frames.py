@@ -19,8 +19,8 @@ Source = Record | StoredRecord | Unreadable | Path | str
 def frame(source: str | Path | Iterable[Source] = "results") -> "pd.DataFrame":
     """One row for each record: data set, model, method, variant, seed, metrics and privacy.
 
-    source: a results folder, or records and paths of records. What cannot be read is left out, with
-    a warning that names it. Raises UserError for a folder that does not exist.
+    source: a results folder, or records and paths of records. Unreadable ones are left out, each
+    with a warning. Raises UserError for a folder that does not exist.
     """
     entries = collect(Path(source)) if isinstance(source, str | Path) else source
     return frame_of(_readable(entries))

@@ -1,4 +1,4 @@
-"""Reads records: only those that are complete, of this schema, and of the run that they name."""
+"""Reads records, if they are complete, of this schema, and of the run that their name says."""
 
 import json
 import os
@@ -94,7 +94,7 @@ class RecordSchema(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load(path: Path) -> Record | None:
-    """The record at a path, or None if there is no valid one of the run that the path names."""
+    """The record `<digest>.json`, or None if there is no valid one."""
     entry = read(path)
     return entry if isinstance(entry, Record) else None
 
@@ -152,9 +152,10 @@ def _validate(plain: object, text: str, source: str) -> Record | Unreadable:
 
 
 def _has_checksum(plain: dict, text: str, expected: object) -> bool:
-    """Whether a record, without its checksum, has the expected one.
+    """Whether a record, given without its checksum field, has the expected checksum.
 
-    A record as we write it is the text that was hashed and the checksum, so it is not serialised.
+    The text of a record as we write it, less the checksum, is what was hashed: it is tried first,
+    as that is faster than serialising the record.
     """
     hashed = text.strip().replace(f'"checksum": "{expected}", ', "", 1)
     return sha256(hashed) == expected or checksum(plain) == expected

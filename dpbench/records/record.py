@@ -1,4 +1,4 @@
-"""Records: one JSON file per run, named by the digest of its settings, complete if it exists."""
+"""Records: one JSON file per run, named by the digest of its settings and always complete."""
 
 import hashlib
 import json
@@ -65,7 +65,7 @@ class Record:
 
     @property
     def is_audit(self) -> bool:
-        """Whether it is of an audit: then its settings alone do not say what was run."""
+        """Whether this is the record of an audit, whose settings do not fully determine the run."""
         return "audit" in self.privacy
 
     @property
@@ -76,7 +76,7 @@ class Record:
     def json(self) -> str:
         """The record as one JSON object; NaN and Infinity as Python's json writes them.
 
-        Fields that older records lack are omitted while empty, so those are written unchanged.
+        Fields that older records lack are omitted if empty, so that those are written unchanged.
         """
         fields = asdict(self)
         del fields["signed"]
@@ -88,7 +88,7 @@ class Record:
         return json.dumps(fields, sort_keys=True)
 
     def save(self, folder: Path) -> Path:
-        """Write the record under its digest, at once or not at all."""
+        """Write the record under its digest, atomically."""
         path = record_path(folder, self.config)
         write_atomically(path, self.json().encode())
         return path
@@ -110,7 +110,7 @@ def record_path(folder: Path, config: dict) -> Path:
 
 def frame_of(records: Iterable[Record]) -> "pd.DataFrame":
     """One row per record: data set, model, method, variant, seed, metrics and privacy."""
-    import pandas as pd  # which takes half a second
+    import pandas as pd  # takes half a second
 
     return pd.DataFrame([row(record) for record in records])
 

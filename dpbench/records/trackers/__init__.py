@@ -1,4 +1,4 @@
-"""Trackers log the numbers of a run as it trains; they do not affect the run."""
+"""Trackers log the numbers of a run while it trains, without affecting it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class RunInfo:
 
 
 def run_info(config: dict, folder: Path, table: str = "") -> RunInfo:
-    """The identity of a run with this configuration. table: the one it belongs to, if any."""
+    """The identity of a run with this configuration. table: the table it belongs to, if any."""
     choices = config["choices"]
     dataset, model, method = (choices[part] for part in ("dataset", "model", "method"))
     budget = _budget(config)

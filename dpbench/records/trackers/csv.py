@@ -23,7 +23,7 @@ class CsvTracker:
         return CsvLog(info.folder / "csv" / f"{info.digest}.csv")
 
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
-        """Nothing: tables are CSV files already."""
+        """Does nothing: tables are CSV files already."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class TensorboardTracker:
 
     def start(self, info: RunInfo) -> "TensorboardLog":
         folder = info.folder / "tensorboard" / info.group / info.digest
-        shutil.rmtree(folder, ignore_errors=True)  # of an earlier process: all is logged again
+        shutil.rmtree(folder, ignore_errors=True)  # an earlier process's: all is logged again
         writer = _writer(folder)
         writer.add_text("run", f"{info.name} ({', '.join(info.tags)})")
         writer.add_text("config", f"```json\n{json.dumps(info.config, indent=1)}\n```")

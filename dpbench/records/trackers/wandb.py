@@ -1,4 +1,4 @@
-"""Weights & Biases: offline by default, and `wandb sync results/tracking/wandb/offline-*` later."""
+"""Weights & Biases, offline by default; upload by `wandb sync results/tracking/wandb/offline-*`."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 AXIS = "step"
-"""The x-axis of every curve, as wandb's own step may not decrease: diagnostics come late."""
+"""The x-axis of every curve: wandb's own step must not decrease, and diagnostics come late."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class WandbTracker:
         path = info.folder / "wandb" / f"{info.digest}.json"
         # A finished run that is repeated needs a new id, as wandb does not reuse ids.
         run_id = _unfinished(path) or f"{info.digest}-{secrets.token_hex(4)}"
-        for files in path.parent.glob(f"offline-run-*-{run_id}"):
-            shutil.rmtree(files, ignore_errors=True)
+        for folder in path.parent.glob(f"offline-run-*-{run_id}"):
+            shutil.rmtree(folder, ignore_errors=True)
         write_atomically(path, json.dumps({"id": run_id}).encode())
         run = self._init(
             info.folder,
@@ -78,7 +78,7 @@ class WandbTracker:
         run.finish()
 
     def _init(self, folder: Path, **about):
-        # Read at import; nothing leaves this machine unless mode is online.
+        # Read when wandb is imported; nothing leaves this machine unless mode is online.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
 
@@ -104,7 +104,7 @@ class WandbTracker:
 
 
 class WandbLog:
-    """A run at wandb. A file beside it has its id until it is finished."""
+    """The log of a run at wandb. A file keeps its id until it is finished."""
 
     def __init__(self, run, path: Path):
         self._run, self._path = run, path
@@ -136,7 +136,7 @@ def _check_name(setting: str, name: str) -> None:
 
 
 def _table(text: str):
-    """A CSV file with a header as a table of W&B."""
+    """A CSV text with a header as a W&B table."""
     import wandb
 
     header, *rows = csv.reader(io.StringIO(text))
@@ -144,7 +144,7 @@ def _table(text: str):
 
 
 def _unfinished(path: Path) -> str | None:
-    """The id of a run that no process has finished."""
+    """The id of an unfinished run; None if there is none."""
     try:
         return json.loads(path.read_text())["id"]
     except (OSError, ValueError, TypeError, KeyError):
