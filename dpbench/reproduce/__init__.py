@@ -1,6 +1,6 @@
 """Reproduces tables and figures of papers: executes their runs, and renders the files.
 
-The package can be called, since `from dpbench import reproduce` is its name for users too.
+The package is callable, as `from dpbench import reproduce` is how users import the function.
 """
 
 import sys
@@ -8,20 +8,20 @@ from types import ModuleType
 
 
 class Page(str):
-    """A page in Markdown, which a notebook shows as one."""
+    """A Markdown page, which notebooks render."""
 
     def _repr_markdown_(self) -> str:
         return str(self)
 
 
 class Reproduce(ModuleType):
-    """This package, as a function."""
+    """The class of this package, which makes it callable."""
 
     def __call__(self, table: str, *overrides: str, **settings: object) -> Page:
         """Execute the missing runs of a table, write `results/tables/TABLE.*`, and return its page.
 
-        overrides, settings: see `dpbench.run`; `scale="cpu_hour"` is a smaller one. Raises
-        UserError for an unknown table, and for settings that are refused.
+        overrides, settings: see `dpbench.run`; `scale="cpu_hour"` runs a smaller one.
+        Raises UserError for an unknown table and for invalid settings.
         """
         from dpbench.execution.python_api import as_overrides
         from dpbench.reproduce.command import reproduce

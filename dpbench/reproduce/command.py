@@ -1,4 +1,4 @@
-"""`dpbench reproduce TABLE`: the missing runs of a paper's table, then the table."""
+"""`dpbench reproduce TABLE`: executes the missing runs of a paper's table, then renders it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,13 +25,13 @@ from dpbench.validate import one_of
 def reproduce(name: str, overrides: list[str]) -> str:
     """Execute the missing runs, write `results/tables/NAME.*`, and return the table as Markdown.
 
-    At another scale, or with changes, NAME says so. A figure of times is always measured again, by
-    `dpbench bench`.
+    At another scale, or with changed settings, NAME has a suffix. Figures of times are always
+    measured again, by `dpbench bench`.
     """
     target = target_of(name, overrides)
     folder = Path(target.config["results_dir"])
     if "bench" in target.table:
-        return _time(target, folder)
+        return _measure_times(target, folder)
     if "compute" in target.table:
         return _compute(target, folder)
     if "figure" in target.table:
@@ -60,8 +60,11 @@ def reproduce(name: str, overrides: list[str]) -> str:
 
 @dataclass(frozen=True)
 class TargetRuns:
-    """The runs of a target. rows: the names of their rows, by the path of the record; impossible:
-    the reasons why other rows have no runs, by name."""
+    """The runs of a target.
+
+    rows: the names of their rows, by the path of the record; impossible: why other rows have no
+    runs, by their names.
+    """
 
     sweep: Sweep
     rows: Mapping[Path, str]
@@ -88,9 +91,9 @@ def plan_runs(target: Target) -> TargetRuns:
 
 
 def _execute(runs: TargetRuns) -> dict[Path, str]:
-    """Execute the missing runs; the reasons of those whose data or weights are unavailable.
+    """Execute the missing runs; returns why, by path, where data or weights are unavailable.
 
-    UserError where runs failed for any other reason.
+    Raises UserError if runs failed for any other reason.
     """
     unavailable = _without_weights(runs.sweep)
     ready = {path: run for path, run in runs.sweep.runs.items() if path not in unavailable}
@@ -104,7 +107,7 @@ def _execute(runs: TargetRuns) -> dict[Path, str]:
 
 
 def _without_weights(sweep: Sweep) -> dict[Path, str]:
-    """The reasons of runs whose pre-trained weights are unavailable, found before data is read."""
+    """Why pre-trained weights are unavailable, by path of the run; found before data is read."""
     reasons: dict[tuple, str | None] = {}
     unavailable = {}
     for path in sweep.missing():
@@ -128,7 +131,7 @@ def _why_unavailable(run: Run) -> str | None:
 
 
 def _planned_privacy(runs: TargetRuns, unavailable: Mapping[Path, str]) -> dict[str, Statement]:
-    """By row, the privacy statements that runs without data or weights would have."""
+    """The privacy statements, by row, that runs without data or weights would have."""
     statements: dict[str, Statement] = {}
     for path in unavailable:
         if runs.rows[path] not in statements:
@@ -137,8 +140,8 @@ def _planned_privacy(runs: TargetRuns, unavailable: Mapping[Path, str]) -> dict[
     return statements
 
 
-def _time(target: Target, folder: Path) -> str:
-    """Measure by `dpbench bench`, which prints its table; returns where the files are."""
+def _measure_times(target: Target, folder: Path) -> str:
+    """Measure by `dpbench bench`, which prints its table; returns a sentence with the folder."""
     from dpbench.bench.command import bench
 
     out = folder / "tables" / target.stem
@@ -148,7 +151,7 @@ def _time(target: Target, folder: Path) -> str:
 
 
 def _compute(target: Target, folder: Path) -> str:
-    """A table that takes no private training: its YAML names the function that computes it."""
+    """A table that needs no private training, computed by the function that its YAML names."""
     compute = function("table", target.table["compute"])
     check_writable(folder / "tables")
     files = compute(target)

@@ -177,7 +177,7 @@ def _label(target: Target, arm: str) -> str:
 
 
 def _title(target: Target) -> str:
-    """The title, which says so where the runs are not the paper's."""
+    """The title, with a remark if the runs are not the paper's."""
     if target.scale_label == PAPER_SCALE or target.scale.name != PAPER_SCALE:
         return target.title
     return f"{target.title} (not the paper's runs: {target.scale_label})"

@@ -1,4 +1,4 @@
-"""Judges a paper's claims about the curves of a figure by the diagnostics and metrics of runs."""
+"""Judges a paper's claims about the curves of a figure, by diagnostics and metrics of our runs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -70,7 +70,7 @@ def judge_figure(
 
 
 def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[str], list[str]]:
-    """The parts of a figure's page about claims, at its beginning and at its end, if any."""
+    """The paragraphs on claims at the beginning and at the end of a figure's page."""
     if not judged:
         return [], []
     comparisons, over = comparisons_grid(judged), {one.claim.over for one in judged}
@@ -114,7 +114,7 @@ def _points(record: Record, series: str) -> np.ndarray:
 
 
 def _calibration(record: Record) -> dict[str, list[float]]:
-    """By bin the means in a reliability diagram, and by cell the shares in a histogram."""
+    """The means by bin of the reliability diagram, and the shares by cell of the histograms."""
     bins, counts = (record.calibration.get(name, {}) for name in ("bins", "histogram"))
     return {
         **{f"bins/{name}": bins[name] for name in bins if name != "count"},

@@ -1,4 +1,4 @@
-"""The page of a target whose files a function of its own computes."""
+"""Parts of the page of a target."""
 
 from dpbench.reproduce.target import Target
 from dpbench.tables.markdown import document
@@ -11,11 +11,11 @@ def page(target: Target, *parts: str) -> bytes:
 
 
 def image(target: Target) -> str:
-    """The target's picture, as its page shows it."""
+    """The target's picture, in Markdown."""
     return f"![{target.title}]({target.stem}.png)"
 
 
 def own_scale(target: Target) -> str:
-    """The scale of runs whose set-up is ours, not the paper's, and what the user changed."""
+    """The scale, on a page, of runs in our own set-up, with what the user changed."""
     changed = "" if target.scale_label == PAPER_SCALE else f", changed: {target.scale_label}"
     return f"Our own runs{changed}"

@@ -32,7 +32,7 @@ RUN_KEYS = (
     *("settings", "arm", "variants", "scales", "epsilon", "claimed_by", "loss_digits"),
     "group_numbers",
 )
-"""The keys of a table's YAML about its runs; the others are the specification of the table."""
+"""The keys of a table's YAML that are about its runs; the others specify the table."""
 
 
 def render(
@@ -41,7 +41,7 @@ def render(
     impossible: Mapping[str, str],
     planned: Mapping[str, Statement] = NO_PLANS,
 ) -> dict[str, bytes]:
-    """The files by suffix, the records included: the same records give the same bytes.
+    """The files by suffix, including the records: the same records give the same bytes.
 
     impossible: why rows have no runs, by name; planned: the privacy statements of their plans.
     """
@@ -126,12 +126,12 @@ def _accountant(target: Target) -> str:
 
 
 def _claimed(privacy: dict, accountant: str) -> float | None:
-    """The epsilon by the paper's accountant; the run may be another table's, with another one."""
+    """The epsilon by the paper's accountant; the record may be from a table with another one."""
     epsilon, recorded = privacy["claimed"], privacy.get("claimed_by", "rdp")
     infinite = epsilon is not None and not math.isfinite(epsilon)
     # The accountant of the note on DP-SignSGD belongs to the method, not to a table.
-    by_note = recorded == "note" and epsilon is not None
-    if accountant == recorded or infinite or by_note:
+    recorded_by_note = recorded == "note" and epsilon is not None
+    if accountant == recorded or infinite or recorded_by_note:
         return epsilon
     return claimed(from_plain(privacy["ledger"]), privacy["delta"], accountant)
 
@@ -172,7 +172,7 @@ def _figure_csv(figure: Picture) -> str:
 
 
 def _reasons(target: Target, impossible: Mapping[str, str]) -> list[str]:
-    """Why rows have no runs; in a table of arms, each reason with the names of its rows."""
+    """Why rows have no runs; in a table with arms, each reason with the names of its rows."""
     if "arm" not in target.table:
         return list(impossible.values())
     by_reason: dict[str, list[str]] = {}
@@ -210,12 +210,12 @@ def _printed_epsilons(target: Target) -> dict[str, str]:
     table's `epsilon` is "budget"."""
     source, printed = target.table["epsilon"], {}
     declared = conditions_of(target.table.get("conditions", []))
-    others = any(change.startswith("dataset=") for change in target.changes)
+    other_data = any(change.startswith("dataset=") for change in target.changes)
     for condition in target.conditions:
         values = {"dataset": target.config["choices"]["dataset"], **dict(condition.values)}
         if source == BUDGET:
             if condition in declared:
                 printed[condition.label] = f"{values['privacy.epsilon']}"
-        elif source and not others:
+        elif source and not other_data:
             printed[condition.label] = read_epsilon(published_files()[source], values["dataset"])
     return printed

@@ -23,17 +23,17 @@ from dpbench.validate import one_of, typed
 T = TypeVar("T")
 
 SELECTING = ("table.methods", "table.seeds")
-"""Settings of a table that select some of its runs, and change none."""
+"""Settings of a table that select some of its runs without changing them."""
 
 BUDGET = "budget"
-"""Instead of a file of printed epsilons: each condition's privacy budget."""
+"""In place of a file of printed epsilons: the printed epsilon is the condition's budget."""
 
 
 @dataclass(frozen=True)
 class Scale:
     """A size to run a table at: the paper's, or a smaller one.
 
-    description: what is smaller; overrides: of the scale, which precede those of the user.
+    description: what is smaller; overrides: those of the scale, before those of the user.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Target:
 
     @property
     def stem(self) -> str:
-        """The name of its files, which differs for changed or fewer runs than the whole table."""
+        """The name of its files, with a suffix for changed runs and for a part of the table."""
         stem = self.name
         if self.scale.name != PAPER_SCALE:
             stem += f"-{self.scale.name}"
@@ -93,7 +93,7 @@ class Target:
 
     @property
     def selection(self) -> tuple[str, ...]:
-        """The overrides that select some of the runs, and change none."""
+        """The overrides that select some of the runs without changing them."""
         selecting = {*SELECTING, *self.conditions[0].keys}
         kept = (o for o in self.overrides if o not in self.changes)
         return tuple(o for o in kept if key_of(o) in selecting)
@@ -109,9 +109,9 @@ class Target:
         return [condition.label for condition in self.conditions]
 
     def computed_by(self, kind: type[T]) -> T:
-        """The settings in `table.compute`, with the objects that targets in them describe.
+        """The settings in `table.compute` as an object of `kind`, a dataclass; targets are built.
 
-        kind: a dataclass. Raises UserError for unsuitable settings.
+        Raises UserError for invalid settings.
         """
         node = {"compute": settings_of(self.table["compute"])}
         settings = buildable.build("table", node)["compute"]
@@ -120,7 +120,7 @@ class Target:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the data of the runs, as on statistics that no epsilon covers."""
+        """Notes on the data of the runs, such as on statistics that no epsilon covers."""
         methods = self.table["methods"] if self.has_arms else self.table["methods"][:1]
         cells = itertools.product(self.conditions, methods)
         runs = [build(compose(next(self.cells_of(*cell)))) for cell in cells]
@@ -155,21 +155,21 @@ class Target:
                 yield from self.cells_of(condition, method)
 
     def cells_of(self, condition: Condition, method: str) -> Iterator[list[str]]:
-        """The overrides of every run of one method, or arm, under one of its conditions."""
+        """The overrides of every run of one method, or arm, under one condition."""
         common = [*self.scale.overrides, *self.overrides, *condition.overrides()]
         row = f"{ARM}={method}" if self.has_arms else f"method={method}"
         for seed, variant in itertools.product(self.table["seeds"], self._variants(method)):
             yield [f"+table={self.name}", row, f"seed={seed}", *common, *variant.overrides()]
 
     def variant_of(self, config: Mapping[str, Any]) -> str:
-        """The variant of a run within its method, by the settings that declare it."""
+        """The variant of a run among those of its method."""
         declared = reversed(self._variants(self.method_of(config)))
         label = next((v.label for v in declared if v.is_met_by(config)), "")
         names = dict.fromkeys([label, config["method"].get("variant", CORRECTED)])
         return ", ".join(name for name in names if name not in ("", CORRECTED)) or CORRECTED
 
     def _variants(self, method: str) -> list[Condition]:
-        """The variants of a method, each by the settings that it adds; the main one first."""
+        """The variants of a method, each as the settings that it adds; the main one first."""
         declared = self.table.get("variants", {}).get(method, [{}])
         named = [{"method.variant": v} if isinstance(v, str) else v for v in declared]
         return [Condition(tuple(values.items())) for values in named]
@@ -189,12 +189,12 @@ class Target:
 
     @property
     def has_arms(self) -> bool:
-        """Whether rows differ by more than their method, as in data set and model."""
+        """Whether rows differ by more than their method, such as by data set and model."""
         return "arm" in self.table
 
     @cached_property
     def _arms(self) -> dict[str, str]:
-        """The arm of every run with the first seed, by its digest; other seeds are the same."""
+        """The arms by the digests of the runs with the first seed, which stand for all seeds."""
         return {
             digest(compose(next(self.cells_of(condition, arm)))): arm
             for condition in self.conditions
@@ -276,7 +276,7 @@ def _is_change(override: str, conditions: list[Condition], undeclared: set[str])
 
 
 def _without_path(override: str, config: dict) -> str:
-    """The override, with the checksum of a file instead of its path, as pages show no paths."""
+    """The override with a file's checksum instead of its path, as pages show no paths."""
     group, _, key = key_of(override).partition(".")
     if key and key in path_settings(group, config[group]):
         return f"{group}.checksum={config[group]['checksum']}"

@@ -38,15 +38,11 @@ class Problem(NamedTuple):
 
 
 def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
-    """A sentence on what was verified in a results folder, and the problems found.
-
-    Without names of tables or records, everything in the folder. Raises UserError for unknown
-    arguments, and where there is no such folder.
-    """
+    """Why a table has no records to verify it by, as a sentence; "" if it is not a table."""
     names = [argument for argument in arguments if "=" not in argument]
     settings = key_values("verify", DEFAULTS, [a for a in arguments if a not in names])
     folder = Path(settings["results_dir"])
-    again = integer("rerun", spelled_integer(settings["rerun"]), least=0)
+    reruns = integer("rerun", spelled_integer(settings["rerun"]), least=0)
     entries = list(collect(folder))
     problems = [Problem(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
     stored = [entry for entry in entries if isinstance(entry, StoredRecord)]
@@ -64,10 +60,10 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
             problems += [Problem(path.name, text) for text in unsupported_lines(path)]
             count()
     problems += conflicting_records(tables)
-    for one in _quickest(stored, again):
+    for one in _quickest(stored, reruns):
         problems += [Problem(one.source, text) for text in differences_of_rerun(one.record)]
     done = f"verified {counted(len(stored), 'record')} and {counted(len(tables), 'table')}"
-    return f"{done}, and trained {again} again: {counted(len(problems), 'problem')}.", problems
+    return f"{done}, and trained {reruns} again: {counted(len(problems), 'problem')}.", problems
 
 
 def _named(
@@ -77,8 +73,11 @@ def _named(
     tables: Sequence[Path],
     unreadable: Set[str],
 ) -> tuple[list[StoredRecord], list[Path]]:
-    """The tables of these names, at every scale, with their records, and the records of these names
-    or paths; UserError for a name of neither, nor of an unreadable record."""
+    """The records and the tables that the names select; the tables at every scale.
+
+    A name is that of a table, which selects its records too, or the digest or path of a record.
+    Raises UserError for any other name, except for that of an unreadable record.
+    """
     stems = {path: path.name.removesuffix(RECORDS) for path in tables}
     chosen = [path for path, stem in stems.items() if {stem, stem.partition("-")[0]} & {*names}]
     digests = {Path(name).stem for name in names}
@@ -93,7 +92,7 @@ def _named(
 
 
 def _without_records(name: str, tables: Path) -> str:
-    """Why a table has no records to be verified by, as a sentence; "" for what is no table."""
+    """Why a table has no records to be verified by, as a sentence; "" if it is not a table."""
     if name not in options("table"):
         return ""
     if (tables / f"{name}.md").exists() or [*tables.glob(f"{name}-*.md")]:
@@ -111,7 +110,7 @@ def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]
 def unsupported_lines(path: Path) -> Iterator[str]:
     """The lines of a table's or figure's CSV file that do not follow from its records.
 
-    None for computed tables, such as attacks, which have more input than their records.
+    Computed tables, such as attacks, are skipped: they have more input than their records.
     """
     stem = path.name.removesuffix(RECORDS)
     try:
@@ -129,7 +128,7 @@ def unsupported_lines(path: Path) -> Iterator[str]:
 
 
 def _beside(target: Target, path: Path) -> Target:
-    """The target with the results folder of a published file, which may have searches as well."""
+    """The target with the results folder of a published file, for the searches beside it."""
     return replace(target, config={**target.config, "results_dir": str(path.parents[1])})
 
 
@@ -148,7 +147,7 @@ def _records(path: Path) -> list[Record]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, ...]]:
-    """The lines of a CSV file, its numbers to nine digits: sums depend on the order of records."""
+    """The lines of a CSV file, with numbers to nine digits: sums depend on the order of records."""
     for line in csv.reader(io.StringIO(text)):
         yield tuple(_rounded(word) for word in line)
 
@@ -159,7 +158,7 @@ def _rounded(word: str) -> str:
 
 
 def published_target(page: Path) -> Target:
-    """The target of a published page, by its file's name and the scale and seeds that it names."""
+    """The target of a published page, by the name of its file and the scale and seeds in it."""
     text = _text(page)
     found = re.search(r" Scale: (.*?)\.(?: Seeds: (\[[\d, ]*\])\.)?$", text, re.MULTILINE)
     scale, seeds = (found[1], found[2]) if found else (PAPER_SCALE, None)
