@@ -21,22 +21,22 @@ from dpbench.training.progress import counting
 
 
 def search(arguments: list[str]) -> str:
-    """Run the missing trials, write `results/search/NAME.*`, and return all as Markdown."""
+    """Run the missing trials, write `results/search/NAME.*`, and return the report as Markdown."""
     request = parse(arguments)
     folder = Path(request.config["results_dir"]) / "search"
     check_writable(folder)
-    more = ""
+    hint = ""
     if request.repetitions:  # only the best trial is released
         selected = select(request)
         files = private_report.render(request, selected)
-        more = private_report.how_to_publish(request, selected)
+        hint = private_report.how_to_publish(request, selected)
     else:
         trials = run_trials(request)
         check_any(trials)
         files = render(request, trials)
     for suffix, text in files.items():
         write_atomically(folder / f"{request.name}.{suffix}", text.encode())
-    return files["md"] + more
+    return files["md"] + hint
 
 
 def run_trials(request: SearchRequest) -> list[Trial]:

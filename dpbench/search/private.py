@@ -1,9 +1,9 @@
 """`dpbench search private=true`: a random number of trials, and one epsilon for the whole search.
 
-Algorithm 1 of Papernot and Steinke (ICLR 2022). The candidates are a list that is drawn without
-data. A trial is one of them, uniformly and with replacement, trained with noise of its own, and its
-score: the noisy accuracy on the validation split, which is in the ledger of the trial. The best
-trial is released, and neither the others nor how many there were.
+Algorithm 1 of Papernot and Steinke (ICLR 2022). The candidates are a list drawn without looking at
+data. A trial trains one of them, drawn uniformly with replacement, with its own noise. Its score is
+the noisy accuracy on the validation split, which is in the ledger of the trial. Only the best trial
+is released: neither the others nor their number.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,9 +42,9 @@ class PrivateSelection:
     """What a private search releases.
 
     trial_epsilon: of one trial, its score included; search_epsilon: of the whole search; both by
-    RDP. claims: the guarantees below them that are only claimed, in sentences. notes: on the data,
-    such as which statistics of them no epsilon covers. overrides and record are None where no trial
-    was drawn, as a Poisson law allows.
+    RDP. claims: sentences on the guarantees that both rely on and that are only claimed. notes: on
+    the data, such as which of its statistics no epsilon covers. overrides and record are None where
+    no trial was drawn, which a Poisson law allows.
     """
 
     candidates: tuple[Configuration, ...]
@@ -62,8 +62,11 @@ class PrivateSelection:
 
 
 def select(request: SearchRequest) -> PrivateSelection:
-    """Carry the search out. Raises UserError for what cannot be private before any trial, and where
-    a trial could not be run: then nothing is released, and the same command goes on."""
+    """Run the search.
+
+    Raises UserError before any trial for a search that cannot be private, and where a trial fails:
+    then nothing is released, and the same command resumes the search.
+    """
     assert request.repetitions
     candidates = tuple(request.space.random(request.count, request.draw))
     planned = _planned(request, candidates)
@@ -79,8 +82,8 @@ def select(request: SearchRequest) -> PrivateSelection:
 
 
 def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> list[tuple[int, str]]:
-    """The trials, as many as their law says: the place of a candidate, uniform, and a name that
-    tells nothing of how many there are."""
+    """The trials, in a number drawn from its law: the uniform index of a candidate, and a random
+    name, which does not reveal the number of trials."""
     count = repetitions.number(uniforms(stream, 1).item())
     places = [int(uniform * candidates) for uniform in uniforms(stream, count).tolist()]
     names = [f"{bits & MASK:016x}" for bits in stream.bits(count).tolist()]
@@ -90,8 +93,8 @@ def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> li
 def stream_of(request: SearchRequest) -> Stream:
     """The stream that draws the number of trials and the candidates; no run draws from it.
 
-    With noise=secure it follows from a key beside the report that only its owner can read, so that
-    an interrupted search continues with the same trials.
+    With noise=secure it follows from a key, in a file beside the report that only its owner can
+    read, so that an interrupted search continues with the same trials.
     """
     if request.config["noise"] != "secure":
         return seeded("search", int(request.seeds[0]), request.identity, torch.device("cpu"))
@@ -103,7 +106,7 @@ def stream_of(request: SearchRequest) -> Stream:
 
 
 def key_path(request: SearchRequest) -> Path:
-    """The file of the key of a search with noise=secure, which is as sensitive as the data."""
+    """The file with the key of a search with noise=secure, which is as sensitive as the data."""
     return Path(request.config["results_dir"]) / "search" / f"{request.name}.{request.identity}.key"
 
 
@@ -139,7 +142,7 @@ def _planned(request: SearchRequest, candidates: Sequence[Configuration]) -> Pla
 
 
 def _notes_on_data(run: Run) -> Iterator[str]:
-    """The notes on a trial's data, without that on its validation split, which is covered."""
+    """The notes on a trial's data, without the note on its validation split, which is covered."""
     assert isinstance(run.dataset, WithValidation)
     yield from run.dataset.base.notes
     if run.normalization:

@@ -21,7 +21,7 @@ from dpbench.search.selection import RULES
 from dpbench.validate import integer, number, one_of, quoted, spelled_integer, spelled_number
 
 PRIVATE = {"law": "negative_binomial", "trials": "10", "shape": "1"}
-"""The settings of a private search alone: the law of the number of trials, and their defaults."""
+"""The settings that only a private search has, for the number of trials, and their defaults."""
 
 DEFAULTS = {
     **{"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""},
@@ -46,9 +46,9 @@ DROPPED = ("validation", "again", "jobs", "seed", "results_dir", "data_dir")
 class SearchRequest:
     """A search: its space, the number of trials, the sampler (by), and the sampler's seed (draw).
 
-    fixed: the overrides of all runs, with a validation split; seeds: a trial is one run of each;
-    config: the composed configuration of one of the runs; identity: a digest of what makes the
-    search. repetitions: of a private search, whose trials are drawn from `count` candidates.
+    fixed: the overrides of all runs, with a validation split; seeds: a trial has one run for each;
+    config: the composed configuration of one of the runs; identity: a digest of all that determines
+    the search. repetitions: of a private search, whose trials are drawn from `count` candidates.
     """
 
     space: Space
@@ -73,7 +73,7 @@ class SearchRequest:
         return [[*self.fixed, *overrides, f"seed={seed}"] for seed in self.seeds]
 
     def trial_run(self, candidate: Configuration, token: str) -> list[str]:
-        """The overrides of a trial of a private search: no other run shares its noise."""
+        """The overrides of a trial of a private search; its token gives it noise of its own."""
         (run,) = self.runs(self.space.overrides(candidate))
         return [*run, f"trial={token}"]
 
@@ -86,7 +86,7 @@ class SearchRequest:
 
 
 def parse(arguments: list[str]) -> SearchRequest:
-    """The request of a command line; UserError for what can be refused before any run."""
+    """The request of a command line; UserError for all that can be refused before any run."""
     settings, overrides = split_settings("search", DEFAULTS, arguments)
     ranges, fixed = split_ranges(overrides)
     _check_search_settings(settings)
@@ -106,7 +106,7 @@ def parse(arguments: list[str]) -> SearchRequest:
         _check_private(arguments, space.ranges, seeds)
         law = [settings["N"], repr(repetitions)]
         identity = [*identity, *law]
-        # The name of a page that is published tells nothing of the seed and the data.
+        # The name of a published page must not depend on the seed or the data.
         named = [*asked, digest(without_seed_and_checksum(config)), *ranged, *law]
     return SearchRequest(
         space=space,
@@ -190,9 +190,9 @@ def _compose_first(ranges: tuple[Range, ...], fixed: list[str]) -> dict:
 
     Not every setting exists in every trial: method=sgd has no method.bound.
     """
-    of_groups = [range_ for range_ in ranges if range_.key in groups()]
-    values = [f"{range_.key}={range_.first}" for range_ in ranges if range_ not in of_groups]
-    options = [[f"{range_.key}={name}" for name in _options(range_)] for range_ in of_groups]
+    group_ranges = [range_ for range_ in ranges if range_.key in groups()]
+    values = [f"{range_.key}={range_.first}" for range_ in ranges if range_ not in group_ranges]
+    options = [[f"{range_.key}={name}" for name in _options(range_)] for range_ in group_ranges]
     for option in itertools.chain(*options):
         compose([option])
     errors: list[UserError] = []

@@ -7,14 +7,14 @@ from dpbench.errors import UserError
 from dpbench.seeds import numpy_generator
 
 STARTUP = 10
-"""Random trials before the tree of Parzen estimators has anything to learn from."""
+"""Random trials before the tree-structured Parzen estimator has anything to learn from."""
 
 History = Mapping[Configuration, tuple[float, ...] | None]
 """Configurations in the order of their trials, with their scores; None if they failed."""
 
 
 def random(space: Space, count: int, draw: int, history: History) -> list[Configuration]:
-    """The remaining ones of `count` random configurations, all at once, to run in parallel."""
+    """Those of `count` random configurations that are not in the history, to run in parallel."""
     return [c for c in space.random(count, draw) if c not in history]
 
 

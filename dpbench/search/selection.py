@@ -18,7 +18,7 @@ class Trial:
     """One configuration and the outcomes of its runs, one for each seed.
 
     number: from 1, in the order of the trials; overrides: the configuration; outcomes: by seed, the
-    run's record, or a sentence why the run failed.
+    run's record, or the reason why the run failed.
     """
 
     number: int
@@ -27,7 +27,7 @@ class Trial:
 
     @property
     def records(self) -> list[Record]:
-        """The records of finished runs, also of diverged ones."""
+        """The records of finished runs, including diverged ones."""
         return [outcome for outcome in self.outcomes.values() if isinstance(outcome, Record)]
 
     @property
