@@ -10,7 +10,7 @@ from dpbench.validate import fraction
 
 
 class MovingAverage:
-    """The exponential moving average of parameters theta [D], one update after each step.
+    """The exponential moving average of parameters theta [D], updated after each step.
 
     average <- d average + (1 - d) theta with d = min(decay, (1 + t) / (10 + t)) at step t = 0, 1,
     ...: De et al. 2022, with the warm-up of TensorFlow's. It reads released parameters only, so it
@@ -38,7 +38,7 @@ class MovingAverage:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Replaces the parameters by the average within the context."""
+        """Within the context, the average replaces the parameters."""
         last: Tensor = self.theta.detach().clone()
         try:
             self.theta.data.copy_(self.average)

@@ -25,10 +25,10 @@ from dpbench.privacy.ledger import (
 from dpbench.validate import fraction, one_of, positive
 
 MAX_ENTRIES = 100
-"""Distinct noise multipliers in a row: an accountant takes about a second for each."""
+"""Entries of a ledger, one per change of the noise: an accountant takes about a second for each."""
 
 FOLLOWS = "follows"
-"""The value of privacy.noise_multiplier if the method's other settings determine the multiplier."""
+"""The value of privacy.noise_multiplier where other settings of the method determine it."""
 
 TOLERANCE = 1e-4
 """The relative tolerance between a configured noise multiplier and the implied one."""
@@ -43,12 +43,12 @@ OTHER_LAWS: dict[type, str] = {
     "exactly {turns} of the {steps} batches of an epoch, drawn uniformly and independently of all "
     "others. PLD accounts for that law; RDP and GDP do not.",
 }
-"""What is added to the reason for a guarantee under laws other than Poisson's."""
+"""What is added to the reason for a guarantee under other sampling laws than Poisson's."""
 
 
 @dataclass(frozen=True)
 class PlannedSteps:
-    """The steps of a run, whose noise multiplier is still open, and what the run releases once."""
+    """The steps of a run before its noise multiplier is known, and what the run releases once."""
 
     method: Method
     sampling: Sampling
@@ -57,10 +57,10 @@ class PlannedSteps:
     once: Ledger = field(default_factory=Ledger)
 
     def ledger(self, multiplier: float) -> Ledger:
-        """The planned ledger, with an entry for every run of steps of one noise multiplier; what is
-        released once stands last, whether it is released before the steps or after them.
+        """The planned ledger, with an entry for consecutive steps of the same noise multiplier.
 
-        Raises UserError for more entries than an accountant can compose.
+        What is released once comes last, even if it is released before the steps. Raises UserError
+        for more entries than an accountant can compose.
         """
         ledger = Ledger()
         for factor, times in run_lengths(self.schedule.noise, self.number):
@@ -139,7 +139,7 @@ class Privacy:
         return implied
 
     def warn_if_weak(self, units: Units) -> None:
-        """Warn of a delta above 1/n, which allows a mechanism to publish all data of one unit."""
+        """Warn of a delta above 1/n, which permits a mechanism to publish all data of one unit."""
         if self.delta > 1 / units.number:
             warnings.warn(
                 f"privacy.delta={self.delta:g} is above 1/n = {1 / units.number:.2g}: publishing "
@@ -206,7 +206,7 @@ def statement(
 
 
 def _guarantee(method: Method, sampling: Sampling | None) -> Guarantee:
-    """The guarantee of a method whose batches have that law."""
+    """The guarantee of a method under a sampling law."""
     if method.private and isinstance(sampling, Shuffled):
         return Guarantee("none", "Batches are shuffled, and no accountant knows their law.")
     guarantee = method.guarantee
@@ -221,7 +221,7 @@ def _guarantee(method: Method, sampling: Sampling | None) -> Guarantee:
 
 
 def _bounds(ledger: Ledger, delta: float) -> dict:
-    """The upper bounds by accountant, and under `refused` why one of them has none.
+    """The upper bounds by accountant, and under `refused` why an accountant has none.
 
     Raises Unaccountable if no accountant has a bound.
     """

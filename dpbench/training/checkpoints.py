@@ -61,7 +61,7 @@ class Checkpoints:
 
     @property
     def steps_file(self) -> Path:
-        """Where the run keeps the number of its steps while it trains."""
+        """The file in which the run keeps the number of its steps while it trains."""
         return self._folder / steps_file.NAME
 
     def due(self) -> bool:

@@ -25,7 +25,7 @@ from dpbench.errors import print_message
 
 RESUME_HINT = "interrupted; rerun the same command to resume."
 PATIENCE = 1.0
-"""Seconds of a graceful exit before the user is told how to exit immediately."""
+"""Seconds that a graceful exit may take before the user is told how to exit immediately."""
 
 
 class Listener:
@@ -158,9 +158,9 @@ def _forget() -> None:
 
 
 def exit_sooner() -> None:
-    """Skip Python's last search for garbage, which takes half a second where torch is imported.
+    """Skip Python's garbage collection at exit, which takes half a second if torch is imported.
 
-    Whatever is registered later for the end of the process is done before.
+    Exit handlers that are registered later still run, before it.
     """
     atexit.register(gc.freeze)
 

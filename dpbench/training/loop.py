@@ -80,7 +80,7 @@ class Batches:
 
 
 class Training:
-    """The training of a run; iterating makes the remaining steps one by one.
+    """The training of a run; iterating takes the remaining steps one by one.
 
     history: one entry per epoch. Training ends early after an epoch with non-finite parameters or,
     without privacy, without any finite gradient. torch's default generators, which dropout uses,
@@ -113,7 +113,7 @@ class Training:
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger of the steps made so far."""
+        """The ledger of the steps taken so far."""
         ledger = Ledger()
         for multiplier, times in self._noise_runs:
             ledger = ledger.after(self.plan.at(multiplier), times)
@@ -123,8 +123,8 @@ class Training:
     def diverged(self) -> bool:
         """Whether a parameter is not finite or, without privacy, no gradient of the last epoch was.
 
-        Non-finite gradients count as zero, so the parameters alone may stay finite. Of a private
-        run only these are released: when it ends must not tell whether its gradients are finite.
+        Non-finite gradients count as zero, so the parameters alone may stay finite. A private run
+        releases only these: its end must not reveal whether gradients were finite.
         """
         return not self.finite or not (self.plan.method.private or self._has_finite_gradients)
 
@@ -143,7 +143,7 @@ class Training:
         return self.steps_done % self.plan.sampler.steps_per_epoch == 0
 
     def __iter__(self) -> Iterator[None]:
-        """Make the remaining steps; yields after each."""
+        """Take the remaining steps; yields after each."""
         while not self._finished():
             self._do_step(next(self._batches))
             if self.between_epochs:

@@ -34,7 +34,7 @@ from dpbench.training.temperature import PrivateTemperature, temperature_steps
 from dpbench.validate import one_of, typed
 
 MAX_STEPS = 5_000_000
-"""Steps of a run: hours for the smallest model, and few enough to check a schedule in seconds."""
+"""The most steps of a run: hours for the smallest model, and seconds to check a schedule."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class Run:
     def draws_seed(self) -> int:
         """The seed of the draws inside a step: augmentation, dropout, and those of the method.
 
-        With secure noise it is a secret, different in each call: a further example in a batch
-        changes the draws of those behind it, which only hides among draws that nobody knows.
+        With secure noise it is a secret, different in each call: an additional example in a batch
+        changes the draws of those after it, which stays hidden only if nobody knows the draws.
         """
         return secrets.randbits(63) if self.noise == "secure" else self.seed
 
@@ -150,8 +150,7 @@ class Plan:
     once: Ledger  # of what is released once, before the first step or after the last
 
     def spent(self, steps: int) -> Ledger:
-        """The ledger of the first steps of training, and of all that is released once: also of what
-        is released only at the end."""
+        """The ledger of the first steps and of all that is released once, even if at the end."""
         return self.ledger.first(steps).then(self.once)
 
     @property
@@ -165,7 +164,7 @@ class Plan:
 
 
 def plan(run: Run) -> Plan:
-    """Check and derive everything possible before data is read; UserError for invalid settings."""
+    """Check and derive all that is possible without data; UserError for invalid settings."""
     optimizer, size, layers = _check_parts(run)
     method = run.method.on(run.dataset, run.users).for_size(size).for_layers(layers)
     units = units_of(run.dataset, run.users)
@@ -195,7 +194,7 @@ def plan(run: Run) -> Plan:
 
 
 def _released_once(run: Run) -> Ledger:
-    """The ledger of what a run releases beside its steps."""
+    """The ledger of what a run releases once, besides its steps."""
     ledger = Ledger()
     for step in (
         *statistics_steps(run.normalization, run.users),
@@ -224,7 +223,7 @@ def _sampler(run: Run, units: Units, method: Method) -> Sampler:
 
 
 def _check_schedule(schedule: Schedules, method: Method, steps: int) -> None:
-    """UserError for a schedule of wrong length, or one that takes a bound out of its range."""
+    """UserError for an invalid schedule, or one that takes a bound out of its range."""
     schedule.check(steps)
     if schedule.bound != 1:
         factors = [schedule.bound_at(step / steps) for step in range(steps)]
@@ -244,7 +243,7 @@ def _steps(run: Run, sampler: Sampler) -> int:
 
 
 def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> dict:
-    """The privacy statement of a run, as planned or for the ledger of the steps it made."""
+    """The privacy statement of a run, as planned or for the ledger of the steps it took."""
     return statement(
         planned.ledger if ledger is None else ledger,
         planned.method,

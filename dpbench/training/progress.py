@@ -13,21 +13,21 @@ from dpbench.training.progress_display import Bar, Display, Lines, Steps
 from dpbench.training.steps_file import StepsFile
 
 FIRST_SECONDS = 2.0
-"""Nothing is shown of what ends earlier."""
+"""Nothing is shown for anything that ends earlier."""
 
 REDRAWN_EVERY = 2.0
-"""Seconds between two looks at the runs of a sweep, which may train in this process."""
+"""Seconds between two looks at the runs of a sweep, which may train in this very process."""
 
 MAX_SHOWN = 8
-"""Runs under way that are shown one by one."""
+"""The most running runs that are shown one by one."""
 
 
 class Progress:
-    """Steps, loss, epsilon so far and time left of a run, on the standard error.
+    """Shows steps, loss, epsilon so far and time left of a run on standard error.
 
     plan: the run's Plan. The loss is that of the last whole epoch of this process; it is computed
     from private data, and meant only for the data holder. Nothing is shown for runs that end within
-    a few seconds. done: steps made before the run was resumed. steps_file: where a quiet run keeps
+    a few seconds. done: steps taken before the run was resumed. steps_file: where a quiet run keeps
     its steps for the sweep that it is part of.
     """
 
@@ -86,7 +86,7 @@ def _none() -> Sequence[Steps]:
 def counting(
     what: str, total: int, running: Callable[[], Sequence[Steps]] = _none
 ) -> Iterator[Callable[[], None]]:
-    """The progress of several runs on the standard error; yields a function that counts one.
+    """Shows the progress of several runs on standard error; yields a function to call after each.
 
     running: the steps of the runs under way, which are then shown too.
     """
@@ -114,17 +114,17 @@ class _Counter:
         self._what, self._running, self._display = what, running, _display(what, total, 0)
         self._done, self._lock = 0, threading.Lock()
         self._shown_at = time.monotonic()
-        if self._every_one and total > 1:
+        if self._shows_each and total > 1:
             self._show(())
 
     @property
-    def _every_one(self) -> bool:
+    def _shows_each(self) -> bool:
         return isinstance(self._display, Bar)
 
     def count(self) -> None:
         with self._lock:
             self._done += 1
-            if self._every_one or self._is_due():
+            if self._shows_each or self._is_due():
                 self._show(self._running())
 
     def watch(self, ended: threading.Event) -> None:

@@ -12,7 +12,7 @@ from dpbench.errors import print_message
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps that one run of several has made."""
+    """The steps that one of several runs has taken."""
 
     name: str
     done: int
@@ -20,7 +20,7 @@ class Steps:
 
 
 class Display(Protocol):
-    """Shows how much of something is done, and of its parts; `interval` seconds or more apart."""
+    """Shows the progress of a whole and its parts, at most every `interval` seconds."""
 
     interval: float
 
@@ -30,7 +30,7 @@ class Display(Protocol):
 
 
 class Bar:
-    """A bar on a terminal, and one below it for each part; visible once something is shown."""
+    """A bar on a terminal, and one below it for each part; invisible until the first `show`."""
 
     interval = 0.5
 
@@ -43,9 +43,9 @@ class Bar:
             *columns,
             progress.TimeRemainingColumn(),
             console=console,
-            # A thread that redraws ten times a second would take its time from the training.
+            # A thread that redraws ten times a second would take time from training.
             auto_refresh=False,
-            # Results for another program are no part of what the terminal shows.
+            # Only redirect results that are shown on the same terminal.
             redirect_stdout=bool(sys.stdout) and sys.stdout.isatty(),
         )
         self._what = what
@@ -53,7 +53,7 @@ class Bar:
         self._parts: dict[str, progress.TaskID] = {}
 
     def show(self, done: int, text: str, parts: Sequence[Steps] = ()) -> None:
-        self._bar.start()  # not before, as a single run of a sweep has a bar of its own
+        self._bar.start()  # only now, as the only run of a sweep has its own bar
         self._show_parts(parts)
         self._bar.update(
             self._task, completed=done, description=text or self._what, visible=True, refresh=True
@@ -74,7 +74,7 @@ class Bar:
 
 
 class Lines:
-    """A line a minute, with the rate and the time left."""
+    """One line per minute, with the rate and the time left."""
 
     interval = 60.0
 
@@ -88,7 +88,7 @@ class Lines:
         print_message("; ".join([", ".join(filter(None, [count, text, *self._pace(done)])), *each]))
 
     def _pace(self, done: int) -> list[str]:
-        """The rate and the time left; nothing before the first is done."""
+        """The rate and the time left; empty until something is done."""
         if done == self._first:
             return []
         rate = (done - self._first) / (time.monotonic() - self._start)
@@ -97,4 +97,4 @@ class Lines:
         return [pace, f"{left} left"]
 
     def stop(self) -> None:
-        """Nothing: a line stays."""
+        """Does nothing: printed lines stay."""

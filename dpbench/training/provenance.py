@@ -72,7 +72,7 @@ def provenance(
 
 
 def conditions(engine: str, device: torch.device) -> dict:
-    """What the bits of a run depend on beside its settings and its code, as plain values."""
+    """What the exact bits of a run depend on, besides its settings and code, as plain values."""
     return {
         "dpbench": dpbench.__version__,
         **{name: installed_version(name) for name in ("torch", "numpy")},

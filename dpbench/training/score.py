@@ -22,17 +22,17 @@ SCORE_NOTE = (
 )
 
 SENSITIVITY = 1.0
-"""The most by which one example added or removed changes the number of right answers."""
+"""The most by which adding or removing an example changes the number of right answers."""
 
 
 def score_steps(
     multiplier: float | None, dataset: Dataset, users: Users | None, method: Method
 ) -> tuple[Step, ...]:
-    """The release of the number of right answers; nothing where it is not asked for.
+    """The release of the number of right answers; none without a multiplier.
 
     It is composed with the training although an example is either trained on or held out, so that
     the bound does not depend on how the two parts were drawn. UserError for a run without a
-    validation split, without classes, without noise, or of users, who have several examples.
+    validation split, without classes or without noise, and for users, who have several examples.
     """
     if multiplier is None:
         return ()
@@ -58,7 +58,7 @@ def score_steps(
 def noisy_accuracy(outputs: Tensor, targets: Tensor, multiplier: float, stream: Stream) -> float:
     """The share of right answers, with noise; it may lie outside [0, 1].
 
-    outputs [n, K], of whatever value; targets [n]. n is public.
+    outputs [n, K], finite or not; targets [n]. n is public.
     """
     right = (outputs.argmax(1) == targets).sum().double().cpu().reshape(1)
     return Gaussian().add(right, SENSITIVITY, multiplier, stream).item() / len(targets)

@@ -1,4 +1,4 @@
-"""The structure of a run's state, which is the same in all of its checkpoints."""
+"""Checks the structure of a run's state, which is the same in all of its checkpoints."""
 
 from collections.abc import Iterator
 

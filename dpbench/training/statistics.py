@@ -1,4 +1,4 @@
-"""Normalization by the data's own mean and deviation, which are released with noise."""
+"""Normalization by the mean and deviation of the training data, which are released with noise."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ AT_ONCE = 1024
 """Examples read at once."""
 
 STEPS_PER_OCTAVE, OCTAVES = 4, 20
-"""Bins of a histogram of norms: each a factor of 2^(1/4), from 2^-10 to 2^10."""
+"""Bins of a histogram of norms: each spans a factor of 2^(1/4), from 2^-10 to 2^10."""
 
 SMALLEST_VARIANCE = 1e-5
 
@@ -84,7 +84,7 @@ class PrivateNormalization:
 
 
 class ChannelNormalization:
-    """Each channel less `mean` [C] and over the root of `variance` [C]; 0 where that is 0.
+    """Standardises each channel by `mean` [C] and `variance` [C]; 0 where the variance is 0.
 
     Its state is in checkpoints, since constants that were measured with noise from a key that is
     never stored cannot be measured again.
@@ -137,8 +137,8 @@ def noisy_median(norms: Tensor, multiplier: float, stream: Stream) -> float:
 
 
 def statistics_steps(normalization: object, users: Users | None) -> tuple[Step, ...]:
-    """The releases of a run's normalization, if they are made; UserError for users, who have
-    several examples."""
+    """The releases of a run's normalization, if it makes any; UserError for users, who have several
+    examples."""
     if not isinstance(normalization, PrivateNormalization):
         return ()
     if users:

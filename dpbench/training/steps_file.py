@@ -1,4 +1,4 @@
-"""The steps that a run has made, in a small file that other processes may read."""
+"""The number of steps that a run has taken, in a small file for other processes to read."""
 
 import os
 from contextlib import suppress
@@ -8,13 +8,13 @@ NAME = "steps"
 """The file's name in the folder of the run's checkpoints."""
 
 CHARACTERS = 40
-"""The file's constant length: a shorter text would leave the end of the one before."""
+"""The file's constant length: a shorter text would leave the end of the previous one."""
 
 
 class StepsFile:
-    """A display that nobody sees: it keeps the number of steps in a file while the run trains.
+    """A display that keeps the number of steps in a file while the run trains.
 
-    The number of steps is public, unlike losses. A file that cannot be written is left out.
+    The number of steps is public, unlike losses. Failures to write are ignored.
     """
 
     interval = 2.0
@@ -24,7 +24,7 @@ class StepsFile:
 
     def show(self, done: int) -> None:
         text = f"{done} {self._total}".ljust(CHARACTERS).encode()
-        # Written over the old text: a file that is emptied or replaced waits for the disk.
+        # Overwritten in place: emptying or replacing a file waits for the disk.
         with suppress(OSError):
             file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o666)
             try:
@@ -43,10 +43,10 @@ def remove(path: Path) -> None:
 
 
 def read(folder: Path, since: float) -> tuple[int, int] | None:
-    """The steps made and their total; None where none were written since that time, in seconds."""
+    """The steps taken and their total; None if not written since a time, in seconds."""
     try:
         path = folder / NAME
-        if path.stat().st_mtime < since:  # of a run that was killed
+        if path.stat().st_mtime < since:  # left by a killed run
             return None
         done, total = map(int, path.read_text().split())
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""A temperature for the trained model, fitted by DP-SGD on training examples that are held out.
+"""A temperature for the trained model, fitted by DP-SGD on held-out training examples.
 
-Guo et al. 2017, section 4.2, have the temperature, and Platt 1999 the scale and bias; Zhang et al.
-2023, "A Closer Look at the Calibration of Differentially Private Learners", fit either by DP-SGD.
+The temperature is from Guo et al. 2017, section 4.2, the scale with bias from Platt 1999; Zhang et
+al. 2023, "A Closer Look at the Calibration of Differentially Private Learners", fit both by DP-SGD.
 """
 
 import math
@@ -28,10 +28,10 @@ from dpbench.validate import fraction, integer, positive
 
 MAX_NOISE = 0.1
 """The standard deviation that the noise of all steps together may have in the mean gradient of the
-log temperature, in nats: with more of it the noise decides."""
+log temperature, in nats: with more, noise dominates the fit."""
 
 UNSCALED = ("accuracy", "nll", "ece", "mce")
-"""The metrics that a record also has of the model before it is scaled."""
+"""The metrics that a record also has for the model before scaling."""
 
 
 class Scaling(nn.Module):
@@ -48,7 +48,7 @@ class Scaling(nn.Module):
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What was fitted, for the record."""
+        """The fitted parameters, as metrics of a record."""
         bias = {} if self.bias is None else {"bias": self.bias.item()}
         return {"temperature": self.log_temperature.exp().item(), **bias}
 
@@ -57,10 +57,10 @@ class Scaling(nn.Module):
 class PrivateTemperature:
     """The fit of a temperature, or for two classes of a temperature and a bias.
 
-    parameters: 1 or 2. share: of the training examples, held out by a coin each. sample_rate: of
-    the batches. steps, lr, bound: of DP-SGD on the logarithm of the temperature (which stays
-    positive), its learning rate falling to zero. The noise does not follow privacy.epsilon, which
-    is met by the noise of the training.
+    parameters: 1 or 2. share: of the training examples, each held out independently. sample_rate:
+    of the batches. steps, lr, bound: of DP-SGD on the logarithm of the temperature (which stays
+    positive), with a learning rate that falls to zero. Its noise is never calibrated:
+    privacy.epsilon is met by the noise of the training steps.
     """
 
     parameters: int
@@ -92,7 +92,7 @@ class PrivateTemperature:
 
     @property
     def least_size(self) -> int:
-        """The least number of examples held out at which the noise is at most MAX_NOISE."""
+        """The least number of held-out examples at which the noise is at most MAX_NOISE."""
         noise = self.noise_multiplier * self.bound / (self.sample_rate * math.sqrt(self.steps))
         return math.ceil(noise / MAX_NOISE)
 
@@ -129,9 +129,9 @@ def temperature_steps(
 ) -> tuple[Step, ...]:
     """The steps of the fit, for the ledger; none where there is no fit.
 
-    They are composed with the training although an example is in one part alone, as all else that
-    is released: the ledger has no parts. UserError for a run without classes or without noise, of
-    users, who have several examples, and for too few examples held out.
+    They are composed with the training steps, although an example is only in one of the two parts:
+    the ledger does not distinguish parts. UserError for a run without classes or without noise, for
+    users, who have several examples, and for too few held-out examples.
     """
     if temperature is None:
         return ()

@@ -18,7 +18,7 @@ from dpbench.records.trackers import Log, RunInfo, Tracker
 from dpbench.training.plan import Plan, Run, privacy_statement
 
 EPSILON = "privacy/epsilon_rdp"
-"""The epsilon so far as trackers log it: by RDP, which takes no time, and may be above PLD's."""
+"""The epsilon so far, as trackers log it: by RDP, which is fast, and may be above that by PLD."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ def recorded_spending(record: Record) -> Spending:
 
 
 class Tracking:
-    """Logs one run to its trackers, by name, as it trains or when it is finished.
+    """Logs one run to its trackers, by name, while it trains or when it is finished.
 
-    Everything is logged from the first epoch on, also if the run was resumed after it.
+    Everything is logged from the first epoch on, even if the run was resumed later.
     """
 
     def __init__(self, trackers: Mapping[str, Tracker], info: RunInfo):

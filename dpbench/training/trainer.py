@@ -56,7 +56,7 @@ def fit(
 
     A run whose parameters, or without privacy all gradients, are no longer finite ends early. Its
     status, and that of a run with non-finite outputs or losses, is "diverged"; its metrics are NaN,
-    and its ledger has the steps that were made. quiet: no progress bar. checkpoints: where to
+    and its ledger has the steps that were taken. quiet: no progress bar. checkpoints: where to
     resume from and to save to, if anywhere; the record does not depend on interruptions. tracking:
     logs every epoch.
     """
@@ -97,7 +97,7 @@ def fit(
 
 
 def _code(config: dict) -> dict:
-    """What the provenance of a composed run has about its code."""
+    """The entries on code in the provenance of a composed run."""
     if not config:
         return {}
     built = built_by_plugins(config)
@@ -107,8 +107,10 @@ def _code(config: dict) -> dict:
 def _scored(
     run: Run, planned: Plan, training: Training, outputs: Tensor, test: Split
 ) -> tuple[Ledger, dict[str, float]]:
-    """The ledger of the whole run, and the noisy accuracy if one is asked for: of every run, since
-    that its metrics are not finite is not released."""
+    """The ledger of the whole run, and the noisy accuracy if configured.
+
+    Also of a diverged run: that its metrics are not finite is not released.
+    """
     ledger = training.ledger.then(planned.once)
     if run.score_noise_multiplier is None:
         return ledger, {}
@@ -131,7 +133,7 @@ def _target_losses(training: Training, targets: Targets | None) -> dict[str, lis
 
 
 def _evaluate(run: Run, engine: Engine, data: Data) -> tuple[Tensor, dict[str, float]]:
-    """Outputs [n, K] for the test set, and the metrics of both sets: of the scaled model where a
+    """Outputs [n, K] for the test set, and the metrics of both sets; of the scaled model if a
     temperature is fitted."""
     model: nn.Module = engine.model
     outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test)
@@ -161,7 +163,7 @@ def _on_split(
 def _scaling(
     run: Run, temperature: PrivateTemperature, engine: Engine, calibration: Split
 ) -> Scaling:
-    """The scaling fitted on the logits of the examples that are held out for it."""
+    """The scaling fitted on the logits of its held-out examples."""
     device = engine.parameters.theta.device
     logits, _ = predict(engine.model, engine.loss, calibration.to(device))
     examples = Split(logits, calibration.targets, calibration.groups).to(torch.device("cpu"))
@@ -254,7 +256,7 @@ def start_training(
 def _checkpoint_conditions(run: Run, step: PrivateStep) -> dict:
     """The conditions under which the run may resume from a checkpoint."""
     settings = {name: getattr(run, name) for name in ("physical_batch_size", "channels_last")}
-    # Of the code that the run reaches, so that a change elsewhere in the library costs no work.
+    # Of the code that the run imports, so that changes elsewhere in the library lose no work.
     settings[CHECKSUM_KEY] = imported_code_of(run.config) if run.config else code()
     return conditions(step.engine.name, step.engine.parameters.theta.device) | settings
 
@@ -284,8 +286,8 @@ def _train(
     checkpoints: Checkpoints | None,
     tracking: Tracking | None,
 ) -> None:
-    """Make all remaining steps."""
-    agreed = _checkpoint_conditions(run, training.step)
+    """Take all remaining steps."""
+    resume_conditions = _checkpoint_conditions(run, training.step)
     steps_file = checkpoints.steps_file if checkpoints else None
     progress = Progress(training.plan, run.privacy.delta, quiet, training.steps_done, steps_file)
 
@@ -301,11 +303,11 @@ def _train(
                 if tracking:
                     tracking.end_of_epoch(spending, training.history, training.measured)
             if checkpoints and checkpoints.due():
-                checkpoints.save(training.state_dict(), agreed)
+                checkpoints.save(training.state_dict(), resume_conditions)
             if interrupted():
                 break
         if checkpoints and interrupted():
-            checkpoints.save_at_exit(training.state_dict(), agreed)
+            checkpoints.save_at_exit(training.state_dict(), resume_conditions)
 
 
 def _evaluate_or_save(
@@ -320,6 +322,6 @@ def _evaluate_or_save(
             return _evaluate(run, training.step.engine, data)
     except KeyboardInterrupt:
         if checkpoints:
-            conditions_now = _checkpoint_conditions(run, training.step)
-            checkpoints.save_at_exit(training.state_dict(), conditions_now)
+            resume_conditions = _checkpoint_conditions(run, training.step)
+            checkpoints.save_at_exit(training.state_dict(), resume_conditions)
         raise
