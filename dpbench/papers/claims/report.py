@@ -56,16 +56,16 @@ def recounted_claims(target: Target) -> dict[str, bytes]:
     path = benchmarks_folder() / target.table["published"]
     claims = read_claims(path)
     with counting("claims", len(claims)) as count:
-        found = recount(claims, count)
-    return table_files(_table(target, found, path), _csv(found))
+        recounts = recount(claims, count)
+    return table_files(_table(target, recounts, path), _csv(recounts))
 
 
-def summary(found: Sequence[Recount]) -> list[str]:
+def summary(recounts: Sequence[Recount]) -> list[str]:
     """The number of claims by verdict, and those that are too small, the worst first."""
-    counts = Counter(one.verdict for one in found)
+    counts = Counter(item.verdict for item in recounts)
     parts = ", ".join(_count(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
-    sentences = [f"{len(found)} claims: {parts}."]
-    worst = sorted((o for o in found if o.verdict == TOO_SMALL), key=lambda o: -o.share)
+    sentences = [f"{len(recounts)} claims: {parts}."]
+    worst = sorted((o for o in recounts if o.verdict == TOO_SMALL), key=lambda o: -o.share)
     if worst:
         named = (f"{o.claim.id} ({o.claim.printed}, not {_text(o.pld, rounded_up)})" for o in worst)
         sentences.append(f"Too small: {', '.join(named)}.")
@@ -80,10 +80,10 @@ def _count(number: int, verdict: str) -> str:
     return f"{number} {verdict if number == 1 else plural.get(verdict, verdict)}"
 
 
-def _table(target: Target, found: Sequence[Recount], path: Path) -> Table:
-    sources = dict.fromkeys(one.claim.source for one in found)
+def _table(target: Target, recounts: Sequence[Recount], path: Path) -> Table:
+    sources = dict.fromkeys(item.claim.source for item in recounts)
     grids = [
-        Grid(source, HEAD, tuple(_row(one) for one in found if one.claim.source == source))
+        Grid(source, HEAD, tuple(_row(item) for item in recounts if item.claim.source == source))
         for source in sources
     ]
     return Table(
@@ -91,24 +91,24 @@ def _table(target: Target, found: Sequence[Recount], path: Path) -> Table:
         title=target.title,
         introduction=(f"{target.table['paper']}. Nothing is trained.",),
         grids=(*grids, _statements(path.with_name("statements.csv"))),
-        summary=tuple(summary(found)),
+        summary=tuple(summary(recounts)),
         rules=RULES,
-        notes=(*_notes(found), *target.table["notes"]),
+        notes=(*_notes(recounts), *target.table["notes"]),
         cells=(),
     )
 
 
-def _notes(found: Sequence[Recount]) -> Iterable[str]:
+def _notes(recounts: Sequence[Recount]) -> Iterable[str]:
     """Each reason and each note once, after the ids of its claims."""
     ids: dict[str, list[str]] = {}
-    for one in found:
-        for text in filter(None, (one.reason, one.claim.note)):
-            ids.setdefault(text, []).append(one.claim.id)
+    for item in recounts:
+        for text in filter(None, (item.reason, item.claim.note)):
+            ids.setdefault(text, []).append(item.claim.id)
     return (f"{', '.join(names)}: {text}" for text, names in ids.items())
 
 
-def _row(one: Recount) -> tuple[str, ...]:
-    claim = one.claim
+def _row(item: Recount) -> tuple[str, ...]:
+    claim = item.claim
     given = (claim.rate, claim.noise_multiplier)
     return (
         claim.id,
@@ -118,10 +118,10 @@ def _row(one: Recount) -> tuple[str, ...]:
         claim.sampler,
         f"{claim.delta:.3g}",
         claim.printed,
-        *(_text(value, rounded_up) for value in (one.rdp, one.pld)),
-        *(_text(value, "{:.2f}".format) for value in (one.gdp, one.own)),
-        _text(one.unamplified, rounded_up),
-        one.ruling,
+        *(_text(value, rounded_up) for value in (item.rdp, item.pld)),
+        *(_text(value, "{:.2f}".format) for value in (item.gdp, item.own)),
+        _text(item.unamplified, rounded_up),
+        item.ruling,
         claim.evidence,
     )
 
@@ -139,16 +139,16 @@ def _statements(path: Path) -> Grid:
     return Grid("Statements without an epsilon", STATEMENT_HEAD, tuple(map(tuple, rows[1:])))
 
 
-def _csv(found: Sequence[Recount]) -> str:
+def _csv(recounts: Sequence[Recount]) -> str:
     """One row for each claim, with its place in its source."""
     rows = (
         (
-            one.claim.source,
-            one.claim.where,
-            *_row(one),
-            one.claim.accountant,
-            " ".join(filter(None, (one.reason, one.claim.note))),
+            item.claim.source,
+            item.claim.where,
+            *_row(item),
+            item.claim.accountant,
+            " ".join(filter(None, (item.reason, item.claim.note))),
         )
-        for one in found
+        for item in recounts
     )
     return csv_text(["source", "where", *HEAD, "by", "note"], rows)

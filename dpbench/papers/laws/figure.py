@@ -87,13 +87,20 @@ def epsilons(setup: SamplingLawSettings) -> pd.DataFrame:
                 "truncated": TruncatedPoisson(1 / steps, limit, setup.size),
                 "allocation": Allocation(steps),
             }
-            found = {
+            spent = {
                 name: _spent(law, sigma, steps * epochs, setup.delta) for name, law in laws.items()
             }
-            found["shuffled, at least"] = shuffled_lower_bound(sigma, steps, epochs, setup.delta)
-            point = {"noise multiplier": sigma, "epochs": epochs, "steps": steps}
-            rows.append(point | {"batch": setup.size / steps} | found)
-            rows[-1]["shuffled, at most"] = at_most
+            rows.append(
+                {
+                    "noise multiplier": sigma,
+                    "epochs": epochs,
+                    "steps": steps,
+                    "batch": setup.size / steps,
+                    **spent,
+                    "shuffled, at least": shuffled_lower_bound(sigma, steps, epochs, setup.delta),
+                    "shuffled, at most": at_most,
+                }
+            )
     return pd.DataFrame(rows)
 
 

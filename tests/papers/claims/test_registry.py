@@ -76,7 +76,7 @@ def test_a_claim_of_our_papers_has_the_setting_of_our_runs(name, run):
         ("steps", "many", "steps cannot be 'many'"),
         ("steps", "-3", "steps cannot be '-3'"),
         ("rate", "1/0", "rate cannot be '1/0'"),
-        ("rate", "2", "the sampling rate no larger"),
+        ("rate", "2", "the sampling rate at most 1"),
         ("printed", "", "printed cannot be ''"),
         ("printed", "-1.0", "printed cannot be '-1.0'"),
         ("delta", "1", "delta must be below 1"),
