@@ -134,10 +134,10 @@ def _roots() -> dict[str, Path]:
 def _targets(node: Any, path: str = "") -> dict[str, str]:
     """Every `_target_` in a configuration, however deep, by its dotted path."""
     if isinstance(node, Mapping):
-        found = {path: target} if isinstance(target := node.get("_target_"), str) else {}
+        targets = {path: target} if isinstance(target := node.get("_target_"), str) else {}
         for key, part in node.items():
-            found |= _targets(part, f"{path}.{key}" if path else str(key))
-        return found
+            targets |= _targets(part, f"{path}.{key}" if path else str(key))
+        return targets
     if isinstance(node, list | tuple):
         return _targets(dict(enumerate(node)), path)
     return {}

@@ -73,7 +73,7 @@ def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[str], list[str]]:
     """The paragraphs on claims at the beginning and at the end of a figure's page."""
     if not judged:
         return [], []
-    comparisons, over = comparisons_grid(judged), {one.claim.over for one in judged}
+    comparisons, over = comparisons_grid(judged), {item.claim.over for item in judged}
     rules = [RULE, *(rule for name, rule in RULES_OVER.items() if name in over)]
     before = [f"- {claims_line(judged)}", f"## Claims\n\n{grid_lines(claims_grid(judged))}"]
     return before, [f"## {comparisons.heading}\n\n{grid_lines(comparisons)}", *rules]

@@ -171,8 +171,8 @@ class Target:
     def _variants(self, method: str) -> list[Condition]:
         """The variants of a method, each as the settings that it adds; the main one first."""
         declared = self.table.get("variants", {}).get(method, [{}])
-        named = [{"method.variant": v} if isinstance(v, str) else v for v in declared]
-        return [Condition(tuple(values.items())) for values in named]
+        settings = [{"method.variant": v} if isinstance(v, str) else v for v in declared]
+        return [Condition(tuple(values.items())) for values in settings]
 
     def condition_of(self, config: Mapping[str, Any]) -> str:
         """The label of a run's condition; UserError for a run of another table."""

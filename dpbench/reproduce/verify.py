@@ -53,15 +53,15 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
             folder, names, stored, tables, {Path(p.source).stem for p in problems}
         )
     with counting("verified", len(stored) + len(tables)) as count:
-        for one in stored:
-            problems += [Problem(one.source, text) for text in contradictions(one.record)]
+        for entry in stored:
+            problems += [Problem(entry.source, text) for text in contradictions(entry.record)]
             count()
         for path in tables:
             problems += [Problem(path.name, text) for text in unsupported_lines(path)]
             count()
     problems += conflicting_records(tables)
-    for one in _quickest(stored, reruns):
-        problems += [Problem(one.source, text) for text in differences_of_rerun(one.record)]
+    for entry in _quickest(stored, reruns):
+        problems += [Problem(entry.source, text) for text in differences_of_rerun(entry.record)]
     done = f"verified {counted(len(stored), 'record')} and {counted(len(tables), 'table')}"
     return f"{done}, and trained {reruns} again: {counted(len(problems), 'problem')}.", problems
 
@@ -82,13 +82,13 @@ def _named(
     chosen = [path for path, stem in stems.items() if {stem, stem.partition("-")[0]} & {*names}]
     digests = {Path(name).stem for name in names}
     known = {*stems.values(), *(s.partition("-")[0] for s in stems.values())}
-    records = {one.digest for one in stored} | unreadable
+    records = {entry.digest for entry in stored} | unreadable
     for name in names:
         if name not in known and Path(name).stem not in records:
             unknown = f"{name} is neither a table nor a record here: {nearest(name, known)}"
             raise UserError(_without_records(name, folder / "tables") or unknown)
     digests |= {record.digest for path in chosen for record in _records(path)}
-    return [one for one in stored if one.digest in digests], chosen
+    return [entry for entry in stored if entry.digest in digests], chosen
 
 
 def _without_records(name: str, tables: Path) -> str:
@@ -160,8 +160,8 @@ def _rounded(word: str) -> str:
 def published_target(page: Path) -> Target:
     """The target of a published page, by the name of its file and the scale and seeds in it."""
     text = _text(page)
-    found = re.search(r" Scale: (.*?)\.(?: Seeds: (\[[\d, ]*\])\.)?$", text, re.MULTILINE)
-    scale, seeds = (found[1], found[2]) if found else (PAPER_SCALE, None)
+    stated = re.search(r" Scale: (.*?)\.(?: Seeds: (\[[\d, ]*\])\.)?$", text, re.MULTILINE)
+    scale, seeds = (stated[1], stated[2]) if stated else (PAPER_SCALE, None)
     words = [] if scale == PAPER_SCALE else scale.split(", ")
     overrides = [word if "=" in word else f"scale={word}" for word in words]
     name = page.stem.partition("-")[0]

@@ -73,7 +73,7 @@ class SearchRequest:
         return [[*self.fixed, *overrides, f"seed={seed}"] for seed in self.seeds]
 
     def trial_run(self, candidate: Configuration, token: str) -> list[str]:
-        """The overrides of a trial of a private search; its token gives it noise of its own."""
+        """The overrides of a trial of a private search; its token gives it its own noise."""
         (run,) = self.runs(self.space.overrides(candidate))
         return [*run, f"trial={token}"]
 
@@ -99,15 +99,15 @@ def parse(arguments: list[str]) -> SearchRequest:
         fixed = [*fixed, SCORE_NOISE]
     config = _compose_first(space.ranges, fixed)
     seeds = _seeds(ranges, config)
-    asked = [settings["by"], settings["rule"], settings["draw"]]
-    ranged = [f"{range_.key}={range_.text}" for range_ in space.ranges]
-    identity = named = [*asked, *seeds, digest(config), *ranged]
+    choice = [settings["by"], settings["rule"], settings["draw"]]
+    range_texts = [f"{range_.key}={range_.text}" for range_ in space.ranges]
+    identity = name = [*choice, *seeds, digest(config), *range_texts]
     if repetitions:
         _check_private(arguments, space.ranges, seeds)
         law = [settings["N"], repr(repetitions)]
         identity = [*identity, *law]
         # The name of a published page must not depend on the seed or the data.
-        named = [*asked, digest(without_seed_and_checksum(config)), *ranged, *law]
+        name = [*choice, digest(without_seed_and_checksum(config)), *range_texts, *law]
     return SearchRequest(
         space=space,
         fixed=tuple(o for o in fixed if key_of(o) != "seed"),
@@ -116,7 +116,7 @@ def parse(arguments: list[str]) -> SearchRequest:
         by=settings["by"],
         rule=settings["rule"],
         draw=int(settings["draw"]),
-        name=settings["name"] or f"{config['choices']['dataset']}-{_short(named)}",
+        name=settings["name"] or f"{config['choices']['dataset']}-{_short(name)}",
         config=config,
         identity=_short(identity),
         repetitions=repetitions,

@@ -21,7 +21,7 @@ def random(space: Space, count: int, draw: int, history: History) -> list[Config
 def tpe(space: Space, count: int, draw: int, history: History) -> list[Configuration]:
     """Random configurations first, and then one at a time by Optuna's TPE sampler.
 
-    Bergstra et al., NeurIPS 2011. The sampler is built anew from the history, with the first of the
+    Bergstra et al., NeurIPS 2011. The sampler is rebuilt from the history, with the first of the
     scores, so the same history leads to the same proposal. A repeated proposal is replaced by a
     random one.
     """

@@ -54,7 +54,7 @@ def _budget(config: dict) -> str:
 
 class Log(Protocol):
     """The open log of one run. Numbers of a step may come in several calls, and steps in any
-    order. A process that resumes a run opens its log anew, and logs all of it."""
+    order. A process that resumes a run opens a new log, and logs everything again."""
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """step: the number of steps done when the numbers were measured."""
