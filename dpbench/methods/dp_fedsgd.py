@@ -34,7 +34,7 @@ def dp_fedsgd(
 
 @dataclass(frozen=True)
 class LocalBatch:
-    """The gradient of each user's mean loss over a local batch, drawn anew in every step.
+    """The gradient of each user's mean loss over a local batch, drawn afresh in every step.
 
     Before clipping it is an unbiased estimate of the gradient over all of the user's examples.
 

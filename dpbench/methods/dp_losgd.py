@@ -29,7 +29,8 @@ def dp_signlosgd(bound: float) -> Method:
     """The sign of the sum plus logistic noise: the exponential mechanism over signs (the note).
 
     With scale s it outputs r_i = 1 with probability sigmoid(S_i/s), like the exponential mechanism
-    with utility -r.g and the note's sigma = 1/(2s). bound: G on each coordinate of each gradient.
+    with utility r.g (the note prints -r.g) and the note's sigma = 1/(2s). bound: G on each
+    coordinate of each gradient.
     """
     return _logistic("dp_signlosgd", bound, SIGN_GUARANTEE, Sign())
 

@@ -85,7 +85,7 @@ def one_batch_per_release(ledger: Ledger) -> Ledger:
 
 
 def joint_entries(ledger: Ledger) -> Iterator[Entry]:
-    """The entries of a ledger: for each of its own, one of sampled and one of unsampled releases.
+    """For each entry of the ledger, one for its sampled and one for its unsampled releases.
 
     Raises Unaccountable for unknown mechanisms or samplers.
     """
