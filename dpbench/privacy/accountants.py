@@ -176,7 +176,7 @@ def gdp(entries: list[Entry], delta: float) -> float:
     """Epsilon by the Gaussian central limit (Bu et al. 2020): an approximation, not a bound."""
     if any(entry.cut or entry.slots > 1 for entry in entries):
         raise Unaccountable("the Gaussian central limit is that of Poisson samples.")
-    with np.errstate(over="ignore"):  # mu is infinite for hardly any noise, which is refused later
+    with np.errstate(over="ignore"):  # hardly any noise makes mu infinite, which is refused later
         mu = math.hypot(
             *(poisson_mu(rate, _sigma(joint), times) for rate, joint, times, *_ in entries)
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dpbench.privacy.coordinate_moments import log_moments, removed
+from dpbench.privacy.coordinate_moments import log_moments, removed_moments
 from dpbench.privacy.coordinate_profiles import CoordinateProfile, profile, signs, symmetric_place
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.tight import Steps, tight_epsilon
@@ -20,12 +20,12 @@ def renyi(entries: Sequence[CoordinateEntry], orders: np.ndarray) -> np.ndarray:
     total = np.zeros(len(orders))
     for rate, mechanism, times in entries:
         total += times * np.maximum(
-            removed(mechanism, rate, orders), _added(mechanism, rate, orders)
+            removed_moments(mechanism, rate, orders), _added_moments(mechanism, rate, orders)
         )
     return total / (orders - 1)
 
 
-def _added(mechanism: CoordinateMechanism, rate: float, orders: np.ndarray) -> np.ndarray:
+def _added_moments(mechanism: CoordinateMechanism, rate: float, orders: np.ndarray) -> np.ndarray:
     """Log moments for adding: by the profile for signs; 0 where removing is known to cost more.
 
     Removing costs more for a pair that a reflection swaps (Mironov, Talwar and Zhang 2019, Theorem

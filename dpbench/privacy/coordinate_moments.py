@@ -81,7 +81,7 @@ def _signed(shift: float, k: np.ndarray) -> np.ndarray:
 LOG_MOMENTS = {"logistic": _logistic, "laplace": _laplace, "signed": _signed}
 
 
-def removed(mechanism: CoordinateMechanism, rate: float, orders: np.ndarray) -> np.ndarray:
+def removed_moments(mechanism: CoordinateMechanism, rate: float, orders: np.ndarray) -> np.ndarray:
     """An upper bound of log E_Q[(1 - q + q r)^a] [K], for orders a > 1 [K].
 
     Integer orders use the binomial theorem; interpolation between them is an upper bound, as the

@@ -97,10 +97,10 @@ def joint_entries(ledger: Ledger) -> Iterator[Entry]:
                     "allocation."
                 )
             case TruncatedPoisson() as law:
-                yield Entry(law.rate, _sure(step), times, cut=cut_probability(law))
+                yield Entry(law.rate, _infallible_multiplier(step), times, cut=cut_probability(law))
                 continue
             case Allocation() as law:
-                yield _allocated(law, _sure(step), times)
+                yield _allocated(law, _infallible_multiplier(step), times)
                 continue
         if any(isinstance(release.mechanism, ToeplitzGaussian) for release in step.releases):
             yield _whole_run(ledger, step, step.sampling.cycle, times)
@@ -136,7 +136,7 @@ def _allocated(law: Allocation, joint: float, times: int) -> Entry:
     return Entry(1 / slots, joint, times // slots, slots=slots)
 
 
-def _sure(step: Step) -> float:
+def _infallible_multiplier(step: Step) -> float:
     """The joint multiplier of independent Gaussian noise whose sensitivities cannot fail."""
     for release in step.releases:
         match release.mechanism:
@@ -208,7 +208,7 @@ def deduct_failures(entries: Sequence[Entry], delta: float) -> tuple[list[Entry]
     gaussian = [entry._replace(joint=_as_gaussian(entry.joint, failure)) for entry in entries]
     # A sign accounted for by its sum needs no share of delta.
     tighter = any(
-        _is_gaussian_sign(old.joint) and new.joint != _of_sum(old.joint)
+        _is_gaussian_sign(old.joint) and new.joint != _multiplier_of_sum(old.joint)
         for old, new in zip(entries, gaussian, strict=True)
     )
     return gaussian, delta - failures - tighter * SIGN_SHARE * delta
@@ -227,7 +227,7 @@ def _as_gaussian(joint: Joint, failure: float) -> Joint:
     return 1 / sign_mu(joint.dimension, joint.shift, failure)
 
 
-def _of_sum(joint: CoordinateMechanism) -> float:
+def _multiplier_of_sum(joint: CoordinateMechanism) -> float:
     return 1 / (math.sqrt(joint.dimension) * joint.shift)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from scipy.special import log_expit
 
-from dpbench.privacy.coordinate_moments import log_moments, removed
+from dpbench.privacy.coordinate_moments import log_moments, removed_moments
 from dpbench.privacy.ledger import CoordinateMechanism
 
 ORDERS = np.array([1.5, 2.0, 3.0, 8.0, 33.0])
@@ -103,7 +103,7 @@ def test_coordinates_add_up_and_all_of_them_move(law):
 @pytest.mark.parametrize("rate", [0.01, 0.5])
 def test_sampling_is_that_of_numerical_integration(law, rate):
     shift = 1.5
-    ours = removed(noise(law, shift), rate, ORDERS)
+    ours = removed_moments(noise(law, shift), rate, ORDERS)
     for order, bound in zip(ORDERS, ours, strict=True):
         remove = math.log(expected(law, shift, lambda r, a=order: (1 - rate + rate * r) ** a))
         add = math.log(expected(law, shift, lambda r, a=order: (1 - rate + rate * r) ** (1 - a)))
@@ -116,8 +116,8 @@ def test_sampling_is_that_of_numerical_integration(law, rate):
 @pytest.mark.parametrize("signed", [True, False])
 def test_certain_sampling_is_none(signed):
     mechanism = noise("logistic", 0.4, 30, signed)
-    assert np.array_equal(removed(mechanism, 1.0, ORDERS), log_moments(mechanism, ORDERS))
-    nearly, whole = removed(mechanism, 1 - 1e-9, ORDERS), ORDERS % 1 == 0
+    assert np.array_equal(removed_moments(mechanism, 1.0, ORDERS), log_moments(mechanism, ORDERS))
+    nearly, whole = removed_moments(mechanism, 1 - 1e-9, ORDERS), ORDERS % 1 == 0
     assert nearly[whole] == pytest.approx(log_moments(mechanism, ORDERS)[whole], rel=1e-6)
 
 
@@ -125,7 +125,7 @@ def test_certain_sampling_is_none(signed):
 @cheap
 def test_more_examples_and_less_noise_cost_more(rate, shift, more):
     def spent(shift: float, rate: float) -> np.ndarray:
-        return removed(noise("logistic", shift, 10, True), rate, ORDERS[ORDERS % 1 == 0])
+        return removed_moments(noise("logistic", shift, 10, True), rate, ORDERS[ORDERS % 1 == 0])
 
     assert (spent(shift * more, rate) > spent(shift, rate)).all()
     assert (spent(shift, min(rate * more, 1)) > spent(shift, rate)).all()
