@@ -8,7 +8,9 @@ from typing import Any
 EPOCHS = 10
 
 
-def of_last_epochs(config: Mapping[str, Any], diagnostics: Mapping[str, list]) -> dict[str, float]:
+def last_epochs_metrics(
+    config: Mapping[str, Any], diagnostics: Mapping[str, list]
+) -> dict[str, float]:
     """`mce_last10` of the evaluated split: the median MCE after each of the last ten epochs.
 
     A fraction, from a record's `diagnostics`; NaN if one of the ten is NaN. Empty if the MCE was

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpbench.files import write_atomically
-from dpbench.metrics.last_epochs import of_last_epochs
+from dpbench.metrics.last_epochs import last_epochs_metrics
 from dpbench.records.digest import digest, digest_of_scientific, scientific
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Record:
     @property
     def measured(self) -> dict[str, float]:
         """The metrics, and those computed from the diagnostics of the last epochs."""
-        return self.metrics | of_last_epochs(self.config, self.diagnostics)
+        return self.metrics | last_epochs_metrics(self.config, self.diagnostics)
 
     def json(self) -> str:
         """The record as one JSON object; NaN and Infinity as Python's json writes them.

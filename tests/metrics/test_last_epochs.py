@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.execution.run import load_or_run
-from dpbench.metrics.last_epochs import of_last_epochs
+from dpbench.metrics.last_epochs import last_epochs_metrics
 from dpbench.records.reading import load, parse
 from dpbench.records.record import frame_of
 
@@ -22,13 +22,13 @@ def curves(mce, steps_per_epoch=7):
 
 
 def test_it_is_the_median_of_the_last_ten_and_no_single_test_decides_it():
-    said = of_last_epochs({"epochs": 11}, curves(MCE))
+    said = last_epochs_metrics({"epochs": 11}, curves(MCE))
     assert said == {"test/mce_last10": statistics.median(MCE[-10:])} == {"test/mce_last10": 0.45}
-    assert of_last_epochs({"epochs": 11}, curves([*MCE[:-1], 0.61])) == said
+    assert last_epochs_metrics({"epochs": 11}, curves([*MCE[:-1], 0.61])) == said
 
 
 def test_it_is_of_the_validation_split_where_that_is_tested():
-    assert [*of_last_epochs({"epochs": 11, "validation": 0.1}, curves(MCE))] == [
+    assert [*last_epochs_metrics({"epochs": 11, "validation": 0.1}, curves(MCE))] == [
         "validation/mce_last10"
     ]
 
@@ -37,7 +37,9 @@ def test_measurements_within_an_epoch_do_not_count():
     series = curves(MCE)
     within = {"epoch": [10], "step": [74], "tested/mce": [1.0]}
     between = {k: [*v[:-1], *within[k], v[-1]] for k, v in series.items()}
-    assert of_last_epochs({"epochs": 11}, between) == of_last_epochs({"epochs": 11}, series)
+    assert last_epochs_metrics({"epochs": 11}, between) == last_epochs_metrics(
+        {"epochs": 11}, series
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,11 +58,11 @@ def test_measurements_within_an_epoch_do_not_count():
     ],
 )
 def test_without_ten_epochs_there_is_none(config, diagnostics):
-    assert of_last_epochs(config, diagnostics) == {}
+    assert last_epochs_metrics(config, diagnostics) == {}
 
 
 def test_it_is_no_number_where_one_of_the_ten_is_none():
-    said = of_last_epochs({"epochs": 11}, curves([*MCE[:-2], math.nan, 0.2]))
+    said = last_epochs_metrics({"epochs": 11}, curves([*MCE[:-2], math.nan, 0.2]))
     assert math.isnan(said["test/mce_last10"])
 
 
