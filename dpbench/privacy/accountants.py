@@ -48,7 +48,9 @@ def _accountant(function: Callable[[list[Entry], float], float]) -> Accountant:
         if any(entry.joint == 0 for entry in entries):
             return math.inf
         try:
-            epsilon = float(function(*deduct_failures(entries, delta))) if entries else 0.0
+            # With hardly any noise numbers overflow; what is NaN then is refused below.
+            with np.errstate(over="ignore", invalid="ignore"):
+                epsilon = float(function(*deduct_failures(entries, delta))) if entries else 0.0
         except (ValueError, ArithmeticError, MemoryError) as error:
             epsilon, reason = math.nan, str(error)
         else:
@@ -176,10 +178,7 @@ def gdp(entries: list[Entry], delta: float) -> float:
     """Epsilon by the Gaussian central limit (Bu et al. 2020): an approximation, not a bound."""
     if any(entry.cut or entry.slots > 1 for entry in entries):
         raise Unaccountable("the Gaussian central limit is that of Poisson samples.")
-    with np.errstate(over="ignore"):  # hardly any noise makes mu infinite, which is refused later
-        mu = math.hypot(
-            *(poisson_mu(rate, _sigma(joint), times) for rate, joint, times, *_ in entries)
-        )
+    mu = math.hypot(*(poisson_mu(rate, _sigma(joint), times) for rate, joint, times, *_ in entries))
     return limit_epsilon(mu, delta)
 
 

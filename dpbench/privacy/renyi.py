@@ -26,7 +26,7 @@ def smallest_epsilon(
     """The smallest epsilon, and its order: Canonne, Kamath and Steinke 2020, Proposition 12."""
     epsilons = [_epsilon(*pair, delta) for pair in zip(orders, divergences, strict=True)]
     best = int(np.argmin(epsilons))
-    return max(0.0, epsilons[best]), orders[best]
+    return max(epsilons[best], 0.0), orders[best]  # in this order NaN stays NaN, which is refused
 
 
 def _epsilon(order: float, divergence: float, delta: float) -> float:

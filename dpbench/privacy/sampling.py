@@ -105,7 +105,7 @@ def addition_deltas(profile: Profile, rate: float, epsilons: np.ndarray) -> np.n
         return profile.addition_deltas(epsilons)
     if rate == 1:
         return profile.at(epsilons)
-    c = -np.expm1(epsilons + math.log1p(-rate))
+    c = -np.expm1(np.minimum(epsilons + math.log1p(-rate), 0))
     positive = c > 0
     unsampled = np.maximum(epsilons + math.log(rate) - np.log(np.where(positive, c, 1.0)), 0)
     return np.where(positive, c * profile.at(np.where(positive, unsampled, 0.0)), 0.0)

@@ -17,6 +17,7 @@ from dpbench.privacy.accountants import ACCOUNTANTS, gdp, pld, rdp
 from dpbench.privacy.entries import Unaccountable, joint_multiplier, one_batch_per_release
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import (
+    CoordinateMechanism,
     Exact,
     GaussianMechanism,
     Ledger,
@@ -284,6 +285,26 @@ def test_infinity_without_an_exact_release_is_no_answer(accountant, monkeypatch)
     monkeypatch.setattr(target, lambda *_, **__: endless)
     with pytest.raises(Unaccountable, match="has no bound at delta=1e-05"):
         accountant(ledger(1.2346), DELTA)
+
+
+@every
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        pytest.param(GaussianMechanism(1e-5), id="gaussian"),
+        pytest.param(CoordinateMechanism("logistic", 1e-6, 100), id="logistic"),
+        pytest.param(CoordinateMechanism("logistic", 3e-4, 100, signed=True), id="signs"),
+    ],
+)
+def test_numbers_that_overflow_end_in_a_bound_or_a_refusal_and_never_in_a_warning(
+    accountant, mechanism
+):
+    book = Ledger().after(Step(Poisson(1 / 6), (Release("sum", mechanism),)), 120)
+    try:
+        epsilon = accountant(book, DELTA)
+    except Unaccountable:
+        return
+    assert 1e4 < epsilon < math.inf
 
 
 @pytest.mark.parametrize("delta", [1e-13, 1e-15, 1e-100])

@@ -44,3 +44,9 @@ def test_the_epsilon_is_that_of_dp_accounting(rate, sigma, steps, delta):
     assert smallest_epsilon(ORDERS, divergences, delta) == compute_epsilon(
         ORDERS, divergences, delta
     )
+
+
+@pytest.mark.parametrize("divergences", [(np.nan,) * 3, (1.0, np.nan, 2.0)])
+def test_divergences_that_are_no_numbers_have_no_epsilon_instead_of_none_at_all(divergences):
+    epsilon, _ = smallest_epsilon((1.5, 2.0, 3.0), divergences, 1e-6)
+    assert np.isnan(epsilon)
