@@ -54,7 +54,8 @@ def without_uncovered(record: Record) -> Record:
 
     That includes the checksum of a data file, which whoever has all of it but one example could
     compare. Test metrics stay: they are about test examples, which no epsilon covers. Those of a
-    validation split are about training examples, and only the noisy one stays.
+    validation split are about training examples, and only the noisy one stays; so is the status,
+    since a single held-out example with outputs that are not finite makes it "diverged".
     """
     provenance = {k: v for k, v in record.provenance.items() if k not in UNCOVERED}
     return replace(
@@ -62,6 +63,7 @@ def without_uncovered(record: Record) -> Record:
         config=without_seed_and_checksum(record.config),
         metrics={k: v for k, v in record.metrics.items() if _covered(k)},
         provenance=provenance,
+        status=record.status if record.config.get("validation") is None else "complete",
         history={},
         diagnostics={},
         calibration={},

@@ -63,6 +63,16 @@ def test_metrics_of_a_validation_split_are_of_training_examples_and_stay_behind(
     assert record.metrics == {"validation/noisy_accuracy": 0.7, "test/loss": 1.0}
 
 
+@pytest.mark.parametrize(("validation", "status"), [(0.2, "complete"), (None, "diverged")])
+def test_one_held_out_example_does_not_decide_the_status_that_is_published(
+    tmp_path, validation, status
+):
+    record = made(0)
+    config = record.config | {"validation": validation}
+    (record,) = published(tmp_path, replace(record, config=config, status="diverged"))
+    assert record.status == status
+
+
 def test_the_checksum_of_a_data_file_would_confirm_a_guess_of_its_last_row(tmp_path):
     record = made(0)
     config = record.config | {"dataset": {"checksum": "abcdef0123"}}
