@@ -9,6 +9,7 @@ from dpbench import seeds
 from dpbench.clipping import Clip
 from dpbench.clipping.choice import Bounds, make_clip
 from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients, Layer
 from dpbench.gradients.delegating import DelegatingGradients
 from dpbench.mechanism.method import (
@@ -22,6 +23,10 @@ from dpbench.mechanism.noise import Gaussian
 from dpbench.validate import fraction, integer
 
 MAX_PROJECTIONS = 100_000
+
+SMALLEST_SQUARE = 1e-10
+"""The least sum of squared draws that float32 has as often as the chi-squared law says, to a few
+percent: draws below 1e-6 are too coarse, and one in ten million is exactly 0."""
 
 AS_PUBLISHED = Guarantee(
     "none",
@@ -64,14 +69,21 @@ def dpsgd_jl(
 
 def slack(projections: int, failure: float) -> float:
     """The factor that makes an estimate from r projections an upper bound, up to a probability of
-    `failure`: r M^2/|g|^2 is chi-squared with r degrees of freedom."""
+    `failure`: r M^2/|g|^2 is chi-squared with r degrees of freedom. Raises UserError for too
+    few projections."""
     from scipy import stats
 
     # A float32 draw is exactly 0 far more often than a normal variable is nearly 0. With only one
     # draw, so would be the estimate, which no slack covers.
     integer("method.projections", projections, least=2, most=MAX_PROJECTIONS)
     fraction("method.failure", failure)
-    return float((projections / stats.chi2.ppf(failure, projections)) ** 0.5)
+    quantile = stats.chi2.ppf(failure, projections)
+    if quantile < SMALLEST_SQUARE:
+        raise UserError(
+            f"method.failure={failure:g} is rarer than {projections} projections in float32 can "
+            "be: choose more projections, or a larger method.failure."
+        )
+    return float((projections / quantile) ** 0.5)
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,14 @@ def test_projections_are_those_of_the_run_and_the_step_in_every_part_of_a_batch(
     assert torch.allclose(torch.cat(parts), norms(), rtol=1e-9)
 
 
+@pytest.mark.parametrize(("projections", "rarest"), [(2, 1e-10), (3, 1e-15), (10, 1e-50)])
+def test_failures_that_are_rarer_than_coarse_draws_are_refused(projections, rarest):
+    """Two float32 draws are both exactly 0 with a probability of some 1e-14."""
+    assert jl(projections=projections, failure=rarest).guarantee.level == "proven"
+    with pytest.raises(UserError, match="choose more projections, or a larger"):
+        jl(projections=projections, failure=rarest / 1e4)
+
+
 def test_what_holds_is_said():
     paper, corrected = jl(variant="paper").guarantee, jl().guarantee
     assert paper.level == "none"
