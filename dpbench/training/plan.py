@@ -42,7 +42,8 @@ class Run:
     """The checked settings of a run; no data is read yet.
 
     optimizer maps a list of parameters to a torch optimiser. noise: "seeded" (reproducible) or
-    "secure". config: the plain configuration stored in the record. score_noise_multiplier: of the
+    "secure". config: the plain configuration stored in the record; without it all runs of one seed
+    share their seeded noise, and at most one may be released. score_noise_multiplier: of the
     accuracy on the validation split, see dpbench.training.score. trial: distinguishes runs of one
     configuration, which then share no noise. temperature: fitted on the part that the data set
     holds out for it. batch_limit, participations: settings of two samplers, see
