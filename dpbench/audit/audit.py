@@ -18,7 +18,7 @@ from dpbench.audit.inference import (
 from dpbench.audit.steps import play_steps
 from dpbench.errors import UserError
 from dpbench.records.epsilon import CLAIMED
-from dpbench.records.record import COVERED, Record
+from dpbench.records.record import CANARIES, COVERED, Record
 from dpbench.training.plan import Run, privacy_statement
 from dpbench.training.provenance import provenance
 
@@ -155,7 +155,7 @@ def record_of(result: Audit) -> Record:
         "length": dataset.length,
         "game": game.name,
     }
-    choices = run.config["choices"] | {"dataset": "canaries", "model": "linear"}
+    choices = run.config["choices"] | {"dataset": CANARIES, "model": "linear"}
     config = run.config | {"choices": choices, "dataset": described, "model": {}}
     return Record(
         config=config,

@@ -7,13 +7,10 @@ from dpbench.config.names import method_name
 from dpbench.dashboard import privacy
 from dpbench.records.collect import StoredRecord
 from dpbench.records.divergence import nonfinite_gradients
-from dpbench.records.record import Record
+from dpbench.records.record import CANARIES, Record
 
 PUBLISHED = "corrected"
 """The default variant of a method, which is not part of its name."""
-
-CANARIES = "canaries"
-"""The data set in records of audits, made for the attack: methods are not compared on it."""
 
 
 @dataclass(frozen=True)

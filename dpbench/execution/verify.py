@@ -6,22 +6,30 @@ import math
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from dpbench.config.buildable import TARGET
 from dpbench.config.compose import compose
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build
-from dpbench.execution.rerun import CommandBuilder
+from dpbench.execution.rerun import ALWAYS_NAMED, CommandBuilder
 from dpbench.execution.run import load_or_run
+from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import ACCOUNTANTS
 from dpbench.privacy.ledger import from_plain
 from dpbench.records.digest import with_current_names
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.reading import load
-from dpbench.records.record import Record
+from dpbench.records.record import CANARIES, COVERED, Record
 from dpbench.training.plan import plan, privacy_statement
 
 EPSILONS = ("rdp", "pld", "gdp", "claimed")
+
+TERMS = ("delta", "guarantee", "adjacency", "noise_multiplier", "sample_rate", "steps")
+ADDED_TERMS = ("arithmetic", "unit", "claimed_by")
+"""What a statement says besides its epsilons, and what the first records do not say. Its `why` is
+left out, as versions word it differently."""
 
 TOLERANCE = 1e-3
 """The relative error allowed in an epsilon: versions of an accountant have different grids."""
@@ -33,30 +41,61 @@ ENVIRONMENT = ("code", "device", "torch", "numpy", "engine", "threads", "physica
 def contradictions(record: Record) -> Iterator[str]:
     """What in a record does not follow from its settings, as predicates of a sentence.
 
-    The ledger must be the planned one, except in audits, and the epsilons those of the accountants.
+    The privacy statement must be the planned one, except in audits, and the epsilons those of the
+    accountants.
     """
     if str(record.provenance.get("commit")).endswith("+"):
         yield "was made with uncommitted changes."
-    if record.is_audit:
+    if record.config["choices"]["dataset"] == CANARIES:
         yield from _wrong_epsilons(record.privacy, _epsilons_of_ledger(record.privacy))
         return
+    if record.is_audit:
+        yield "has the bound of an audit, but its data are no canaries."
     steps = sum(entry["times"] for entry in record.privacy["ledger"])
     diverged = record.status == DIVERGED
+    if diverged and not all(map(math.isnan, _exact_metrics(record))):
+        yield "diverged, but has metrics that are numbers."
+    if extended := [part for part in record.covered if record.covered[part] > COVERED.get(part, 0)]:
+        yield f"says that its epsilon covers {', '.join(extended)}."
+    yield from _wrong_options(record.config)
     config = json.dumps(record.config | {"seed": 0}, sort_keys=True)
+    recorded = record.privacy
+    claimed_by = str(recorded.get("claimed_by", "rdp"))
     try:
-        expected = _statement(config, steps if diverged else None)
+        expected = _statement(config, steps if diverged else None, claimed_by)
     except (UserError, KeyError, TypeError) as error:
         yield f"has settings that this version cannot run: {error}"
         return
-    recorded = record.privacy
     if from_plain(recorded["ledger"]) != from_plain(expected["ledger"]):
         yield f"has another ledger than its settings: {json.dumps(recorded['ledger'])}"
-    for name in ("delta", "guarantee"):
-        if recorded[name] != expected[name]:
-            yield f"has {name}={recorded[name]}, but its settings give {expected[name]}."
-    same_claim = recorded.get("claimed_by", "rdp") == expected["claimed_by"]
+    for name in (*TERMS, *(term for term in ADDED_TERMS if term in recorded)):
+        if recorded.get(name) != expected[name]:
+            yield f"has {name}={recorded.get(name)}, but its settings give {expected[name]}."
+    same_claim = claimed_by == expected["claimed_by"]
     compared = EPSILONS if same_claim else EPSILONS[:-1]
     yield from _wrong_epsilons(recorded, {name: expected[name] for name in compared})
+
+
+def _exact_metrics(record: Record) -> list[float]:
+    """The metrics that a run which diverged does not have: all but the noisy accuracy."""
+    return [value for name, value in record.metrics.items() if name != NOISY_ACCURACY]
+
+
+def _wrong_options(config: Mapping[str, Any]) -> Iterator[str]:
+    """The options that a record names and does not have the settings of: tables name them."""
+    for group in ALWAYS_NAMED:
+        option, target = config["choices"][group], with_current_names(config)[group].get(TARGET)
+        if option != target and _target(group, option.partition(":")[0]) not in (None, target):
+            yield f"names {group}={option}, but its settings are of {target}."
+
+
+@functools.cache
+def _target(group: str, option: str) -> str | None:
+    """The target of an option; None for one that is not here, as that of a folder of the user's."""
+    try:
+        return compose([f"{group}={option}"])[group].get(TARGET)
+    except UserError:
+        return None
 
 
 def _wrong_epsilons(recorded: Mapping, expected: Mapping) -> Iterator[str]:
@@ -76,13 +115,14 @@ def _epsilons_of_ledger(privacy: Mapping) -> dict[str, float]:
 
 
 @functools.cache
-def _statement(config: str, steps: int | None) -> dict:
+def _statement(config: str, steps: int | None, claimed_by: str) -> dict:
     """The privacy statement of a configuration, given as JSON, whose seed has no influence.
 
     steps: the number of steps that a diverged run took; None for all.
     """
     # Over the defaults: records leave out settings of execution, and later ones that are off.
     run = build(compose([]) | with_current_names(json.loads(config)))
+    run = replace(run, claimed_by=claimed_by)
     planned = plan(run)
     spent = planned.spent(steps - planned.once.steps) if steps else None
     return privacy_statement(run, planned, spent)

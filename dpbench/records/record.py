@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 
+CANARIES = "canaries"
+"""The data set that records of audits name: made for the attack, and none to compare methods on."""
+
 COVERED = {
     "privacy": True,
     **dict.fromkeys(("metrics", "history", "diagnostics", "calibration"), False),

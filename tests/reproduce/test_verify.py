@@ -8,7 +8,12 @@ import pytest
 from dpbench.cli.main import main
 from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
-from dpbench.execution.verify import contradictions, differences_of_rerun, equal
+from dpbench.execution.verify import (
+    _epsilons_of_ledger,
+    contradictions,
+    differences_of_rerun,
+    equal,
+)
 from dpbench.paths import PACKAGE
 from dpbench.records.reading import parse, read
 from dpbench.records.record import Record, checksum
@@ -71,6 +76,16 @@ def changed(record: Record, part: str, **values) -> Record:
         ("privacy", {"guarantee": "none"}, "has guarantee=none"),
         ("privacy", {"delta": 0.5}, "has delta=0.5"),
         ("privacy", {"ledger": []}, "has another ledger than its settings"),
+        ("privacy", {"arithmetic": "secure"}, "has arithmetic=secure, but its settings give float"),
+        ("privacy", {"unit": "user"}, "has unit=user"),
+        ("privacy", {"adjacency": "replace one"}, "has adjacency=replace one"),
+        ("privacy", {"noise_multiplier": 9.0}, "has noise_multiplier=9.0"),
+        ("privacy", {"sample_rate": 1e-9}, "has sample_rate=1e-09"),
+        ("privacy", {"steps": 1}, "has steps=1"),
+        ("privacy", {"claimed_by": "gdp"}, "has claimed="),
+        ("privacy", {"claimed_by": "faith"}, "settings that this version cannot run"),
+        ("privacy", {"audit": {"epsilon": 0.1}}, "has the bound of an audit"),
+        ("covered", {"metrics": True}, "says that its epsilon covers metrics"),
         ("config", {"epochs": 3}, "has another ledger than its settings"),
         (
             "config",
@@ -82,6 +97,39 @@ def changed(record: Record, part: str, **values) -> Record:
 )
 def test_what_a_record_says_falsely_is_found(record, part, values, what):
     assert any(what in found for found in contradictions(changed(record, part, **values)))
+
+
+@pytest.mark.parametrize(
+    ("group", "name"), [("dataset", "adult"), ("model", "mlp"), ("method", "dpsgd_f")]
+)
+def test_an_option_that_a_record_does_not_have_the_settings_of_is_found(record, group, name):
+    choices = record.config["choices"] | {group: name}
+    found = contradictions(changed(record, "config", choices=choices))
+    named = f"names {group}={name}, but its settings are of dpbench."
+    assert any(one.startswith(named) for one in found)
+
+
+def test_an_audit_s_ledger_is_not_taken_for_that_of_a_run_on_data(record):
+    """A ledger of its own, with the epsilons that follow from it, is what an audit's record has."""
+    ledger = json.loads(json.dumps(record.privacy["ledger"]))
+    ledger[0]["releases"][0]["mechanism"]["noise_multiplier"] = 10.0
+    epsilons = _epsilons_of_ledger({**record.privacy, "ledger": ledger})
+    forged = {"ledger": ledger, "audit": {"epsilon": 0.1, "confidence": 0.95}, **epsilons}
+    found = [*contradictions(changed(record, "privacy", **forged))]
+    assert any("has another ledger than its settings" in one for one in found)
+    assert any("has the bound of an audit, but its data are no canaries" in one for one in found)
+
+
+def test_a_run_that_diverged_has_no_metrics(record):
+    """Otherwise a record could have the epsilon of its first step and the metrics of all."""
+    plain = json.loads(record.json()) | {"status": "diverged"}
+    del plain["checksum"]
+    plain["privacy"]["ledger"][0]["times"] = plain["privacy"]["steps"] = 1
+    plain["privacy"] |= _epsilons_of_ledger(plain["privacy"])
+    forged = parse(json.dumps(plain | {"checksum": checksum(plain)}), "forged")
+    assert "diverged, but has metrics that are numbers." in [*contradictions(forged)]
+    nothing = changed(forged, "metrics", **dict.fromkeys(plain["metrics"], float("nan")))
+    assert not any("diverged" in one for one in contradictions(nothing))
 
 
 def test_of_an_audit_each_epsilon_is_that_of_its_ledger(tmp_path, capsys, monkeypatch):
