@@ -14,6 +14,11 @@ from dpbench.validate import key_values
 UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed")
 """Fields of the provenance that depend on the sizes of private batches."""
 
+OF_A_TRIAL = (
+    "This is the epsilon of one trial of a private search: choosing the trial among several costs "
+    "more, and the page of the search has the epsilon of both."
+)
+
 DEFAULTS = {"results_dir": "results", "out": "published.records.jsonl"}
 
 
@@ -54,21 +59,39 @@ def without_uncovered(record: Record) -> Record:
 
     That includes the checksum of a data file, which whoever has all of it but one example could
     compare. Test metrics stay: they are about test examples, which no epsilon covers. Those of a
-    validation split are about training examples, and only the noisy one stays; so is the status,
-    since a single held-out example with outputs that are not finite makes it "diverged".
+    validation split are about training examples, and only the noisy one stays; so is the status
+    where outputs for them decide it.
     """
     provenance = {k: v for k, v in record.provenance.items() if k not in UNCOVERED}
+    selected = {} if record.config.get("trial") is None else {"why": _why_of_trial(record)}
     return replace(
         record,
         config=without_seed_and_checksum(record.config),
         metrics={k: v for k, v in record.metrics.items() if _covered(k)},
+        privacy=record.privacy | selected,
         provenance=provenance,
-        status=record.status if record.config.get("validation") is None else "complete",
+        status=_covered_status(record),
         history={},
         diagnostics={},
         calibration={},
         signed=True,
     )
+
+
+def _why_of_trial(record: Record) -> str:
+    return f"{record.privacy['why']} {OF_A_TRIAL}"
+
+
+def _covered_status(record: Record) -> str:
+    """The status, without whether outputs for a validation split, training examples, are finite.
+
+    A run whose parameters are not finite ends after that epoch; only after the last one is such a
+    run not told from others.
+    """
+    made = len(record.history.get("train/loss", ()))
+    ended_early = made < record.config.get("epochs", 0)
+    of_training = record.config.get("validation") is None or ended_early
+    return record.status if of_training else "complete"
 
 
 def without_seed_and_checksum(config: dict) -> dict:

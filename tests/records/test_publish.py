@@ -63,14 +63,27 @@ def test_metrics_of_a_validation_split_are_of_training_examples_and_stay_behind(
     assert record.metrics == {"validation/noisy_accuracy": 0.7, "test/loss": 1.0}
 
 
-@pytest.mark.parametrize(("validation", "status"), [(0.2, "complete"), (None, "diverged")])
-def test_one_held_out_example_does_not_decide_the_status_that_is_published(
-    tmp_path, validation, status
-):
+def test_whether_outputs_for_a_validation_split_are_finite_stays_behind(tmp_path):
+    """One held-out example with a huge value makes them infinite, whatever the noise."""
+    record = replace(made(0), status="diverged")
+    config = record.config | {"validation": 0.2, "epochs": 1}
+    (of_outputs,) = published(tmp_path / "outputs", replace(record, config=config))
+    assert of_outputs.status == "complete"
+    config = config | {"epochs": 2}  # it ended after the first, as its parameters were not finite
+    (of_parameters,) = published(tmp_path / "parameters", replace(record, config=config))
+    assert of_parameters.status == "diverged"
+    (of_test_examples,) = published(tmp_path / "tested", record)
+    assert of_test_examples.status == "diverged"
+
+
+def test_the_epsilon_of_a_chosen_trial_is_not_taken_for_that_of_its_search(tmp_path):
     record = made(0)
-    config = record.config | {"validation": validation}
-    (record,) = published(tmp_path, replace(record, config=config, status="diverged"))
-    assert record.status == status
+    trial = replace(record, config=record.config | {"trial": "abc"})
+    trial.save(tmp_path)
+    out = tmp_path / "out.jsonl"
+    publish([f"results_dir={tmp_path}", f"out={out}", f"record={trial.digest}"])
+    why = parse(out.read_text(), "x").privacy["why"]
+    assert why.startswith("made up This is the epsilon of one trial of a private search")
 
 
 def test_the_checksum_of_a_data_file_would_confirm_a_guess_of_its_last_row(tmp_path):
