@@ -54,7 +54,10 @@ class Rows:
 
     @property
     def _public(self) -> str:
-        return f"The number of examples ({self.rows}) and the classes are taken to be public."
+        return (
+            f"The number of examples ({self.rows}), the classes and the groups are taken to be "
+            "public."
+        )
 
     def order(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of the training examples, and of the test examples."""
