@@ -17,12 +17,12 @@ from dpbench.audit.inference import (
 )
 from dpbench.audit.steps import play_steps
 from dpbench.errors import UserError
-from dpbench.records.epsilon import CLAIMED
+from dpbench.records.epsilon import CLAIMED, REFUTED
 from dpbench.records.record import CANARIES, COVERED, Record
 from dpbench.training.plan import Run, privacy_statement
 from dpbench.training.provenance import provenance
 
-NOT_REFUTED, REFUTED = "not refuted", "refuted"
+NOT_REFUTED = "not refuted"
 
 PAPER, GIVEN = "its paper", "given"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from dpbench.audit.audit import REFUTED, Audit, audit
+from dpbench.audit.audit import Audit, audit
 from dpbench.audit.command import (
     DEFAULTS,
     HEAD,
@@ -29,6 +29,7 @@ from dpbench.config.settings import SETTINGS, key_of, split_settings
 from dpbench.errors import Unavailable
 from dpbench.figures.formats import images, titled
 from dpbench.files import check_writable, write_atomically
+from dpbench.records.epsilon import REFUTED
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid

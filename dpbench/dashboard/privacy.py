@@ -2,7 +2,7 @@
 
 import math
 
-from dpbench.records.epsilon import epsilon_or_reason, is_recorded_number
+from dpbench.records.epsilon import REFUTED, epsilon_or_reason, is_recorded_number
 
 ADJACENCY = "add or remove one example"
 """The default, also for records without the field."""
@@ -29,11 +29,15 @@ def statement(privacy: dict) -> dict:
 
 
 def audit_bound(privacy: dict) -> dict | None:
-    """The lower bound that an audit found, `privacy.audit.epsilon`, and its confidence, if any."""
+    """The lower bound that an audit found, `privacy.audit.epsilon`, its confidence, and the claim
+    that it refutes, if any."""
     audit = privacy.get("audit")
     if not isinstance(audit, dict) or (epsilon := _number(audit.get("epsilon"))) is None:
         return None
-    return {"epsilon": epsilon, "confidence": _number(audit.get("confidence"))}
+    # One bound in twenty exceeds a claim that is true; the audit's verdict allows for that.
+    refuted = audit.get("claimed") if audit.get("verdict") == REFUTED else None
+    bound = {"epsilon": epsilon, "confidence": _number(audit.get("confidence"))}
+    return bound | {"refuted": _number(refuted)}
 
 
 def _number(value: object) -> float | None:

@@ -14,6 +14,9 @@ WITH_EPSILON = ("proven", "approximate", CLAIMED)
 STRENGTH = ("none", CLAIMED, "approximate", "proven")
 """The guarantees, weakest first."""
 
+REFUTED = "refuted"
+"""The verdict of an audit on a claim that its scores contradict."""
+
 NOT_PRIVATE = "not private"
 NO_PROOF = "no proof"
 NOT_COMPUTED = "not computed"

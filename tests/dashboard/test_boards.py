@@ -187,7 +187,7 @@ def test_the_largest_audit_counts(record_of):
         record_of(seed=s, audit={"epsilon": e, "confidence": 0.9}) for s, e in enumerate((1, 2))
     ]
     (board,) = on_boards(records)["boards"]
-    assert board["rows"][0]["audit"] == {"epsilon": 2, "confidence": 0.9}
+    assert board["rows"][0]["audit"] == {"epsilon": 2, "confidence": 0.9, "refuted": None}
 
 
 def test_no_runs_have_no_boards():

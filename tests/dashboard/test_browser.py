@@ -214,13 +214,18 @@ def test_a_diverged_run_takes_the_mean_away_and_is_named(record_of, page_of, ope
     assert window.locator("#part-utility .notes button").count() == 0
 
 
-def test_an_audit_above_its_claim_is_named(record_of, page_of, opened):
-    sound = record_of(seed=0, epsilon=3.0, audit={"epsilon": 1.0, "confidence": 0.95})
-    broken = record_of(seed=1, epsilon=0.5, audit={"epsilon": 2.5, "confidence": 0.95})
-    window = opened(page_of([sound, broken]))
-    assert drawn(window, "audit") == 2
+def test_a_claim_that_an_audit_refutes_is_named_and_none_that_its_bound_happens_to_exceed(
+    record_of, page_of, opened
+):
+    def audited(seed: int, epsilon: float, bound: float, verdict: str):
+        audit = {"epsilon": bound, "confidence": 0.95, "claimed": epsilon, "verdict": verdict}
+        return record_of(seed=seed, epsilon=epsilon, audit=audit)
+
+    sound, lucky = audited(0, 3.0, 1.0, "not refuted"), audited(1, 2.0, 2.1, "not refuted")
+    window = opened(page_of([sound, lucky, audited(2, 0.5, 2.5, "refuted")]))
+    assert drawn(window, "audit") == 3
     named = window.locator("#part-audit .alarm button").all_inner_texts()
-    assert named == ["DP-SGD (ε = 0.5): at least 2.5"]
+    assert named == ["DP-SGD (claimed ε = 0.5): at least 2.5"]
 
 
 def test_the_canaries_of_an_audit_are_no_data_set(record_of, page_of, opened):

@@ -60,4 +60,12 @@ def test_an_audit_without_a_number_is_none(audit):
 def test_an_audit_is_a_bound_and_its_confidence():
     audit = {"epsilon": 1.5, "confidence": 0.95, "attack": "canary"}
     found = statement({"guarantee": "proven", "audit": audit})["audit"]
-    assert found == {"epsilon": 1.5, "confidence": 0.95}
+    assert found == {"epsilon": 1.5, "confidence": 0.95, "refuted": None}
+
+
+def test_a_claim_is_refuted_by_the_verdict_of_its_audit_and_not_by_the_bound():
+    """At 95% confidence one bound in twenty exceeds a claim that is true."""
+    audit = {"epsilon": 5.1, "confidence": 0.95, "claimed": 4.9, "verdict": "not refuted"}
+    assert statement({"guarantee": "proven", "audit": audit})["audit"]["refuted"] is None
+    audit["verdict"] = "refuted"
+    assert statement({"guarantee": "proven", "audit": audit})["audit"]["refuted"] == 4.9

@@ -17,7 +17,7 @@ function audits(rows, page) {
       auditLegend(claimed, page),
       plot,
       plot && pictureExports(plot, label),
-      auditNotes(claimed, others, page),
+      auditNotes(audited, others, page),
     ),
   ];
 }
@@ -31,21 +31,22 @@ const auditLegend = (rows, page) =>
     })),
   );
 
-/** The claims that an audit refutes, and the audits of runs without an epsilon. */
-function auditNotes(claimed, others, page) {
-  const { accountant } = page.state;
-  const link = (row) => {
-    const name = `${nameOf(row)} (${epsilonText(row, accountant)})`;
-    const text = `${name}: at least ${figures(row.audit.epsilon)}`;
+/** The claims that are refuted by an audit's verdict, and the audits of runs without an epsilon. */
+function auditNotes(audited, others, page) {
+  const link = (row, claim) => {
+    const text = `${nameOf(row)} (${claim}): at least ${figures(row.audit.epsilon)}`;
     return button(text, () => page.open(row.id), { className: "link" });
   };
-  const refuted = claimed.filter((row) => row.audit.epsilon > row.axis[accountant]);
+  const refuted = audited
+    .filter((row) => row.audit.refuted !== null)
+    .map((row) => link(row, `claimed ε = ${figures(row.audit.refuted)}`));
+  const without = others.map((row) => link(row, epsilonText(row, page.state.accountant)));
   return make(
     "div",
     { className: "notes" },
-    refuted.length ? make("p", { className: "alarm" }, "Claim refuted: ", refuted.map(link)) : null,
-    others.length
-      ? make("p", {}, "Audited, but without an epsilon to compare with: ", others.map(link))
+    refuted.length ? make("p", { className: "alarm" }, "Claim refuted: ", refuted) : null,
+    without.length
+      ? make("p", {}, "Audited, but without an epsilon to compare with: ", without)
       : null,
   );
 }

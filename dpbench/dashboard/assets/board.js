@@ -137,7 +137,7 @@ const epsilonCell = ({ epsilon, guarantee, audit }) =>
     make("b", {}, Number.isFinite(epsilon) ? atMost(epsilon) : epsilon),
     Number.isFinite(epsilon) ? make("span", { className: "sub" }, guarantee) : null,
     audit
-      ? make("span", { className: audit.epsilon > epsilon ? "sub alarm" : "sub" }, bound(audit))
+      ? make("span", { className: audit.refuted === null ? "sub" : "sub alarm" }, bound(audit))
       : null,
   );
 

@@ -87,8 +87,9 @@ const PARTS = [
     place: "Audits",
     how: () =>
       "An audit runs the method on canaries and yields a lower bound on epsilon, at 95% " +
-      "confidence. A point far above the dashed line refutes the claimed epsilon; a point below " +
-      "it proves nothing.",
+      "confidence, so one in twenty may lie above the dashed line though the claim is true. It " +
+      "is refuted where the scores have a probability of at most 1e-4 under it; a point below " +
+      "the line proves nothing.",
     build: (rows) => audits(rows, page),
   },
   {

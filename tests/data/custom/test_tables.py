@@ -78,6 +78,7 @@ def test_public_constants_need_no_statistics(people):
     assert torch.equal(data.train.inputs[:, 1], plain.train.inputs[:, 1])
     assert not any("epsilon" in note for note in dataset.notes)
     assert "training rows, which no epsilon covers" in data_of(people)[0].notes[-1]
+    assert "the classes and the groups are taken to be public" in dataset.notes[0]
 
 
 def test_numbers_can_be_categories_and_columns_dropped(people):
