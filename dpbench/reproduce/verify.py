@@ -18,8 +18,9 @@ from dpbench.execution.verify import contradictions, differences_of_rerun, equal
 from dpbench.records.collect import StoredRecord, collect
 from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
-from dpbench.reproduce.render import numbers
+from dpbench.reproduce.render import numbers, render
 from dpbench.reproduce.target import Target, target_of
+from dpbench.tables.privacy import AS_PLANNED
 from dpbench.tables.spec import PAPER_SCALE
 from dpbench.tables.summary import counted
 from dpbench.training.progress import counting
@@ -108,23 +109,44 @@ def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]
 
 
 def unsupported_lines(path: Path) -> Iterator[str]:
-    """The lines of a table's or figure's CSV file that do not follow from its records.
+    """The lines of a table's or figure's CSV file, and of methods on a table's page, that do not
+    follow from its records.
 
     Computed tables, such as attacks, are skipped: they have more input than their records.
     """
     stem = path.name.removesuffix(RECORDS)
     try:
-        target = _beside(published_target(path.with_name(f"{stem}.md")), path)
+        page = path.with_name(f"{stem}.md")
+        target = _beside(published_target(page), path)
         if "compute" in target.table:
             return
-        given = {*_lines(numbers(target, _records(path)))}
+        csv_text, page_text = _made_again(target, _records(path))
+        given = {*_lines(csv_text), *_lines_of_methods(page_text)}
         lines = [*_lines(_text(path.with_name(f"{stem}.csv")))]
+        if page_text:
+            lines += _lines_of_methods(_text(page))
     except (UserError, KeyError) as error:
         yield f"cannot be verified: {error}"
         return
     for line in lines:
         if line not in given:
             yield f"has the line {','.join(line)}, which does not follow from its records."
+
+
+def _made_again(target: Target, records: list[Record]) -> tuple[str, str]:
+    """The CSV file and the page of a table; of a figure no page, as pictures take long."""
+    if "figure" in target.table:
+        return numbers(target, records), ""
+    files = render(target, records, {})
+    return files["csv"].decode(), files["md"].decode()
+
+
+def _lines_of_methods(page: str) -> Iterator[tuple[str, ...]]:
+    """The lines of a page's grids of methods: metrics, verdicts and epsilons; without the planned
+    epsilons of methods that were not run, of which there is no record."""
+    for block in page.split("\n\n"):
+        if block.startswith("| method |"):
+            yield from ((line,) for line in block.splitlines() if AS_PLANNED not in line)
 
 
 def _beside(target: Target, path: Path) -> Target:

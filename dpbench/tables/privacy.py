@@ -28,6 +28,9 @@ HEAD = (
     "guarantee",
     "why",
 )
+AS_PLANNED = "Not run: as planned."
+"""Said of the epsilons of a method that was not run."""
+
 Statement = Mapping[str, Any]
 """The privacy statement of a run, from `dpbench.training.budget`."""
 
@@ -63,7 +66,7 @@ def _as_planned(row: Row, statement: Statement | None) -> Row:
     if statement is None:
         return row
     plan = {f"privacy/{name}": statement[name] for name in PRIVACY}
-    plan["privacy/why"] += " Not run: as planned."
+    plan["privacy/why"] += f" {AS_PLANNED}"
     return replace(row, runs=pd.DataFrame([plan]))
 
 

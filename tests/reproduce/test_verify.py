@@ -185,6 +185,14 @@ def test_a_number_that_was_changed_in_a_table_or_in_its_records_is_found(
     assert "0.123" in found
 
     numbers.write_text(text)
+    page = copy.with_suffix("").with_suffix(".md")
+    shown = page.read_text()
+    assert "| 1e-06 | float | proven |" in shown
+    page.write_text(shown.replace("| 1e-06 | float |", "| 1e-09 | secure |", 1))
+    (found,) = unsupported_lines(copy)
+    assert "| 1e-09 | secure |" in found
+
+    page.write_text(shown)
     copy.write_text(lines.read_text().replace('"test/accuracy": 0.', '"test/accuracy": 1.', 1))
     said, problems = verify([f"results_dir={tmp_path}"])
     assert any("checksum does not match" in problem.description for problem in problems)
