@@ -30,7 +30,8 @@ SHARED = ("dataset", "model")
 
 NOTE = (
     "Cells: mean ± standard deviation (number of seeds). Bold: the best mean of the rows with an "
-    "epsilon."
+    "epsilon. An epsilon is that of one run: it covers neither metrics nor a choice by them, nor "
+    "statistics that data were prepared by, such as z-scores."
 )
 
 

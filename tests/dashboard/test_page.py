@@ -35,6 +35,11 @@ def test_what_goes_in_is_what_is_in(html):
     assert opened(element(html, "records")) == {"a": NASTY}
 
 
+def test_the_page_says_that_it_contains_what_no_epsilon_covers(html):
+    said = " ".join(html.split())
+    assert "No epsilon covers metrics, training losses, diagnostics, checksums and seeds" in said
+
+
 def unpacked(text):
     return gzip.decompress(base64.b64decode(text)).decode()
 

@@ -88,6 +88,11 @@ def test_markdown_has_names_means_seeds_epsilons_and_the_best(made):
     assert rows["SGD"].count("| not private |") == rows["FairLens"].count("| no proof |") == 2
 
 
+def test_the_table_says_what_its_epsilons_do_not_cover(made):
+    said = made("columns=privacy")["md"]
+    assert "it covers neither metrics nor a choice by them, nor statistics" in said
+
+
 def test_csv_has_the_numbers_of_each_cell(made):
     text = made("columns=privacy", "metrics=accuracy,accuracy/a")["csv"]
     lines = list(csv.DictReader(io.StringIO(text)))
