@@ -191,13 +191,13 @@ def _line(finding: Finding) -> tuple[str, ...]:
 def summary(checked: Sequence[PropertyClaim]) -> str:
     """The number of claims with each verdict, and a list of those that fail."""
     counts = Counter(claim.verdict for claim in checked)
-    parts = ", ".join(_verdict_count(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
+    parts = ", ".join(_tally(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
     failed = [f"{claim.label}: {claim.name}" for claim in checked if claim.verdict == FAILS]
     where = f" ({', '.join(failed)})" if failed else ""
     return f"{counted(len(checked), 'claim')}: {parts}{where}."
 
 
-def _verdict_count(count: int, verdict: str) -> str:
+def _tally(count: int, verdict: str) -> str:
     """`1 holds`, `22 hold`: only verbs have a plural."""
     plural = verdict.removesuffix("s") if verdict in (HOLDS, FAILS) else verdict
     return f"{count} {verdict if count == 1 else plural}"
