@@ -4,11 +4,16 @@ import shlex
 
 import pandas as pd
 
+from dpbench.config.settings import key_of
 from dpbench.records.epsilon import CLAIMED, marked, rounded_up
 from dpbench.search.private import PrivateSelection
 from dpbench.search.request import SearchRequest
 from dpbench.tables.grid import NO_VALUE, Grid
 from dpbench.tables.markdown import document, grid_lines
+
+OF_THE_FILE = ("dataset.checksum", "dataset.file", "dataset.folder", "dataset.path")
+"""Settings that the page leaves out: whoever has all of a file but one row could guess that row and
+compare the checksum."""
 
 NOTES = (
     "Epsilon of the search covers every training example, whether a trial trained on it or held it "
@@ -54,7 +59,7 @@ def describe_law(request: SearchRequest) -> str:
 def _parts(request: SearchRequest, selected: PrivateSelection) -> list[str]:
     choices = request.config["choices"]
     ranges = ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
-    fixed = " ".join(f"`{override}`" for override in request.settings)
+    fixed = " ".join(f"`{o}`" for o in request.settings if key_of(o) not in OF_THE_FILE)
     count = len(selected.candidates)
     return [
         f"# Private search: {choices['dataset']}",

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import chisquare
 
+from dpbench.data.custom.checksums import checksum
 from dpbench.errors import UserError
 from dpbench.execution.prepare import prepare
 from dpbench.mechanism.streams import CipherStream
@@ -82,10 +83,21 @@ def test_a_page_says_what_of_the_data_no_epsilon_covers(tmp_path):
     rows = "".join(f"{row % 7},{row % 2}\n" for row in range(400))
     table.write_text(f"x,y\n{rows}")
     words = [o for o in asked(tmp_path, "seed=3") if not o.startswith("batch_size")]
+    known = checksum(table)
     text = search(
-        [*words, "batch_size=64", "dataset=csv", f"dataset.file={table}", "dataset.target=y"]
+        [
+            *words,
+            "batch_size=64",
+            "dataset=csv",
+            f"dataset.file={table}",
+            "dataset.target=y",
+            f"dataset.checksum={known}",
+        ]
     )
     assert "which no epsilon covers" in text
+    assert "`dataset.target=y`" in text
+    assert known not in text
+    assert str(table) not in text
 
 
 def test_one_epsilon_of_the_whole_search_stands_beside_that_of_a_trial(finished):
