@@ -30,6 +30,7 @@ from dpbench.records.epsilon import CLAIMED
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.search.request import SearchRequest
+from dpbench.training.lock import exclusive
 from dpbench.training.plan import Plan, Run
 from dpbench.training.progress import counting
 
@@ -99,9 +100,11 @@ def stream_of(request: SearchRequest) -> Stream:
     if request.config["noise"] != "secure":
         return seeded("search", int(request.seeds[0]), request.identity, torch.device("cpu"))
     path = key_path(request)
-    if not path.exists():
-        state = secure().state_dict()
-        write_atomically(path, state["key"].encode(), PRIVATE_MODE)
+    # Of two processes that begin at once each would release a choice of its own.
+    with exclusive(path.with_suffix(".lock")):
+        if not path.exists():
+            state = secure().state_dict()
+            write_atomically(path, state["key"].encode(), PRIVATE_MODE)
     return CipherStream(bytes.fromhex(path.read_text()))
 
 

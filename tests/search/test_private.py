@@ -1,6 +1,9 @@
 """`dpbench search private=true`: what is released, what it costs, and what is refused."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -10,7 +13,7 @@ from scipy.stats import chisquare
 from dpbench.data.custom.checksums import checksum
 from dpbench.errors import UserError
 from dpbench.execution.prepare import prepare
-from dpbench.mechanism.streams import CipherStream
+from dpbench.mechanism.streams import CipherStream, secure
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.selection import Repetitions, selection_epsilon
@@ -135,6 +138,22 @@ def test_searches_share_no_trial(tmp_path):
         for more in ([], ["trials=5"], ["N=2"], ["draw=1"], ["seed=1"], ["law=poisson"])
     ]
     assert len({request.identity for request in requests}) == len(requests)
+
+
+@pytest.mark.filterwarnings("ignore:.*already executing")
+def test_processes_that_begin_a_search_at_once_share_its_key(tmp_path, monkeypatch):
+    """Otherwise each would draw trials of its own, and two choices be released for one epsilon."""
+    request, both = parse(asked(tmp_path, "noise=secure")), threading.Barrier(2)
+
+    def at_once():
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        return secure()
+
+    monkeypatch.setattr("dpbench.search.private.secure", at_once)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: stream_of(request).bits(4).tolist(), range(2))
+    assert first == second
 
 
 def test_secure_noise_draws_trials_from_a_key_for_its_owner_alone(tmp_path):
