@@ -169,17 +169,20 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     """UserError for a table without rows, and for values that are missing or infinite."""
     if len(frame) < 2:
         raise UserError(f"{name} has {len(frame)} rows, and a run needs some to train and to test.")
-    for column in (*columns.features(frame), columns.target):
+    needed = (columns.target, *filter(None, [columns.group]))
+    for column in dict.fromkeys((*columns.features(frame), *needed)):
         values = frame[column]
         unusable = values.isna()
         if not columns.is_categorical(values):
             unusable |= ~np.isfinite(values)
         if unusable.any():
             row = int(np.flatnonzero(unusable)[0]) + 1
+            remove = "remove it"
+            if column not in needed:
+                remove += f", or leave the column out with dataset.drop=[{column}]"
             raise UserError(
-                f"{name} has no usable value in column {column} of row {row}: complete the row, "
-                f"remove it, or leave the column out with dataset.drop=[{column}]; or the file is "
-                "truncated."
+                f"{name} has no usable value in column {column} of row {row}: complete the row, or "
+                f"{remove}; or the file is truncated."
             )
 
 

@@ -160,6 +160,14 @@ def test_a_cut_or_wrong_file_is_one_sentence(people, spoil, sentence):
     assert "\n" not in str(told.value)
 
 
+def test_a_row_without_a_group_is_refused_where_the_group_is_no_feature_too(people):
+    people.write_text(people.read_text() + "30,1,Bonn,,yes\n")
+    asked = settings(people, "dataset.drop=[sex]")
+    compose(asked)
+    with pytest.raises(UserError, match="in column sex of row 61: complete the row, or remove it;"):
+        compose([*asked, "dataset.group=sex"])
+
+
 def test_a_file_that_is_no_text_is_one_sentence(people):
     people.write_bytes(bytes(range(256)))
     with pytest.raises(UserError, match="is not a table of values separated by ','"):
