@@ -237,7 +237,7 @@ def test_the_canaries_of_an_audit_are_no_data_set(record_of, page_of, opened):
     }
     attacked.metrics.clear()
     window = opened(page_of([attacked, record_of()]))
-    assert "1 data sets" in window.inner_text("#lead")
+    assert "1 data set\n" in window.inner_text("#lead")
     assert "canaries" not in window.inner_text("#part-board")
     offered = window.locator("input[name=dataset]").evaluate_all("all => all.map(i => i.value)")
     assert offered == ["digits"]

@@ -168,7 +168,7 @@ def test_a_run_has_its_loss_curve_and_stands_beside_another(sweep, opened):
 def test_the_first_view_is_saved_and_names_an_audit_that_refutes_a_claim(
     record_of, page_of, opened
 ):
-    audit = {"epsilon": 2.5, "confidence": 0.95}
+    audit = {"epsilon": 2.5, "confidence": 0.95, "claimed": 0.5, "verdict": "refuted"}
     window = opened(
         page_of([record_of(epsilon=0.5, audit=audit), record_of("dpsgd_f", epsilon=0.5)]),
         pictures=False,

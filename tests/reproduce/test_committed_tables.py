@@ -23,7 +23,7 @@ NARROWED = {
         "table.seeds=[0,1]",
     ),
     "calibration_table2-part": ("dataset=mnist", "table.seeds=[0,1]"),
-    "misalignment_table1-part": ("table.seeds=[0,1]",),
+    "misalignment_table1-part": ("table.seeds=[0,1,2]",),
     "misalignment_table2-part": ("table.seeds=[0,1]",),
     "sign_table1-part": ("dataset=adult",),
 }
