@@ -22,7 +22,7 @@ NARROWED = {
         "table.methods=[opacus_60,opacus_45,opacus_15,scatter_mnist,cnn_mnist,scatter_cifar10]",
         "table.seeds=[0,1]",
     ),
-    "calibration_table2-part": ("dataset=mnist", "table.seeds=[0,1]"),
+    "calibration_table2-part": ("dataset=mnist", "table.seeds=[0,1,2]"),
     "misalignment_table1-part": ("table.seeds=[0,1,2]",),
     "misalignment_table2-part": ("table.seeds=[0,1]",),
     "sign_table1-part": ("dataset=adult",),
