@@ -38,12 +38,12 @@ def marked(epsilon: str, guarantee: str) -> str:
 
 
 def rounded_up(epsilon: float, digits: int = 2) -> str:
-    """An upper bound with so many decimals that is still an upper bound."""
+    """An upper bound as text, rounded up so that it is one still; digits: decimals."""
     return _rounded(epsilon, digits, ROUND_CEILING)
 
 
 def rounded_down(epsilon: float, digits: int = 2) -> str:
-    """A lower bound with so many decimals that is still a lower bound."""
+    """A lower bound as text, rounded down so that it is one still; digits: decimals."""
     return _rounded(epsilon, digits, ROUND_FLOOR)
 
 

@@ -49,7 +49,7 @@ def _chosen(records: list[Record], digest: str | None) -> list[Record]:
     if not chosen:
         raise UserError(
             "All records are trials of a private search, whose epsilon covers the chosen one "
-            "alone: give record=DIGEST, which the search's report names."
+            "alone: give record=DIGEST, as in the command that the search prints."
         )
     return chosen
 
