@@ -20,8 +20,11 @@ T = TypeVar("T")
 MAX_SHARE = 0.8
 """The share of free memory for physical batches; the rest is for the update and everything else."""
 
-RETAINED_BLOCK, RETAINED_TOTAL = 2**28, 2**30
-"""Bytes: the largest freed block that a process keeps, and the most that it keeps in total."""
+RETAINED_BLOCK, RETAINED_TOTAL = 2**30, 2**31 - 1
+"""Bytes: the largest freed block that a process keeps, and the most that it keeps in total.
+
+`mallopt` takes both as a C int.
+"""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of `mallopt`, from glibc's malloc.h."""

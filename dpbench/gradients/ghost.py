@@ -211,7 +211,7 @@ class Ghost:
             at_least_float32(b[module]),
             rows_per_unit,
             values=lambda: parameters.values(tracked),
-            per_example=parameters.per_example,
+            perturbation=parameters.perturbation(tracked),
         )
         return ModuleGradients(tracked.rule.gradients(call), call)
 

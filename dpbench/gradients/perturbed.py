@@ -11,15 +11,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dpbench.gradients.layers.layer import perturbed_values
+from dpbench.gradients.layers import Perturbation
 from dpbench.gradients.modules import ModuleGradients, TrackedModule
 from dpbench.gradients.precision import at_least_float32
 
 
 class SharedParameters:
     """The same parameter values for every example, by name."""
-
-    per_example = False
 
     def __init__(self, named: Mapping[str, Tensor], tracked_modules: Sequence[TrackedModule]):
         self._named, self._tracked = named, tracked_modules
@@ -43,6 +41,9 @@ class SharedParameters:
         named = tracked.module.named_parameters()
         return {n: self._named.get(prefix + n, p).detach() for n, p in named}
 
+    def perturbation(self, tracked: TrackedModule) -> None:
+        """There is none."""
+
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Nothing to install: the caller substitutes these values by `functional_call`."""
@@ -51,8 +52,6 @@ class SharedParameters:
 
 class PerExampleParameters:
     """theta + scales_i g_i for each example i, with the g_i of a pass at theta; scales [B]."""
-
-    per_example = True
 
     def __init__(
         self,
@@ -78,11 +77,15 @@ class PerExampleParameters:
             for name, shape, part in zip(tracked.bare, shapes, rows, strict=True)
         }
 
-    def values(self, tracked: TrackedModule) -> dict[str, Tensor]:
-        """The parameters of a module by their names in it, with one copy per example [B, ...]."""
+    def perturbation(self, tracked: TrackedModule) -> Perturbation:
+        """That of a module's parameters."""
         gradients, call, _ = self._by_module[tracked]
         assert call
-        return perturbed_values(call, gradients, self._scales)
+        return Perturbation(call, gradients, self._scales)
+
+    def values(self, tracked: TrackedModule) -> dict[str, Tensor]:
+        """The parameters of a module by their names in it, with one copy per example [B, ...]."""
+        return self.perturbation(tracked).values()
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -97,13 +100,9 @@ class PerExampleParameters:
                 vars(tracked.module).pop("forward", None)
 
     def _outputs(self, tracked: TrackedModule, x: Tensor) -> Tensor:
-        gradients, call, _ = self._by_module[tracked]
-        assert call
         # In float32, like the gradients: autocast does not cover every operation of the rules.
         with torch.autocast(x.device.type, enabled=False):
-            out = tracked.rule.perturbed_outputs(
-                call, list(gradients), self._scales, at_least_float32(x)
-            )
+            out = tracked.rule.perturbed_outputs(self.perturbation(tracked), at_least_float32(x))
         return out if out.requires_grad else out.requires_grad_()
 
 

@@ -198,8 +198,9 @@ def test_a_wrong_rule_for_shifts_of_each_example_s_own_is_noticed(monkeypatch, k
     model(inputs)
     right = RULES.get(type(layer), FALLBACK)
 
-    def unmoved(call, gradients, scales, x):
-        return right.perturbed_outputs(call, gradients, 0 * scales, x)
+    def unmoved(perturbation, x):
+        scales = 0 * perturbation.scales
+        return right.perturbed_outputs(perturbation._replace(scales=scales), x)
 
     if kind == "fallback":
         monkeypatch.setattr(

@@ -74,7 +74,7 @@ def test_a_norm_through_standardisation_is_an_upper_bound_where_terms_cancel(siz
     # Gradients along the weights: standardisation takes them away, but for the last digits.
     draw = torch.Generator().manual_seed(0)
     weight = size * torch.randn(2, 4608, generator=draw)
-    through = Standardisation(weight, torch.full((2,), 10.0), 1e-4)
+    through = Standardisation.of(weight, torch.full((2,), 10.0), 1e-4)
     noise = 10.0**-digits * torch.randn(250, 2, 4608, generator=draw)
     g = weight / size * 10 ** torch.randn(250, 2, 1, generator=draw) * (1 + noise)
     unit, rate, exact = through.unit.double(), through.rate.double(), g.double()

@@ -10,15 +10,11 @@ from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight
 
 from dpbench.gradients.engine import column_blocks, zero_excluded
-from dpbench.gradients.layers.layer import LayerGradient, ModuleCall
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.norms import recomputation_bound, squared_norms, squared_norms_of_outer
 
 FAST = 64
 """Additional roundings allowed for fast convolution algorithms (Winograd, FFT)."""
-
-FEW_CHANNELS = 16
-"""Up to this number of input channels, the backward pass of a convolution with the examples as its
-groups is slower than that of matrix products over patches."""
 
 
 class Convolution(LayerGradient):
@@ -127,8 +123,10 @@ class Convolution(LayerGradient):
         scales = scales.view(-1, *[1] * weight.dim())
         return torch.addcmul(weight, self.weight_rows().view(-1, *weight.shape), scales)
 
-    def perturbed_biases(self, bias: Tensor, scales: Tensor) -> Tensor:
-        """[B, O]"""
+    def perturbed_biases(self, bias: Tensor | None, scales: Tensor) -> Tensor | None:
+        """[B, O], or None without a bias."""
+        if bias is None:
+            return None
         return torch.addcmul(bias, self._bias_rows, scales.unsqueeze(1))
 
     @cached_property
@@ -185,15 +183,13 @@ def kernel_gradient(call: ModuleCall) -> Convolution:
     return Convolution(call.module, a, call.b, call.views, padding)
 
 
-def perturbed_convolution(
-    call: ModuleCall, gradients: list[Convolution], scales: Tensor, x: Tensor
-) -> Tensor:
+def perturbed_convolution(perturbation: Perturbation, x: Tensor) -> Tensor:
     """A convolution's outputs for x, with W_i = W + scales_i G_i for each example.
 
     With few positions and large kernels G_i is applied position by position, and never
     materialised.
     """
-    (gradient,) = gradients
+    call, (gradient,), scales = perturbation
     values = call.values()
     if gradient.by_positions:
         m = call.module
@@ -204,7 +200,7 @@ def perturbed_convolution(
         )
         return plain + gradient.apply(x, scales)
     kernels = gradient.perturbed_kernels(values["weight"], scales)
-    biases = gradient.perturbed_biases(values["bias"], scales) if "bias" in values else None
+    biases = gradient.perturbed_biases(values.get("bias"), scales)
     return convolve_per_example(call.module, x, kernels, biases)
 
 
@@ -213,36 +209,21 @@ def convolve_per_example(
 ) -> Tensor:
     """The convolution of x [B K, ...] with each example's kernel [B, O, I, ...] and bias [B, O].
 
-    Computed as one convolution with the examples as its groups and the views as its batch; with few
-    channels, where that is slow, as one matrix product over the patches.
+    One convolution with the examples as its groups and the views as its batch.
     """
     x, padding = _padded(module, x)
+    forward = F.conv1d if x.dim() == 3 else F.conv2d
     examples = len(kernels)
-    if x.requires_grad and module.groups == 1 and kernels.shape[2] <= FEW_CHANNELS:
-        out = _by_patches(module, x, kernels, biases, padding)
-    else:
-        forward = F.conv1d if x.dim() == 3 else F.conv2d
-        x, groups = as_groups(x, examples), examples * module.groups
-        kernels = kernels.flatten(0, 1)
-        biases = None if biases is None else biases.flatten()
-        grouped = forward(x, kernels, biases, module.stride, padding, module.dilation, groups)
-        out = grouped.unflatten(1, (examples, -1)).transpose(0, 1)  # [B, K, O, *image]
-    return out.flatten(0, 1)
-
-
-def _by_patches(
-    module: nn.Conv1d | nn.Conv2d,
-    x: Tensor,
-    kernels: Tensor,
-    biases: Tensor | None,
-    padding: tuple[int, ...],
-) -> Tensor:
-    """[B, K, O, *image] for padded x [B K, C, *image] and kernels [B, O, I, ...]."""
-    columns = patches(module, x, padding).unflatten(0, (len(kernels), -1))  # [B, K, I, T]
-    out = kernels.flatten(2).unsqueeze(1) @ columns
-    if biases is not None:
-        out += biases.view(len(biases), 1, -1, 1)
-    return out.unflatten(3, _image(module, x, padding))
+    out = forward(
+        as_groups(x, examples),
+        kernels.flatten(0, 1),
+        None if biases is None else biases.flatten(),
+        module.stride,
+        padding,
+        module.dilation,
+        examples * module.groups,
+    )
+    return out.unflatten(1, (examples, -1)).transpose(0, 1).flatten(0, 1)  # [B K, O, *image]
 
 
 def patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:
@@ -252,13 +233,6 @@ def patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) 
         (1,) * extra + tuple(p) for p in (module.kernel_size, module.dilation, module.stride)
     )
     return F.unfold(image, kernel, dilation, (0,) * extra + tuple(padding), stride)
-
-
-def _image(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> tuple[int, ...]:
-    """The spatial size of the outputs."""
-    sizes = x.shape[2:], padding, module.dilation, module.kernel_size, module.stride
-    axes = zip(*sizes, strict=True)
-    return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in axes)
 
 
 def as_groups(x: Tensor, examples: int) -> Tensor:

@@ -19,8 +19,8 @@ class ModuleCall(NamedTuple):
 
     Rows are ordered example first, view second: a [B K, ...], b [B K, ...]. b is the gradient of
     the mean over an example's views, so that sums over views are gradients of examples. values()
-    returns the parameters that the module computed with, by their names in the module; if
-    `per_example`, the trainable ones have a leading axis of examples [B, ...].
+    returns the parameters that the module computed with, by their names in the module; with a
+    `perturbation`, the trainable ones have a leading axis of examples [B, ...].
     """
 
     module: Any
@@ -28,7 +28,7 @@ class ModuleCall(NamedTuple):
     b: Tensor
     views: int
     values: Callable[[], dict[str, Tensor]]
-    per_example: bool = False
+    perturbation: "Perturbation | None" = None
 
     @property
     def examples(self) -> int:
@@ -68,16 +68,29 @@ class LayerGradient(Protocol):
         ...
 
 
-def perturbed_values(
-    call: ModuleCall, gradients: Sequence[LayerGradient], scales: Tensor
-) -> dict[str, Tensor]:
-    """The module's parameters plus scales_i g_i for each example, materialised [B, ...]."""
-    rows = torch.cat([gradient.stack() for gradient in gradients], 1) * scales.unsqueeze(1)
-    values, start = call.values(), 0
-    perturbed = dict(values)
-    for name, parameter in call.module.named_parameters():
-        if parameter.requires_grad:
-            change = rows[:, start : start + parameter.numel()]
-            perturbed[name] = values[name] + change.view(-1, *parameter.shape)
-            start += parameter.numel()
-    return perturbed
+class Perturbation(NamedTuple):
+    """The parameters theta + scales_i g_i of one module for each example i; scales [B].
+
+    call: the module's call at theta. gradients: the g_i of its layers, from that call.
+    """
+
+    call: ModuleCall
+    gradients: Sequence[Any]
+    scales: Tensor
+
+    @property
+    def module(self) -> Any:
+        return self.call.module
+
+    def values(self) -> dict[str, Tensor]:
+        """The parameters by their names in the module, materialised [B, ...]."""
+        rows = torch.cat([gradient.stack() for gradient in self.gradients], 1)
+        rows = rows * self.scales.unsqueeze(1)
+        values, start = self.call.values(), 0
+        perturbed = dict(values)
+        for name, parameter in self.module.named_parameters():
+            if parameter.requires_grad:
+                change = rows[:, start : start + parameter.numel()]
+                perturbed[name] = values[name] + change.view(-1, *parameter.shape)
+                start += parameter.numel()
+        return perturbed

@@ -4,7 +4,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dpbench.gradients.engine import zero_excluded
-from dpbench.gradients.layers.layer import LayerGradient, ModuleCall
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.norms import squared_norms_of_table
 
 
@@ -38,11 +38,9 @@ class Lookup(LayerGradient):
         return Lookup(self.indices, zero_excluded(self.b, factors), self.rows)
 
 
-def perturbed_embedding(
-    call: ModuleCall, gradients: list[Lookup], scales: Tensor, x: Tensor
-) -> Tensor:
+def perturbed_embedding(perturbation: Perturbation, x: Tensor) -> Tensor:
     """An embedding's outputs for x [B K, ...], with W_i = W + scales_i G_i for each example."""
-    (table,) = gradients
+    call, (table,), scales = perturbation
     indices = x.reshape(call.examples, -1)
     same = (indices.unsqueeze(2) == table.indices.unsqueeze(1)).to(table.b)
     plain = F.embedding(x, call.values()["weight"])

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dpbench.gradients.engine import column_blocks, columns_per_block, zero_excluded
-from dpbench.gradients.layers.layer import LayerGradient, ModuleCall
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.norms import squared_norms, squared_norms_of_outer
 
 
@@ -140,15 +140,13 @@ def linear(call: ModuleCall) -> list[Dyad | Outer]:
     return [Outer(_positions(call, call.a), b, b.sum(1) if bias else None)]
 
 
-def perturbed_linear(
-    call: ModuleCall, gradients: list[Dyad | Outer], scales: Tensor, x: Tensor
-) -> Tensor:
+def perturbed_linear(perturbation: Perturbation, x: Tensor) -> Tensor:
     """A linear layer's outputs for x, with W_i = W + scales_i G_i for each example.
 
     (W + s b a^T) x = W x + s b <a, x>, so no per-example weight is materialised if a gradient has
     few positions.
     """
-    (gradient,) = gradients
+    call, (gradient,), scales = perturbation
     values = call.values()
     plain = F.linear(x, values["weight"], values.get("bias"))
     rows = x if isinstance(gradient, Dyad) else _positions(call, x)

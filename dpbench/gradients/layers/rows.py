@@ -2,7 +2,6 @@
 
 import copy
 from collections import OrderedDict
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +10,7 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 
 from dpbench.gradients.engine import zero_excluded
-from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, perturbed_values
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.norms import squared_norms
 
 NormLayer = nn.GroupNorm | nn.LayerNorm | nn.RMSNorm | nn.InstanceNorm1d | nn.InstanceNorm2d
@@ -51,15 +50,13 @@ def normalisation(call: ModuleCall) -> list[Rows]:
     return [Rows(call.over_views(torch.cat(rows, 1)))]
 
 
-def perturbed_normalisation(
-    call: ModuleCall, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
-) -> Tensor:
+def perturbed_normalisation(perturbation: Perturbation, x: Tensor) -> Tensor:
     """The outputs of a normalisation for x, with per-example scale and shift."""
-    values = perturbed_values(call, gradients, scales)
-    over_views = {n: v.repeat_interleave(call.views, 0) for n, v in values.items()}
-    out = _normal(call.module, x)
-    out = out * _as_outputs(call.module, over_views["weight"], out)
-    return out + _as_outputs(call.module, over_views["bias"], out) if _biased(call.module) else out
+    module, views = perturbation.module, perturbation.call.views
+    over_views = {n: v.repeat_interleave(views, 0) for n, v in perturbation.values().items()}
+    out = _normal(module, x)
+    out = out * _as_outputs(module, over_views["weight"], out)
+    return out + _as_outputs(module, over_views["bias"], out) if _biased(module) else out
 
 
 def _normal(module: NormLayer, x: Tensor) -> Tensor:
@@ -108,7 +105,7 @@ def fallback(call: ModuleCall) -> list[Rows]:
     There is one entry per layer, a submodule with parameters of its own, in the layers' order.
     """
     named = _trained(call.module, call.values())
-    if call.per_example:
+    if call.perturbation:
         named = {n: v.repeat_interleave(call.views, 0) for n, v in named.items()}
 
     def of_row(named: dict[str, Tensor], a: Tensor, b: Tensor) -> dict[str, Tensor]:
@@ -117,7 +114,7 @@ def fallback(call: ModuleCall) -> list[Rows]:
 
         return vjp(forward, named)[1](b)[0]
 
-    axes = (0 if call.per_example else None, 0, 0)
+    axes = (0 if call.perturbation else None, 0, 0)
     rows = vmap(of_row, axes, randomness="different")(named, call.a, call.b)
     layers: dict[str, list[Tensor]] = {}
     for name in named:
@@ -125,11 +122,10 @@ def fallback(call: ModuleCall) -> list[Rows]:
     return [Rows(call.over_views(torch.cat(parts, 1))) for parts in layers.values()]
 
 
-def perturbed_fallback(
-    call: ModuleCall, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
-) -> Tensor:
+def perturbed_fallback(perturbation: Perturbation, x: Tensor) -> Tensor:
     """Any module's outputs for x, with each example's parameters materialised."""
-    named = _trained(call.module, perturbed_values(call, gradients, scales))
+    call = perturbation.call
+    named = _trained(call.module, perturbation.values())
     module = copy.copy(call.module)  # a copy, as the original's forward is patched to call this
     vars(module).pop("forward", None)
     module._forward_hooks = OrderedDict()

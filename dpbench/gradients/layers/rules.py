@@ -1,12 +1,12 @@
 """The per-example gradient rule of each module type."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from dpbench.gradients.layers.convolution import convolution, perturbed_convolution
-from dpbench.gradients.layers.layer import LayerGradient, ModuleCall
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.layers.lookup import embedding, perturbed_embedding
 from dpbench.gradients.layers.outer import linear, perturbed_linear
 from dpbench.gradients.layers.rows import (
@@ -23,12 +23,11 @@ class LayerRule(NamedTuple):
     """How a module type computes per-example gradients.
 
     gradients: those of a call, one entry per layer. perturbed_outputs: the outputs for inputs x
-    [B K, ...] with parameters theta + scales_i g_i for each example, from the call and the
-    gradients g at theta; scales [B].
+    [B K, ...] with the parameters of a perturbation.
     """
 
     gradients: Callable[[ModuleCall], Sequence[LayerGradient]]
-    perturbed_outputs: Callable[[ModuleCall, list[Any], Tensor, Tensor], Tensor]
+    perturbed_outputs: Callable[[Perturbation, Tensor], Tensor]
 
 
 NORMALISATION = LayerRule(normalisation, perturbed_normalisation)

@@ -1,41 +1,67 @@
 """Convolutions whose kernel is the standardised weight."""
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from dpbench.gradients.layers.convolution import Convolution, convolve_per_example, kernel_gradient
-from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, perturbed_values
+from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.layers.rows import Rows
 from dpbench.gradients.norms import roundoff, squared_norms
-from dpbench.models.standardised import standardised_kernel
 
 
 class Standardisation:
-    """The derivative of kernel = gain u, u = (w - mean w)/s, per output channel; w [..., O, I].
+    """kernel = gain u, u = c/s, c = w - mean w, s = |c| per output channel; with its derivative.
 
-    A kernel gradient g gives the gain <g, u>, and the weight P g = gain/s (g - mean g - u <u, g>),
-    where P is symmetric. A spread s clamped to its floor is constant: u <u, g> is left out.
+    Of one weight w [O, I], or of one for each example [B, O, I]. A kernel gradient g gives the
+    gain <g, u>, and the weight P g = gain/s (g - mean g - u <u, g>), where P is symmetric. An s^2
+    clamped to its floor is constant: u <u, g> is left out.
     """
 
-    def __init__(self, weight: Tensor, gain: Tensor, floor: float):
-        variance, mean = torch.var_mean(weight, -1, correction=0, keepdim=True)
-        spread = variance * weight.shape[-1]
-        rate = spread.clamp(min=floor).rsqrt()
-        self.unit = (weight - mean) * rate  # [O, I]
-        self.varying = self.unit * (spread > floor)
-        self.rate = gain.unsqueeze(-1) * rate  # [O, 1]
+    def __init__(self, centred: Tensor, gain: Tensor, floor: float):
+        """centred: c, which becomes u in place."""
+        squared = torch.linalg.vector_norm(centred, dim=-1, keepdim=True).square()
+        self._floor, self._varying = floor, squared > floor  # [..., O, 1]
+        self._length = squared.clamp(min=floor).sqrt()
+        self.unit = centred.div_(self._length)
+        self._gain = gain.unsqueeze(-1)
+        self.rate = self._gain / self._length
+
+    @classmethod
+    def of(cls, weight: Tensor, gain: Tensor, floor: float) -> "Standardisation":
+        """That of a weight [O, I] and a gain [O]."""
+        return cls(weight - weight.mean(-1, keepdim=True), gain, floor)
+
+    @property
+    def kernel(self) -> Tensor:
+        return self._gain * self.unit
+
+    def perturbed(self, g: Tensor, scales: Tensor) -> "Standardisation":
+        """That of w + scales_i P g_i and gain + scales_i <g_i, u>, for g [B, O, I], scales [B]."""
+        along, scales = self._along(g), scales.view(-1, 1, 1)
+        step = scales * self.rate
+        # c + step (g - mean g - u <u, g>), where c = s u: two passes over [B, O, I].
+        shrunk = self._length - step * along * self._varying
+        centred = torch.addcmul(-step * g.mean(-1, keepdim=True), shrunk, self.unit)
+        gain = self._gain + scales * along
+        return Standardisation(centred.addcmul_(step, g), gain.squeeze(-1), self._floor)
 
     def weight(self, g: Tensor) -> Tensor:
         """P g for g [..., O, I]."""
-        along = (g * self.varying).sum(-1, keepdim=True)
-        return self.rate * (g - g.mean(-1, keepdim=True) - self.unit * along)
+        rate, along = self.rate.to(g), self._along(g) * self._varying
+        rest = torch.addcmul(-rate * g.mean(-1, keepdim=True), -rate * along, self.unit.to(g))
+        return rest.addcmul_(rate, g)
 
     def gain(self, g: Tensor) -> Tensor:
         """<g, u> [..., O]."""
-        return torch.einsum("...oi,...oi->...o", g, self.unit.to(g))
+        return self._along(g).squeeze(-1)
+
+    def _along(self, g: Tensor) -> Tensor:
+        """<g, u> [..., O, 1]."""
+        if g.dim() > self.unit.dim():
+            return torch.einsum("boi,oi->bo", g, self.unit).unsqueeze(-1)
+        return (g * self.unit).sum(-1, keepdim=True)
 
     def squared_norms(self, g: Tensor) -> Tensor:
         """Upper bounds [B] for weight and gain together, for g [B, O, I], in few passes over g.
@@ -45,11 +71,12 @@ class Standardisation:
         size = g.shape[-1]
         norm = squared_norms(g.flatten(0, 1)).sqrt().view(g.shape[:-1])
         rounding = (size + 8) * roundoff(g) * norm  # at most, in each of the sums over I
-        along = torch.einsum("boi,oi->bo", g, self.varying).double().abs()
+        gain = self.gain(g).double().abs()
+        along = gain * self._varying.squeeze(-1)
         mean = g.sum(-1).double().abs() / size**0.5
         rest = norm.square() - sum((x - rounding).clamp(min=0).square() for x in (along, mean))
-        weight = self.rate.squeeze(1).double().square() * rest.clamp(min=0)
-        return (weight + (self.gain(g).abs() + rounding).square()).sum(1)
+        weight = self.rate.squeeze(-1).double().square() * rest.clamp(min=0)
+        return (weight + (gain + rounding).square()).sum(1)
 
 
 class Standardised(LayerGradient):
@@ -61,8 +88,19 @@ class Standardised(LayerGradient):
         self._size = math.prod(self._shape)
 
     def squared_norms(self) -> Tensor:
-        rows = self._kernel.weight_rows().unflatten(1, self._shape)
-        return self._derivative.squared_norms(rows) + self._kernel.bias_squared_norms()
+        return self._derivative.squared_norms(self._kernels()) + self._kernel.bias_squared_norms()
+
+    def _kernels(self) -> Tensor:
+        """The gradients of the kernel [B, O, I], stored from now on."""
+        return self._kernel.weight_rows().unflatten(1, self._shape)
+
+    def perturbed(self, scales: Tensor) -> Standardisation:
+        """The standardisation of weight and gain plus scales_i g_i."""
+        return self._derivative.perturbed(self._kernels(), scales)
+
+    def perturbed_biases(self, bias: Tensor | None, scales: Tensor) -> Tensor | None:
+        """[B, O], or None without a bias."""
+        return self._kernel.perturbed_biases(bias, scales)
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         kernel = out.new_empty(len(out) - self._shape[0])  # kernel and bias, without the gain
@@ -91,17 +129,24 @@ class Standardised(LayerGradient):
 
 def standardised(call: ModuleCall) -> list[LayerGradient]:
     """A convolution with a standardised weight."""
+    kernel = kernel_gradient(call)
+    if call.perturbation:
+        # The derivatives differ between examples, so they are applied before the sum.
+        return [Rows(Standardised(kernel, _perturbed(call.perturbation)).stack())]
     values = call.values()
-    derivative = Standardisation(values["weight"].flatten(-3), values["gain"], call.module.floor)
-    gradient = Standardised(kernel_gradient(call), derivative)
-    # With per-example weights the derivatives differ, so they are applied before the sum.
-    return [Rows(gradient.stack()) if call.per_example else gradient]
+    weight = values["weight"].flatten(-3)
+    return [Standardised(kernel, Standardisation.of(weight, values["gain"], call.module.floor))]
 
 
-def perturbed_standardised(
-    call: ModuleCall, gradients: Sequence[LayerGradient], scales: Tensor, x: Tensor
-) -> Tensor:
+def perturbed_standardised(perturbation: Perturbation, x: Tensor) -> Tensor:
     """A standardised convolution's outputs for x, with per-example weight and gain."""
-    values = perturbed_values(call, gradients, scales)
-    kernels = standardised_kernel(values["weight"], values["gain"], call.module.floor)
-    return convolve_per_example(call.module, x, kernels, values.get("bias"))
+    call, (gradient,), scales = perturbation
+    kernels = _perturbed(perturbation).kernel.view(-1, *call.module.weight.shape)
+    biases = gradient.perturbed_biases(call.values().get("bias"), scales)
+    return convolve_per_example(call.module, x, kernels, biases)
+
+
+def _perturbed(perturbation: Perturbation) -> Standardisation:
+    """The standardisation of each example's weight."""
+    (gradient,) = perturbation.gradients
+    return gradient.perturbed(perturbation.scales)
