@@ -25,10 +25,12 @@ from dpbench.audit.command import (
     table_row,
 )
 from dpbench.config.buildable import settings_of
-from dpbench.config.settings import SETTINGS, key_of, split_settings
+from dpbench.config.compose import compose
+from dpbench.config.settings import is_scientific, split_settings
 from dpbench.errors import Unavailable
 from dpbench.figures.formats import images, titled
 from dpbench.files import check_writable, write_atomically
+from dpbench.records.digest import digest
 from dpbench.records.epsilon import REFUTED
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
@@ -85,9 +87,9 @@ class AuditTask:
     @property
     def digest(self) -> str:
         """Sixteen hex digits that depend on the task, this code, and the packages in ATTACKED."""
-        overrides = [o for o in self.overrides if _is_scientific(o)]
+        run = digest(compose(list(self.overrides)))
         versions = {name: installed_version(name) for name in ATTACKED}
-        text = json.dumps([overrides, self.contender, code(), versions], sort_keys=True)
+        text = json.dumps([run, self.contender, code(), versions], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def rows(self) -> "Answer":
@@ -190,15 +192,10 @@ def _of_contender(target: Target, row: list[str]) -> AuditTask:
     settings, overrides = split_settings("audit", DEFAULTS, row)
     (seed,) = target.table["seeds"]
     common = [*target.scale.overrides, *target.overrides]
-    changed = [o for o in common if not key_of(o).startswith("table") and _is_scientific(o)]
+    changed = [o for o in common if is_scientific(o)]
     check_for_contender(settings["contender"], changed)
     run = [f"+table={target.name}", f"seed={seed}", *changed, *overrides]
     return AuditTask(tuple(run), settings)
-
-
-def _is_scientific(override: str) -> bool:
-    setting = SETTINGS.get(key_of(override))
-    return setting is None or setting.scientific
 
 
 def _page(target: Target, rows: Sequence[AuditRow], grid: Grid, missing: Sequence[str]) -> bytes:

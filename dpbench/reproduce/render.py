@@ -34,6 +34,9 @@ RUN_KEYS = (
 )
 """The keys of a table's YAML that are about its runs; the others specify the table."""
 
+TEXTS = ("csv", "claims.csv", "md", "tex")
+"""The suffixes of files that are text: numbers, verdicts, the page, and LaTeX."""
+
 
 def render(
     target: Target,
@@ -45,25 +48,32 @@ def render(
 
     impossible: why rows have no runs, by name; planned: the privacy statements of their plans.
     """
-    figure = target.table.get("figure", {})
-    if TARGET in figure:
-        files = function("table", figure)(target, records)
+    if _is_drawn_by_a_function(target):
+        files = function("table", target.table["figure"])(target, records)
+    elif "figure" in target.table:
+        drawn = picture(target, records)
+        files = _figure(target, drawn, records, impossible, planned) | images(drawn.figure)
     else:
-        render_kind = _figure if "figure" in target.table else _table
-        files = render_kind(target, records, impossible, planned)
+        files = _table(target, records, impossible, planned)
     ordered = sorted(records, key=lambda record: record.digest)
     files["records.jsonl"] = "".join(record.json() + "\n" for record in ordered).encode()
     return files
 
 
-def numbers(target: Target, records: list[Record]) -> str:
-    """The CSV file of `render`, without drawing the pictures of a figure."""
-    table = target.table
-    if "figure" not in table:
-        return to_csv(_built(target, records, {}, NO_PLANS))
-    if TARGET in table["figure"]:
-        return render(target, records, {})["csv"].decode()
-    return _figure_csv(picture(target, records))
+def texts(target: Target, records: list[Record]) -> dict[str, str]:
+    """The files of `render` that are text and no picture, by suffix; those of most figures without
+    drawing them, which takes long."""
+    if _is_drawn_by_a_function(target):
+        files = render(target, records, {})
+    elif "figure" in target.table:
+        files = _figure(target, picture(target, records), records, {}, NO_PLANS)
+    else:
+        files = _table(target, records, {}, NO_PLANS)
+    return {suffix: files[suffix].decode() for suffix in TEXTS if suffix in files}
+
+
+def _is_drawn_by_a_function(target: Target) -> bool:
+    return TARGET in target.table.get("figure", {})
 
 
 def spec_of(target: Target) -> TableSpec:
@@ -138,12 +148,13 @@ def _claimed(privacy: dict, accountant: str) -> float | None:
 
 def _figure(
     target: Target,
+    drawn: Picture,
     records: list[Record],
     impossible: Mapping[str, str],
     planned: Mapping[str, Statement],
 ) -> dict[str, bytes]:
+    """The page of a figure, its numbers and its verdicts."""
     table = target.table
-    figure = picture(target, records)
     judged = judge_figure(target, _runs(target, records), records)
     before, after = claims_blocks(judged)
     text = page(
@@ -153,7 +164,7 @@ def _figure(
         *before,
         image(target),
         "Drawn from private data without accounting for it; nothing here is released privately.",
-        *(f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in figure.grids),
+        *(f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in drawn.grids),
         *_reasons(target, impossible),
         *remarks(target, records),
         *_privacy(target, records, planned),
@@ -161,14 +172,11 @@ def _figure(
         *table["notes"],
         *target.notes,
     )
-    files = {"md": text, "csv": _figure_csv(figure).encode(), **images(figure.figure)}
+    numbers = drawn.numbers.to_csv(index=False, lineterminator="\n")
+    files = {"md": text, "csv": numbers.encode()}
     if judged:
         files["claims.csv"] = claims_csv(judged).encode()
     return files
-
-
-def _figure_csv(figure: Picture) -> str:
-    return figure.numbers.to_csv(index=False, lineterminator="\n")
 
 
 def _reasons(target: Target, impossible: Mapping[str, str]) -> list[str]:

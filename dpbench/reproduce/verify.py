@@ -18,7 +18,7 @@ from dpbench.execution.verify import contradictions, differences_of_rerun, equal
 from dpbench.records.collect import StoredRecord, collect
 from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
-from dpbench.reproduce.render import numbers, render
+from dpbench.reproduce.render import texts
 from dpbench.reproduce.target import Target, target_of
 from dpbench.tables.privacy import AS_PLANNED
 from dpbench.tables.spec import PAPER_SCALE
@@ -29,6 +29,9 @@ from dpbench.validate import integer, key_values, spelled_integer, spelled_numbe
 DEFAULTS = {"results_dir": "results", "rerun": "0"}
 
 RECORDS = ".records.jsonl"
+
+BEFORE_SETTING = r"(?=[\w.]+=)"
+"""What a separator of settings stands before; within their values, spaces and commas do not."""
 
 
 class Problem(NamedTuple):
@@ -109,8 +112,8 @@ def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]
 
 
 def unsupported_lines(path: Path) -> Iterator[str]:
-    """The lines of a table's or figure's CSV file, and of methods on a table's page, that do not
-    follow from its records.
+    """The lines of a table's or figure's texts that do not follow from its records: of its numbers,
+    its verdicts, its LaTeX, and the grids of its page.
 
     Computed tables, such as attacks, are skipped: they have more input than their records.
     """
@@ -120,33 +123,24 @@ def unsupported_lines(path: Path) -> Iterator[str]:
         target = _beside(published_target(page), path)
         if "compute" in target.table:
             return
-        csv_text, page_text = _made_again(target, _records(path))
-        given = {*_lines(csv_text), *_lines_of_methods(page_text)}
-        lines = [*_lines(_text(path.with_name(f"{stem}.csv")))]
-        if page_text:
-            lines += _lines_of_methods(_text(page))
+        for suffix, text in texts(target, _records(path)).items():
+            given = {*_lines(suffix, text)}
+            for line in _lines(suffix, _text(path.with_name(f"{stem}.{suffix}"))):
+                if line not in given:
+                    yield f"has the line {line}, which does not follow from its records."
     except (UserError, KeyError) as error:
         yield f"cannot be verified: {error}"
-        return
-    for line in lines:
-        if line not in given:
-            yield f"has the line {','.join(line)}, which does not follow from its records."
 
 
-def _made_again(target: Target, records: list[Record]) -> tuple[str, str]:
-    """The CSV file and the page of a table; of a figure no page, as pictures take long."""
-    if "figure" in target.table:
-        return numbers(target, records), ""
-    files = render(target, records, {})
-    return files["csv"].decode(), files["md"].decode()
-
-
-def _lines_of_methods(page: str) -> Iterator[tuple[str, ...]]:
-    """The lines of a page's grids of methods: metrics, verdicts and epsilons; without the planned
-    epsilons of methods that were not run, of which there is no record."""
-    for block in page.split("\n\n"):
-        if block.startswith("| method |"):
-            yield from ((line,) for line in block.splitlines() if AS_PLANNED not in line)
+def _lines(suffix: str, text: str) -> Iterator[str]:
+    """The lines of a file that follow from records alone."""
+    if suffix.endswith("csv"):
+        # To nine digits: sums depend on the order of records.
+        yield from (",".join(map(_rounded, line)) for line in csv.reader(io.StringIO(text)))
+    else:
+        # Of what was not run, a page has plans and reasons, and there is no record.
+        told = (line for line in text.splitlines() if AS_PLANNED not in line)
+        yield from (line for line in told if suffix != "md" or line.startswith("|"))
 
 
 def _beside(target: Target, path: Path) -> Target:
@@ -168,29 +162,21 @@ def _records(path: Path) -> list[Record]:
     return [r for line in lines if isinstance(r := parse(line, path.name), Record)]
 
 
-def _lines(text: str) -> Iterator[tuple[str, ...]]:
-    """The lines of a CSV file, with numbers to nine digits: sums depend on the order of records."""
-    for line in csv.reader(io.StringIO(text)):
-        yield tuple(_rounded(word) for word in line)
-
-
 def _rounded(word: str) -> str:
     number = spelled_number(word)
     return f"{number:.9g}" if isinstance(number, float) else word
 
 
 def published_target(page: Path) -> Target:
-    """The target of a published page, by the name of its file and the scale and seeds in it."""
+    """The target of a published page, by the name of its file, and the scale and part in it."""
     text = _text(page)
-    stated = re.search(r" Scale: (.*?)\.(?: Seeds: (\[[\d, ]*\])\.)?$", text, re.MULTILINE)
-    scale, seeds = (stated[1], stated[2]) if stated else (PAPER_SCALE, None)
-    words = [] if scale == PAPER_SCALE else scale.split(", ")
-    overrides = [word if "=" in word else f"scale={word}" for word in words]
-    name = page.stem.partition("-")[0]
-    whole = target_of(name, overrides)
-    if seeds is None or str(whole.table["seeds"]) == seeds:
-        return whole
-    return target_of(name, [*overrides, f"table.seeds={seeds.replace(' ', '')}"])
+    stated = re.search(r" Scale: (.*?)\.(?: Seeds: \[[\d, ]*\]\.)?$", text, re.MULTILINE)
+    scale = stated[1] if stated else PAPER_SCALE
+    words = [] if scale == PAPER_SCALE else re.split(rf", {BEFORE_SETTING}", scale)
+    part = re.search(r"^In part: (.*)\.$", text, re.MULTILINE)
+    selected = re.split(f" {BEFORE_SETTING}", part[1]) if part else []
+    scaled = (word if "=" in word else f"scale={word}" for word in words)
+    return target_of(page.stem.partition("-")[0], [*scaled, *selected])
 
 
 def conflicting_records(tables: Sequence[Path]) -> Iterator[Problem]:

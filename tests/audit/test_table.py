@@ -65,3 +65,15 @@ def test_an_interrupted_table_goes_on_with_the_attacks_that_are_missing(monkeypa
     monkeypatch.setattr(table, "code", lambda: "changed")
     reproduce("audit", asked)
     assert len(attacked) == 5
+
+
+def test_an_attack_is_named_by_what_it_attacks_and_not_by_how_it_is_executed():
+    words = ("+table=audit", "seed=7", "method=disk")
+    names = {
+        table.AuditTask(words + more).digest
+        for more in [(), ("jobs=2",), ("engine.name=vmap",), ("table.methods=[disk]",)]
+    }
+    assert len(names) == 1
+    others = [("epochs=1",), ("privacy.epsilon=3",), ("method=doppler",)]
+    names |= {table.AuditTask(words + more).digest for more in others}
+    assert len(names) == 4

@@ -17,7 +17,12 @@ from dpbench.execution.verify import (
 from dpbench.paths import PACKAGE
 from dpbench.records.reading import parse, read
 from dpbench.records.record import Record, checksum
-from dpbench.reproduce.verify import conflicting_records, unsupported_lines, verify
+from dpbench.reproduce.verify import (
+    conflicting_records,
+    published_target,
+    unsupported_lines,
+    verify,
+)
 
 PUBLISHED = sorted((PACKAGE.parent / "results" / "tables").glob("*.records.jsonl"))
 
@@ -166,34 +171,63 @@ def test_nan_is_the_same_as_nan():
     assert not equal([1.0], [1.0, 2.0])
 
 
+def published(name: str, folder: Path) -> Path:
+    """The records of a table that is copied to the folder with all its files."""
+    folder.mkdir(exist_ok=True)
+    (lines,) = (path for path in PUBLISHED if path.name.partition(".")[0] == name)
+    for path in lines.parent.glob(f"{name}.*"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder / lines.name
+
+
 @pytest.mark.slow
-def test_a_number_that_was_changed_in_a_table_or_in_its_records_is_found(
-    tmp_path, monkeypatch, capsys
-):
-    (lines,) = (path for path in PUBLISHED if path.name.startswith("misalignment_table5"))
-    for path in lines.parent.glob("misalignment_table5.*"):
-        (tmp_path / "tables").mkdir(exist_ok=True)
-        (tmp_path / "tables" / path.name).write_bytes(path.read_bytes())
-    copy = tmp_path / "tables" / lines.name
-    numbers = copy.with_name("misalignment_table5.csv")
-    text = numbers.read_text()
-    value = next(line for line in text.splitlines() if line.startswith("dpsgd,loss_a")).split(",")[
-        2
-    ]
-    numbers.write_text(text.replace(value, "0.123"))
+@pytest.mark.parametrize(
+    ("name", "suffix", "true", "false"),
+    [
+        ("misalignment_table5", "csv", "\ndpsgd,loss_a,", "\ndpsgd,loss_b,"),
+        ("misalignment_table5", "md", "| 1e-06 | float |", "| 1e-09 | secure |"),
+        ("misalignment_table5", "md", "| holds |", "| open |"),
+        ("misalignment_table5", "tex", " & 0.3", " & 0.2"),
+        ("misalignment_table5", "claims.csv", ",holds\n", ",refuted\n"),
+        ("misalignment_fig8", "csv", ",dpsgd,female,0,1.", ",dpsgd,female,0,2."),
+        ("misalignment_fig8", "claims.csv", ",holds\n", ",open\n"),
+    ],
+)
+def test_what_was_changed_in_a_published_text_is_found(name, suffix, true, false, tmp_path):
+    copy = published(name, tmp_path)
+    changed = tmp_path / f"{name}.{suffix}"
+    text = changed.read_text()
+    assert true in text
+    changed.write_text(text.replace(true, false, 1))
     (found,) = unsupported_lines(copy)
-    assert "0.123" in found
+    assert false.strip("\n") in found
 
-    numbers.write_text(text)
-    page = copy.with_suffix("").with_suffix(".md")
-    shown = page.read_text()
-    assert "| 1e-06 | float | proven |" in shown
-    page.write_text(shown.replace("| 1e-06 | float |", "| 1e-09 | secure |", 1))
-    (found,) = unsupported_lines(copy)
-    assert "| 1e-09 | secure |" in found
 
-    page.write_text(shown)
-    copy.write_text(lines.read_text().replace('"test/accuracy": 0.', '"test/accuracy": 1.', 1))
+@pytest.mark.parametrize(
+    ("stated", "epsilons", "seeds"),
+    [
+        ("Scale: paper.\n\nIn part: dataset=cifar10 table.seeds=[1].", [1, 2, 10], [1]),
+        ("Scale: cpu_hour. Seeds: [1, 2].\n\nIn part: table.seeds=[1, 2].", [10], [1, 2]),
+        (
+            "Scale: cpu_day, table.conditions=[{dataset:[cifar10], privacy.epsilon:[1, 3]}].",
+            [1, 3],
+            [0, 1, 2],
+        ),
+        ("Scale: epochs=1, batch_size=8.\n\nIn part: dataset=imagenet32.", [10], [0, 1, 2]),
+    ],
+)
+def test_the_target_of_a_page_has_the_runs_that_the_page_names(stated, epsilons, seeds, tmp_path):
+    page = tmp_path / "bam_table1-part.md"
+    page.write_text(f"# Table 1\n\nA paper. {stated}\n")
+    target = published_target(page)
+    found = [dict(condition.values)["privacy.epsilon"] for condition in target.conditions]
+    assert (found, target.table["seeds"]) == (epsilons, seeds)
+
+
+@pytest.mark.slow
+def test_a_record_that_was_changed_is_a_problem_and_an_exit_status(tmp_path, monkeypatch, capsys):
+    copy = published("misalignment_table5", tmp_path / "tables")
+    copy.write_text(copy.read_text().replace('"test/accuracy": 0.', '"test/accuracy": 1.', 1))
     said, problems = verify([f"results_dir={tmp_path}"])
     assert any("checksum does not match" in problem.description for problem in problems)
     monkeypatch.setattr("sys.argv", ["dpbench", "verify", f"results_dir={tmp_path}"])
@@ -205,14 +239,9 @@ def test_a_number_that_was_changed_in_a_table_or_in_its_records_is_found(
 
 @pytest.mark.slow
 def test_a_record_of_another_table_is_a_problem_in_one_sentence(tmp_path):
-    tables = {
-        name: next(path for path in PUBLISHED if path.name.startswith(name))
-        for name in ("misalignment_table5", "bam_table1")
-    }
-    for path in tables["bam_table1"].parent.glob("bam_table1-cpu_hour.*"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    copy = tmp_path / tables["bam_table1"].name
-    (first, *_) = tables["misalignment_table5"].read_text().splitlines()
+    other = next(path for path in PUBLISHED if path.name.startswith("misalignment_table5"))
+    copy = published("bam_table1-cpu_hour", tmp_path)
+    (first, *_) = other.read_text().splitlines()
     copy.write_text(f"{copy.read_text()}{first}\n")
     (found,) = unsupported_lines(copy)
     assert found.endswith("is under no condition of bam_table1.")
@@ -221,15 +250,13 @@ def test_a_record_of_another_table_is_a_problem_in_one_sentence(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", ["md", "csv"])
 def test_records_without_their_page_or_numbers_are_a_problem_in_one_sentence(tmp_path, lost):
-    (lines,) = (path for path in PUBLISHED if path.name.startswith("misalignment_table5"))
-    for path in lines.parent.glob("misalignment_table5.*"):
-        if path.suffix != f".{lost}":
-            (tmp_path / path.name).write_bytes(path.read_bytes())
+    copy = published("misalignment_table5", tmp_path)
     missing = tmp_path / f"misalignment_table5.{lost}"
+    missing.unlink()
     sentence = f"cannot be verified: {missing} cannot be read (No such file or directory)."
-    assert list(unsupported_lines(tmp_path / lines.name)) == [sentence]
+    assert list(unsupported_lines(copy)) == [sentence]
     missing.write_bytes(b"\xff")
-    (found,) = unsupported_lines(tmp_path / lines.name)
+    (found,) = unsupported_lines(copy)
     assert found == f"cannot be verified: {missing} cannot be read (not UTF-8 text)."
 
 
