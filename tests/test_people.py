@@ -123,7 +123,7 @@ def test_a_student_sweeps_a_clip_of_her_own(plugin, work, command):
 def test_a_reviewer_reruns_one_table_and_finds_every_number_in_it(plugin, work, command):
     write(plugin / "clipworks", {"conf/table/clips_table1.yaml": TABLE})
     write(plugin / "clipworks", {"benchmarks/clips/table1.csv": PRINTED})
-    assert "clips_table1" in command("list", "table").out[0]
+    assert "table=clips_table1" in command("list", "table").out
     done = command("reproduce", "clips_table1")
     assert done.code == 0, done.err
     page = "\n".join(done.out)

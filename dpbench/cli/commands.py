@@ -3,6 +3,7 @@
 import json
 import sys
 from functools import partial
+from textwrap import indent
 
 from dpbench.errors import UserError, print_message
 from dpbench.validate import one_of
@@ -118,12 +119,16 @@ def data(arguments: list[str]) -> None:
 
 
 def listing(arguments: list[str]) -> None:
-    """Print configuration groups and their options."""
+    """Print the configuration groups with their options, or what each option of some groups is."""
     from dpbench.config.compose import options
-    from dpbench.config.search_path import groups
+    from dpbench.config.search_path import description, groups
 
-    for group in arguments or groups():
+    for group in arguments:
         one_of("group", group, groups())
+        for option in options(group):
+            print(f"{group}={option}")
+            print(indent(description(group, option), "    "))
+    for group in [] if arguments else groups():
         print(f"{group}: {', '.join(options(group))}")
 
 

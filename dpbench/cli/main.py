@@ -42,7 +42,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    epsilon does not cover
   verify [TABLE|RECORD ...] [rerun=N]  check that records agree with their settings and ledgers, and
                                    tables with their records; rerun=N retrains the N quickest runs
-  list [GROUP ...]                 print the configuration groups and their options
+  list [GROUP ...]                 print the configuration groups and their options; of the groups
+                                   that are named, also what each option is
 
 `dpbench --version` prints the version, and eval "$(dpbench --completion bash)" makes bash complete
 commands, options and keys.

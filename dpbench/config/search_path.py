@@ -7,8 +7,9 @@ read in place of a file that conf/ has.
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from itertools import takewhile
 from pathlib import Path
 
 from dpbench.config.plugins import plugins
@@ -99,6 +100,14 @@ def file_of(group: str, option: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
+def description(group: str, option: str) -> str:
+    """The comment that the file of an option begins with; empty if there is none."""
+    path = file_of(group, option)
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path else []
+    comment = takewhile(lambda line: line.startswith("#"), lines)
+    return "\n".join(line[2:] for line in comment if not line.startswith("# @package"))
+
+
 def undecodable() -> Path | None:
     """The first YAML file that is not UTF-8 text, if any."""
     for path in (path for folder, _ in folders() for path in sorted(folder.rglob("*.yaml"))):
@@ -136,6 +145,9 @@ def _existing(name: str, key: str) -> Path:
 
 def _changed(folder: Path) -> tuple[tuple[Path, int], ...]:
     """The YAML files with their modification times, except in hidden folders, as an editor's."""
-    files = sorted(folder.rglob("*.yaml"))
-    hidden = {p for p in files if any(part[0] == "." for part in p.relative_to(folder).parts)}
-    return tuple((path, path.stat().st_mtime_ns) for path in files if path not in hidden)
+    changed = []
+    for path in sorted(folder.rglob("*.yaml")):
+        if not any(part[0] == "." for part in path.relative_to(folder).parts):
+            with suppress(FileNotFoundError):  # deleted in the meantime
+                changed.append((path, path.stat().st_mtime_ns))
+    return tuple(changed)
