@@ -57,7 +57,7 @@ def test_list_says_what_the_options_of_a_group_are(command, tmp_path):
     said = command("list", "method", "engine", "--config-dir", str(tmp_path)).out
     at = said.index("method=mine")
     assert said[at + 1 : at + 4] == ["    Mine, from 2025.", "    Cost: none.", "method=raco"]
-    assert [word for word in said if word.startswith("engine=")][0] == "engine=auto"
+    assert next(word for word in said if word.startswith("engine=")) == "engine=auto"
 
 
 def test_every_option_says_what_it_is():
