@@ -6,7 +6,7 @@ from pathlib import Path
 from dpbench.config.space import Configuration
 from dpbench.execution.attempt import attempt_all
 from dpbench.execution.launcher import Attempts, Failure, Outcome
-from dpbench.execution.running_steps import running_steps
+from dpbench.execution.running_steps import names_by_digest, running_steps
 from dpbench.execution.sweep import start_launcher
 from dpbench.files import check_writable, write_atomically
 from dpbench.records.reading import load
@@ -45,11 +45,14 @@ def run_trials(request: SearchRequest) -> list[Trial]:
     history: dict[Configuration, tuple[float, ...] | None] = {}
     trials: list[Trial] = []
     total = request.count * len(request.seeds)
-    running = running_steps(Path(request.config["results_dir"]), lambda digest: f"run {digest[:8]}")
+    names: dict[str, str] = {}
+    running = running_steps(Path(request.config["results_dir"]), names.get)
     with start_launcher(request.config) as attempts, counting("runs", total, running) as count:
         while batch := propose(request.space, request.count, request.draw, history):
+            overrides = [request.space.overrides(configuration) for configuration in batch]
+            names.update(names_by_digest([run for each in overrides for run in request.runs(each)]))
             for configuration, trial in zip(
-                batch, _run_batch(request, batch, len(trials), attempts, count), strict=True
+                batch, _run_batch(request, overrides, len(trials), attempts, count), strict=True
             ):
                 history[configuration] = None if trial.failures else scores(trial)
                 trials.append(trial)
@@ -58,13 +61,12 @@ def run_trials(request: SearchRequest) -> list[Trial]:
 
 def _run_batch(
     request: SearchRequest,
-    batch: list[Configuration],
+    trials: list[list[str]],
     previous: int,
     attempts: Attempts,
     count: Callable[[], None],
 ) -> Iterator[Trial]:
-    """The trials of a batch of configurations. previous: the number of trials before them."""
-    trials = [request.space.overrides(configuration) for configuration in batch]
+    """The trials of several configurations. previous: the number of trials before them."""
     runs = [run for overrides in trials for run in request.runs(overrides)]
     outcomes: dict[int, Record | str] = {}
     for index, outcome in attempt_all(attempts, runs):

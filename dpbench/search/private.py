@@ -19,7 +19,7 @@ from dpbench.errors import UserError
 from dpbench.execution.attempt import attempt_all
 from dpbench.execution.launcher import Failure
 from dpbench.execution.prepare import prepare
-from dpbench.execution.running_steps import running_steps
+from dpbench.execution.running_steps import names_by_digest, running_steps
 from dpbench.execution.sweep import start_launcher
 from dpbench.files import write_atomically
 from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
@@ -162,7 +162,7 @@ def _check(run: Run, planned: Plan) -> None:
 def _records(request: SearchRequest, runs: list[list[str]]) -> list[Record]:
     """The record of each trial; finished trials are not repeated."""
     records: dict[int, Record] = {}
-    running = running_steps(Path(request.config["results_dir"]), lambda digest: f"run {digest[:8]}")
+    running = running_steps(Path(request.config["results_dir"]), names_by_digest(runs).get)
     with (
         start_launcher(request.config) as attempts,
         counting("trials", len(runs), running) as count,

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from dpbench.config.compose import compose
 from dpbench.errors import UserError
 from dpbench.execution import local
 from dpbench.execution import run as runs
 from dpbench.execution import sweep as sweeps
 from dpbench.execution.attempt import attempt
-from dpbench.execution.running_steps import short_names
+from dpbench.execution.running_steps import names_by_digest, short_names
+from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.training import progress, progress_display, steps_file
 from dpbench.training.lock import exclusive
@@ -127,6 +129,12 @@ def quietly(runs):
 def test_a_run_is_named_by_what_sets_it_apart():
     runs = [["a=1", "method=sgd", "seed=0"], ["a=1", "method=sgd", "seed=1"], ["a=1", "b=x y"]]
     assert short_names(runs) == ["method=sgd seed=0", "method=sgd seed=1", "'b=x y'"]
+    valid = [["seed=0", "epochs=2"], ["seed=1", "epochs=2"]]
+    names = names_by_digest([*valid, ["epoch=2"]])
+    assert names == {
+        digest(compose(run)): name
+        for run, name in zip(valid, ["seed=0 epochs=2", "seed=1 epochs=2"], strict=True)
+    }
 
 
 @pytest.mark.slow

@@ -10,7 +10,10 @@ from dpbench.config.overrides import expand
 from dpbench.errors import UserError
 from dpbench.execution import run as runs
 from dpbench.execution.run import load_or_run
+from dpbench.records.digest import digest
 from dpbench.records.reading import load
+from dpbench.search import command
+from dpbench.search import private as private_search
 from dpbench.search.command import search
 from dpbench.search.request import parse
 
@@ -66,6 +69,27 @@ def test_a_trial_is_a_plain_run_with_a_validation_split(folder, tmp_path):
     assert (of_search.metrics, of_search.history) == (of_run.metrics, of_run.history)
     splits = {metric.partition("/")[0] for metric in of_search.metrics}
     assert splits == {"validation", "train_set"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("private", [False, True])
+def test_the_trials_under_way_are_shown_and_no_other_runs(private, folder, tmp_path, monkeypatch):
+    names = []
+
+    def spied(results, name):
+        names.append(name)
+        return lambda: []
+
+    for module in (command, private_search):
+        monkeypatch.setattr(module, "running_steps", spied)
+    rates = "optimizer.lr=0.125,0.5"
+    settings = ["private=true", "law=poisson", "trials=3"] if private else ["N=2"]
+    search([*SMALL, *settings, rates, "name=some", folder])
+    (name,) = names
+    shown = {name(file.partition(".")[0]).split()[0] for file in records(tmp_path)}
+    assert shown <= {"optimizer.lr=0.125", "optimizer.lr=0.5"}
+    assert len(shown) == 2 or private
+    assert name(digest(compose(["seed=1"]))) is None
 
 
 @pytest.mark.slow
