@@ -26,6 +26,9 @@ RETAINED_BLOCK, RETAINED_TOTAL = 2**30, 2**31 - 1
 `mallopt` takes both as a C int.
 """
 
+RETAINED_BLOCK_OF_OLD = 2**25
+"""Bytes: the largest block that glibc before 2.35 can be told to keep."""
+
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of `mallopt`, from glibc's malloc.h."""
 
@@ -43,15 +46,16 @@ def retain_freed_memory() -> None:
     By default it returns blocks of tens of MiB to the system, which zeroes each of their pages when
     the next step allocates them again.
     """
-    _glibc("mallopt", M_MMAP_THRESHOLD, RETAINED_BLOCK)
+    # glibc before 2.35 refuses more than 32 MiB, and then the other call would keep it at 128 KiB.
+    if not _glibc("mallopt", M_MMAP_THRESHOLD, RETAINED_BLOCK):
+        _glibc("mallopt", M_MMAP_THRESHOLD, RETAINED_BLOCK_OF_OLD)
     _glibc("mallopt", M_TRIM_THRESHOLD, RETAINED_TOTAL)
 
 
-def _glibc(function: str, *arguments: int) -> None:
-    """Call a function of the C library, if it has one of that name."""
+def _glibc(function: str, *arguments: int) -> int:
+    """The result of a function of the C library; 0 where it has none of that name."""
     found = getattr(ctypes.CDLL(None), function, None) if sys.platform == "linux" else None
-    if found is not None:
-        found(*arguments)
+    return found(*arguments) if found is not None else 0
 
 
 def is_out_of_memory(error: BaseException) -> bool:

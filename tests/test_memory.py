@@ -243,3 +243,18 @@ def test_memory_of_one_step_is_there_for_the_next_and_is_not_counted_as_in_use()
     assert returned > 100  # ten blocks of 40 MiB, in pages of 4 KiB or 2 MiB
     assert retained < returned / 10
     assert in_use_now < in_use_then + 10 * MIB
+
+
+@pytest.mark.parametrize("most", [2**25, 2**30])
+def test_where_glibc_refuses_large_blocks_smaller_ones_are_kept(most, monkeypatch):
+    kept = {}
+
+    def mallopt(function, parameter, value):
+        accepted = parameter != memory.M_MMAP_THRESHOLD or value <= most
+        kept.update({parameter: value} if accepted else {})
+        return int(accepted)
+
+    monkeypatch.setattr(memory, "_glibc", mallopt)
+    memory.retain_freed_memory()
+    trimmed = {memory.M_TRIM_THRESHOLD: memory.RETAINED_TOTAL}
+    assert kept == {memory.M_MMAP_THRESHOLD: most} | trimmed

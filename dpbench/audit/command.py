@@ -102,6 +102,10 @@ def _table(result: Audit) -> str:
     return grid_lines(Grid("", HEAD, (table_row(result),)))
 
 
+CHOSEN = ("batch_size", "optimizer.lr")
+"""The settings of an audited run that follow from the number of canaries unless they are set."""
+
+
 def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -> tuple[Run, int]:
     """The run of the overrides, and the number of canaries; UserError for settings that canaries
     replace.

@@ -16,6 +16,7 @@ import torch
 
 from dpbench.audit.audit import Audit, audit
 from dpbench.audit.command import (
+    CHOSEN,
     DEFAULTS,
     HEAD,
     STEPS,
@@ -26,7 +27,7 @@ from dpbench.audit.command import (
 )
 from dpbench.config.buildable import settings_of
 from dpbench.config.compose import compose
-from dpbench.config.settings import is_scientific, split_settings
+from dpbench.config.settings import is_scientific, key_of, split_settings
 from dpbench.errors import Unavailable
 from dpbench.figures.formats import images, titled
 from dpbench.files import check_writable, write_atomically
@@ -88,8 +89,9 @@ class AuditTask:
     def digest(self) -> str:
         """Sixteen hex digits that depend on the task, this code, and the packages in ATTACKED."""
         run = digest(compose(list(self.overrides)))
+        chosen = sorted({*map(key_of, self.overrides)} & {*CHOSEN})
         versions = {name: installed_version(name) for name in ATTACKED}
-        text = json.dumps([run, self.contender, code(), versions], sort_keys=True)
+        text = json.dumps([run, chosen, self.contender, code(), versions], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def rows(self) -> "Answer":

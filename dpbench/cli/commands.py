@@ -127,7 +127,8 @@ def listing(arguments: list[str]) -> None:
         one_of("group", group, groups())
         for option in options(group):
             print(f"{group}={option}")
-            print(indent(description(group, option), "    "))
+            if said := description(group, option):
+                print(indent(said, "    "))
     for group in [] if arguments else groups():
         print(f"{group}: {', '.join(options(group))}")
 

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from dpbench.config.plugins import plugins
@@ -104,8 +104,10 @@ def description(group: str, option: str) -> str:
     """The comment that the file of an option begins with; empty if there is none."""
     path = file_of(group, option)
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path else []
-    comment = takewhile(lambda line: line.startswith("#"), lines)
-    return "\n".join(line[2:] for line in comment if not line.startswith("# @package"))
+    begun = dropwhile(lambda line: line.strip() in ("", "---"), lines)
+    comment = takewhile(lambda line: line.startswith("#"), begun)
+    said = (line.removeprefix("#").removeprefix(" ") for line in comment)
+    return "\n".join(line for line in said if not line.startswith("@package"))
 
 
 def undecodable() -> Path | None:

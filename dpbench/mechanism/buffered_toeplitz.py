@@ -37,7 +37,8 @@ def buffered_square_root(number: int, steps: int) -> Buffers:
 def optimal(number: int, steps: int, cycle: int) -> Buffers:
     """A local minimum of `error`, searched from the approximate square root.
 
-    Rounded to four digits, so that it is the same on every machine.
+    Rounded to four digits, of which another processor may find the last ones different: the minimum
+    is flat. The ledger has the matrix that is used.
     """
     from scipy.optimize import minimize
 

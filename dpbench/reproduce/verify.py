@@ -18,11 +18,12 @@ from dpbench.execution.verify import contradictions, differences_of_rerun, equal
 from dpbench.records.collect import StoredRecord, collect
 from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
-from dpbench.reproduce.render import texts
+from dpbench.reproduce.render import TEXTS, texts
 from dpbench.reproduce.target import Target, target_of
 from dpbench.tables.privacy import AS_PLANNED
 from dpbench.tables.spec import PAPER_SCALE
 from dpbench.tables.summary import counted
+from dpbench.tables.verdict import IMPOSSIBLE
 from dpbench.training.progress import counting
 from dpbench.validate import integer, key_values, spelled_integer, spelled_number
 
@@ -30,8 +31,17 @@ DEFAULTS = {"results_dir": "results", "rerun": "0"}
 
 RECORDS = ".records.jsonl"
 
-BEFORE_SETTING = r"(?=[\w.]+=)"
+BEFORE_SETTING = r"(?=\+{0,2}[\w./@-]+=)"
 """What a separator of settings stands before; within their values, spaces and commas do not."""
+
+QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
+"""Text within quotes, where anything may stand before anything."""
+
+VERDICTS = re.compile(r"\d+ of \d+ printed|Not the paper's runs:|- (\d+ claims?|Constants|Order):")
+"""The beginnings of lines of a page that count its verdicts."""
+
+UNRECORDED = (AS_PLANNED, IMPOSSIBLE)
+"""What a line says of a row that was not run, of which there is no record."""
 
 
 class Problem(NamedTuple):
@@ -112,8 +122,8 @@ def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]
 
 
 def unsupported_lines(path: Path) -> Iterator[str]:
-    """The lines of a table's or figure's texts that do not follow from its records: of its numbers,
-    its verdicts, its LaTeX, and the grids of its page.
+    """How a table's or figure's texts differ from what follows from its records: its numbers, its
+    verdicts, its LaTeX, and the grids of its page.
 
     Computed tables, such as attacks, are skipped: they have more input than their records.
     """
@@ -123,13 +133,28 @@ def unsupported_lines(path: Path) -> Iterator[str]:
         target = _beside(published_target(page), path)
         if "compute" in target.table:
             return
-        for suffix, text in texts(target, _records(path)).items():
-            given = {*_lines(suffix, text)}
-            for line in _lines(suffix, _text(path.with_name(f"{stem}.{suffix}"))):
-                if line not in given:
-                    yield f"has the line {line}, which does not follow from its records."
-    except (UserError, KeyError) as error:
+        made = texts(target, _records(path))
+        for suffix in TEXTS:
+            file = path.with_name(f"{stem}.{suffix}")
+            if suffix in made:
+                yield from _differences(suffix, _text(file), made[suffix])
+            elif file.exists():
+                yield f"does not give {file.name}, which is beside it."
+    except (UserError, KeyError, csv.Error) as error:
         yield f"cannot be verified: {error}"
+
+
+def _differences(suffix: str, published: str, made: str) -> Iterator[str]:
+    """The lines of a published text that its records do not give, and those that it lacks."""
+    found, given = (dict.fromkeys(_lines(suffix, text)) for text in (published, made))
+    recorded = [line for line in found if not any(words in line for words in UNRECORDED)]
+    for line in recorded:
+        if line not in given:
+            yield f"has the line {line}, which does not follow from its records."
+    if len(recorded) == len(found):  # else a row has a line of another kind
+        for line in given:
+            if line not in found:
+                yield f"lacks the line {line}, which follows from its records."
 
 
 def _lines(suffix: str, text: str) -> Iterator[str]:
@@ -138,9 +163,10 @@ def _lines(suffix: str, text: str) -> Iterator[str]:
         # To nine digits: sums depend on the order of records.
         yield from (",".join(map(_rounded, line)) for line in csv.reader(io.StringIO(text)))
     else:
-        # Of what was not run, a page has plans and reasons, and there is no record.
-        told = (line for line in text.splitlines() if AS_PLANNED not in line)
-        yield from (line for line in told if suffix != "md" or line.startswith("|"))
+        lines = map(str.strip, text.splitlines())
+        yield from (
+            line for line in lines if suffix != "md" or line[:1] == "|" or VERDICTS.match(line)
+        )
 
 
 def _beside(target: Target, path: Path) -> Target:
@@ -172,11 +198,19 @@ def published_target(page: Path) -> Target:
     text = _text(page)
     stated = re.search(r" Scale: (.*?)\.(?: Seeds: \[[\d, ]*\]\.)?$", text, re.MULTILINE)
     scale = stated[1] if stated else PAPER_SCALE
-    words = [] if scale == PAPER_SCALE else re.split(rf", {BEFORE_SETTING}", scale)
+    words = [] if scale == PAPER_SCALE else _settings(scale, ", ")
     part = re.search(r"^In part: (.*)\.$", text, re.MULTILINE)
-    selected = re.split(f" {BEFORE_SETTING}", part[1]) if part else []
+    selected = _settings(part[1], " ") if part else []
     scaled = (word if "=" in word else f"scale={word}" for word in words)
     return target_of(page.stem.partition("-")[0], [*scaled, *selected])
+
+
+def _settings(text: str, separator: str) -> list[str]:
+    """The settings that a page states, between separators."""
+    unquoted = QUOTED.sub(lambda quoted: "'" * len(quoted[0]), text)
+    found = list(re.finditer(separator + BEFORE_SETTING, unquoted))
+    starts, ends = [0, *(one.end() for one in found)], [one.start() for one in found]
+    return [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
 
 
 def conflicting_records(tables: Sequence[Path]) -> Iterator[Problem]:

@@ -1,6 +1,8 @@
 """The trainer: from a run to its record."""
 
 import functools
+import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -27,7 +29,7 @@ from dpbench.metrics.reliability import reliability
 from dpbench.metrics.tasks import FIT, METRICS
 from dpbench.models.architecture import LOSSES
 from dpbench.models.predict import predict
-from dpbench.privacy.ledger import Ledger
+from dpbench.privacy.ledger import Ledger, to_plain
 from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, built_by_plugins, imported_code_of
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import COVERED, Record
@@ -253,12 +255,17 @@ def start_training(
     )
 
 
-def _checkpoint_conditions(run: Run, step: PrivateStep) -> dict:
+def _checkpoint_conditions(run: Run, training: Training) -> dict:
     """The conditions under which the run may resume from a checkpoint."""
     settings = {name: getattr(run, name) for name in ("physical_batch_size", "channels_last")}
     # Of the code that the run imports, so that changes elsewhere in the library lose no work.
     settings[CHECKSUM_KEY] = imported_code_of(run.config) if run.config else code()
-    return conditions(step.engine.name, step.engine.parameters.theta.device) | settings
+    # Numerical searches find the noise, whose last digits depend on versions and processors, and
+    # a record has one ledger for all steps.
+    ledger = json.dumps(to_plain(training.plan.ledger), sort_keys=True)
+    settings["ledger"] = hashlib.sha256(ledger.encode()).hexdigest()[:12]
+    engine = training.step.engine
+    return conditions(engine.name, engine.parameters.theta.device) | settings
 
 
 def _resumed(run: Run, make: Callable[[], Training], checkpoints: Checkpoints | None) -> Training:
@@ -275,7 +282,7 @@ def _resumed(run: Run, make: Callable[[], Training], checkpoints: Checkpoints | 
         candidate.load_state_dict(state)
         training = candidate
 
-    checkpoints.resume_from_last(_checkpoint_conditions(run, training.step), load)
+    checkpoints.resume_from_last(_checkpoint_conditions(run, training), load)
     return training or make()
 
 
@@ -287,7 +294,7 @@ def _train(
     tracking: Tracking | None,
 ) -> None:
     """Take all remaining steps."""
-    resume_conditions = _checkpoint_conditions(run, training.step)
+    resume_conditions = _checkpoint_conditions(run, training)
     steps_file = checkpoints.steps_file if checkpoints else None
     progress = Progress(training.plan, run.privacy.delta, quiet, training.steps_done, steps_file)
 
@@ -322,6 +329,6 @@ def _evaluate_or_save(
             return _evaluate(run, training.step.engine, data)
     except KeyboardInterrupt:
         if checkpoints:
-            resume_conditions = _checkpoint_conditions(run, training.step)
+            resume_conditions = _checkpoint_conditions(run, training)
             checkpoints.save_at_exit(training.state_dict(), resume_conditions)
         raise

@@ -74,6 +74,10 @@ def test_an_attack_is_named_by_what_it_attacks_and_not_by_how_it_is_executed():
         for more in [(), ("jobs=2",), ("engine.name=vmap",), ("table.methods=[disk]",)]
     }
     assert len(names) == 1
-    others = [("epochs=1",), ("privacy.epsilon=3",), ("method=doppler",)]
+    # The last two are what is composed anyway, where an audit would choose something else.
+    as_composed = [("batch_size=256",), ("optimizer.lr=0.5",)]
+    composed = table.compose(list(words))
+    assert (composed["batch_size"], composed["optimizer"]["lr"]) == (256, 0.5)
+    others = [("epochs=1",), ("privacy.epsilon=3",), ("method=doppler",), *as_composed]
     names |= {table.AuditTask(words + more).digest for more in others}
-    assert len(names) == 4
+    assert len(names) == 6

@@ -52,11 +52,14 @@ def test_list_says_what_the_options_of_a_group_are(command, tmp_path):
     own = tmp_path / "method" / "mine.yaml"
     own.parent.mkdir()
     own.write_text(
-        "# @package method\n# Mine, from 2025.\n# Cost: none.\nbound: 1.0\n# Not this.\n"
+        "\n#@package method\n#Mine, from 2025.\n#  Cost: none.\nbound: 1.0\n# Not this.\n"
     )
+    own.with_name("silent.yaml").write_text("bound: 1.0\n")
     said = command("list", "method", "engine", "--config-dir", str(tmp_path)).out
     at = said.index("method=mine")
-    assert said[at + 1 : at + 4] == ["    Mine, from 2025.", "    Cost: none.", "method=raco"]
+    assert said[at + 1 : at + 3] == ["    Mine, from 2025.", "     Cost: none."]
+    assert said[at + 3].startswith("method=")
+    assert said[said.index("method=silent") + 1].startswith(("method=", "engine="))
     assert next(word for word in said if word.startswith("engine=")) == "engine=auto"
 
 

@@ -16,6 +16,7 @@ from dpbench.errors import UserError
 from dpbench.execution.prepare import build, prepare, run_of
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.execution.run import load_or_run
+from dpbench.privacy.ledger import Ledger
 from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, code_of
 from dpbench.records.digest import digest
 from dpbench.records.reading import read
@@ -211,10 +212,13 @@ def test_a_record_names_the_code_that_was_imported_and_not_what_it_says_by_now(p
 def test_a_checkpoint_of_other_code_of_it_is_not_resumed(plugin):
     theta = SimpleNamespace(device=torch.device("cpu"))
     engine = SimpleNamespace(name="ghost", parameters=SimpleNamespace(theta=theta))
+    training = SimpleNamespace(
+        plan=SimpleNamespace(ledger=Ledger()), step=SimpleNamespace(engine=engine)
+    )
     agreed = []
     for overrides in ([], ["model=net"]):
         run = build(compose(overrides))
-        agreed.append(_checkpoint_conditions(run, SimpleNamespace(engine=engine)))
+        agreed.append(_checkpoint_conditions(run, training))
     assert agreed[0][CHECKSUM_KEY] == code_of(compose([])) != agreed[1][CHECKSUM_KEY]
     assert agreed[1][CHECKSUM_KEY] == code_of(compose(["model=net"]))
 

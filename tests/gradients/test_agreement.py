@@ -180,19 +180,24 @@ def test_a_wrong_rule_behind_a_layer_of_zeros_is_noticed(monkeypatch):
     assert engine.name == "vmap"
 
 
-@pytest.mark.parametrize("kind", ["linear", "convolution", "layer norm", "embedding", "fallback"])
+@pytest.mark.parametrize(
+    "kind", ["linear", "convolution", "standardised", "layer norm", "embedding", "fallback"]
+)
 def test_a_wrong_rule_for_shifts_of_each_example_s_own_is_noticed(monkeypatch, kind):
     layer = {
         "linear": nn.Linear(4, 6),
         "convolution": nn.Conv1d(3, 6, 1),
+        "standardised": StandardisedConv2d(3, 6, 1, 1, 0, True),
         "layer norm": nn.LayerNorm(4),
         "embedding": nn.Embedding(9, 6),
         "fallback": Viewed(),
     }[kind]
-    shape = {"convolution": (3, 4), "fallback": (6,)}.get(kind, (4,))
+    shapes = {"convolution": (3, 4), "standardised": (3, 2, 2), "fallback": (6,)}
     draw = torch.Generator().manual_seed(0)
     inputs = (
-        torch.randint(9, (2, 4), generator=draw) if kind == "embedding" else torch.rand(2, *shape)
+        torch.randint(9, (2, 4), generator=draw)
+        if kind == "embedding"
+        else torch.rand(2, *shapes.get(kind, (4,)))
     )
     model = seeded(lambda: nn.Sequential(layer, nn.Tanh(), nn.Flatten(), nn.LazyLinear(3)))
     model(inputs)

@@ -69,13 +69,17 @@ def test_a_norm_of_a_table_is_an_upper_bound(features, rows_of_table):
 
 
 @pytest.mark.parametrize("digits", [0, 2, 3, 6])
-@pytest.mark.parametrize("size", [2e-4, 1e3])  # just above the floor of the spread, and far
-def test_a_norm_through_standardisation_is_an_upper_bound_where_terms_cancel(size, digits):
+@pytest.mark.parametrize("size", [2e-4, 1, 1e3])  # just above the floor of the spread, and far
+@pytest.mark.parametrize("inputs", [27, 144, 4608])
+@pytest.mark.parametrize("offset", [0, 1e2, 1e5])  # the mean of the weights, beside their spread
+def test_a_norm_through_standardisation_is_an_upper_bound_where_terms_cancel(
+    size, digits, offset, inputs
+):
     # Gradients along the weights: standardisation takes them away, but for the last digits.
     draw = torch.Generator().manual_seed(0)
-    weight = size * torch.randn(2, 4608, generator=draw)
+    weight = size * (offset + torch.randn(2, inputs, generator=draw))
     through = Standardisation.of(weight, torch.full((2,), 10.0), 1e-4)
-    noise = 10.0**-digits * torch.randn(250, 2, 4608, generator=draw)
+    noise = 10.0**-digits * torch.randn(250, 2, inputs, generator=draw)
     g = weight / size * 10 ** torch.randn(250, 2, 1, generator=draw) * (1 + noise)
     unit, rate, exact = through.unit.double(), through.rate.double(), g.double()
     along = (exact * unit).sum(-1, keepdim=True)

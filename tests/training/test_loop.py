@@ -22,6 +22,7 @@ from dpbench.diagnostics.curves import CurveDiagnostics
 from dpbench.diagnostics.misalignment import MisalignmentDiagnostics
 from dpbench.execution.prepare import build
 from dpbench.mechanism.schedules import Linear, Pieces, Schedules
+from dpbench.methods import dp_mf_blt
 from dpbench.training import plan
 from dpbench.training.checkpoints import Checkpoints
 from dpbench.training.loop import Training
@@ -173,6 +174,24 @@ def test_every_method_goes_on_as_if_never_stopped(name):
     run = run_of(*f"method={name}".split(), "optimizer=adam", "ema_decay=0.9", *needs)
     schedule = replace(FALLING, noise=1) if name in ("dpsgld", "dpsghmc") else FALLING
     check_resumed(replace(run, schedule=schedule), at=6, lost=3)
+
+
+@pytest.mark.slow
+def test_a_run_is_not_resumed_with_other_noise_than_it_had(tmp_path, monkeypatch):
+    """Another processor may find another matrix in the last digits."""
+    run = run_of("method=dp_mf_blt")
+    with pytest.raises(Interrupted):
+        fit(run, NOWHERE, True, Kept(tmp_path, 6, ends=7))
+    found = dp_mf_blt.optimal
+
+    def elsewhere(*about):
+        decays, weights = found(*about)
+        return decays, (weights[0] + 1e-4, *weights[1:])
+
+    monkeypatch.setattr(dp_mf_blt, "optimal", elsewhere)
+    with pytest.warns(UserWarning, match="was written with ledger=.*: it is ignored"):
+        record = fit(run, NOWHERE, True, Kept(tmp_path, STEPS))
+    assert record.provenance["resumed"] == 0
 
 
 WITH = {

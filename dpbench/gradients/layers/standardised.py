@@ -31,7 +31,10 @@ class Standardisation:
     @classmethod
     def of(cls, weight: Tensor, gain: Tensor, floor: float) -> "Standardisation":
         """That of a weight [O, I] and a gain [O]."""
-        return cls(weight - weight.mean(-1, keepdim=True), gain, floor)
+        centred = weight - weight.mean(-1, keepdim=True)
+        # Twice, as rounding of a mean that is large beside the spread leaves a mean: norms need u
+        # without one.
+        return cls(centred - centred.mean(-1, keepdim=True), gain, floor)
 
     @property
     def kernel(self) -> Tensor:
