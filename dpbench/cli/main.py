@@ -127,4 +127,7 @@ def usage_of(command: str) -> str:
     """The part of the usage about one command."""
     part = re.search(rf"^  {command} .*\n(?:   +.*\n)*", USAGE, re.MULTILINE)
     assert part
-    return f"dpbench {dedent(part[0]).strip()}\n\n`dpbench list` prints what can be set."
+    more = (
+        "`dpbench list` prints the options of each group, and `dpbench run --cfg job` all settings."
+    )
+    return f"dpbench {dedent(part[0]).strip()}\n\n{more}"

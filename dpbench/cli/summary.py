@@ -43,6 +43,8 @@ def _epsilon(privacy: dict) -> str:
     if isinstance(value, str):
         return f"epsilon: {value}"
     details = ["PLD", f"delta {privacy['delta']:g}"]
+    if (unit := privacy.get("unit", "example")) != "example":
+        details.append(f"per {unit}")
     if privacy["guarantee"] == CLAIMED:
         details.append(CLAIMED)
     return f"epsilon {rounded_up(value)} ({', '.join(details)})"

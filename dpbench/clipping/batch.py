@@ -23,7 +23,7 @@ class BatchClip(Clip):
     )
 
     def __post_init__(self) -> None:
-        checked_bound("the clipping bound", self.bound)
+        checked_bound("the clipping bound (method.bound)", self.bound)
 
     @property
     def sensitivity(self) -> Bound:

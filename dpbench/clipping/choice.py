@@ -50,7 +50,7 @@ def make_clip(clip: str, style: str, bound: Bounds) -> Clip:
     one_of("method.style", style, STYLES)
     if clip == "batch":
         require_style("flat", style, "method.clip=batch", "it has one factor for all of a batch")
-    return WITHOUT_PROOF[clip](checked_bound("the clipping bound", _scalar(bound)))
+    return WITHOUT_PROOF[clip](checked_bound("the clipping bound (method.bound)", _scalar(bound)))
 
 
 def by_norm(clip: str, style: str, bound: Bounds) -> ByNorm | Layerwise:

@@ -25,7 +25,7 @@ class Coordinates(Clip):
     per_coordinate = True
 
     def __post_init__(self) -> None:
-        checked_bound("the clipping bound", self.bound)
+        checked_bound("the clipping bound (method.bound)", self.bound)
 
     @property
     def coordinates(self) -> int | None:  # type: ignore[override]

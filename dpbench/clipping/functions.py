@@ -21,7 +21,7 @@ class ByNorm(Clip):
 
     def __post_init__(self) -> None:
         if not isinstance(self.bound, Tensor):
-            checked_bound("the clipping bound", self.bound)
+            checked_bound("the clipping bound (method.bound)", self.bound)
 
     @property
     def sensitivity(self) -> Bound:

@@ -33,7 +33,7 @@ class GlobalAdapt(Clip):
     query: CountQuery = field()
 
     def __post_init__(self) -> None:
-        checked_bound("the clipping bound", self.bound)
+        checked_bound("the clipping bound (method.bound)", self.bound)
         positive("the count threshold tau", self.threshold)
         positive("the learning rate of Z", self.learning_rate)
         if not isinstance(self.strict_bound, Tensor):

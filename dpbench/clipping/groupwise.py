@@ -32,7 +32,7 @@ class Groupwise(Clip):
     by_group: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checked_bound("the clipping bound", self.bound)
+        checked_bound("the clipping bound (method.bound)", self.bound)
         one_of("reference", self.reference, ("batch", "groups"))
         one_of("sensitivity_from", self.sensitivity_from, ("largest", "base"))
 

@@ -48,7 +48,9 @@ class Quantile(Clip):
         positive("the learning rate of the bound", self.learning_rate)
         fraction("the clipping quantile", self.quantile, zero=True, one=True)
         positive("the count threshold", self.threshold)
-        checked_bound("the lower bound of the clipping bound", self.lower_bound)
+        checked_bound(
+            "the lower bound of the clipping bound (method.lower_bound)", self.lower_bound
+        )
 
     @property
     def composition(self) -> str | None:  # type: ignore[override]

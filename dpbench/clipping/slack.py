@@ -43,7 +43,7 @@ class Slack(Clip):
         for name in ("least", "most"):
             checked_bound(f"method.{name}", getattr(self, name))
         if not isinstance(self.bound, Tensor):
-            checked_bound("the clipping bound", self.bound)
+            checked_bound("the clipping bound (method.bound)", self.bound)
             if not self.least <= self.bound <= self.most:
                 raise UserError("method.bound must lie between method.least and method.most.")
 

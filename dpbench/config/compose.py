@@ -186,6 +186,9 @@ def _check_key(override: Override, known: set[str]) -> None:
         raise UserError(f"{key} cannot be deleted: set it to a value.")
     added = (override.is_add() or override.is_force_add()) and (constructed or parent == "table")
     if key not in known and not added:
+        siblings = {name for name in known if name.startswith(f"{parent}.")}
+        if constructed and siblings == {f"{parent}.{buildable.TARGET}"}:
+            raise UserError(f"{key} is not a setting: the chosen {parent} has none.")
         raise UserError(f"{key} is not a setting: {nearest(key, known)}")
 
 

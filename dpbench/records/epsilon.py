@@ -17,6 +17,9 @@ STRENGTH = ("none", CLAIMED, "approximate", "proven")
 REFUTED = "refuted"
 """The verdict of an audit on a claim that its scores contradict."""
 
+MAX_DECIMALS = 6
+"""The most decimals of an upper bound: a smaller one is shown as 0.000001."""
+
 NOT_PRIVATE = "not private"
 NO_PROOF = "no proof"
 NOT_COMPUTED = "not computed"
@@ -38,7 +41,12 @@ def marked(epsilon: str, guarantee: str) -> str:
 
 
 def rounded_up(epsilon: float, digits: int = 2) -> str:
-    """An upper bound as text, rounded up so that it is one still; digits: decimals."""
+    """An upper bound as text, rounded up so that it is one still.
+
+    digits: decimals, and more for a smaller bound, so that two of its digits are shown.
+    """
+    if 0 < epsilon < 10.0**-digits:
+        digits = min(MAX_DECIMALS, 1 - Decimal(repr(float(epsilon))).adjusted())
     return _rounded(epsilon, digits, ROUND_CEILING)
 
 

@@ -30,7 +30,8 @@ def publish(arguments: list[str]) -> Path:
     is no such record, or where the file cannot be written.
     """
     given = key_values("publish", DEFAULTS, arguments, {*DEFAULTS, "record"})
-    records = _chosen(readable_records(Path(given["results_dir"])), given.get("record"))
+    folder = Path(given["results_dir"])
+    records = _chosen(folder, readable_records(folder), given.get("record"))
     _warn_of_guessable_noise(records)
     # Sorted by their text, so that the order says nothing about the seeds.
     lines = sorted(without_uncovered(record).json() for record in records)
@@ -39,11 +40,11 @@ def publish(arguments: list[str]) -> Path:
     return out
 
 
-def _chosen(records: list[Record], digest: str | None) -> list[Record]:
+def _chosen(folder: Path, records: list[Record], digest: str | None) -> list[Record]:
     if digest:
         chosen = [record for record in records if record.digest == digest]
         if not chosen:
-            raise UserError(f"record={digest}: there is no record of that digest.")
+            raise UserError(f"record={digest}: there is no record of that digest in {folder}.")
         return chosen
     chosen = [record for record in records if record.config.get("trial") is None]
     if not chosen:

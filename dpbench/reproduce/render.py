@@ -205,8 +205,9 @@ def _privacy(target: Target, records: list[Record], planned: Mapping[str, Statem
 
 
 def printed_numbers(target: Target, spec: TableSpec) -> PublishedTable:
-    """The printed numbers of the methods and conditions that the table is restricted to."""
-    if spec.published is None:
+    """The printed numbers of the methods and conditions that the table is restricted to; none on
+    other data than the paper's."""
+    if spec.published is None or target.other_data:
         return {}
     printed = read_published(published_files()[spec.published], target.conditions[0].keys)
     rows = {row_name(condition, method) for condition in spec.conditions for method in spec.methods}
@@ -218,12 +219,11 @@ def _printed_epsilons(target: Target) -> dict[str, str]:
     table's `epsilon` is "budget"."""
     source, printed = target.table["epsilon"], {}
     declared = conditions_of(target.table.get("conditions", []))
-    other_data = any(change.startswith("dataset=") for change in target.changes)
     for condition in target.conditions:
         values = {"dataset": target.config["choices"]["dataset"], **dict(condition.values)}
         if source == BUDGET:
             if condition in declared:
                 printed[condition.label] = f"{values['privacy.epsilon']}"
-        elif source and not other_data:
+        elif source and not target.other_data:
             printed[condition.label] = read_epsilon(published_files()[source], values["dataset"])
     return printed

@@ -69,10 +69,19 @@ class Target:
         title = self.table["title"]
         if "figure" in self.table and len(self.table["seeds"]) == 1:
             title += ", one seed"
+        if self.other_data:
+            title += f", here with dataset={self.other_data}"
         if self.scale.name == PAPER_SCALE:
             return title
         changed = "".join(f", then {change}" for change in self.changes)
         return f"{title}, at scale {self.scale.name}: {self.scale.description}{changed}"
+
+    @property
+    def other_data(self) -> str:
+        """The data set that the user has put in place of the table's only one; "" if none."""
+        replaced = any(key_of(change) == "dataset" for change in self.changes)
+        several = "dataset" in self.conditions[0].keys
+        return self.config["choices"]["dataset"] if replaced and not several else ""
 
     @property
     def scale_label(self) -> str:

@@ -3,7 +3,7 @@
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -41,6 +41,18 @@ class Mean(NamedTuple):
     n: int
 
 
+class Terms(NamedTuple):
+    """What an epsilon is stated for: its delta, and what adjacent data sets differ by."""
+
+    delta: float
+    unit: str
+
+    def text(self, names: Collection[str] = ("delta", "unit")) -> str:
+        """ "delta 1e-06, per example", or only the named of the two."""
+        texts = {"delta": f"delta {self.delta:g}", "unit": f"per {self.unit}"}
+        return ", ".join(texts[name] for name in names)
+
+
 @dataclass(frozen=True)
 class Runs:
     """The runs of one row and column, which differ by their seeds alone."""
@@ -53,6 +65,14 @@ class Runs:
         found = [epsilon_or_reason(record.privacy, "pld") for record in self.records]
         reasons = [value for value in found if isinstance(value, str)]
         return reasons[0] if reasons else max(v for v in found if not isinstance(v, str))
+
+    @property
+    def terms(self) -> Terms | None:
+        """The terms of the epsilon, which all runs share; None without one."""
+        if isinstance(self.epsilon, str):
+            return None
+        privacy = self.records[0].privacy
+        return Terms(privacy["delta"], privacy.get("unit", "example"))
 
     @property
     def guarantee(self) -> str:

@@ -19,7 +19,7 @@ from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
 from dpbench.tables.markdown import document, grid_lines
 from dpbench.tables.privacy import TIGHTEST_COLUMN
-from dpbench.tables.sweep import Key, Mean, Runs, SweepLayout, filter_records, group_runs
+from dpbench.tables.sweep import Key, Mean, Runs, SweepLayout, Terms, filter_records, group_runs
 from dpbench.tables.tidy import csv_text
 from dpbench.validate import is_number, key_values, path_of
 
@@ -43,7 +43,11 @@ def table(arguments: Sequence[str]) -> str:
     """
     folder, *rest = arguments or [""]
     if not folder or "=" in folder:
-        raise UserError("table needs a folder: dpbench table results rows=method columns=privacy.")
+        key, _, value = folder.partition("=")
+        given = value if key == "results_dir" else "results"
+        raise UserError(
+            f"table needs a folder first: dpbench table {given} rows=method columns=privacy."
+        )
     filtered = {argument.partition("=")[0] for argument in rest}
     values = key_values("table", DEFAULTS, rest, known=filtered)
     out = path_of("out", values["out"], "file")
@@ -68,16 +72,32 @@ class SweepTable:
 
     @property
     def markdown(self) -> str:
-        return document(f"# {self.title}", grid_lines(self.grid), NOTE)
+        return document(f"# {self.title}", grid_lines(self.grid), self._note)
 
     @property
     def latex(self) -> str:
-        return tabular(f"{self.title}. {NOTE}", self.grid) + "\n"
+        return tabular(f"{self.title}. {self._note}", self.grid) + "\n"
+
+    @property
+    def _note(self) -> str:
+        shared = [name for name in Terms._fields if name not in self._varying]
+        if not self._terms or not shared:
+            return NOTE
+        return f"{NOTE} All epsilons: {next(iter(self._terms)).text(shared)}."
+
+    @cached_property
+    def _terms(self) -> set[Terms]:
+        return {terms for runs in self.runs.values() if (terms := runs.terms)}
+
+    @cached_property
+    def _varying(self) -> list[str]:
+        """The names of the terms in which epsilons of the table differ."""
+        return [name for name in Terms._fields if len({getattr(t, name) for t in self._terms}) > 1]
 
     @property
     def csv(self) -> str:
         """A line for each row, column and metric; epsilon is empty where none may be shown."""
-        numbers = ("metric", "mean", "sd", "n", "epsilon", "guarantee")
+        numbers = ("metric", "mean", "sd", "n", "epsilon", "delta", "unit", "guarantee")
         head = (*self.layout.rows, *self.layout.columns, *numbers)
         return csv_text(head, self._lines())
 
@@ -94,7 +114,15 @@ class SweepTable:
             for name in self.layout.metrics:
                 text = _text(runs.mean(name), name) if runs else NO_VALUE
                 yield f"**{text}**" if row in self._best[column, name] else text
-            yield _epsilon(runs) if runs else NO_VALUE
+            yield self._epsilon(runs) if runs else NO_VALUE
+
+    def _epsilon(self, runs: Runs) -> str:
+        """The epsilon, with the terms in which others in the table differ."""
+        epsilon, terms = runs.epsilon, runs.terms
+        if isinstance(epsilon, str) or terms is None:
+            return str(epsilon)
+        shown = marked(rounded_up(epsilon), runs.guarantee)
+        return f"{shown} ({terms.text(self._varying)})" if self._varying else shown
 
     @cached_property
     def _best(self) -> dict[tuple[Key, str], set[Key]]:
@@ -119,7 +147,10 @@ class SweepTable:
                 yield ", ".join([*values, name])
 
     def _best_rows(self, column: Key, name: str) -> set[Key]:
-        """The rows with the best mean, as it is shown, of those with an epsilon."""
+        """The rows with the best mean, as it is shown, of those with an epsilon of one unit."""
+        units = {
+            runs.terms.unit for (_, at), runs in self.runs.items() if at == column and runs.terms
+        }
         metric = parse_name(name).metric
         means = {
             row: runs.mean(name).value
@@ -127,7 +158,7 @@ class SweepTable:
             if at == column and not isinstance(runs.epsilon, str)
         }
         means = {row: value for row, value in means.items() if not math.isnan(value)}
-        if metric is None or metric.better is None or len(means) < 2:
+        if metric is None or metric.better is None or len(means) < 2 or len(units) > 1:
             return set()
         best = (max if metric.better == "higher" else min)(means.values())
         shown = number(best, metric.digits)
@@ -137,11 +168,13 @@ class SweepTable:
         for row in self.rows:
             for column in self.columns:
                 if runs := self.runs.get((row, column)):
-                    epsilon = "" if isinstance(runs.epsilon, str) else f"{runs.epsilon:.6g}"
+                    terms = ("", "", "")
+                    if runs.terms:
+                        terms = (f"{runs.epsilon:.6g}", f"{runs.terms.delta:g}", runs.terms.unit)
                     for name in self.layout.metrics:
                         mean, spread, n = runs.mean(name)
-                        numbers = (f"{mean:.6g}", f"{spread:.6g}", str(n), epsilon, runs.guarantee)
-                        yield (*map(str, (*row, *column)), name, *numbers)
+                        numbers = (f"{mean:.6g}", f"{spread:.6g}", str(n))
+                        yield (*map(str, (*row, *column)), name, *numbers, *terms, runs.guarantee)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -197,11 +230,6 @@ def _text(mean: Mean, name: str) -> str:
     digits = metric.digits if metric else None
     spread = "" if math.isnan(mean.spread) else f" ± {number(mean.spread, digits)}"
     return f"{number(mean.value, digits)}{spread} ({mean.n})"
-
-
-def _epsilon(runs: Runs) -> str:
-    epsilon = runs.epsilon
-    return epsilon if isinstance(epsilon, str) else marked(rounded_up(epsilon), runs.guarantee)
 
 
 def _order(key: Key) -> list[tuple[bool, float, str]]:

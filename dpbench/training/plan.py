@@ -1,7 +1,8 @@
 """The settings of a run, and the plan that follows from them before any data is read."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -273,21 +274,29 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int, list[str]]:
     _check_texts(run)
     if (groups := getattr(run.diagnostics, "groups", None)) is not None:
         check_groups(groups, len(run.dataset.groups))
-    try:
+    with _building("model"):
         with torch.device("meta"):
             model = run.model.build(run.dataset.shape, run.dataset.classes)
         layout = Layout(model)
         layers = [layer.name for layer in layout.layers]
         run.method.clip.for_layers(layers)  # raises UserError for bounds of other layers
+    with _building("optimizer"):
         leave_out_compiler()
         dummy = nn.Parameter(torch.zeros(1))
         dummy.grad = torch.zeros(1)
         optimizer = run.optimizer([dummy])
         eager_step(optimizer)
-        return optimizer, len(layout), layers
+    return optimizer, len(layout), layers
+
+
+@contextmanager
+def _building(part: str) -> Iterator[None]:
+    """Turns what constructors raise, whose types they do not document, into a UserError."""
+    try:
+        yield
     except (TypeError, ValueError, RuntimeError, AssertionError, OverflowError) as error:
         why = first_line(error, type(error).__name__)
-        raise UserError(f"model or optimizer cannot be built: {why}") from error
+        raise UserError(f"{part} cannot be built: {why}") from error
 
 
 def _check_texts(run: Run) -> None:

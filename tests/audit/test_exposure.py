@@ -32,7 +32,7 @@ def row(group: str, accuracy: float, auc: float, method: str = "dpsgd") -> Expos
     ("accuracies", "aucs", "said"),
     [
         ((0.7, 0.88), (0.6, 0.55), "dpsgd: a loses 10.0 points of accuracy and b 2.0; by the black "
-         "box a is more exposed (AUC 0.600 and 0.550)."),
+         "box a is more exposed (AUC 0.600 for a and 0.550 for b)."),
         ((0.7, 0.88), (0.55, 0.6), "a is less exposed"),
         ((0.7, 0.88), (0.55, 0.57), "neither is shown to be the more exposed"),
         ((0.78, 0.6), (0.6, 0.5), "dpsgd: b loses 30.0 points of accuracy and a 2.0; by the black "

@@ -16,14 +16,26 @@ def test_a_written_bound_is_a_bound(epsilon, digits):
     value = Fraction(repr(epsilon))
     up, down = (Fraction(write(epsilon, digits)) for write in (rounded_up, rounded_down))
     assert down <= value <= up
-    assert up - down in (0, Fraction(1, 10**digits))
+    if value >= Fraction(1, 10**digits):
+        assert up - down in (0, Fraction(1, 10**digits))
+    else:
+        assert down == 0
+        assert up - value <= max(value / 10, Fraction(1, 10**6))
 
 
 @pytest.mark.parametrize(
     ("epsilon", "up", "down"),
-    [(2.994, "3.00", "2.99"), (8.0, "8.00", "8.00"), (1.1, "1.10", "1.10"), (1e-9, "0.01", "0.00")],
+    [
+        (0.00072, "0.00072", "0.00"),
+        (0.0012345, "0.0013", "0.00"),
+        (0.0101, "0.02", "0.01"),
+        (2.994, "3.00", "2.99"),
+        (8.0, "8.00", "8.00"),
+        (1.1, "1.10", "1.10"),
+        (1e-9, "0.000001", "0.00"),
+    ],
 )
-def test_two_decimals_are_written(epsilon, up, down):
+def test_two_decimals_are_written_and_more_of_a_small_bound(epsilon, up, down):
     assert (rounded_up(epsilon), rounded_down(epsilon)) == (up, down)
 
 

@@ -5,6 +5,7 @@ import pytest
 from dpbench.config.compose import compose
 from dpbench.errors import UserError
 from dpbench.reproduce.figure import _title
+from dpbench.reproduce.render import printed_numbers, spec_of
 from dpbench.reproduce.target import target_of
 
 
@@ -48,6 +49,15 @@ def test_a_scale_can_be_moved_to_another_data_set_and_says_so():
     assert (wanted.stem, wanted.scale_label) == (
         *("bam_table1-cpu_hour-changed", "cpu_hour, dataset=cifar100"),
     )
+    assert printed_numbers(wanted, spec_of(wanted)), "the paper has numbers of these data"
+
+
+def test_on_other_data_than_the_paper_s_its_numbers_are_not_shown():
+    wanted = target_of("misalignment_table5", ["dataset=adult"])
+    assert wanted.title == "Dutch: performance and fairness (Table 5), here with dataset=adult"
+    assert printed_numbers(wanted, spec_of(wanted)) == {}
+    usual = target_of("misalignment_table5", [])
+    assert printed_numbers(usual, spec_of(usual))
 
 
 @pytest.mark.parametrize("scale", [[], ["scale=cpu_hour"]])

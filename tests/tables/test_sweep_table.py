@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -91,6 +92,28 @@ def test_markdown_has_names_means_seeds_epsilons_and_the_best(made):
 def test_the_table_says_what_its_epsilons_do_not_cover(made):
     said = made("columns=privacy")["md"]
     assert "it covers neither metrics nor a choice by them, nor statistics" in said
+
+
+def test_terms_are_said_once_where_all_share_them_and_beside_each_epsilon_where_not(tmp_path):
+    def made(*terms):
+        folder = tmp_path / str(len(terms))
+        for method, more in zip(("dpsgd", "bam", "dp_fedsgd"), terms, strict=False):
+            one = record(method)
+            replace(one, privacy=one.privacy | more).save(folder)
+        said = table([str(folder), f"out={folder / 't'}"])
+        return said, list(csv.DictReader(io.StringIO((folder / "t.csv").read_text())))
+
+    said, lines = made({}, {})
+    assert said.endswith("All epsilons: delta 1e-05, per example.\n")
+    assert "| 2.80 |" in said
+    assert "**" in said
+    assert [(line["delta"], line["unit"]) for line in lines] == [("1e-05", "example")] * 2
+    said, lines = made({}, {"delta": 1e-6}, {"delta": 1e-6, "unit": "user"})
+    assert "| 2.80 (delta 1e-05, per example) |" in said
+    assert "| 2.80 (delta 1e-06, per user) |" in said
+    assert "All epsilons" not in said
+    assert "**" not in said, "per example and per user"
+    assert {(line["delta"], line["unit"]) for line in lines} > {("1e-06", "user")}
 
 
 def test_csv_has_the_numbers_of_each_cell(made):
@@ -194,8 +217,12 @@ def test_what_no_record_has_is_refused_in_a_sentence(made, arguments, sentence):
 
 
 def test_without_a_folder_or_records_it_says_so(tmp_path):
-    for arguments in ([], ["rows=method"]):
-        with pytest.raises(UserError, match="table needs a folder: dpbench table results rows="):
+    for arguments, named in (
+        ([], "results"),
+        (["rows=method"], "results"),
+        (["results_dir=a/b"], "a/b"),
+    ):
+        with pytest.raises(UserError, match=f"a folder first: dpbench table {named} rows=method"):
             table(arguments)
     with pytest.raises(
         UserError, match=r"nowhere is not a folder: name the results_dir of the runs"

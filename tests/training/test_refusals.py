@@ -34,8 +34,8 @@ def test_a_plan_reads_nothing():
     ("changes", "sentence"),
     [
         ({"batch_size": 1439}, "larger than the 1438 training examples"),
-        ({"lr": -1.0}, "model or optimizer cannot be built: Invalid learning rate: -1.0"),
-        ({"lr": 1e39}, "model or optimizer cannot be built"),
+        ({"lr": -1.0}, "optimizer cannot be built: Invalid learning rate: -1.0"),
+        ({"lr": 1e39}, "optimizer cannot be built"),
         ({"device": "nonsense"}, "device=nonsense is not available here"),
         ({"augmentation": replace(VIEWS, shift=8)}, "shift=8 must be less than the side"),
         ({"ema_decay": 1.0}, "ema_decay must be a number from 0 to below 1"),

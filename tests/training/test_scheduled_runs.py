@@ -93,7 +93,9 @@ def test_factors_of_one_cost_the_same_but_are_a_run_of_their_own():
 @pytest.mark.parametrize("end", [1e-14, 1e14])
 def test_a_schedule_that_takes_a_bound_beyond_its_limits_is_refused_beforehand(end):
     moved = "schedule.bound=" + PIECE % (f"1,{end}", "0.9")
-    with pytest.raises(UserError, match=r"clipping bound must be a number from 1e-12 to 1e\+12"):
+    with pytest.raises(
+        UserError, match=r"clipping bound \(method.bound\) must be a number from 1e-12 to 1e\+12"
+    ):
         prepare(["schedule=custom", moved])
 
 

@@ -136,7 +136,7 @@ def _exposures(worst: ExposureRow, least: ExposureRow) -> str:
     }
     return "; ".join(
         f"by the {name} box {_compared(worst.group, first, second)} "
-        f"(AUC {first.auc:.3f} and {second.auc:.3f})"
+        f"(AUC {first.auc:.3f} for {worst.group} and {second.auc:.3f} for {least.group})"
         for name, (first, second) in pairs.items()
         if first and second
     )
