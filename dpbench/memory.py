@@ -20,10 +20,11 @@ T = TypeVar("T")
 MAX_SHARE = 0.8
 """The share of free memory for physical batches; the rest is for the update and everything else."""
 
-RETAINED_BLOCK, RETAINED_TOTAL = 2**30, 2**31 - 1
+RETAINED_BLOCK, RETAINED_TOTAL = 2**28, 2**30
 """Bytes: the largest freed block that a process keeps, and the most that it keeps in total.
 
-`mallopt` takes both as a C int.
+Larger blocks would split the heap: with blocks of up to 1 GiB, which differ from step to step as
+Poisson batches do, a process of 8 GiB grew to 22.
 """
 
 RETAINED_BLOCK_OF_OLD = 2**25

@@ -245,7 +245,7 @@ def test_memory_of_one_step_is_there_for_the_next_and_is_not_counted_as_in_use()
     assert in_use_now < in_use_then + 10 * MIB
 
 
-@pytest.mark.parametrize("most", [2**25, 2**30])
+@pytest.mark.parametrize("most", [2**25, memory.RETAINED_BLOCK])
 def test_where_glibc_refuses_large_blocks_smaller_ones_are_kept(most, monkeypatch):
     kept = {}
 

@@ -26,7 +26,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def by_arm(name: str) -> dict[tuple, list[dict]]:
-    """The records of each combination of data, method and bound, in the order of seeds."""
+    """The records of each combination of data, method, bound and budget, in the order of seeds."""
     arms = defaultdict(list)
     for record in sorted(records(name), key=lambda r: r["config"]["seed"]):
         config = record["config"]
@@ -34,6 +34,7 @@ def by_arm(name: str) -> dict[tuple, list[dict]]:
             config["choices"]["dataset"],
             config["choices"]["method"],
             json.dumps(config["method"]),
+            str(config["privacy"].get("epsilon")),
         )
         arms[*key, str((config["optimizer"] or {}).get("lr"))].append(record)
     return arms
