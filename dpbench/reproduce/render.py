@@ -219,11 +219,12 @@ def _printed_epsilons(target: Target) -> dict[str, str]:
     table's `epsilon` is "budget"."""
     source, printed = target.table["epsilon"], {}
     declared = conditions_of(target.table.get("conditions", []))
+    replaced = any(change.startswith("dataset=") for change in target.changes)
     for condition in target.conditions:
         values = {"dataset": target.config["choices"]["dataset"], **dict(condition.values)}
         if source == BUDGET:
             if condition in declared:
                 printed[condition.label] = f"{values['privacy.epsilon']}"
-        elif source and not target.other_data:
+        elif source and not replaced:
             printed[condition.label] = read_epsilon(published_files()[source], values["dataset"])
     return printed

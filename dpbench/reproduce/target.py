@@ -67,10 +67,10 @@ class Target:
         The title of a figure says if there is only one seed, since curves then have no spread.
         """
         title = self.table["title"]
-        if "figure" in self.table and len(self.table["seeds"]) == 1:
-            title += ", one seed"
         if self.other_data:
             title += f", here with dataset={self.other_data}"
+        if "figure" in self.table and len(self.table["seeds"]) == 1:
+            title += ", one seed"
         if self.scale.name == PAPER_SCALE:
             return title
         changed = "".join(f", then {change}" for change in self.changes)

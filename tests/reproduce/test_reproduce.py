@@ -292,7 +292,7 @@ def test_a_figure_is_a_picture_its_points_and_a_page(checkout, tmp_path):
     assert made[f"{name}.md"].decode() == text
     assert f"({name}.png)" in text
     assert "## Numbers" in text
-    assert text.partition("\n")[0].endswith("per group (Figure 3), one seed")
+    assert text.partition("\n")[0].endswith("(Figure 3), here with dataset=digits, one seed")
     assert "- 4 claims: 2 undecided, 2 not run.\n" in text
     assert f"\n\n{NOTE}" in text
     assert "private data without accounting" in text
