@@ -47,8 +47,8 @@ class Terms(NamedTuple):
     delta: float
     unit: str
 
-    def text(self, names: Collection[str] = ("delta", "unit")) -> str:
-        """ "delta 1e-06, per example", or only the named of the two."""
+    def text(self, names: Collection[str]) -> str:
+        """The named terms as words, such as: delta 1e-06, per example."""
         texts = {"delta": f"delta {self.delta:g}", "unit": f"per {self.unit}"}
         return ", ".join(texts[name] for name in names)
 
