@@ -7,6 +7,9 @@ from dpbench.records.epsilon import REFUTED, epsilon_or_reason, is_recorded_numb
 ADJACENCY = "add or remove one example"
 """The default, also for records without the field."""
 
+COMPARABLE = (ADJACENCY, "zero out one example")
+"""Adjacencies whose epsilons mean the same (Ponomareva et al. 2023, "How to DP-fy ML")."""
+
 ACCOUNTANTS = {
     "pld": "PLD (upper bound)",
     "rdp": "RDP (upper bound)",

@@ -82,7 +82,7 @@ def _with_variant(name: str, config: dict) -> str:
 def _facet(choices: dict, adjacency: str) -> str:
     """The name of the plot for a run: epsilons of different adjacency must not share an axis."""
     name = f"{choices['dataset']} · {choices['model']}"
-    return name if adjacency == privacy.ADJACENCY else f"{name} · {adjacency}"
+    return name if adjacency in privacy.COMPARABLE else f"{name} · {adjacency}"
 
 
 def _cost(record: Record, steps: float | None) -> dict:

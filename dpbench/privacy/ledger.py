@@ -169,7 +169,7 @@ class Step:
 class Ledger:
     """The steps of a run in order, run-length encoded.
 
-    Adjacency is adding or removing one unit of the sampling, everywhere in the suite.
+    Adjacency is adding or removing one unit of the sampling, whether or not its place stays empty.
     """
 
     entries: tuple[tuple[Step, int], ...] = ()

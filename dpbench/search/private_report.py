@@ -17,8 +17,9 @@ compare the checksum."""
 
 NOTES = (
     "Epsilon of the search covers every training example, whether a trial trained on it or held it "
-    "out, and two things: the parameters of the chosen trial, and what stands on this page. The "
-    "score is released with noise; a trial is one noisy accuracy and its training, composed.",
+    "out, and two things: the parameters of the chosen trial, and what stands on this page. An "
+    "example is removed by leaving its place empty (zero-out adjacency). The score is released "
+    "with noise; a trial is one noisy accuracy and its training, composed.",
     "It does not cover how many trials there were, how long they took, the names of records, which "
     "follow from seed and data, or what records say beside the noisy accuracy: metrics, history "
     "and calibration are exact. Publish the chosen record by `dpbench publish record=DIGEST`, as "

@@ -166,6 +166,7 @@ def statement(
     noise_multiplier: float,
     noise: str = "seeded",
     claimed_by: str = "rdp",
+    zero_out: bool = False,
 ) -> dict:
     """The privacy statement of a ledger, as a plain dictionary for records and users.
 
@@ -173,7 +174,7 @@ def statement(
     guarantee, and infinite if it is not private. A bound is None if its accountant has none, and
     `refused` then says why. `claimed` is the epsilon by the paper's reasoning, valid or not: each
     release on a separate batch, by the accountant `claimed_by` (or the method's, if it has one).
-    `arithmetic`: see ARITHMETIC.
+    `arithmetic`: see ARITHMETIC. zero_out: whether a removed unit leaves its place empty.
     """
     sampling = ledger.entries[0][0].sampling if ledger.entries else None
     claimed_by = method.claimed_by or claimed_by
@@ -200,7 +201,7 @@ def statement(
         "guarantee": guarantee.level,
         "why": guarantee.why if unit == "example" else f"{guarantee.why} {WHOLE_USERS}",
         "unit": unit,
-        "adjacency": f"add or remove one {unit}",
+        "adjacency": f"{'zero out' if zero_out else 'add or remove'} one {unit}",
         "ledger": to_plain(ledger),
     }
 

@@ -98,6 +98,15 @@ class Run:
         constants = [self.normalization.note] if self.normalization else []
         return (*self.dataset.notes, *scored, *constants)
 
+    @property
+    def zero_out(self) -> bool:
+        """Whether adjacency leaves the place of a removed example empty.
+
+        Epsilon then covers examples that are trained on and examples that are held out. The seed
+        assigns places to one or the other, so without the place all others would be assigned anew.
+        """
+        return self.score_noise_multiplier is not None or self.temperature is not None
+
     def load(self, folder: Path) -> Data:
         """The training and test sets, read from below `folder` or downloaded to it."""
         data = self._loaded(folder)
@@ -253,6 +262,7 @@ def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> 
         planned.noise_multiplier,
         run.noise,
         run.claimed_by,
+        run.zero_out,
     )
 
 

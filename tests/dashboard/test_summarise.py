@@ -79,6 +79,12 @@ def test_another_adjacency_stands_in_a_picture_of_its_own(summary, record_of):
     assert facets == {"digits · mlp", "digits · mlp · add or remove one user"}
 
 
+def test_adjacencies_whose_epsilons_mean_the_same_share_a_picture(summary, record_of):
+    other = record_of(seed=1)
+    other.privacy["adjacency"] = "zero out one example"
+    assert {row["facet"] for row in summary(record_of(), other)["rows"]} == {"digits · mlp"}
+
+
 def test_a_variant_is_a_method_of_its_own(summary, record_of):
     record = record_of("dpsgd_f")
     record.config["method"]["variant"] = "paper"

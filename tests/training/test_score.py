@@ -15,6 +15,7 @@ from dpbench.mechanism.streams import CipherStream
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.ledger import GaussianMechanism
 from dpbench.records.reading import load
+from dpbench.training.plan import privacy_statement
 from dpbench.training.score import SENSITIVITY, noisy_accuracy
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "validation=0.2"]
@@ -47,6 +48,20 @@ def test_the_noise_has_the_scale_that_the_ledger_says(scale):
     noise = 50 * np.array(drawn) - 1  # one right answer
     fits = kstest(noise, norm(0, release.mechanism.noise_multiplier * SENSITIVITY).cdf).pvalue
     assert fits > 1e-3 if scale == 1 else fits < 1e-6
+
+
+def adjacency(overrides):
+    _, run, planned = prepare(overrides)
+    return privacy_statement(run, planned)["adjacency"]
+
+
+@pytest.mark.slow
+def test_a_split_by_place_that_epsilon_covers_makes_adjacency_zero_out():
+    """Without its place, an example would move all after it from one part to the other."""
+    assert adjacency(SMALL) == "add or remove one example"
+    assert adjacency(SCORED) == "zero out one example"
+    fitted = ["temperature=private", "temperature.share=0.3", "temperature.noise_multiplier=1"]
+    assert adjacency([*SMALL, *fitted]) == "zero out one example"
 
 
 def test_outputs_that_are_not_finite_have_a_score_like_any_other():
