@@ -54,7 +54,7 @@ def build(config: dict) -> Run:
     parts["dataset"] = dataset
     if authors := _authors(config):
         method = parts["method"]
-        parts["method"] = replace(method, guarantee=method.guarantee.claimed_by(authors))
+        parts["method"] = replace(method, basis=method.basis.claimed_by(authors))
     claimed_by = config.get("table", {}).get("claimed_by", "rdp")
     return Run(**parts, claimed_by=claimed_by, config=config)
 

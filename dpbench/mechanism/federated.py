@@ -18,9 +18,7 @@ from dpbench.mechanism.method import (
     Method,
     ReleasedState,
     as_published,
-    guarantee_with_clip,
 )
-from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.update import Update
 from dpbench.validate import positive
 
@@ -53,12 +51,11 @@ def federated_method(
     weights = Weights(cap, published)
     return Method(
         name,
-        variant,
-        UserWeighting(gradient, weights),
         clip,
-        Gaussian(),
-        guarantee_with_clip(clip, AS_PUBLISHED if published else GUARANTEE),
+        AS_PUBLISHED if published else GUARANTEE,
+        UserWeighting(gradient, weights),
         update=WeightedMean(weights),
+        variant=variant,
         users_only=True,
     )
 

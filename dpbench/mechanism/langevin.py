@@ -10,8 +10,7 @@ from dpbench.clipping import Clip, make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
-from dpbench.mechanism.method import PROVEN, Method, NoiseRule, guarantee_with_clip, plain
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import PROVEN, Method, NoiseRule
 from dpbench.mechanism.schedules import Schedules, constant, run_lengths
 from dpbench.mechanism.update import Update
 from dpbench.validate import number
@@ -28,17 +27,8 @@ def langevin(
     Other arguments as for `dpbench.methods.dpsgld.dpsgld`.
     """
     number("method.prior_precision", prior_precision, least=0)
-    clipping = make_clip(clip, style, bound)
-    return Method(
-        name,
-        "corrected",
-        plain,
-        clipping,
-        Gaussian(),
-        guarantee_with_clip(clipping, PROVEN),
-        update=Prior(prior_precision),
-        noise_rule=noise_rule,
-    )
+    clipping, update = make_clip(clip, style, bound), Prior(prior_precision)
+    return Method(name, clipping, PROVEN, update=update, noise_rule=noise_rule)
 
 
 @dataclass(frozen=True)

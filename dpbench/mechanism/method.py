@@ -12,7 +12,7 @@ from dpbench.data.dataset import Batch, Dataset
 from dpbench.data.derive.users import Units, Users, units_of
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
-from dpbench.mechanism.noise import Noise
+from dpbench.mechanism.noise import Gaussian, Noise
 from dpbench.mechanism.schedules import Schedules
 from dpbench.mechanism.update import Plain, Update
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism, Release
@@ -92,7 +92,10 @@ class Guarantee:
         return Guarantee(CLAIMED, f"Claimed by {author}, not checked by dpbench: {self.why}")
 
 
-IDENTITY = Plain()
+CORRECTED = "corrected"
+"""The variant of a method whose privacy claim holds, and of one that has no other."""
+
+IDENTITY, GAUSSIAN = Plain(), Gaussian()
 PROVEN = Guarantee("proven", "Poisson-sampled Gaussian mechanism with a stated sensitivity.")
 POST_PROCESSED_SUMS = Guarantee(
     "proven",
@@ -110,9 +113,10 @@ PRIVATE_DIVISOR = Guarantee(
 
 @dataclass(frozen=True)
 class Method:
-    """A training method: the gradient, clip, noise and update of the private step.
+    """A training method: the clip of the private step, and what it changes of DP-SGD otherwise.
 
-    divide_by: "expected" for the public expected batch size, "actual" for the batch's real size.
+    basis: how far epsilon can be trusted if the clip's sensitivity is a bound. by_real_size:
+    whether sums are divided by the batch's real size instead of the public expected one.
     whole_batches: whether the gradient seam needs the logical batch in one piece. groups: the
     number of groups the data must have; None for any. update: post-processing of the noisy mean.
     noise_rule: derives the noise multiplier from other settings; None where it is a setting itself.
@@ -123,19 +127,31 @@ class Method:
     """
 
     name: str
-    variant: str
-    gradient: Gradient
     clip: Clip
-    noise: Noise
-    guarantee: Guarantee
-    divide_by: str = "expected"
+    basis: Guarantee
+    gradient: Gradient = plain
+    noise: Noise = GAUSSIAN
+    update: Update = IDENTITY
+    variant: str = CORRECTED
+    by_real_size: bool = False
     whole_batches: bool = False
     groups: int | None = None
-    update: Update = IDENTITY
     noise_rule: NoiseRule | None = None
     users_only: bool = False
     failure: float = 0.0
     claimed_by: str | None = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The basis, voided by a clip whose sensitivity is no bound, or completed by how its parts
+        compose."""
+        if self.basis.level == "none":
+            return self.basis
+        if self.clip.caveat:
+            return Guarantee("none", self.clip.caveat)
+        return replace(
+            self.basis, why=" ".join(filter(None, (self.basis.why, self.clip.composition)))
+        )
 
     @property
     def excess(self) -> float:
@@ -232,13 +248,6 @@ class Method:
         return self.update.releases(self.noise.mechanism(noise_multiplier), self.clip.coordinates)
 
 
-def guarantee_with_clip(clip: Clip, guarantee: Guarantee) -> Guarantee:
-    """The guarantee qualified by the clip: "none" if the clip's sensitivity is no bound."""
-    if clip.caveat:
-        return Guarantee("none", clip.caveat)
-    return Guarantee(guarantee.level, " ".join(filter(None, (guarantee.why, clip.composition))))
-
-
 def as_published(variant: str) -> bool:
     """Whether a variant is "paper" rather than "corrected"; UserError if it is neither."""
-    return one_of("method.variant", variant, ("corrected", "paper")) == "paper"
+    return one_of("method.variant", variant, (CORRECTED, "paper")) == "paper"

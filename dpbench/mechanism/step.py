@@ -74,7 +74,7 @@ class PrivateStep:
     """One step of a method on one logical batch.
 
     The update divides by the public expected batch size instead of the real one
-    (`divide_by="actual"` exists for variants as published, and voids their guarantee).
+    (`by_real_size` exists for variants as published, and voids their guarantee).
     noise, counts: the random streams of the gradient noise and of the noise of the clip's counts.
     """
 
@@ -238,4 +238,4 @@ class PrivateStep:
         self._clip = self._clip.updated(released, divisor)
 
     def _divisor(self, batch_size: int) -> float:
-        return max(batch_size, 1) if self.method.divide_by == "actual" else self.expected_batch_size
+        return max(batch_size, 1) if self.method.by_real_size else self.expected_batch_size

@@ -7,8 +7,7 @@ from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients, PerExampleShift
 from dpbench.gradients.penalised import penalised, per_length
-from dpbench.mechanism.method import PROVEN, Gradient, Method, ReleasedState, guarantee_with_clip
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import PROVEN, Gradient, Method, ReleasedState
 from dpbench.mechanism.schedules import Schedule, schedule
 
 
@@ -35,7 +34,7 @@ def bam_exact(
 
 
 def _method(name: str, gradient: Gradient, clip: Clip) -> Method:
-    return Method(name, "corrected", gradient, clip, Gaussian(), guarantee_with_clip(clip, PROVEN))
+    return Method(name, clip, PROVEN, gradient)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from dpbench.clipping import Abadi, Clip
 from dpbench.clipping.feedback import clipped_and_plain
 from dpbench.gradients import Gradients
-from dpbench.mechanism.method import NON_PRIVATE, Method, plain
+from dpbench.mechanism.method import NON_PRIVATE, Method
 from dpbench.mechanism.noise import NoNoise
 
 
@@ -48,10 +48,10 @@ class Exchange(Clip):
 def magnitude_error(bound: float) -> Method:
     """Steps along (|clipped| / |unclipped|) unclipped: correct direction, clipped length."""
     clip = Exchange(bound, length_of_clipped=True)
-    return Method("magnitude_error", "corrected", plain, clip, NoNoise(), NON_PRIVATE)
+    return Method("magnitude_error", clip, NON_PRIVATE, noise=NoNoise())
 
 
 def direction_error(bound: float) -> Method:
     """Steps along (|unclipped| / |clipped|) clipped: correct length, clipped direction."""
     clip = Exchange(bound, length_of_clipped=False)
-    return Method("direction_error", "corrected", plain, clip, NoNoise(), NON_PRIVATE)
+    return Method("direction_error", clip, NON_PRIVATE, noise=NoNoise())

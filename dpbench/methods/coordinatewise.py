@@ -1,9 +1,8 @@
 """Gaussian noise with per-coordinate clipping, to compare with logistic noise at equal clipping."""
 
 from dpbench.clipping import Coordinates
-from dpbench.mechanism.method import Guarantee, Method, plain
-from dpbench.mechanism.noise import Gaussian
-from dpbench.mechanism.update import Plain, Sign, Update
+from dpbench.mechanism.method import Guarantee, Method
+from dpbench.mechanism.update import Sign
 
 SUM_GUARANTEE = Guarantee(
     "proven",
@@ -19,14 +18,9 @@ SIGN_GUARANTEE = Guarantee(
 
 def dpsgd_coordinate(bound: float) -> Method:
     """DP-SGD with a bound on each coordinate of each gradient instead of its norm."""
-    return _gaussian("dpsgd_coordinate", bound, SUM_GUARANTEE, Plain())
+    return Method("dpsgd_coordinate", Coordinates(bound), SUM_GUARANTEE)
 
 
 def dp_signsgd_coordinate(bound: float) -> Method:
     """The sign of the clipped sum plus Gaussian noise; bound: G on each coordinate."""
-    return _gaussian("dp_signsgd_coordinate", bound, SIGN_GUARANTEE, Sign())
-
-
-def _gaussian(name: str, bound: float, guarantee: Guarantee, update: Update) -> Method:
-    clip = Coordinates(bound)
-    return Method(name, "corrected", plain, clip, Gaussian(), guarantee, update=update)
+    return Method("dp_signsgd_coordinate", Coordinates(bound), SIGN_GUARANTEE, update=Sign())

@@ -1,8 +1,7 @@
 """DiceSGD: DP-SGD with error feedback, against the bias of clipping."""
 
 from dpbench.clipping import Abadi, ErrorFeedback
-from dpbench.mechanism.method import Guarantee, Method, plain
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import Guarantee, Method
 
 GUARANTEE = Guarantee(
     "proven",
@@ -31,5 +30,4 @@ def dicesgd(bound: float, error_bound: float, account_share: float) -> Method:
     mechanisms of sensitivity C1 and T others, without sampling, of sensitivity 2 C2; all
     f-divergences and so RDP and PLD are bounded, in both directions.
     """
-    clip = ErrorFeedback(Abadi(bound), error_bound, account_share)
-    return Method("dicesgd", "corrected", plain, clip, Gaussian(), GUARANTEE)
+    return Method("dicesgd", ErrorFeedback(Abadi(bound), error_bound, account_share), GUARANTEE)

@@ -10,8 +10,7 @@ from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.engine import MaterialisedGradients
-from dpbench.mechanism.method import Guarantee, Method, ReleasedState, guarantee_with_clip
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import Guarantee, Method, ReleasedState
 from dpbench.mechanism.update import Update
 from dpbench.validate import fraction, positive
 
@@ -32,9 +31,7 @@ def disk(bound: Bounds, kappa: float, gamma: float | None, clip: str, style: str
     if gamma is not None:
         positive("method.gamma", gamma)
     clipping, seam = make_clip(clip, style, bound), LookAhead(kappa, gamma)
-    guarantee = guarantee_with_clip(clipping, GUARANTEE)
-    update = Kalman(kappa)
-    return Method("disk", "corrected", seam, clipping, Gaussian(), guarantee, update=update)
+    return Method("disk", clipping, GUARANTEE, seam, update=Kalman(kappa))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from torch import Tensor
 from dpbench.clipping import make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.mechanism.low_pass import LowPass
-from dpbench.mechanism.method import POST_PROCESSED_SUMS, Method, guarantee_with_clip, plain
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import POST_PROCESSED_SUMS, Method
 from dpbench.mechanism.update import Update
 
 
@@ -18,10 +17,8 @@ def doppler(bound: Bounds, a: list[float], b: list[float], clip: str, style: str
 
     a, b: the coefficients of `LowPass`. bound, clip and style as for `dpsgd`.
     """
-    clipping, low_pass = make_clip(clip, style, bound), LowPass(tuple(a), tuple(b))
-    guarantee = guarantee_with_clip(clipping, POST_PROCESSED_SUMS)
-    update = LowPassUpdate(low_pass)
-    return Method("doppler", "corrected", plain, clipping, Gaussian(), guarantee, update=update)
+    update = LowPassUpdate(LowPass(tuple(a), tuple(b)))
+    return Method("doppler", make_clip(clip, style, bound), POST_PROCESSED_SUMS, update=update)
 
 
 @dataclass(frozen=True)

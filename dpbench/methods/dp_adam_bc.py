@@ -8,8 +8,7 @@ from torch import Tensor
 from dpbench.clipping import make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.mechanism.low_pass import LowPass
-from dpbench.mechanism.method import POST_PROCESSED_SUMS, Method, guarantee_with_clip, plain
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import POST_PROCESSED_SUMS, Method
 from dpbench.mechanism.update import Update
 from dpbench.validate import fraction, positive
 
@@ -22,10 +21,8 @@ def dp_adam_bc(
     beta1 and beta2 are Adam's, floor is gamma'. bound, clip and style as for `dpsgd`. The optimiser
     gets Adam's direction, so it should be plain SGD, with the learning rate of Adam.
     """
-    clipping = make_clip(clip, style, bound)
-    guarantee = guarantee_with_clip(clipping, POST_PROCESSED_SUMS)
-    update = adam_bc(beta1, beta2, floor)
-    return Method("dp_adam_bc", "corrected", plain, clipping, Gaussian(), guarantee, update=update)
+    clipping, update = make_clip(clip, style, bound), adam_bc(beta1, beta2, floor)
+    return Method("dp_adam_bc", clipping, POST_PROCESSED_SUMS, update=update)
 
 
 @dataclass(frozen=True)

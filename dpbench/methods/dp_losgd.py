@@ -4,7 +4,7 @@ Physical batches are accumulated as in `dpbench.methods.signsgd`.
 """
 
 from dpbench.clipping import Coordinates
-from dpbench.mechanism.method import Guarantee, Method, plain
+from dpbench.mechanism.method import Guarantee, Method
 from dpbench.mechanism.noise import PerCoordinate
 from dpbench.mechanism.update import Plain, Sign, Update
 
@@ -37,6 +37,4 @@ def dp_signlosgd(bound: float) -> Method:
 
 def _logistic(name: str, bound: float, guarantee: Guarantee, update: Update) -> Method:
     clip, noise = Coordinates(bound), PerCoordinate("logistic")
-    return Method(
-        name, "corrected", plain, clip, noise, guarantee, update=update, claimed_by="note"
-    )
+    return Method(name, clip, guarantee, noise=noise, update=update, claimed_by="note")

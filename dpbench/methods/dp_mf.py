@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpbench.clipping import make_clip
 from dpbench.clipping.choice import Bounds
-from dpbench.mechanism.method import Guarantee, Method, guarantee_with_clip, plain
+from dpbench.mechanism.method import Guarantee, Method
 from dpbench.mechanism.noise import CorrelatedGaussian, draws
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism
@@ -40,10 +40,8 @@ def dp_mf(bound: Bounds, bands: int, clip: str, style: str) -> Method:
     x_t and z_t alike, so turn i has the multiplier of step i.
     """
     integer("method.bands", bands, most=MAX_BANDS)
-    clipping = make_clip(clip, style, bound)
     noise = BandedGaussian(coefficients=banded_square_root(bands))
-    guarantee = guarantee_with_clip(clipping, GUARANTEE)
-    return Method("dp_mf", "corrected", plain, clipping, noise, guarantee)
+    return Method("dp_mf", make_clip(clip, style, bound), GUARANTEE, noise=noise)
 
 
 def banded_square_root(bands: int) -> tuple[float, ...]:

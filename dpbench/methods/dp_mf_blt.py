@@ -9,7 +9,7 @@ from torch import Tensor
 from dpbench.clipping import make_clip
 from dpbench.clipping.choice import Bounds
 from dpbench.mechanism.buffered_toeplitz import buffered_square_root, optimal
-from dpbench.mechanism.method import Guarantee, Method, guarantee_with_clip, plain
+from dpbench.mechanism.method import Guarantee, Method
 from dpbench.mechanism.noise import CorrelatedGaussian, draws
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import Mechanism, ToeplitzGaussian
@@ -40,10 +40,8 @@ def dp_mf_blt(bound: Bounds, buffers: int, clip: str, style: str) -> Method:
     """
     integer("method.buffers", buffers, most=MAX_BUFFERS)
     decays, weights = buffered_square_root(buffers, steps=1000)
-    clipping = make_clip(clip, style, bound)
     noise = BufferedGaussian(decays=decays, weights=weights)
-    guarantee = guarantee_with_clip(clipping, GUARANTEE)
-    return Method("dp_mf_blt", "corrected", plain, clipping, noise, guarantee)
+    return Method("dp_mf_blt", make_clip(clip, style, bound), GUARANTEE, noise=noise)
 
 
 @dataclass(frozen=True)

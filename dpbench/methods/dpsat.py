@@ -7,8 +7,7 @@ from dpbench.clipping.choice import Bounds
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.penalised import per_length
-from dpbench.mechanism.method import Guarantee, Method, ReleasedState, guarantee_with_clip
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import Guarantee, Method, ReleasedState
 from dpbench.mechanism.schedules import Schedule, schedule
 
 GUARANTEE = Guarantee(
@@ -26,9 +25,7 @@ def dpsat(
     bound, clip and style as for `dpsgd`.
     """
     seam = PreviousGradientAscent(schedule("method.lambda_", lambda_))
-    clipping = make_clip(clip, style, bound)
-    guarantee = guarantee_with_clip(clipping, GUARANTEE)
-    return Method("dpsat", "corrected", seam, clipping, Gaussian(), guarantee)
+    return Method("dpsat", make_clip(clip, style, bound), GUARANTEE, seam)
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,7 @@ from dataclasses import replace
 
 from dpbench.clipping import Clip, Layerwise, make_clip
 from dpbench.clipping.choice import Bounds
-from dpbench.mechanism.method import (
-    PRIVATE_DIVISOR,
-    PROVEN,
-    Method,
-    as_published,
-    guarantee_with_clip,
-    plain,
-)
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import PRIVATE_DIVISOR, PROVEN, Method, as_published
 
 
 def dpsgd(bound: Bounds, variant: str, clip: str = "abadi", style: str = "flat") -> Method:
@@ -25,21 +17,12 @@ def dpsgd(bound: Bounds, variant: str, clip: str = "abadi", style: str = "flat")
     """
     clipping = make_clip(clip, style, bound)
     if as_published(variant) and isinstance(clipping, Layerwise):
-        layerwise = replace(clipping, separate_noise=True)
-        guarantee = guarantee_with_clip(layerwise, PROVEN)
-        return Method("dpsgd", variant, plain, layerwise, Gaussian(), guarantee)
+        return Method("dpsgd", replace(clipping, separate_noise=True), PROVEN, variant=variant)
     return fixed_clip("dpsgd", clipping, variant)
 
 
 def fixed_clip(name: str, clip: Clip, variant: str) -> Method:
     """DP-SGD with a clip that makes no query; as published it divides by the batch's real size."""
     published = as_published(variant)
-    return Method(
-        name,
-        variant,
-        plain,
-        clip,
-        Gaussian(),
-        PRIVATE_DIVISOR if published else guarantee_with_clip(clip, PROVEN),
-        divide_by="actual" if published else "expected",
-    )
+    basis = PRIVATE_DIVISOR if published else PROVEN
+    return Method(name, clip, basis, variant=variant, by_real_size=published)

@@ -3,8 +3,7 @@
 from dpbench.clipping import CountQuery, NormalisedQuantile
 from dpbench.clipping.choice import Bounds, by_norm
 from dpbench.errors import UserError
-from dpbench.mechanism.method import JOINT, Method, guarantee_with_clip, plain
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import JOINT, Method
 
 
 def dpsgd_bounded(
@@ -33,5 +32,4 @@ def dpsgd_bounded(
     adaptive = NormalisedQuantile(
         clipping, quantile, clip_learning_rate, query, threshold, lower_bound
     )
-    guarantee = guarantee_with_clip(adaptive, JOINT)
-    return Method("dpsgd_bounded", "corrected", plain, adaptive, Gaussian(), guarantee)
+    return Method("dpsgd_bounded", adaptive, JOINT)

@@ -1,8 +1,7 @@
 """DPSGD-F: one clipping bound per group, derived from noisy counts of the same batch."""
 
 from dpbench.clipping import CountQuery, Groupwise, require_style
-from dpbench.mechanism.method import JOINT, Guarantee, Method, as_published, plain
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import JOINT, Guarantee, Method, as_published
 
 NOISE_TOO_SMALL = Guarantee(
     "none",
@@ -26,12 +25,5 @@ def dpsgd_f(bound: float, count_noise_ratio: float, variant: str, style: str = "
         reference="batch" if published else "groups",
         sensitivity_from="base" if published else "largest",
     )
-    return Method(
-        "dpsgd_f",
-        variant,
-        plain,
-        clip,
-        Gaussian(),
-        NOISE_TOO_SMALL if published else JOINT,
-        divide_by="actual" if published else "expected",
-    )
+    basis = NOISE_TOO_SMALL if published else JOINT
+    return Method("dpsgd_f", clip, basis, variant=variant, by_real_size=published)

@@ -1,8 +1,7 @@
 """Global scaling: the same factor for all gradients, with a fixed or an adaptive bound Z."""
 
 from dpbench.clipping import STYLES, CountQuery, Global, GlobalAdapt, Layerwise, require_style
-from dpbench.mechanism.method import JOINT, PRIVATE_DIVISOR, Method, as_published, plain
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import JOINT, PRIVATE_DIVISOR, Method, as_published
 from dpbench.methods.dpsgd import fixed_clip
 from dpbench.validate import one_of
 
@@ -34,12 +33,6 @@ def dpsgd_global_adapt(
     require_style("flat", style, "dpsgd_global_adapt", "Z is a bound on whole gradients")
     published = as_published(variant)
     query = CountQuery(count_noise_multiplier, before=False)
-    return Method(
-        "dpsgd_global_adapt",
-        variant,
-        plain,
-        GlobalAdapt(bound, strict_bound, threshold, clip_learning_rate, query),
-        Gaussian(),
-        PRIVATE_DIVISOR if published else JOINT,
-        divide_by="actual" if published else "expected",
-    )
+    clip = GlobalAdapt(bound, strict_bound, threshold, clip_learning_rate, query)
+    basis = PRIVATE_DIVISOR if published else JOINT
+    return Method("dpsgd_global_adapt", clip, basis, variant=variant, by_real_size=published)

@@ -17,9 +17,7 @@ from dpbench.mechanism.method import (
     Method,
     ReleasedState,
     as_published,
-    guarantee_with_clip,
 )
-from dpbench.mechanism.noise import Gaussian
 from dpbench.validate import fraction, integer
 
 MAX_PROJECTIONS = 100_000
@@ -47,7 +45,6 @@ def dpsgd_jl(
     Neither the u_j nor the estimates are released; the u_j are independent of the data.
     """
     published = as_published(variant)
-    clipping = make_clip(clip, style, bound)
     seam = ProjectedNorms(projections, 1.0 if published else slack(projections, failure))
     corrected = Guarantee(
         "proven",
@@ -57,12 +54,11 @@ def dpsgd_jl(
     )
     return Method(
         "dpsgd_jl",
-        variant,
+        make_clip(clip, style, bound),
+        AS_PUBLISHED if published else corrected,
         seam,
-        clipping,
-        Gaussian(),
-        AS_PUBLISHED if published else guarantee_with_clip(clipping, corrected),
-        divide_by="actual" if published else "expected",
+        variant=variant,
+        by_real_size=published,
         failure=0.0 if published else failure,
     )
 

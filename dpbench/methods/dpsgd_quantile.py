@@ -2,8 +2,7 @@
 
 from dpbench.clipping import CountQuery, Quantile
 from dpbench.clipping.choice import Bounds, by_norm
-from dpbench.mechanism.method import JOINT, Method, guarantee_with_clip, plain
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import JOINT, Method
 
 
 def dpsgd_quantile(
@@ -23,5 +22,4 @@ def dpsgd_quantile(
     """
     query = CountQuery(2 * count_noise, before=False)
     adaptive = Quantile(by_norm(clip, style, bound), quantile, clip_learning_rate, query)
-    guarantee = guarantee_with_clip(adaptive, JOINT)
-    return Method("dpsgd_quantile", "corrected", plain, adaptive, Gaussian(), guarantee)
+    return Method("dpsgd_quantile", adaptive, JOINT)

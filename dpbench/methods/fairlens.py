@@ -12,7 +12,6 @@ from dpbench.gradients.flatten import flatten
 from dpbench.gradients.precision import at_least_float32
 from dpbench.gradients.translated import TranslatedGradients
 from dpbench.mechanism.method import Guarantee, Method, ReleasedState, as_published
-from dpbench.mechanism.noise import Gaussian
 
 GUARANTEE = Guarantee(
     "none",
@@ -34,12 +33,11 @@ def fairlens(
     published = as_published(variant)
     return Method(
         "fairlens",
-        variant,
-        FairLens(clipping_weight, noise_weight, as_printed=published),
         Abadi(bound),
-        Gaussian(),
         GUARANTEE,
-        divide_by="actual" if published else "expected",
+        FairLens(clipping_weight, noise_weight, as_printed=published),
+        variant=variant,
+        by_real_size=published,
         whole_batches=True,
         groups=2,
     )

@@ -13,7 +13,6 @@ from dpbench.gradients.delegating import DelegatingGradients
 from dpbench.gradients.flatten import FlatBatch, flatten
 from dpbench.gradients.precision import at_least_float32
 from dpbench.mechanism.method import Guarantee, Inapplicable, Method, ReleasedState
-from dpbench.mechanism.noise import Gaussian
 from dpbench.validate import fraction, one_of, positive
 
 CONSTRAINTS, RATES = ("demographic_parity", "equalized_odds"), ("hard", "soft")
@@ -48,7 +47,7 @@ def raco(
     by_label = one_of("method.constraint", constraint, CONSTRAINTS) == "equalized_odds"
     clip = RateClip(Abadi(bound), query, by_label, slack, dual_learning_rate, dual_bound)
     seam = Lagrangian(temperature, hard=one_of("method.rates", rates, RATES) == "hard")
-    return Method("raco", "corrected", seam, clip, Gaussian(), GUARANTEE)
+    return Method("raco", clip, GUARANTEE, seam)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Stochastic gradient descent without privacy: the baseline of private runs."""
 
 from dpbench.clipping import Unclipped
-from dpbench.mechanism.method import NON_PRIVATE, Method, plain
+from dpbench.mechanism.method import NON_PRIVATE, Method
 from dpbench.mechanism.noise import NoNoise
 
 
 def sgd() -> Method:
     """SGD without clipping or noise."""
-    return Method("sgd", "corrected", plain, Unclipped(), NoNoise(), NON_PRIVATE)
+    return Method("sgd", Unclipped(), NON_PRIVATE, noise=NoNoise())

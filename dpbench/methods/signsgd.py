@@ -11,10 +11,8 @@ from dpbench.mechanism.method import (
     PROVEN,
     Guarantee,
     Method,
-    guarantee_with_clip,
-    plain,
 )
-from dpbench.mechanism.noise import Gaussian, NoNoise, PerCoordinate
+from dpbench.mechanism.noise import NoNoise, PerCoordinate
 from dpbench.mechanism.update import Sign
 
 AFTER_GAUSSIAN = Guarantee("proven", f"{PROVEN.why} The sign is post-processing.")
@@ -27,32 +25,15 @@ AFTER_LAPLACE = Guarantee(
 
 def signsgd() -> Method:
     """The sign of the mean gradient (Bernstein et al. 2018); a coordinate of 0 is not updated."""
-    return Method(
-        "signsgd",
-        "corrected",
-        plain,
-        Unclipped(),
-        NoNoise(),
-        NON_PRIVATE,
-        update=Sign(zero=0),
-    )
+    return Method("signsgd", Unclipped(), NON_PRIVATE, noise=NoNoise(), update=Sign(zero=0))
 
 
 def dp_signsgd(bound: Bounds, clip: str, style: str) -> Method:
     """The sign of the private gradient of DP-SGD; clip and style are as in `dpsgd`."""
-    clipping = make_clip(clip, style, bound)
-    guarantee = guarantee_with_clip(clipping, AFTER_GAUSSIAN)
-    return Method("dp_signsgd", "corrected", plain, clipping, Gaussian(), guarantee, update=Sign())
+    return Method("dp_signsgd", make_clip(clip, style, bound), AFTER_GAUSSIAN, update=Sign())
 
 
 def dp_signsgd_laplace(bound: float) -> Method:
     """The sign of the sum plus Laplace noise; bound: G on each coordinate of each gradient."""
-    return Method(
-        "dp_signsgd_laplace",
-        "corrected",
-        plain,
-        Coordinates(bound),
-        PerCoordinate("laplace"),
-        AFTER_LAPLACE,
-        update=Sign(),
-    )
+    clip, noise = Coordinates(bound), PerCoordinate("laplace")
+    return Method("dp_signsgd_laplace", clip, AFTER_LAPLACE, noise=noise, update=Sign())

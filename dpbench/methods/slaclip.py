@@ -1,8 +1,7 @@
 """SlaClip: DP-SGD with a bound that adapts to the slack of clipped gradients, at no cost."""
 
 from dpbench.clipping import Slack
-from dpbench.mechanism.method import Guarantee, Method, plain
-from dpbench.mechanism.noise import Gaussian
+from dpbench.mechanism.method import Guarantee, Method
 
 ONE_RELEASE = Guarantee(
     "proven",
@@ -24,4 +23,4 @@ def slaclip(
     bound is the initial R, clip_learning_rate eta.
     """
     clip = Slack(bound, slots, clip_learning_rate, beta, least, most)
-    return Method("slaclip", "corrected", plain, clip, Gaussian(), ONE_RELEASE)
+    return Method("slaclip", clip, ONE_RELEASE)

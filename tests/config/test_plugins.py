@@ -34,7 +34,7 @@ from dpbench.methods.dpsgd import dpsgd
 
 
 def own():
-    return replace(dpsgd(1.0, "corrected"), guarantee=Guarantee("none", "Leaks."))
+    return replace(dpsgd(1.0, "corrected"), basis=Guarantee("none", "Leaks."))
 """
 
 SMALL = ["epochs=1", "batch_size=512"]

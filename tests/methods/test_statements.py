@@ -53,11 +53,11 @@ def test_a_guarantee_has_a_level_and_a_sentence(name, variant):
 def test_a_proof_needs_noise_a_finite_sensitivity_and_a_public_divisor(name, variant):
     method = method_of(name, variant)
     assert method.private
-    assert method.divide_by == "expected"
+    assert not method.by_real_size
     assert math.isfinite(method.clip.sensitivity)
 
 
-@those(lambda method: method.divide_by == "actual")
+@those(lambda method: method.by_real_size)
 def test_what_is_published_with_a_private_divisor_has_no_guarantee(name, variant):
     assert method_of(name, variant).guarantee.level == "none"
 
