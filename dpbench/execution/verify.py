@@ -22,7 +22,7 @@ from dpbench.records.digest import with_current_names
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.reading import load
 from dpbench.records.record import CANARIES, COVERED, Record
-from dpbench.training.plan import plan, privacy_statement
+from dpbench.training.plan import Plan, Run, plan, privacy_statement
 
 EPSILONS = ("rdp", "pld", "gdp", "claimed")
 
@@ -50,6 +50,8 @@ def contradictions(record: Record) -> Iterator[str]:
     if str(record.provenance.get("commit")).endswith("+"):
         yield "was made with uncommitted changes."
     if record.config["choices"]["dataset"] == CANARIES:
+        if record.metrics or not record.is_audit:
+            yield "names canaries as its data, and is no record of an audit."
         yield from _wrong_epsilons(record.privacy, _epsilons_of_ledger(record.privacy))
         return
     if record.is_audit:
@@ -65,10 +67,15 @@ def contradictions(record: Record) -> Iterator[str]:
     recorded = record.privacy
     claimed_by = str(recorded.get("claimed_by", "rdp"))
     try:
-        expected = _statement(config, steps if diverged else None, claimed_by)
+        planned = _planned(config, claimed_by)[1]
+        taken = steps - planned.once.steps if diverged else planned.steps
+        expected = _statement(config, claimed_by, taken)
     except (UserError, KeyError, TypeError) as error:
         yield f"has settings that this version cannot run: {error}"
         return
+    epochs, rest = divmod(taken, planned.sampler.steps_per_epoch)
+    if rest or epochs < 1 or len(record.history.get("train/loss", range(epochs))) != epochs:
+        yield f"diverged after {taken} steps, which is not the end of an epoch in its history."
     if not _same_ledger(*(to_plain(from_plain(s["ledger"])) for s in (recorded, expected))):
         yield f"has another ledger than its settings: {json.dumps(recorded['ledger'])}"
     for name in (*TERMS, *(term for term in ADDED_TERMS if term in recorded)):
@@ -133,17 +140,19 @@ def _epsilons_of_ledger(privacy: Mapping) -> dict[str, float]:
 
 
 @functools.cache
-def _statement(config: str, steps: int | None, claimed_by: str) -> dict:
-    """The privacy statement of a configuration, given as JSON, whose seed has no influence.
-
-    steps: the number of steps that a diverged run took; None for all.
-    """
+def _planned(config: str, claimed_by: str) -> tuple[Run, Plan]:
+    """The run of a configuration, given as JSON, and its plan; the seed has no influence."""
     # Over the defaults: records leave out settings of execution, and later ones that are off.
     run = build(compose([]) | with_current_names(json.loads(config)))
     run = replace(run, claimed_by=claimed_by)
-    planned = plan(run)
-    spent = planned.spent(steps - planned.once.steps) if steps else None
-    return privacy_statement(run, planned, spent)
+    return run, plan(run)
+
+
+@functools.cache
+def _statement(config: str, claimed_by: str, steps: int) -> dict:
+    """The privacy statement of a configuration after its first steps."""
+    run, planned = _planned(config, claimed_by)
+    return privacy_statement(run, planned, planned.spent(steps))
 
 
 def differences_of_rerun(record: Record) -> Iterator[str]:

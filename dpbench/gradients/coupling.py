@@ -1,7 +1,9 @@
 """Checks that a model couples examples neither within a batch nor across passes.
 
 Checked at the initial parameters, and in training mode at a perturbation of them, where parameters
-that start at zero (such as a gate) are non-zero. All passes use the reference's copy of the model.
+that start at zero (such as a gate) are non-zero; on a few examples, and on a crowd of copies of
+them, which fills what has room for only some of a batch. All passes use the reference's copy of the
+model.
 """
 
 from typing import NamedTuple
@@ -71,6 +73,9 @@ class Pass(NamedTuple):
         return not torch.equal(self.generator_before, self.generator_after)
 
 
+CROWD = 16
+"""Examples in the larger batch that is checked. A model that mixes only larger ones is not found."""
+
 SAME_SHAPE, OTHER_SHAPE = 1e-6, 1e-4
 """Tolerances for rounding between two passes, as a model may compute in float32 internally; passes
 of equal shape round alike."""
@@ -89,9 +94,19 @@ def _checked_pass(reference: Loop, probe: Batch, training: bool) -> Pass:
             raise UserError(CHANGING % (name, mode))
     if not _close(together.losses, _pass(reference, probe).losses, SAME_SHAPE):
         raise UserError(REMEMBERED % mode)
-    if _has_cross_gradient(together, len(probe)) or _depends_on_batch(reference, probe, together):
+    crowd = probe.each(lambda t: t[torch.arange(CROWD, device=t.device) % len(t)])
+    if _couples(reference, probe, together, parts_of=1) or _couples(
+        reference, crowd, _pass(reference, crowd), parts_of=len(probe)
+    ):
         raise UserError(COUPLED % mode)
     return together
+
+
+def _couples(reference: Loop, batch: Batch, together: Pass, parts_of: int) -> bool:
+    """Whether the losses of a batch's pass depend on more than each unit, or part of that size."""
+    return _has_cross_gradient(together, len(batch)) or _depends_on_batch(
+        reference, batch, together, parts_of
+    )
 
 
 def _pass(reference: Loop, batch: Batch) -> Pass:
@@ -126,22 +141,22 @@ def _has_cross_gradient(together: Pass, units: int) -> bool:
     return bool((others.nan_to_num(nan=0) != 0).any())
 
 
-def _depends_on_batch(reference: Loop, probe: Batch, together: Pass) -> bool:
+def _depends_on_batch(reference: Loop, batch: Batch, together: Pass, parts_of: int) -> bool:
     """Whether losses change with the rest of the batch, given the same random numbers.
 
     This also detects dependence without a gradient: integer inputs, and detached tensors. Passes of
     equal shape draw the same numbers unless their count depends on the examples; such passes are
-    not compared. A unit alone draws other numbers than in a batch, so that comparison is made only
-    for models that draw none.
+    not compared. Parts draw other numbers than the whole batch, so that comparison is made only for
+    models that draw none.
     """
-    copies = _pass(reference, probe.each(lambda t: t[:1].expand_as(t).contiguous()))
+    copies = _pass(reference, batch.each(lambda t: t[:1].expand_as(t).contiguous()))
     same_draws = torch.equal(copies.generator_after, together.generator_after)
     if same_draws and not _close(copies.losses[:1], together.losses[:1], SAME_SHAPE):
         return True
-    singles = [_pass(reference, part) for part in probe.split(1)]
-    if together.random or any(single.random for single in singles):
+    parts = [_pass(reference, part) for part in batch.split(parts_of)]
+    if together.random or any(part.random for part in parts):
         return False
-    return not _close(torch.cat([s.losses for s in singles]), together.losses, OTHER_SHAPE)
+    return not _close(torch.cat([part.losses for part in parts]), together.losses, OTHER_SHAPE)
 
 
 def _close(x: Tensor, y: Tensor, tolerance: float) -> bool:

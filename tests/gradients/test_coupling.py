@@ -90,8 +90,24 @@ class Faint(Net):
         return x + 1e-12 * x.mean(0) if self.training else x
 
 
+class Crowded(Net):
+    """Two examples alone are left apart."""
+
+    def between(self, x):
+        return x - x.detach().mean(0) if len(x) > 2 else x
+
+
+class Routed(Net):
+    """Each of two experts has room for four examples, those that come first."""
+
+    def between(self, x):
+        expert = nn.functional.one_hot((x[:, 0] > 0).long(), 2)
+        place = (expert.cumsum(0) * expert).sum(1, keepdim=True)
+        return torch.where(place <= 4, 2 * x, x)
+
+
 MIXING = [
-    *((kind, words) for kind in (Standardised, Attending, Detached, Noisy, Sized)
+    *((kind, words) for kind in (Standardised, Attending, Detached, Noisy, Sized, Crowded, Routed)
       for words in (False, True)),
     (Faint, False),
 ]  # fmt: skip

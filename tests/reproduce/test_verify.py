@@ -138,7 +138,32 @@ def test_a_run_that_diverged_has_no_metrics(record):
     forged = parse(json.dumps(plain | {"checksum": checksum(plain)}), "forged")
     assert "diverged, but has metrics that are numbers." in [*contradictions(forged)]
     nothing = changed(forged, "metrics", **dict.fromkeys(plain["metrics"], float("nan")))
-    assert not any("diverged" in one for one in contradictions(nothing))
+    (found,) = (one for one in contradictions(nothing) if "diverged" in one)
+    assert found == "diverged after 1 steps, which is not the end of an epoch in its history."
+
+
+def test_a_run_that_diverged_ended_with_an_epoch_of_its_history(record):
+    epoch = record.privacy["steps"] // 2
+
+    def diverged(steps: int, epochs: int) -> list[str]:
+        plain = json.loads(record.json()) | {"status": "diverged"}
+        del plain["checksum"]
+        plain["metrics"] = dict.fromkeys(plain["metrics"], float("nan"))
+        plain["history"]["train/loss"] = plain["history"]["train/loss"][:epochs]
+        plain["privacy"]["ledger"][0]["times"] = plain["privacy"]["steps"] = steps
+        plain["privacy"] |= _epsilons_of_ledger(plain["privacy"])
+        forged = parse(json.dumps(plain | {"checksum": checksum(plain)}), "forged")
+        return [one for one in contradictions(forged) if "diverged" in one]
+
+    assert diverged(epoch, 1) == []
+    assert len(diverged(epoch - 1, 1)) == len(diverged(epoch, 2)) == 1
+
+
+def test_a_record_on_canaries_is_that_of_an_audit_and_has_no_metrics(record):
+    """No settings describe the steps of an audit, so none would bound its ledger."""
+    choices = record.config["choices"] | {"dataset": "canaries"}
+    found = contradictions(changed(record, "config", choices=choices))
+    assert "names canaries as its data, and is no record of an audit." in [*found]
 
 
 def test_of_an_audit_each_epsilon_is_that_of_its_ledger(tmp_path, capsys, monkeypatch):
