@@ -74,7 +74,7 @@ class Pass(NamedTuple):
 
 
 CROWD = 16
-"""Examples in the larger batch that is checked. A model that mixes only larger ones is not found."""
+"""Examples in the larger batch. A model that mixes only batches larger than this is not found."""
 
 SAME_SHAPE, OTHER_SHAPE = 1e-6, 1e-4
 """Tolerances for rounding between two passes, as a model may compute in float32 internally; passes
