@@ -8,7 +8,7 @@ alone.
 """
 
 from dpbench.clipping.batch import BatchClip
-from dpbench.clipping.choice import CLIPS, STYLES, make_clip, require_style
+from dpbench.clipping.choice import CLIPS, STYLES, Bounds, by_norm, make_clip, require_style
 from dpbench.clipping.clip import Bound, Clip, CountQuery
 from dpbench.clipping.coordinates import Coordinates
 from dpbench.clipping.feedback import ErrorFeedback
@@ -36,6 +36,7 @@ __all__ = [
     "Automatic",
     "BatchClip",
     "Bound",
+    "Bounds",
     "ByNorm",
     "Clip",
     "Coordinates",
@@ -52,6 +53,7 @@ __all__ = [
     "Slack",
     "Tanh",
     "Unclipped",
+    "by_norm",
     "make_clip",
     "require_style",
     "restore_state",

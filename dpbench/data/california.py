@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dpbench.data.cifar import extract
 from dpbench.data.dataset import Data, Split
 from dpbench.data.draws import shuffle_and_count
-from dpbench.data.fetch.download import Source, fetch
+from dpbench.data.fetch.download import Source, fetch, write_member
 from dpbench.data.numeric import RegressionRows, z_scores
 
 ARCHIVE = Source(
@@ -47,7 +46,7 @@ class California(RegressionRows):
         """Read the file below `folder`, or download it (0.4 MB)."""
         if not (folder / SOURCE.path).exists():
             with tarfile.open(fetch(ARCHIVE, folder)) as tar:
-                extract(tar, MEMBER, folder / SOURCE.path)
+                write_member(tar.extractfile(MEMBER), folder / SOURCE.path)
         return shuffle_and_count(encode(read(fetch(SOURCE, folder))), self.test_size, seed)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.fetch.download import Source, fetch, writing
+from dpbench.data.fetch.download import Source, fetch, write_member
 from dpbench.data.fetch.pickled import read_images
 
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
@@ -91,16 +91,7 @@ def unpack(archive: Source, members: Iterable[Source], folder: Path) -> None:
         return
     with tarfile.open(fetch(archive, folder)) as tar:
         for member in absent:
-            extract(tar, member.path, folder / member.path)
-
-
-def extract(tar: tarfile.TarFile, name: str, path: Path) -> None:
-    """Write the member of that name to `path` atomically."""
-    with writing(path):
-        part = path.with_name(f"{path.name}.part")
-        with tar.extractfile(name) as packed:  # type: ignore[union-attr]  # a file, by checksum
-            part.write_bytes(packed.read())
-        part.replace(path)
+            write_member(tar.extractfile(member.path), folder / member.path)
 
 
 def _split(sources: Iterable[Source], folder: Path, labels: str) -> Split:

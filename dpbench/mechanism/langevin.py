@@ -6,8 +6,7 @@ from typing import Self
 
 from torch import Tensor
 
-from dpbench.clipping import Clip, make_clip
-from dpbench.clipping.choice import Bounds
+from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
 from dpbench.mechanism.method import PROVEN, Method, NoiseRule

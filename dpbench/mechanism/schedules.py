@@ -125,13 +125,12 @@ class Schedules:
     noise: float | Schedule
 
     def __post_init__(self) -> None:
-        for name in ("bound", "lr", "noise"):
-            schedule(f"schedule.{name}", getattr(self, name))
+        _ = self._by_name  # UserError for what is no schedule
 
     @cached_property
     def _by_name(self) -> dict[str, Schedule]:
-        names = ("bound", "lr", "noise")
-        return {name: schedule(f"schedule.{name}", getattr(self, name)) for name in names}
+        factors = {"bound": self.bound, "lr": self.lr, "noise": self.noise}
+        return {name: schedule(f"schedule.{name}", value) for name, value in factors.items()}
 
     def bound_at(self, progress: float) -> float:
         return self._by_name["bound"](progress)

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from dpbench.clipping import Clip, make_clip
-from dpbench.clipping.choice import Bounds
+from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients, PerExampleShift
 from dpbench.gradients.penalised import penalised, per_length

@@ -5,8 +5,7 @@ from typing import Self
 
 from torch import Tensor
 
-from dpbench.clipping import Clip, make_clip
-from dpbench.clipping.choice import Bounds
+from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.engine import MaterialisedGradients

@@ -5,8 +5,7 @@ from typing import Self
 
 from torch import Tensor
 
-from dpbench.clipping import make_clip
-from dpbench.clipping.choice import Bounds
+from dpbench.clipping import Bounds, make_clip
 from dpbench.mechanism.low_pass import LowPass
 from dpbench.mechanism.method import POST_PROCESSED_SUMS, Method
 from dpbench.mechanism.update import Update

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Clip, make_clip
-from dpbench.clipping.choice import Bounds
+from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Parameters, PerExampleShift
 from dpbench.gradients.engine import MaterialisedGradients, empty

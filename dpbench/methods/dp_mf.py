@@ -6,8 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping import make_clip
-from dpbench.clipping.choice import Bounds
+from dpbench.clipping import Bounds, make_clip
 from dpbench.mechanism.method import Guarantee, Method
 from dpbench.mechanism.noise import CorrelatedGaussian, draws
 from dpbench.mechanism.streams import Stream

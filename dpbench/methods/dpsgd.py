@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from dpbench.clipping import Clip, Layerwise, make_clip
-from dpbench.clipping.choice import Bounds
+from dpbench.clipping import Bounds, Clip, Layerwise, make_clip
 from dpbench.mechanism.method import PRIVATE_DIVISOR, PROVEN, Method, as_published
 
 

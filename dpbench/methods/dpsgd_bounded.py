@@ -1,7 +1,6 @@
 """DP-SGD with a bound that tracks a quantile of the gradient norms, but never falls too low."""
 
-from dpbench.clipping import CountQuery, NormalisedQuantile
-from dpbench.clipping.choice import Bounds, by_norm
+from dpbench.clipping import Bounds, CountQuery, NormalisedQuantile, by_norm
 from dpbench.errors import UserError
 from dpbench.mechanism.method import JOINT, Method
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from dpbench import seeds
-from dpbench.clipping import Clip
-from dpbench.clipping.choice import Bounds, make_clip
+from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients, Layer

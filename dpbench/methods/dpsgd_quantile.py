@@ -1,7 +1,6 @@
 """DP-SGD with a bound that tracks a quantile of the gradient norms."""
 
-from dpbench.clipping import CountQuery, Quantile
-from dpbench.clipping.choice import Bounds, by_norm
+from dpbench.clipping import Bounds, CountQuery, Quantile, by_norm
 from dpbench.mechanism.method import JOINT, Method
 
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dpbench.clipping import Clip
-from dpbench.clipping.choice import Bounds
+from dpbench.clipping import Bounds, Clip
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
 from dpbench.mechanism.langevin import PLAIN, langevin, multiplier_for, noise_following_lr

@@ -4,8 +4,7 @@ The private step accumulates gradients: it adds up the clipped sums of physical 
 single draw of noise and the single sign of a logical batch.
 """
 
-from dpbench.clipping import Coordinates, Unclipped, make_clip
-from dpbench.clipping.choice import Bounds
+from dpbench.clipping import Bounds, Coordinates, Unclipped, make_clip
 from dpbench.mechanism.method import (
     NON_PRIVATE,
     PROVEN,

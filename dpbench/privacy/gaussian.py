@@ -23,15 +23,15 @@ class GaussianProfile:
     def at(self, epsilons: np.ndarray) -> np.ndarray:
         """Deltas at epsilons of at least 0."""
         a, b = epsilons / self.mu - self.mu / 2, epsilons / self.mu + self.mu / 2
-        density = np.exp(-(a**2) / 2)  # times sqrt(2 pi), as is the inverse of Mills' ratio
-        tail = np.where(a > 0, density * _mills(np.maximum(a, 0)), ndtr(-a))
+        decay = np.exp(-(a**2) / 2)  # of both terms, since e^epsilon exp(-b^2/2) is the same
+        other = _scaled_tail(b)
         return np.where(
-            a > 0, density * (_mills(np.maximum(a, 0)) - _mills(b)), tail - density * _mills(b)
+            a > 0, decay * (_scaled_tail(np.maximum(a, 0)) - other), ndtr(-a) - decay * other
         )
 
 
-def _mills(x: np.ndarray) -> np.ndarray:
-    """Phi(-x) sqrt(2 pi) exp(x^2/2) / sqrt(2 pi), for x >= 0."""
+def _scaled_tail(x: np.ndarray) -> np.ndarray:
+    """Phi(-x) exp(x^2/2), for x >= 0."""
     return erfcx(x / math.sqrt(2)) / 2
 
 

@@ -104,6 +104,16 @@ def missing_file(path: Path, address: str, reason: str) -> Unavailable:
     )
 
 
+def write_member(packed: IO[bytes] | None, path: Path) -> None:
+    """Write an open file of a verified archive to `path`, atomically."""
+    assert packed is not None
+    with writing(path), packed:
+        part = path.with_name(f"{path.name}.part")
+        with part.open("wb") as out:
+            shutil.copyfileobj(packed, out)
+        part.replace(path)
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Hold a lock on writing `path` across processes; UserError if it cannot be written."""
