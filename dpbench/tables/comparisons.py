@@ -119,8 +119,7 @@ class Evidence:
         if printed and self.at_paper_scale and not claim.by:
             least = favour * printed.value / 2
         verdict = verdict_of(in_favour, least)
-        zero = dict.fromkeys(range(len(gaps)), 0.0)
-        p = signed_rank(dict(enumerate(in_favour)), zero, "higher").p
+        p = signed_rank(in_favour)
         return Comparison(
             condition, row, than, quantity, gaps, printed, favour, claim.by, p, verdict
         )
