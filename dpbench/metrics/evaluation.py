@@ -26,12 +26,9 @@ def evaluate(
         t.detach().cpu() for t in (outputs, losses, targets, groups)
     )
     classification.check_shapes(outputs, (losses, targets), groups, group_names)
-    correct = classification.correct(outputs, targets)
-    accuracies = classification.mean_per_group(correct, groups, group_names)
-    group_losses = classification.mean_per_group(losses, groups, group_names)
+    fit = fit_metrics(outputs, losses, targets, groups, group_names)
     return {
-        "accuracy": classification.mean(correct),
-        "loss": classification.mean(losses),
+        **fit,
         "nll": classification.mean(classification.negative_log_likelihood(outputs, targets)),
         "brier": classification.mean(calibration.brier(outputs, targets)),
         "ece": calibration.expected_calibration_error(outputs, targets),
@@ -39,9 +36,7 @@ def evaluate(
         "mce_min20": calibration.maximum_calibration_error(outputs, targets, least=20),
         "adaptive_ece": calibration.adaptive_calibration_error(outputs, targets),
         "ece_temperature": temperature.effect_of_scaling(outputs, targets).ece,
-        **{f"accuracy/{name}": value for name, value in accuracies.items()},
-        **{f"loss/{name}": value for name, value in group_losses.items()},
-        "accuracy_gap": classification.spread(accuracies.values()),
+        "accuracy_gap": classification.spread(fit[f"accuracy/{name}"] for name in group_names),
         **fairness.group_fairness(outputs, targets, groups, len(group_names)),
     }
 
@@ -49,9 +44,9 @@ def evaluate(
 def fit_metrics(
     outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
 ) -> dict[str, float]:
-    """The fit to the training examples: accuracy and loss, over all examples and per group.
+    """The fit to a split: accuracy and loss, over all examples and per group.
 
-    Arguments as for `evaluate`; without the metrics that only make sense on held-out examples.
+    Arguments as for `evaluate`, whose other metrics only make sense on held-out examples.
     """
     outputs, losses, targets, groups = (
         t.detach().cpu() for t in (outputs, losses, targets, groups)

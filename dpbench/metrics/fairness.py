@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpbench.metrics.classification import spread
+
 
 def group_fairness(
     outputs: Tensor, targets: Tensor, groups: Tensor, group_count: int
@@ -25,8 +27,8 @@ def group_fairness(
     sizes = _per_cell(targets, groups, group_count)
     chosen = outputs.argmax(dim=1) == 1
     positive = _per_cell(targets[chosen], groups[chosen], group_count)
-    parity = _spread(positive.sum(dim=1) / sizes.sum(dim=1))
-    false, true = (_spread(rates) for rates in (positive / sizes).unbind(1))
+    parity = spread(positive.sum(dim=1) / sizes.sum(dim=1))
+    false, true = (spread(rates) for rates in (positive / sizes).unbind(1))
     valid = bool(outputs.isfinite().all())
     return {
         "demographic_parity_difference": parity if valid else math.nan,
@@ -38,8 +40,3 @@ def _per_cell(targets: Tensor, groups: Tensor, group_count: int) -> Tensor:
     """The number of examples per group and class [groups, 2] float64."""
     cells = torch.bincount(2 * groups + targets, minlength=2 * group_count)
     return cells.view(group_count, 2).double()
-
-
-def _spread(rates: Tensor) -> float:
-    """The largest difference of two rates; NaN if one of them is over no examples."""
-    return float(rates.max() - rates.min())

@@ -30,19 +30,18 @@ def evaluate_regression(
     errors = errors.masked_fill(~errors.isfinite(), torch.nan)
     squares = errors.square()
     return {
-        "loss": mean(losses),
+        **regression_fit_metrics(outputs, losses, targets, groups, group_names),
         "mse": mean(squares),
         "rmse": math.sqrt(mean(squares)),
         "mae": mean(errors.abs()),
         "r2": _r_squared(squares, targets.double()),
-        **{f"loss/{name}": v for name, v in mean_per_group(losses, groups, group_names).items()},
     }
 
 
 def regression_fit_metrics(
     outputs: Tensor, losses: Tensor, targets: Tensor, groups: Tensor, group_names: Sequence[str]
 ) -> dict[str, float]:
-    """The fit to the training examples: `loss` and `loss/<group>`."""
+    """The fit to a split: `loss` and `loss/<group>`."""
     losses, groups = losses.detach().cpu(), groups.cpu()
     by_group = mean_per_group(losses, groups, group_names).items()
     return {"loss": mean(losses), **{f"loss/{name}": value for name, value in by_group}}
