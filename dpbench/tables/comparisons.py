@@ -4,7 +4,6 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from dpbench.metrics.significance import signed_rank
 from dpbench.tables.cells import standard_error
@@ -66,14 +65,14 @@ class JudgedClaim:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The data that claims are judged by: rows by condition and method, and the printed numbers.
+    """The data that claims are judged by: rows by name, and the printed numbers.
 
     conditions: their labels; at_paper_scale: whether the runs are of the paper's scale.
     """
 
     conditions: Sequence[str]
     at_paper_scale: bool
-    rows: Mapping[tuple[str, str], Row]
+    rows: Mapping[str, Row]
     published: PrintedTable
 
     def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> JudgedClaim:
@@ -125,16 +124,12 @@ class Evidence:
         )
 
     def _values(self, condition: str, name: str, quantity: Quantity) -> dict[int, float]:
-        row = self._by_name.get(self._full_name(condition, name))
+        row = self.rows.get(self._full_name(condition, name))
         return quantity.values(row) if row and len(row.runs) else {}
-
-    @cached_property
-    def _by_name(self) -> dict[str, Row]:
-        return {row_name(*key): row for key, row in self.rows.items()}
 
     def _full_name(self, condition: str, name: str) -> str:
         """The name of a row under the condition, unless it is that of one under another."""
-        return name if name in self._by_name else row_name(condition, name)
+        return name if name in self.rows else row_name(condition, name)
 
     def _others(
         self, condition: str, than: str | float, quantity: Quantity, ours: Mapping[int, float]
@@ -148,9 +143,9 @@ def evidence(
     conditions: Sequence[str], at_paper_scale: bool, rows: Sequence[Row], published: PrintedTable
 ) -> Evidence:
     """The evidence in rows; of several variants of a method, the first row counts."""
-    first_rows: dict[tuple[str, str], Row] = {}
+    first_rows: dict[str, Row] = {}
     for row in rows:
-        first_rows.setdefault((row.condition, row.method), row)
+        first_rows.setdefault(row.name, row)
     return Evidence(conditions, at_paper_scale, first_rows, published)
 
 
