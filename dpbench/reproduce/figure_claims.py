@@ -13,7 +13,7 @@ from dpbench.reproduce.target import Target
 from dpbench.tables.claim_grids import claims_grid, comparisons_grid
 from dpbench.tables.claims import Claim, claims_of
 from dpbench.tables.comparisons import JudgedClaim, evidence
-from dpbench.tables.markdown import grid_lines
+from dpbench.tables.markdown import section
 from dpbench.tables.quantities import MINUS, Quantity
 from dpbench.tables.runs import CORRECTED, Row
 from dpbench.tables.spec import PAPER_SCALE, Column
@@ -73,10 +73,10 @@ def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[str], list[str]]:
     """The paragraphs on claims at the beginning and at the end of a figure's page."""
     if not judged:
         return [], []
-    comparisons, over = comparisons_grid(judged), {item.claim.over for item in judged}
+    over = {item.claim.over for item in judged}
     rules = [RULE, *(rule for name, rule in RULES_OVER.items() if name in over)]
-    before = [f"- {claims_line(judged)}", f"## Claims\n\n{grid_lines(claims_grid(judged))}"]
-    return before, [f"## {comparisons.heading}\n\n{grid_lines(comparisons)}", *rules]
+    before = [f"- {claims_line(judged)}", section(claims_grid(judged))]
+    return before, [section(comparisons_grid(judged)), *rules]
 
 
 def _columns(target: Target, claim: Claim) -> list[Column]:

@@ -4,6 +4,11 @@ from dpbench.reproduce.target import Target
 from dpbench.tables.markdown import document
 from dpbench.tables.spec import PAPER_SCALE
 
+NOT_PRIVATE = (
+    "Drawn from private data without accounting for it; nothing here is released privately."
+)
+"""On the page of a picture whose numbers no epsilon covers."""
+
 
 def page(target: Target, *parts: str) -> bytes:
     """The page under the target's title. parts: paragraphs, lists and tables in Markdown."""

@@ -16,17 +16,17 @@ from dpbench.records.divergence import nonfinite_gradients
 from dpbench.records.record import Record, frame_of
 from dpbench.reproduce.figure import Picture, picture, remarks
 from dpbench.reproduce.figure_claims import claims_blocks, judge_figure
-from dpbench.reproduce.page import image, page
+from dpbench.reproduce.page import NOT_PRIVATE, image, page
 from dpbench.reproduce.target import BUDGET, Target
 from dpbench.tables.conditions import conditions_of, row_name
 from dpbench.tables.files import table_files
-from dpbench.tables.markdown import grid_lines
+from dpbench.tables.markdown import section
 from dpbench.tables.privacy import NO_PLANS, Statement, privacy_grid
 from dpbench.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.tables.runs import Row
 from dpbench.tables.spec import TableSpec, table_spec
 from dpbench.tables.table import Table, build_table
-from dpbench.tables.tidy import claims_csv, to_csv
+from dpbench.tables.tidy import claims_file, to_csv
 
 RUN_KEYS = (
     *("settings", "arm", "variants", "scales", "epsilon", "claimed_by", "loss_digits"),
@@ -91,10 +91,7 @@ def _table(
     planned: Mapping[str, Statement],
 ) -> dict[str, bytes]:
     table = _built(target, records, impossible, planned)
-    files = table_files(table, to_csv(table))
-    if table.claims:
-        files["claims.csv"] = claims_csv(table.claims).encode()
-    return files
+    return table_files(table, to_csv(table)) | claims_file(table.claims)
 
 
 def _built(
@@ -163,8 +160,8 @@ def _figure(
         *target.part,
         *before,
         image(target),
-        "Drawn from private data without accounting for it; nothing here is released privately.",
-        *(f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in drawn.grids),
+        NOT_PRIVATE,
+        *map(section, drawn.grids),
         *_reasons(target, impossible),
         *remarks(target, records),
         *_privacy(target, records, planned),
@@ -173,10 +170,7 @@ def _figure(
         *target.notes,
     )
     numbers = drawn.numbers.to_csv(index=False, lineterminator="\n")
-    files = {"md": text, "csv": numbers.encode()}
-    if judged:
-        files["claims.csv"] = claims_csv(judged).encode()
-    return files
+    return {"md": text, "csv": numbers.encode(), **claims_file(judged)}
 
 
 def _reasons(target: Target, impossible: Mapping[str, str]) -> list[str]:
@@ -200,8 +194,7 @@ def _privacy(target: Target, records: list[Record], planned: Mapping[str, Statem
         for arm in target.table["methods"]
     ]
     printed, baseline = _printed_epsilons(target), target.table["baseline"]
-    grid = privacy_grid(rows, printed, baseline, planned, _accountant(target))
-    return ["## Privacy", grid_lines(grid)]
+    return [section(privacy_grid(rows, printed, baseline, planned, _accountant(target)))]
 
 
 def printed_numbers(target: Target, spec: TableSpec) -> PublishedTable:

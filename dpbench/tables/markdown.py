@@ -9,7 +9,7 @@ from dpbench.tables.table import Table
 def to_markdown(table: Table) -> str:
     """The whole table as Markdown: the same runs always give the same text."""
     parts = [f"# {table.title}", *table.introduction, bullets(table.summary)]
-    parts += [f"## {grid.heading}\n\n{grid_lines(grid)}" for grid in table.grids]
+    parts += map(section, table.grids)
     if table.rules or table.notes:
         parts += ["## Rules and notes", *table.rules, bullets(table.notes)]
     return document(*parts)
@@ -23,6 +23,11 @@ def document(*parts: str) -> str:
 def bullets(sentences: Iterable[str]) -> str:
     """A Markdown list."""
     return "\n".join(f"- {sentence}" for sentence in sentences)
+
+
+def section(grid: Grid) -> str:
+    """A grid under its heading."""
+    return f"## {grid.heading}\n\n{grid_lines(grid)}"
 
 
 def grid_lines(grid: Grid) -> str:

@@ -40,6 +40,11 @@ def claims_csv(judged: Sequence[JudgedClaim]) -> str:
     return csv_text(CLAIMS_HEAD, lines)
 
 
+def claims_file(judged: Sequence[JudgedClaim]) -> dict[str, bytes]:
+    """The file of `claims_csv` by suffix; none without claims."""
+    return {"claims.csv": claims_csv(judged).encode()} if judged else {}
+
+
 def csv_text(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A CSV file of a header and lines of as many texts."""
     text = io.StringIO()

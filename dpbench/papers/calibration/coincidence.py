@@ -13,17 +13,17 @@ from dpbench.errors import UserError
 from dpbench.figures.formats import images, titled
 from dpbench.records.record import Record
 from dpbench.reproduce.figure_claims import claims_blocks
-from dpbench.reproduce.page import image, own_scale, page
+from dpbench.reproduce.page import NOT_PRIVATE, image, own_scale, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.claims import Claim, claims_of
 from dpbench.tables.comparisons import JudgedClaim, evidence
 from dpbench.tables.conditions import setting
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import grid_lines
+from dpbench.tables.markdown import section
 from dpbench.tables.quantities import quantity
 from dpbench.tables.runs import CORRECTED, Row
 from dpbench.tables.spec import Column
-from dpbench.tables.tidy import claims_csv
+from dpbench.tables.tidy import claims_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,20 +72,20 @@ def coincidence(target: Target, records: list[Record]) -> dict[str, bytes]:
     data = curves(records)
     gaps = distances(data)
     judged = judge_distances(claims_of(target.claims), gaps)
-    grid, (before, after) = _grid(gaps), claims_blocks(judged)
+    before, after = claims_blocks(judged)
     text = page(
         target,
         f"{target.table['paper']}. {own_scale(target)}, seeds {target.table['seeds']}.",
         *before,
         image(target),
-        f"## {grid.heading}\n\n{grid_lines(grid)}",
-        "Drawn from private data without accounting for it; nothing here is released privately.",
+        section(_grid(gaps)),
+        NOT_PRIVATE,
         *after,
         *target.table["notes"],
     )
     csv = _at_common_times(data).to_csv(index=False, lineterminator="\n", float_format="%.9g")
-    files = {"md": text, "csv": csv.encode(), **images(draw(target.title, data, gaps))}
-    return files | ({"claims.csv": claims_csv(judged).encode()} if judged else {})
+    pictures = images(draw(target.title, data, gaps))
+    return {"md": text, "csv": csv.encode(), **pictures, **claims_file(judged)}
 
 
 def judge_distances(claims: Iterable[Claim], gaps: pd.DataFrame) -> list[JudgedClaim]:
