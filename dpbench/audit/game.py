@@ -20,6 +20,7 @@ from dpbench.audit.canaries import (
 )
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import MatchedFilter, ScoreAccumulator, WholeRunScores
+from dpbench.config.names import with_variant
 from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.privacy.ledger import Ledger, Mechanism, Poisson
@@ -70,8 +71,7 @@ class RunGame(Game):
 
 def attacked(run: Run) -> str:
     """The method of a run, with its variant."""
-    method = run.method
-    return method.name if method.variant == "corrected" else f"{method.name} ({method.variant})"
+    return with_variant(run.method.name, run.method.variant)
 
 
 def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from dpbench.config.search_path import file_of
+from dpbench.config.settings import CORRECTED
 
 NAME = re.compile(r"#\s*Name:\s*(\S.*?)\s*$")
 PLAIN = re.compile(r"\w+")
@@ -15,6 +16,11 @@ def method_name(method: str) -> str:
     # Options are file names; a record may contain anything.
     path = file_of("method", method) if PLAIN.fullmatch(method) else None
     return (path and _name_in(path)) or method
+
+
+def with_variant(name: str, variant: str) -> str:
+    """The name with the variant of the method, unless it is the corrected one."""
+    return name if variant == CORRECTED else f"{name} ({variant})"
 
 
 @functools.cache

@@ -70,12 +70,15 @@ SCIENTIFIC = tuple(name for name, setting in SETTINGS.items() if setting.scienti
 OFF_VALUES = tuple(value for setting in SETTINGS.values() for value in setting.omitted)
 """The values of settings that are off."""
 
+CORRECTED = "corrected"
+"""The default variant of a method; "paper" is the method as its paper printed it."""
+
 ADDED_TO_METHODS = {"clip": "abadi", "style": "flat"}
 """Settings of methods that were added after the first records, with the values those used."""
 
 ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
-    "dp_fedsgd": {"variant": "corrected", "local_batch_size": None},
-    "dp_fedavg": {"variant": "corrected"},
+    "dp_fedsgd": {"variant": CORRECTED, "local_batch_size": None},
+    "dp_fedavg": {"variant": CORRECTED},
 }
 """The same for single methods, where other methods have always had the setting."""
 
@@ -120,6 +123,11 @@ def path_settings(group: str, part: Mapping[str, object]) -> tuple[str, ...]:
     """The settings of a part that are paths; only unset ones in a data set without a checksum."""
     named = group != "dataset" or part.get("checksum") is not None
     return tuple(key for key in PATHS.get(group, ()) if named or part.get(key) is None)
+
+
+def variant_of(config: Mapping[str, Any]) -> str:
+    """The variant of a configuration's method; methods without variants are as if corrected."""
+    return config["method"].get("variant", CORRECTED)
 
 
 def key_of(override: str) -> str:

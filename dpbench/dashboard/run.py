@@ -3,14 +3,12 @@
 import math
 from dataclasses import dataclass
 
-from dpbench.config.names import method_name
+from dpbench.config.names import method_name, with_variant
+from dpbench.config.settings import variant_of
 from dpbench.dashboard import privacy
 from dpbench.records.collect import StoredRecord
 from dpbench.records.divergence import nonfinite_gradients
 from dpbench.records.record import CANARIES, Record
-
-PUBLISHED = "corrected"
-"""The default variant of a method, which is not part of its name."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def _row(stored: StoredRecord) -> dict:
     return {
         "id": stored.digest,
         **{name: None if on_canaries else choices[name] for name in ("dataset", "model")},
-        "method": _with_variant(choices["method"], config),
+        "method": with_variant(choices["method"], variant_of(config)),
         "seed": str(config["seed"]),
         "status": record.status,
         "dropped": nonfinite_gradients(record),
@@ -71,12 +69,7 @@ def _row(stored: StoredRecord) -> dict:
 
 def display_name(config: dict) -> str:
     """The display name of a configuration's method and variant."""
-    return _with_variant(method_name(config["choices"]["method"]), config)
-
-
-def _with_variant(name: str, config: dict) -> str:
-    variant = config["method"].get("variant", PUBLISHED)
-    return name if variant == PUBLISHED else f"{name} ({variant})"
+    return with_variant(method_name(config["choices"]["method"]), variant_of(config))
 
 
 def _facet(choices: dict, adjacency: str) -> str:

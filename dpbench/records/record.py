@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpbench.config.settings import variant_of
 from dpbench.files import write_atomically
 from dpbench.metrics.last_epochs import last_epochs_metrics
 from dpbench.records.digest import digest, digest_of_scientific, scientific
@@ -123,7 +124,7 @@ def row(record: Record) -> dict:
     config = record.config
     return {
         **{name: config["choices"][name] for name in ("dataset", "model", "method")},
-        "variant": config["method"].get("variant", "corrected"),
+        "variant": variant_of(config),
         "seed": config["seed"],
         "status": record.status,
         **record.measured,

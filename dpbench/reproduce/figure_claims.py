@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from dpbench.config.settings import CORRECTED
 from dpbench.errors import UserError
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import Record
@@ -15,7 +16,7 @@ from dpbench.tables.claims import Claim, claims_of
 from dpbench.tables.comparisons import JudgedClaim, evidence
 from dpbench.tables.markdown import section
 from dpbench.tables.quantities import MINUS, Quantity
-from dpbench.tables.runs import CORRECTED, Row
+from dpbench.tables.runs import Row
 from dpbench.tables.spec import PAPER_SCALE, Column
 from dpbench.tables.summary import claims_line
 

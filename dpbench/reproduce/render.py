@@ -8,6 +8,7 @@ import pandas as pd
 
 from dpbench.config.buildable import TARGET, function
 from dpbench.config.plugins import published_files
+from dpbench.config.settings import CORRECTED
 from dpbench.figures.formats import images
 from dpbench.metrics.temperature import CAVEAT
 from dpbench.privacy.accountants import claimed
@@ -189,7 +190,7 @@ def _privacy(target: Target, records: list[Record], planned: Mapping[str, Statem
         return []
     runs = _runs(target, records)
     rows = [
-        Row(label, arm, "corrected", runs[(runs["condition"] == label) & (runs["method"] == arm)])
+        Row(label, arm, CORRECTED, runs[(runs["condition"] == label) & (runs["method"] == arm)])
         for label in target.labels
         for arm in target.table["methods"]
     ]

@@ -11,12 +11,11 @@ from dpbench.config.buildable import check_settings, settings_of
 from dpbench.config.compose import compose, options
 from dpbench.config.plugins import published_files
 from dpbench.config.rules import ARM
-from dpbench.config.settings import is_scientific, key_of, path_settings
+from dpbench.config.settings import CORRECTED, is_scientific, key_of, path_settings, variant_of
 from dpbench.errors import UserError, nearest
 from dpbench.execution.prepare import build
 from dpbench.records.digest import digest
 from dpbench.tables.conditions import Condition, conditions_of, restricted_to, setting
-from dpbench.tables.runs import CORRECTED
 from dpbench.tables.spec import PAPER_SCALE
 from dpbench.validate import one_of, typed
 
@@ -174,7 +173,7 @@ class Target:
         """The variant of a run among those of its method."""
         declared = reversed(self._variants(self.method_of(config)))
         label = next((v.label for v in declared if v.is_met_by(config)), "")
-        names = dict.fromkeys([label, config["method"].get("variant", CORRECTED)])
+        names = dict.fromkeys([label, variant_of(config)])
         return ", ".join(name for name in names if name not in ("", CORRECTED)) or CORRECTED
 
     def _variants(self, method: str) -> list[Condition]:

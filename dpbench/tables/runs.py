@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dpbench.config.names import with_variant
+from dpbench.config.settings import CORRECTED
 from dpbench.errors import UserError
 from dpbench.metrics.paired import is_paired, pair_with_baseline
 from dpbench.metrics.worst_group import WORST_GROUP, with_worst_group
@@ -16,7 +18,6 @@ from dpbench.tables.spec import TableSpec
 IDENTITY = ["dataset", "model", "method", "variant", "seed"]
 PRIVACY = ["rdp", "pld", "gdp", "guarantee", "why", "claimed", "delta", "arithmetic"]
 REQUIRED = [*IDENTITY, "status", *(f"privacy/{name}" for name in PRIVACY)]
-CORRECTED = "corrected"
 OPTIONAL_METRICS = ("train_set/", "test/mce_min20", "test/mce_last10")
 """Prefixes of the metrics that some records lack."""
 
@@ -38,7 +39,7 @@ class Row:
     @property
     def label(self) -> str:
         """The name, with the variant unless it is the corrected one."""
-        return self.name if self.variant == CORRECTED else f"{self.name} ({self.variant})"
+        return with_variant(self.name, self.variant)
 
     @property
     def diverged(self) -> list[int]:

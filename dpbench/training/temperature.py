@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from dpbench.config.settings import CORRECTED
 from dpbench.data.dataset import Batch, Dataset, Split, calibration_size_of
 from dpbench.data.derive.users import Users
 from dpbench.errors import UserError
@@ -81,7 +82,7 @@ class PrivateTemperature:
 
     @property
     def method(self) -> Method:
-        return dpsgd(self.bound, "corrected")
+        return dpsgd(self.bound, CORRECTED)
 
     @property
     def step(self) -> Step:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from dpbench.config.settings import CORRECTED
 from dpbench.errors import UserError
 from dpbench.figures.formats import images, titled
 from dpbench.records.record import Record
@@ -21,7 +22,7 @@ from dpbench.tables.conditions import setting
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import section
 from dpbench.tables.quantities import quantity
-from dpbench.tables.runs import CORRECTED, Row
+from dpbench.tables.runs import Row
 from dpbench.tables.spec import Column
 from dpbench.tables.tidy import claims_file
 
