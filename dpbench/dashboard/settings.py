@@ -8,6 +8,9 @@ from dpbench.records.digest import digest, with_current_options
 EXCLUDED = ("seed", "privacy", "diagnostics")
 MAX_SETTINGS = 3
 
+DEFAULTS = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
+"""The values that `flatten` leaves out."""
+
 
 def group_of(config: dict) -> str:
     """A common name of runs that differ only by their seed and diagnostics."""
@@ -32,11 +35,10 @@ def flatten(config: dict) -> dict[str, object]:
     """
     parts = {key: config.get(key) for key in SCIENTIFIC if key not in EXCLUDED}
     settings = {key: value for key, value in leaves(parts) if value not in OFF_VALUES}
-    defaults = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
     return {
         key: value
         for key, value in settings.items()
-        if defaults.get(key) != value and not key.endswith("_partial_")
+        if DEFAULTS.get(key) != value and not key.endswith("_partial_")
     }
 
 

@@ -1,16 +1,14 @@
 """The settings that runs of one method sweep over, as filters and axes for the page."""
 
+import math
 from collections.abc import Iterable, Mapping
 
-from dpbench.config.settings import ADDED_TO_METHODS
-from dpbench.dashboard.settings import flatten
+from dpbench.dashboard.settings import DEFAULTS, flatten
+from dpbench.validate import spelled_number
 
 MAX_SETTINGS = 24
 """The most settings on the page; those with the most values on one data set and method come
 first."""
-
-DEFAULTS = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
-"""The values that `flatten` leaves out."""
 
 ABSENT = "–"
 """The value of a series without the setting."""
@@ -73,7 +71,5 @@ def _order(text: str) -> tuple:
 
 
 def _spells_number(text: str) -> bool:
-    try:
-        return float(text) not in (float("inf"), float("-inf")) and float(text) == float(text)
-    except ValueError:
-        return False
+    number = spelled_number(text)
+    return isinstance(number, float) and math.isfinite(number)

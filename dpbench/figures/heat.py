@@ -81,7 +81,7 @@ def _cells(axis, grid: pd.DataFrame, lower_is_better: bool) -> None:
     middle = sum(image.get_clim()) / 2
     for row, values in enumerate(grid.to_numpy()):
         for column, value in enumerate(values):
-            text = "NaN" if value != value else f"{value:.1f}"
+            text = number(value, 1)
             bright = value != value or (value < middle if lower_is_better else value > middle)
             color = "black" if bright else "white"
             axis.text(column, row, text, ha="center", va="center", color=color, fontsize=8)
