@@ -2,19 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dpbench.config.settings import variant_of
 from dpbench.files import write_atomically
 from dpbench.metrics.last_epochs import last_epochs_metrics
 from dpbench.records.digest import digest, digest_of_scientific, scientific
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SCHEMA = 1
 
@@ -110,24 +104,3 @@ def sha256(text: str) -> str:
 
 def record_path(folder: Path, config: dict) -> Path:
     return folder / "runs" / f"{digest(config)}.json"
-
-
-def frame_of(records: Iterable[Record]) -> "pd.DataFrame":
-    """One row per record: data set, model, method, variant, seed, metrics and privacy."""
-    import pandas as pd  # takes half a second
-
-    return pd.DataFrame([row(record) for record in records])
-
-
-def row(record: Record) -> dict:
-    """A record as one flat row; privacy under `privacy/`, metrics under their own names."""
-    config = record.config
-    return {
-        **{name: config["choices"][name] for name in ("dataset", "model", "method")},
-        "variant": variant_of(config),
-        "seed": config["seed"],
-        "status": record.status,
-        **record.measured,
-        "privacy/arithmetic": "real",  # older records lack the field
-        **{f"privacy/{k}": v for k, v in record.privacy.items() if k != "ledger"},
-    }

@@ -14,7 +14,8 @@ from dpbench.metrics.temperature import CAVEAT
 from dpbench.privacy.accountants import claimed
 from dpbench.privacy.ledger import from_plain
 from dpbench.records.divergence import nonfinite_gradients
-from dpbench.records.record import Record, frame_of
+from dpbench.records.frames import frame
+from dpbench.records.record import Record
 from dpbench.reproduce.figure import Picture, picture, remarks
 from dpbench.reproduce.figure_claims import claims_blocks, judge_figure
 from dpbench.reproduce.page import NOT_PRIVATE, image, page
@@ -119,7 +120,7 @@ def _built(
 def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
     """A row for each record, with its condition, its method or arm, and its variant."""
     accountant = _accountant(target)
-    return frame_of(records).assign(
+    return frame(records).assign(
         condition=[target.condition_of(record.config) for record in records],
         method=[target.method_of(record.config) for record in records],
         dropped=[nonfinite_gradients(record) for record in records],

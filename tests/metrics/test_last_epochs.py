@@ -8,8 +8,8 @@ import pytest
 
 from dpbench.execution.run import load_or_run
 from dpbench.metrics.last_epochs import last_epochs_metrics
+from dpbench.records.frames import frame
 from dpbench.records.reading import load, parse
-from dpbench.records.record import frame_of
 
 TABLES = Path(__file__).resolve().parents[2] / "results" / "tables"
 MCE = [0.9, 0.1, 0.5, 0.3, 0.8, 0.2, 0.7, 0.4, 0.6, 0.35, 0.15, 1.0]
@@ -69,7 +69,7 @@ def test_it_is_no_number_where_one_of_the_ten_is_none():
 def test_committed_records_have_it_where_they_have_the_curves():
     lines = (TABLES / "calibration_table2-part.records.jsonl").read_text().splitlines()
     records = [parse(line, "calibration_table2-part") for line in lines]
-    runs = frame_of(records)
+    runs = frame(records)
     for record, value in zip(records, runs["test/mce_last10"], strict=True):
         assert value == statistics.median(record.diagnostics["tested/mce"][-10:])
         assert "test/mce_last10" not in record.metrics

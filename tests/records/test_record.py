@@ -6,7 +6,8 @@ from dpbench.config.compose import compose
 from dpbench.config.settings import ADDED_TO_METHOD, SCIENTIFIC, SETTINGS, is_scientific
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
-from dpbench.records.record import Record, frame_of, record_path
+from dpbench.records.record import record_path
+from tests.records.plain_record import PLAIN, record
 
 CARRIED_OUT = {
     "engine=loop",
@@ -47,36 +48,6 @@ SCIENCE = [
     "method.clip=normalise",
     "method.style=layerwise",
 ]
-PLAIN = {
-    "dataset": {"_target_": "dpbench.data.digits.Digits", "test_share": 0.2},
-    "model": {"_target_": "dpbench.models.logistic.Logistic", "squashed": False},
-    "method": {"_target_": "dpbench.methods.dpsgd.dpsgd", "bound": 1.0, "variant": "corrected"},
-    "privacy": {"noise_multiplier": 1.0, "epsilon": None, "delta": 1e-6, "accountant": "rdp"},
-    "optimizer": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.5, "momentum": 0.0},
-    "sampler": "poisson",
-    "epochs": 2,
-    "batch_size": 256,
-    "seed": 0,
-    "choices": {"dataset": "digits", "model": "logistic", "method": "dpsgd"},
-    "data_dir": "/somebody's/data",
-}
-
-
-def record(**changes):
-    fields = {
-        "config": PLAIN,
-        "metrics": {"test/accuracy": 0.75, "test/loss": math.nan, "test/loss/3": math.inf},
-        "privacy": {
-            **{"rdp": math.inf, "pld": None, "gdp": None, "claimed": None, "delta": 1e-6},
-            **{"guarantee": "none", "why": "made up", "noise_multiplier": 0.0, "steps": 3},
-            "ledger": [{"times": 3}],
-        },
-        "provenance": {"commit": None, "seconds": 1.5},
-        "status": "complete",
-        "history": {"train/loss": [2.5, math.nan]},
-        "diagnostics": {"step/R/0": [-math.inf]},
-    }
-    return Record(**{**fields, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -171,21 +142,3 @@ def test_a_truncated_record_counts_as_missing(share, tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
     assert load(path) is None
-
-
-def test_a_frame_has_a_row_per_record_and_a_column_per_number():
-    other = {**PLAIN, "seed": 4, "method": {"bound": 1.0, "variant": "paper"}}
-    rows = frame_of([record(), record(config=other, status="diverged")]).to_dict("records")
-    assert [row["seed"] for row in rows] == [0, 4]
-    assert [row["variant"] for row in rows] == ["corrected", "paper"]
-    assert [row["status"] for row in rows] == ["complete", "diverged"]
-    assert {row["method"] for row in rows} == {"dpsgd"}
-    assert rows[0]["test/accuracy"] == 0.75
-    assert rows[0]["test/loss/3"] == rows[0]["privacy/rdp"] == math.inf
-    assert "privacy/ledger" not in rows[0]
-    assert not any(isinstance(value, dict | list) for value in rows[0].values())
-
-
-def test_a_method_without_variants_counts_as_corrected():
-    plain = {**PLAIN, "method": {"_target_": "dpbench.methods.sgd.sgd"}}
-    assert frame_of([record(config=plain)])["variant"].tolist() == ["corrected"]

@@ -1,0 +1,22 @@
+import math
+
+from dpbench.records.frames import frame
+from tests.records.plain_record import PLAIN, record
+
+
+def test_a_frame_has_a_row_per_record_and_a_column_per_number():
+    other = {**PLAIN, "seed": 4, "method": {"bound": 1.0, "variant": "paper"}}
+    rows = frame([record(), record(config=other, status="diverged")]).to_dict("records")
+    assert [row["seed"] for row in rows] == [0, 4]
+    assert [row["variant"] for row in rows] == ["corrected", "paper"]
+    assert [row["status"] for row in rows] == ["complete", "diverged"]
+    assert {row["method"] for row in rows} == {"dpsgd"}
+    assert rows[0]["test/accuracy"] == 0.75
+    assert rows[0]["test/loss/3"] == rows[0]["privacy/rdp"] == math.inf
+    assert "privacy/ledger" not in rows[0]
+    assert not any(isinstance(value, dict | list) for value in rows[0].values())
+
+
+def test_a_method_without_variants_counts_as_corrected():
+    plain = {**PLAIN, "method": {"_target_": "dpbench.methods.sgd.sgd"}}
+    assert frame([record(config=plain)])["variant"].tolist() == ["corrected"]
