@@ -57,7 +57,7 @@ def _row(stored: StoredRecord) -> dict:
         "method": with_variant(choices["method"], variant_of(config)),
         "seed": str(config["seed"]),
         "status": record.status,
-        "dropped": nonfinite_gradients(record),
+        "nonfinite": nonfinite_gradients(record),
         "facet": _facet(choices, statement["adjacency"]),
         **statement,
         **_cost(record, statement["steps"]),

@@ -123,7 +123,7 @@ def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
     return frame(records).assign(
         condition=[target.condition_of(record.config) for record in records],
         method=[target.method_of(record.config) for record in records],
-        dropped=[nonfinite_gradients(record) for record in records],
+        nonfinite=[nonfinite_gradients(record) for record in records],
         variant=[target.variant_of(record.config) for record in records],
         **{"privacy/claimed": [_claimed(record.privacy, accountant) for record in records]},
     )

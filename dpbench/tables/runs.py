@@ -47,11 +47,11 @@ class Row:
         return self.runs.loc[self.runs["status"] == DIVERGED, "seed"].tolist()
 
     @property
-    def dropped(self) -> list[tuple[int, int]]:
+    def nonfinite(self) -> list[tuple[int, int]]:
         """Pairs of seed and number of non-finite gradients; empty where they were not counted."""
-        if "dropped" not in self.runs.columns:
+        if "nonfinite" not in self.runs.columns:
             return []
-        return list(zip(self.runs["seed"].tolist(), self.runs["dropped"].tolist(), strict=True))
+        return list(zip(self.runs["seed"].tolist(), self.runs["nonfinite"].tolist(), strict=True))
 
     def values(self, metric: str) -> dict[int, float]:
         """A metric by seed, NaN for a diverged run; runs without an optional metric are omitted."""

@@ -54,9 +54,9 @@ def build_table(
     runs: one row per run, with the columns dataset, model, method, variant, seed, status
     (`complete` or `diverged`), `privacy/rdp|pld|gdp|guarantee|why|claimed|delta`, metrics
     `test/...` in the units of the records, `condition` where the table has conditions, and
-    `dropped`, the number of non-finite gradients, where they were counted. epsilon: as printed for
-    the private methods, by condition; impossible: the reason why a row has no runs on this data,
-    by its name; notes: sentences to add to those of the specification; planned: the privacy
+    `nonfinite`, the number of non-finite gradients, where they were counted. epsilon: as printed
+    for the private methods, by condition; impossible: the reason why a row has no runs on this
+    data, by its name; notes: sentences to add to those of the specification; planned: the privacy
     statements of rows without runs, by name; claimed_by: the paper's accountant.
     Raises UserError where runs, specification and published numbers do not match.
     """
@@ -171,7 +171,7 @@ def _notes_on_runs(
         seeds = set(row.runs["seed"])
         if row.diverged:
             yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
-        if sentence := note(row.label, row.dropped):
+        if sentence := note(row.label, row.nonfinite):
             yield sentence
         if row.name not in impossible and (missing := set(spec.seeds) - seeds):
             yield f"{row.label} has no run with seed {_list(missing)}."

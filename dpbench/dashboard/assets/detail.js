@@ -87,14 +87,14 @@ function facts(row, page) {
   const epsilons = Object.entries(page.data.accountants).map(
     ([name, text]) => `${text}: ${epsilonText(row, name)}`,
   );
-  const dropped = `${row.dropped} gradients were not finite and counted as zero`;
+  const nonfinite = `${row.nonfinite} gradients were not finite and counted as zero`;
   return [
     ["epsilon", epsilons.join("; ")],
     ["guarantee", row.why ? `${row.guarantee}. ${row.why}` : row.guarantee],
     ["δ", row.delta === null ? "–" : figures(row.delta)],
     ["adjacency", row.adjacency],
     ["holds in arithmetic", row.arithmetic],
-    ["status", row.dropped ? `${row.status}; ${dropped}` : row.status],
+    ["status", row.nonfinite ? `${row.status}; ${nonfinite}` : row.status],
     ["time", row.ms === null ? "–" : timeText(row)],
     ["audit", row.audit ? auditText(row.audit) : "none"],
     ["file", row.source],
