@@ -1,9 +1,10 @@
-"""The base of observers, which fill columns during a run."""
+"""Diagnostics, and the base of their observers, which fill columns during a run."""
 
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Protocol
 
-from dpbench.data.dataset import Batch
+from dpbench.data.dataset import Batch, Split
 from dpbench.mechanism.step import PrivateStep
 
 
@@ -41,3 +42,11 @@ class Observer:
         """Restore what `state_dict` returned."""
         self._steps = state["steps"]
         self._columns = defaultdict(list, state["columns"])
+
+
+class Diagnostics(Protocol):
+    """The settings of diagnostics, from which each run gets an observer."""
+
+    def observer(self, step: PrivateStep, train: Split, test: Split) -> Observer:
+        """An observer of `step`; test: the split that the run is evaluated on."""
+        ...

@@ -1,0 +1,1 @@
+"""The methods, one module each, all built as `dpbench.mechanism.method.Method`."""

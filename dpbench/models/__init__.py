@@ -1,0 +1,1 @@
+"""Architectures, one module each, and their predictions."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpbench.files import write_atomically
 from dpbench.records.record import Record
-from dpbench.records.trackers import RunInfo
+from dpbench.records.trackers.tracker import RunInfo
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from dpbench.records.record import Record
-from dpbench.records.trackers import RunInfo
+from dpbench.records.trackers.tracker import RunInfo
 
 if TYPE_CHECKING:
     import pandas as pd

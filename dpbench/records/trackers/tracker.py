@@ -1,0 +1,79 @@
+"""What trackers have in common: the run as they identify it, its log, and their interface."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from dpbench.records.digest import digest, scientific
+from dpbench.records.record import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run as trackers identify it.
+
+    digest: of its settings. name: for people; runs that differ in other settings may share it.
+    group: its table or data set, its method and its budget; runs of a group differ by their seed
+    and by settings that were swept. folder: for the files of all trackers.
+    """
+
+    digest: str
+    name: str
+    group: str
+    tags: tuple[str, ...]
+    config: dict
+    folder: Path
+
+
+def run_info(config: dict, folder: Path, table: str = "") -> RunInfo:
+    """The identity of a run with this configuration. table: the table it belongs to, if any."""
+    choices = config["choices"]
+    dataset, model, method = (choices[part] for part in ("dataset", "model", "method"))
+    budget = _budget(config)
+    return RunInfo(
+        digest=digest(config),
+        name=f"{method} {dataset} {budget} seed={config['seed']}",
+        group=f"{table or dataset}/{method}/{budget}",
+        tags=tuple(filter(None, (table, dataset, model, method, budget))),
+        config=scientific(config),
+        folder=folder,
+    )
+
+
+def _budget(config: dict) -> str:
+    privacy = config["privacy"] or {}
+    for name in ("epsilon", "noise_multiplier"):
+        if privacy.get(name) is not None:
+            return f"{name}={privacy[name]}"
+    return config["choices"]["privacy"]
+
+
+class Log(Protocol):
+    """The open log of one run. Numbers of a step may come in several calls, and steps in any
+    order. A process that resumes a run opens a new log, and logs everything again."""
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """step: the number of steps done when the numbers were measured."""
+        ...
+
+    def figure(self, name: str, png: bytes, points: "pd.DataFrame") -> None:
+        """A picture, and the numbers in it."""
+        ...
+
+    def finish(self, record: Record) -> None:
+        """Log the metrics and the privacy of the finished run, and close."""
+        ...
+
+
+class Tracker(Protocol):
+    """A configured tracker, which opens one log per run."""
+
+    def start(self, info: RunInfo) -> Log: ...
+
+    def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
+        """Store a finished table. files: by suffix."""
+        ...
