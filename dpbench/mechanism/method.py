@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping import Clip
+from dpbench.config.settings import CORRECTED
 from dpbench.data.dataset import Batch, Dataset
 from dpbench.data.derive.users import Units, Users, units_of
 from dpbench.errors import UserError
@@ -91,9 +92,6 @@ class Guarantee:
             return self
         return Guarantee(CLAIMED, f"Claimed by {author}, not checked by dpbench: {self.why}")
 
-
-CORRECTED = "corrected"
-"""The variant of a method whose privacy claim holds, and of one that has no other."""
 
 IDENTITY, GAUSSIAN = Plain(), Gaussian()
 PROVEN = Guarantee("proven", "Poisson-sampled Gaussian mechanism with a stated sensitivity.")
