@@ -24,7 +24,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   search [KEY=RANGE ...]           N=20 trials on a validation split, sorted by rule=; a range is
                                    a=1,2 or lr=tag(log,interval(1e-3,1)), by=random|tpe;
                                    private=true: random trials, one epsilon for the whole search
-  epsilon [KEY=VALUE ...]          print the epsilon of a run, without training or reading any data
+  epsilon [KEY=VALUE ...]          print the epsilon of a run, without training; of your own data
+                                   only the public sizes are read
   audit [KEY=VALUE ...]            attack a run's epsilon with canaries and report a lower bound;
                                    canaries=N, claim=EPSILON, game=run|step, contender=NAME for
                                    another library
@@ -38,8 +39,9 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   report [results_dir=] [out=]     write one HTML page that compares all records; works offline
   track tracker=NAME [results_dir=]  log finished records to wandb, tensorboard or csv
   publish [record=DIGEST] [results_dir=] [out=]
-                                   write the records without their seeds and without anything that
-                                   epsilon does not cover
+                                   write the records without their seeds and without anything
+                                   computed from training data that epsilon does not cover; test
+                                   metrics are kept
   verify [TABLE|RECORD ...] [rerun=N]  check that records agree with their settings and ledgers, and
                                    tables with their records; rerun=N retrains the N quickest runs
   list [GROUP ...]                 print the configuration groups and their options; of the groups

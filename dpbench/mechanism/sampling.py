@@ -4,6 +4,7 @@ The law is a property of the sampler, so that ledger and batches cannot disagree
 """
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -136,19 +137,29 @@ class TruncatedSampler:
         batch_limit: int | None = None,
     ):
         self._whole = PoissonSampler(train_size, batch_size, unit)
+        self.expected_batch_size = self._whole.expected_batch_size
         if batch_limit is None:
-            from scipy.stats import binom  # takes a second, and only this message needs it
-
-            enough = int(binom.isf(RARE, train_size, self._whole.rate)) + 1
-            raise UserError(
-                f"sampler=truncated needs batch_limit: at {min(enough, train_size)} hardly any "
-                f"batch of about {batch_size} {unit}s is truncated."
+            raise UserError(f"sampler=truncated needs batch_limit: {self._harmless(unit)}")
+        if integer("batch_limit", batch_limit) < self.expected_batch_size:
+            warnings.warn(
+                f"batch_limit={batch_limit} cuts most batches, whose sums are still divided by "
+                f"their expected size of {self.expected_batch_size:.0f}: {self._harmless(unit)}",
+                stacklevel=2,
             )
-        integer("batch_limit", batch_limit)
         self.law: Sampling = TruncatedPoisson(self._whole.rate, batch_limit, train_size, unit)
         self.limit, self.size, self.unit = batch_limit, train_size, unit
-        self.expected_batch_size = self._whole.expected_batch_size
         self.steps_per_epoch = self._whole.steps_per_epoch
+
+    def _harmless(self, unit: str) -> str:
+        """The sentence that names a limit at which hardly any batch is cut."""
+        from scipy.stats import binom  # takes a second, and only messages need it
+
+        train_size = round(self.expected_batch_size / self._whole.rate)
+        enough = int(binom.isf(RARE, train_size, self._whole.rate)) + 1
+        return (
+            f"at {min(enough, train_size)} hardly any batch of about "
+            f"{self.expected_batch_size:.0f} {unit}s is truncated."
+        )
 
     def batches(self, size: int, stream: Stream) -> Iterator[Tensor]:
         if size > self.size:

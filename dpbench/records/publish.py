@@ -1,6 +1,7 @@
 """`dpbench publish [results_dir=] [record=] [out=]`: records without what no epsilon covers."""
 
 import warnings
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def publish(arguments: list[str]) -> Path:
     folder = Path(given["results_dir"])
     records = _chosen(folder, readable_records(folder), given.get("record"))
     _warn_of_guessable_noise(records)
+    _warn_of_composition(records)
     # Sorted by their text, so that the order says nothing about the seeds.
     lines = sorted(without_uncovered(record).json() for record in records)
     out = Path(given["out"])
@@ -114,5 +116,24 @@ def _warn_of_guessable_noise(records: list[Record]) -> None:
             f"the noise of {len(guessable)} of {len(private)} private runs follows from a seed: "
             "whoever guesses the seed can subtract the noise. Use noise=secure for runs to be "
             "published.",
+            stacklevel=3,
+        )
+
+
+def _warn_of_composition(records: list[Record]) -> None:
+    open_ = sum(record.privacy["guarantee"] == "none" for record in records)
+    if open_:
+        warnings.warn(
+            f"{open_} of {len(records)} records are of runs without an epsilon: what they release "
+            "of their training data is not bounded.",
+            stacklevel=3,
+        )
+    by_data = Counter(record.config["choices"]["dataset"] for record in records)
+    repeated = {name: count for name, count in by_data.items() if count > 1}
+    if repeated:
+        runs = ", ".join(f"{count} on {name}" for name, count in repeated.items())
+        warnings.warn(
+            f"several runs are of the same data set ({runs}): whoever has them all has more than "
+            "the epsilon of each; their privacy losses compose.",
             stacklevel=3,
         )

@@ -183,9 +183,14 @@ def test_where_nothing_is_cut_batches_are_those_of_poisson():
 
 
 def test_a_limit_is_needed_and_one_that_is_hardly_ever_reached_is_named():
-    with pytest.raises(UserError, match="batch_limit: at 675 hardly any batch of about 512 users"):
+    with pytest.raises(UserError, match="batch_limit: at 675 hardly any batch of about 509 users"):
         make_sampler("truncated", 48_336, 512, "user", 1)
     assert stats.binom.sf(674, 48_336, 1 / 95) < 1e-12
+
+
+def test_a_limit_below_the_expected_size_is_warned_of():
+    with pytest.warns(UserWarning, match="batch_limit=9 cuts most .* size of 10: at 32 hardly"):
+        TruncatedSampler(SIZE, BATCH, batch_limit=BATCH - 1)
 
 
 def test_data_beyond_their_public_size_are_not_cut_by_a_law_for_that_size():
