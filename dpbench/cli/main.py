@@ -60,8 +60,8 @@ refused before any work, 130 after Ctrl-C, 143 after SIGTERM, 141 if the output 
 OVERRIDES = ("run", "epsilon", "search", "audit", "reproduce", "track")
 """The commands whose arguments are overrides of a configuration."""
 
-OPTIONS = ("list", "data")
-"""The commands whose arguments are names of groups and options."""
+OPTIONS = ("list", "data", "verify")
+"""The commands whose arguments are names of groups, options and records."""
 
 HELP = {"-h", "--help", "help"}
 

@@ -202,7 +202,18 @@ def published_target(page: Path) -> Target:
     part = re.search(r"^In part: (.*)\.$", text, re.MULTILINE)
     selected = _settings(part[1], " ") if part else []
     scaled = (word if "=" in word else f"scale={word}" for word in words)
-    return target_of(page.stem.partition("-")[0], [*scaled, *selected])
+    return target_of(_table_of(page), [*scaled, *selected])
+
+
+def _table_of(page: Path) -> str:
+    """The table of a published page; UserError for one that is no option here."""
+    name = page.stem.partition("-")[0]
+    if name not in options("table"):
+        raise UserError(
+            f"table={name} is unknown here: name the folder that has table/{name}.yaml with "
+            "--config-dir."
+        )
+    return name
 
 
 def _settings(text: str, separator: str) -> list[str]:

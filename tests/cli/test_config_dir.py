@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dpbench.config.search_path import file_of
 from tests.plugin_files import SHARP, write
 
 
@@ -22,3 +23,18 @@ def test_every_command_with_options_takes_the_flag(command, tmp_path):
     assert "method=sharp" in "\n".join(found.out)
     refused = command("report", *flag)
     assert (refused.code, refused.err) == (2, ["dpbench: report takes no --config-dir."])
+
+
+@pytest.mark.slow
+def test_a_table_of_one_s_own_is_verified_with_its_folder(command, tmp_path):
+    demo = file_of("table", "demo").read_text()
+    folder = write(tmp_path / "mine", {"table/my.yaml": demo})
+    flag, where = ["--config-dir", folder], f"results_dir={tmp_path}"
+    small = ["epochs=1", "model=logistic", "table.methods=[sgd]", "table.seeds=[0]"]
+    command("reproduce", "my", *small, "table.claims={}", where, *flag)
+    (unknown,) = (line for line in command("verify", where).out if "cannot be verified" in line)
+    assert unknown.endswith("name the folder that has table/my.yaml with --config-dir.")
+    for names in ([], ["my"]):
+        done = command("verify", *names, where, *flag)
+        assert done.out[-1].startswith("verified 1 record and 1 table,")
+        assert not [line for line in done.out if line.startswith("my")]
