@@ -37,14 +37,14 @@ def _run(overrides: list[str]) -> None:
     from dpbench.records.divergence import remarks
     from dpbench.records.reading import load
 
-    path = finished_record(overrides)
+    path = finished = finished_record(overrides)
     if path is None:
         from dpbench.execution.run import load_or_run  # which imports torch
 
         path = load_or_run(overrides)
     record = load(path)
     if record and record.status == "complete":
-        print_message(summary(record))
+        print_message(summary(record, reused=finished is not None))
     if record and is_stale(record):
         print_message(STALE_RECORD)
     print(path)

@@ -11,11 +11,16 @@ SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")
 """The metrics in the line, if the task has them."""
 
 
-def summary(record: Record) -> str:
-    """Accuracy, worst group, ECE, epsilon by PLD and seconds; for regression R² and RMSE."""
+def summary(record: Record, reused: bool = False) -> str:
+    """Accuracy, worst group, ECE, epsilon by PLD and seconds; for regression R² and RMSE.
+
+    reused: the run was finished before this command, whose time is not that of the record.
+    """
+    results = ", ".join([*_metrics(record), _epsilon(record.privacy)])
+    if reused:
+        return f"finished earlier, so nothing was trained: {results}"
     seconds = record.provenance.get("seconds")
-    parts = [*_metrics(record), _epsilon(record.privacy)]
-    return ", ".join([*parts, f"{seconds:.0f} s"] if seconds is not None else parts)
+    return results if seconds is None else f"{results}, {seconds:.0f} s"
 
 
 def _metrics(record: Record) -> Iterator[str]:
