@@ -32,7 +32,7 @@ def run(arguments: list[str]) -> None:
 
 def _run(overrides: list[str]) -> None:
     from dpbench.cli.summary import summary
-    from dpbench.execution.configuration import finished_record
+    from dpbench.execution.configuration import finished_record, why_not_tracked
     from dpbench.records.code import STALE_RECORD, is_stale
     from dpbench.records.divergence import remarks
     from dpbench.records.reading import load
@@ -45,6 +45,8 @@ def _run(overrides: list[str]) -> None:
     record = load(path)
     if record and record.status == "complete":
         print_message(summary(record, reused=finished is not None))
+    if finished and (reason := why_not_tracked(overrides)):
+        print_message(reason)
     if record and is_stale(record):
         print_message(STALE_RECORD)
     print(path)

@@ -4,6 +4,7 @@ Nothing that takes long to import is imported here.
 """
 
 import os
+import shlex
 from pathlib import Path
 
 from dpbench.config import buildable
@@ -55,6 +56,20 @@ def finished_record(overrides: list[str]) -> Path | None:
     if checkpoint_folder(path).exists() or run_again(config, load(path)):
         return None
     return path
+
+
+def why_not_tracked(overrides: list[str]) -> str:
+    """Why trackers log nothing of a finished run, as a sentence; "" without trackers."""
+    config = checked_config(overrides)
+    names = [*trackers_of(config)]
+    if not names:
+        return ""
+    tracker = f"tracker={names[0] if len(names) == 1 else '[' + ','.join(names) + ']'}"
+    command = shlex.join(["dpbench", "track", tracker, f"results_dir={config['results_dir']}"])
+    return (
+        f"{tracker} logs a run while it trains, and this one was finished earlier: {command} logs "
+        "the finished records."
+    )
 
 
 def run_again(config: dict, record: Record | None) -> bool:

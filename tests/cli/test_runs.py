@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -80,6 +81,17 @@ def test_a_run_is_made_once_unless_it_is_asked_for_again(first, command):
     assert command("run", *overrides, "engine=vmap", "again=true").out == [str(path)]
     assert path.stat().st_mtime_ns > changed
     assert json.loads(path.read_text())["provenance"]["engine"] == "vmap"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tracker", ["csv", "[csv,tensorboard]"])
+def test_a_finished_run_says_how_to_log_it(tracker, first, command):
+    folder = first[1]
+    done = command("run", *SMALL, f"results_dir={folder}", f"tracker={tracker}")
+    assert not (folder / "tracking").exists()
+    how = shlex.join(["dpbench", "track", f"tracker={tracker}", f"results_dir={folder}"])
+    assert done.err[1].startswith(f"dpbench: tracker={tracker} logs a run while it trains")
+    assert done.err[1].endswith(f": {how} logs the finished records.")
 
 
 @pytest.mark.slow
