@@ -99,5 +99,10 @@ def test_a_frame_of_records_is_complete(results):
         dpbench.frame([*records, None])
     with pytest.raises(UserError, match="nowhere is not a folder"):
         dpbench.frame(results / "nowhere")
+    (results / "empty").mkdir()
+    with pytest.raises(UserError, match=r"there is no record in .*empty: make one with dpbench"):
+        dpbench.frame(results / "empty")
+    with pytest.raises(UserError, match=f"is inside a results folder: name {results} instead"):
+        dpbench.frame(results / "runs")
     with pytest.warns(UserWarning, match="x is damaged: it is left out"):
         assert len(dpbench.frame([*records, Unreadable("x", "is damaged")])) == 2

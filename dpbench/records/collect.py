@@ -61,7 +61,9 @@ def readable_records(folder: Path) -> list[Record]:
 
 
 def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
-    """The error for a folder without any record."""
+    """The error for a folder without any record, such as the one of runs in a results folder."""
+    if folder.name == "runs" and any(folder.glob("*.json")):
+        return UserError(f"{folder} is inside a results folder: name {folder.parent} instead.")
     broken = ""
     if unreadable:
         broken = f" but {len(unreadable)} that cannot be read, such as {unreadable[0].source}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpbench.config.settings import variant_of
 from dpbench.errors import UserError
-from dpbench.records.collect import StoredRecord, collect
+from dpbench.records.collect import StoredRecord, readable
 from dpbench.records.reading import Unreadable, read
 from dpbench.records.record import Record
 
@@ -21,12 +21,14 @@ def frame(source: str | Path | Iterable[Source] = "results") -> "pd.DataFrame":
     """One row for each record: data set, model, method, variant, seed, metrics and privacy.
 
     source: a results folder, or records and paths of records. Unreadable ones are left out, each
-    with a warning. Raises UserError for a folder that does not exist.
+    with a warning. Raises UserError for a folder that does not exist or has no readable record.
     """
     import pandas as pd  # takes half a second
 
-    entries = collect(Path(source)) if isinstance(source, str | Path) else source
-    return pd.DataFrame([*map(_row, _readable(entries))])
+    if isinstance(source, str | Path):
+        records, unreadable = readable(Path(source))
+        source = [*records, *unreadable]
+    return pd.DataFrame([*map(_row, _readable(source))])
 
 
 def _readable(entries: Iterable[Source]) -> Iterator[Record]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from dpbench.config.compose import options
 from dpbench.errors import UserError, nearest
 from dpbench.execution.verify import contradictions, differences_of_rerun, equal
-from dpbench.records.collect import StoredRecord, collect
+from dpbench.records.collect import StoredRecord, collect, no_records
 from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
 from dpbench.reproduce.render import TEXTS, texts
@@ -52,7 +52,7 @@ class Problem(NamedTuple):
 
 
 def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
-    """Why a table has no records to verify it by, as a sentence; "" if it is not a table."""
+    """What was verified, as a sentence, and the problems; UserError where there is no record."""
     names = [argument for argument in arguments if "=" not in argument]
     settings = key_values("verify", DEFAULTS, [a for a in arguments if a not in names])
     folder = Path(settings["results_dir"])
@@ -61,6 +61,8 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
     problems = [Problem(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
     stored = [entry for entry in entries if isinstance(entry, StoredRecord)]
     tables = sorted((folder / "tables").glob(f"*{RECORDS}"))
+    if not (names or entries or tables):
+        raise no_records(folder, [])
     if names:
         problems = [problem for problem in problems if Path(problem.source).stem in names]
         stored, tables = _named(

@@ -391,6 +391,14 @@ def test_tables_and_records_are_verified_by_name(folder):
     assert said("misalignment_table5", own.stem).startswith(f"verified {both} records and 1")
 
 
+def test_a_folder_without_records_is_refused_and_not_verified(folder):
+    (folder / "empty").mkdir()
+    with pytest.raises(UserError, match=r"there is no record in .*empty: make one with dpbench"):
+        verify([f"results_dir={folder / 'empty'}"])
+    with pytest.raises(UserError, match=f"is inside a results folder: name {folder} instead"):
+        verify([f"results_dir={folder / 'runs'}"])
+
+
 def test_a_name_that_nothing_has_is_refused(folder):
     with pytest.raises(UserError, match="table6 is neither a table nor a record here: did you"):
         verify(["misalignment_table6", f"results_dir={folder}"])
