@@ -86,10 +86,16 @@ def reproduce(arguments: list[str]) -> None:
 
 
 def search(arguments: list[str]) -> None:
-    """Run the missing trials of a search, then write and print all of them, best first."""
+    """Run the missing trials of a search, then write and print all of them, best first; exit code 1
+    if some of its runs failed."""
     from dpbench.search.command import search as run_trials
 
-    print(run_trials(arguments), end="")
+    failures: list[str] = []
+    print(run_trials(arguments, failures.append), end="")
+    for message in failures:
+        print_message(message)
+    if failures:
+        sys.exit(1)
 
 
 def data(arguments: list[str]) -> None:

@@ -16,16 +16,19 @@ from dpbench.search.private import select
 from dpbench.search.report import render
 from dpbench.search.request import SearchRequest, parse
 from dpbench.search.samplers import SAMPLERS
-from dpbench.search.selection import RULES, Trial, check_any
+from dpbench.search.selection import RULES, Trial, check_any, failures_of
 from dpbench.training.progress import counting
 
 
-def search(arguments: list[str]) -> str:
-    """Run the missing trials, write `results/search/NAME.*`, and return the report as Markdown."""
+def search(arguments: list[str], on_failures: Callable[[str], None] = lambda said: None) -> str:
+    """Run the missing trials, write `results/search/NAME.*`, and return the report as Markdown.
+
+    on_failures: called with a sentence if runs have no record.
+    """
     request = parse(arguments)
     folder = Path(request.config["results_dir"]) / "search"
     check_writable(folder)
-    hint = ""
+    hint = failures = ""
     if request.repetitions:  # only the best trial is released
         selected = select(request)
         files = private_report.render(request, selected)
@@ -33,9 +36,12 @@ def search(arguments: list[str]) -> str:
     else:
         trials = run_trials(request)
         check_any(trials)
+        failures = failures_of(trials)
         files = render(request, trials)
     for suffix, text in files.items():
         write_atomically(folder / f"{request.name}.{suffix}", text.encode())
+    if failures:
+        on_failures(failures)
     return files["md"] + hint
 
 

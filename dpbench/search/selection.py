@@ -108,3 +108,10 @@ def check_any(trials: Sequence[Trial]) -> None:
     if not any(trial.records for trial in trials):
         (reason, *_) = trials[0].failures.values()
         raise UserError(f"none of the {len(trials)} trials could be run: {reason}")
+
+
+def failures_of(trials: Sequence[Trial]) -> str:
+    """How many runs have no record, as a sentence; "" if all have one, if only as diverged."""
+    runs = sum(len(trial.outcomes) for trial in trials)
+    failed = runs - sum(len(trial.records) for trial in trials)
+    return f"{failed} of {runs} runs failed, for the reasons in the table." if failed else ""

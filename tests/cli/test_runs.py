@@ -191,3 +191,13 @@ def test_a_run_imports_nothing_that_takes_longer_than_itself(tmp_path):
     path, loaded = made.stdout.splitlines()
     assert Path(path).exists()
     assert loaded == ""
+
+
+@pytest.mark.slow
+def test_a_search_with_a_failed_run_ends_with_exit_code_1_after_its_report(command, tmp_path):
+    asked = ["search", "epochs=1", "model=logistic", "name=some", f"results_dir={tmp_path}"]
+    done = command(*asked, "batch_size=512,5000")
+    assert done.code == 1
+    assert done.err == ["dpbench: 1 of 2 runs failed, for the reasons in the table."]
+    assert "\n".join([*done.out, ""]) == (tmp_path / "search" / "some.md").read_text()
+    assert command(*asked, "batch_size=256,512").code == 0
