@@ -171,7 +171,9 @@ def _check_option(override: Override) -> None:
     for option in cast(list, value) if several else [value]:
         one_of(group, option, names)
     if override.is_add() != (group == "table") or override.is_force_add():
-        raise UserError(f"add a table with +table=NAME, and choose an option with {group}=NAME.")
+        key = "+table" if group == "table" else group
+        line, value = override.input_line, str(override.input_line).partition("=")[2]
+        raise UserError(f"{line} is refused: write {key}={value}.")
 
 
 def _check_key(override: Override, known: set[str]) -> None:

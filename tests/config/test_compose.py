@@ -89,7 +89,10 @@ def test_an_argument_that_the_constructor_knows_may_be_added():
         (["~method"], "method cannot be deleted: choose an option, e.g. method=NAME"),
         (["method=sgd,dpsgd"], "names several runs: use dpbench run -m"),
         (["seed=0,1"], "names several runs: use dpbench run -m"),
-        (["table=misalignment_table4"], r"add a table with \+table=NAME"),
+        (["table=demo"], r"table=demo is refused: write \+table=demo\."),
+        (["++table=demo"], r"\+\+table=demo is refused: write \+table=demo\."),
+        (["+method=bam"], r"\+method=bam is refused: write method=bam\."),
+        (["+tracker=[csv,wandb]"], r"is refused: write tracker=\[csv,wandb\]\."),
         (["epochs"], "an override must be KEY=VALUE, got .epochs."),
         (["dataset._target_=os.system"], "_target_='os.system' is refused"),
         (
