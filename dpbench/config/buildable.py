@@ -96,6 +96,14 @@ def function(group: str, node: dict) -> Callable:
     return _resolve(str(node.get(TARGET)))
 
 
+def takes(group: str, name: str, setting: str) -> bool:
+    """Whether a target that the group declares has a parameter for a setting."""
+    if not _is_declared(group, name):
+        return False
+    parameters = [*_parameters(_resolve(name))]
+    return setting in parameters[group == OPTIMIZER :]  # an optimiser's first are the weights
+
+
 def settings_of(node: dict) -> dict:
     """The settings of a node, without its target."""
     return {key: value for key, value in node.items() if key != TARGET}

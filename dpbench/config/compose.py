@@ -8,7 +8,7 @@ of a table differ by more than their method, each row is an arm with rules of it
 
 import functools
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 from hydra.core.global_hydra import GlobalHydra
@@ -140,14 +140,17 @@ def check(overrides: list[str]) -> list[Override]:
     for override in chosen:
         _check_option(override)
     by_table, known = _options_and_keys(search_path.folders(), *(str(o.input_line) for o in chosen))
+    known = dict.fromkeys(known_groups) | known
+    known |= {o.key_or_group: o.value() for o in parsed if o.key_or_group in known}
     for override in parsed:
-        _check_key(override, known | {*known_groups})
+        _check_key(override, known)
     return [*parse(by_table), *parsed]
 
 
 @functools.lru_cache(maxsize=256)
-def _options_and_keys(folders: Folders, *chosen: str) -> tuple[list[str], set[str]]:
-    """The options that the table's rules choose, and every key of the resulting configuration.
+def _options_and_keys(folders: Folders, *chosen: str) -> tuple[list[str], dict[str, object]]:
+    """The options that the table's rules choose, and every key of the resulting configuration with
+    its value.
 
     Cached for runs that differ only in values; not to be modified.
     """
@@ -157,7 +160,7 @@ def _options_and_keys(folders: Folders, *chosen: str) -> tuple[list[str], set[st
         check_table(table)
         if by_table := chosen_by_table(table, choices):
             config, *_ = composed([*parse(by_table), *parsed])
-    return by_table, {*_keys(config), *_keys({"table": table} if table else {})}
+    return by_table, dict([*_items(config), *_items({"table": table} if table else {})])
 
 
 def _check_option(override: Override) -> None:
@@ -176,10 +179,10 @@ def _check_option(override: Override) -> None:
         raise UserError(f"{line} is refused: write {key}={value}.")
 
 
-def _check_key(override: Override, known: set[str]) -> None:
+def _check_key(override: Override, known: Mapping[str, object]) -> None:
     """UserError for an unknown key, unless it may be added, or for deleting a required one.
 
-    Optional settings of a constructor may be added, and deleted.
+    Optional settings of a constructor may be added, and deleted. known: the values by key.
     """
     key = override.key_or_group
     parent = key.rpartition(".")[0]
@@ -188,19 +191,31 @@ def _check_key(override: Override, known: set[str]) -> None:
         raise UserError(f"{key} cannot be deleted: set it to a value.")
     added = (override.is_add() or override.is_force_add()) and (constructed or parent == "table")
     if key not in known and not added:
+        if constructed and not override.is_delete():
+            _refuse_without_plus(override, str(known[f"{parent}.{buildable.TARGET}"]))
         siblings = {name for name in known if name.startswith(f"{parent}.")}
         if constructed and siblings == {f"{parent}.{buildable.TARGET}"}:
             raise UserError(f"{key} is not a setting: the chosen {parent} has none.")
         raise UserError(f"{key} is not a setting: {nearest(key, known)}")
 
 
+def _refuse_without_plus(override: Override, target: str) -> None:
+    """UserError if the target takes the setting, which its option leaves at the default."""
+    group, name = override.key_or_group.split(".")[0], override.key_or_group.rpartition(".")[2]
+    if buildable.takes(group, target, name):
+        raise UserError(
+            f"{override.key_or_group} is left at the default of {target}: write "
+            f"+{override.input_line} to set it."
+        )
+
+
 def _sets_a_value(override: Override) -> bool:
     return override.key_or_group not in groups() and not override.is_delete()
 
 
-def _keys(config: DictConfig | dict, prefix: str = "") -> Iterator[str]:
+def _items(config: DictConfig | dict, prefix: str = "") -> Iterator[tuple[str, object]]:
     items = config.items_ex(resolve=False) if isinstance(config, DictConfig) else config.items()
     for key, value in items:
-        yield prefix + str(key)
+        yield prefix + str(key), value
         if isinstance(value, DictConfig | dict):
-            yield from _keys(value, f"{prefix}{key!s}.")
+            yield from _items(value, f"{prefix}{key!s}.")

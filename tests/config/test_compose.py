@@ -77,6 +77,18 @@ def test_an_argument_that_the_constructor_knows_may_be_added():
         (["method=dpgsd"], "method=dpgsd is unknown: did you mean dpsgd"),
         (["+table=misalignment_table6"], "did you mean misalignment_table5"),
         (["epoch=3"], "epoch is not a setting: did you mean epochs"),
+        (
+            ["optimizer.weight_decay=0.1"],
+            r"weight_decay is left at the default of torch\.optim\.SGD: write "
+            r"\+optimizer\.weight_decay=0\.1 to set it\.",
+        ),
+        (
+            ["optimizer._target_=torch.optim.Adam", "optimizer.betas=[0.9,0.99]"],
+            r"default of torch\.optim\.Adam: write \+optimizer\.betas=\[0\.9,0\.99\] to set it\.",
+        ),
+        (["optimizer.params=3"], "optimizer.params is not a setting: did you mean"),
+        (["optimizer._target_=os.system", "optimizer.a=3"], "optimizer.a is not a setting: "),
+        (["~optimizer.weight_decay"], "optimizer.weight_decay is not a setting: did you mean"),
         (["optimizer.Lr=3"], "optimizer.Lr is not a setting: did you mean optimizer.lr"),
         (["method=sgd", "method.bound=1"], "method.bound is not a setting"),
         (["+bath_size=3"], "bath_size is not a setting: did you mean batch_size"),
