@@ -42,25 +42,37 @@ def configuration(overrides: list[str]) -> str:
     refused."""
     import yaml
 
-    from dpbench.config.compose import compose
-
-    config = compose(overrides)
+    config = _of_one_run(overrides)
     del config["choices"]
     return yaml.safe_dump(config, sort_keys=False).rstrip("\n")
 
 
 def information(overrides: list[str]) -> str:
     """The option chosen in each group and its file, and the name that the record would have."""
-    from dpbench.config.compose import compose
     from dpbench.config.search_path import folders
     from dpbench.records.digest import digest
 
-    config = compose(overrides)
+    config = _of_one_run(overrides)
     chosen = {group: _source(group, option) for group, option in config["choices"].items()}
     width = max(map(len, chosen))
     lines = [f"configuration folder: {folder}" for folder, _ in folders()]
     lines += [f"{group:{width}}  {path}" for group, path in chosen.items()]
     return "\n".join([*lines, f"record: {config['results_dir']}/runs/{digest(config)}.json"])
+
+
+def _of_one_run(overrides: list[str]) -> dict:
+    """The composed configuration; UserError for overrides of several runs, even with -m."""
+    from dpbench.config.compose import compose
+    from dpbench.config.overrides import parse
+
+    for override in parse(overrides):
+        if override.is_sweep_override():
+            key = override.key_or_group
+            raise UserError(
+                f"{override.input_line} names several runs, and --cfg and --info show one: give "
+                f"{key} one value, or for a list {key}=[...]."
+            )
+    return compose(overrides)
 
 
 def _source(group: str, option: str) -> str:

@@ -62,6 +62,10 @@ def test_flags_are_told_from_overrides():
             ["run", "--inf"],
             "--inf is not a flag of run (settings are KEY=VALUE): did you mean --info",
         ),
+        *(
+            (["run", "-m", *flag, "seed=0,1"], "seed=0,1 names several runs, and --cfg and --info")
+            for flag in (["--cfg", "job"], ["--info"])
+        ),
         (["--completion", "fish"], "--completion=fish is unknown: did you mean bash?"),
         (["--completion"], "--completion= is unknown"),
     ],
