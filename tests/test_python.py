@@ -1,10 +1,12 @@
 """`from dpbench import run, frame, reproduce`: light to import, and the same as the commands."""
 
+import functools
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dpbench
@@ -62,6 +64,25 @@ def test_settings_are_written_as_overrides():
     ]
     with pytest.raises(UserError, match=r"^model=<object object at .* is not a number, text, list"):
         as_overrides((), {"model": object()})
+
+
+def test_settings_may_be_numpy_s_scalars_and_paths():
+    lr, seed, folder = np.float64(0.1), np.int64(1), Path("/some/where")
+    settings = {"optimizer.lr": lr, "seed": seed, "results_dir": folder, "again": np.bool_(True)}
+    assert as_overrides((), settings | {"model.widths": [seed], "method.a": {"b": lr}}) == [
+        "optimizer.lr=0.1",
+        "seed=1",
+        "results_dir='/some/where'",
+        "again=true",
+        "model.widths=[1]",
+        "method.a={b:0.1}",
+    ]
+
+
+@pytest.mark.parametrize("call", [dpbench.run, functools.partial(dpbench.reproduce, "demo")])
+def test_a_mapping_in_place_of_settings_is_refused(call):
+    with pytest.raises(UserError, match=r"^{'epochs': 1} is no text: .* run\(epochs=1\), or for"):
+        call({"epochs": 1})
 
 
 def test_what_is_refused_is_one_sentence():

@@ -1,5 +1,6 @@
 """Runs from Python, as in a notebook: `from dpbench import run`."""
 
+import os
 import warnings
 from collections.abc import Mapping
 
@@ -32,9 +33,30 @@ def run(*overrides: str, quiet: bool = False, **settings: object) -> Record:
 
 def as_overrides(overrides: tuple[str, ...], settings: Mapping[str, object]) -> list[str]:
     """The overrides, and settings as overrides; UserError for what the grammar cannot express."""
-    texts = {key: hydra_value(value) for key, value in settings.items()}
+    for override in overrides:
+        if not isinstance(override, str):
+            raise UserError(
+                f"{quoted(override)} is no text: write settings as in run(epochs=1), or for keys "
+                'with a dot run("optimizer.lr=0.1").'
+            )
+    texts = {key: hydra_value(_plain(value)) for key, value in settings.items()}
     for key, text in texts.items():
         if text is None:
             value = quoted(settings[key])
             raise UserError(f"{key}={value} is not a number, text, list or mapping.")
     return [*overrides, *(f"{key}={text}" for key, text in texts.items())]
+
+
+def _plain(value: object) -> object:
+    """The value with Python's own numbers and texts in place of numpy's scalars and of paths."""
+    import numpy as np  # which importing dpbench must not import
+
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return value
