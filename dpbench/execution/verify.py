@@ -5,7 +5,9 @@ import json
 import math
 import shlex
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -145,7 +147,16 @@ def _planned(config: str, claimed_by: str) -> tuple[Run, Plan]:
     # Over the defaults: records leave out settings of execution, and later ones that are off.
     run = build(compose([]) | with_current_names(json.loads(config)))
     run = replace(run, claimed_by=claimed_by)
-    return run, plan(run)
+    with _without_warnings():
+        return run, plan(run)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Without the warnings of plans, which are for whoever trains first, and name no record."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @functools.cache
@@ -176,7 +187,7 @@ def _retrained(record: Record) -> Record:
     for name in ("engine", "threads", "physical_batch_size"):
         if (value := record.provenance.get(name)) is not None:
             overrides.append(f"{name}={value}")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _without_warnings():
         again = load(load_or_run([*overrides, f"results_dir={folder}"], quiet=True))
     assert again is not None
     return again

@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
 from dpbench.execution.verify import (
     _epsilons_of_ledger,
+    _planned,
     _same_ledger,
     contradictions,
     differences_of_rerun,
@@ -181,6 +183,18 @@ def test_of_an_audit_each_epsilon_is_that_of_its_ledger(tmp_path, capsys, monkey
 def test_a_record_as_it_was_made_is_sound(record):
     clean = changed(record, "provenance", commit="0123456789ab")
     assert list(contradictions(clean)) == []
+
+
+@pytest.mark.slow
+def test_warnings_of_plans_are_not_repeated(tmp_path):
+    weak = [*SMALL, "privacy.delta=0.01", f"results_dir={tmp_path}"]
+    with pytest.warns(UserWarning, match="is above 1/n"):
+        made = read(load_or_run(weak))
+    _planned.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not [found for found in contradictions(made) if "uncommitted" not in found]
+        assert list(differences_of_rerun(made)) == []
 
 
 @pytest.mark.slow
