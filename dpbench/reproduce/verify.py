@@ -31,6 +31,8 @@ DEFAULTS = {"results_dir": "results", "rerun": "0"}
 
 RECORDS = ".records.jsonl"
 
+DIGEST = re.compile("[0-9a-f]{16}")
+
 BEFORE_SETTING = r"(?=\+{0,2}[\w./@-]+=)"
 """What a separator of settings stands before; within their values, spaces and commas do not."""
 
@@ -101,8 +103,11 @@ def _named(
     records = {entry.digest for entry in stored} | unreadable
     for name in names:
         if name not in known and Path(name).stem not in records:
-            unknown = f"{name} is neither a table nor a record here: {nearest(name, known)}"
-            raise UserError(_without_records(name, folder / "tables") or unknown)
+            raise UserError(
+                _without_records(name, folder / "tables")
+                or _without_digest(name, folder)
+                or f"{name} is neither a table nor a record here: {nearest(name, known)}"
+            )
     digests |= {record.digest for path in chosen for record in _records(path)}
     return [entry for entry in stored if entry.digest in digests], chosen
 
@@ -117,6 +122,16 @@ def _without_records(name: str, tables: Path) -> str:
             f"runs has none, and `dpbench reproduce {name} results_dir=DIR` computes it again."
         )
     return f"{name} is not in {tables}: `dpbench reproduce {name}` makes it first."
+
+
+def _without_digest(name: str, folder: Path) -> str:
+    """That a digest has no record here, as a sentence; "" if the name is not that of a record."""
+    if not DIGEST.fullmatch(digest := Path(name).stem):
+        return ""
+    return (
+        f"no record {digest} is in {folder / 'runs'} or in a table beside it: run its command "
+        "first, or name the results_dir of the run."
+    )
 
 
 def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]:

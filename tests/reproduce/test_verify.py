@@ -416,6 +416,9 @@ def test_a_folder_without_records_is_refused_and_not_verified(folder):
 def test_a_name_that_nothing_has_is_refused(folder):
     with pytest.raises(UserError, match="table6 is neither a table nor a record here: did you"):
         verify(["misalignment_table6", f"results_dir={folder}"])
+    for name in ("577915c4ed0baaf1", "results/runs/577915c4ed0baaf1.json"):
+        with pytest.raises(UserError, match=f"^no record 577915c4ed0baaf1 is in {folder}/runs or"):
+            verify([name, f"results_dir={folder}"])
 
 
 def test_a_table_without_records_is_told_from_a_word_that_is_none(folder):
