@@ -166,6 +166,11 @@ def _statement(config: str, claimed_by: str, steps: int) -> dict:
     return privacy_statement(run, planned, planned.spent(steps))
 
 
+def has_data(record: Record) -> bool:
+    """Whether a record names its data: of the user's own it only has a checksum."""
+    return record.config["dataset"].get("checksum") is None
+
+
 def differences_of_rerun(record: Record) -> Iterator[str]:
     """What is different after retraining the run of a record, as predicates of a sentence.
 

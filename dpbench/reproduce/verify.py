@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpbench.config.compose import options
-from dpbench.errors import UserError, nearest
-from dpbench.execution.verify import contradictions, differences_of_rerun, equal
+from dpbench.errors import UserError, nearest, print_message
+from dpbench.execution.verify import contradictions, differences_of_rerun, equal, has_data
 from dpbench.records.collect import StoredRecord, collect, no_records
 from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
@@ -41,6 +41,11 @@ QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
 
 VERDICTS = re.compile(r"\d+ of \d+ printed|Not the paper's runs:|- (\d+ claims?|Constants|Order):")
 """The beginnings of lines of a page that count its verdicts."""
+
+WITHOUT_DATA = (
+    "records do not have the path of your own data, so its runs are not retrained: run the same "
+    "command again with another results_dir, and compare the metrics."
+)
 
 UNRECORDED = (AS_PLANNED, IMPOSSIBLE)
 """What a line says of a row that was not run, of which there is no record."""
@@ -78,10 +83,14 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
             problems += [Problem(path.name, text) for text in unsupported_lines(path)]
             count()
     problems += conflicting_records(tables)
-    for entry in _quickest(stored, reruns):
+    retrained = _quickest([entry for entry in stored if has_data(entry.record)], reruns)
+    if len(retrained) < min(reruns, len(stored)):
+        print_message(WITHOUT_DATA)
+    for entry in retrained:
         problems += [Problem(entry.source, text) for text in differences_of_rerun(entry.record)]
     done = f"verified {counted(len(stored), 'record')} and {counted(len(tables), 'table')}"
-    return f"{done}, and trained {reruns} again: {counted(len(problems), 'problem')}.", problems
+    done += f", and trained {len(retrained)} again: {counted(len(problems), 'problem')}."
+    return done, problems
 
 
 def _named(

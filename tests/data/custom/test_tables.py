@@ -18,6 +18,7 @@ from dpbench.execution.run import load_or_run
 from dpbench.execution.verify import contradictions
 from dpbench.records.digest import digest, scientific
 from dpbench.records.reading import read
+from dpbench.reproduce.verify import verify
 
 
 def settings(path, *more):
@@ -117,7 +118,7 @@ def test_a_file_that_changes_before_it_is_read_is_refused(people):
 
 
 @pytest.mark.slow
-def test_a_record_has_its_command_and_is_verified_without_the_file(people, tmp_path):
+def test_a_record_has_its_command_and_is_verified_without_the_file(people, tmp_path, capsys):
     small = ["model=logistic", "epochs=1", "batch_size=16", f"results_dir={tmp_path}"]
     record = read(load_or_run(settings(people, "dataset.group=sex", *small)))
     assert "test/accuracy/f" in record.metrics
@@ -127,6 +128,10 @@ def test_a_record_has_its_command_and_is_verified_without_the_file(people, tmp_p
     assert digest(compose(words)) == record.digest
     assert str(people) not in json.dumps(record.config)
     assert {*record.config} == {*SCIENTIFIC, "choices"}
+    said, problems = verify([f"results_dir={tmp_path}", "rerun=1"])
+    assert "and trained 0 again" in said
+    assert not [found for found in problems if "retrained" in found.description]
+    assert "records do not have the path of your own data" in capsys.readouterr().err
 
 
 def test_a_table_without_a_target_or_with_another_separator_is_told_what_it_lacks(people):
