@@ -196,7 +196,7 @@ def test_a_run_is_not_resumed_with_other_noise_than_it_had(tmp_path, monkeypatch
 
 WITH = {
     "a permutation": {"sampler": "shuffled"},
-    "cut batches": {"sampler": "truncated", "batch_limit": 5},
+    "cut batches": {"sampler": "truncated", "batch_limit": 12},
     "an allocation": {"sampler": "allocation"},
     "views": {"augmentation": VIEWS, "physical_batch_size": 5},
     "bias": {"diagnostics": BIAS, "engine": "loop"},
