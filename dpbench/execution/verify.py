@@ -77,7 +77,7 @@ def contradictions(record: Record) -> Iterator[str]:
         return
     epochs, rest = divmod(taken, planned.sampler.steps_per_epoch)
     if rest or epochs < 1 or len(record.history.get("train/loss", range(epochs))) != epochs:
-        yield f"diverged after {taken} steps, which is not the end of an epoch in its history."
+        yield f"ended after {taken} steps, which is not the end of an epoch in its history."
     if not _same_ledger(*(to_plain(from_plain(s["ledger"])) for s in (recorded, expected))):
         yield f"has another ledger than its settings: {json.dumps(recorded['ledger'])}"
     for name in (*TERMS, *(term for term in ADDED_TERMS if term in recorded)):

@@ -34,6 +34,7 @@ def publish(arguments: list[str]) -> Path:
     folder = Path(given["results_dir"])
     records = _chosen(folder, readable_records(folder), given.get("record"))
     _warn_of_guessable_noise(records)
+    _warn_of_unbounded_runs(records)
     _warn_of_composition(records)
     # Sorted by their text, so that the order says nothing about the seeds.
     lines = sorted(without_uncovered(record).json() for record in records)
@@ -120,14 +121,17 @@ def _warn_of_guessable_noise(records: list[Record]) -> None:
         )
 
 
-def _warn_of_composition(records: list[Record]) -> None:
-    open_ = sum(record.privacy["guarantee"] == "none" for record in records)
-    if open_:
+def _warn_of_unbounded_runs(records: list[Record]) -> None:
+    unbounded = sum(record.privacy["guarantee"] == "none" for record in records)
+    if unbounded:
         warnings.warn(
-            f"{open_} of {len(records)} records are of runs without an epsilon: what they release "
-            "of their training data is not bounded.",
+            f"{unbounded} of {len(records)} records are of runs without an epsilon: what they "
+            "release of their training data is not bounded.",
             stacklevel=3,
         )
+
+
+def _warn_of_composition(records: list[Record]) -> None:
     by_data = Counter(record.config["choices"]["dataset"] for record in records)
     repeated = {name: count for name, count in by_data.items() if count > 1}
     if repeated:
