@@ -20,6 +20,9 @@ NOTES = (
     "sampling rate and steps, and with given noise its epsilon, are others.",
 )
 
+EPSILONS = {"rdp": "epsilon (RDP)", "pld": "epsilon (PLD)"}
+"""The columns of epsilons by accountant: the tighter one last, which `dpbench run` prints, too."""
+
 NONE_CHOSEN = "No trial has numbers for every seed, so none is chosen."
 
 
@@ -66,7 +69,7 @@ def _choice(request: SearchRequest, trial: Trial) -> str:
 
 
 def _grid(keys: list[str], ordered: Sequence[Trial]) -> Grid:
-    head = ["trial", *keys, "accuracy (%)", "loss", "n", "epsilon (RDP)", "failed"]
+    head = ["trial", *keys, "accuracy (%)", "loss", "n", *EPSILONS.values(), "failed"]
     rows = [
         (
             str(trial.number),
@@ -74,7 +77,7 @@ def _grid(keys: list[str], ordered: Sequence[Trial]) -> Grid:
             _number(trial, ACCURACY, lambda value: f"{100 * value:.2f}"),
             _number(trial, LOSS, lambda value: f"{value:.4f}"),
             str(len(trial.outcomes) - len(trial.failures)),
-            shown_epsilon(trial),
+            *(shown_epsilon(trial, accountant) for accountant in EPSILONS),
             _reasons(trial),
         )
         for trial in ordered
@@ -89,15 +92,14 @@ def _number(trial: Trial, metric: str, write: Callable[[float], str]) -> str:
     return write(trial.mean(metric)) + ("" if math.isnan(spread) else f" ± {write(spread)}")
 
 
-def shown_epsilon(trial: Trial) -> str:
-    """The largest epsilon of its runs by RDP or PLD, or why they have none; "" without runs."""
+def shown_epsilon(trial: Trial, accountant: str) -> str:
+    """The largest epsilon of its runs by `rdp` or `pld`, or why they have none; "" without runs."""
     if not trial.records:
         return ""
     # Runs of a trial differ only in their seed, so one guarantee is that of all.
-    shown = epsilon_or_reason({**trial.records[0].privacy, "rdp": trial.epsilon}, "rdp")
-    if isinstance(shown, str):
-        return shown
-    return marked(rounded_up(shown), trial.records[0].privacy["guarantee"])
+    privacy = trial.records[0].privacy
+    shown = epsilon_or_reason({**privacy, accountant: trial.epsilon(accountant)}, accountant)
+    return shown if isinstance(shown, str) else marked(rounded_up(shown), privacy["guarantee"])
 
 
 def _reasons(trial: Trial) -> str:
@@ -117,7 +119,7 @@ def _row(trial: Trial) -> dict:
         **{name: trial.mean(name) for name in (ACCURACY, LOSS)},
         **{f"{name}/spread": trial.spread(name) for name in (ACCURACY, LOSS)},
         WORST_GROUP: trial.mean(WORST_GROUP),
-        "privacy/rdp": trial.epsilon,
+        **{f"privacy/{accountant}": trial.epsilon(accountant) for accountant in EPSILONS},
         "failed": _reasons(trial),
         "records": " ".join(record.digest for record in trial.records),
     }

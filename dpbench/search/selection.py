@@ -49,16 +49,11 @@ class Trial:
     def _values(self, metric: str) -> list[float]:
         return [worst_group.value_of(record.metrics, metric) for record in self.records]
 
-    @property
-    def epsilon(self) -> float | None:
-        """The largest epsilon of its runs, by RDP or else PLD; None if one has no proof."""
-        bounds = [_bound(record.privacy) for record in self.records]
-        proven = [bound for bound in bounds if bound is not None]
-        return max(proven) if proven and len(proven) == len(bounds) else None
-
-
-def _bound(privacy: dict) -> float | None:
-    return privacy["rdp"] if privacy["rdp"] is not None else privacy.get("pld")
+    def epsilon(self, accountant: str) -> float | None:
+        """The largest epsilon of its runs by `rdp` or `pld`; None if one has none by it."""
+        bounds = [record.privacy.get(accountant) for record in self.records]
+        computed = [bound for bound in bounds if bound is not None]
+        return max(computed) if computed and len(computed) == len(bounds) else None
 
 
 def _failure(outcome: Record | str) -> str | None:

@@ -3,9 +3,9 @@ import math
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.records.epsilon import NO_PROOF, NOT_PRIVATE
+from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, NOT_PRIVATE
 from dpbench.records.record import Record
-from dpbench.search.report import shown_epsilon
+from dpbench.search.report import EPSILONS, shown_epsilon
 from dpbench.search.selection import (
     ACCURACY,
     LOSS,
@@ -85,23 +85,23 @@ def test_the_worst_group_is_that_of_each_seed():
 
 
 def test_epsilon_is_the_largest_of_the_runs_and_none_where_one_has_none():
-    assert trial(1, record(0.5, rdp=1.0), record(0.5, rdp=3.0)).epsilon == 3.0
-    assert trial(1, record(0.5, rdp=1.0), record(0.5, rdp=None)).epsilon is None
-    assert trial(1, "no memory").epsilon is None
+    assert trial(1, record(0.5, rdp=1.0), record(0.5, rdp=3.0)).epsilon("rdp") == 3.0
+    assert trial(1, record(0.5, rdp=1.0), record(0.5, rdp=None)).epsilon("rdp") is None
+    assert trial(1, "no memory").epsilon("rdp") is None
 
 
 @pytest.mark.parametrize(
     ("privacy", "shown"),
     [
-        ({"rdp": 2.0, "guarantee": "proven"}, "2.00"),
-        ({"rdp": None, "pld": 1.5, "guarantee": "proven"}, "1.50"),
-        ({"rdp": None, "guarantee": "none"}, NO_PROOF),
-        ({"rdp": math.inf, "guarantee": "none"}, NOT_PRIVATE),
+        ({"rdp": 2.0, "pld": 1.9, "guarantee": "proven"}, ["2.00", "1.90"]),
+        ({"rdp": None, "pld": 1.5, "guarantee": "proven"}, [NOT_COMPUTED, "1.50"]),
+        ({"rdp": None, "pld": None, "guarantee": "none"}, [NO_PROOF] * 2),
+        ({"rdp": math.inf, "pld": math.inf, "guarantee": "none"}, [NOT_PRIVATE] * 2),
     ],
 )
-def test_an_epsilon_is_shown_as_on_other_pages(privacy, shown):
-    metrics = {ACCURACY: 0.5, LOSS: 1.0}
-    assert shown_epsilon(trial(1, Record({}, metrics, privacy, {}, "complete"))) == shown
+def test_epsilons_are_shown_as_on_other_pages(privacy, shown):
+    one = trial(1, Record({}, {ACCURACY: 0.5, LOSS: 1.0}, privacy, {}, "complete"))
+    assert [shown_epsilon(one, accountant) for accountant in EPSILONS] == shown
 
 
 def test_a_search_of_which_nothing_ran_is_refused_with_the_reason():
