@@ -1,4 +1,4 @@
-"""A record that does not follow from its settings is found, and so is one that retraining denies."""
+"""A record that does not follow from its settings is found, or that retraining does not give."""
 
 import json
 import warnings
