@@ -4,7 +4,8 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
@@ -68,6 +69,7 @@ def fit(
         check_measurable(device)
     usage, code = ResourceUsage(device), _code(run.config)
     data = run.load(data_dir)
+    _warn_of_empty_groups(data, run.dataset.groups)
     examples, test = data.train.to(device), data.test.to(device)
     training = _resumed(
         run, lambda: start_training(run, planned, device, examples, test, copy(usage)), checkpoints
@@ -96,6 +98,17 @@ def fit(
         calibration=reliability(outputs, test.targets) if complete and classes else {},
         covered=COVERED,
     )
+
+
+def _warn_of_empty_groups(data: Data, names: Sequence[str]) -> None:
+    """Warn of groups that no held-out example belongs to."""
+    sizes = torch.bincount(data.test.groups.cpu(), minlength=len(names)).tolist()
+    if empty := [name for name, size in zip(names, sizes, strict=True) if not size]:
+        warnings.warn(
+            f"no {data.tested_on} example is in group {' or '.join(empty)}: its accuracy and all "
+            "gaps between groups are NaN.",
+            stacklevel=2,
+        )
 
 
 def _code(config: dict) -> dict:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_float_dtype
+from pandas.api.types import is_float_dtype, is_string_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from dpbench.errors import UserError, first_line, nearest
@@ -17,6 +17,9 @@ from dpbench.validate import one_of, quoted, typed
 
 MAX_CATEGORIES = 1_000
 """The most categories of a column: a column with more is one of names or free text."""
+
+FEW = 20
+"""The number of different texts up to which a column has categories, however few its rows."""
 
 TRAIN, NONE = "train", "none"
 TASKS = ("classification", "regression")
@@ -85,10 +88,15 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
     regression = columns.task == "regression"
     if regression and columns.is_categorical(frame[columns.target]):
         raise UserError(f"dataset.target={columns.target} is not a number in {name}.")
-    if not regression and is_float_dtype(target := frame[columns.target]) and (target % 1).any():
+    if not regression and _has_fractions(frame[columns.target]):
         raise UserError(
             f"dataset.target={columns.target} has numbers with fractions in {name}, and no "
             "classes: set dataset.task=regression."
+        )
+    if columns.group is not None and _has_fractions(frame[columns.group]):
+        raise UserError(
+            f"dataset.group={columns.group} has numbers with fractions in {name}, and no groups: "
+            "name a column of categories, or add one of ranges."
         )
     features = [
         len(_values(frame[column], name)) if columns.is_categorical(frame[column]) else 1
@@ -154,15 +162,22 @@ def _read(path: Path, separator: str, *_: int) -> pd.DataFrame:
     """The rows, cached until the file changes: its settings and its data are read separately."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", ParserWarning)
+        read = functools.partial(
+            pd.read_csv, path, sep=separator, skipinitialspace=True, index_col=False
+        )
         try:
-            return pd.read_csv(
-                path, sep=separator, skipinitialspace=True, index_col=False, low_memory=False
-            )
+            frame, names = read(low_memory=False), read(header=None, nrows=1, dtype=str).iloc[0]
         except (EmptyDataError, ParserError, ParserWarning, ValueError, OSError) as error:
             why = first_line(error, type(error).__name__).rstrip(".")
             raise UserError(
                 f"dataset.file={path} is not a table of values separated by {separator!r}: {why}."
             ) from error
+    if (repeated := names[names.duplicated() & names.notna()]).any():
+        raise UserError(
+            f"dataset.file={path} has several columns of the name {quoted(repeated.iloc[0])}: "
+            "rename or remove all but one."
+        )
+    return frame
 
 
 def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
@@ -172,6 +187,8 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     needed = (columns.target, *filter(None, [columns.group]))
     for column in dict.fromkeys((*columns.features(frame), *needed)):
         values = frame[column]
+        if column not in (*needed, *columns.categorical) and is_string_dtype(values):
+            _check_categories(values, name)
         unusable = values.isna()
         if not columns.is_categorical(values):
             unusable |= ~np.isfinite(values)
@@ -184,6 +201,29 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
                 f"{name} has no usable value in column {column} of row {row}: complete the row, or "
                 f"{remove}; or the file is truncated."
             )
+
+
+def _check_categories(column: pd.Series, name: str) -> None:
+    """UserError for text that is rather numbers with a word among them, or names of the rows."""
+    words = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
+    ways = (
+        f"leave the column out with dataset.drop=[{column.name}], or set "
+        f"dataset.categorical=[{column.name}] if its values are categories."
+    )
+    if 0 < len(words) < column.count() / 2:
+        raise UserError(
+            f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in row "
+            f"{column.index.get_loc(words.index[0]) + 1}: replace it or remove the row, {ways}"
+        )
+    if (different := column.nunique()) > max(len(column) / 2, FEW):
+        raise UserError(
+            f"column {column.name} of {name} has {different} different texts in {len(column)} "
+            f"rows, as names have: {ways}"
+        )
+
+
+def _has_fractions(column: pd.Series) -> bool:
+    return is_float_dtype(column) and bool((column % 1).any())
 
 
 def _values(column: pd.Series, name: str) -> list:

@@ -117,6 +117,16 @@ def test_a_file_that_changes_before_it_is_read_is_refused(people):
         run.dataset.load(people.parent, 0)
 
 
+def test_a_group_without_test_examples_has_a_warning_and_no_numbers(people, tmp_path):
+    people.write_text(people.read_text() + "30,60,Bonn,x,yes\n")
+    asked = settings(people, "dataset.group=sex", "dataset.drop=[sex]")
+    assert 2 in data_of(people, *asked[3:])[1].train.groups
+    small = ["model=logistic", "epochs=1", "batch_size=16", f"results_dir={tmp_path}"]
+    with pytest.warns(UserWarning, match="^no test example is in group x: its accuracy and all ga"):
+        record = read(load_or_run([*asked, *small]))
+    assert np.isnan([record.metrics[f"test/accuracy{name}"] for name in ("/x", "_gap")]).all()
+
+
 @pytest.mark.slow
 def test_a_record_has_its_command_and_is_verified_without_the_file(people, tmp_path, capsys):
     small = ["model=logistic", "epochs=1", "batch_size=16", f"results_dir={tmp_path}"]
@@ -155,6 +165,15 @@ def test_a_table_without_a_target_or_with_another_separator_is_told_what_it_lack
         (lambda text: text.replace("rich", "poor"), "dataset.target=rich is unknown"),
         (lambda text: text.replace("no\n", "yes\n"), "or only one class in column rich"),
         (lambda text: text + "inf,1,Bonn,f,yes\n", "no usable value in column age of row 61"),
+        (
+            lambda text: text + "?,1,Bonn,f,yes\n",
+            "people of.csv has numbers, but '?' in row 61: replace",
+        ),
+        (lambda text: text.replace("town", "age"), "has several columns of the name 'age'"),
+        (
+            lambda text: "\n".join(f"{row},n{n}" for n, row in enumerate(text.split())),
+            "people of.csv has 60 different texts in 60 rows, as names have: leave",
+        ),
     ],
 )
 def test_a_cut_or_wrong_file_is_one_sentence(people, spoil, sentence):
@@ -184,6 +203,7 @@ def test_a_file_that_is_no_text_is_one_sentence(people):
     [
         (["dataset.target=rihc"], "dataset.target=rihc is unknown: did you mean rich?"),
         (["dataset.group=gender"], "dataset.group=gender is unknown: choose from"),
+        (["dataset.group=wage"], "dataset.group=wage has numbers with fractions in "),
         (["dataset.drop=[towm]"], "dataset.drop=towm is unknown: did you mean town?"),
         (["dataset.drop=town"], "dataset.drop must be a list of texts"),
         (["dataset.categorical=[3]"], "dataset.categorical must be a list of texts"),
@@ -211,7 +231,16 @@ def test_too_many_categories_are_refused(tmp_path):
     path = tmp_path / "names.csv"
     pd.DataFrame({"name": [f"n{i}" for i in range(1001)], "rich": np.arange(1001) % 2}).to_csv(path)
     with pytest.raises(UserError, match=r"1001 different values.*leave it out with dataset.drop"):
-        compose(settings(path))
+        compose(settings(path, "dataset.categorical=[name]"))
+
+
+def test_categories_may_be_few_rows_or_mostly_numbers_if_they_are_said_to_be_categories(people):
+    text = people.read_text()
+    people.write_text(text + "?,1,Bonn,f,yes\n")
+    dataset, _ = data_of(people, "dataset.categorical=[age]", "dataset.drop=[town,wage,sex]")
+    assert dataset.shape == (pd.read_csv(people)["age"].nunique(),)
+    people.write_text("\n".join([*text.split("\n")[:9], "20,1,Kiel,f,yes", "21,60,Hull,f,no"]))
+    compose(settings(people))
 
 
 def test_without_a_file_it_says_what_to_set():
