@@ -27,7 +27,6 @@ from dpbench.clipping.groupwise import Groupwise
 from dpbench.clipping.layerwise import Layerwise
 from dpbench.clipping.quantile import NormalisedQuantile, Quantile
 from dpbench.clipping.slack import Slack
-from dpbench.clipping.state import restore_state, state_of
 
 __all__ = [
     "CLIPS",
@@ -56,6 +55,4 @@ __all__ = [
     "by_norm",
     "make_clip",
     "require_style",
-    "restore_state",
-    "state_of",
 ]

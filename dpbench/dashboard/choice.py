@@ -71,7 +71,7 @@ def ranked_by(groups: Sequence[Group], split: str = "test") -> str | None:
 
 def sign_of(metric: str) -> int:
     """1 if a larger value of the metric is better, else -1."""
-    return 1 if REGISTRY[metric.partition("/")[2]].better == "higher" else -1
+    return REGISTRY[metric.partition("/")[2]].sign
 
 
 def choose(candidates: Sequence[Group], validated: Sequence[Group]) -> tuple[Group, str]:

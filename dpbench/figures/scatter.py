@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from dpbench.errors import UserError
 from dpbench.figures.formats import titled
 from dpbench.figures.lines import NamedRecord
 from dpbench.metrics.registry import REGISTRY, Metric, parse_name
@@ -39,6 +40,11 @@ class ScatterFigure:
     arms: dict[str, str]
     baseline: str
     columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in (self.x, self.y):
+            if _metric(name).better is None:
+                raise UserError(f"figure: no value of {name} is better than another: name another.")
 
 
 def scatter_points(
@@ -78,7 +84,7 @@ def _means(spec: ScatterFigure, runs: pd.DataFrame) -> Iterator[tuple]:
 def _on_front(spec: ScatterFigure, means: pd.DataFrame) -> list[bool]:
     """Whether each mean is on the Pareto front of the private arms under its condition."""
     # Rounded, as equal means may differ by the order of their sums.
-    gains = means[["x", "y"]].to_numpy().round(9) * [_sign(spec.x), _sign(spec.y)]
+    gains = means[["x", "y"]].to_numpy().round(9) * [_metric(spec.x).sign, _metric(spec.y).sign]
     private = (means["arm"] != spec.baseline).to_numpy()
     on_front = []
     for gain, condition, is_private in zip(gains, means["condition"], private, strict=True):
@@ -90,10 +96,6 @@ def _on_front(spec: ScatterFigure, means: pd.DataFrame) -> list[bool]:
 
 def _metric(name: str) -> Metric:
     return REGISTRY[parse_name(name).base]
-
-
-def _sign(name: str) -> int:
-    return -1 if _metric(name).better == "lower" else 1
 
 
 def scatter_grid(spec: ScatterFigure, data: pd.DataFrame) -> Grid:
@@ -192,7 +194,7 @@ def _limit(axis, spec: ScatterFigure, means: pd.DataFrame, trials: pd.DataFrame)
         return
     inside = pd.Series(True, trials.index)
     for name, metric, ends in (("x", spec.x, axis.get_xlim()), ("y", spec.y, axis.get_ylim())):
-        sign = _sign(metric)
+        sign = _metric(metric).sign
         tenth = (sign * trials[name]).quantile(HIDDEN_SHARE, interpolation="lower")
         worst = sign * min((sign * means[name]).min(), tenth)
         best = max(ends) if sign > 0 else min(ends)

@@ -136,29 +136,30 @@ class TruncatedSampler:
         unit: str = "example",
         batch_limit: int | None = None,
     ):
+        self.size, self.unit = train_size, unit
         self._whole = PoissonSampler(train_size, batch_size, unit)
         self.expected_batch_size = self._whole.expected_batch_size
         if batch_limit is None:
-            raise UserError(f"sampler=truncated needs batch_limit: {self._harmless(unit)}")
+            raise UserError(f"sampler=truncated needs batch_limit: {self._harmless}")
         if integer("batch_limit", batch_limit) < self.expected_batch_size:
             warnings.warn(
                 f"batch_limit={batch_limit} cuts most batches, whose sums are still divided by "
-                f"their expected size of {self.expected_batch_size:.0f}: {self._harmless(unit)}",
+                f"their expected size of {self.expected_batch_size:.0f}: {self._harmless}",
                 stacklevel=2,
             )
         self.law: Sampling = TruncatedPoisson(self._whole.rate, batch_limit, train_size, unit)
-        self.limit, self.size, self.unit = batch_limit, train_size, unit
+        self.limit = batch_limit
         self.steps_per_epoch = self._whole.steps_per_epoch
 
-    def _harmless(self, unit: str) -> str:
+    @property
+    def _harmless(self) -> str:
         """The sentence that names a limit at which hardly any batch is cut."""
         from scipy.stats import binom  # takes a second, and only messages need it
 
-        train_size = round(self.expected_batch_size / self._whole.rate)
-        enough = int(binom.isf(RARE, train_size, self._whole.rate)) + 1
+        enough = int(binom.isf(RARE, self.size, self._whole.rate)) + 1
         return (
-            f"at {min(enough, train_size)} hardly any batch of about "
-            f"{self.expected_batch_size:.0f} {unit}s is truncated."
+            f"at {min(enough, self.size)} hardly any batch of about "
+            f"{self.expected_batch_size:.0f} {self.unit}s is truncated."
         )
 
     def batches(self, size: int, stream: Stream) -> Iterator[Tensor]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Clip, CountQuery, restore_state, state_of
+from dpbench.clipping import Clip, CountQuery
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.mechanism.eager import eager_step
@@ -20,6 +20,7 @@ from dpbench.mechanism.method import Method, ReleasedState
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.physical_batches import PhysicalBatches, Summand
 from dpbench.mechanism.schedules import UNCHANGED, Schedules
+from dpbench.mechanism.state import restore_state, state_of
 from dpbench.mechanism.streams import Stream
 
 

@@ -6,7 +6,7 @@ from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients, PerExampleShift
 from dpbench.gradients.penalised import penalised, per_length
-from dpbench.mechanism.method import PROVEN, Gradient, Method, ReleasedState
+from dpbench.mechanism.method import PROVEN, Method, ReleasedState
 from dpbench.mechanism.schedules import Schedule, schedule
 
 
@@ -18,7 +18,7 @@ def bam(
     bound, clip and style as for `dpsgd`.
     """
     seam = AscentStep(schedule("method.lambda_", lambda_))
-    return _method("bam", seam, make_clip(clip, style, bound))
+    return Method("bam", make_clip(clip, style, bound), PROVEN, seam)
 
 
 def bam_exact(
@@ -29,11 +29,7 @@ def bam_exact(
     The first-order expansion of `bam` in lambda. bound, clip and style as for `dpsgd`.
     """
     seam = GradientPenalty(schedule("method.lambda_", lambda_))
-    return _method("bam_exact", seam, make_clip(clip, style, bound))
-
-
-def _method(name: str, gradient: Gradient, clip: Clip) -> Method:
-    return Method(name, clip, PROVEN, gradient)
+    return Method("bam_exact", make_clip(clip, style, bound), PROVEN, seam)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,13 @@ FACTORS = {"percent": 100, "nats": 1, "": 1}
 """Factors from recorded values to a unit: records contain fractions."""
 
 
+def sign_of(better: Better | None) -> int:
+    """1 for "higher", -1 for "lower"; ValueError where no direction is better."""
+    if better is None:
+        raise ValueError("neither direction is better")
+    return 1 if better == "higher" else -1
+
+
 @dataclass(frozen=True)
 class Metric:
     """How a metric is shown.
@@ -31,6 +38,11 @@ class Metric:
     def factor(self) -> int:
         """100 for a fraction shown in percent, else 1."""
         return FACTORS[self.unit]
+
+    @property
+    def sign(self) -> int:
+        """1 if a larger value is better, -1 if a smaller one is; ValueError if neither is."""
+        return sign_of(self.better)
 
 
 def _calibration(label: str) -> Metric:

@@ -47,7 +47,6 @@ class PrivacyStatement(msgspec.Struct):
     pld: float | None
     gdp: float | None
     claimed: float | None
-    note: float | None = None
 
 
 class BinColumns(msgspec.Struct):

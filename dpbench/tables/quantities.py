@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpbench.errors import UserError, nearest
+from dpbench.metrics.registry import sign_of
 from dpbench.tables.published import PublishedTable
 from dpbench.tables.runs import Row
 from dpbench.tables.spec import Column, TableSpec
@@ -48,7 +49,7 @@ class Quantity:
     @property
     def sign(self) -> int:
         """1 where higher is better, else -1."""
-        return 1 if self.columns[0].better == "higher" else -1
+        return sign_of(self.columns[0].better)
 
     @property
     def digits(self) -> int | None:

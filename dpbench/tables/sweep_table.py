@@ -160,7 +160,7 @@ class SweepTable:
         means = {row: value for row, value in means.items() if not math.isnan(value)}
         if metric is None or metric.better is None or len(means) < 2 or len(units) > 1:
             return set()
-        best = (max if metric.better == "higher" else min)(means.values())
+        best = max(means.values(), key=lambda mean: metric.sign * mean)
         shown = number(best, metric.digits)
         return {row for row, value in means.items() if number(value, metric.digits) == shown}
 

@@ -18,6 +18,7 @@ from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.derive.users import Population
 from dpbench.diagnostics import Observer
 from dpbench.mechanism.sampling import Sampler
+from dpbench.mechanism.state import state_fields
 from dpbench.mechanism.step import PrivateStep, StepReport
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import Ledger
@@ -230,11 +231,11 @@ class Training:
         if any(tensor.shape not in ((), (1,), shape) for tensor in tensors(like_theta)):
             raise ValueError("the checkpoint has parameters of another model")
         # Adaptive clips change their bounds, but never the noise of their query.
-        clip, noise = step["clip"], step["correlated_noise"]
-        private = {"error"} if self.step.clip.memory else set()
-        if "query" in clip or (clip.keys() - private and self.step.clip.query is None):
+        method, clip = self.step.method, step["clip"]
+        private = state_fields(method.clip) if method.clip.memory else set()
+        if "query" in clip or (clip.keys() - private and method.clip.query is None):
             raise ValueError("the checkpoint has the state of another clip")
-        if noise.keys() - {"correlated"}:
+        if step["correlated_noise"].keys() - state_fields(method.noise):
             raise ValueError("the checkpoint has the state of another noise")
 
     def _check_steps(self) -> None:

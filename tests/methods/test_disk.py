@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from dpbench.clipping import restore_state, state_of
 from dpbench.errors import UserError
 from dpbench.mechanism.method import ReleasedState
 from dpbench.mechanism.noise import NoNoise
+from dpbench.mechanism.state import restore_state, state_of
 from dpbench.methods.disk import Kalman, disk
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld

@@ -9,9 +9,9 @@ import pytest
 import torch
 from dp_accounting.pld import PLDAccountant
 
-from dpbench.clipping import restore_state, state_of
 from dpbench.errors import UserError
 from dpbench.mechanism.sampling import PoissonSampler
+from dpbench.mechanism.state import restore_state, state_of
 from dpbench.methods.dp_mf import BandedGaussian, banded_square_root, dp_mf
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld, rdp

@@ -7,13 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.clipping import restore_state, state_of
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.gradients import make_engine
 from dpbench.mechanism.method import Inapplicable, Method, ReleasedState
+from dpbench.mechanism.state import restore_state, state_of
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.raco import MIN_SHARE, raco
 from dpbench.models.architecture import cross_entropy

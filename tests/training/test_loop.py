@@ -2,7 +2,7 @@
 
 import copy
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from dpbench.clipping import ErrorFeedback
 from dpbench.config.compose import compose, options
 from dpbench.data.dataset import Data, Split
 from dpbench.data.derive.augmentation import ShiftsFlips
@@ -21,6 +22,7 @@ from dpbench.diagnostics.bias import BiasDiagnostics
 from dpbench.diagnostics.curves import CurveDiagnostics
 from dpbench.diagnostics.misalignment import MisalignmentDiagnostics
 from dpbench.execution.prepare import build
+from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Linear, Pieces, Schedules
 from dpbench.methods import dp_mf_blt
 from dpbench.training import plan
@@ -268,6 +270,36 @@ def test_a_forged_state_changes_neither_the_factorisation_nor_a_bound(
     monkeypatch.setattr(Training, "load_state_dict", forged)
     with pytest.raises(UserWarning, match=r"does not belong to this run \(ValueError\)"):
         check_resumed(run_of(f"method={method}"), at=6, lost=1)
+
+
+@dataclass(frozen=True)
+class Recalling(Gaussian):
+    """Gaussian noise that remembers the sum before, as a plug-in's may."""
+
+    before: torch.Tensor | None = None
+
+    def advance(self, total, stream):
+        return replace(self, before=total.clone())
+
+
+@dataclass(frozen=True)
+class Residual(ErrorFeedback):
+    """Error feedback that also remembers the last sum, under a name of its own."""
+
+    last: torch.Tensor | None = None
+
+    def carried(self, total):
+        return replace(super().carried(total), last=total.clone())
+
+
+@pytest.mark.slow
+def test_state_of_a_plug_in_may_have_any_name():
+    run = run_of("method=dpsgd")
+    noisy = replace(run, method=replace(run.method, noise=Recalling()))
+    check_resumed(noisy, at=6, lost=1)
+    run = run_of("method=dicesgd")
+    clip = Residual(**{f.name: getattr(run.method.clip, f.name) for f in fields(ErrorFeedback)})
+    check_resumed(replace(run, method=replace(run.method, clip=clip)), at=6, lost=1)
 
 
 FEATURES = {

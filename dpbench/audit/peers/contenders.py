@@ -17,6 +17,7 @@ from dpbench.audit.peers.opacus_peer import ADAPTIVE, Opacus, Settings
 from dpbench.audit.peers.peer import Peer, Task
 from dpbench.audit.scores import ScoreAccumulator
 from dpbench.errors import Unavailable
+from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.seeds import derived, generator
@@ -180,6 +181,6 @@ def _game(name: str, peer: Peer, attacks: tuple[Scores, ...], task: Task, delta:
     """The finished game with a library, whose ledger is what the library has accounted for."""
     ledger = Ledger()
     for noise_multiplier, rate, times in peer.history():
-        release = Release("gradient sum", GaussianMechanism(noise_multiplier))
+        release = Release(GRADIENT_SUM, GaussianMechanism(noise_multiplier))
         ledger = ledger.after(Step(Poisson(rate), (release,)), times)
     return Game(name, peer.library, attacks, ledger, delta, task.seed)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpbench.errors import UserError
+from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.privacy.accountants import ACCOUNTANTS, CLAIMS
 from dpbench.privacy.ledger import (
     CoordinateMechanism,
@@ -112,11 +113,11 @@ class PrintedEpsilon:
         mechanism: Mechanism = GaussianMechanism(self.noise_multiplier)
         if self.layers > 1:
             layerwise = GaussianMechanism(self.noise_multiplier / math.sqrt(self.layers))
-            return Release("gradient sum", layerwise, claimed=mechanism)
+            return Release(GRADIENT_SUM, layerwise, claimed=mechanism)
         if self.dimension is not None:
             scale = self.noise_multiplier
             mechanism = CoordinateMechanism("logistic", scale, self.dimension, signed=True)
-        return Release("gradient sum", mechanism)
+        return Release(GRADIENT_SUM, mechanism)
 
 
 def read_claims(path: Path) -> list[PrintedEpsilon]:

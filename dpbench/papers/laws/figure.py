@@ -7,6 +7,7 @@ import pandas as pd
 
 from dpbench.errors import UserError
 from dpbench.figures.formats import images, titled
+from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.papers.laws.shuffled import shuffled_lower_bound
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import (
@@ -105,7 +106,7 @@ def epsilons(setup: SamplingLawSettings) -> pd.DataFrame:
 
 
 def _spent(law: Sampling, sigma: float, steps: int, delta: float) -> float:
-    release = Release("gradient sum", GaussianMechanism(sigma))
+    release = Release(GRADIENT_SUM, GaussianMechanism(sigma))
     return pld(Ledger().after(Step(law, (release,)), steps), delta)
 
 

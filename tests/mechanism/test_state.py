@@ -16,9 +16,8 @@ from dpbench.clipping import (
     Slack,
     Unclipped,
     make_clip,
-    restore_state,
-    state_of,
 )
+from dpbench.mechanism.state import restore_state, state_of
 
 QUERY = CountQuery(10.0, before=False)
 ADAPTIVE = {
