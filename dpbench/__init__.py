@@ -17,6 +17,10 @@ __version__ = "0.1.0"
 __all__ = ["frame", "reproduce", "run"]
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     if name == "run":
         from dpbench.execution import python_api

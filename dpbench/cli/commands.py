@@ -60,7 +60,7 @@ def _sweep(overrides: list[str]) -> None:
 
     sweep = sweeps.plan_sweep(sweeps.name_of(overrides), expand(overrides))
     failures = sweeps.run_and_report(sweep, on_record=partial(print, flush=True))
-    for message in filter(None, (sweeps.summary(sweep), failures)):
+    for message in filter(None, (sweeps.summary(sweep), failures, sweeps.next_command(sweep))):
         print_message(message)
     if failures:
         sys.exit(1)

@@ -52,4 +52,6 @@ def _epsilon(privacy: dict) -> str:
         details.append(f"per {unit}")
     if privacy["guarantee"] == CLAIMED:
         details.append(CLAIMED)
+    if privacy.get("notes"):
+        details.append("see its notes on the data")
     return f"epsilon {rounded_up(value)} ({', '.join(details)})"

@@ -51,7 +51,9 @@ class ErrorFeedback(Clip):
         clipped, plain = total.double()
         fed_back = self._fed_back(total)
         error = torch.zeros_like(plain) if self.error is None else self.error
-        return replace(self, error=error + plain - clipped - fed_back)
+        carried = error + plain - clipped - fed_back
+        # The plain sum may overflow; any error is allowed, and one that is NaN would be released.
+        return replace(self, error=carried.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0))
 
     def _fed_back(self, total: Tensor) -> Tensor:
         """clip(e, C2) [D] float64."""

@@ -62,6 +62,10 @@ class Adult:
         fraction("test_share", self.test_share)
 
     @property
+    def random_size(self) -> bool:
+        return self.balance_by_sex
+
+    @property
     def train_size(self) -> int:
         """Expected number of training rows: the number of sub-sampled men varies with the seed."""
         rows = 2 * WOMEN if self.balance_by_sex else WOMEN + MEN

@@ -202,6 +202,11 @@ def calibration_size_of(dataset: Dataset) -> int:
     return getattr(dataset, "calibration_size", 0)
 
 
+def has_random_size(dataset: Dataset) -> bool:
+    """Whether train_size is only the expected number of training examples, drawn by the seed."""
+    return getattr(dataset, "random_size", False)
+
+
 class DerivedDataset:
     """A data set derived from another: delegates to `base` every property not overridden."""
 
@@ -226,6 +231,10 @@ class DerivedDataset:
     @property
     def calibration_size(self) -> int:
         return calibration_size_of(self.base)
+
+    @property
+    def random_size(self) -> bool:
+        return has_random_size(self.base)
 
     @property
     def classes(self) -> int:

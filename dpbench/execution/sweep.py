@@ -173,6 +173,12 @@ def summary(sweep: Sweep) -> str:
     return divergence.summary([(shlex.join(run), record) for run, record in finished if record])
 
 
+def next_command(sweep: Sweep) -> str:
+    """A sentence with the command that makes a table of the sweep."""
+    folder = shlex.quote(str(sweep.folder))
+    return f"a table of the runs in {sweep.folder}: dpbench table {folder} rows=method"
+
+
 def _write(sweep: Sweep, failures: list[tuple[list[str], Failure]]) -> str:
     """List the failures in a file; returns words that name the file, or "" without a file."""
     path = sweep.list_of_failures

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dpbench.clipping import Clip, CountQuery
 from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
 from dpbench.mechanism.eager import eager_step
 from dpbench.mechanism.method import Method, ReleasedState
@@ -94,6 +95,12 @@ class PrivateStep:
 
     def __post_init__(self) -> None:
         self.method.check_size(len(self.engine.parameters))
+        trained = [part for group in self.optimizer.param_groups for part in group["params"]]
+        if len(trained) != 1 or trained[0] is not self.engine.parameters.theta:
+            raise UserError(
+                "the optimizer of a private step must be made for [engine.parameters.theta], all "
+                "parameters of the model in one vector: others get no gradient."
+            )
         self.clip = self.method.clip
         self._update, self._noise = self.method.update, self.method.noise
         self.released = self._state_after(0, None)

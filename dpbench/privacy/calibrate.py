@@ -8,6 +8,7 @@ from dpbench.errors import UserError
 from dpbench.privacy.accountants import ACCOUNTANTS
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
+from dpbench.validate import one_of, positive
 
 BRACKET_RATIO = 1.002
 """The ratio of the ends of a bracket below which it is only bisected."""
@@ -25,6 +26,9 @@ def calibrate(
     ledger_at(multiplier) must contain every release, including side queries. Raises UserError if
     no multiplier up to LARGEST reaches epsilon.
     """
+
+    positive("epsilon", epsilon)
+    one_of("accountant", accountant, ACCOUNTANTS)
 
     def epsilon_at(multiplier: float) -> float:
         return ACCOUNTANTS[accountant](ledger_at(multiplier), delta)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from dpbench.errors import UserError
-from dpbench.validate import integer, positive
+from dpbench.validate import fraction, integer, positive
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,10 @@ class Poisson:
     unit: str = "example"
     cycle: int = 1
 
+    def __post_init__(self) -> None:
+        fraction("the sampling rate", self.rate, one=True)
+        integer("the cycle of a sampling law", self.cycle)
+
 
 @dataclass(frozen=True)
 class TruncatedPoisson:
@@ -175,7 +179,8 @@ class Ledger:
     entries: tuple[tuple[Step, int], ...] = ()
 
     def after(self, step: Step, times: int = 1) -> "Ledger":
-        """The ledger with `step` repeated `times` more times."""
+        """The ledger with `step` repeated `times` more times; UserError for less than once."""
+        integer("the times of a step", times)
         if self.entries and self.entries[-1][0] == step:
             *head, (_, count) = self.entries
             return replace(self, entries=(*head, (step, count + times)))

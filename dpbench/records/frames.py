@@ -1,11 +1,12 @@
 """Records as a data frame, one row for each: `from dpbench import frame`."""
 
+import json
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dpbench.config.settings import variant_of
+from dpbench.config.settings import leaves, variant_of, varying_keys
 from dpbench.errors import UserError
 from dpbench.records.collect import StoredRecord, readable
 from dpbench.records.reading import Unreadable, read
@@ -14,21 +15,42 @@ from dpbench.records.record import Record
 if TYPE_CHECKING:
     import pandas as pd
 
+ALREADY = ("choices.dataset", "choices.model", "choices.method", "method.variant", "seed")
+"""Settings that have a column anyway."""
+
+NESTED = ("ledger", "notes", "audit", "refused")
+"""Parts of a privacy statement that are no single value."""
+
 Source = Record | StoredRecord | Unreadable | Path | str
 
 
-def frame(source: str | Path | Iterable[Source] = "results") -> "pd.DataFrame":
-    """One row for each record: data set, model, method, variant, seed, metrics and privacy.
+def frame(
+    source: str | Path | Iterable[Source] = "results", settings: Collection[str] | None = None
+) -> "pd.DataFrame":
+    """One row for each record: data set, model, method, variant, seed, metrics, privacy, digest.
 
-    source: a results folder, or records and paths of records. Unreadable ones are left out, each
-    with a warning. Raises UserError for a folder that does not exist or has no readable record.
+    source: a results folder, or records and paths of records. settings: those that become columns,
+    such as `privacy.epsilon`; None for all in which the records differ, so that runs that are not
+    alike can be told apart. Audits have `audit` in the column status. Unreadable records are left
+    out, each with a warning. Raises UserError for a folder that does not exist or has no readable
+    record.
     """
     import pandas as pd  # takes half a second
 
     if isinstance(source, str | Path):
         records, unreadable = readable(Path(source))
         source = [*records, *unreadable]
-    return pd.DataFrame([*map(_row, _readable(source))])
+    records = [*_readable(source)]
+    configs = [dict(leaves(record.config)) for record in records]
+    if settings is None:
+        settings = [key for key in varying_keys(configs) if key not in ALREADY]
+    chosen = [{key: _plain(config.get(key)) for key in settings} for config in configs]
+    rows = [_row(record) | own for record, own in zip(records, chosen, strict=True)]
+    return pd.DataFrame(rows)
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list) else value
 
 
 def _readable(entries: Iterable[Source]) -> Iterator[Record]:
@@ -54,8 +76,9 @@ def _row(record: Record) -> dict:
         **{name: config["choices"][name] for name in ("dataset", "model", "method")},
         "variant": variant_of(config),
         "seed": config["seed"],
-        "status": record.status,
+        "status": "audit" if record.is_audit else record.status,
         **record.measured,
         "privacy/arithmetic": "real",  # older records lack the field
-        **{f"privacy/{k}": v for k, v in record.privacy.items() if k != "ledger"},
+        **{f"privacy/{k}": v for k, v in record.privacy.items() if k not in NESTED},
+        "digest": record.digest,
     }

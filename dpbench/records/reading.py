@@ -47,6 +47,7 @@ class PrivacyStatement(msgspec.Struct):
     pld: float | None
     gdp: float | None
     claimed: float | None
+    notes: list[str] = []
 
 
 class BinColumns(msgspec.Struct):

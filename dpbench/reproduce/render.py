@@ -120,7 +120,7 @@ def _built(
 def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
     """A row for each record, with its condition, its method or arm, and its variant."""
     accountant = _accountant(target)
-    return frame(records).assign(
+    return frame(records, settings=()).assign(
         condition=[target.condition_of(record.config) for record in records],
         method=[target.method_of(record.config) for record in records],
         nonfinite=[nonfinite_gradients(record) for record in records],

@@ -100,8 +100,8 @@ def value_of(config: Mapping[str, Any], key: str) -> Any:
 
 def filter_records(records: Sequence[Record], filters: Mapping[str, str]) -> list[Record]:
     """The records with these values of settings; UserError for a setting or value of none."""
+    check_keys(records, [*filters])
     for key, text in filters.items():
-        check_keys(records, [key])
         matching = [r for r in records if _is(value_of(r.config, key), text)]
         if not matching:
             known = {str(value_of(r.config, key)) for r in records}
@@ -154,6 +154,9 @@ def _check_alike(cells: Sequence[Sequence[Record]]) -> None:
         return
     mixed = next(cell for cell in cells if _varied(cell))
     values = {key: value_of(mixed[0].config, key) for key in varied}
+    for key in varied:  # an option need not have all settings of the others of its group
+        if values[key] is None and key.rpartition(".")[0] in varied:
+            del values[key]
     chosen = " ".join(f"{key}={'null' if v is None else v}" for key, v in values.items())
     raise UserError(
         f"runs in one cell differ in {', '.join(varied)}: add each to rows or columns, or select "

@@ -25,13 +25,20 @@ from dpbench.validate import is_number, key_values, path_of
 
 DEFAULTS = {"rows": "method", "columns": "", "metrics": "accuracy", "out": "table"}
 
+EQUAL_BUDGETS = 1.05
+"""The ratio up to which epsilons are those of one budget, as noise is calibrated to about 0.1%, and
+by an accountant that need not be the one shown."""
+
 SHARED = ("dataset", "model")
 """The groups whose option the title gives if all runs share it."""
 
+SUFFIXES = (".md", ".csv", ".tex")
+
 NOTE = (
     "Cells: mean ± standard deviation (number of seeds). Bold: the best mean of the rows with an "
-    "epsilon. An epsilon is that of one run: it covers neither metrics nor a choice by them, nor "
-    "statistics that data were prepared by, such as z-scores."
+    "epsilon, where their epsilons agree within 5%. An epsilon is that of one run: it covers "
+    "neither metrics nor a choice by them, nor statistics that data were prepared by, such as "
+    "z-scores."
 )
 
 
@@ -51,14 +58,16 @@ def table(arguments: Sequence[str]) -> str:
     filtered = {argument.partition("=")[0] for argument in rest}
     values = key_values("table", DEFAULTS, rest, known=filtered)
     out = path_of("out", values["out"], "file")
+    if out.suffix in SUFFIXES:
+        out = out.with_suffix("")
     filters = {key: value for key, value in values.items() if key not in DEFAULTS}
     runs = [record for record in readable_records(Path(folder)) if not record.is_audit]
     records = filter_records(runs, filters)
     metrics = tuple(_metric(name, records) for name in _names(values["metrics"]))
     layout = SweepLayout(_names(values["rows"]), _names(values["columns"]), metrics)
     made = SweepTable(layout, group_runs(records, layout), _title(records, layout))
-    for suffix, text in (("md", made.markdown), ("csv", made.csv), ("tex", made.latex)):
-        write_atomically(out.with_name(f"{out.name}.{suffix}"), text.encode(), setting="out")
+    for suffix, text in zip(SUFFIXES, (made.markdown, made.csv, made.latex), strict=True):
+        write_atomically(out.with_name(out.name + suffix), text.encode(), setting="out")
     return made.markdown
 
 
@@ -158,6 +167,9 @@ class SweepTable:
             if at == column and not isinstance(runs.epsilon, str)
         }
         means = {row: value for row, value in means.items() if not math.isnan(value)}
+        epsilons = [float(self.runs[row, column].epsilon) for row in means]
+        if epsilons and max(epsilons) > EQUAL_BUDGETS * min(epsilons):
+            return set()
         if metric is None or metric.better is None or len(means) < 2 or len(units) > 1:
             return set()
         best = max(means.values(), key=lambda mean: metric.sign * mean)

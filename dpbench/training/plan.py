@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from dpbench.config.settings import check_compute, check_numbers
-from dpbench.data.dataset import Data, Dataset, check_loaded, vocabulary_of
+from dpbench.data.dataset import Data, Dataset, check_loaded, has_random_size, vocabulary_of
 from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.derive.normalization import Normalization, with_transform
 from dpbench.data.derive.users import Units, Users, units_of
@@ -222,6 +222,13 @@ def _sampler(run: Run, units: Units, method: Method) -> Sampler:
         raise UserError(
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
         )
+    if run.sampler == "truncated" and has_random_size(run.dataset) and not run.users:
+        # Its account needs an upper bound, which half of the draws exceed; and to refuse those by
+        # the data would tell two neighbours apart.
+        raise UserError(
+            f"sampler=truncated needs the number of training examples, and for {run.dataset.name} "
+            f"only its expectation of {run.dataset.train_size} is public: use sampler=poisson."
+        )
     return make_sampler(
         run.sampler,
         units.number,
@@ -255,7 +262,7 @@ def _steps(run: Run, sampler: Sampler) -> int:
 
 def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> dict:
     """The privacy statement of a run, as planned or for the ledger of the steps it took."""
-    return statement(
+    by_ledger = statement(
         planned.ledger if ledger is None else ledger,
         planned.method,
         run.privacy.delta,
@@ -264,6 +271,7 @@ def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> 
         run.claimed_by,
         run.zero_out,
     )
+    return by_ledger | {"notes": [*run.notes]}
 
 
 def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int, list[str]]:

@@ -86,7 +86,7 @@ def fit(
     return Record(
         config=run.config,
         metrics=(metrics if complete else dict.fromkeys(metrics, math.nan)) | score,
-        privacy=privacy_statement(run, planned, ledger),
+        privacy=_privacy(run, planned, ledger),
         provenance={
             **provenance(training.step, device, run.precision, training.usage),
             **code,
@@ -117,6 +117,19 @@ def _code(config: dict) -> dict:
         return {}
     built = built_by_plugins(config)
     return {CHECKSUM_KEY: imported_code_of(config), **({PLUGIN_PARTS_KEY: built} if built else {})}
+
+
+EARLY = (
+    " The run ended early, by what it had released: a bound for that, too, is the epsilon of all "
+    "planned steps, which `dpbench epsilon` prints."
+)
+
+
+def _privacy(run: Run, planned: Plan, ledger: Ledger) -> dict:
+    """The privacy statement of the steps that a run took."""
+    stated = privacy_statement(run, planned, ledger)
+    early = planned.method.private and ledger.steps < planned.ledger.steps
+    return stated | {"why": stated["why"] + EARLY} if early else stated
 
 
 def _scored(

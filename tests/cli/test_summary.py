@@ -47,7 +47,8 @@ def test_the_line_says_what_a_person_asks_first(metrics, privacy, expected):
 def test_it_is_on_standard_error_and_the_output_is_the_path(tmp_path, monkeypatch, capsys):
     command = ["dpbench", "run", "epochs=1", "model=logistic", f"results_dir={tmp_path}"]
     monkeypatch.setattr("sys.argv", command)
-    line = r"test accuracy [\d.]+%, worst group .* \(\d\), test ECE .* \(PLD, delta 1e-06\)"
+    results = r"test accuracy [\d.]+%, worst group .* \(\d\), test ECE .*"
+    line = rf"{results} \(PLD, delta 1e-06, see its notes on the data\)"
     earlier = "dpbench: finished earlier, so nothing was trained: "
     for said in (rf"{line}, \d+ s\n", rf"{earlier}{line}\n"):
         main()

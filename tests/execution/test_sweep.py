@@ -375,7 +375,8 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
     assert 1 <= len(before) < 4, "ended before it was killed"
     last = start(["-c", MAIN, *words])
     out, err = last.communicate()
-    assert (last.returncode, err) == (0, "")
+    table = f"dpbench: a table of the runs in {tmp_path}: dpbench table {tmp_path} rows=method\n"
+    assert (last.returncode, err) == (0, table)
     assert len(out.splitlines()) == 4
     after = records(tmp_path)
     assert before.items() <= after.items()

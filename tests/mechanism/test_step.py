@@ -10,6 +10,7 @@ from torch import nn
 
 from dpbench.clipping import Abadi, Unclipped
 from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
 from dpbench.gradients import make_engine
 from dpbench.mechanism.noise import NoNoise
 from dpbench.mechanism.physical_batches import PhysicalBatches
@@ -278,3 +279,11 @@ def test_momentum_and_learning_rate_see_the_private_gradient_only(step_of, batch
     start = theta(step)
     step(batch_of(4))
     assert torch.equal(theta(step), start)
+
+
+def test_an_optimizer_of_other_parameters_is_refused(step_of):
+    """Those of the model are views of theta, and would never move."""
+    step = step_of(dpsgd(1.0, "corrected"))
+    other = torch.optim.SGD(step.engine.model.parameters(), lr=0.1)
+    with pytest.raises(UserError, match=r"must be made for \[engine.parameters.theta\]"):
+        dataclasses.replace(step, optimizer=other)

@@ -105,6 +105,16 @@ def test_gradients_that_are_long_and_not_finite_leave_the_error_finite(step_of, 
     assert theta(step).isfinite().all()
 
 
+def test_a_plain_sum_that_overflows_releases_no_nan():
+    """Each gradient may be a number, and their sum in float32 none."""
+    clip = dicesgd(1e9, 2.0, 0.5).clip
+    for plain in (math.inf, -math.inf, math.nan):
+        clip = clip.carried(torch.tensor([[1.0, 1.0, 1.0], [plain, 3.0, 1.0]]))
+        assert clip.error.isfinite().all()
+        moved = clip.finish(torch.zeros(2, 3))
+        assert 0 < float(moved.norm()) <= 2.0 + 1e-6
+
+
 def test_without_an_error_it_is_dpsgd_but_for_the_account(step_of, batch_of):
     ours, usual = step_of(dicesgd(1e6, 0.5, 0.5)), step_of(dpsgd(1e6, "corrected"))
     for seed in range(3):

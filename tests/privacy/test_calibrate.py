@@ -128,3 +128,10 @@ def test_a_noise_multiplier_is_that_of_halving_alone_with_fewer_questions(
 def test_a_multiplier_that_has_no_account_on_the_way_costs_only_time(monkeypatch):
     monkeypatch.setitem(ACCOUNTANTS, "rdp", lambda multiplier, _: failing_below_one(multiplier))
     assert calibrate(lambda m: m, 3.0, 1e-5, "rdp") == halved(failing_below_one, 3.0)
+
+
+def test_what_is_no_budget_is_refused_before_any_search():
+    with pytest.raises(UserError, match="epsilon must be a positive number, got -3"):
+        calibrate(lambda sigma: Ledger(), -3.0, 1e-5, "pld")
+    with pytest.raises(UserError, match="accountant=foo is unknown"):
+        calibrate(lambda sigma: Ledger(), 3.0, 1e-5, "foo")

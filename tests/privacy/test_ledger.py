@@ -65,3 +65,16 @@ def test_a_ledger_cannot_be_rewritten():
 def test_a_gaussian_needs_a_positive_multiplier(sigma):
     with pytest.raises(UserError, match="noise_multiplier must be a positive number"):
         GaussianMechanism(sigma)
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.5])
+def test_a_rate_that_is_no_probability_is_refused(rate):
+    with pytest.raises(UserError, match="the sampling rate must be a number above 0 and up to 1"):
+        Poisson(rate)
+
+
+@pytest.mark.parametrize("times", [-10, 0, 1.5])
+def test_a_step_is_taken_once_or_more(times):
+    """Otherwise an epsilon could be 0, or fall with what is added."""
+    with pytest.raises(UserError, match="the times of a step must be a whole number from 1"):
+        Ledger().after(step(), times)

@@ -82,7 +82,7 @@ def test_a_sweep_ends_with_what_diverged(said):
 
 
 def test_a_sweep_ends_with_what_was_left_out(said, some_broken):
-    _, (head, line) = said("-m", *TAME, "seed=0")
+    _, (head, line, _) = said("-m", *TAME, "seed=0")
     assert head == "dpbench: in 1 of 1 runs gradients were not finite and counted as zero:"
     assert "seed=0" in line
 

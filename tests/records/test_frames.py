@@ -17,6 +17,15 @@ def test_a_frame_has_a_row_per_record_and_a_column_per_number():
     assert not any(isinstance(value, dict | list) for value in rows[0].values())
 
 
+def test_settings_that_differ_are_columns_so_that_unlike_runs_are_told_apart():
+    longer = record(config={**PLAIN, "epochs": 7, "seed": 4})
+    rows = frame([record(), longer])
+    assert rows["epochs"].tolist() == [PLAIN["epochs"], 7]
+    assert rows["digest"].nunique() == 2
+    assert "epochs" not in frame([record(), longer], settings=["batch_size"])
+    assert "epochs" not in frame([longer])
+
+
 def test_a_method_without_variants_counts_as_corrected():
     plain = {**PLAIN, "method": {"_target_": "dpbench.methods.sgd.sgd"}}
     assert frame([record(config=plain)])["variant"].tolist() == ["corrected"]

@@ -176,6 +176,31 @@ def test_all_settings_in_which_runs_differ_are_named_at_once(results, made):
     assert title == "# Accuracy (%) by epochs, lr, privacy and method: digits, mlp"
 
 
+def test_the_selection_that_is_named_can_be_made(results, made):
+    """Of settings that only another option of a group has, no value is selected."""
+    for number in (1, 2):
+        other = record(seed=7)
+        other.config["choices"]["dataset"] = "csv:people"
+        other.config["dataset"] = {"name": "people", "drop": [f"column{number}"]}
+        other.save(results)
+    with pytest.raises(UserError, match=r"differ in .*dataset\.drop") as refused:
+        made("method=dpsgd", "rows=privacy")
+    selection = str(refused.value).rstrip(".").partition("e.g. ")[2].split()
+    assert "dataset.drop=null" not in selection
+    assert made("method=dpsgd", "rows=privacy", *selection)["md"]
+
+
+def test_rows_of_different_budgets_have_no_best(results, made):
+    record("sgd", seed=5).save(results)
+    lines = made("rows=privacy,method")["md"].splitlines()
+    assert not any("**" in line for line in lines if line.startswith("|"))
+
+
+def test_a_suffix_of_out_is_not_written_twice(results, tmp_path):
+    table([str(results), "rows=method,privacy", f"out={tmp_path}/mine.md"])
+    assert {path.name for path in tmp_path.glob("mine*")} == {"mine.md", "mine.csv", "mine.tex"}
+
+
 def test_a_diverged_run_is_not_averaged_away_and_never_best():
     runs = [record(seed=0), record(seed=1, value=math.nan)]
     cells = group_runs(runs, SweepLayout(("method",), (), ("test/accuracy",)))

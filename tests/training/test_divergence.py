@@ -23,6 +23,8 @@ def test_a_run_that_diverges_ends_there_with_nan_and_the_steps_it_made():
     assert record.status == "diverged"
     assert all(math.isnan(value) for value in record.metrics.values())
     assert record.privacy["steps"] == 12 < plan(run).steps
+    assert "is the epsilon of all planned steps" in record.privacy["why"]
+    assert "planned" not in fit(run_of(epochs=1), NOWHERE).privacy["why"]
     assert len(record.history["train/loss"]) == 1
 
 

@@ -5,10 +5,15 @@ from dataclasses import dataclass, replace
 import pytest
 
 from dpbench import memory
+from dpbench.data.adult import Adult
 from dpbench.data.derive.augmentation import ShiftsFlips
+from dpbench.data.derive.calibration import WithCalibration
+from dpbench.data.derive.unbalanced import Unbalanced
+from dpbench.data.derive.validation import WithValidation
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
 from dpbench.methods.fairlens import fairlens
+from dpbench.models.logistic import Logistic
 from dpbench.training.plan import plan
 from dpbench.training.trainer import fit
 from tests.training.small_runs import NOWHERE, run_of
@@ -22,6 +27,22 @@ class Unreadable(Digits):
 
     def load(self, folder, seed):
         pytest.fail("data was read")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dataset": WithCalibration(Digits(0.2), 0.3)},
+        {"dataset": WithValidation(Unbalanced(Digits(0.2), 8, 0.2), 0.2)},
+        {"dataset": Adult(balance_by_sex=True, test_share=0.2)},
+    ],
+)
+def test_batches_are_not_cut_where_the_number_of_examples_is_drawn(changes):
+    """Half of the draws exceed the expected number, and one example would decide on a refusal."""
+    run = run_of(sampler="truncated", batch_limit=300, **changes)
+    with pytest.raises(UserError, match="sampler=truncated needs the number of training examples"):
+        plan(replace(run, model=Logistic(False)))
+    plan(replace(run, model=Logistic(False), sampler="poisson", batch_limit=None))
 
 
 def test_a_plan_reads_nothing():

@@ -77,8 +77,9 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     for key in ("categorical", "drop"):
         typed(f"dataset.{key}", settings[key], list[str])
         lists[key] = tuple(one_of(f"dataset.{key}", name, known) for name in settings[key])
-    if settings["target"] in (*lists["drop"], settings["group"]) and settings["task"] != TASKS[0]:
-        raise UserError(f"dataset.target={settings['target']} cannot be dropped or be the group.")
+    target, regression = settings["target"], settings["task"] != TASKS[0]
+    if target in lists["drop"] or (regression and target == settings["group"]):
+        raise UserError(f"dataset.target={target} cannot be dropped or be the group.")
     return Columns(settings["target"], settings["group"], **lists, task=settings["task"])
 
 
@@ -169,6 +170,8 @@ def _read(path: Path, separator: str, *_: int) -> pd.DataFrame:
             frame, names = read(low_memory=False), read(header=None, nrows=1, dtype=str).iloc[0]
         except (EmptyDataError, ParserError, ParserWarning, ValueError, OSError) as error:
             why = first_line(error, type(error).__name__).rstrip(".")
+            if isinstance(error, UnicodeDecodeError):
+                why = "it is not text in UTF-8, and has to be saved as that"
             raise UserError(
                 f"dataset.file={path} is not a table of values separated by {separator!r}: {why}."
             ) from error

@@ -23,6 +23,8 @@ class WithCalibration(DerivedDataset):
     base: Dataset
     share: float
 
+    random_size = True
+
     def __post_init__(self) -> None:
         fraction("temperature.share", self.share)
 

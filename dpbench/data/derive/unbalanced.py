@@ -30,6 +30,8 @@ class Unbalanced(DerivedDataset):
     label: int
     keep: float
 
+    random_size = True
+
     def __post_init__(self) -> None:
         fraction("keep", self.keep)
         if self.base.task != "classification":

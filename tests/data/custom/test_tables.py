@@ -207,6 +207,7 @@ def test_a_file_that_is_no_text_is_one_sentence(people):
         (["dataset.drop=[towm]"], "dataset.drop=towm is unknown: did you mean town?"),
         (["dataset.drop=town"], "dataset.drop must be a list of texts"),
         (["dataset.categorical=[3]"], "dataset.categorical must be a list of texts"),
+        (["dataset.drop=[rich]"], "dataset.target=rich cannot be dropped or be the group"),
         (["dataset.task=ranking"], "dataset.task=ranking is unknown"),
         (["dataset.task=regression"], "dataset.target=rich is not a number"),
         (["dataset.rows=61"], "dataset.rows is 61, but "),
