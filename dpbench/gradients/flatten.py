@@ -5,6 +5,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
 
 
 class FlatBatch(NamedTuple):
@@ -22,7 +23,12 @@ class FlatBatch(NamedTuple):
         return self.shares.shape[1]
 
     def losses(self, rows: Tensor) -> Tensor:
-        """The losses of units [B], from the losses of rows [B K]."""
+        """The losses of units [B], from the losses of rows [B K]; UserError for another shape."""
+        if rows.shape != (self.shares.numel(),):
+            raise UserError(
+                f"the loss of {self.shares.numel()} examples has shape {[*rows.shape]}: it must be "
+                "one number for each, as with reduction='none'."
+            )
         return (rows.view_as(self.shares) * self.shares).sum(1)
 
 

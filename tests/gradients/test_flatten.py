@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
 from dpbench.gradients import PerExampleShift, make_engine
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.penalised import penalised
@@ -81,3 +82,11 @@ def test_the_penalty_is_on_the_gradient_of_the_user(users_of):
     assert torch.allclose(ours, torch.cat(alone), rtol=1e-9, atol=1e-12)
     plain = engine(batch).stack()
     assert not torch.allclose(ours, plain)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_loss_that_is_a_mean_is_refused(batch_of, engine):
+    with pytest.raises(UserError, match=r"loss of \d examples has shape \[\]: it must be one num"):
+        make_engine(
+            engine, nn.Linear(5, 3), nn.functional.cross_entropy, batch_of(2, dtype=torch.float32)
+        )
