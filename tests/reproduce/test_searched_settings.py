@@ -14,7 +14,9 @@ OF_SIGNS = sorted(path.stem for path in SEARCHES.glob("sign_table1-*.csv"))
 
 @pytest.mark.parametrize("name", OF_SIGNS)
 def test_sign_table1_trains_with_the_best_trial_of_each_search(name):
-    dataset, model, method = re.fullmatch(r"sign_table1-(\w+?)(?:-(mlp))?-(\w+)", name).groups()
+    dataset, model, method = re.fullmatch(
+        r"sign_table1-(\w+?)(?:-(mlp|cnn_tanh))?-(\w+)", name
+    ).groups()
     best = pd.read_csv(SEARCHES / f"{name}.csv").iloc[0]
     chosen = [f"dataset={dataset}", f"model={model or 'logistic'}", f"method={method}"]
     config = compose(["+table=sign_table1", *chosen])
@@ -24,4 +26,4 @@ def test_sign_table1_trains_with_the_best_trial_of_each_search(name):
 
 
 def test_there_is_a_search_for_each_method_and_network_that_was_tuned():
-    assert len(OF_SIGNS) == 3 * 7
+    assert len(OF_SIGNS) == 4 * 7 - 1
