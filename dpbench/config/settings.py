@@ -32,6 +32,9 @@ DATA_ADDED_LATER = Setting(omitted=(None, {}), data=True)
 
 EXECUTION = Setting(scientific=False)
 
+NAMED_GROUPS = ("dataset", "model", "method")
+"""The groups whose options are part of a run's identity: its digest names them."""
+
 SETTINGS = {
     "dataset": DATA,
     "model": DATA,

@@ -11,11 +11,10 @@ from dpbench.config import buildable
 from dpbench.config.compose import compose
 from dpbench.config.option_files import option_node
 from dpbench.config.search_path import groups
-from dpbench.config.settings import ADDED_TO_METHODS, OFF_VALUES, SCIENTIFIC
+from dpbench.config.settings import ADDED_TO_METHODS, NAMED_GROUPS, OFF_VALUES, SCIENTIFIC
 from dpbench.errors import UserError
 from dpbench.records.digest import digest, with_current_names, with_current_options
 
-ALWAYS_NAMED = ("dataset", "model", "method")
 PLAIN = re.compile(r"[A-Za-z_][\w./:-]*")
 OPTION = re.compile(rf"\w+={PLAIN.pattern}")
 WORDS = ("null", "true", "false", "inf", "nan")
@@ -108,11 +107,11 @@ def _options(choices: dict, defaults: dict) -> Iterator[str]:
     current = with_current_options(choices)
     current["dataset"] = current["dataset"].partition(":")[0]  # without the name of the user's data
     others = (
-        group for group in sorted(defaults) if group in SCIENTIFIC and group not in ALWAYS_NAMED
+        group for group in sorted(defaults) if group in SCIENTIFIC and group not in NAMED_GROUPS
     )
-    for group in (*ALWAYS_NAMED, *others):
+    for group in (*NAMED_GROUPS, *others):
         option = current.get(group, defaults[group])
-        if group in ALWAYS_NAMED or option != defaults[group]:
+        if group in NAMED_GROUPS or option != defaults[group]:
             yield f"{group}={option}"
 
 

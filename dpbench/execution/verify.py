@@ -13,9 +13,10 @@ from typing import Any
 
 from dpbench.config.buildable import TARGET
 from dpbench.config.compose import compose
+from dpbench.config.settings import NAMED_GROUPS
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build
-from dpbench.execution.rerun import ALWAYS_NAMED, CommandBuilder
+from dpbench.execution.rerun import CommandBuilder
 from dpbench.execution.run import load_or_run
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import ACCOUNTANTS
@@ -110,7 +111,7 @@ def _exact_metrics(record: Record) -> list[float]:
 
 def _wrong_options(config: Mapping[str, Any]) -> Iterator[str]:
     """The options that a record names and does not have the settings of: tables name them."""
-    for group in ALWAYS_NAMED:
+    for group in NAMED_GROUPS:
         option, target = config["choices"][group], with_current_names(config)[group].get(TARGET)
         if option != target and _target(group, option.partition(":")[0]) not in (None, target):
             yield f"names {group}={option}, but its settings are of {target}."

@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from dpbench import seeds
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients.engine import Loss, MaterialisedGradients
@@ -48,9 +47,7 @@ def in_float64(run: Run, folder: Path, seed: int, count: int) -> Batch:
 
 def initial_network(run: Run, seed: int, examples: int) -> Network:
     """The network with the seed's initial weights; UserError if its Jacobian would be too large."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seeds.derived(seed, "initial weights"))
-        model = run.model.build(run.dataset.shape, run.dataset.classes)
+    model = replace(run, seed=seed).initial_model(torch.device("cpu"))
     size = examples * run.dataset.classes * sum(p.numel() for p in model.parameters())
     if size > MAX_NUMBERS:
         raise UserError(

@@ -7,6 +7,7 @@ from typing import Any
 from dpbench.config.settings import (
     ADDED_TO_METHOD,
     ADDED_TO_METHODS,
+    NAMED_GROUPS,
     PATHS,
     SCIENTIFIC,
     SETTINGS,
@@ -48,7 +49,7 @@ def digest(config: dict) -> str:
 
 def digest_of_scientific(config: dict) -> str:
     """The digest of a configuration returned by `scientific`, as records keep it."""
-    choices = {group: config["choices"][group] for group in ("dataset", "model", "method")}
+    choices = {group: config["choices"][group] for group in NAMED_GROUPS}
     settings = config | {"choices": choices}
     texts = (
         f'"{key}": {_text(key, part, choices["method"])}'

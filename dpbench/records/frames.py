@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpbench.config.settings import leaves, variant_of, varying_keys
+from dpbench.config.settings import NAMED_GROUPS, leaves, variant_of, varying_keys
 from dpbench.errors import UserError
 from dpbench.records.collect import StoredRecord, readable
 from dpbench.records.reading import Unreadable, read
@@ -73,7 +73,7 @@ def _row(record: Record) -> dict:
     """A record as one flat row; privacy under `privacy/`, metrics under their own names."""
     config = record.config
     return {
-        **{name: config["choices"][name] for name in ("dataset", "model", "method")},
+        **{name: config["choices"][name] for name in NAMED_GROUPS},
         "variant": variant_of(config),
         "seed": config["seed"],
         "status": "audit" if record.is_audit else record.status,

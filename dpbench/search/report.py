@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
+from dpbench.config.settings import NAMED_GROUPS
 from dpbench.records.epsilon import epsilon_or_reason, marked, rounded_up
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
@@ -40,7 +41,7 @@ def render(request: SearchRequest, trials: Sequence[Trial]) -> dict[str, str]:
 def _parts(request: SearchRequest, ordered: Sequence[Trial], chosen: Sequence[Trial]) -> list[str]:
     choices = request.config["choices"]
     keys = [range_.key for range_ in request.space.ranges]
-    fixed = [g for g in ("dataset", "model", "method") if g not in keys]
+    fixed = [g for g in NAMED_GROUPS if g not in keys]
     count = counted(len(ordered), "trial")
     return [
         f"# Search: {', '.join(choices[group] for group in fixed)}",

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dpbench.config.settings import leaves, varying_keys
+from dpbench.config.settings import NAMED_GROUPS, leaves, varying_keys
 from dpbench.errors import UserError, nearest
 from dpbench.metrics.registry import parse_name
 from dpbench.records.divergence import DIVERGED
@@ -143,7 +143,7 @@ def _identity(record: Record) -> tuple[str, Any]:
 
 def _settings(record: Record) -> str:
     others = {key: v for key, v in record.config.items() if key not in NOT_IN_NAMES}
-    choices = {k: v for k, v in others["choices"].items() if k in ("dataset", "model", "method")}
+    choices = {k: v for k, v in others["choices"].items() if k in NAMED_GROUPS}
     return json.dumps(others | {"choices": choices}, sort_keys=True)
 
 

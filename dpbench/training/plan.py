@@ -28,6 +28,7 @@ from dpbench.models.architecture import Architecture
 from dpbench.privacy.accountants import CLAIMS
 from dpbench.privacy.ledger import Ledger, Step
 from dpbench.records.digest import digest
+from dpbench.seeds import derived, seed_torch
 from dpbench.training.budget import ARITHMETIC, PlannedSteps, Privacy, statement
 from dpbench.training.score import SCORE_NOTE, score_steps
 from dpbench.training.statistics import PrivateNormalization, statistics_steps
@@ -131,6 +132,12 @@ class Run:
             ) from error
         check_loaded(self.dataset, data)
         return data
+
+    def initial_model(self, device: torch.device) -> nn.Module:
+        """The model with the initial weights of the seed, on a device."""
+        with torch.random.fork_rng():
+            seed_torch(derived(self.seed, "initial weights"), device)
+            return self.model.build(self.dataset.shape, self.dataset.classes).to(device)
 
     def draws_seed(self) -> int:
         """The seed of the draws inside a step: augmentation, dropout, and those of the method.

@@ -219,7 +219,7 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
     probe_batch = _probe_batch(run, planned, views).each(lambda t: t.to(device))
     loss, physical = LOSSES[run.dataset.task], run.physical_batch_size
     options = ForwardOptions(Precision(run.precision), run.channels_last)
-    engine = make_engine(run.engine, _model(run, device), loss, probe_batch, views, options)
+    engine = make_engine(run.engine, run.initial_model(device), loss, probe_batch, views, options)
     step = PrivateStep(
         engine=engine,
         method=planned.method,
@@ -242,12 +242,6 @@ def _probe_batch(run: Run, planned: Plan, views: int) -> Batch:
     if run.users:
         return probe_users(run.dataset, max(planned.units.sizes))
     return probe(run.dataset, views)
-
-
-def _model(run: Run, device: torch.device) -> nn.Module:
-    with torch.random.fork_rng():
-        seeds.seed_torch(seeds.derived(run.seed, "initial weights"), device)
-        return run.model.build(run.dataset.shape, run.dataset.classes).to(device)
 
 
 def start_training(

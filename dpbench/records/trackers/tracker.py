@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from dpbench.config.settings import NAMED_GROUPS
 from dpbench.records.digest import digest, scientific
 from dpbench.records.record import Record
 
@@ -32,7 +33,7 @@ class RunInfo:
 def run_info(config: dict, folder: Path, table: str = "") -> RunInfo:
     """The identity of a run with this configuration. table: the table it belongs to, if any."""
     choices = config["choices"]
-    dataset, model, method = (choices[part] for part in ("dataset", "model", "method"))
+    dataset, model, method = (choices[part] for part in NAMED_GROUPS)
     budget = _budget(config)
     return RunInfo(
         digest=digest(config),
