@@ -82,6 +82,8 @@ def reproduce(arguments: list[str]) -> None:
 
     if not arguments:
         raise UserError(f"reproduce needs a table: {', '.join(options('table'))}.")
+    if "=" in arguments[0]:
+        raise UserError(f"reproduce needs the table first: dpbench reproduce TABLE {arguments[0]}")
     print(rerun(arguments[0], arguments[1:]))
 
 

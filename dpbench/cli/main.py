@@ -33,7 +33,7 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   bench [KEY=VALUE ...]            measure time and memory of a step, ours and other libraries', or
                                    with suite=table of whole commands; keys are
                                    suite=step|depth|table, case, contender, repeats, device, out
-  table RESULTS [rows=method] [columns=privacy] [metrics=accuracy,ece] [out=] [KEY=VALUE ...]
+  table RESULTS [rows=method] [columns=] [metrics=accuracy] [out=table] [KEY=VALUE ...]
                                    write the records with these settings as a table (Markdown, CSV
                                    and LaTeX): means over seeds, and epsilons
   report [results_dir=] [out=]     write one HTML page that compares all records; works offline

@@ -113,6 +113,10 @@ def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, comman
         ("data csv", "csv is data of your own, which dpbench run reads and checks."),
         ("data digit", "dataset=digit is unknown: did you mean digits"),
         ("reproduce", "reproduce needs a table: anchors_table1, audit"),
+        (
+            "reproduce results_dir=mine demo",
+            "reproduce needs the table first: dpbench reproduce TABLE",
+        ),
         ("reproduce misalignment_table6", "did you mean misalignment_table5"),
         (
             "reproduce bam_table1 scale=cpu",

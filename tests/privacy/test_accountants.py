@@ -262,29 +262,18 @@ def test_rdp_refuses_a_best_order_at_the_edge_of_those_tried(book, monkeypatch):
 
 
 @every
-def test_an_answer_that_is_no_epsilon_is_an_error(accountant, monkeypatch):
+@pytest.mark.parametrize("answer", [math.nan, math.inf])
+def test_an_answer_that_is_no_epsilon_is_an_error(accountant, answer, monkeypatch):
+    """Infinity is one only for an exact release, of which there is none."""
     target = {
         "rdp": "dpbench.privacy.accountants.smallest_epsilon",
         "pld": "dpbench.privacy.accountants.tight_epsilon",
         "gdp": "dpbench.privacy.accountants.limit_epsilon",
     }[accountant.__name__]
-    failed = (math.nan, 5.0) if accountant is rdp else math.nan
-    monkeypatch.setattr(target, lambda *_, **__: failed)
-    with pytest.raises(Unaccountable, match="has no bound"):
-        accountant(ledger(1.2345), DELTA)  # of its own, since answers are remembered
-
-
-@every
-def test_infinity_without_an_exact_release_is_no_answer(accountant, monkeypatch):
-    target = {
-        "rdp": "dpbench.privacy.accountants.smallest_epsilon",
-        "pld": "dpbench.privacy.accountants.tight_epsilon",
-        "gdp": "dpbench.privacy.accountants.limit_epsilon",
-    }[accountant.__name__]
-    endless = (math.inf, 5.0) if accountant is rdp else math.inf
-    monkeypatch.setattr(target, lambda *_, **__: endless)
+    monkeypatch.setattr(target, lambda *_, **__: (answer, 5.0) if accountant is rdp else answer)
+    sigma = 1.2345 if math.isnan(answer) else 1.2346  # of its own, since answers are remembered
     with pytest.raises(Unaccountable, match="has no bound at delta=1e-05"):
-        accountant(ledger(1.2346), DELTA)
+        accountant(ledger(sigma), DELTA)
 
 
 @every
