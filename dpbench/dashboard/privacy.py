@@ -23,6 +23,7 @@ def statement(privacy: dict) -> dict:
         "axis": {name: epsilon_or_reason(privacy, name) for name in ACCOUNTANTS},
         "guarantee": privacy["guarantee"],
         "why": str(privacy.get("why", "")),
+        "notes": " ".join(map(str, privacy.get("notes", ()))),
         "adjacency": str(privacy.get("adjacency", ADJACENCY)),
         "arithmetic": str(privacy.get("arithmetic", "real")),
         "delta": _number(privacy.get("delta")),

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from dpbench.config.settings import NAMED_GROUPS
 from dpbench.files import write_atomically
 from dpbench.metrics.last_epochs import last_epochs_metrics
 from dpbench.records.digest import digest, digest_of_scientific, scientific
@@ -55,6 +56,11 @@ class Record:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", scientific(self.config))
+
+    def __repr__(self) -> str:
+        choices = self.config.get("choices", {})
+        names = ", ".join(str(choices.get(group, "?")) for group in NAMED_GROUPS)
+        return f"<Record of {names}, seed {self.config.get('seed')}: {self.status}>"
 
     @cached_property
     def digest(self) -> str:

@@ -142,3 +142,7 @@ def test_a_truncated_record_counts_as_missing(share, tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
     assert load(path) is None
+
+
+def test_a_notebook_shows_a_record_in_one_line():
+    assert repr(record()) == "<Record of digits, logistic, dpsgd, seed 0: complete>"

@@ -91,6 +91,7 @@ function facts(row, page) {
   return [
     ["epsilon", epsilons.join("; ")],
     ["guarantee", row.why ? `${row.guarantee}. ${row.why}` : row.guarantee],
+    ["on the data", row.notes || "–"],
     ["δ", row.delta === null ? "–" : figures(row.delta)],
     ["adjacency", row.adjacency],
     ["holds in arithmetic", row.arithmetic],
