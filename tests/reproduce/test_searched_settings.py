@@ -26,4 +26,4 @@ def test_sign_table1_trains_with_the_best_trial_of_each_search(name):
 
 
 def test_there_is_a_search_for_each_method_and_network_that_was_tuned():
-    assert len(OF_SIGNS) == 4 * 7 - 1
+    assert len(OF_SIGNS) == 4 * 7
