@@ -13,7 +13,8 @@ class GaussianProfile:
     2018, Theorem 8); mu: 1/multiplier."""
 
     mu: float
-    largest: float = math.inf
+
+    largest = math.inf
 
     @property
     def rounding(self) -> float:

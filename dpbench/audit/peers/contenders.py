@@ -72,9 +72,9 @@ def audit_contender(
     name: str,
     run: Run,
     canaries: int,
-    claimed: float | None = None,
-    confidence: float = 0.95,
-    game: str = "run",
+    claimed: float | None,
+    confidence: float,
+    game: str,
 ) -> Audit:
     """Attack a library at the run's sampling rate, noise, number of steps, delta and seed.
 
