@@ -21,8 +21,9 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    the options chosen, without running anything
   reproduce TABLE [KEY=VALUE ...]  execute the missing runs of a paper's table or figure, and print
                                    it; scale=NAME for a smaller one, if the table declares it
-  search [KEY=RANGE ...]           N=20 trials on a validation split, sorted by rule=; a range is
-                                   a=1,2 or lr=tag(log,interval(1e-3,1)), by=random|tpe;
+  search [KEY=RANGE ...]           N=20 trials on a validation split, sorted by rule=best_validation
+                                   or lowest_validation_loss; a range is a=1,2 or
+                                   lr=tag(log,interval(1e-3,1)), by=random|tpe;
                                    private=true: random trials, one epsilon for the whole search
   epsilon [KEY=VALUE ...]          print the epsilon of a run, without training; of your own data
                                    only the public sizes are read

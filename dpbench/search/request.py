@@ -38,7 +38,7 @@ DEFAULT_VALIDATION = "validation=0.2"
 SCORE_NOISE = "score_noise_multiplier=10"
 """The noise of the scores of a private search unless the user sets another."""
 
-DROPPED = ("validation", "again", "jobs", "seed")
+DROPPED = ("validation", "again", "jobs", "seed", "results_dir", "data_dir")
 """Settings of a search that the command of the chosen run leaves out; pages show no paths."""
 
 
