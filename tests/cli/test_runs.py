@@ -163,7 +163,8 @@ def test_a_broken_record_is_made_again(command, tmp_path):
 def test_a_sweep_makes_one_record_each(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = command("run", "-m", "seed=0,1", "epochs=1", "model=logistic", f"results_dir={tmp_path}")
-    assert (done.code, done.err) == (0, [])
+    table = f"dpbench: a table of the runs in {tmp_path}: dpbench table {tmp_path} rows=method"
+    assert (done.code, done.err) == (0, [table])
     records = [json.loads(path.read_text()) for path in (tmp_path / "runs").iterdir()]
     assert sorted(record["config"]["seed"] for record in records) == [0, 1]
     assert {line for line in done.out if line.endswith(".json")} == {
