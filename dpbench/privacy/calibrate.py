@@ -24,9 +24,9 @@ def calibrate(
     """The smallest noise multiplier, to 0.1%, at which the whole ledger stays within epsilon.
 
     ledger_at(multiplier) must contain every release, including side queries. Raises UserError if
-    no multiplier up to LARGEST reaches epsilon.
+    no multiplier up to LARGEST reaches epsilon, for an epsilon that is not positive, and for an
+    unknown accountant.
     """
-
     positive("epsilon", epsilon)
     one_of("accountant", accountant, ACCOUNTANTS)
 

@@ -15,7 +15,7 @@ from dpbench.records.record import Record
 if TYPE_CHECKING:
     import pandas as pd
 
-ALREADY = ("choices.dataset", "choices.model", "choices.method", "method.variant", "seed")
+ALREADY = (*(f"choices.{group}" for group in NAMED_GROUPS), "method.variant", "seed")
 """Settings that have a column anyway."""
 
 NESTED = ("ledger", "notes", "audit", "refused")
