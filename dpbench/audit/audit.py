@@ -17,7 +17,8 @@ from dpbench.audit.inference import (
 )
 from dpbench.audit.steps import play_steps
 from dpbench.errors import UserError
-from dpbench.records.epsilon import CLAIMED, REFUTED
+from dpbench.privacy.guarantee import CLAIMED
+from dpbench.records.epsilon import REFUTED
 from dpbench.records.record import CANARIES, COVERED, Record
 from dpbench.training.plan import Run, privacy_statement
 from dpbench.training.provenance import provenance

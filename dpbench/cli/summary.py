@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator
 
 from dpbench.metrics.registry import REGISTRY, parse_name
-from dpbench.records.epsilon import CLAIMED, epsilon_or_reason, rounded_up
+from dpbench.privacy.guarantee import CLAIMED
+from dpbench.records.epsilon import epsilon_or_reason, rounded_up
 from dpbench.records.record import Record
 
 SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")

@@ -12,14 +12,9 @@ from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.delegating import DelegatingGradients
-from dpbench.mechanism.method import (
-    Gradient,
-    Guarantee,
-    Method,
-    ReleasedState,
-    as_published,
-)
+from dpbench.mechanism.method import Gradient, Method, ReleasedState, as_published
 from dpbench.mechanism.update import Update
+from dpbench.privacy.guarantee import Guarantee
 from dpbench.validate import positive
 
 GUARANTEE = Guarantee(

@@ -9,9 +9,10 @@ from torch import Tensor
 from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
-from dpbench.mechanism.method import PROVEN, Method, NoiseRule
+from dpbench.mechanism.method import Method, NoiseRule
 from dpbench.mechanism.schedules import Schedules, constant, run_lengths
 from dpbench.mechanism.update import Update
+from dpbench.privacy.guarantee import PROVEN
 from dpbench.validate import number
 
 PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}

@@ -16,8 +16,8 @@ from dpbench.gradients import Engine, Gradients
 from dpbench.mechanism.noise import Gaussian, Noise
 from dpbench.mechanism.schedules import Schedules
 from dpbench.mechanism.update import Plain, Update
+from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism, Release
-from dpbench.records.epsilon import CLAIMED
 from dpbench.validate import one_of
 
 GRADIENT_SUM = "gradient sum"
@@ -75,38 +75,7 @@ def plain(engine: Engine, batch: Batch, clip: Clip, released: ReleasedState) -> 
     return engine(batch)
 
 
-@dataclass(frozen=True)
-class Guarantee:
-    """How far a method's epsilon can be trusted, and one sentence why.
-
-    level: "proven" (an upper bound holds), "approximate", "claimed" (by the author of a plug-in,
-    and not checked), or "none" (no epsilon is shown).
-    """
-
-    level: str
-    why: str
-
-    def claimed_by(self, author: str) -> "Guarantee":
-        """The guarantee of a method that contains unchecked code by this author."""
-        if self.level == "none":
-            return self
-        return Guarantee(CLAIMED, f"Claimed by {author}, not checked by dpbench: {self.why}")
-
-
 IDENTITY, GAUSSIAN = Plain(), Gaussian()
-PROVEN = Guarantee("proven", "Poisson-sampled Gaussian mechanism with a stated sensitivity.")
-POST_PROCESSED_SUMS = Guarantee(
-    "proven",
-    "Poisson-sampled Gaussian mechanism with a stated sensitivity; what is made of the noisy sums "
-    "is post-processing.",
-)
-JOINT = Guarantee(
-    "proven", "Gradient sum and noisy counts are one joint Gaussian release per Poisson batch."
-)
-NON_PRIVATE = Guarantee("none", "Not private: nothing is noised, so epsilon is infinite.")
-PRIVATE_DIVISOR = Guarantee(
-    "none", "As published: divides by the batch's real size, which is private and not accounted."
-)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients, PerExampleShift
 from dpbench.gradients.penalised import penalised, per_length
-from dpbench.mechanism.method import PROVEN, Method, ReleasedState
+from dpbench.mechanism.method import Method, ReleasedState
 from dpbench.mechanism.schedules import Schedule, schedule
+from dpbench.privacy.guarantee import PROVEN
 
 
 def bam(

@@ -13,8 +13,9 @@ from torch import Tensor
 from dpbench.clipping import Abadi, Clip
 from dpbench.clipping.feedback import clipped_and_plain
 from dpbench.gradients import Gradients
-from dpbench.mechanism.method import NON_PRIVATE, Method
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import NoNoise
+from dpbench.privacy.guarantee import NON_PRIVATE
 
 
 @dataclass(frozen=True)

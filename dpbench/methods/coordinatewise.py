@@ -1,8 +1,9 @@
 """Gaussian noise with per-coordinate clipping, to compare with logistic noise at equal clipping."""
 
 from dpbench.clipping import Coordinates
-from dpbench.mechanism.method import Guarantee, Method
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.update import Sign
+from dpbench.privacy.guarantee import Guarantee
 
 SUM_GUARANTEE = Guarantee(
     "proven",

@@ -1,7 +1,8 @@
 """DiceSGD: DP-SGD with error feedback, against the bias of clipping."""
 
 from dpbench.clipping import Abadi, ErrorFeedback
-from dpbench.mechanism.method import Guarantee, Method
+from dpbench.mechanism.method import Method
+from dpbench.privacy.guarantee import Guarantee
 
 GUARANTEE = Guarantee(
     "proven",

@@ -9,8 +9,9 @@ from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.engine import MaterialisedGradients
-from dpbench.mechanism.method import Guarantee, Method, ReleasedState
+from dpbench.mechanism.method import Method, ReleasedState
 from dpbench.mechanism.update import Update
+from dpbench.privacy.guarantee import Guarantee
 from dpbench.validate import fraction, positive
 
 GUARANTEE = Guarantee(

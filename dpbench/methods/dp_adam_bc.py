@@ -7,8 +7,9 @@ from torch import Tensor
 
 from dpbench.clipping import Bounds, make_clip
 from dpbench.mechanism.low_pass import LowPass
-from dpbench.mechanism.method import POST_PROCESSED_SUMS, Method
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.update import Update
+from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
 from dpbench.validate import fraction, positive
 
 

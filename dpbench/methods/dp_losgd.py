@@ -4,9 +4,10 @@ Physical batches are accumulated as in `dpbench.methods.signsgd`.
 """
 
 from dpbench.clipping import Coordinates
-from dpbench.mechanism.method import Guarantee, Method
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import PerCoordinate
 from dpbench.mechanism.update import Plain, Sign, Update
+from dpbench.privacy.guarantee import Guarantee
 
 SUM_GUARANTEE = Guarantee(
     "proven",

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from dpbench.clipping import Bounds, make_clip
 from dpbench.mechanism.buffered_toeplitz import buffered_square_root, optimal
-from dpbench.mechanism.method import Guarantee, Method
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import CorrelatedGaussian, draws
 from dpbench.mechanism.streams import Stream
+from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import Mechanism, ToeplitzGaussian
 from dpbench.validate import integer
 

@@ -6,8 +6,9 @@ from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.penalised import per_length
-from dpbench.mechanism.method import Guarantee, Method, ReleasedState
+from dpbench.mechanism.method import Method, ReleasedState
 from dpbench.mechanism.schedules import Schedule, schedule
+from dpbench.privacy.guarantee import Guarantee
 
 GUARANTEE = Guarantee(
     "proven",

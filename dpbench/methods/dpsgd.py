@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from dpbench.clipping import Bounds, Clip, Layerwise, make_clip
-from dpbench.mechanism.method import PRIVATE_DIVISOR, PROVEN, Method, as_published
+from dpbench.mechanism.method import Method, as_published
+from dpbench.privacy.guarantee import PRIVATE_DIVISOR, PROVEN
 
 
 def dpsgd(bound: Bounds, variant: str, clip: str = "abadi", style: str = "flat") -> Method:

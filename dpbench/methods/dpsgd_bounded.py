@@ -2,7 +2,8 @@
 
 from dpbench.clipping import Bounds, CountQuery, NormalisedQuantile, by_norm
 from dpbench.errors import UserError
-from dpbench.mechanism.method import JOINT, Method
+from dpbench.mechanism.method import Method
+from dpbench.privacy.guarantee import JOINT
 
 
 def dpsgd_bounded(

@@ -1,7 +1,8 @@
 """DPSGD-F: one clipping bound per group, derived from noisy counts of the same batch."""
 
 from dpbench.clipping import CountQuery, Groupwise, require_style
-from dpbench.mechanism.method import JOINT, Guarantee, Method, as_published
+from dpbench.mechanism.method import Method, as_published
+from dpbench.privacy.guarantee import JOINT, Guarantee
 
 NOISE_TOO_SMALL = Guarantee(
     "none",

@@ -1,8 +1,9 @@
 """Global scaling: the same factor for all gradients, with a fixed or an adaptive bound Z."""
 
 from dpbench.clipping import STYLES, CountQuery, Global, GlobalAdapt, Layerwise, require_style
-from dpbench.mechanism.method import JOINT, PRIVATE_DIVISOR, Method, as_published
+from dpbench.mechanism.method import Method, as_published
 from dpbench.methods.dpsgd import fixed_clip
+from dpbench.privacy.guarantee import JOINT, PRIVATE_DIVISOR
 from dpbench.validate import one_of
 
 

@@ -11,12 +11,8 @@ from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients, Layer
 from dpbench.gradients.delegating import DelegatingGradients
-from dpbench.mechanism.method import (
-    Guarantee,
-    Method,
-    ReleasedState,
-    as_published,
-)
+from dpbench.mechanism.method import Method, ReleasedState, as_published
+from dpbench.privacy.guarantee import Guarantee
 from dpbench.validate import fraction, integer
 
 MAX_PROJECTIONS = 100_000

@@ -1,7 +1,8 @@
 """DP-SGD with a bound that tracks a quantile of the gradient norms."""
 
 from dpbench.clipping import Bounds, CountQuery, Quantile, by_norm
-from dpbench.mechanism.method import JOINT, Method
+from dpbench.mechanism.method import Method
+from dpbench.privacy.guarantee import JOINT
 
 
 def dpsgd_quantile(

@@ -11,7 +11,8 @@ from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.precision import at_least_float32
 from dpbench.gradients.translated import TranslatedGradients
-from dpbench.mechanism.method import Guarantee, Method, ReleasedState, as_published
+from dpbench.mechanism.method import Method, ReleasedState, as_published
+from dpbench.privacy.guarantee import Guarantee
 
 GUARANTEE = Guarantee(
     "none",

@@ -12,7 +12,8 @@ from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.delegating import DelegatingGradients
 from dpbench.gradients.flatten import FlatBatch, flatten
 from dpbench.gradients.precision import at_least_float32
-from dpbench.mechanism.method import Guarantee, Inapplicable, Method, ReleasedState
+from dpbench.mechanism.method import Inapplicable, Method, ReleasedState
+from dpbench.privacy.guarantee import Guarantee
 from dpbench.validate import fraction, one_of, positive
 
 CONSTRAINTS, RATES = ("demographic_parity", "equalized_odds"), ("hard", "soft")

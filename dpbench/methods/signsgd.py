@@ -5,14 +5,10 @@ single draw of noise and the single sign of a logical batch.
 """
 
 from dpbench.clipping import Bounds, Coordinates, Unclipped, make_clip
-from dpbench.mechanism.method import (
-    NON_PRIVATE,
-    PROVEN,
-    Guarantee,
-    Method,
-)
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import NoNoise, PerCoordinate
 from dpbench.mechanism.update import Sign
+from dpbench.privacy.guarantee import NON_PRIVATE, PROVEN, Guarantee
 
 AFTER_GAUSSIAN = Guarantee("proven", f"{PROVEN.why} The sign is post-processing.")
 AFTER_LAPLACE = Guarantee(

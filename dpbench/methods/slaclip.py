@@ -1,7 +1,8 @@
 """SlaClip: DP-SGD with a bound that adapts to the slack of clipped gradients, at no cost."""
 
 from dpbench.clipping import Slack
-from dpbench.mechanism.method import Guarantee, Method
+from dpbench.mechanism.method import Method
+from dpbench.privacy.guarantee import Guarantee
 
 ONE_RELEASE = Guarantee(
     "proven",

@@ -1,18 +1,10 @@
 """The epsilon of a record that may be shown, given its guarantee."""
 
 import math
-from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TypeGuard
 
-CLAIMED = "claimed"
-"""The guarantee of a method with parts from a plug-in: its author's claim, not checked here."""
-
-WITH_EPSILON = ("proven", "approximate", CLAIMED)
-"""The guarantees with which an epsilon may be shown."""
-
-STRENGTH = ("none", CLAIMED, "approximate", "proven")
-"""The guarantees, weakest first."""
+from dpbench.privacy.guarantee import CLAIMED, WITH_EPSILON
 
 REFUTED = "refuted"
 """The verdict of an audit on a claim that its scores contradict."""
@@ -60,11 +52,6 @@ def _rounded(epsilon: float, digits: int, rounding: str) -> str:
         return str(epsilon)
     # The shortest decimal of a float: 1.1 is 1.10, not 1.11.
     return str(Decimal(repr(float(epsilon))).quantize(Decimal(1).scaleb(-digits), rounding))
-
-
-def weakest(guarantees: Iterable[str]) -> str:
-    """The weakest of several guarantees, which is that of all together."""
-    return min(guarantees, key=STRENGTH.index)
 
 
 def is_recorded_number(value: object) -> TypeGuard[float]:

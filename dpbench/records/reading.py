@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from dpbench.privacy.guarantee import Level
 from dpbench.records.record import SCHEMA, Record, checksum, sha256
 
 
@@ -37,7 +38,7 @@ class Config(msgspec.Struct):
 class PrivacyStatement(msgspec.Struct):
     """The statement of a ledger; see `dpbench.training.budget.statement`."""
 
-    guarantee: Literal["proven", "approximate", "claimed", "none"]
+    guarantee: Level
     why: str
     delta: float
     noise_multiplier: float

@@ -24,9 +24,9 @@ from dpbench.execution.sweep import start_launcher
 from dpbench.files import write_atomically
 from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
 from dpbench.metrics.registry import NOISY_ACCURACY
+from dpbench.privacy.guarantee import CLAIMED
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.selection import Repetitions, selection_epsilon
-from dpbench.records.epsilon import CLAIMED
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.search.request import SearchRequest

@@ -5,7 +5,8 @@ import shlex
 import pandas as pd
 
 from dpbench.config.settings import key_of
-from dpbench.records.epsilon import CLAIMED, marked, rounded_up
+from dpbench.privacy.guarantee import CLAIMED
+from dpbench.records.epsilon import marked, rounded_up
 from dpbench.search.private import PrivateSelection
 from dpbench.search.request import SearchRequest
 from dpbench.tables.grid import NO_VALUE, Grid

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from dpbench.privacy.accountants import CLAIMS
-from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, marked, rounded_up, weakest
+from dpbench.privacy.guarantee import weakest
+from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, marked, rounded_up
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.runs import PRIVACY, Row
 

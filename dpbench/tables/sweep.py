@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from dpbench.config.settings import NAMED_GROUPS, leaves, varying_keys
 from dpbench.errors import UserError, nearest
 from dpbench.metrics.registry import parse_name
+from dpbench.privacy.guarantee import weakest
 from dpbench.records.divergence import DIVERGED
-from dpbench.records.epsilon import epsilon_or_reason, weakest
+from dpbench.records.epsilon import epsilon_or_reason
 from dpbench.records.record import Record
 from dpbench.tables.cells import standard_deviation
 from dpbench.tables.conditions import setting

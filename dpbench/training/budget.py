@@ -3,23 +3,21 @@
 import math
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
-from dpbench.mechanism.method import Guarantee, Method
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import UNCHANGED, Schedules, run_lengths
 from dpbench.privacy.accountants import ACCOUNTANTS, claimed, gdp
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import (
-    Allocation,
     Ledger,
     Sampling,
     Shuffled,
     Step,
-    TruncatedPoisson,
     to_plain,
 )
 from dpbench.validate import fraction, one_of, positive
@@ -35,15 +33,6 @@ TOLERANCE = 1e-4
 
 
 WHOLE_USERS = "What it protects is a user with all of its examples."
-
-OTHER_LAWS: dict[type, str] = {
-    TruncatedPoisson: "Batches are Poisson samples that are cut at {limit} {unit}s, where one "
-    "{unit} may take the place of another.",
-    Allocation: "Batches are a random allocation and not Poisson samples: each {unit} is in "
-    "exactly {turns} of the {steps} batches of an epoch, drawn uniformly and independently of all "
-    "others. PLD accounts for that law; RDP and GDP do not.",
-}
-"""What is added to the reason for a guarantee under other sampling laws than Poisson's."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +167,9 @@ def statement(
     """
     sampling = ledger.entries[0][0].sampling if ledger.entries else None
     claimed_by = method.claimed_by or claimed_by
-    guarantee = _guarantee(method, sampling)
+    guarantee = (
+        method.guarantee.under(sampling) if method.private and sampling else method.guarantee
+    )
     unit = sampling.unit if sampling else "example"
     numbers = ("rdp", "pld", "gdp", "claimed")
     epsilons: dict[str, Any] = dict.fromkeys(numbers) | {"refused": {}}
@@ -204,21 +195,6 @@ def statement(
         "adjacency": f"{'zero out' if zero_out else 'add or remove'} one {unit}",
         "ledger": to_plain(ledger),
     }
-
-
-def _guarantee(method: Method, sampling: Sampling | None) -> Guarantee:
-    """The guarantee of a method under a sampling law."""
-    if method.private and isinstance(sampling, Shuffled):
-        return Guarantee("none", "Batches are shuffled, and no accountant knows their law.")
-    guarantee = method.guarantee
-    if guarantee.level == "none" or not method.private or type(sampling) not in OTHER_LAWS:
-        return guarantee
-    # Methods state their reason for Poisson samples.
-    why = guarantee.why.replace("Poisson-sampled", "Sampled").replace(
-        "per Poisson batch", "per batch"
-    )
-    law = OTHER_LAWS[type(sampling)].format_map(vars(sampling))
-    return replace(guarantee, why=f"{why} {law}")
 
 
 def _bounds(ledger: Ledger, delta: float) -> dict:

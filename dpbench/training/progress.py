@@ -8,7 +8,8 @@ from pathlib import Path
 
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
-from dpbench.records.epsilon import CLAIMED, rounded_up
+from dpbench.privacy.guarantee import CLAIMED
+from dpbench.records.epsilon import rounded_up
 from dpbench.training.progress_display import Bar, Display, Lines, Steps
 from dpbench.training.steps_file import StepsFile
 

@@ -29,7 +29,7 @@ from tests.plugin_files import SHARP, write
 OWN = """
 from dataclasses import replace
 
-from dpbench.mechanism.method import Guarantee
+from dpbench.privacy.guarantee import Guarantee
 from dpbench.methods.dpsgd import dpsgd
 
 

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpbench.dashboard.privacy import ACCOUNTANTS, statement
+from dpbench.privacy.guarantee import WITH_EPSILON
 from dpbench.records.epsilon import (
     NO_PROOF,
     NOT_COMPUTED,
     NOT_PRIVATE,
-    WITH_EPSILON,
     epsilon_or_reason,
 )
 

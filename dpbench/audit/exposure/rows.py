@@ -24,7 +24,7 @@ from dpbench.errors import UserError
 from dpbench.execution.configuration import data_folder
 from dpbench.execution.prepare import run_of
 from dpbench.execution.sweep import report, run_missing
-from dpbench.records.epsilon import CLAIMED
+from dpbench.privacy.guarantee import CLAIMED
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.reproduce.command import plan_runs
