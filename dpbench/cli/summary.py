@@ -17,7 +17,7 @@ def summary(record: Record, reused: bool = False) -> str:
 
     reused: the run was finished before this command, whose time is not that of the record.
     """
-    results = ", ".join([*_metrics(record), _epsilon(record.privacy)])
+    results = ", ".join([*_metrics(record), _epsilon(record.statement)])
     if reused:
         return f"finished earlier, so nothing was trained: {results}"
     seconds = record.provenance.get("seconds")
@@ -44,15 +44,15 @@ def _formatted(base: str, value: float) -> str:
     return f"{number}%" if metric.unit == "percent" else number
 
 
-def _epsilon(privacy: dict) -> str:
-    value = epsilon_or_reason(privacy, "pld")
+def _epsilon(statement: dict) -> str:
+    value = epsilon_or_reason(statement, "pld")
     if isinstance(value, str):
         return f"epsilon: {value}"
-    details = ["PLD", f"delta {privacy['delta']:g}"]
-    if (unit := privacy.get("unit", "example")) != "example":
-        details.append(f"per {unit}")
-    if privacy["guarantee"] == CLAIMED:
+    details = ["PLD", f"delta {statement['delta']:g}"]
+    if statement["unit"] != "example":
+        details.append(f"per {statement['unit']}")
+    if statement["guarantee"] == CLAIMED:
         details.append(CLAIMED)
-    if privacy.get("notes"):
+    if statement["notes"]:
         details.append("see its notes on the data")
     return f"epsilon {rounded_up(value)} ({', '.join(details)})"

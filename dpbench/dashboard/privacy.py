@@ -4,10 +4,7 @@ import math
 
 from dpbench.records.epsilon import REFUTED, epsilon_or_reason, is_recorded_number
 
-ADJACENCY = "add or remove one example"
-"""The default, also for records without the field."""
-
-COMPARABLE = (ADJACENCY, "zero out one example")
+COMPARABLE = ("add or remove one example", "zero out one example")
 """Adjacencies whose epsilons mean the same (Ponomareva et al. 2023, "How to DP-fy ML")."""
 
 ACCOUNTANTS = {
@@ -18,16 +15,16 @@ ACCOUNTANTS = {
 
 
 def statement(privacy: dict) -> dict:
-    """A record's privacy as the page's JSON; `axis` has the epsilon by accountant."""
+    """A record's statement as the page's JSON; `axis` has the epsilon by accountant."""
     return {
         "axis": {name: epsilon_or_reason(privacy, name) for name in ACCOUNTANTS},
         "guarantee": privacy["guarantee"],
-        "why": str(privacy.get("why", "")),
-        "notes": " ".join(map(str, privacy.get("notes", ()))),
-        "adjacency": str(privacy.get("adjacency", ADJACENCY)),
-        "arithmetic": str(privacy.get("arithmetic", "real")),
-        "delta": _number(privacy.get("delta")),
-        "steps": _number(privacy.get("steps")),
+        "why": privacy["why"],
+        "notes": " ".join(privacy["notes"]),
+        "adjacency": str(privacy["adjacency"]),
+        "arithmetic": str(privacy["arithmetic"]),
+        "delta": _number(privacy["delta"]),
+        "steps": _number(privacy["steps"]),
         "audit": audit_bound(privacy),
     }
 

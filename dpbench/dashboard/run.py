@@ -49,7 +49,7 @@ def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> 
 
 def _row(stored: StoredRecord) -> dict:
     record, config = stored.record, stored.record.config
-    choices, statement = config["choices"], privacy.statement(record.privacy)
+    choices, statement = config["choices"], privacy.statement(record.statement)
     on_canaries = choices["dataset"] == CANARIES
     return {
         "id": stored.digest,

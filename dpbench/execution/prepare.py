@@ -14,6 +14,7 @@ from dpbench.data.derive.scattering import Scattered, Scattering
 from dpbench.data.derive.validation import WithValidation
 from dpbench.errors import UserError
 from dpbench.execution.configuration import checked_config
+from dpbench.privacy.accountants import DEFAULT_CLAIM
 from dpbench.records.code import built_by_plugins
 from dpbench.training.plan import Plan, Run, plan
 
@@ -55,7 +56,7 @@ def build(config: dict) -> Run:
     if authors := _authors(config):
         method = parts["method"]
         parts["method"] = replace(method, basis=method.basis.claimed_by(authors))
-    claimed_by = config.get("table", {}).get("claimed_by", "rdp")
+    claimed_by = config.get("table", {}).get("claimed_by", DEFAULT_CLAIM)
     return Run(**parts, claimed_by=claimed_by, config=config)
 
 

@@ -68,7 +68,7 @@ def contradictions(record: Record) -> Iterator[str]:
     yield from _wrong_options(record.config)
     config = json.dumps(record.config | {"seed": 0}, sort_keys=True)
     recorded = record.privacy
-    claimed_by = str(recorded.get("claimed_by", "rdp"))
+    claimed_by = str(record.statement["claimed_by"])
     try:
         planned = _planned(config, claimed_by)[1]
         taken = steps - planned.once.steps if diverged else planned.steps

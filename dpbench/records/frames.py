@@ -78,7 +78,6 @@ def _row(record: Record) -> dict:
         "seed": config["seed"],
         "status": "audit" if record.is_audit else record.status,
         **record.measured,
-        "privacy/arithmetic": "real",  # older records lack the field
-        **{f"privacy/{k}": v for k, v in record.privacy.items() if k not in NESTED},
+        **{f"privacy/{k}": v for k, v in record.statement.items() if k not in NESTED},
         "digest": record.digest,
     }

@@ -111,7 +111,7 @@ def _covered(metric: str) -> bool:
 
 def _warn_of_guessable_noise(records: list[Record]) -> None:
     private = [record for record in records if record.privacy["guarantee"] != "none"]
-    guessable = [r for r in private if r.privacy.get("arithmetic") != "secure"]
+    guessable = [r for r in private if r.statement["arithmetic"] != "secure"]
     if guessable:
         warnings.warn(
             f"the noise of {len(guessable)} of {len(private)} private runs follows from a seed: "

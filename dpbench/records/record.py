@@ -9,9 +9,19 @@ from pathlib import Path
 from dpbench.config.settings import NAMED_GROUPS
 from dpbench.files import write_atomically
 from dpbench.metrics.last_epochs import last_epochs_metrics
+from dpbench.privacy.accountants import DEFAULT_CLAIM
 from dpbench.records.digest import digest, digest_of_scientific, scientific
 
 SCHEMA = 1
+
+OLDER_TERMS = {
+    "adjacency": "add or remove one example",
+    "arithmetic": "real",
+    "claimed_by": DEFAULT_CLAIM,
+    "notes": [],
+    "unit": "example",
+}
+"""The terms of privacy statements that older records leave out, as they held for those."""
 
 CANARIES = "canaries"
 """The data set that records of audits name: made for the attack, and none to compare methods on."""
@@ -66,6 +76,11 @@ class Record:
     def digest(self) -> str:
         """The name of the run; computed once, so the configuration must not change afterwards."""
         return digest_of_scientific(self.config)
+
+    @property
+    def statement(self) -> dict:
+        """The privacy statement, with all terms, even if the record is older than some of them."""
+        return OLDER_TERMS | self.privacy
 
     @property
     def is_audit(self) -> bool:

@@ -11,7 +11,7 @@ from dpbench.config.plugins import published_files
 from dpbench.config.settings import CORRECTED
 from dpbench.figures.formats import images
 from dpbench.metrics.temperature import CAVEAT
-from dpbench.privacy.accountants import claimed
+from dpbench.privacy.accountants import DEFAULT_CLAIM, claimed
 from dpbench.privacy.ledger import from_plain
 from dpbench.records.divergence import nonfinite_gradients
 from dpbench.records.frames import frame
@@ -125,18 +125,18 @@ def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
         method=[target.method_of(record.config) for record in records],
         nonfinite=[nonfinite_gradients(record) for record in records],
         variant=[target.variant_of(record.config) for record in records],
-        **{"privacy/claimed": [_claimed(record.privacy, accountant) for record in records]},
+        **{"privacy/claimed": [_claimed(record.statement, accountant) for record in records]},
     )
 
 
 def _accountant(target: Target) -> str:
     """The accountant of the table's paper."""
-    return target.table.get("claimed_by", "rdp")
+    return target.table.get("claimed_by", DEFAULT_CLAIM)
 
 
 def _claimed(privacy: dict, accountant: str) -> float | None:
     """The epsilon by the paper's accountant; the record may be from a table with another one."""
-    epsilon, recorded = privacy["claimed"], privacy.get("claimed_by", "rdp")
+    epsilon, recorded = privacy["claimed"], privacy["claimed_by"]
     infinite = epsilon is not None and not math.isfinite(epsilon)
     # The accountant of the note on DP-SignSGD belongs to the method, not to a table.
     recorded_by_note = recorded == "note" and epsilon is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from dpbench.privacy.accountants import CLAIMS
+from dpbench.privacy.accountants import CLAIMS, DEFAULT_CLAIM
 from dpbench.privacy.guarantee import weakest
 from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, marked, rounded_up
 from dpbench.tables.grid import NO_VALUE, Grid, number
@@ -43,7 +43,7 @@ def privacy_grid(
     printed: Mapping[str, str],
     baseline: str,
     planned: Mapping[str, Statement] = NO_PLANS,
-    claimed_by: str = "rdp",
+    claimed_by: str = DEFAULT_CLAIM,
 ) -> Grid:
     """One line per method that was run or planned.
 

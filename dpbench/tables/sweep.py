@@ -72,8 +72,8 @@ class Runs:
         """The terms of the epsilon, which all runs share; None without one."""
         if isinstance(self.epsilon, str):
             return None
-        privacy = self.records[0].privacy
-        return Terms(privacy["delta"], privacy.get("unit", "example"))
+        statement = self.records[0].statement
+        return Terms(statement["delta"], statement["unit"])
 
     @property
     def guarantee(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dpbench.metrics.paired import is_paired
+from dpbench.privacy.accountants import DEFAULT_CLAIM
 from dpbench.records.divergence import note
 from dpbench.tables import claim_grids, constants, grid, ordering
 from dpbench.tables.cells import Cell, cells_of
@@ -47,7 +48,7 @@ def build_table(
     impossible: Mapping[str, str],
     notes: Sequence[str],
     planned: Mapping[str, Statement] = NO_PLANS,
-    claimed_by: str = "rdp",
+    claimed_by: str = DEFAULT_CLAIM,
 ) -> Table:
     """The table of a specification, from runs and the paper's printed numbers.
 

@@ -10,7 +10,7 @@ from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import UNCHANGED, Schedules, run_lengths
-from dpbench.privacy.accountants import ACCOUNTANTS, claimed, gdp
+from dpbench.privacy.accountants import ACCOUNTANTS, DEFAULT_CLAIM, claimed, gdp
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import (
@@ -154,7 +154,7 @@ def statement(
     delta: float,
     noise_multiplier: float,
     noise: str = "seeded",
-    claimed_by: str = "rdp",
+    claimed_by: str = DEFAULT_CLAIM,
     zero_out: bool = False,
 ) -> dict:
     """The privacy statement of a ledger, as a plain dictionary for records and users.

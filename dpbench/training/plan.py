@@ -25,7 +25,7 @@ from dpbench.mechanism.sampling import SAMPLERS, Sampler, make_sampler
 from dpbench.mechanism.schedules import UNCHANGED, Schedules
 from dpbench.mechanism.streams import Stream, secure, seeded
 from dpbench.models.architecture import Architecture
-from dpbench.privacy.accountants import CLAIMS
+from dpbench.privacy.accountants import CLAIMS, DEFAULT_CLAIM
 from dpbench.privacy.ledger import Ledger, Step
 from dpbench.records.digest import digest
 from dpbench.seeds import derived, seed_torch
@@ -79,7 +79,7 @@ class Run:
     temperature: PrivateTemperature | None = None
     batch_limit: int | None = None
     participations: int | None = None
-    claimed_by: str = "rdp"
+    claimed_by: str = DEFAULT_CLAIM
     config: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:

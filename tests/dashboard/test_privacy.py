@@ -12,6 +12,9 @@ from dpbench.records.epsilon import (
     NOT_PRIVATE,
     epsilon_or_reason,
 )
+from dpbench.records.record import OLDER_TERMS
+
+PROVEN = OLDER_TERMS | {"guarantee": "proven", "why": "", "delta": 1e-5, "steps": 1}
 
 VALUES = st.one_of(st.none(), st.booleans(), st.text(), st.floats(), st.integers())
 
@@ -46,7 +49,7 @@ def test_what_is_shown_in_place_of_epsilon(guarantee, value, expected):
 
 
 def test_a_statement_has_every_accountant_and_nothing_that_is_not_finite():
-    said = statement({"guarantee": "proven", "pld": 1.0, "delta": math.nan, "steps": "many"})
+    said = statement(PROVEN | {"pld": 1.0, "delta": math.nan, "steps": "many"})
     assert said["axis"] == {"pld": 1.0, "rdp": NOT_COMPUTED, "gdp": NOT_COMPUTED}
     assert set(said["axis"]) == set(ACCOUNTANTS)
     assert (said["delta"], said["steps"], said["audit"]) == (None, None, None)
@@ -54,18 +57,18 @@ def test_a_statement_has_every_accountant_and_nothing_that_is_not_finite():
 
 @pytest.mark.parametrize("audit", [None, 3.0, {}, {"epsilon": math.nan}, {"epsilon": "1"}])
 def test_an_audit_without_a_number_is_none(audit):
-    assert statement({"guarantee": "proven", "audit": audit})["audit"] is None
+    assert statement(PROVEN | {"audit": audit})["audit"] is None
 
 
 def test_an_audit_is_a_bound_and_its_confidence():
     audit = {"epsilon": 1.5, "confidence": 0.95, "attack": "canary"}
-    found = statement({"guarantee": "proven", "audit": audit})["audit"]
+    found = statement(PROVEN | {"audit": audit})["audit"]
     assert found == {"epsilon": 1.5, "confidence": 0.95, "refuted": None}
 
 
 def test_a_claim_is_refuted_by_the_verdict_of_its_audit_and_not_by_the_bound():
     """At 95% confidence one bound in twenty exceeds a claim that is true."""
     audit = {"epsilon": 5.1, "confidence": 0.95, "claimed": 4.9, "verdict": "not refuted"}
-    assert statement({"guarantee": "proven", "audit": audit})["audit"]["refuted"] is None
+    assert statement(PROVEN | {"audit": audit})["audit"]["refuted"] is None
     audit["verdict"] = "refuted"
-    assert statement({"guarantee": "proven", "audit": audit})["audit"]["refuted"] == 4.9
+    assert statement(PROVEN | {"audit": audit})["audit"]["refuted"] == 4.9
