@@ -17,6 +17,7 @@ from dpbench.audit.inference import (
 )
 from dpbench.audit.steps import play_steps
 from dpbench.errors import UserError
+from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.privacy.guarantee import CLAIMED
 from dpbench.records.epsilon import REFUTED
 from dpbench.records.record import CANARIES, COVERED, Record
@@ -104,7 +105,7 @@ def audit(
     run: Run,
     canaries: int,
     claimed: float | None = None,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     game: str = "run",
     quiet: bool = False,
 ) -> Audit:

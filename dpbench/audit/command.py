@@ -10,12 +10,19 @@ from dpbench.config.settings import SETTINGS, key_of, split_settings
 from dpbench.errors import UserError
 from dpbench.execution.prepare import run_of
 from dpbench.files import check_writable
+from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
 from dpbench.training.plan import Run
 from dpbench.validate import fraction, integer, number, one_of, spelled_integer, spelled_number
 
-DEFAULTS = {"canaries": "", "claim": "", "confidence": "0.95", "game": "run", "contender": ""}
+DEFAULTS = {
+    "canaries": "",
+    "claim": "",
+    "confidence": str(CONFIDENCE),
+    "game": "run",
+    "contender": "",
+}
 """The settings of an audit itself."""
 
 CANARIES, CANARIES_OF_SIGNS, STEPS = 100_000, 1_000, 5_000
@@ -75,7 +82,7 @@ def contender_audit(
     settings: Mapping[str, str],
     overrides: list[str],
     claimed: float | None = None,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
 ) -> Audit:
     """Attack another library, given the settings of an audit and the overrides of a run; UserError
     for settings that only methods of dpbench have."""

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import stats
 
 from dpbench.audit.tradeoff import least_fnr, scaled_noise
+from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import Ledger
@@ -75,7 +76,7 @@ def strongest_attack(attacks: Sequence[Scores], seed: int) -> Scores:
 
     def strength(scores: Scores) -> float:
         selection, _ = scores.halves(seed)
-        return gdp_mu(selection, selection, 0.95)
+        return gdp_mu(selection, selection, CONFIDENCE)
 
     return max(attacks, key=strength)
 

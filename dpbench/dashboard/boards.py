@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dpbench.dashboard.choice import Group, choose, groups_of, ranked_by, sign_of
-from dpbench.dashboard.intervals import Estimate, estimate, paired
 from dpbench.dashboard.metrics import metric_entry
 from dpbench.dashboard.run import ReportedRun, seven_digits
+from dpbench.metrics.students_t import Estimate, estimate, paired
 from dpbench.metrics.worst_group import WORST_GROUP, value_of
 
 SAME_BUDGET = 1.15

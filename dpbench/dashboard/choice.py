@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dpbench.dashboard.intervals import Estimate, estimate
 from dpbench.dashboard.run import ReportedRun
 from dpbench.metrics.registry import REGISTRY
+from dpbench.metrics.students_t import Estimate, estimate
 
 RANKED_BY = ("accuracy", "r2", "rmse", "mse", "mae", "loss")
 """Methods are ranked by the first of these metrics that was measured."""

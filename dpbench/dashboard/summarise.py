@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 import dpbench
 from dpbench.dashboard import metrics, privacy
 from dpbench.dashboard.boards import boards
-from dpbench.dashboard.intervals import LEVEL, quantiles
 from dpbench.dashboard.run import ReportedRun, display_name, reported_run, seven_digits
 from dpbench.dashboard.settings import differences, group_of, series_of, setting_of
 from dpbench.dashboard.sweeps import swept_settings
 from dpbench.errors import UserError
+from dpbench.metrics.students_t import CONFIDENCE, quantiles
 from dpbench.records.collect import StoredRecord
 from dpbench.records.reading import Unreadable
 
@@ -65,7 +65,7 @@ class Summary:
         rows = sorted(self._rows(names, best), key=_sort_key)
         return {
             "version": dpbench.__version__,
-            "level": LEVEL,
+            "level": CONFIDENCE,
             "t": [seven_digits(t) for t in quantiles(max(1, _largest_series(rows) - 1))],
             "metrics": [metrics.metric_entry(name) for name in names],
             "accountants": privacy.ACCOUNTANTS,

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from dpbench.metrics import calibration, classification
 from dpbench.metrics.calibration import BINS, Bins, RankedExamples, bins_between
+from dpbench.metrics.students_t import CONFIDENCE
 
-LEVEL = 0.95
 RESAMPLES = 1000
 LARGEST = {"nll": np.inf, "brier": 2.0}
 """The largest value of a metric, where it is not 1; the smallest is always 0."""
@@ -48,7 +48,7 @@ def intervals(outputs: Tensor, targets: Tensor) -> dict[str, tuple[float, float]
 
 
 def _basic_interval(estimate: float, resampled: np.ndarray, name: str) -> tuple[float, float]:
-    high, low = 2 * estimate - np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    high, low = 2 * estimate - np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     largest = LARGEST.get(name, 1.0)
     return float(np.clip(low, 0, largest)), float(np.clip(high, 0, largest))
 

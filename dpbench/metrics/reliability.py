@@ -7,6 +7,7 @@ from torch import Tensor
 
 from dpbench.metrics import bootstrap, temperature
 from dpbench.metrics.calibration import equal_width, probability_of_truth, rank_by_confidence
+from dpbench.metrics.students_t import CONFIDENCE
 
 CELLS = 50
 """Cells of the histograms, each 0.02 wide; the last one is closed."""
@@ -43,7 +44,7 @@ def reliability(outputs: Tensor, targets: Tensor) -> dict:
             "true_class": _histogram(truth),
         },
         "interval": {
-            "level": bootstrap.LEVEL,
+            "level": CONFIDENCE,
             **{name: list(ends) for name, ends in intervals.items()},
         },
         "temperature": {

@@ -20,9 +20,9 @@ from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
 from dpbench.reproduce.render import TEXTS, texts
 from dpbench.reproduce.target import Target, target_of
+from dpbench.tables.counts import counted
 from dpbench.tables.privacy import AS_PLANNED
 from dpbench.tables.spec import PAPER_SCALE
-from dpbench.tables.summary import counted
 from dpbench.tables.verdict import IMPOSSIBLE
 from dpbench.training.progress import counting
 from dpbench.validate import integer, key_values, spelled_integer, spelled_number

@@ -9,9 +9,9 @@ from dpbench.config.settings import NAMED_GROUPS
 from dpbench.records.epsilon import epsilon_or_reason, marked, rounded_up
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
+from dpbench.tables.counts import counted
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import document, grid_lines
-from dpbench.tables.summary import counted
 
 NOTES = (
     "Validation examples are drawn from the training set by the seed of a run; no test metric was "

@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from dpbench.tables.comparisons import (
@@ -15,7 +14,16 @@ from dpbench.tables.comparisons import (
     interval,
 )
 from dpbench.tables.conditions import row_name
+from dpbench.tables.counts import tally
 from dpbench.tables.grid import NO_VALUE, Grid, number, signed
+
+WORDS = {
+    HOLDS: (HOLDS, "hold"),
+    FAILS: (FAILS, "do not hold"),
+    UNDECIDED: (UNDECIDED, UNDECIDED),
+    NOT_RUN: (NOT_RUN, NOT_RUN),
+}
+"""The verdicts on claims, as they read for one and for several."""
 
 RULE = (
     "Claims: a gap is the row's value minus the other's, paired by seed, with its 95% interval by "
@@ -66,14 +74,7 @@ def _without_print(grid: Grid, column: int) -> Grid:
 
 def count_verdicts(verdicts: Iterable[str], failed: Sequence[str] = ()) -> str:
     """The counts of verdicts: `5 hold, 1 does not hold (ece), 2 undecided`. failed: their names."""
-    counts = Counter(verdicts)
-    names = {FAILS: f" ({', '.join(failed)})" if failed else ""}
-    order = (HOLDS, FAILS, UNDECIDED, NOT_RUN)
-    return ", ".join(
-        _count(counts[verdict], verdict) + names.get(verdict, "")
-        for verdict in order
-        if counts[verdict]
-    )
+    return tally(verdicts, WORDS, {FAILS: ", ".join(failed)})
 
 
 def gap_text(c: Comparison) -> str:
@@ -85,11 +86,6 @@ def gap_text(c: Comparison) -> str:
     if len(c.gaps) < 2:
         return f"{mean} (1)"
     return f"{mean} [{signed(low, digits)}, {signed(high, digits)}] ({len(c.gaps)})"
-
-
-def _count(n: int, verdict: str) -> str:
-    words = {HOLDS: ("holds", "hold"), FAILS: ("does not hold", "do not hold")}
-    return f"{n} {words.get(verdict, (verdict, verdict))[n > 1]}"
 
 
 def _in_print(judged: JudgedClaim) -> str:

@@ -1,18 +1,16 @@
 """Judges claims by runs: gaps between rows, paired by seed, with confidence intervals."""
 
 import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpbench.metrics.significance import signed_rank
-from dpbench.tables.cells import standard_error
+from dpbench.metrics.students_t import estimate
 from dpbench.tables.claims import Claim
 from dpbench.tables.conditions import row_name
 from dpbench.tables.quantities import PrintedNumber, PrintedTable, Quantity
 from dpbench.tables.runs import Row
 
-CONFIDENCE = 0.95
 HOLDS = "holds"
 FAILS = "does not hold"
 UNDECIDED = "undecided"
@@ -165,14 +163,11 @@ def verdict_of(gaps: Sequence[float], least: float = -math.inf) -> str:
 def interval(gaps: Sequence[float]) -> tuple[float, float]:
     """The 95% confidence interval of the mean gap by Student's t.
 
-    NaN where gaps are not all finite; infinite for a single gap.
+    NaN where gaps are not all finite; infinite for fewer than two.
     """
-    from scipy import stats
-
-    if not all(map(math.isfinite, gaps)):
-        return math.nan, math.nan
-    if len(gaps) < 2:
+    if len(gaps) < 2 and all(map(math.isfinite, gaps)):
         return -math.inf, math.inf
-    t = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(gaps) - 1))
-    mean, half = statistics.fmean(gaps), t * standard_error(gaps)
-    return mean - half, mean + half
+    found = estimate(gaps)
+    if found is None or found.half is None:
+        return math.nan, math.nan
+    return found.mean - found.half, found.mean + found.half

@@ -7,12 +7,8 @@ from dpbench.tables.cells import Cell
 from dpbench.tables.claim_grids import count_verdicts
 from dpbench.tables.comparisons import FAILS, HOLDS, JudgedClaim
 from dpbench.tables.constants import ConstantBaseline
+from dpbench.tables.counts import counted
 from dpbench.tables.verdict import CLOSE, DIFFERS, OTHER_SCALE, REPRODUCED, UNDECIDED
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 claim`, `2 claims`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def claims_line(judged: Sequence[JudgedClaim]) -> str:

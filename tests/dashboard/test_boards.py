@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from dpbench.dashboard.boards import boards
-from dpbench.dashboard.intervals import estimate, paired
 from dpbench.dashboard.summarise import Summary
+from dpbench.metrics.students_t import estimate, paired
 from dpbench.records.collect import StoredRecord
 
 

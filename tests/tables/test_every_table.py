@@ -15,7 +15,7 @@ from dpbench.reproduce.target import target_of
 from dpbench.tables.comparisons import FAILS, HOLDS
 from dpbench.tables.conditions import row_name
 from dpbench.tables.constants import constants
-from dpbench.tables.summary import counted
+from dpbench.tables.counts import counted
 from dpbench.tables.table import build_table
 
 COLUMNS = re.compile(r"@table\.columns|^  columns:", re.MULTILINE)

@@ -24,6 +24,7 @@ from dpbench.errors import UserError
 from dpbench.execution.configuration import data_folder
 from dpbench.execution.prepare import run_of
 from dpbench.execution.sweep import report, run_missing
+from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.privacy.guarantee import CLAIMED
 from dpbench.records.reading import load
 from dpbench.records.record import Record
@@ -34,8 +35,6 @@ from dpbench.training.progress import counting
 from dpbench.validate import integer
 
 ALL_GROUPS = "all"
-
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)

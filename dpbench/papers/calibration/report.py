@@ -1,14 +1,13 @@
 """Table 1 and Theorem 3 of Bu et al. (calibration): the paper's claims beside our measurements."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpbench.papers.calibration.laboratory import FINER, Finding
 from dpbench.papers.calibration.properties import TOLERANCE
+from dpbench.tables.counts import counted, tally
 from dpbench.tables.grid import Grid
 from dpbench.tables.published import PublishedTable
-from dpbench.tables.summary import counted
 from dpbench.tables.tidy import csv_text
 
 STATIONARY = 0.05
@@ -25,7 +24,14 @@ PROPERTIES = (SYMMETRIC, QUADRATIC, EIGENVALUES, MONOTONE, ZERO)
 """The properties in Table 1."""
 
 HOLDS, FAILS, SHOWN, NOT_SEEN, OPEN = "holds", "fails", "shown", "not seen", "open"
-VERDICTS = (HOLDS, SHOWN, FAILS, NOT_SEEN, OPEN)
+WORDS = {
+    HOLDS: (HOLDS, "hold"),
+    SHOWN: (SHOWN, SHOWN),
+    FAILS: (FAILS, "fail"),
+    NOT_SEEN: (NOT_SEEN, NOT_SEEN),
+    OPEN: (OPEN, OPEN),
+}
+"""The verdicts, as they read for one and for several."""
 
 RULE = (
     'Verdict: a "yes" of the paper (guaranteed) holds where nothing against it was seen and fails '
@@ -190,17 +196,9 @@ def _line(finding: Finding) -> tuple[str, ...]:
 
 def summary(checked: Sequence[PropertyClaim]) -> str:
     """The number of claims with each verdict, and a list of those that fail."""
-    counts = Counter(claim.verdict for claim in checked)
-    parts = ", ".join(_tally(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
-    failed = [f"{claim.label}: {claim.name}" for claim in checked if claim.verdict == FAILS]
-    where = f" ({', '.join(failed)})" if failed else ""
-    return f"{counted(len(checked), 'claim')}: {parts}{where}."
-
-
-def _tally(count: int, verdict: str) -> str:
-    """`1 holds`, `22 hold`: only verbs have a plural."""
-    plural = verdict.removesuffix("s") if verdict in (HOLDS, FAILS) else verdict
-    return f"{count} {verdict if count == 1 else plural}"
+    failed = ", ".join(f"{c.label}: {c.name}" for c in checked if c.verdict == FAILS)
+    parts = tally((claim.verdict for claim in checked), WORDS)
+    return f"{counted(len(checked), 'claim')}: {parts}{f' ({failed})' if failed else ''}."
 
 
 def to_csv(checked: Sequence[PropertyClaim]) -> str:

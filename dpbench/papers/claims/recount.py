@@ -11,7 +11,6 @@ from dpbench.privacy.ledger import Ledger
 
 HOLDS, TOO_SMALL, LOOSE = "holds", "too small", "loose"
 NOT_FOLLOWING, UNKNOWN = "does not follow", "cannot be recounted"
-VERDICTS = (HOLDS, TOO_SMALL, LOOSE, NOT_FOLLOWING, UNKNOWN)
 
 PLD_MARGIN = 1e-3
 """The relative error of our PLD: a claim is too small only if it is below PLD by more than this."""
@@ -29,8 +28,8 @@ class Recount:
     setting.
 
     own: by the accountant that the claim names, as it is used there; unamplified: an upper bound
-    for shuffled batches; verdict: one of VERDICTS; share: how much too small or loose the claim is,
-    relative to the smaller of PLD and RDP; reason: in words, why it does not follow.
+    for shuffled batches; verdict: one of those above; share: how much too small or loose the claim
+    is, relative to the smaller of PLD and RDP; reason: in words, why it does not follow.
     """
 
     claim: PrintedEpsilon

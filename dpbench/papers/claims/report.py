@@ -1,7 +1,6 @@
 """`dpbench reproduce recount`: the registry with a verdict on every row."""
 
 import csv
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from dpbench.papers.claims.recount import (
     NOT_FOLLOWING,
     PLD_MARGIN,
     TOO_SMALL,
-    VERDICTS,
+    UNKNOWN,
     Recount,
     recount,
 )
@@ -22,6 +21,7 @@ from dpbench.papers.claims.registry import read_claims
 from dpbench.paths import benchmarks_folder
 from dpbench.records.epsilon import rounded_up
 from dpbench.reproduce.target import Target
+from dpbench.tables.counts import counted, tally
 from dpbench.tables.files import table_files
 from dpbench.tables.grid import NO_VALUE, Grid
 from dpbench.tables.table import Table
@@ -44,6 +44,15 @@ RULES = (
     "not printed there; *derived*: the number follows from a printed statement and is not printed "
     "itself.",
 )
+WORDS = {
+    HOLDS: (HOLDS, "hold"),
+    TOO_SMALL: (f"is {TOO_SMALL}", f"are {TOO_SMALL}"),
+    LOOSE: (f"is {LOOSE}", f"are {LOOSE}"),
+    NOT_FOLLOWING: (NOT_FOLLOWING, "do not follow"),
+    UNKNOWN: (UNKNOWN, UNKNOWN),
+}
+"""The verdicts, as they read for one and for several."""
+
 HEAD = (
     *("claim", "setting", "steps", "rate", "noise multiplier", "sampler", "delta", "printed"),
     *("RDP", "PLD", "GDP", "own", "shuffled, at most", "verdict", "evidence"),
@@ -62,22 +71,13 @@ def recounted_claims(target: Target) -> dict[str, bytes]:
 
 def summary(recounts: Sequence[Recount]) -> list[str]:
     """The number of claims by verdict, and those that are too small, the worst first."""
-    counts = Counter(item.verdict for item in recounts)
-    parts = ", ".join(_count(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict])
-    sentences = [f"{len(recounts)} claims: {parts}."]
+    parts = tally((item.verdict for item in recounts), WORDS)
+    sentences = [f"{counted(len(recounts), 'claim')}: {parts}."]
     worst = sorted((o for o in recounts if o.verdict == TOO_SMALL), key=lambda o: -o.share)
     if worst:
         named = (f"{o.claim.id} ({o.claim.printed}, not {_text(o.pld, rounded_up)})" for o in worst)
         sentences.append(f"Too small: {', '.join(named)}.")
     return sentences
-
-
-def _count(number: int, verdict: str) -> str:
-    """`1 is loose`, `2 are loose`."""
-    if verdict in (TOO_SMALL, LOOSE):
-        return f"{number} {'is' if number == 1 else 'are'} {verdict}"
-    plural = {HOLDS: "hold", NOT_FOLLOWING: "do not follow"}
-    return f"{number} {verdict if number == 1 else plural.get(verdict, verdict)}"
 
 
 def _table(target: Target, recounts: Sequence[Recount], path: Path) -> Table:

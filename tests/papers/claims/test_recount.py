@@ -11,9 +11,9 @@ from opacus.accountants import PRVAccountant
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpbench.papers.claims.recount import LOOSE_MARGIN, PLD_MARGIN, VERDICTS, judge, recount_one
+from dpbench.papers.claims.recount import LOOSE_MARGIN, PLD_MARGIN, judge, recount_one
 from dpbench.papers.claims.registry import read_claims
-from dpbench.papers.claims.report import summary
+from dpbench.papers.claims.report import WORDS, summary
 from dpbench.paths import PACKAGE, benchmarks_folder
 from dpbench.privacy.accountants import lower_bound, moments, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
@@ -174,5 +174,5 @@ def test_the_page_counts_what_the_committed_table_has():
     page = (benchmarks_folder() / "claims" / "README.md").read_text()
     (line,) = [line for line in page.splitlines() if line.startswith(f"{len(CLAIMS)} claims: ")]
     said = [row["verdict"] for row in ROWS.values()]
-    counts = [sum(one.startswith(verdict) for one in said) for verdict in VERDICTS]
+    counts = [sum(one.startswith(verdict) for one in said) for verdict in WORDS]
     assert [int(number) for number in re.findall(r"\d+", line)] == [len(CLAIMS), *counts]

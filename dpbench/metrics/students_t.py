@@ -1,13 +1,14 @@
-"""Means over seeds with Student's intervals, and differences that are paired by seed."""
+"""Means with intervals by Student's t, and differences that are paired by seed."""
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-LEVEL = 0.95
+CONFIDENCE = 0.95
+"""The confidence of every interval, of this and other kinds, unless one is asked for."""
 
 
 class Estimate(NamedTuple):
@@ -22,10 +23,10 @@ def quantiles(most: int) -> list[float]:
     """The two-sided quantiles of Student's t for 1, 2, ... degrees of freedom, `most` in all."""
     from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
-    return stdtrit(np.arange(1, most + 1), (1 + LEVEL) / 2).tolist()
+    return stdtrit(np.arange(1, most + 1), (1 + CONFIDENCE) / 2).tolist()
 
 
-def estimate(values: list[float]) -> Estimate | None:
+def estimate(values: Sequence[float]) -> Estimate | None:
     """The mean of the values; None if there are none, or if one is not finite."""
     n = len(values)
     if n == 0 or not all(map(math.isfinite, values)):

@@ -1,0 +1,28 @@
+"""Counts as text: `2 claims`, `1 holds, 3 undecided`."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 claim`, `2 claims`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def tally(
+    verdicts: Iterable[str],
+    words: Mapping[str, tuple[str, str]],
+    remarks: Mapping[str, str] | None = None,
+) -> str:
+    """The counts of verdicts: `5 hold, 1 does not hold (ece), 2 undecided`.
+
+    words: each verdict as it reads for one and for several, in the order to list them. remarks: by
+    verdict, what to add in brackets.
+    """
+    counts, said = Counter(verdicts), remarks or {}
+    return ", ".join(
+        f"{counts[verdict]} {forms[counts[verdict] > 1]}"
+        + (f" ({said[verdict]})" if said.get(verdict) else "")
+        for verdict, forms in words.items()
+        if counts[verdict]
+    )
