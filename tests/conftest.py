@@ -187,8 +187,8 @@ def step_of(batch_of, stream_of):
             noise_multiplier=multiplier,
             expected_batch_size=expected,
             physical=PhysicalBatches(physical),
-            noise=stream_of(noise_seed),
-            counts=stream_of(count_seed),
+            noise_stream=stream_of(noise_seed),
+            count_stream=stream_of(count_seed),
         )
 
     return make

@@ -40,8 +40,8 @@ class Ours(TorchStepper):
             noise_multiplier=NOISE_MULTIPLIER,
             expected_batch_size=len(batch),
             physical=PhysicalBatches(physical_batch_size),
-            noise=seeded("noise", 0, "bench", device),
-            counts=seeded("counts", 0, "bench", device),
+            noise_stream=seeded("noise", 0, "bench", device),
+            count_stream=seeded("counts", 0, "bench", device),
         )
         self._call = torch.compile(self.step) if compiled else self.step
 

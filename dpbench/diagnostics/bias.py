@@ -111,13 +111,12 @@ class BiasObserver(Observer):
         self._train = train
 
     def before(self, batch: Batch) -> None:
-        if self._steps % self._settings.every == 0:
+        if self._steps_done % self._settings.every == 0:
             parts = self._parts(batch)
             values = measure(self._step, parts, self._groups, self._settings.quantiles)
-            self._columns["step"].append(self._steps)
+            self._columns["step"].append(self._steps_done)
             for name, value in values.items():
                 self._columns[f"step/{name}"].append(value)
-        self._steps += 1
 
     def series(self) -> dict[str, list]:
         """The columns; those at the last parameters are measured by this call."""

@@ -64,9 +64,8 @@ class CurveObserver(Observer):
 
     def before(self, batch: Batch) -> None:
         every = self._settings.steps
-        if self._steps == 0 or (every and self._steps % every == 0):
+        if self._steps_done == 0 or (every and self._steps_done % every == 0):
             self._measure()
-        self._steps += 1
 
     def end_of_epoch(self) -> None:
         self._epochs += 1
@@ -87,9 +86,9 @@ class CurveObserver(Observer):
         self._epochs = state["epochs"]
 
     def _measure(self) -> None:
-        if self._columns["step"][-1:] == [self._steps]:
+        if self._columns["step"][-1:] == [self._steps_done]:
             return
-        self._columns["step"].append(self._steps)
+        self._columns["step"].append(self._steps_done)
         self._columns["epoch"].append(self._epochs)
         for name, value in evaluate_split(self._step, self._test).items():
             self._columns[f"tested/{name}"].append(value)

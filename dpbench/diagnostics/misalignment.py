@@ -97,9 +97,8 @@ class MisalignmentObserver(Observer):
         with isolated_evaluation(self._step.engine.model):
             self._epoch.append(group_means(self._step, batch, self._groups))
             every = self._settings.every
-            if every and self._steps % every == 0:
+            if every and self._steps_done % every == 0:
                 self._measure(batch)
-        self._steps += 1
 
     def end_of_epoch(self) -> None:
         losses, counts, norms = (torch.stack(x) for x in zip(*self._epoch, strict=True))
@@ -118,7 +117,7 @@ class MisalignmentObserver(Observer):
         self._epoch = [GroupMeans(*(x.to(device) for x in means)) for means in state["epoch"]]
 
     def _measure(self, batch: Batch) -> None:
-        self._columns["step"].append(self._steps)
+        self._columns["step"].append(self._steps_done)
         means = clipped_batch(self._step, batch)
         gradients = torch.stack([loss.gradient() for loss in self._losses])
         x = self._expansion(gradients, torch.stack([means.plain, means.clipped]))
@@ -187,7 +186,7 @@ class MisalignmentObserver(Observer):
     def _draw(self, purpose: str) -> torch.Generator:
         """A generator for the diagnostics alone, which leaves those of the run untouched."""
         device = self._step.engine.parameters.theta.device
-        return seeds.generator(self._steps, f"diagnostics {purpose}", device)
+        return seeds.generator(self._steps_done, f"diagnostics {purpose}", device)
 
     def _noise(self) -> float:
         """sigma C0 of the next step; 0 for methods without noise."""

@@ -11,13 +11,16 @@ from dpbench.mechanism.step import PrivateStep
 class Observer:
     """Observes a run without changing its parameters, state or generators.
 
-    Collects columns; a subclass counts its steps in `before`, and measures there or in
-    `end_of_epoch`.
+    Collects columns; a subclass measures in `before` or `end_of_epoch`.
     """
 
     def __init__(self, step: PrivateStep):
-        self._step, self._steps = step, 0
+        self._step = step
         self._columns: dict[str, list] = defaultdict(list)
+
+    @property
+    def _steps_done(self) -> int:
+        return self._step.released.steps_done
 
     def before(self, batch: Batch) -> None:
         """Called before each step with the step's batch."""
@@ -35,12 +38,11 @@ class Observer:
         return dict(self._columns)
 
     def state_dict(self) -> dict:
-        """Measurements and counters so far, as tensors and plain values."""
-        return {"steps": self._steps, "columns": dict(self._columns)}
+        """Measurements so far, as tensors and plain values."""
+        return {"columns": dict(self._columns)}
 
     def load_state_dict(self, state: dict) -> None:
         """Restore what `state_dict` returned."""
-        self._steps = state["steps"]
         self._columns = defaultdict(list, state["columns"])
 
 

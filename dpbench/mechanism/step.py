@@ -77,7 +77,8 @@ class PrivateStep:
 
     The update divides by the public expected batch size instead of the real one
     (`by_real_size` exists for variants as published, and voids their guarantee).
-    noise, counts: the random streams of the gradient noise and of the noise of the clip's counts.
+    noise_stream, count_stream: the random streams of the gradient noise and of the noise of the
+    clip's counts.
     """
 
     engine: Engine
@@ -86,8 +87,8 @@ class PrivateStep:
     noise_multiplier: float
     expected_batch_size: float
     physical: PhysicalBatches
-    noise: Stream
-    counts: Stream
+    noise_stream: Stream
+    count_stream: Stream
     steps: int = 1  # planned; only schedules depend on it
     schedule: Schedules = UNCHANGED
     seed: int = 0  # for random draws inside a step
@@ -164,9 +165,9 @@ class PrivateStep:
         """The noisy sum [D], and the scale of its noise: a scalar or [D]."""
         widths = self.clip.widths(self.engine.parameters.layers, total)
         sensitivity, multiplier = self.clip.sensitivity, self.noise_multiplier
-        self._noise = self._noise.advance(total, self.noise)
+        self._noise = self._noise.advance(total, self.noise_stream)
         scaled = total if widths is None else total / widths
-        noisy = self._noise.add(scaled, sensitivity, multiplier, self.noise)
+        noisy = self._noise.add(scaled, sensitivity, multiplier, self.noise_stream)
         if self.recorder:
             in_units = noisy.detach().double() / sensitivity
             self.recorder.sums.append(NoisySum(in_units, multiplier))
@@ -187,8 +188,8 @@ class PrivateStep:
             "clip": state_of(self._clip),
             "update": state_of(self._update),
             "correlated_noise": state_of(self._noise),
-            "noise": self.noise.state_dict(),
-            "counts": self.counts.state_dict(),
+            "noise": self.noise_stream.state_dict(),
+            "counts": self.count_stream.state_dict(),
             "physical_batch_size": self.physical.size,
         }
 
@@ -199,9 +200,9 @@ class PrivateStep:
         self._clip = restore_state(self.method.clip, state["clip"], theta.device)
         self._update = restore_state(self.method.update, state["update"], theta.device)
         past = state["correlated_noise"]
-        self._noise = restore_state(self.method.noise, past, self.noise.device)
-        self.noise.load_state_dict(state["noise"])
-        self.counts.load_state_dict(state["counts"])
+        self._noise = restore_state(self.method.noise, past, self.noise_stream.device)
+        self.noise_stream.load_state_dict(state["noise"])
+        self.count_stream.load_state_dict(state["counts"])
         self.physical.size = state["physical_batch_size"]
         self.seed = state["seed"]
         last = None if gradient is None else gradient.to(theta)
@@ -238,7 +239,7 @@ class PrivateStep:
     def _release_counts(self, query: CountQuery, counts: Tensor, divisor: float) -> None:
         """Adds noise to the clip's counts, and updates the clip by the noisy counts."""
         multiplier = query.multiplier(self.noise_multiplier)
-        noisy = Gaussian().add(counts.double(), 1.0, multiplier, self.counts)
+        noisy = Gaussian().add(counts.double(), 1.0, multiplier, self.count_stream)
         released = noisy.to(self.engine.parameters.theta)
         if self.recorder:
             self.recorder.counts.append(released.double())

@@ -114,8 +114,8 @@ class PrivateTemperature:
             noise_multiplier=self.noise_multiplier,
             expected_batch_size=self.sample_rate * expected_size,
             physical=PhysicalBatches(),
-            noise=noise,
-            counts=noise.derived("counts"),
+            noise_stream=noise,
+            count_stream=noise.derived("counts"),
             steps=self.steps,
             schedule=Schedules(1.0, Linear(1.0, 0.0), 1.0),
         )

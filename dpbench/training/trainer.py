@@ -230,8 +230,8 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
         steps=planned.steps,
         schedule=planned.schedule,
         seed=run.draws_seed(),
-        noise=run.stream("noise", device),
-        counts=run.stream("counts", device),
+        noise_stream=run.stream("noise", device),
+        count_stream=run.stream("counts", device),
     )
     if physical == "auto" and not planned.method.whole_batches:
         fit_memory(step, probe_batch)

@@ -103,8 +103,8 @@ class Small:
             noise_multiplier=1.0,
             expected_batch_size=8.0,
             physical=PhysicalBatches(physical),
-            noise=seeded("tests", 2, "", torch.device("cpu")),
-            counts=seeded("tests", 3, "", torch.device("cpu")),
+            noise_stream=seeded("tests", 2, "", torch.device("cpu")),
+            count_stream=seeded("tests", 3, "", torch.device("cpu")),
         )
 
     @staticmethod
@@ -163,8 +163,8 @@ def _state(step: PrivateStep) -> list[Tensor]:
         theta.detach().clone(),
         torch.zeros(0) if theta.grad is None else theta.grad.clone(),
         *(b.clone() for b in bounds if isinstance(b, Tensor)),
-        torch.tensor(step.noise.state_dict()["drawn"]),
-        torch.tensor(step.counts.state_dict()["drawn"]),
+        torch.tensor(step.noise_stream.state_dict()["drawn"]),
+        torch.tensor(step.count_stream.state_dict()["drawn"]),
         torch.get_rng_state(),
         torch.tensor([m.training for m in step.engine.model.modules()]),
     ]

@@ -63,13 +63,15 @@ def test_every_point_is_a_direct_evaluation(parts, batch_of):
     assert len(set(series["tested/loss"])) == 5, "nothing moved"
 
 
-def test_once_an_epoch_and_the_first_and_the_last(parts, batch_of):
-    series, _ = watched(CurveDiagnostics(steps=None, epochs=1, train=False), parts, batch_of)
-    assert series["step"] == [0, 3, 6, 7]
-    assert series["epoch"] == [0, 1, 2, 2]
+@pytest.mark.parametrize(
+    ("epochs", "count", "steps", "ended"),
+    [(1, 7, [0, 3, 6, 7], [0, 1, 2, 2]), (2, 6, [0, 6], [0, 2])],
+)
+def test_once_an_epoch_and_the_first_and_the_last(parts, batch_of, epochs, count, steps, ended):
+    settings = CurveDiagnostics(steps=None, epochs=epochs, train=False)
+    series, _ = watched(settings, parts, batch_of, count)
+    assert (series["step"], series["epoch"]) == (steps, ended)
     assert "trained/loss" not in series
-    series, _ = watched(CurveDiagnostics(steps=None, epochs=2, train=False), parts, batch_of, 6)
-    assert series["step"] == [0, 6]
 
 
 def test_watching_changes_no_step(step_of, batch_of):

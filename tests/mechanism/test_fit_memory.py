@@ -63,8 +63,8 @@ def everything(step: PrivateStep, batches: list[Batch]) -> list[torch.Tensor]:
     reports = [torch.stack(tuple(step(batch))) for batch in batches]
     state = getattr(step.clip, "bounds", getattr(step.clip, "strict_bound", 0.0))
     draws = [
-        torch.tensor(step.noise.state_dict()["drawn"]),
-        torch.tensor(step.counts.state_dict()["drawn"]),
+        torch.tensor(step.noise_stream.state_dict()["drawn"]),
+        torch.tensor(step.count_stream.state_dict()["drawn"]),
         torch.get_rng_state(),
     ]
     return [*reports, theta(step), torch.as_tensor(state), *draws]

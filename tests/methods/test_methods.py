@@ -91,9 +91,9 @@ def test_one_example_moves_the_counts_by_at_most_one(
     held = Held(method.clip, answers)
     step = step_of(dataclasses.replace(method, clip=held), multiplier=MULTIPLIER, lr=0.0)
     batch = batch_of(n, groups=method.groups or 3, seed=seed)
-    start = step.counts.state_dict()
+    start = step.count_stream.state_dict()
     for one in (batch, *(neighbours(batch, i) for i in range(n))):
-        step.counts.load_state_dict(start)
+        step.count_stream.load_state_dict(start)
         step(one)
     assert len(held.answers) == n + 1
     for other in held.answers[1:]:

@@ -48,7 +48,7 @@ def test_augmented_runs_are_paired_with_plain_ones_and_views_are_drawn_anew():
     assert [len(batch) for batch in ours.batches] == [len(batch) for batch in plain.batches]
     assert {batch.shape[1:] for batch in ours.batches} == {(2, 1, 8, 8)}
     assert not torch.equal(ours.batches[0][:, 0], ours.batches[0][:, 1])
-    draws = [witness.step.noise.bits(4) for witness in (plain, ours)]
+    draws = [witness.step.noise_stream.bits(4) for witness in (plain, ours)]
     assert torch.equal(*draws)
     assert record.privacy == fit(run_of(), NOWHERE).privacy
     again = fit(run_of(augmentation=VIEWS), NOWHERE)

@@ -59,7 +59,7 @@ def test_runs_of_one_seed_start_from_the_same_weights_and_have_noise_of_their_ow
 
     one, other = step(0.5), step(0.6)
     assert torch.equal(*(of.engine.parameters.theta for of in (one, other)))
-    assert not torch.isclose(*(of.noise.bits(100).double() for of in (one, other))).any()
+    assert not torch.isclose(*(of.noise_stream.bits(100).double() for of in (one, other))).any()
 
 
 @pytest.mark.slow
@@ -129,5 +129,5 @@ def test_private_methods_draw_the_same_noise_from_the_same_seed_whatever_they_co
     plain, counting = (
         witnessed(method=method, epochs=1)[0] for method in ("dpsgd", "dpsgd_global_adapt")
     )
-    draws = [witness.step.noise.bits(4) for witness in (plain, counting)]
+    draws = [witness.step.noise_stream.bits(4) for witness in (plain, counting)]
     assert torch.equal(*draws)

@@ -35,8 +35,8 @@ def scheduled(step: PrivateStep, schedule: Schedules, steps: int) -> PrivateStep
         noise_multiplier=step.noise_multiplier,
         expected_batch_size=step.expected_batch_size,
         physical=step.physical,
-        noise=step.noise,
-        counts=step.counts,
+        noise_stream=step.noise_stream,
+        count_stream=step.count_stream,
         steps=steps,
         schedule=schedule,
     )

@@ -141,8 +141,8 @@ def test_an_example_is_clipped_once_whatever_its_views(name, stream_of):
         noise_multiplier=1e-9,
         expected_batch_size=8.0,
         physical=PhysicalBatches(),
-        noise=stream_of(1),
-        counts=stream_of(2),
+        noise_stream=stream_of(1),
+        count_stream=stream_of(2),
     )
     step(augmented.of(example, generator()))
     assert torch.linalg.vector_norm(theta.detach() - before).item() == pytest.approx(0.1 * 0.5 / 8)
