@@ -8,6 +8,7 @@ of a table differ by more than their method, each row is an arm with rules of it
 
 import functools
 import pickle
+import re
 from collections.abc import Iterator, Mapping
 from typing import cast
 
@@ -26,6 +27,9 @@ from dpbench.config.search_path import Folders, groups
 from dpbench.errors import UserError, nearest
 from dpbench.paths import conf_folder
 from dpbench.validate import one_of
+
+BUDGET = re.compile(r"eps(\d+(?:\.\d+)?)")
+"""The name of an option that, in the group privacy, would be a budget of this epsilon."""
 
 CUSTOM = "dpbench.data.custom."
 """The modules of data sets whose settings are completed from the data."""
@@ -170,6 +174,11 @@ def _check_option(override: Override) -> None:
     if override.is_delete():
         raise UserError(f"{group} cannot be deleted: choose an option, e.g. {group}=NAME.")
     names = options(group)
+    if group == "privacy" and value not in names and (epsilon := BUDGET.fullmatch(str(value))):
+        raise UserError(
+            f"privacy={value} is unknown: for this epsilon, write privacy=eps1 "
+            f"privacy.epsilon={epsilon[1]}."
+        )
     several = group == "tracker" and isinstance(value, list) and bool(value)
     for option in cast(list, value) if several else [value]:
         one_of(group, option, names)

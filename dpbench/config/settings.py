@@ -156,7 +156,15 @@ def varying_keys(mappings: Sequence[Mapping[str, Any]]) -> list[str]:
 def split_settings(
     command: str, defaults: Mapping[str, str], arguments: Sequence[str]
 ) -> tuple[dict[str, str], list[str]]:
-    """A command's own settings, and the other arguments; UserError for a setting without value."""
+    """A command's own settings, and the other arguments.
+
+    Raises UserError for a setting without a value, or one that is spelled as another's in a case of
+    its own, such as n for N.
+    """
+    by_lower = {name.lower(): name for name in defaults}
+    for key in map(key_of, arguments):
+        if key not in defaults and (meant := by_lower.get(key.lower())):
+            raise UserError(f"{key} is not a setting of {command}: did you mean {meant}?")
     own = [argument for argument in arguments if key_of(argument) in defaults]
     others = [argument for argument in arguments if key_of(argument) not in defaults]
     return key_values(command, defaults, own), others

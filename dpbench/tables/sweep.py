@@ -100,15 +100,20 @@ def value_of(config: Mapping[str, Any], key: str) -> Any:
 
 
 def filter_records(records: Sequence[Record], filters: Mapping[str, str]) -> list[Record]:
-    """The records with these values of settings; UserError for a setting or value of none."""
+    """The records with these values of settings; UserError for a setting or value of none.
+
+    A filter is one value, or several with commas between them.
+    """
     check_keys(records, [*filters])
+    selected = list(records)
     for key, text in filters.items():
-        matching = [r for r in records if _is(value_of(r.config, key), text)]
-        if not matching:
-            known = {str(value_of(r.config, key)) for r in records}
-            raise UserError(f"no record has {key}={text}: {nearest(text, known)}")
-        records = matching
-    return list(records)
+        values = {str(value_of(record.config, key)) for record in selected}
+        wanted = [text] if text in values else text.split(",")  # a list has commas of its own
+        for value in wanted:
+            if not any(_is(value_of(record.config, key), value) for record in selected):
+                raise UserError(f"no record has {key}={value}: {nearest(value, values)}")
+        selected = [r for r in selected if any(_is(value_of(r.config, key), v) for v in wanted)]
+    return selected
 
 
 def _is(value: object, text: str) -> bool:

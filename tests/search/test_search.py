@@ -223,6 +223,7 @@ def test_optuna_s_sampler_resumes_by_the_records_alone(folder, tmp_path, monkeyp
         ([LR, "N=many"], "N must be a whole number from 1 to 100000, got 'many'."),
         ([LR, "N=-1"], "N must be a whole number from 1 to 100000, got '-1'."),
         ([LR, "N"], "N needs a value: N=VALUE."),
+        ([LR, "n=4"], "n is not a setting of search: did you mean N?"),
         ([LR, "draw=-1"], "draw must be a whole number from 0, got '-1'."),
         ([LR, "by=tpw"], "by=tpw is unknown: did you mean tpe?"),
         ([LR, "rule=best_test"], "rule=best_test is unknown: did you mean best_validation"),

@@ -262,3 +262,16 @@ def test_a_setting_that_only_some_runs_have_can_be_selected():
     runs[1].config["method"]["rho"] = 0.5
     assert filter_records(runs, {"method.rho": "0.5"}) == runs[1:]
     assert filter_records(runs, {"method.rho": "null"}) == runs[:1]
+
+
+def test_a_filter_takes_several_values_and_each_must_be_that_of_a_run():
+    runs = [record(), record("bam"), record("dpsat")]
+    assert filter_records(runs, {"method": "dpsat,bam"}) == runs[1:]
+    with pytest.raises(UserError, match="no record has method=bma: did you mean bam"):
+        filter_records(runs, {"method": "dpsgd,bma"})
+
+
+def test_a_list_is_one_value():
+    runs = [record(), record()]
+    runs[0].config["method"]["sizes"] = [8, 8]
+    assert filter_records(runs, {"method.sizes": "[8, 8]"}) == runs[:1]
