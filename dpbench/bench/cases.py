@@ -14,7 +14,7 @@ from dpbench.models.architecture import Architecture
 from dpbench.paths import conf_folder
 
 
-class UnavailableError(Exception):
+class CannotBeTimed(Exception):
     """Why a contender cannot run a case on this machine, as the end of a sentence."""
 
 
@@ -39,14 +39,14 @@ class Case:
     def build(self, device: torch.device) -> nn.Module:
         """A new model with the same weights in every process, and without dropout.
 
-        Raises UnavailableError if it cannot be built.
+        Raises CannotBeTimed if it cannot be built.
         """
         architecture: Architecture = from_conf("model", self.model, self.changes)
         torch.manual_seed(0)
         try:
             model = architecture.build(self.shape, self.classes)
         except (ImportError, UserError) as error:
-            raise UnavailableError(f"model={self.model} cannot be built: {error}") from error
+            raise CannotBeTimed(f"model={self.model} cannot be built: {error}") from error
         for module in model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0  # contenders would draw different masks and disagree
@@ -67,17 +67,17 @@ class Case:
 
 
 def from_conf(group: str, name: str, changes: dict[str, Any]) -> Any:
-    """The object that conf/GROUP/NAME.yaml describes, built without Hydra; UnavailableError if it
+    """The object that conf/GROUP/NAME.yaml describes, built without Hydra; CannotBeTimed if it
     cannot be built."""
     settings = settings_of(group, name)
     if settings is None:
-        raise UnavailableError(f"{group}={name} is not available yet")
+        raise CannotBeTimed(f"{group}={name} is not available yet")
     if TARGET not in settings:
-        raise UnavailableError(f"{group}={name} cannot be built: its file has no {TARGET}")
+        raise CannotBeTimed(f"{group}={name} cannot be built: its file has no {TARGET}")
     try:
         return build(group, settings | changes)
     except UserError as error:
-        raise UnavailableError(f"{group}={name} cannot be built: {error}") from error
+        raise CannotBeTimed(f"{group}={name} cannot be built: {error}") from error
 
 
 def settings_of(group: str, name: str) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dpbench.bench.cases import Case, UnavailableError
+from dpbench.bench.cases import CannotBeTimed, Case
 from dpbench.bench.check import Observation, observe
 from dpbench.bench.stepper import Stepper
 from dpbench.errors import first_line
@@ -118,7 +118,7 @@ def _serve(pipe: Connection, make: Make, case: Case, device: str) -> None:
 
 def _reason(error: Exception) -> str:
     """An error in one line."""
-    if isinstance(error, UnavailableError):
+    if isinstance(error, CannotBeTimed):
         return str(error)
     if isinstance(error, torch.OutOfMemoryError):
         return "out of memory"

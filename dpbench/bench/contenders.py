@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 
-from dpbench.bench.cases import Case, UnavailableError
+from dpbench.bench.cases import CannotBeTimed, Case
 from dpbench.bench.jax_peer import jax_privacy
 from dpbench.bench.opacus_peer import opacus
 from dpbench.bench.ours import ours
@@ -34,8 +34,8 @@ def plain(case: Case, device: torch.device, compiled: bool = False) -> PlainStep
 
 
 def fastdp(case: Case, device: torch.device) -> Stepper:
-    """Raises UnavailableError: fastDP is not on the package index."""
-    raise UnavailableError("not installed (pip finds no distribution of the name fastDP)")
+    """Raises CannotBeTimed: fastDP is not on the package index."""
+    raise CannotBeTimed("not installed (pip finds no distribution of the name fastDP)")
 
 
 BASELINE = "plain"

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpbench.bench.cases import Case, UnavailableError
+from dpbench.bench.cases import CannotBeTimed, Case
 from dpbench.bench.stepper import BOUND, LR, NOISE_MULTIPLIER
 from dpbench.data.dataset import Batch
 
@@ -73,21 +73,21 @@ class JaxPrivacy:
 def jax_privacy(case: Case, device: torch.device) -> JaxPrivacy:
     """jax_privacy on a case.
 
-    Raises UnavailableError if it is not installed or the model cannot be translated.
+    Raises CannotBeTimed if it is not installed or the model cannot be translated.
     """
     model = case.build(device)
     if device.type != "cpu":
-        raise UnavailableError("timed on CPUs only")
+        raise CannotBeTimed("timed on CPUs only")
     try:
         return JaxPrivacy(model, case.batch(device))
     except ImportError as error:
-        raise UnavailableError(f"not installed ({error})") from error
+        raise CannotBeTimed(f"not installed ({error})") from error
 
 
 def _modules(model: nn.Module) -> list[nn.Module]:
     """The layers of a plain `nn.Sequential`, in order."""
     if type(model) is not nn.Sequential:
-        raise UnavailableError("only plain sequences of layers are translated to JAX")
+        raise CannotBeTimed("only plain sequences of layers are translated to JAX")
     return list(model)
 
 
@@ -107,14 +107,14 @@ def _layer(module: nn.Module) -> Layer:
             return _convolution(module)
         case nn.MaxPool2d(kernel_size=int(size), stride=int(stride), padding=0):
             return _pool(size, stride)
-    raise UnavailableError(f"{type(module).__name__} is not translated to JAX")
+    raise CannotBeTimed(f"{type(module).__name__} is not translated to JAX")
 
 
 def _convolution(module: nn.Conv2d) -> Layer:
     from jax import lax
 
     if isinstance(module.padding, str):
-        raise UnavailableError("convolutions with named padding are not translated to JAX")
+        raise CannotBeTimed("convolutions with named padding are not translated to JAX")
     stride, padding = module.stride, [(side, side) for side in module.padding]
 
     def convolve(weights, x):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from dpbench.bench.cases import Case, UnavailableError
+from dpbench.bench.cases import CannotBeTimed, Case
 from dpbench.bench.stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper
 from dpbench.data.dataset import Batch
 
@@ -46,10 +46,10 @@ class Opacus(TorchStepper):
 
 
 def opacus(case: Case, device: torch.device, mode: str) -> Opacus:
-    """Opacus on a case; UnavailableError if it is not installed or refuses the model."""
+    """Opacus on a case; CannotBeTimed if it is not installed or refuses the model."""
     try:
         return Opacus(case.build(device), case.batch(device), mode)
     except ImportError as error:
-        raise UnavailableError(f"not installed ({error})") from error
+        raise CannotBeTimed(f"not installed ({error})") from error
     except NotImplementedError as error:
-        raise UnavailableError(f"Opacus refuses the model: {error}") from error
+        raise CannotBeTimed(f"Opacus refuses the model: {error}") from error

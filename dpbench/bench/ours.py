@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from dpbench.bench.cases import Case, UnavailableError, from_conf
+from dpbench.bench.cases import CannotBeTimed, Case, from_conf
 from dpbench.bench.stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
@@ -62,7 +62,7 @@ def ours(
     compiled: bool = False,
     noisy: bool = True,
 ) -> Ours:
-    """Our step on a case; UnavailableError if the engine or method is not available.
+    """Our step on a case; CannotBeTimed if the engine or method is not available.
 
     noisy: False leaves out the method's noise, to measure what it costs.
     """
@@ -84,13 +84,13 @@ def _method(name: str) -> Method:
 
 
 def _engine(name: str, model: nn.Module, probe: Batch) -> Engine:
-    """The engine of that name; UnavailableError with its warning if it falls back to another."""
+    """The engine of that name; CannotBeTimed with its warning if it falls back to another."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             engine = make_engine(name, model, cross_entropy, probe)
         except UserError as error:
-            raise UnavailableError(str(error)) from error
+            raise CannotBeTimed(str(error)) from error
     if name not in ("auto", engine.name):
-        raise UnavailableError(str(caught[-1].message))
+        raise CannotBeTimed(str(caught[-1].message))
     return engine

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dpbench.bench import cases, contenders
-from dpbench.bench.cases import Case, UnavailableError
+from dpbench.bench.cases import CannotBeTimed, Case
 from dpbench.bench.command import bench, parse
 from dpbench.bench.report import read
 from dpbench.bench.timing import measure
@@ -63,9 +63,9 @@ def test_every_case_has_a_name_of_its_own(known):
 
 
 def test_what_is_not_there_yet_says_so():
-    with pytest.raises(UnavailableError, match="model=nonsuch is not available yet"):
+    with pytest.raises(CannotBeTimed, match="model=nonsuch is not available yet"):
         Case("tiny", "nonsuch", (5,), 3, 8).build(CPU)
-    with pytest.raises(UnavailableError, match=r"cannot be built: model\.width is not a setting"):
+    with pytest.raises(CannotBeTimed, match=r"cannot be built: model\.width is not a setting"):
         Case("tiny", "mlp", (5,), 3, 8, {"width": 4}).build(CPU)
 
 
@@ -100,7 +100,7 @@ def test_an_option_without_a_target_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(cases, "conf_folder", lambda: tmp_path)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mlp.yaml").write_text("widths: [4]")
-    with pytest.raises(UnavailableError, match="model=mlp cannot be built: its file has no _targ"):
+    with pytest.raises(CannotBeTimed, match="model=mlp cannot be built: its file has no _targ"):
         TINY.build(CPU)
 
 
@@ -108,7 +108,7 @@ def test_an_option_without_a_target_says_so(tmp_path, monkeypatch):
 def test_a_peer_that_is_not_installed_says_so(name, monkeypatch):
     for package in ("opacus.grad_sample.utils", "jax"):
         monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(UnavailableError, match="not installed"):
+    with pytest.raises(CannotBeTimed, match="not installed"):
         contenders.STEP[name].make(TINY, CPU)
 
 
