@@ -11,7 +11,8 @@ from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE
 from dpbench.bench.timing import Timing
 from dpbench.errors import UserError, print_message
-from dpbench.tables.markdown import bullets, document
+from dpbench.tables.grid import Grid
+from dpbench.tables.markdown import bullets, document, grid_lines
 
 COLUMNS = (
     *("case", "contender", "parameters", "batch_size", "dtype"),
@@ -133,8 +134,8 @@ def environment_lines(data: pd.DataFrame) -> Iterable[str]:
 def _overview(data: pd.DataFrame) -> str:
     ratios = data.pivot(index="contender", columns="case", values="ratio")
     ratios = ratios.reindex(data["contender"].unique())[data["case"].unique()]
-    cells = [[name, *map(_ratio, values)] for name, *values in ratios.itertuples()]
-    return table(["", *ratios.columns], cells)
+    cells = [(name, *map(_ratio, values)) for name, *values in ratios.itertuples()]
+    return grid_lines(Grid("", ("", *ratios.columns), tuple(cells)))
 
 
 def _case(name: str, data: pd.DataFrame) -> str:
@@ -142,14 +143,14 @@ def _case(name: str, data: pd.DataFrame) -> str:
     title = f"## {name}\n\nBatch size {first.batch_size}, {first['dtype']}"
     if not pd.isna(first.parameters):
         title += f", {first.parameters:,.0f} parameters"
-    header = ["contender", "ms per step", "ratio", "memory, MiB", "check"]
-    cells = [[row.contender, *_cells(row)] for row in data.itertuples()]
-    return f"{title}.\n\n{table(header, cells)}"
+    header = ("contender", "ms per step", "ratio", "memory, MiB", "check")
+    cells = tuple((row.contender, *_cells(row)) for row in data.itertuples())
+    return f"{title}.\n\n{grid_lines(Grid('', header, cells))}"
 
 
 def _cells(row) -> list[str]:
     if row.reason:
-        return ["—", "—", "—", row.reason.replace("|", "/")]
+        return ["—", "—", "—", row.reason]
     time = f"{row.ms:.3g} ({row.ms_min:.3g} to {row.ms_max:.3g})"
     memory = "—" if pd.isna(row.memory_mib) else f"{row.memory_mib:.0f}"
     return [time, _ratio(row.ratio), memory, row.check]
@@ -157,9 +158,3 @@ def _cells(row) -> list[str]:
 
 def _ratio(value: float) -> str:
     return "—" if pd.isna(value) else f"{value:.2f}"
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table with left-aligned columns."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from dpbench.bench.report import environment_lines, spread, table
+from dpbench.bench.report import environment_lines, spread
 from dpbench.errors import print_message
-from dpbench.tables.markdown import bullets, document
+from dpbench.tables.grid import Grid
+from dpbench.tables.markdown import bullets, document, grid_lines
 
 BASELINE = "import torch"
 
@@ -132,14 +133,15 @@ def _row(timed: TimedCommand, baseline: TimedCommand, environment: str) -> dict:
 
 def markdown(data: pd.DataFrame) -> str:
     """One table of all commands."""
-    head = ["command", "seconds", "CPU seconds", "over `import torch`", "repeats"]
-    cells = [[row.case, *_cells(row)] for row in data.itertuples()]
+    head = ("command", "seconds", "CPU seconds", "over `import torch`", "repeats")
+    cells = tuple((row.case, *_cells(row)) for row in data.itertuples())
+    times = grid_lines(Grid("", head, cells))
     title = "# Time of whole commands"
-    return document(title, EXPLANATION, bullets(environment_lines(data)), table(head, cells))
+    return document(title, EXPLANATION, bullets(environment_lines(data)), times)
 
 
 def _cells(row) -> list[str]:
     if row.reason:
-        return [row.reason.replace("|", "/"), "—", "—", "0"]
+        return [row.reason, "—", "—", "0"]
     seconds = f"{row.seconds:.2f} ({row.seconds_min:.2f} to {row.seconds_max:.2f})"
     return [seconds, f"{row.cpu_seconds:.2f}", f"{row.ratio:.2f}", str(row.repeats)]
