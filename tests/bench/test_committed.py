@@ -9,7 +9,7 @@ from dpbench.bench import report, whole_commands
 FOLDER = Path(__file__).parents[2] / "results" / "step_cost"
 
 
-@pytest.mark.parametrize("path", FOLDER.glob("*.csv"), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.csv")), ids=lambda path: path.stem)
 def test_a_page_is_what_its_numbers_give(path):
     data = report.read(path)
     module = whole_commands if "command" in data.columns else report
