@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from dpbench.audit.canaries import Canaries
-from dpbench.audit.game import Game, RunGame, on_canaries, play_run
+from dpbench.audit.game import Game, RunGame, check_auditable, on_canaries, play_run
 from dpbench.audit.inference import (
     REFUTATION_LEVEL,
     Bounds,
@@ -93,12 +93,6 @@ GAMES = {
     "run": lambda run, canaries, quiet: play_run(on_canaries(run, canaries), quiet),
     "step": lambda run, canaries, quiet: play_steps(run, canaries),
 }
-
-
-def check_auditable(run: Run) -> None:
-    """UserError for a run without noise."""
-    if not run.method.private:
-        raise UserError(f"{run.method.name} adds no noise: there is no epsilon to attack.")
 
 
 def audit(

@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from dpbench.audit.audit import GAMES, Audit, audit, check_auditable, record_of
+from dpbench.audit.audit import GAMES, Audit, audit, record_of
+from dpbench.audit.game import check_auditable
 from dpbench.audit.peers.contenders import CONTENDERS, audit_contender
 from dpbench.config.settings import SETTINGS, key_of, split_settings
 from dpbench.errors import UserError

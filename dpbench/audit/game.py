@@ -36,6 +36,14 @@ COPIES = 3
 """Examples per canary, for methods in which a canary is a user."""
 
 
+def check_auditable(run: Run) -> None:
+    """UserError for a run without noise, and for one whose batches are not Poisson samples."""
+    if not run.method.private:
+        raise UserError(f"{run.method.name} adds no noise: there is no epsilon to attack.")
+    if run.sampler != "poisson":
+        raise UserError("audits need sampler=poisson: their attacks are on Poisson samples.")
+
+
 def last_release(step: PrivateStep) -> tuple[Mechanism, Tensor]:
     """The mechanism of a recorded step's last release, and its noisy sum [D] in units of its
     sensitivity."""
@@ -109,8 +117,7 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
     assert isinstance(dataset, Canaries)
     planned, device = plan(run), torch.device("cpu")
     sampling = planned.sampler.law
-    if not isinstance(sampling, Poisson):
-        raise UserError("audits need sampler=poisson: their attacks are on Poisson samples.")
+    assert isinstance(sampling, Poisson)
     data = run.load(Path())
     training = start_training(run, planned, device, data.train, data.test, ResourceUsage(device))
     training.step.recorder = Recorder()

@@ -15,7 +15,7 @@ from dpbench.audit.exposure.gradient_canaries import (
     quiet_coordinates,
     with_canaries,
 )
-from dpbench.audit.game import last_release
+from dpbench.audit.game import check_auditable, last_release
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled
 from dpbench.data.dataset import Data
@@ -78,8 +78,7 @@ def play_white_box(run: Run, folder: Path, number: int, quiet: bool = False) -> 
 
 
 def _check(run: Run) -> None:
-    if not run.method.private:
-        raise UserError(f"{run.method.name} adds no noise: there is no epsilon to attack.")
+    check_auditable(run)
     if run.users or run.augmentation or run.method.clip.per_coordinate:
         raise UserError(
             "inserted canaries are single examples with a bounded gradient norm: choose "
@@ -95,8 +94,6 @@ def _check(run: Run) -> None:
             f"inserted canaries are gradients without predictions, which {run.method.name} counts: "
             "use dpbench audit, or another method."
         )
-    if run.sampler != "poisson":
-        raise UserError("audits need sampler=poisson: their attacks are on Poisson samples.")
     if run.method.noise.bands != 1 or run.method.clip.memory:
         raise UserError(
             f"the attacks on inserted canaries take steps to be independent, and those of "
