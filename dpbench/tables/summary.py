@@ -38,7 +38,14 @@ def opening(cells: Sequence[Cell]) -> str:
     others = ", ".join(f"{counts[name]} {name}" for name in (CLOSE, UNDECIDED) if counts[name])
     parts = [others, _differing([cell for cell in printed if cell.verdict == DIFFERS])]
     reproduced = f"{counts[REPRODUCED]} of {len(printed)} printed numbers are reproduced"
-    return f"{', '.join(filter(None, [reproduced, *parts]))}; {seeds}."
+    said = f"{', '.join(filter(None, [reproduced, *parts]))}; {seeds}."
+    different = len({id(cell.published) for cell in printed})
+    if different < len(printed):
+        said += (
+            f" The paper prints {different} different ones; variants, and columns on other data, "
+            "are held against the same."
+        )
+    return said
 
 
 def _differing(cells: Sequence[Cell]) -> str:

@@ -22,8 +22,8 @@ NARROWED = {
     "bam_table1-cpu_day-part": ("scale=cpu_day", "table.seeds=[0]"),
     "calibration_table2-part": ("dataset=mnist", "table.seeds=[0,1,2]"),
     "misalignment_table1-part": ("table.seeds=[0,1,2]",),
-    "misalignment_table2-part": ("table.seeds=[0,1]",),
-    "sign_table1-cpu_day-part": ("scale=cpu_day", "table.seeds=[0]"),
+    "misalignment_table2-part": ("table.seeds=[0,1,2]",),
+    "sign_table1-cpu_day": ("scale=cpu_day",),
     "sign_table1-part": ("dataset=adult",),
 }
 """The overrides of tables that are committed in part, or at another size."""
