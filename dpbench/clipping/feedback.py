@@ -35,6 +35,10 @@ class ErrorFeedback(Clip):
         return self.clip.sensitivity
 
     @property
+    def caveat(self) -> str | None:  # type: ignore[override]
+        return self.clip.caveat
+
+    @property
     def memory(self) -> Memory:  # type: ignore[override]
         return Memory(2 * self.error_bound / float(self.clip.sensitivity), self.share)
 

@@ -9,6 +9,10 @@ from torch import Tensor
 from dpbench.clipping.clip import Bound, Clip, CountQuery, checked_bound, ratio
 from dpbench.validate import one_of
 
+BASE_IS_NO_BOUND = (
+    "Noise is scaled by the base bound, and an example moves the sum by up to its group's bound."
+)
+
 
 @dataclass(frozen=True)
 class Groupwise(Clip):
@@ -35,6 +39,10 @@ class Groupwise(Clip):
         checked_bound("the clipping bound (method.bound)", self.bound)
         one_of("reference", self.reference, ("batch", "groups"))
         one_of("sensitivity_from", self.sensitivity_from, ("largest", "base"))
+
+    @property
+    def caveat(self) -> str | None:  # type: ignore[override]
+        return BASE_IS_NO_BOUND if self.sensitivity_from == "base" else None
 
     @property
     def sensitivity(self) -> Bound:

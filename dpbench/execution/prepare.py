@@ -18,10 +18,8 @@ from dpbench.privacy.accountants import DEFAULT_CLAIM
 from dpbench.records.code import built_by_plugins
 from dpbench.training.plan import Plan, Run, plan
 
-CHECKED_HERE = ("dataset", "model", "optimizer", "diagnostics")
-"""Groups on which no epsilon depends unchecked: numbers of examples are checked when data are
-loaded, models that mix examples are refused, and the others only see what is released, or not
-covered."""
+WITHOUT_EFFECT = ("optimizer", "diagnostics")
+"""Groups on which no epsilon depends: their parts only see what is released, or are not covered."""
 
 
 def prepare(overrides: list[str]) -> tuple[dict, Run, Plan]:
@@ -64,7 +62,7 @@ def _authors(config: dict) -> str:
     """The plug-ins with parts that a run's epsilon relies on, or ""."""
     built = built_by_plugins(config).items()
     return ", ".join(
-        sorted({p["package"] for path, p in built if path.split(".")[0] not in CHECKED_HERE})
+        sorted({p["package"] for path, p in built if path.split(".")[0] not in WITHOUT_EFFECT})
     )
 
 

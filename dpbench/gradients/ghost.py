@@ -238,7 +238,9 @@ class GhostGradients(Gradients):
 
     @cached_property
     def norms(self) -> Tensor:
-        return torch.stack(self._squared).sum(0).sqrt().to(self.losses)
+        first, *others = self._squared
+        total = torch.stack(self._squared).sum(0) if others else first
+        return total.sqrt().to(self.losses)
 
     @property
     def layer_norms(self) -> Tensor:

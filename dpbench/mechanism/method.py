@@ -16,7 +16,7 @@ from dpbench.gradients import Engine, Gradients
 from dpbench.mechanism.noise import Gaussian, Noise
 from dpbench.mechanism.schedules import Schedules
 from dpbench.mechanism.update import Plain, Update
-from dpbench.privacy.guarantee import Guarantee
+from dpbench.privacy.guarantee import PRIVATE_DIVISOR, Guarantee
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism, Release
 from dpbench.validate import one_of
 
@@ -114,6 +114,8 @@ class Method:
         compose."""
         if self.basis.level == "none":
             return self.basis
+        if self.by_real_size:
+            return PRIVATE_DIVISOR
         if self.clip.caveat:
             return Guarantee("none", self.clip.caveat)
         return replace(
@@ -197,6 +199,11 @@ class Method:
     def releases(self, noise_multiplier: float) -> tuple[Release, ...]:
         """Everything that one step releases from its batch, for the ledger."""
         if memory := self.clip.memory:
+            if self.failure or self.excess != 1 or self.clip.query:
+                raise UserError(
+                    f"{self.name} keeps an error from step to step, which is not accounted for "
+                    "beside a count query, or a sensitivity that may be exceeded: use another clip."
+                )
             own, carried = map(self._mechanism, memory.multipliers(noise_multiplier))
             error = Release("error of earlier steps", carried, unsampled=True)
             return (Release(GRADIENT_SUM, own), error)

@@ -23,6 +23,7 @@ from dpbench.mechanism.physical_batches import PhysicalBatches, Summand
 from dpbench.mechanism.schedules import UNCHANGED, Schedules
 from dpbench.mechanism.state import restore_state, state_of
 from dpbench.mechanism.streams import Stream
+from dpbench.validate import number, positive
 
 
 class StepReport(NamedTuple):
@@ -96,6 +97,8 @@ class PrivateStep:
 
     def __post_init__(self) -> None:
         self.method.check_size(len(self.engine.parameters))
+        number("noise_multiplier", self.noise_multiplier, 0.0)  # of 0 no ledger has an epsilon
+        positive("expected_batch_size", self.expected_batch_size)
         trained = [part for group in self.optimizer.param_groups for part in group["params"]]
         if len(trained) != 1 or trained[0] is not self.engine.parameters.theta:
             raise UserError(
@@ -114,6 +117,8 @@ class PrivateStep:
     @property
     def clip(self) -> Clip:
         """The clip of the next step, with its bounds scaled by the schedule."""
+        if self.schedule is UNCHANGED:  # in every step several times
+            return self._clip
         factor = self.schedule.bound_at(self.released.progress)
         return self._clip if factor == 1 else self._clip.scaled(factor)
 

@@ -76,7 +76,7 @@ class Sign(Update):
     def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:
         if isinstance(mechanism, CoordinateMechanism) and mechanism.noise == "logistic":
             return replace(mechanism, signed=True)
-        if isinstance(mechanism, GaussianMechanism) and coordinates:
+        if isinstance(mechanism, GaussianMechanism) and coordinates and mechanism.bands == 1:
             multiplier = mechanism.noise_multiplier
             return CoordinateMechanism("gaussian", multiplier, coordinates, signed=True)
         return mechanism

@@ -1,5 +1,6 @@
 """DP-MF: Gaussian noise that later steps partly cancel, by a banded matrix factorisation."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping import Bounds, make_clip
+from dpbench.errors import UserError
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import CorrelatedGaussian, draws
 from dpbench.mechanism.streams import Stream
@@ -64,6 +66,14 @@ class BandedGaussian(CorrelatedGaussian):
     """
 
     coefficients: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self) -> None:
+        norm = math.hypot(*self.coefficients)
+        if norm > 1 + 1e-12:
+            raise UserError(
+                f"the coefficients of C must have a norm of 1 at most, and have {norm:.6g}: divide "
+                "them by it."
+            )
 
     @property
     def bands(self) -> int:  # type: ignore[override]

@@ -84,6 +84,10 @@ class RateClip(Clip):
         positive("method.dual_bound", self.dual_bound)
 
     @property
+    def caveat(self) -> str | None:  # type: ignore[override]
+        return self.clip.caveat
+
+    @property
     def sensitivity(self) -> Bound:
         return self.clip.sensitivity
 

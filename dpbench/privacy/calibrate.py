@@ -24,11 +24,13 @@ def calibrate(
     """The smallest noise multiplier, to 0.1%, at which the whole ledger stays within epsilon.
 
     ledger_at(multiplier) must contain every release, including side queries. Raises UserError if
-    no multiplier up to LARGEST reaches epsilon, for an epsilon that is not positive, and for an
-    unknown accountant.
+    no multiplier up to LARGEST reaches epsilon, for an epsilon that is not positive, for an unknown
+    accountant, and for one whose epsilon is no upper bound.
     """
     positive("epsilon", epsilon)
     one_of("accountant", accountant, ACCOUNTANTS)
+    if accountant == "gdp":
+        raise UserError("gdp is an approximation and cannot be a target: use pld.")
 
     def epsilon_at(multiplier: float) -> float:
         return ACCOUNTANTS[accountant](ledger_at(multiplier), delta)

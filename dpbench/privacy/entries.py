@@ -110,7 +110,19 @@ def joint_entries(ledger: Ledger) -> Iterator[Entry]:
             failure = sum(getattr(release.mechanism, "failure", 0.0) for release in sampled)
             yield Entry(step.sampling.rate, _joint(sampled), turns, failure)
         if unsampled := tuple(r for r in step.releases if r.unsampled):
+            _check_independent(unsampled)
             yield Entry(1.0, joint_multiplier(unsampled), times)
+
+
+def _check_independent(releases: Sequence[Release]) -> None:
+    """Unaccountable for noise that is correlated over steps, and a sensitivity that may fail."""
+    for release in releases:
+        match release.mechanism:
+            case GaussianMechanism(failure=failure, bands=bands) if failure or bands != 1:
+                raise Unaccountable(
+                    f"the {release.what} can only be accounted for with independent noise and a "
+                    "sensitivity that is never exceeded."
+                )
 
 
 def cut_probability(law: TruncatedPoisson) -> float:

@@ -27,6 +27,7 @@ class GaussianMechanism:
 
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
+        fraction("the probability of a failure", self.failure, zero=True)
         integer("the number of bands", self.bands)
 
 

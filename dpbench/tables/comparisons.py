@@ -157,7 +157,7 @@ def verdict_of(gaps: Sequence[float], least: float = -math.inf) -> str:
     low, high = interval(gaps)
     if low > 0:
         return HOLDS
-    return FAILS if high <= 0 or high < least else UNDECIDED
+    return FAILS if high < 0 or high < least else UNDECIDED
 
 
 def interval(gaps: Sequence[float]) -> tuple[float, float]:

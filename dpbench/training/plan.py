@@ -45,7 +45,8 @@ class Run:
 
     optimizer maps a list of parameters to a torch optimiser. noise: "seeded" (reproducible) or
     "secure". config: the plain configuration stored in the record; without it all runs of one seed
-    share their seeded noise, and at most one may be released. score_noise_multiplier: of the
+    share their seeded noise, and at most one may be released; so does one that
+    `dataclasses.replace` makes of another, whose config it keeps. score_noise_multiplier: of the
     accuracy on the validation split, see dpbench.training.score. trial: distinguishes runs of one
     configuration, which then share no noise. temperature: fitted on the part that the data set
     holds out for it. batch_limit, participations: settings of two samplers, see
@@ -142,10 +143,13 @@ class Run:
     def draws_seed(self) -> int:
         """The seed of the draws inside a step: augmentation, dropout, and those of the method.
 
-        With secure noise it is a secret, different in each call: an additional example in a batch
-        changes the draws of those after it, which stays hidden only if nobody knows the draws.
+        Shared with no other run: an additional example changes the draws of others, which would
+        show in the difference of two runs with the same draws. With secure noise it is a secret,
+        different in each call.
         """
-        return secrets.randbits(63) if self.noise == "secure" else self.seed
+        if self.noise == "secure":
+            return secrets.randbits(63)
+        return derived(self.seed, f"draws/{digest(self.config)}") if self.config else self.seed
 
     def stream(self, purpose: str, device: torch.device) -> Stream:
         """The random stream for one purpose, shared with no other run."""

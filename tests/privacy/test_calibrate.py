@@ -39,7 +39,7 @@ slow = pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "epsilon"),
     [
-        *[("gdp", 0.5), ("gdp", 3.0), ("gdp", 8.0), ("rdp", 3.0)],
+        *[("rdp", 0.5), ("rdp", 3.0), ("rdp", 8.0)],
         *[pytest.param(*case, marks=slow) for case in (("rdp", 0.5), ("pld", 0.5), ("pld", 3.0))],
     ],
 )
@@ -54,14 +54,14 @@ def test_calibrated_noise_meets_epsilon_and_one_percent_less_does_not(name, epsi
 
 
 def test_side_queries_are_paid_for_by_the_gradient():
-    alone = calibrate(ledger, 1.0, DELTA, "gdp")
-    beside = calibrate(lambda sigma: ledger(sigma, 3.0), 1.0, DELTA, "gdp")
+    alone = calibrate(ledger, 1.0, DELTA, "rdp")
+    beside = calibrate(lambda sigma: ledger(sigma, 3.0), 1.0, DELTA, "rdp")
     assert beside**-2 + 3.0**-2 == pytest.approx(alone**-2, rel=5e-3)
 
 
 def test_an_epsilon_out_of_reach_is_refused():
     with pytest.raises(UserError, match="even a noise multiplier of 100,000 leaves epsilon="):
-        calibrate(lambda sigma: ledger(sigma, 0.7), 0.5, DELTA, "gdp")
+        calibrate(lambda sigma: ledger(sigma, 0.7), 0.5, DELTA, "rdp")
 
 
 def test_an_exact_side_query_leaves_no_epsilon_in_reach():
@@ -76,7 +76,7 @@ def test_an_exact_side_query_leaves_no_epsilon_in_reach():
 def test_calibration_never_tries_noise_far_below_the_answer(epsilon):
     # A privacy loss distribution takes gigabytes at a multiplier of 0.1 and a long run.
     asked: list[float] = []
-    sigma = calibrate(lambda s: asked.append(s) or ledger(s), epsilon, DELTA, "gdp")
+    sigma = calibrate(lambda s: asked.append(s) or ledger(s), epsilon, DELTA, "rdp")
     assert min(asked) >= min(0.8, sigma / 2)
 
 
