@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from dpbench.dashboard.choice import Group, choose, groups_of, ranked_by, sign_of
 from dpbench.dashboard.metrics import metric_entry
@@ -24,6 +25,14 @@ WORST = "worst group"
 ACCURACY = "test/accuracy"
 
 NOT_PRIVATE = "not private"
+
+
+class Budget(NamedTuple):
+    """The lowest and the highest epsilon on a board, and the delta of all."""
+
+    low: float
+    high: float
+    delta: float
 
 
 @dataclass(frozen=True)
@@ -59,16 +68,14 @@ def boards(runs: Sequence[ReportedRun]) -> tuple[list[dict], set[str]]:
             by_facet[run.row["facet"]].append(run)
     found, best = [], set()
     for facet in sorted(by_facet):
-        for low, high, candidates in _budgets(by_facet[facet]):
-            found.append(_board(facet, low, high, candidates))
+        for budget, candidates in _budgets(by_facet[facet]):
+            found.append(_board(facet, budget, candidates))
             best |= {group.name for candidate in candidates for group in candidate.alike}
     return found, best
 
 
-def _budgets(
-    runs: list[ReportedRun],
-) -> Iterator[tuple[float | None, float | None, list[Candidate]]]:
-    """The lowest and highest epsilon of each board, and the candidates on it."""
+def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[Budget | None, list[Candidate]]]:
+    """The budget of each board, and the candidates on it."""
     tested = groups_of(run for run in runs if not run.validated)
     validated = groups_of(run for run in runs if run.validated)
     private = sorted(
@@ -78,22 +85,26 @@ def _budgets(
     )
     others = [group for group in tested if isinstance(group.epsilon, str)]
     if not private and others:
-        yield None, None, _candidates(others, validated)
-    for epsilons, groups in _clusters(private, tested):
+        yield None, _candidates(others, validated)
+    for budget, groups in sorted(_clusters(private, tested), key=lambda pair: pair[0]):
         budgets = {group.first.budget for group in groups}
         beside = [g for g in others if g.epsilon == NOT_PRIVATE or g.first.budget in budgets]
-        yield epsilons[0], epsilons[-1], _candidates([*groups, *beside], validated)
+        yield budget, _candidates([*groups, *beside], validated)
 
 
 def _clusters(
     private: list[tuple[float, int]], groups: Sequence[Group]
-) -> Iterator[tuple[list[float], list[Group]]]:
-    """Groups of about the same epsilon, and their epsilons in increasing order."""
-    while private:
-        most = private[0][0] * SAME_BUDGET
-        inside = [pair for pair in private if pair[0] <= most]
-        private = private[len(inside) :]
-        yield [epsilon for epsilon, _ in inside], [groups[place] for _, place in inside]
+) -> Iterator[tuple[Budget, list[Group]]]:
+    """Groups of one delta and about the same epsilon. private: epsilon and place of each."""
+    by_delta: dict[float, list[tuple[float, int]]] = defaultdict(list)
+    for epsilon, place in private:
+        by_delta[groups[place].first.row["delta"]].append((epsilon, place))
+    for delta, pairs in by_delta.items():
+        while pairs:
+            most = pairs[0][0] * SAME_BUDGET
+            inside = [pair for pair in pairs if pair[0] <= most]
+            pairs = pairs[len(inside) :]
+            yield Budget(inside[0][0], inside[-1][0], delta), [groups[place] for _, place in inside]
 
 
 def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Candidate]:
@@ -115,7 +126,7 @@ def _by_method(groups: Iterable[Group]) -> defaultdict[str, list[Group]]:
     return by_method
 
 
-def _board(facet: str, low: float | None, high: float | None, candidates: list[Candidate]) -> dict:
+def _board(facet: str, budget: Budget | None, candidates: list[Candidate]) -> dict:
     metric = ranked_by([candidate.group for candidate in candidates])
     ranked = sorted(candidates, key=lambda c: _place(c, metric))
     baseline = _baseline(candidates)
@@ -128,8 +139,9 @@ def _board(facet: str, low: float | None, high: float | None, candidates: list[C
         row["rank"] = rank if row.pop("ranked") else None
     return {
         "facet": facet,
-        "low": low and seven_digits(low),
-        "high": high and seven_digits(high),
+        "low": budget and seven_digits(budget.low),
+        "high": budget and seven_digits(budget.high),
+        "delta": budget and budget.delta,
         "columns": [_column(name) for name in columns],
         "baseline": baseline and baseline.method,
         "rows": rows,

@@ -36,9 +36,9 @@ SUFFIXES = (".md", ".csv", ".tex")
 
 NOTE = (
     "Cells: mean ± standard deviation (number of seeds). Bold: the best mean of the rows with an "
-    "epsilon, where their epsilons agree within 5%. An epsilon is that of one run: it covers "
-    "neither metrics nor a choice by them, nor statistics that data were prepared by, such as "
-    "z-scores."
+    "epsilon, where their epsilons agree within 5%, for one delta and unit. An epsilon is that of "
+    "one run: it covers neither metrics nor a choice by them, nor statistics that data were "
+    "prepared by, such as z-scores."
 )
 
 
@@ -156,10 +156,8 @@ class SweepTable:
                 yield ", ".join([*values, name])
 
     def _best_rows(self, column: Key, name: str) -> set[Key]:
-        """The rows with the best mean, as it is shown, of those with an epsilon of one unit."""
-        units = {
-            runs.terms.unit for (_, at), runs in self.runs.items() if at == column and runs.terms
-        }
+        """The rows with the best mean, as it is shown, of those with an epsilon on equal terms."""
+        terms = {runs.terms for (_, at), runs in self.runs.items() if at == column and runs.terms}
         metric = parse_name(name).metric
         means = {
             row: runs.mean(name).value
@@ -170,7 +168,7 @@ class SweepTable:
         epsilons = [float(self.runs[row, column].epsilon) for row in means]
         if epsilons and max(epsilons) > EQUAL_BUDGETS * min(epsilons):
             return set()
-        if metric is None or metric.better is None or len(means) < 2 or len(units) > 1:
+        if metric is None or metric.better is None or len(means) < 2 or len(terms) > 1:
             return set()
         best = max(means.values(), key=lambda mean: metric.sign * mean)
         shown = number(best, metric.digits)

@@ -128,6 +128,15 @@ def test_budgets_are_on_boards_of_their_own_and_near_ones_on_one(record_of):
     ]  # fmt: skip
 
 
+def test_epsilons_of_different_deltas_are_on_boards_of_their_own(record_of):
+    records = [record_of("dpsgd", epsilon=2.0), record_of("dpsgd_f", epsilon=2.0)]
+    records[1].privacy["delta"] = 1e-3
+    boards = on_boards(records)["boards"]
+    assert sorted((b["delta"], b["rows"][0]["method"]) for b in boards) == [
+        (1e-5, "dpsgd"), (1e-3, "dpsgd_f"),
+    ]  # fmt: skip
+
+
 def test_without_a_proof_a_method_is_beside_those_with_its_noise(record_of):
     records = [
         record_of("dpsgd", epsilon=2.0), record_of("dpsgd", epsilon=8.0),

@@ -36,9 +36,9 @@ def test_the_first_view_ranks_the_methods_at_a_budget(path, opened):
         "SGD": ("–", "–", "90.0 %"),
     }
     assert "+2.0 ± 0.0" in window.locator("#part-board .gap").first.inner_text()
-    window.locator("#part-board select").nth(1).select_option(label="ε 4")
+    window.locator("#part-board select").nth(1).select_option(label="ε 4 at δ = 0.00001")
     assert board(window)["DP-SGD"] == ("2", "behind", "73.0 %")
-    assert "budget=4" in window.evaluate("location.hash")
+    assert "budget=4%20at%200.00001" in window.evaluate("location.hash")
     window.locator("input[name=method][value=dpsgd_f]").uncheck()
     assert "DPSGD-F" not in board(window)
 

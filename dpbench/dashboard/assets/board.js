@@ -8,7 +8,7 @@ const STANDINGS = {
   unranked: ["–", "has no epsilon, or diverged, and so no rank"],
 };
 
-const keyOf = (board) => String(board.low ?? "none");
+const keyOf = (board) => (board.low === null ? "none" : `${board.low} at ${board.delta}`);
 
 /** The boards of the data sets and models that pass the filters. */
 function shownBoards(rows) {
@@ -25,8 +25,9 @@ function chosenBoard(boards) {
 }
 
 const budgetText = (board) => {
-  const [low, high] = [board.low, board.high].map((value) => atMost(value ?? Number.NaN));
-  return board.low === null ? "no epsilon" : low === high ? `ε ${low}` : `ε ${low} to ${high}`;
+  if (board.low === null) return "no epsilon";
+  const [low, high] = [board.low, board.high].map(atMost);
+  return `ε ${low === high ? low : `${low} to ${high}`} at δ = ${board.delta}`;
 };
 
 /** The choices of data set and budget, and the table. */
