@@ -52,14 +52,17 @@ def test_no_stream_of_a_run_is_another_s_nor_another_run_s(streams):
         assert batches.state_dict()["drawn"] > 1000
 
 
-def test_runs_of_one_seed_start_from_the_same_weights_and_have_noise_of_their_own():
+def test_runs_of_one_seed_start_from_the_same_weights_and_have_draws_of_their_own():
+    """Two runs with the same draws differ by what an example more changed, and by no noise."""
+
     def step(bound):
         run = run_of(config=named(0, bound))
         return private_step(run, plan(run), torch.device("cpu"))
 
-    one, other = step(0.5), step(0.6)
+    one, other, again = step(0.5), step(0.6), step(0.5)
     assert torch.equal(*(of.engine.parameters.theta for of in (one, other)))
     assert not torch.isclose(*(of.noise_stream.bits(100).double() for of in (one, other))).any()
+    assert one.released.seed == again.released.seed != other.released.seed
 
 
 @pytest.mark.slow
