@@ -287,3 +287,12 @@ def test_an_optimizer_of_other_parameters_is_refused(step_of):
     other = torch.optim.SGD(step.engine.model.parameters(), lr=0.1)
     with pytest.raises(UserError, match=r"must be made for \[engine.parameters.theta\]"):
         dataclasses.replace(step, optimizer=other)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("noise_multiplier", -1.0), ("noise_multiplier", math.nan), ("expected_batch_size", 0)],
+)
+def test_settings_by_which_noise_would_be_no_noise_are_refused(step_of, setting, value):
+    with pytest.raises(UserError, match=f"{setting} must be a"):
+        dataclasses.replace(step_of(dpsgd(1.0, "corrected")), **{setting: value})

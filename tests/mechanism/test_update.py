@@ -28,6 +28,8 @@ def test_of_logistic_noise_the_ledger_hears_that_signs_are_all_that_leaves():
     assert signed == CoordinateMechanism("logistic", 0.7, 9, signed=True)
     for mechanism in (LAPLACE, GaussianMechanism(1.0), Exact()):
         assert Sign().releases(mechanism, None) == mechanism
+    correlated = GaussianMechanism(1.0, bands=4)
+    assert Sign().releases(correlated, 9) == correlated
 
 
 def test_signs_of_gaussian_noise_are_told_of_where_each_coordinate_is_bounded():

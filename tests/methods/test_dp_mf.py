@@ -185,6 +185,12 @@ def test_noise_that_is_correlated_beyond_the_cycle_has_no_account():
         assert accountant(ledger_of(1.0, 0.1, 4, 100, cycle=5), 1e-5) > 0
 
 
+def test_coefficients_by_which_an_example_moves_more_than_the_bound_are_refused():
+    assert BandedGaussian(coefficients=(0.6, 0.8)).bands == 2
+    with pytest.raises(UserError, match="must have a norm of 1 at most, and have 1.41421: divide"):
+        BandedGaussian(coefficients=(1.0, 1.0))
+
+
 def test_a_ledger_with_turns_comes_back_from_a_record():
     book = ledger_of(1.0, 0.1, 4, 100)
     assert from_plain(to_plain(book)) == book

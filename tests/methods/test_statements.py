@@ -5,10 +5,15 @@ import math
 
 import pytest
 
+from dpbench.clipping import Abadi, ErrorFeedback, Groupwise, Unclipped
+from dpbench.clipping.clip import CountQuery
 from dpbench.config.compose import compose, options
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build
-from dpbench.mechanism.method import Inapplicable
+from dpbench.mechanism.method import Inapplicable, Method
+from dpbench.mechanism.update import Plain
+from dpbench.methods.raco import RateClip
+from dpbench.privacy.guarantee import PRIVATE_DIVISOR, PROVEN
 from dpbench.privacy.ledger import Exact, Ledger, Poisson, Shuffled, Step
 from dpbench.training.budget import statement
 from tests.methods.every_method import (
@@ -60,6 +65,40 @@ def test_a_proof_needs_noise_a_finite_sensitivity_and_a_public_divisor(name, var
 @those(lambda method: method.by_real_size)
 def test_what_is_published_with_a_private_divisor_has_no_guarantee(name, variant):
     assert method_of(name, variant).guarantee.level == "none"
+
+
+class Exceeding(Plain):
+    """An update after which an example may move the sum by twice what the noise is scaled by."""
+
+    excess = 2.0
+
+
+RATES = CountQuery(20.0, before=True)
+BOUNDS_NOTHING = {
+    "alone": Unclipped(),
+    "with feedback": ErrorFeedback(Unclipped(), 0.1, 0.5),
+    "with rates": RateClip(Unclipped(), RATES, True, 0.1, 1.0, 5.0),
+    "by group, with the noise of the base bound": Groupwise(1.0, RATES, "batch", "base"),
+}
+
+
+@pytest.mark.parametrize("clip", BOUNDS_NOTHING.values(), ids=BOUNDS_NOTHING)
+def test_a_clip_that_bounds_nothing_voids_every_basis_inside_others_too(clip):
+    guarantee = Method("own", clip, PROVEN).guarantee
+    assert guarantee.level == "none"
+    assert guarantee.why == clip.caveat
+
+
+def test_the_real_batch_size_as_divisor_voids_every_basis():
+    made = Method("own", Abadi(1.0), PROVEN, by_real_size=True)
+    assert made.guarantee == PRIVATE_DIVISOR
+
+
+@pytest.mark.parametrize("more", [{"failure": 1e-6}, {"update": Exceeding()}])
+def test_an_error_that_is_kept_has_no_account_beside_a_sensitivity_that_may_fail(more):
+    made = Method("own", ErrorFeedback(Abadi(1.0), 0.1, 0.5), PROVEN, **more)
+    with pytest.raises(UserError, match="own keeps an error from step to step"):
+        made.releases(MULTIPLIER)
 
 
 @every

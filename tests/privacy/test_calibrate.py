@@ -64,6 +64,11 @@ def test_an_epsilon_out_of_reach_is_refused():
         calibrate(lambda sigma: ledger(sigma, 0.7), 0.5, DELTA, "rdp")
 
 
+def test_an_approximation_is_no_target():
+    with pytest.raises(UserError, match="gdp is an approximation and cannot be a target: use pld"):
+        calibrate(ledger, 1.0, DELTA, "gdp")
+
+
 def test_an_exact_side_query_leaves_no_epsilon_in_reach():
     exact = Release("counts", Exact())
     with pytest.raises(UserError, match="even a noise multiplier of 100,000 leaves epsilon="):

@@ -67,6 +67,13 @@ def test_a_gaussian_needs_a_positive_multiplier(sigma):
         GaussianMechanism(sigma)
 
 
+@pytest.mark.parametrize("failure", [-1e-6, 1.5, float("nan")])
+def test_a_failure_is_a_probability(failure):
+    """A negative one would be subtracted from delta."""
+    with pytest.raises(UserError, match="the probability of a failure must be a number from 0"):
+        GaussianMechanism(1.0, failure=failure)
+
+
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.5])
 def test_a_rate_that_is_no_probability_is_refused(rate):
     with pytest.raises(UserError, match="the sampling rate must be a number above 0 and up to 1"):
