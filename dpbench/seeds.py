@@ -36,6 +36,13 @@ def seed_torch(seed: int, device: "torch.device") -> None:
             torch.cuda.manual_seed(seed)
 
 
+def torch_state(device: "torch.device") -> "torch.Tensor":
+    """The state of torch's default generator of a device, which any draw changes."""
+    import torch
+
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
 def numpy_generator(seed: int, purpose: str) -> "np.random.Generator":
     """A NumPy generator for one purpose: the same draws for every method and on every machine."""
     import numpy as np

@@ -78,7 +78,13 @@ def _checked_engine(
     _refuse_mixing(model)
     parameters = Parameters(model)
     reference = Loop(model, loss, parameters, views)
-    refuse_coupling(reference, probe)
+    try:
+        refuse_coupling(reference, probe)
+    except RuntimeError as failure:
+        raise UserError(
+            "the model fails in float64, in which its gradients are checked on synthetic examples "
+            f"({_first_line(failure)}); let it compute in the type of its inputs and parameters."
+        ) from failure
     if name == "loop":
         return reference
     if name in ("auto", "ghost"):
@@ -97,6 +103,7 @@ def _ghost(reference: Loop, probe: Batch) -> Ghost:
     """The ghost engine; raises Unsupported if it cannot be used."""
     engine = Ghost(reference.model, reference.loss, reference.parameters, reference.views)
     try:
+        engine.refuse_random(probe)
         error = disagreement(engine, reference, probe)
     except RuntimeError as failure:
         raise Unsupported(_first_line(failure)) from failure

@@ -15,7 +15,7 @@ from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Parameters
-from dpbench.seeds import seed_torch
+from dpbench.seeds import seed_torch, torch_state
 
 COUPLED = (
     "the loss of one example depends on the other examples of its batch%s; make each loss depend "
@@ -111,15 +111,11 @@ def _couples(reference: Loop, batch: Batch, together: Pass, parts_of: int) -> bo
 
 def _pass(reference: Loop, batch: Batch) -> Pass:
     """One pass of the reference's copy of the model, always with the same seed."""
-    seed_torch(0, reference.parameters64.theta.device)
-    before = _generator_state(reference)
-    inputs, losses = reference.unit_losses(batch)
-    return Pass(inputs, losses, before, _generator_state(reference))
-
-
-def _generator_state(reference: Loop) -> Tensor:
     device = reference.parameters64.theta.device
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+    seed_torch(0, device)
+    before = torch_state(device)
+    inputs, losses = reference.unit_losses(batch)
+    return Pass(inputs, losses, before, torch_state(device))
 
 
 def _state(model: nn.Module) -> dict[str, Tensor]:

@@ -33,6 +33,7 @@ from dpbench.gradients.modules import (
     ModuleGradients,
     TrackedModule,
     Unsupported,
+    refusing_random,
     tracked_modules,
 )
 from dpbench.gradients.options import ForwardOptions
@@ -97,6 +98,24 @@ class Ghost:
             detached(inputs[0]), output.shape, get_gradient_edge(output)
         )
         return output
+
+    def refuse_random(self, batch: Batch) -> None:
+        """Raise Unsupported if a module without a rule draws random numbers in training.
+
+        The fallback computes its pass again, and would draw others.
+        """
+        without_rule = [tracked.module for tracked in self._tracked if not tracked.has_rule]
+        theta, training = self.parameters.theta.detach(), self.model.training
+        with (
+            torch.random.fork_rng([theta.device] if theta.is_cuda else []),
+            torch.no_grad(),
+            refusing_random(without_rule, theta.device),
+        ):
+            self.model.train()
+            try:
+                self.model(flatten(batch, self.views, theta).rows.inputs)
+            finally:
+                self.model.train(training)
 
     def __call__(
         self, batch: Batch, shift: Shift | None = None

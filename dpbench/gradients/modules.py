@@ -1,14 +1,17 @@
 """The modules that the book-keeping engine tracks, and the gradients of each."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from dpbench.errors import UserError
 from dpbench.gradients.layers import FALLBACK, RULES, LayerGradient, LayerRule, ModuleCall
+from dpbench.seeds import torch_state
 
 AdjointKey = nn.Module | str
 """A key of the backward pass's adjoints: a module, for its output, or a bare parameter's name."""
@@ -73,13 +76,9 @@ class ModuleGradients(NamedTuple):
 def tracked_modules(model: nn.Module) -> list[TrackedModule]:
     """The tracked modules in the order of theta; each trainable parameter is in exactly one.
 
-    Raises Unsupported for modules that cannot be tracked.
+    Raises Unsupported for embeddings that mix examples.
     """
-    modules = list(_below("", model))
-    for tracked in modules:
-        if not tracked.has_rule:
-            _refuse_random(tracked.module)
-    return modules
+    return list(_below("", model))
 
 
 def _below(name: str, module: nn.Module) -> Iterator[TrackedModule]:
@@ -103,8 +102,28 @@ def _has_rule(module: nn.Module) -> bool:
     return type(module) in RULES and all(p.requires_grad for p in module.parameters())
 
 
-def _refuse_random(module: nn.Module) -> None:
-    """Unsupported if the module draws random numbers, since the fallback recomputes it."""
-    for part in module.modules():
-        if getattr(part, "p", 0) or getattr(part, "drop_prob", 0):
+@contextmanager
+def refusing_random(modules: Iterable[nn.Module], device: torch.device) -> Iterator[None]:
+    """Within the context, a pass raises Unsupported if one of the modules draws random numbers."""
+    before: dict[nn.Module, Tensor] = {}
+
+    def remember(module: nn.Module, _: object) -> None:
+        before[module] = torch_state(device)
+
+    def compare(module: nn.Module, *_: object) -> None:
+        if not torch.equal(before[module], torch_state(device)):
             raise Unsupported(f"{type(module).__name__} has no rule and draws random numbers")
+
+    hooks = [
+        hook
+        for module in modules
+        for hook in (
+            module.register_forward_pre_hook(remember),
+            module.register_forward_hook(compare),
+        )
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -2,8 +2,11 @@
 
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from dpbench.errors import UserError
 
 
 class Architecture(Protocol):
@@ -12,6 +15,19 @@ class Architecture(Protocol):
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A model from inputs [B, *shape] to outputs [B, classes], freshly initialised."""
         ...
+
+
+def check_outputs(model: nn.Module, inputs: Tensor, classes: int) -> None:
+    """UserError unless the model's outputs for these inputs [B, ...] are [B, classes]."""
+    with torch.random.fork_rng([inputs.device] if inputs.is_cuda else []), torch.no_grad():
+        outputs = model(inputs)
+    if not isinstance(outputs, Tensor) or outputs.shape != (len(inputs), classes):
+        given = [*outputs.shape] if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise UserError(
+            f"the model's outputs for {len(inputs)} examples are {given} and must be a tensor of "
+            f"shape {[len(inputs), classes]}, one output for each class (or 1 for regression): "
+            "build the model for the number of classes that it is given."
+        )
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from dpbench.memory import check_measurable
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.metrics.reliability import reliability
 from dpbench.metrics.tasks import FIT, METRICS
-from dpbench.models.architecture import LOSSES
+from dpbench.models.architecture import LOSSES, check_outputs
 from dpbench.models.predict import predict
 from dpbench.privacy.ledger import Ledger, to_plain
 from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, built_by_plugins, imported_code_of
@@ -219,7 +219,9 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
     probe_batch = _probe_batch(run, planned, views).each(lambda t: t.to(device))
     loss, physical = LOSSES[run.dataset.task], run.physical_batch_size
     options = ForwardOptions(Precision(run.precision), run.channels_last)
-    engine = make_engine(run.engine, run.initial_model(device), loss, probe_batch, views, options)
+    model = run.initial_model(device)
+    check_outputs(model, probe(run.dataset, 1).inputs.to(device), run.dataset.classes)
+    engine = make_engine(run.engine, model, loss, probe_batch, views, options)
     step = PrivateStep(
         engine=engine,
         method=planned.method,

@@ -164,6 +164,20 @@ def test_a_loss_that_mixes_examples_is_refused(name):
         make_engine(name, Net(), centred, probe_for(Net()))
 
 
+class InFloat32(nn.Linear):
+    """Computes in float32 whatever its inputs are."""
+
+    def forward(self, x):
+        return super().forward(x.float())
+
+
+@pytest.mark.parametrize("name", [*ENGINES, "auto"])
+def test_a_model_without_float64_cannot_be_checked(name):
+    model = InFloat32(4, 3)
+    with pytest.raises(UserError, match=r"fails in float64, .* in the type of its inputs"):
+        make_engine(name, model, cross_entropy, Batch(torch.rand(2, 4), *2 * [torch.arange(2)]))
+
+
 def test_an_unknown_engine_is_refused_with_the_nearest():
     with pytest.raises(UserError, match="engine=goast is unknown: did you mean ghost"):
         make_engine("goast", Net(), cross_entropy, probe_for(Net()))

@@ -195,8 +195,22 @@ def test_the_module_without_a_rule_is_named_and_the_others_keep_theirs():
     assert (engine.name, engine.fallbacks) == ("ghost", ["1"])
 
 
-def test_a_module_without_a_rule_that_draws_random_numbers_is_left_to_vmap():
-    model = nn.Sequential(nn.Linear(4, 4), Scale(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))))
+class Dropping(nn.Linear):
+    """Without a dropout layer, and with a parameter that is named like a dropout's rate."""
+
+    def __init__(self):
+        super().__init__(4, 4)
+        self.p = nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return nn.functional.dropout(super().forward(x) * self.p, 0.5, self.training)
+
+
+@pytest.mark.parametrize(
+    "inner", [nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)), Dropping()], ids=["layer", "call"]
+)
+def test_a_module_without_a_rule_that_draws_random_numbers_is_left_to_vmap(inner):
+    model = nn.Sequential(nn.Linear(4, 4), Scale(inner))
     with pytest.warns(EngineFallback, match="draws random numbers"):
         engine = make_engine("ghost", model, sum_of_squares, batch_of(torch.rand(2, 4)))
     assert engine.name == "vmap"

@@ -187,7 +187,9 @@ def test_noise_that_is_correlated_beyond_the_cycle_has_no_account():
 
 def test_coefficients_by_which_an_example_moves_more_than_the_bound_are_refused():
     assert BandedGaussian(coefficients=(0.6, 0.8)).bands == 2
-    with pytest.raises(UserError, match="must have a norm of 1 at most, and have 1.41421: divide"):
+    with pytest.raises(
+        UserError, match=r"must have a norm of 1 at most, and have 1\.41421: divide"
+    ):
         BandedGaussian(coefficients=(1.0, 1.0))
 
 

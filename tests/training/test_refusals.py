@@ -1,8 +1,10 @@
-"""What cannot be trained is refused before data is read."""
+"""What cannot be trained is refused, and where it can be, before data is read."""
 
+import math
 from dataclasses import dataclass, replace
 
 import pytest
+from torch import nn
 
 from dpbench import memory
 from dpbench.data.adult import Adult
@@ -78,3 +80,15 @@ def test_a_method_that_does_not_fit_the_data_is_refused_before_data_is_read():
     run = replace(run_of(dataset=Unreadable(0.2)), method=fairlens(0.5, 1.0, 1.0, "corrected"))
     with pytest.raises(UserError, match="exactly 2 groups and digits has 10"):
         fit(run, NOWHERE)
+
+
+class OfTwo:
+    """Ignores the number of classes."""
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 2))
+
+
+def test_a_model_with_other_outputs_than_one_for_each_class_is_refused():
+    with pytest.raises(UserError, match=r"outputs for 2 examples are \[2, 2\] .* \[2, 10\]"):
+        fit(run_of(model=OfTwo()), NOWHERE)
