@@ -11,6 +11,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from dpbench.errors import UserError
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev"}
+"""Names of folders of examples, and not of classes."""
+
 MODES = {1: "L", 3: "RGB"}
 """Pillow's modes by the number of channels."""
 
@@ -18,9 +21,14 @@ MODES = {1: "L", 3: "RGB"}
 def class_folders(folder: Path) -> list[tuple[Path, int]]:
     """The images in the subfolders of a folder, each with its subfolder's number; sorted by name.
 
-    Raises UserError for fewer than two folders, and for one without images.
+    Raises UserError for fewer than two folders, for one without images, and for splits.
     """
     classes = classes_of(folder)
+    if classes and SPLITS.issuperset(name.lower() for name in classes):
+        raise UserError(
+            f"dataset.folder={folder} has the folders {' and '.join(classes)}, which are splits "
+            "and no classes: name one of them, of which dataset.test_share is held out."
+        )
     images = [
         (path, number)
         for number, name in enumerate(classes)

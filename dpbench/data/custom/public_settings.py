@@ -7,7 +7,7 @@ here imports torch, so that a finished run is found quickly.
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpbench.data.custom import hub, table
 from dpbench.data.custom.checksums import source_path, verified
@@ -17,6 +17,16 @@ from dpbench.errors import UserError
 Settings = Mapping[str, Any]
 
 
+class _Settings(dict[str, Any]):
+    """The settings of a data set, some of which its own file may have left out."""
+
+    def __missing__(self, key: str) -> Any:
+        raise UserError(
+            f"dataset.{key} is missing: begin the file of your data set with "
+            f"`defaults: [{SOURCES[self['_target_']].option}]`, which has all settings of its kind."
+        )
+
+
 def with_public_settings(node: Any) -> Any:
     """The settings of a data set, completed from its data if these are the user's own.
 
@@ -24,14 +34,15 @@ def with_public_settings(node: Any) -> Any:
     settings name, or that contradict the settings.
     """
     target = str(node.get("_target_")) if isinstance(node, Mapping) else ""
-    source, describe = SOURCES.get(target, ("", None))
-    if describe is None or node.get(source) is None:
+    source = SOURCES.get(target)
+    if source is None or node.get(source.setting) is None:
         return node
-    found = {"name": _name(str(node[source])), **describe(node)}
+    place = node[source.setting]
+    found = {"name": _name(str(place)), **source.describe(_Settings(node))}
     for key in found.keys() - {"name"}:
         if node.get(key) not in (None, found[key]):
             raise UserError(
-                f"dataset.{key} is {node[key]}, but {node[source]} has {found[key]}: the file is "
+                f"dataset.{key} is {node[key]}, but {place} has {found[key]}: the file is "
                 "truncated or a different one, or the setting is wrong."
             )
     return {**node, **found, "name": node.get("name") or found["name"]}
@@ -93,10 +104,19 @@ def _of_images(names: list[str], rows: int) -> dict[str, Any]:
     return {"rows": rows, "classes": len(names), "groups": names}
 
 
-SOURCES: dict[str, tuple[str, Callable[[Settings], dict[str, Any]]]] = {
-    "dpbench.data.custom.table_rows.CsvFile": ("file", _csv),
-    "dpbench.data.custom.table_rows.HubTable": ("path", _hub_table),
-    "dpbench.data.custom.image_rows.ImageFolder": ("folder", _folder),
-    "dpbench.data.custom.image_rows.HubImages": ("path", _hub_images),
+class Source(NamedTuple):
+    """What `dataset=` loads the user's own data, the setting that names them, and the function that
+    describes them."""
+
+    option: str
+    setting: str
+    describe: Callable[[Settings], dict[str, Any]]
+
+
+SOURCES = {
+    "dpbench.data.custom.table_rows.CsvFile": Source("csv", "file", _csv),
+    "dpbench.data.custom.table_rows.HubTable": Source("hub", "path", _hub_table),
+    "dpbench.data.custom.image_rows.ImageFolder": Source("images", "folder", _folder),
+    "dpbench.data.custom.image_rows.HubImages": Source("hub_images", "path", _hub_images),
 }
-"""By target: the setting that names the data, and the function that describes them."""
+"""By target."""

@@ -44,6 +44,10 @@ class Columns:
         """The columns that are features."""
         return [name for name in frame if name not in (self.target, *self.drop)]
 
+    def numbers(self, frame: pd.DataFrame) -> list[str]:
+        """The features that are numbers and no categories."""
+        return [name for name in self.features(frame) if not self.is_categorical(frame[name])]
+
     def is_categorical(self, column: pd.Series) -> bool:
         """Whether a column is encoded as one feature for each of its values."""
         numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
@@ -70,9 +74,6 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     one_of("dataset.target", settings["target"], known)
     if settings["group"] is not None:
         one_of("dataset.group", settings["group"], known)
-    if isinstance(settings["standardise"], Mapping):
-        for name in settings["standardise"]:
-            one_of("dataset.standardise", name, known)
     lists = {}
     for key in ("categorical", "drop"):
         typed(f"dataset.{key}", settings[key], list[str])
@@ -80,7 +81,11 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     target, regression = settings["target"], settings["task"] != TASKS[0]
     if target in lists["drop"] or (regression and target == settings["group"]):
         raise UserError(f"dataset.target={target} cannot be dropped or be the group.")
-    return Columns(settings["target"], settings["group"], **lists, task=settings["task"])
+    columns = Columns(target, settings["group"], **lists, task=settings["task"])
+    if isinstance(settings["standardise"], Mapping):
+        for name in settings["standardise"]:
+            one_of("dataset.standardise", name, columns.numbers(frame))
+    return columns
 
 
 def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]:
@@ -114,9 +119,8 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
 def encode(frame: pd.DataFrame, columns: Columns) -> EncodedTable:
     """The table with numbers unchanged, followed by one feature for each category; classes and
     groups become integers."""
-    names = columns.features(frame)
-    categorical = [name for name in names if columns.is_categorical(frame[name])]
-    numbers = [name for name in names if name not in categorical]
+    numbers = columns.numbers(frame)
+    categorical = [name for name in columns.features(frame) if name not in numbers]
     parts = [frame[numbers].to_numpy("float64"), *(_one_hot(frame[name]) for name in categorical)]
     target = frame[columns.target]
     return EncodedTable(

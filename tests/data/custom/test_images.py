@@ -81,6 +81,14 @@ def test_folders_without_images_or_classes_are_refused(pets):
         run_of(settings(pets, "dataset.channels=4"))
 
 
+def test_splits_are_not_taken_for_classes(tmp_path):
+    """As they are in the folders of many data sets, where a model would tell train from test."""
+    for part in ("train", "Test"):
+        (tmp_path / part / "cat").mkdir(parents=True)
+    with pytest.raises(UserError, match="has the folders Test and train, which are splits and no"):
+        compose(settings(tmp_path))
+
+
 @pytest.mark.slow
 def test_images_by_the_datasets_library_are_the_same(pets, no_cache):
     _, run = run_of(settings(pets))

@@ -218,6 +218,8 @@ def test_a_file_that_is_no_text_is_one_sentence(people):
         (["dataset.standardise=test"], "dataset.standardise='test' is unknown: write train, none"),
         (["dataset.standardise={age:[1]}"], "dataset.standardise.age must be [mean, deviation"),
         (["dataset.standardise={agee:[1,2]}"], "dataset.standardise=agee is unknown"),
+        (["dataset.standardise={town:[1,2]}"], "dataset.standardise=town is unknown: choose from"),
+        (["~dataset.separator"], "your data set with `defaults: [csv]`, which has all"),
         (["dataset.test_share=0.001"], "leaves no example to test on"),
         (["dataset.name='a/b'"], "dataset.name='a/b' must be letters"),
     ],
