@@ -57,10 +57,14 @@ def _run(overrides: list[str]) -> None:
 def _sweep(overrides: list[str]) -> None:
     from dpbench.config.overrides import expand
     from dpbench.execution import sweep as sweeps
+    from dpbench.records.digest import scientific
+    from dpbench.tables.sweep_table import command_for
 
     sweep = sweeps.plan_sweep(sweeps.name_of(overrides), expand(overrides))
     failures = sweeps.run_and_report(sweep, on_record=partial(print, flush=True))
-    for message in filter(None, (sweeps.summary(sweep), failures, sweeps.next_command(sweep))):
+    table = command_for(sweep.folder, [scientific(run.config) for run in sweep.built.values()])
+    hint = f"a table of the runs in {sweep.folder}: {table}"
+    for message in filter(None, (sweeps.summary(sweep), failures, hint)):
         print_message(message)
     if failures:
         sys.exit(1)

@@ -14,7 +14,7 @@ from dpbench.data.derive.scattering import Scattered, Scattering
 from dpbench.data.derive.validation import WithValidation
 from dpbench.errors import UserError
 from dpbench.execution.configuration import checked_config
-from dpbench.privacy.accountants import DEFAULT_CLAIM
+from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.records.code import built_by_plugins
 from dpbench.training.plan import Plan, Run, plan
 

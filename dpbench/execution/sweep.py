@@ -74,12 +74,14 @@ def plan_sweep(name: str, runs: Iterable[list[str]]) -> Sweep:
     """
     paths: dict[Path, list[str]] = {}
     built: dict[Path, Run] = {}
+    configs: dict[Path, dict] = {}
     impossible: list[tuple[list[str], Inapplicable]] = []
     reasons: dict[str, Inapplicable | None] = {}
     config: dict = {}
     for overrides in runs:
         config, run = run_of(overrides)
         path = record_path(Path(config["results_dir"]), config)
+        _check_same(configs.setdefault(path, config), config)
         # Runs that differ only by their seed have the same plan, which may take seconds.
         without_seed = json.dumps({**config, "seed": None}, sort_keys=True)
         if without_seed not in reasons and run_again(config, load(path)):
@@ -92,6 +94,16 @@ def plan_sweep(name: str, runs: Iterable[list[str]]) -> Sweep:
     if not paths:
         raise impossible[0][1]
     return Sweep(name, config, paths, built, impossible)
+
+
+def _check_same(one: dict, other: dict) -> None:
+    """UserError for configurations of one run that differ in how it is executed."""
+    if differing := sorted(key for key in one if key != "choices" and one[key] != other[key]):
+        what = " and ".join(differing)
+        raise UserError(
+            f"the sweep has one run with several values of {what}, by which no run is named: give "
+            "one value, or a results_dir for each in a command of its own."
+        )
 
 
 def _why_impossible(run: Run) -> Inapplicable | None:
@@ -171,12 +183,6 @@ def summary(sweep: Sweep) -> str:
     """Remarks on finished runs that diverged or had non-finite gradients, as lines, or ""."""
     finished = ((run, load(path)) for path, run in sweep.runs.items())
     return divergence.summary([(shlex.join(run), record) for run, record in finished if record])
-
-
-def next_command(sweep: Sweep) -> str:
-    """A sentence with the command that makes a table of the sweep."""
-    folder = shlex.quote(str(sweep.folder))
-    return f"a table of the runs in {sweep.folder}: dpbench table {folder} rows=method"
 
 
 def _write(sweep: Sweep, failures: list[tuple[list[str], Failure]]) -> str:

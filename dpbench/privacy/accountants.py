@@ -227,9 +227,6 @@ CLAIMS = {
 }
 """Accountants used by papers: display name and function."""
 
-DEFAULT_CLAIM = "rdp"
-"""The accountant of a claim where no paper names one."""
-
 
 def claimed(ledger: Ledger, delta: float, by: str) -> float | None:
     """Epsilon as a paper claims it: each release on a separate batch, by an accountant of CLAIMS.

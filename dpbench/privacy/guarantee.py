@@ -22,6 +22,9 @@ WITH_EPSILON = STRENGTH[1:]
 
 CLAIMED: Level = "claimed"
 
+DEFAULT_CLAIM = "rdp"
+"""The accountant of an epsilon that a paper claims, where no paper names one."""
+
 OTHER_LAWS: dict[type, str] = {
     TruncatedPoisson: "Batches are Poisson samples that are cut at {limit} {unit}s, where one "
     "{unit} may take the place of another.",

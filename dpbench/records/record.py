@@ -9,7 +9,7 @@ from pathlib import Path
 from dpbench.config.settings import NAMED_GROUPS
 from dpbench.files import write_atomically
 from dpbench.metrics.last_epochs import last_epochs_metrics
-from dpbench.privacy.accountants import DEFAULT_CLAIM
+from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.records.digest import digest, digest_of_scientific, scientific
 
 SCHEMA = 1

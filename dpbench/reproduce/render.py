@@ -11,7 +11,8 @@ from dpbench.config.plugins import published_files
 from dpbench.config.settings import CORRECTED
 from dpbench.figures.formats import images
 from dpbench.metrics.temperature import CAVEAT
-from dpbench.privacy.accountants import DEFAULT_CLAIM, claimed
+from dpbench.privacy.accountants import claimed
+from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.privacy.ledger import from_plain
 from dpbench.records.divergence import nonfinite_gradients
 from dpbench.records.frames import frame

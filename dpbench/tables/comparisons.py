@@ -151,13 +151,14 @@ def verdict_of(gaps: Sequence[float], least: float = -math.inf) -> str:
     """The verdict on gaps, of which those above 0 favour the claim.
 
     least: half of the printed gap; an interval that lies below it excludes the paper's effect.
+    Rows that are equal in all runs are no evidence for a claim, but against it.
     """
     if not gaps:
         return NOT_RUN
     low, high = interval(gaps)
     if low > 0:
         return HOLDS
-    return FAILS if high < 0 or high < least else UNDECIDED
+    return FAILS if high <= 0 or high < least else UNDECIDED
 
 
 def interval(gaps: Sequence[float]) -> tuple[float, float]:

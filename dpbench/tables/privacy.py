@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from dpbench.privacy.accountants import CLAIMS, DEFAULT_CLAIM
-from dpbench.privacy.guarantee import weakest
+from dpbench.privacy.accountants import CLAIMS
+from dpbench.privacy.guarantee import DEFAULT_CLAIM, weakest
 from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, marked, rounded_up
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.runs import PRIVACY, Row

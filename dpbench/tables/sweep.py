@@ -144,22 +144,23 @@ def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[tuple[Key
 
 
 def _identity(record: Record) -> tuple[str, Any]:
-    return _settings(record), record.config.get("seed")
+    return _settings(record.config), record.config.get("seed")
 
 
-def _settings(record: Record) -> str:
-    others = {key: v for key, v in record.config.items() if key not in NOT_IN_NAMES}
+def _settings(config: Mapping[str, Any]) -> str:
+    others = {key: v for key, v in config.items() if key not in NOT_IN_NAMES}
     choices = {k: v for k, v in others["choices"].items() if k in NAMED_GROUPS}
     return json.dumps(others | {"choices": choices}, sort_keys=True)
 
 
 def _check_alike(cells: Sequence[Sequence[Record]]) -> None:
     """UserError that names all settings in which runs of one cell differ, of all cells at once."""
-    varied = sorted({key for cell in cells for key in _varied(cell)})
+    by_cell = [[record.config for record in cell] for cell in cells]
+    varied = sorted({key for cell in by_cell for key in varied_settings(cell)})
     if not varied:
         return
-    mixed = next(cell for cell in cells if _varied(cell))
-    values = {key: value_of(mixed[0].config, key) for key in varied}
+    mixed = next(cell for cell in by_cell if varied_settings(cell))
+    values = {key: value_of(mixed[0], key) for key in varied}
     for key in varied:  # an option need not have all settings of the others of its group
         if values[key] is None and key.rpartition(".")[0] in varied:
             del values[key]
@@ -170,18 +171,18 @@ def _check_alike(cells: Sequence[Sequence[Record]]) -> None:
     )
 
 
-def _varied(records: Sequence[Record]) -> set[str]:
-    """The groups of which the records have several options with several settings, and the settings
-    that differ between records with the same options."""
-    if len({_settings(record) for record in records}) == 1:
+def varied_settings(configs: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The groups of which records' configurations have several options with several settings, and
+    the settings that differ between those with the same options."""
+    if len({_settings(config) for config in configs}) == 1:
         return set()
-    plain = [json.loads(_settings(record)) for record in records]
+    plain = [json.loads(_settings(config)) for config in configs]
     keys = {*varying_keys([dict(leaves(settings)) for settings in plain])}
     groups = {key.removeprefix("choices.").split(".")[0] for key in keys}
     alike: dict[str, list[dict[str, Any]]] = {}
     options: dict[str, set[str]] = {}
-    for record, settings in zip(records, plain, strict=True):
-        chosen = {g: o for g, o in record.config["choices"].items() if g in groups}
+    for config, settings in zip(configs, plain, strict=True):
+        chosen = {g: o for g, o in config["choices"].items() if g in groups}
         for group, option in chosen.items():
             options.setdefault(group, set()).add(option)
         alike.setdefault(json.dumps(chosen, sort_keys=True), []).append(dict(leaves(settings)))

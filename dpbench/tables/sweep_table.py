@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,16 @@ from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
 from dpbench.tables.markdown import document, grid_lines
 from dpbench.tables.privacy import TIGHTEST_COLUMN
-from dpbench.tables.sweep import Key, Mean, Runs, SweepLayout, Terms, filter_records, group_runs
+from dpbench.tables.sweep import (
+    Key,
+    Mean,
+    Runs,
+    SweepLayout,
+    Terms,
+    filter_records,
+    group_runs,
+    varied_settings,
+)
 from dpbench.tables.tidy import csv_text
 from dpbench.validate import is_number, key_values, path_of
 
@@ -69,6 +79,16 @@ def table(arguments: Sequence[str]) -> str:
     for suffix, text in zip(SUFFIXES, (made.markdown, made.csv, made.latex), strict=True):
         write_atomically(out.with_name(out.name + suffix), text.encode(), setting="out")
     return made.markdown
+
+
+def command_for(folder: Path, configs: Sequence[Mapping[str, Any]]) -> str:
+    """The command that makes a table of runs in a folder, whose rows are all that differ but seeds.
+
+    configs: those of the runs, as records keep them.
+    """
+    varied = sorted(varied_settings(configs), key=lambda key: (key != "method", key))
+    rows = ",".join(varied) or DEFAULTS["rows"]
+    return shlex.join(["dpbench", "table", str(folder), f"rows={rows}"])
 
 
 @dataclass(frozen=True)

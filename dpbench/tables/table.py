@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dpbench.metrics.paired import is_paired
-from dpbench.privacy.accountants import DEFAULT_CLAIM
+from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.records.divergence import note
 from dpbench.tables import claim_grids, constants, grid, ordering
 from dpbench.tables.cells import Cell, cells_of

@@ -10,9 +10,10 @@ from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import UNCHANGED, Schedules, run_lengths
-from dpbench.privacy.accountants import ACCOUNTANTS, DEFAULT_CLAIM, claimed, gdp
+from dpbench.privacy.accountants import ACCOUNTANTS, claimed, gdp
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import Unaccountable
+from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.privacy.ledger import (
     Ledger,
     Sampling,

@@ -25,7 +25,8 @@ from dpbench.mechanism.sampling import SAMPLERS, Sampler, make_sampler
 from dpbench.mechanism.schedules import UNCHANGED, Schedules
 from dpbench.mechanism.streams import Stream, secure, seeded
 from dpbench.models.architecture import Architecture
-from dpbench.privacy.accountants import CLAIMS, DEFAULT_CLAIM
+from dpbench.privacy.accountants import CLAIMS
+from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.privacy.ledger import Ledger, Step
 from dpbench.records.digest import digest
 from dpbench.seeds import derived, seed_torch

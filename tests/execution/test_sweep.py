@@ -62,6 +62,15 @@ def records(folder):
     return {path.name: path.read_bytes() for path in (folder / "runs").iterdir()}
 
 
+def test_settings_of_execution_are_not_swept(tmp_path):
+    """One of two values would be taken without a word."""
+    fixed = [*SMALL, f"results_dir={tmp_path}"]
+    twice = [[*fixed, "jobs=1", f"engine={engine}"] for engine in ("ghost", "ghost", "vmap")]
+    assert len(sweeps.plan_sweep("some", twice[:2]).runs) == 1
+    with pytest.raises(UserError, match="one run with several values of engine, by which no run"):
+        sweeps.plan_sweep("some", twice)
+
+
 def test_what_fails_is_listed_and_the_rest_is_done(sweep, failing, tmp_path):
     trained = failing({0: RuntimeError("out of luck\nand more"), 1: UserError("No such thing.")})
     heard = []

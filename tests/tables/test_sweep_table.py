@@ -5,13 +5,14 @@ import io
 import math
 import statistics
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from dpbench.errors import UserError
 from dpbench.records.record import Record
 from dpbench.tables.sweep import SweepLayout, filter_records, group_runs
-from dpbench.tables.sweep_table import table
+from dpbench.tables.sweep_table import command_for, table
 
 EPSILON = {"eps1": 0.9, "eps3": 2.8}
 
@@ -275,3 +276,13 @@ def test_a_list_is_one_value():
     runs = [record(), record()]
     runs[0].config["method"]["sizes"] = [8, 8]
     assert filter_records(runs, {"method.sizes": "[8, 8]"}) == runs[:1]
+
+
+def test_the_command_after_a_sweep_has_a_row_for_all_that_differs_but_seeds():
+    runs = record(), record(lr=0.2, seed=1), record(method="bam"), record(seed=2)
+    configs = [run.config for run in runs]
+    assert command_for(Path("my results"), configs) == (
+        "dpbench table 'my results' rows=method,optimizer.lr"
+    )
+    seeds = [record(seed=seed).config for seed in (0, 1)]
+    assert command_for(Path("results"), seeds) == "dpbench table results rows=method"
