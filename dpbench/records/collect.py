@@ -9,6 +9,9 @@ from dpbench.errors import UserError, print_message
 from dpbench.records.reading import Unreadable, parse, parse_named, text_of
 from dpbench.records.record import Record
 
+RECORDS = "records.jsonl"
+"""The suffix of a table's file of records."""
+
 
 @dataclass(frozen=True)
 class StoredRecord:
@@ -83,14 +86,19 @@ def _runs(folder: Path) -> Iterator[StoredRecord | Unreadable]:
 
 
 def _tables(folder: Path) -> Iterator[StoredRecord | Unreadable]:
-    for path in sorted((folder / "tables").glob("*.records.jsonl")):
-        source, text = f"tables/{path.name}", text_of(path)
-        if isinstance(text, Unreadable):
-            yield Unreadable(source, text.reason)
-            continue
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                yield _stored(parse(line, source), f"{source}, line {number}", line)
+    for path in sorted((folder / "tables").glob(f"*.{RECORDS}")):
+        yield from records_in(path)
+
+
+def records_in(path: Path) -> Iterator[StoredRecord | Unreadable]:
+    """The records of a table's file, `tables/NAME.records.jsonl`, one on each line."""
+    source, text = f"tables/{path.name}", text_of(path)
+    if isinstance(text, Unreadable):
+        yield Unreadable(source, text.reason)
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield _stored(parse(line, source), f"{source}, line {number}", line)
 
 
 def _stored(entry: Record | Unreadable, source: str, text: str) -> StoredRecord | Unreadable:

@@ -11,11 +11,13 @@ from dpbench.execution.run import tracking_folder
 from dpbench.execution.sweep import Sweep, plan_sweep, report, run_missing
 from dpbench.files import check_writable, write_atomically
 from dpbench.records.code import is_stale
+from dpbench.records.collect import RECORDS, StoredRecord, records_in
 from dpbench.records.reading import load
 from dpbench.reproduce.figure import check_figure
 from dpbench.reproduce.render import render, spec_of
 from dpbench.reproduce.target import Target, target_of
 from dpbench.tables.conditions import row_name
+from dpbench.tables.counts import counted
 from dpbench.tables.privacy import Statement
 from dpbench.training.plan import Run, plan, privacy_statement
 from dpbench.training.tracking import log_table
@@ -40,6 +42,7 @@ def reproduce(name: str, overrides: list[str]) -> str:
         spec_of(target)
     runs = plan_runs(target)
     check_writable(folder / "tables")
+    _check_kept(folder, target.stem, runs.sweep)
     unavailable = _execute(runs)
     records = [record for path in runs.sweep.runs if (record := load(path)) is not None]
     if unavailable and not records:
@@ -88,6 +91,20 @@ def plan_runs(target: Target) -> TargetRuns:
         {path: rows[tuple(overrides)] for path, overrides in sweep.runs.items()},
         {rows[tuple(overrides)]: str(reason) for overrides, reason in sweep.impossible},
     )
+
+
+def _check_kept(folder: Path, stem: str, sweep: Sweep) -> None:
+    """UserError if the table's file has records of other runs, which are in no other file."""
+    path = folder / "tables" / f"{stem}.{RECORDS}"
+    if not path.exists():
+        return
+    kept = {record_file.stem for record_file in (*sweep.runs, *(folder / "runs").glob("*.json"))}
+    lost = [e for e in records_in(path) if isinstance(e, StoredRecord) and e.digest not in kept]
+    if lost:
+        raise UserError(
+            f"{path} has {counted(len(lost), 'record')} of other runs, which would be lost: set results_dir to another folder, "
+            "or move the files of that table away."
+        )
 
 
 def _execute(runs: TargetRuns) -> dict[Path, str]:
@@ -160,7 +177,7 @@ def _compute(target: Target, folder: Path) -> str:
 
 
 def _write(target: Target, files: Mapping[str, bytes]) -> None:
+    stem = Path(target.config["results_dir"]) / "tables" / target.stem
     for suffix, content in files.items():
-        write_atomically(
-            Path(target.config["results_dir"]) / "tables" / f"{target.stem}.{suffix}", content
-        )
+        write_atomically(stem.with_name(f"{stem.name}.{suffix}"), content)
+    print_message(f"written: {stem}.{{{','.join(files)}}}")

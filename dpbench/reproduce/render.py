@@ -14,6 +14,7 @@ from dpbench.metrics.temperature import CAVEAT
 from dpbench.privacy.accountants import claimed
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.privacy.ledger import from_plain
+from dpbench.records.collect import RECORDS
 from dpbench.records.divergence import nonfinite_gradients
 from dpbench.records.frames import frame
 from dpbench.records.record import Record
@@ -59,7 +60,7 @@ def render(
     else:
         files = _table(target, records, impossible, planned)
     ordered = sorted(records, key=lambda record: record.digest)
-    files["records.jsonl"] = "".join(record.json() + "\n" for record in ordered).encode()
+    files[RECORDS] = "".join(record.json() + "\n" for record in ordered).encode()
     return files
 
 

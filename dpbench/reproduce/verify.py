@@ -15,7 +15,7 @@ from typing import NamedTuple
 from dpbench.config.compose import options
 from dpbench.errors import UserError, nearest, print_message
 from dpbench.execution.verify import contradictions, differences_of_rerun, equal, has_data
-from dpbench.records.collect import StoredRecord, collect, no_records
+from dpbench.records.collect import RECORDS, StoredRecord, collect, no_records
 from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
 from dpbench.reproduce.render import TEXTS, texts
@@ -28,8 +28,6 @@ from dpbench.training.progress import counting
 from dpbench.validate import integer, key_values, spelled_integer, spelled_number
 
 DEFAULTS = {"results_dir": "results", "rerun": "0"}
-
-RECORDS = ".records.jsonl"
 
 DIGEST = re.compile("[0-9a-f]{16}")
 
@@ -67,7 +65,7 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
     entries = list(collect(folder))
     problems = [Problem(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
     stored = [entry for entry in entries if isinstance(entry, StoredRecord)]
-    tables = sorted((folder / "tables").glob(f"*{RECORDS}"))
+    tables = sorted((folder / "tables").glob(f"*.{RECORDS}"))
     if not (names or entries or tables):
         raise no_records(folder, [])
     if names:
@@ -105,7 +103,7 @@ def _named(
     A name is that of a table, which selects its records too, or the digest or path of a record.
     Raises UserError for any other name, except for that of an unreadable record.
     """
-    stems = {path: path.name.removesuffix(RECORDS) for path in tables}
+    stems = {path: path.name.removesuffix(f".{RECORDS}") for path in tables}
     chosen = [path for path, stem in stems.items() if {stem, stem.partition("-")[0]} & {*names}]
     digests = {Path(name).stem for name in names}
     known = {*stems.values(), *(s.partition("-")[0] for s in stems.values())}
@@ -153,7 +151,7 @@ def unsupported_lines(path: Path) -> Iterator[str]:
 
     Computed tables, such as attacks, are skipped: they have more input than their records.
     """
-    stem = path.name.removesuffix(RECORDS)
+    stem = path.name.removesuffix(f".{RECORDS}")
     try:
         page = path.with_name(f"{stem}.md")
         target = _beside(published_target(page), path)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.config.names import method_name
-from dpbench.errors import UserError, nearest
+from dpbench.errors import UserError, nearest, print_message
 from dpbench.files import write_atomically
 from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import readable_records
@@ -44,8 +44,10 @@ SHARED = ("dataset", "model")
 
 SUFFIXES = (".md", ".csv", ".tex")
 
+CELLS = "Cells: mean ± standard deviation (number of seeds)."
+
 NOTE = (
-    "Cells: mean ± standard deviation (number of seeds). Bold: the best mean of the rows with an "
+    f"{CELLS} Bold: the best mean of the rows with an "
     "epsilon, where their epsilons agree within 5%, for one delta and unit. An epsilon is that of "
     "one run: it covers neither metrics nor a choice by them, nor statistics that data were "
     "prepared by, such as z-scores."
@@ -76,9 +78,21 @@ def table(arguments: Sequence[str]) -> str:
     metrics = tuple(_metric(name, records) for name in _names(values["metrics"]))
     layout = SweepLayout(_names(values["rows"]), _names(values["columns"]), metrics)
     made = SweepTable(layout, group_runs(records, layout), _title(records, layout))
+    _check_own(out)
     for suffix, text in zip(SUFFIXES, (made.markdown, made.csv, made.latex), strict=True):
         write_atomically(out.with_name(out.name + suffix), text.encode(), setting="out")
+    print_message(f"written: {out}{{{','.join(SUFFIXES)}}}")
     return made.markdown
+
+
+def _check_own(out: Path) -> None:
+    """UserError if one of the files exists, and is not of a table that this command wrote."""
+    page, *others = (out.with_name(out.name + suffix) for suffix in SUFFIXES)
+    own = page.exists() and CELLS in page.read_text(encoding="utf-8", errors="replace")
+    if not own and (found := [path for path in (page, *others) if path.exists()]):
+        raise UserError(
+            f"{found[0]} exists and is not of a table by this command: give another out=NAME."
+        )
 
 
 def command_for(folder: Path, configs: Sequence[Mapping[str, Any]]) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from dpbench import paths as resources
 from dpbench.errors import UserError
-from dpbench.records.reading import load, parse
+from dpbench.records.reading import load, parse, parse_named
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import render
 from dpbench.reproduce.target import target_of
@@ -167,6 +167,22 @@ def test_a_table_is_printed_and_written_with_its_records(finished):
     made = {path.stem for path in (finished.folder / "runs").iterdir()}
     assert kept == made
     assert len(made) == RUNS
+
+
+@pytest.mark.slow
+def test_records_that_are_nowhere_else_are_not_replaced(results, no_training):
+    """As in a checkout, whose tables have records without files in runs/."""
+    part = ["tiny", [f"results_dir={results}", "table.seeds=[0]"]]
+    reproduce(*part)
+    before = tables(results, "tiny-part")
+    for path in (results / "runs").glob("*.json"):
+        if parse_named(path.read_text(), path).config["seed"] == 0:
+            path.unlink()
+    with pytest.raises(
+        UserError, match=r"tiny-part.records.jsonl has 5 records of other runs, which would be lost"
+    ):
+        reproduce("tiny", [f"results_dir={results}", "table.seeds=[1]"])
+    assert tables(results, "tiny-part") == before
 
 
 def test_every_variant_has_its_row(finished):

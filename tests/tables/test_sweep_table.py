@@ -217,6 +217,18 @@ def test_a_run_counts_once():
     assert len(cell.records) == 2
 
 
+def test_no_file_but_its_own_is_replaced(results, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    again = [str(results), "rows=method,privacy", "out=mine"]
+    assert table(again) == table(again)
+    assert "dpbench: written: mine{.md,.csv,.tex}" in capsys.readouterr().err
+    for name in ("README.md", "data.csv"):
+        (tmp_path / name).write_text("mine")
+        with pytest.raises(UserError, match=f"^{name} exists and is not of a table .*another out"):
+            table([*again[:2], f"out={name}"])
+        assert (tmp_path / name).read_text() == "mine"
+
+
 def test_records_that_cannot_be_read_are_named(results, made, capsys):
     (results / "runs" / "0123456789abcdef.json").write_text("{")
     made("columns=privacy")
