@@ -102,8 +102,8 @@ def _check_kept(folder: Path, stem: str, sweep: Sweep) -> None:
     lost = [e for e in records_in(path) if isinstance(e, StoredRecord) and e.digest not in kept]
     if lost:
         raise UserError(
-            f"{path} has {counted(len(lost), 'record')} of other runs, which would be lost: set results_dir to another folder, "
-            "or move the files of that table away."
+            f"{path} has {counted(len(lost), 'record')} of other runs, which would be lost: set "
+            "results_dir to another folder, or move the files of that table away."
         )
 
 

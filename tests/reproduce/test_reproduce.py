@@ -179,7 +179,7 @@ def test_records_that_are_nowhere_else_are_not_replaced(results, no_training):
         if parse_named(path.read_text(), path).config["seed"] == 0:
             path.unlink()
     with pytest.raises(
-        UserError, match=r"tiny-part.records.jsonl has 5 records of other runs, which would be lost"
+        UserError, match=r"tiny-part.records.jsonl has 5 records of other runs, which"
     ):
         reproduce("tiny", [f"results_dir={results}", "table.seeds=[1]"])
     assert tables(results, "tiny-part") == before
