@@ -12,7 +12,7 @@ def local_batches(users: Batch, size: int, seed: int, step: int) -> Batch:
 
     A user with at most `size` examples keeps all. Draws are independent across users and steps, and
     depend only on seed, step and user: not on other users, and a resumed run repeats them.
-    They may be public (see `LocalBatch` of dp_fedsgd).
+    Whoever knows them knows more than an epsilon says (see `LocalBatch` of dp_fedsgd).
     """
     assert users.present is not None
     if users.present.shape[1] <= size:

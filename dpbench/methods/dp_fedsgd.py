@@ -38,9 +38,9 @@ class LocalBatch:
     Before clipping it is an unbiased estimate of the gradient over all of the user's examples.
 
     Privacy: fix the local batches of all users and steps. A user's gradient is then a function of
-    their examples and of earlier releases, clipped to R, so the sum has sensitivity R: the account
-    is that of full local data, even if the draws are public. They do not amplify user-level
-    privacy.
+    their examples and of earlier releases, clipped to R, so the sum has sensitivity R, and the
+    account is that of full local data; the draws do not amplify user-level privacy. As they follow
+    from a user's number, and one user less may renumber others, they have to be secret.
     """
 
     size: int

@@ -39,7 +39,7 @@ class WithValidation(DerivedDataset):
     def note(self) -> str:
         return (
             f"A share of {self.share} of the training examples is held out for validation, drawn "
-            "by seed: they are outside every epsilon, and so is what is chosen by them."
+            "by seed: their exact metrics, and what is chosen by them, are outside every epsilon."
         )
 
     def load(self, folder: Path, seed: int) -> Data:
