@@ -79,9 +79,11 @@ def choose(candidates: Sequence[Group], validated: Sequence[Group]) -> tuple[Gro
 
     validated: groups of the method that evaluated a validation split.
     """
-    if len({group.first.setting for group in candidates}) == 1:
-        return _best(candidates, "test"), "only setting"
     settings = {group.first.setting for group in candidates}
+    if len(settings) == 1:
+        number = len(settings | {group.first.setting for group in validated})
+        how = "only setting" if number == 1 else f"only one tested, of {number} tried on validation"
+        return _best(candidates, "test"), how
     tried = [group for group in validated if group.first.setting in settings]
     if tried:
         setting = _best(tried, "validation").first.setting

@@ -15,7 +15,10 @@ from dpbench.records.record import Record
 if TYPE_CHECKING:
     import pandas as pd
 
-ALREADY = (*(f"choices.{group}" for group in NAMED_GROUPS), "method.variant", "seed")
+ALREADY = (
+    *(f"choices.{group}" for group in NAMED_GROUPS),
+    *("method.variant", "privacy.delta", "seed"),
+)
 """Settings that have a column anyway."""
 
 NESTED = ("ledger", "notes", "audit", "refused")

@@ -12,6 +12,7 @@ from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, 
 from dpbench.tables.counts import counted
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import document, grid_lines
+from dpbench.validate import spelled_number
 
 NOTES = (
     "Validation examples are drawn from the training set by the seed of a run; no test metric was "
@@ -53,6 +54,7 @@ def _parts(request: SearchRequest, ordered: Sequence[Trial], chosen: Sequence[Tr
         "Spread: standard deviation over seeds.",
         grid_lines(_grid(keys, ordered)),
         _choice(request, chosen[0]) if chosen else NONE_CHOSEN,
+        *(at_edge(chosen[0], ordered) if chosen else ()),
         f"The privacy cost of this selection ({count}) is not in epsilon.",
         *NOTES,
     ]
@@ -67,6 +69,24 @@ def _choice(request: SearchRequest, trial: Trial) -> str:
     return f"Chosen: trial {trial.number}. On all training examples and the test set:\n\n" + (
         f"```sh\n{command}\n```"
     )
+
+
+def at_edge(chosen: Trial, trials: Sequence[Trial]) -> list[str]:
+    """A sentence for each number of the chosen trial that is the smallest or largest of its setting
+    that was tried."""
+    values = [dict(o.split("=", 1) for o in trial.overrides) for trial in (chosen, *trials)]
+    said = []
+    for key, text in values[0].items():
+        tried = {spelled_number(other[key]) for other in values}
+        numbers = sorted(number for number in tried if not isinstance(number, str))
+        if len(numbers) < max(2, len(tried)) or (at := spelled_number(text)) in numbers[1:-1]:
+            continue
+        end, beyond = ("smallest", "below") if at == numbers[0] else ("largest", "above")
+        said.append(
+            f"`{key}={text}` is the {end} value of {len(tried)} that were tried: the best may be "
+            f"{beyond} it."
+        )
+    return said
 
 
 def _grid(keys: list[str], ordered: Sequence[Trial]) -> Grid:

@@ -3,7 +3,7 @@
 import itertools
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -128,6 +128,11 @@ class SweepTable:
             return NOTE
         return f"{NOTE} All epsilons: {next(iter(self._terms)).text(shared)}."
 
+    @property
+    def _metric_labels(self) -> list[str]:
+        records = [record for runs in self.runs.values() for record in runs.records]
+        return [_metric_label(name, records) for name in self.layout.metrics]
+
     @cached_property
     def _terms(self) -> set[Terms]:
         return {terms for runs in self.runs.values() if (terms := runs.terms)}
@@ -186,7 +191,7 @@ class SweepTable:
         for column in self.columns:
             named = zip(self.layout.columns, column, strict=True)
             values = [_label(key, value, named=True) for key, value in named]
-            for name in (*map(_metric_label, self.layout.metrics), f"epsilon ({TIGHTEST_COLUMN})"):
+            for name in (*self._metric_labels, f"epsilon ({TIGHTEST_COLUMN})"):
                 yield ", ".join([*values, name])
 
     def _best_rows(self, column: Key, name: str) -> set[Key]:
@@ -239,7 +244,7 @@ def _metric(name: str, records: Sequence[Record]) -> str:
 
 def _title(records: Sequence[Record], layout: SweepLayout) -> str:
     """The metrics, what they are given by, and the data set and model if they are the same."""
-    labels = ", ".join(dict.fromkeys(map(_metric_label, layout.metrics)))
+    labels = ", ".join(dict.fromkeys(_metric_label(name, records) for name in layout.metrics))
     keys = [key.rpartition(".")[2] for key in (*layout.rows, *layout.columns)]
     by = " and ".join(filter(None, (", ".join(keys[:-1]), *keys[-1:])))
     given = f" by {by}" if by else ""
@@ -248,13 +253,18 @@ def _title(records: Sequence[Record], layout: SweepLayout) -> str:
     return f"{labels[:1].upper()}{labels[1:]}{given}{f': {shared}' if shared else ''}"
 
 
-def _metric_label(name: str) -> str:
-    """`accuracy (%)`, with the group and the split unless it is the test set."""
+def _metric_label(name: str, records: Iterable[Record]) -> str:
+    """`accuracy (%)`, with the group and the split unless it is the test set.
+
+    The losses of regression are squares of the target's unit, and not in nats.
+    """
     parts = parse_name(name)
     metric = parts.metric
     split = parts.split if parts.split != "test" else ""
     words = [metric.label if metric else parts.base, parts.group, split]
     unit = {"percent": " (%)", "nats": " (nats)"}.get(metric.unit if metric else "", "")
+    if metric and metric.unit == "nats" and any("test/rmse" in r.metrics for r in records):
+        unit = ""
     return f"{', '.join(filter(None, words))}{unit}"
 
 

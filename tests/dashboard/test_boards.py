@@ -168,6 +168,8 @@ def test_a_setting_is_chosen_by_validation_before_the_test_set(record_of):
     assert any("epochs=20" in settings for settings in best)
     assert not any("epochs=10" in settings for settings in best)
     assert chosen(tested[:1])[0] == "only setting"
+    told = "only one tested, of 2 tried on validation"
+    assert chosen([tested[1], *tried])[0] == told
 
 
 def test_the_setting_of_a_paper_s_table_stands_for_its_method(record_of):

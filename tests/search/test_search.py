@@ -15,7 +15,9 @@ from dpbench.records.reading import load
 from dpbench.search import command
 from dpbench.search import private as private_search
 from dpbench.search.command import search
+from dpbench.search.report import at_edge
 from dpbench.search.request import parse
+from dpbench.search.selection import Trial
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512"]
 LR = "optimizer.lr=tag(log,interval(1e-2,1))"
@@ -54,6 +56,22 @@ def test_a_search_writes_all_trials_best_first_and_the_chosen_command(folder, tm
     assert config["optimizer"]["lr"] == rows["optimizer.lr"][0]
     assert (config["validation"], config["epochs"], config["seed"]) == (None, 1, 0)
     assert str(tmp_path) not in text, "pages show no paths"
+
+
+def test_a_chosen_number_at_the_edge_of_what_was_tried_is_told():
+    trials = [
+        Trial(number, (f"optimizer.lr={lr}", f"method.bound={bound}", f"model={model}"), {})
+        for number, (lr, bound, model) in enumerate(
+            [("0.1", 1, "mlp"), ("1e-2", 2, "logistic"), ("1", "4.0", "mlp"), ("0.1", 3, "mlp")]
+        )
+    ]
+    assert at_edge(trials[0], trials) == [
+        "`method.bound=1` is the smallest value of 4 that were tried: the best may be below it."
+    ]
+    assert [said.split("`")[1] for said in at_edge(trials[2], trials)] == [
+        *("optimizer.lr=1", "method.bound=4.0")
+    ]
+    assert at_edge(trials[3], trials) == at_edge(trials[0], trials[:1]) == []
 
 
 @pytest.mark.slow
