@@ -36,6 +36,7 @@ def _run(overrides: list[str]) -> None:
     from dpbench.records.code import STALE_RECORD, is_stale
     from dpbench.records.divergence import remarks
     from dpbench.records.reading import load
+    from dpbench.records.trained_model import model_path
 
     path = finished = finished_record(overrides)
     if path is None:
@@ -49,6 +50,8 @@ def _run(overrides: list[str]) -> None:
         print_message(reason)
     if record and is_stale(record):
         print_message(STALE_RECORD)
+    if (model := model_path(path.parents[1], path.stem)).exists():
+        print_message(f"its trained model is {model}.")
     print(path)
     for remark in remarks(path):
         print_message(remark)

@@ -17,7 +17,8 @@ from dpbench.records.code import is_stale
 from dpbench.records.reading import load
 from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import Tracker
-from dpbench.validate import integer, one_of, path_of, positive, quoted, typed
+from dpbench.records.trained_model import model_path
+from dpbench.validate import boolean, integer, one_of, path_of, positive, quoted, typed
 
 STALE = "stale"
 """The value of `again` that repeats runs whose record was made by other code."""
@@ -73,9 +74,22 @@ def why_not_tracked(overrides: list[str]) -> str:
 
 
 def run_again(config: dict, record: Record | None) -> bool:
-    """Whether to execute a run that has this record, or none."""
+    """Whether to execute a run that has this record, or none, or whose model is wanted.
+
+    Raises UserError for the model of a finished run that cannot be trained a second time.
+    """
     again = config["again"]
-    return record is None or again is True or (again == STALE and is_stale(record))
+    if record is None or again is True or (again == STALE and is_stale(record)):
+        return True
+    if not config["save_model"]:
+        return False
+    wanted = not model_path(Path(config["results_dir"]), record.digest).exists()
+    if wanted and config["noise"] == "secure":
+        raise UserError(
+            "save_model=true: this run is finished, its model was not saved, and with noise=secure "
+            "no second one is equal: again=true trains another, at an epsilon of its own."
+        )
+    return wanted
 
 
 def checkpoint_folder(record: Path) -> Path:
@@ -91,6 +105,7 @@ def check_execution(config: dict) -> None:
         integer("threads", config["threads"], most=most)
     if config["checkpoint_minutes"] is not None:
         positive("checkpoint_minutes", config["checkpoint_minutes"])
+    boolean("save_model", config["save_model"])
     if config["again"] not in (True, False, STALE):
         raise UserError(f"again={quoted(config['again'])} must be true, false or {STALE}.")
     path_of("results_dir", config["results_dir"])

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from dpbench.config.settings import key_of
 from dpbench.execution.configuration import checkpoint_folder, data_folder, run_again, trackers_of
@@ -12,6 +13,7 @@ from dpbench.memory import retain_freed_memory
 from dpbench.records.reading import load, set_aside_invalid
 from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import run_info
+from dpbench.records.trained_model import model_path, save_model
 from dpbench.training.checkpoints import Checkpoints, locked_checkpoints
 from dpbench.training.interrupts import graceful_interrupts
 from dpbench.training.plan import Run, plan
@@ -57,7 +59,13 @@ def _fit_and_save(
         torch.set_num_threads(config["threads"])
     retain_freed_memory()
     set_aside_invalid(path)
-    record = fit(run, data_folder(config), quiet, checkpoints, tracking)
+
+    def keep(model: nn.Module) -> None:
+        file = model_path(path.parents[1], path.stem)
+        save_model(file, model, config["model"], run.dataset.shape, run.dataset.classes)
+
+    on_model = keep if config["save_model"] else None
+    record = fit(run, data_folder(config), quiet, checkpoints, tracking, on_model)
     record.save(path.parents[1])
     return record
 

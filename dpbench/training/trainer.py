@@ -6,7 +6,7 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +54,7 @@ def fit(
     quiet: bool = False,
     checkpoints: Checkpoints | None = None,
     tracking: Tracking | None = None,
+    on_model: Callable[[nn.Module], None] | None = None,
 ) -> Record:
     """Train and evaluate one run, and return its record.
 
@@ -61,7 +62,7 @@ def fit(
     status, and that of a run with non-finite outputs or losses, is "diverged"; its metrics are NaN,
     and its ledger has the steps that were taken. quiet: no progress bar. checkpoints: where to
     resume from and to save to, if anywhere; the record does not depend on interruptions. tracking:
-    logs every epoch.
+    logs every epoch. on_model: called with the trained model, at the parameters it is evaluated at.
     """
     planned = plan(run)
     device = pick_device(run.device)
@@ -79,6 +80,9 @@ def fit(
     _train(run, training, quiet, checkpoints, tracking)
     on_device = replace(data, train=examples, test=test)
     outputs, metrics = _evaluate_or_save(run, training, on_device, checkpoints)
+    if on_model:
+        with _evaluated(training):
+            on_model(training.step.engine.model)
     ledger, score = _scored(run, planned, training, outputs, test)
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
     complete = finite and not training.diverged
@@ -147,13 +151,18 @@ def _scored(
     return ledger, {NOISY_ACCURACY: score}
 
 
+def _evaluated(training: Training) -> AbstractContextManager:
+    """The context in which the model has the parameters that a run is evaluated at."""
+    return training.average.applied() if training.average else nullcontext()
+
+
 def _target_losses(training: Training, targets: Targets | None) -> dict[str, list[float]]:
     """The losses of an attack's targets at the parameters that the run is evaluated at, their
     groups, and 1 for those that were trained on; no columns without targets."""
     if targets is None:
         return {}
     engine = training.step.engine
-    with training.average.applied() if training.average else nullcontext():
+    with _evaluated(training):
         examples = targets.examples.to(engine.parameters.theta.device)
         _, losses = predict(engine.model, engine.loss, examples)
     columns = {"loss": losses, "group": examples.groups, "included": targets.included.long()}
@@ -347,7 +356,7 @@ def _evaluate_or_save(
 ) -> tuple[Tensor, dict[str, float]]:
     """Like `_evaluate`, with a checkpoint if interrupted, so that training is not repeated."""
     try:
-        with training.average.applied() if training.average else nullcontext():
+        with _evaluated(training):
             return _evaluate(run, training.step.engine, data)
     except KeyboardInterrupt:
         if checkpoints:
