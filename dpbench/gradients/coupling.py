@@ -1,11 +1,12 @@
 """Checks that a model couples examples neither within a batch nor across passes.
 
 Checked at the initial parameters, and in training mode at a perturbation of them, where parameters
-that start at zero (such as a gate) are non-zero; on a few examples, and on a crowd of copies of
+that start at zero (such as a gate) are non-zero; on a few examples, and on a crowd of others like
 them, which fills what has room for only some of a batch. All passes use the reference's copy of the
 model.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -74,7 +75,7 @@ class Pass(NamedTuple):
 
 
 CROWD = 16
-"""Examples in the larger batch. A model that mixes only batches larger than this is not found."""
+"""Units in the larger batch. A model that mixes only batches larger than this is not found."""
 
 SAME_SHAPE, OTHER_SHAPE = 1e-6, 1e-4
 """Tolerances for rounding between two passes, as a model may compute in float32 internally; passes
@@ -94,12 +95,22 @@ def _checked_pass(reference: Loop, probe: Batch, training: bool) -> Pass:
             raise UserError(CHANGING % (name, mode))
     if not _close(together.losses, _pass(reference, probe).losses, SAME_SHAPE):
         raise UserError(REMEMBERED % mode)
-    crowd = probe.each(lambda t: t[torch.arange(CROWD, device=t.device) % len(t)])
+    crowd = _crowd(probe)
     if _couples(reference, probe, together, parts_of=1) or _couples(
         reference, crowd, _pass(reference, crowd), parts_of=len(probe)
     ):
         raise UserError(COUPLED % mode)
     return together
+
+
+def _crowd(probe: Batch) -> Batch:
+    """The probe's units, and others between them: each number of an input is that of one or of
+    another, so that all differ."""
+    copies = probe.each(lambda t: t[torch.arange(CROWD, device=t.device) % len(t)])
+    inputs, draw = copies.inputs, torch.Generator().manual_seed(0)
+    own = torch.rand(inputs.shape, generator=draw).to(inputs.device) < 0.5
+    own[: len(probe)] = True
+    return replace(copies, inputs=torch.where(own, inputs, inputs.roll(1, 0)))
 
 
 def _couples(reference: Loop, batch: Batch, together: Pass, parts_of: int) -> bool:

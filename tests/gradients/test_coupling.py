@@ -106,8 +106,17 @@ class Routed(Net):
         return torch.where(place <= 4, 2 * x, x)
 
 
+class Various(Net):
+    """Mixes where there are more than two different examples, however many copies there are."""
+
+    def between(self, x):
+        several = len(torch.unique(x.detach(), dim=0)) > 2
+        return x - x.detach().mean(0) if several else x
+
+
 MIXING = [
-    *((kind, words) for kind in (Standardised, Attending, Detached, Noisy, Sized, Crowded, Routed)
+    *((kind, words)
+      for kind in (Standardised, Attending, Detached, Noisy, Sized, Crowded, Routed, Various)
       for words in (False, True)),
     (Faint, False),
 ]  # fmt: skip
