@@ -20,7 +20,7 @@ TABLES = Path(__file__).resolve().parents[2] / "results" / "tables"
 NARROWED = {
     "anchors_table1-part": ("table.seeds=[0,1]",),
     "bam_table1-cpu_day-part": ("scale=cpu_day", "table.seeds=[0]"),
-    "calibration_table2-part": ("dataset=mnist", "table.seeds=[0,1,2]"),
+    "calibration_table2-part": ("dataset=mnist",),
     "misalignment_table1-part": ("table.seeds=[0,1,2]",),
     "misalignment_table2-part": ("table.seeds=[0,1,2]",),
     "sign_table1-cpu_day": ("scale=cpu_day",),

@@ -117,10 +117,10 @@ def test_what_was_deleted_from_a_published_text_is_found(name, suffix, pattern, 
 
 @pytest.mark.slow
 def test_a_text_that_the_records_do_not_give_is_found(tmp_path):
-    copy = published("calibration_fig2-part", tmp_path)
-    (tmp_path / "calibration_fig2-part.claims.csv").write_text("claim,verdict\nany,holds\n")
+    copy = published("calibration_fig2", tmp_path)
+    (tmp_path / "calibration_fig2.claims.csv").write_text("claim,verdict\nany,holds\n")
     (found,) = unsupported_lines(copy)
-    assert found == "does not give calibration_fig2-part.claims.csv, which is beside it."
+    assert found == "does not give calibration_fig2.claims.csv, which is beside it."
 
 
 @pytest.mark.slow
