@@ -75,7 +75,8 @@ class PrivateTemperature:
     def __post_init__(self) -> None:
         integer("temperature.parameters", self.parameters, most=2)
         fraction("temperature.share", self.share)
-        fraction("temperature.sample_rate", self.sample_rate, one=True)
+        rate = positive("temperature.sample_rate", self.sample_rate)
+        fraction("temperature.sample_rate", rate, one=True)
         integer("temperature.steps", self.steps, most=10_000)
         for name in ("lr", "bound", "noise_multiplier"):
             positive(f"temperature.{name}", getattr(self, name))
