@@ -105,8 +105,12 @@ def check_execution(config: dict) -> None:
         integer("threads", config["threads"], most=most)
     if config["checkpoint_minutes"] is not None:
         positive("checkpoint_minutes", config["checkpoint_minutes"])
-    boolean("save_model", config["save_model"])
-    if config["again"] not in (True, False, STALE):
+    if boolean("save_model", config["save_model"]) and config["temperature"]:
+        raise UserError(
+            "save_model=true keeps a model without the private temperature that its metrics are "
+            "measured with: set temperature=none."
+        )
+    if not isinstance(config["again"], bool) and config["again"] != STALE:
         raise UserError(f"again={quoted(config['again'])} must be true, false or {STALE}.")
     path_of("results_dir", config["results_dir"])
     if config["data_dir"] is not None:

@@ -6,14 +6,15 @@ import torch
 from torch import nn
 
 from dpbench.config.settings import key_of
+from dpbench.data.probe import probe
 from dpbench.execution.configuration import checkpoint_folder, data_folder, run_again, trackers_of
 from dpbench.execution.prepare import run_of
-from dpbench.files import check_writable, remove_parts
+from dpbench.files import check_writable, remove_parts, write_atomically
 from dpbench.memory import retain_freed_memory
 from dpbench.records.reading import load, set_aside_invalid
 from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import run_info
-from dpbench.records.trained_model import model_path, save_model
+from dpbench.records.trained_model import model_path, serialised
 from dpbench.training.checkpoints import Checkpoints, locked_checkpoints
 from dpbench.training.interrupts import graceful_interrupts
 from dpbench.training.plan import Run, plan
@@ -60,13 +61,20 @@ def _fit_and_save(
     retain_freed_memory()
     set_aside_invalid(path)
 
-    def keep(model: nn.Module) -> None:
-        file = model_path(path.parents[1], path.stem)
-        save_model(file, model, config["model"], run.dataset.shape, run.dataset.classes)
+    file, models = model_path(path.parents[1], path.stem), []
 
+    def keep(model: nn.Module) -> None:
+        inputs = probe(run.dataset, 1).inputs.to(next(model.parameters()).device)
+        models.append(serialised(model, config["model"], inputs, run.dataset.classes))
+
+    if config["save_model"]:
+        check_writable(file.parent)
+    file.unlink(missing_ok=True)  # that of an earlier training, which this record is not about
     on_model = keep if config["save_model"] else None
     record = fit(run, data_folder(config), quiet, checkpoints, tracking, on_model)
     record.save(path.parents[1])
+    for model in models:
+        write_atomically(file, model)
     return record
 
 

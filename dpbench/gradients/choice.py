@@ -3,13 +3,14 @@
 import warnings
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError, first_line
 from dpbench.gradients.agreement import TOLERANCE, disagreement
-from dpbench.gradients.coupling import refuse_coupling
+from dpbench.gradients.coupling import crowd, refuse_coupling
 from dpbench.gradients.engine import Engine, Loss
+from dpbench.gradients.flatten import flatten
 from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.modules import Unsupported
@@ -81,6 +82,7 @@ def _checked_engine(
     try:
         refuse_coupling(reference, probe)
     except RuntimeError as failure:
+        _pass_as_it_is(model, flatten(probe, views, parameters.theta.detach()).rows.inputs)
         raise UserError(
             "the model fails in float64, in which its gradients are checked on synthetic examples "
             f"({_first_line(failure)}); let it compute in the type of its inputs and parameters."
@@ -99,11 +101,22 @@ def _checked_engine(
     return _vmap(reference, probe)
 
 
+def _pass_as_it_is(model: nn.Module, inputs: Tensor) -> None:
+    """A pass in each mode, in the precision of the parameters; raises whatever the model raises."""
+    before = model.training
+    try:
+        with torch.random.fork_rng([inputs.device] if inputs.is_cuda else []), torch.no_grad():
+            for training in (False, True):
+                model.train(training)(inputs)
+    finally:
+        model.train(before)
+
+
 def _ghost(reference: Loop, probe: Batch) -> Ghost:
     """The ghost engine; raises Unsupported if it cannot be used."""
     engine = Ghost(reference.model, reference.loss, reference.parameters, reference.views)
     try:
-        engine.refuse_random(probe)
+        engine.refuse_random(crowd(probe))
         error = disagreement(engine, reference, probe)
     except RuntimeError as failure:
         raise Unsupported(_first_line(failure)) from failure

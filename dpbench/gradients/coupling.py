@@ -95,15 +95,15 @@ def _checked_pass(reference: Loop, probe: Batch, training: bool) -> Pass:
             raise UserError(CHANGING % (name, mode))
     if not _close(together.losses, _pass(reference, probe).losses, SAME_SHAPE):
         raise UserError(REMEMBERED % mode)
-    crowd = _crowd(probe)
+    many = crowd(probe)
     if _couples(reference, probe, together, parts_of=1) or _couples(
-        reference, crowd, _pass(reference, crowd), parts_of=len(probe)
+        reference, many, _pass(reference, many), parts_of=len(probe)
     ):
         raise UserError(COUPLED % mode)
     return together
 
 
-def _crowd(probe: Batch) -> Batch:
+def crowd(probe: Batch) -> Batch:
     """The probe's units, and others between them: each number of an input is that of one or of
     another, so that all differ."""
     copies = probe.each(lambda t: t[torch.arange(CROWD, device=t.device) % len(t)])

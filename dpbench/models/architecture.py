@@ -19,13 +19,19 @@ class Architecture(Protocol):
 
 def check_outputs(model: nn.Module, inputs: Tensor, classes: int) -> None:
     """UserError unless the model's outputs for these inputs [B, ...] are [B, classes]."""
-    with torch.random.fork_rng([inputs.device] if inputs.is_cuda else []), torch.no_grad():
-        outputs = model(inputs)
-    if not isinstance(outputs, Tensor) or outputs.shape != (len(inputs), classes):
+    before = model.training
+    for training in (not before, before):
+        with torch.random.fork_rng([inputs.device] if inputs.is_cuda else []), torch.no_grad():
+            outputs = model.train(training)(inputs)
+        _check_shape(outputs, len(inputs), classes)
+
+
+def _check_shape(outputs: object, examples: int, classes: int) -> None:
+    if not isinstance(outputs, Tensor) or outputs.shape != (examples, classes):
         given = [*outputs.shape] if isinstance(outputs, Tensor) else type(outputs).__name__
         raise UserError(
-            f"the model's outputs for {len(inputs)} examples are {given} and must be a tensor of "
-            f"shape {[len(inputs), classes]}, one output for each class (or 1 for regression): "
+            f"the model's outputs for {examples} examples are {given} and must be a tensor of "
+            f"shape {[examples, classes]}, one output for each class (or 1 for regression): "
             "build the model for the number of classes that it is given."
         )
 

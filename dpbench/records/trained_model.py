@@ -5,13 +5,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpbench.errors import UserError
-from dpbench.files import write_atomically
+from dpbench.errors import UserError, first_line
 
 if TYPE_CHECKING:  # a finished run is found without importing torch
-    from torch import nn
+    from torch import Tensor, nn
 
-KEYS = {"settings", "shape", "classes", "parameters"}
+KEYS = {"settings", "shape", "classes", "state", "buffers", "inputs", "outputs"}
+
+WITHOUT_WEIGHTS = {"pretrained": False, "weights": None, "checksum": None}
+"""Settings of a model with which it is built without files from elsewhere."""
+
+TOLERANCE = 1e-3
+"""By how much the outputs may differ between machines, relative to the largest."""
 
 
 def model_path(results: Path, digest: str) -> Path:
@@ -19,24 +24,39 @@ def model_path(results: Path, digest: str) -> Path:
     return results / "models" / f"{digest}.pt"
 
 
-def save_model(
-    path: Path,
-    model: "nn.Module",
-    settings: Mapping[str, Any],
-    shape: tuple[int, ...],
-    classes: int,
-) -> None:
-    """Write a model's parameters and buffers, with what `load_model` needs, atomically.
+def serialised(
+    model: "nn.Module", settings: Mapping[str, Any], inputs: "Tensor", classes: int
+) -> bytes:
+    """The content of a file that `load_model` reads.
 
-    settings: those of the group `model`. shape: of one input. classes: the number of outputs.
+    settings: those of the group `model`. inputs: some synthetic ones [B, *shape], whose outputs are
+    kept to check the loaded model by. classes: the number of outputs.
     """
     import torch
 
-    values = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
-    content = {"settings": dict(settings), "shape": [*shape], "classes": classes}
+    with torch.random.fork_rng([inputs.device] if inputs.is_cuda else []), torch.no_grad():
+        training = model.training
+        outputs = model.eval()(inputs)
+        model.train(training)
+    without = {key: value for key, value in WITHOUT_WEIGHTS.items() if key in settings}
+    content = {
+        "settings": {**settings, **without},
+        "shape": [*inputs.shape[1:]],
+        "classes": classes,
+        "state": {name: _plain(value) for name, value in model.state_dict().items()},
+        "buffers": {name: _plain(value) for name, value in model.named_buffers()},
+        "inputs": _plain(inputs),
+        "outputs": _plain(outputs),
+    }
     buffer = io.BytesIO()
-    torch.save(content | {"parameters": values}, buffer)
-    write_atomically(path, buffer.getvalue())
+    torch.save(content, buffer)
+    return buffer.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    import torch
+
+    return value.detach().cpu().clone() if isinstance(value, torch.Tensor) else value
 
 
 def load_model(path: str | Path) -> "nn.Module":
@@ -44,12 +64,9 @@ def load_model(path: str | Path) -> "nn.Module":
 
     Its inputs are [B, *shape], prepared as the run's data set prepares them. Only plain values and
     tensors are read from the file. Raises UserError for a file that is not such a model, and for
-    one whose model is no option here.
+    one whose settings build no model here, or another one.
     """
     import torch
-
-    from dpbench.config import buildable
-    from dpbench.models.architecture import Architecture
 
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
@@ -61,13 +78,32 @@ def load_model(path: str | Path) -> "nn.Module":
         raise UserError(f"{path} is not the model of a run ({type(error).__name__}).") from error
     if not isinstance(saved, dict) or saved.keys() != KEYS:
         raise UserError(f"{path} is not the model of a run with save_model=true.")
+    try:
+        with torch.random.fork_rng(), torch.no_grad():
+            model = _built(saved)
+            outputs = model(saved["inputs"])
+            largest = float(saved["outputs"].abs().max())
+            same = torch.allclose(outputs, saved["outputs"], TOLERANCE, TOLERANCE * largest)
+    except UserError:
+        raise
+    except Exception as error:  # the file may contain anything
+        why = first_line(error, type(error).__name__)
+        raise UserError(f"{path} does not fit the model that its settings build: {why}") from error
+    if not same:
+        raise UserError(
+            f"{path} is of a model that computes with more than its parameters and buffers, or was "
+            "written by another version: its outputs are not those that it was saved with."
+        )
+    return model
+
+
+def _built(saved: Mapping[str, Any]) -> "nn.Module":
+    from dpbench.config import buildable
+    from dpbench.models.architecture import Architecture
+
     architecture = buildable.build_as(Architecture, "model", saved["settings"])
     model = architecture.build(tuple(saved["shape"]), saved["classes"])
-    try:
-        model.load_state_dict(saved["parameters"])
-    except RuntimeError as error:
-        raise UserError(
-            f"{path} has the parameters of another model than its settings build: it was written "
-            "by another version."
-        ) from error
+    model.load_state_dict(saved["state"])
+    for name, value in model.named_buffers():
+        value.copy_(saved["buffers"][name])
     return model.eval()

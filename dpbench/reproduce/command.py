@@ -1,6 +1,6 @@
 """`dpbench reproduce TABLE`: executes the missing runs of a paper's table, then renders it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,9 +42,12 @@ def reproduce(name: str, overrides: list[str]) -> str:
         spec_of(target)
     runs = plan_runs(target)
     check_writable(folder / "tables")
-    _check_kept(folder, target.stem, runs.sweep)
+    found = {path.stem for path in (folder / "runs").glob("*.json")}
+    repeated = {path.stem for path, run in runs.sweep.built.items() if run.noise != "secure"}
+    _check_kept(folder, target.stem, found | repeated)
     unavailable = _execute(runs)
     records = [record for path in runs.sweep.runs if (record := load(path)) is not None]
+    _check_kept(folder, target.stem, found | {record.digest for record in records})
     if unavailable and not records:
         raise Unavailable(f"{name}: {next(iter(unavailable.values()))}")
     if stale := sum(map(is_stale, records)):
@@ -93,16 +96,15 @@ def plan_runs(target: Target) -> TargetRuns:
     )
 
 
-def _check_kept(folder: Path, stem: str, sweep: Sweep) -> None:
-    """UserError if the table's file has records of other runs, which are in no other file."""
+def _check_kept(folder: Path, stem: str, kept: Collection[str]) -> None:
+    """UserError if the table's file has records that would be lost: unreadable ones, and those of
+    none of the digests in `kept`."""
     path = folder / "tables" / f"{stem}.{RECORDS}"
-    if not path.exists():
-        return
-    kept = {record_file.stem for record_file in (*sweep.runs, *(folder / "runs").glob("*.json"))}
-    lost = [e for e in records_in(path) if isinstance(e, StoredRecord) and e.digest not in kept]
+    stored = records_in(path) if path.exists() else ()
+    lost = [e for e in stored if not isinstance(e, StoredRecord) or e.digest not in kept]
     if lost:
         raise UserError(
-            f"{path} has {counted(len(lost), 'record')} of other runs, which would be lost: set "
+            f"{path} has {counted(len(lost), 'record')} in no other file, which would be lost: set "
             "results_dir to another folder, or move the files of that table away."
         )
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from dpbench.validate import spelled_number
 
 Key = tuple[Any, ...]
 """The values of the settings of a row, or of a column."""
+
+OUTER_COMMA = re.compile(r",(?![^\[]*\])")
+"""A comma between values, and not within a list."""
 
 NOT_IN_NAMES = ("seed", "diagnostics")
 """Settings in which the runs of one cell may differ."""
@@ -92,11 +96,15 @@ class Runs:
 
 
 def value_of(config: Mapping[str, Any], key: str) -> Any:
-    """The option chosen in a group, or the value at a dotted key; None where there is none."""
+    """The option chosen in a group, or the value at a dotted key; None where there is none.
+
+    Lists are as written on a command line, such as `[8,16]`.
+    """
     try:
-        return setting(config, key)
+        value = setting(config, key)
     except (KeyError, TypeError):
         return None
+    return f"[{','.join(map(str, value))}]" if isinstance(value, list) else value
 
 
 def filter_records(records: Sequence[Record], filters: Mapping[str, str]) -> list[Record]:
@@ -107,8 +115,9 @@ def filter_records(records: Sequence[Record], filters: Mapping[str, str]) -> lis
     check_keys(records, [*filters])
     selected = list(records)
     for key, text in filters.items():
+        text = text.replace(", ", ",")  # as lists are written here
         values = {str(value_of(record.config, key)) for record in selected}
-        wanted = [text] if text in values else text.split(",")  # a list has commas of its own
+        wanted = [text] if text in values else OUTER_COMMA.split(text)
         for value in wanted:
             if not any(_is(value_of(record.config, key), value) for record in selected):
                 raise UserError(f"no record has {key}={value}: {nearest(value, values)}")

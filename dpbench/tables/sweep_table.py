@@ -11,7 +11,7 @@ from typing import Any
 
 from dpbench.config.names import method_name
 from dpbench.errors import UserError, nearest, print_message
-from dpbench.files import write_atomically
+from dpbench.files import unwritable, write_atomically
 from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import readable_records
 from dpbench.records.epsilon import marked, rounded_up
@@ -88,10 +88,14 @@ def table(arguments: Sequence[str]) -> str:
 def _check_own(out: Path) -> None:
     """UserError if one of the files exists, and is not of a table that this command wrote."""
     page, *others = (out.with_name(out.name + suffix) for suffix in SUFFIXES)
-    own = page.exists() and CELLS in page.read_text(encoding="utf-8", errors="replace")
+    try:
+        text = page.read_text(encoding="utf-8", errors="replace") if page.exists() else ""
+    except OSError as error:
+        raise unwritable(page, error, "out") from error
+    own = text.rstrip().rpartition("\n\n")[2].startswith(CELLS)
     if not own and (found := [path for path in (page, *others) if path.exists()]):
         raise UserError(
-            f"{found[0]} exists and is not of a table by this command: give another out=NAME."
+            f"{found[0]} exists, and {page} is not a table of this command: give another out=NAME."
         )
 
 

@@ -144,9 +144,9 @@ class Run:
     def draws_seed(self) -> int:
         """The seed of the draws inside a step: augmentation, dropout, and those of the method.
 
-        Shared with no other run: an additional example changes the draws of others, which would
-        show in the difference of two runs with the same draws. With secure noise it is a secret,
-        different in each call.
+        Shared with no other run, if the run has a configuration: an additional example changes the
+        draws of others, which would show in the difference of two runs with the same draws. With
+        secure noise it is a secret, different in each call.
         """
         if self.noise == "secure":
             return secrets.randbits(63)

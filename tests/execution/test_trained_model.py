@@ -1,14 +1,18 @@
 """Models of runs as files: those that were measured, written when asked for, and read safely."""
 
+import io
+
 import pytest
 import torch
+from torch import nn
 
 from dpbench import load_model
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
+from dpbench.models.logistic import Logistic
 from dpbench.records.reading import load
-from dpbench.records.trained_model import model_path, save_model
+from dpbench.records.trained_model import model_path, serialised
 
 SMALL = ["epochs=2", "model.widths=[8]", "batch_size=512", "method=dpsgd"]
 
@@ -54,24 +58,84 @@ def test_a_second_model_by_secret_noise_is_not_taken_for_the_first(made):
     assert other.metrics != record.metrics
 
 
-def test_only_models_of_runs_are_read(made, tmp_path):
-    with pytest.raises(UserError, match=r"none.pt does not exist: models are written by runs with"):
-        load_model(tmp_path / "none.pt")
-    _, path = made("save_model=true")
-    path.write_bytes(path.read_bytes()[:-100])
+def test_a_training_that_keeps_no_model_leaves_none_of_an_earlier_one(made):
+    """Its numbers and its epsilon would be taken for those of the new record."""
+    _, path = made("noise=secure", "save_model=true")
+    made("noise=secure", "again=true")
+    assert not path.exists()
+
+
+def test_a_model_without_the_temperature_it_is_measured_with_is_not_kept(made):
+    with pytest.raises(UserError, match="keeps a model without the private temperature"):
+        made("save_model=true", "temperature=private")
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_the_training(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    (tmp_path / "models").touch()
+    with pytest.raises(UserError, match="models cannot be written"):
+        made("save_model=true")
+
+
+LOGISTIC = {"_target_": "dpbench.models.logistic.Logistic", "squashed": False}
+
+
+def content(**changes):
+    """A file with another content than runs write."""
+    saved = torch.load(io.BytesIO(serialised(Logistic(False).build((2,), 3), LOGISTIC, INPUTS, 3)))
+    buffer = io.BytesIO()
+    torch.save(saved | changes, buffer)
+    return buffer.getvalue()
+
+
+INPUTS = torch.ones(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"settings": {"_target_": "torch.nn.Linear"}}, r"_target_='torch.nn.Linear' is refused"),
+        ({"settings": {"_target_": LOGISTIC["_target_"]}}, "squashed is missing"),
+        ({"shape": [64]}, "does not fit the model that its settings build"),
+        ({"shape": 3}, "does not fit the model that its settings build"),
+        ({"classes": "x"}, "does not fit the model that its settings build"),
+        ({"state": None}, "does not fit the model that its settings build"),
+        ({"state": {}}, "does not fit the model that its settings build: Error"),
+        ({"outputs": torch.ones(2, 3)}, "its outputs are not those that it was saved with"),
+        ({"more": 1}, "is not the model of a run with save_model=true"),
+    ],
+)
+def test_only_models_of_runs_are_read(changes, sentence, tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content())
+    assert load_model(path)(INPUTS).shape == (2, 3)
+    path.write_bytes(content(**changes))
+    with pytest.raises(UserError, match=sentence):
+        load_model(path)
+    path.write_bytes(content()[:-100])
     with pytest.raises(UserError, match="is not the model of a run"):
         load_model(path)
-    torch.save({"parameters": {}}, path)
-    with pytest.raises(UserError, match="is not the model of a run with save_model=true"):
+    path.unlink()
+    with pytest.raises(UserError, match=r"model.pt does not exist: models are written by runs"):
         load_model(path)
-    linear = torch.nn.Linear(2, 2)
-    save_model(path, linear, {"_target_": "torch.nn.Linear"}, (2,), 2)
-    with pytest.raises(UserError, match=r"model\._target_='torch.nn.Linear' is refused"):
-        load_model(path)
-    save_model(path, linear, {"_target_": "dpbench.models.logistic.Logistic"}, (64,), 10)
-    with pytest.raises(UserError, match="squashed is missing"):
-        load_model(path)
-    settings = {"_target_": "dpbench.models.logistic.Logistic", "squashed": False}
-    save_model(path, linear, settings, (64,), 10)
-    with pytest.raises(UserError, match="the parameters of another model than its settings build"):
-        load_model(path)
+
+
+class Fixed(nn.Module):
+    """A random direction that is no parameter, kept or not in the state of the model."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 3)
+        self.register_buffer("direction", torch.randn(3), persistent=False)
+
+    def forward(self, x):
+        return self.linear(x) + self.direction
+
+
+def test_buffers_that_are_in_no_state_are_kept_and_no_generator_is_moved(tmp_path, monkeypatch):
+    monkeypatch.setattr(Logistic, "build", lambda *_: Fixed())
+    model, path = Fixed(), tmp_path / "model.pt"
+    path.write_bytes(serialised(model, LOGISTIC, INPUTS, 3))
+    before = torch.get_rng_state()
+    assert torch.equal(load_model(path)(INPUTS), model(INPUTS))
+    assert torch.equal(torch.get_rng_state(), before)

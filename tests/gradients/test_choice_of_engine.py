@@ -178,6 +178,18 @@ def test_a_model_without_float64_cannot_be_checked(name):
         make_engine(name, model, cross_entropy, Batch(torch.rand(2, 4), *2 * [torch.arange(2)]))
 
 
+class Broken(nn.Linear):
+    """Has the wrong size, in evaluation alone."""
+
+    def forward(self, x):
+        return super().forward(x if self.training else x[:, :2])
+
+
+def test_another_failure_is_not_taken_for_one_of_float64():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        make_engine("auto", Broken(4, 3), cross_entropy, probe_for(Net()))
+
+
 def test_an_unknown_engine_is_refused_with_the_nearest():
     with pytest.raises(UserError, match="engine=goast is unknown: did you mean ghost"):
         make_engine("goast", Net(), cross_entropy, probe_for(Net()))

@@ -178,11 +178,22 @@ def test_records_that_are_nowhere_else_are_not_replaced(results, no_training):
     for path in (results / "runs").glob("*.json"):
         if parse_named(path.read_text(), path).config["seed"] == 0:
             path.unlink()
-    with pytest.raises(
-        UserError, match=r"tiny-part.records.jsonl has 5 records of other runs, which"
-    ):
+    with pytest.raises(UserError, match=r"tiny-part.records.jsonl has 5 records in no other file"):
         reproduce("tiny", [f"results_dir={results}", "table.seeds=[1]"])
     assert tables(results, "tiny-part") == before
+    kept = results / "tables" / "tiny-part.records.jsonl"
+    kept.write_text("{broken\n")
+    with pytest.raises(UserError, match="has 1 record in no other file, which would be lost"):
+        reproduce("tiny", [f"results_dir={results}", "table.seeds=[1]"])
+
+
+@pytest.mark.slow
+def test_runs_with_secret_noise_are_not_repeated_over_records_of_others(results):
+    secret = ["noise=secure", "table.methods=[sgd,dpsgd]", f"results_dir={results}"]
+    reproduce("tiny", secret)
+    shutil.rmtree(results / "runs")
+    with pytest.raises(UserError, match=r"has 6 records in no other file"):
+        reproduce("tiny", secret)
 
 
 def test_every_variant_has_its_row(finished):

@@ -224,9 +224,12 @@ def test_no_file_but_its_own_is_replaced(results, tmp_path, monkeypatch, capsys)
     assert "dpbench: written: mine{.md,.csv,.tex}" in capsys.readouterr().err
     for name in ("README.md", "data.csv"):
         (tmp_path / name).write_text("mine")
-        with pytest.raises(UserError, match=f"^{name} exists and is not of a table .*another out"):
+        with pytest.raises(UserError, match=f"^{name} exists, and .* is not a table of this"):
             table([*again[:2], f"out={name}"])
         assert (tmp_path / name).read_text() == "mine"
+    (tmp_path / "folder.md").mkdir()
+    with pytest.raises(UserError, match=r"folder.md cannot be written .*set out to a file"):
+        table([*again[:2], "out=folder"])
 
 
 def test_records_that_cannot_be_read_are_named(results, made, capsys):
@@ -287,7 +290,12 @@ def test_a_filter_takes_several_values_and_each_must_be_that_of_a_run():
 def test_a_list_is_one_value():
     runs = [record(), record()]
     runs[0].config["method"]["sizes"] = [8, 8]
+    runs.append(record())
+    runs[2].config["method"]["sizes"] = [4]
     assert filter_records(runs, {"method.sizes": "[8, 8]"}) == runs[:1]
+    assert filter_records(runs, {"method.sizes": "[8,8],[4]"}) == [runs[0], runs[2]]
+    cells = group_runs(runs, SweepLayout(("method.sizes",), (), ("test/accuracy",)))
+    assert {row for row, _ in cells} == {("[8,8]",), ("[4]",), (None,)}
 
 
 def test_the_command_after_a_sweep_has_a_row_for_all_that_differs_but_seeds():
