@@ -22,6 +22,7 @@ CARRIED_OUT = {
     "results_dir=elsewhere",
     "checkpoint_minutes=3",
     "again=true",
+    "save_model=true",
 }
 SCIENCE = [
     "dataset=digits_unbalanced",
