@@ -50,8 +50,12 @@ def _run(overrides: list[str]) -> None:
         print_message(reason)
     if record and is_stale(record):
         print_message(STALE_RECORD)
-    if (model := model_path(path.parents[1], path.stem)).exists():
-        print_message(f"its trained model is {model}.")
+    if record and (model := model_path(path.parents[1], path.stem)).exists():
+        seeded = record.privacy.get("arithmetic") == "float"
+        why = (
+            ": keep it to yourself, as its noise follows from the seed (noise=secure is for others)"
+        )
+        print_message(f"its trained model is {model}{why if seeded else ''}.")
     print(path)
     for remark in remarks(path):
         print_message(remark)

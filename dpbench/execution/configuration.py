@@ -105,11 +105,13 @@ def check_execution(config: dict) -> None:
         integer("threads", config["threads"], most=most)
     if config["checkpoint_minutes"] is not None:
         positive("checkpoint_minutes", config["checkpoint_minutes"])
-    if boolean("save_model", config["save_model"]) and config["temperature"]:
-        raise UserError(
-            "save_model=true keeps a model without the private temperature that its metrics are "
-            "measured with: set temperature=none."
-        )
+    if boolean("save_model", config["save_model"]):
+        for group in ("temperature", "normalization"):  # what they measure is not in the model
+            if config["choices"][group] == "private":
+                raise UserError(
+                    f"save_model=true keeps a model without its {group}, which is measured on "
+                    f"private data: give another {group} than private."
+                )
     if not isinstance(config["again"], bool) and config["again"] != STALE:
         raise UserError(f"again={quoted(config['again'])} must be true, false or {STALE}.")
     path_of("results_dir", config["results_dir"])

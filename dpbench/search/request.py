@@ -98,6 +98,8 @@ def parse(arguments: list[str]) -> SearchRequest:
     if repetitions and "score_noise_multiplier" not in map(key_of, fixed):
         fixed = [*fixed, SCORE_NOISE]
     config = _compose_first(space.ranges, fixed)
+    if config["save_model"]:
+        raise UserError("search keeps no models: give save_model=true to the run that it chooses.")
     seeds = _seeds(ranges, config)
     choice = [settings["by"], settings["rule"], settings["draw"]]
     range_texts = [f"{range_.key}={range_.text}" for range_ in space.ranges]

@@ -7,12 +7,14 @@ import torch
 from torch import nn
 
 from dpbench import load_model
+from dpbench.cli import commands
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
 from dpbench.models.logistic import Logistic
 from dpbench.records.reading import load
 from dpbench.records.trained_model import model_path, serialised
+from dpbench.search.request import parse
 
 SMALL = ["epochs=2", "model.widths=[8]", "batch_size=512", "method=dpsgd"]
 
@@ -65,9 +67,23 @@ def test_a_training_that_keeps_no_model_leaves_none_of_an_earlier_one(made):
     assert not path.exists()
 
 
-def test_a_model_without_the_temperature_it_is_measured_with_is_not_kept(made):
-    with pytest.raises(UserError, match="keeps a model without the private temperature"):
-        made("save_model=true", "temperature=private")
+@pytest.mark.parametrize("group", ["temperature", "normalization"])
+def test_a_model_is_not_kept_without_what_it_is_measured_with(made, group):
+    with pytest.raises(UserError, match=f"keeps a model without its {group}, which is measured"):
+        made("save_model=true", f"{group}=private")
+
+
+def test_a_search_keeps_no_models(tmp_path):
+    with pytest.raises(UserError, match="search keeps no models: give save_model=true to the run"):
+        parse(["save_model=true", "optimizer.lr=0.1,0.2", f"results_dir={tmp_path}"])
+
+
+def test_a_model_with_seeded_noise_is_not_for_others(tmp_path, capsys):
+    for noise, said in (("seeded", True), ("secure", False)):
+        commands.run([*SMALL, "save_model=true", f"noise={noise}", f"results_dir={tmp_path}"])
+        err = capsys.readouterr().err
+        assert f"dpbench: its trained model is {tmp_path}/models/" in err
+        assert ("keep it to yourself" in err) == said
 
 
 def test_a_folder_that_cannot_be_written_is_found_before_the_training(made, tmp_path, monkeypatch):

@@ -192,6 +192,11 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     if len(frame) < 2:
         raise UserError(f"{name} has {len(frame)} rows, and a run needs some to train and to test.")
     needed = (columns.target, *filter(None, [columns.group]))
+    if nameless := [c for c in columns.features(frame) if str(c).startswith("Unnamed: ")]:
+        raise UserError(
+            f"{name} has a column without a name, such as an index that was written with it: name "
+            f"it, or leave it out with \"dataset.drop=['{nameless[0]}']\"."
+        )
     for column in dict.fromkeys((*columns.features(frame), *needed)):
         values = frame[column]
         if column not in (*needed, *columns.categorical) and is_string_dtype(values):

@@ -232,7 +232,9 @@ def test_settings_that_do_not_fit_are_one_sentence(people, more, sentence):
 
 def test_too_many_categories_are_refused(tmp_path):
     path = tmp_path / "names.csv"
-    pd.DataFrame({"name": [f"n{i}" for i in range(1001)], "rich": np.arange(1001) % 2}).to_csv(path)
+    pd.DataFrame({"name": [f"n{i}" for i in range(1001)], "rich": np.arange(1001) % 2}).to_csv(
+        path, index=False
+    )
     with pytest.raises(UserError, match=r"1001 different values.*leave it out with dataset.drop"):
         compose(settings(path, "dataset.categorical=[name]"))
 
@@ -244,6 +246,16 @@ def test_categories_may_be_few_rows_or_mostly_numbers_if_they_are_said_to_be_cat
     assert dataset.shape == (pd.read_csv(people)["age"].nunique(),)
     people.write_text("\n".join([*text.split("\n")[:9], "20,1,Kiel,f,yes", "21,60,Hull,f,no"]))
     compose(settings(people))
+
+
+def test_a_column_without_a_name_is_no_feature_unless_it_is_named(people):
+    frame = pd.read_csv(people)
+    frame.to_csv(people)
+    with pytest.raises(UserError, match=r"a column without a name.*dataset.drop=\['Unnamed: 0'\]"):
+        compose(settings(people))
+    dataset, _ = data_of(people, "dataset.drop=['Unnamed: 0']")
+    frame.to_csv(people, index=False)
+    assert dataset.shape == data_of(people)[0].shape
 
 
 def test_without_a_file_it_says_what_to_set():
