@@ -52,10 +52,8 @@ def _run(overrides: list[str]) -> None:
         print_message(STALE_RECORD)
     if record and (model := model_path(path.parents[1], path.stem)).exists():
         seeded = record.privacy.get("arithmetic") == "float"
-        why = (
-            ": keep it to yourself, as its noise follows from the seed (noise=secure is for others)"
-        )
-        print_message(f"its trained model is {model}{why if seeded else ''}.")
+        warning = ": keep it to yourself, as its noise follows from the seed" if seeded else ""
+        print_message(f"its trained model is {model}{warning}.")
     print(path)
     for remark in remarks(path):
         print_message(remark)
