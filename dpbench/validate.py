@@ -153,16 +153,13 @@ def key_values(
     known: all keys, where some have no default.
     """
     values = dict(defaults)
-    known, given = defaults if known is None else known, set()
+    known = defaults if known is None else known
     for argument in arguments:
         key, _, value = argument.partition("=")
         if key not in known:
             raise UserError(f"{key} is not an argument of {command}: {nearest(key, known)}")
         if not value:
             raise UserError(f"{key} needs a value: {key}=VALUE.")
-        if key in given:
-            raise UserError(f"{key} is given twice: give it once.")
-        given.add(key)
         values[key] = value
     return values
 

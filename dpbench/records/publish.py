@@ -31,6 +31,8 @@ def publish(arguments: list[str]) -> Path:
     is no such record, or where the file cannot be written.
     """
     given = key_values("publish", DEFAULTS, arguments, {*DEFAULTS, "record"})
+    if sum(argument.startswith("record=") for argument in arguments) > 1:
+        raise UserError("publish takes one record: publish each to an out= of its own.")
     folder = Path(given["results_dir"])
     records = _chosen(folder, readable_records(folder), given.get("record"))
     _warn_of_guessable_noise(records)

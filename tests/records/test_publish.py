@@ -136,3 +136,8 @@ def test_a_published_file_can_be_read_by_anything(tmp_path):
     published(tmp_path, made(0))
     fields = json.loads((tmp_path / "out.jsonl").read_text())
     assert fields["config"]["choices"]["method"] == "dpsgd"
+
+
+def test_one_record_is_published_at_a_time():
+    with pytest.raises(UserError, match="publish takes one record: publish each to an out= of its"):
+        publish(["record=271a4ebadc674ee5", "record=9a00dc9de253f7c7"])
