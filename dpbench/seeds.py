@@ -5,6 +5,8 @@ import zlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # importing torch takes seconds, NumPy a tenth of one
+    from contextlib import AbstractContextManager
+
     import numpy as np
     import torch
 
@@ -41,6 +43,14 @@ def torch_state(device: "torch.device") -> "torch.Tensor":
     import torch
 
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def torch_state_kept(device: "torch.device") -> "AbstractContextManager[None]":
+    """The context after which torch's default generators, of the CPU and of a device, are as they
+    were."""
+    import torch
+
+    return torch.random.fork_rng([device] if device.type == "cuda" else [])
 
 
 def numpy_generator(seed: int, purpose: str) -> "np.random.Generator":

@@ -18,6 +18,7 @@ from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.vmap import Vmap
 from dpbench.memory import is_out_of_memory
+from dpbench.seeds import torch_state_kept
 from dpbench.validate import one_of
 
 ENGINES: dict[str, type[Ghost | Loop | Vmap]] = {"ghost": Ghost, "loop": Loop, "vmap": Vmap}
@@ -105,7 +106,7 @@ def _pass_as_it_is(model: nn.Module, inputs: Tensor) -> None:
     """A pass in each mode, in the precision of the parameters; raises whatever the model raises."""
     before = model.training
     try:
-        with torch.random.fork_rng([inputs.device] if inputs.is_cuda else []), torch.no_grad():
+        with torch_state_kept(inputs.device), torch.no_grad():
             for training in (False, True):
                 model.train(training)(inputs)
     finally:

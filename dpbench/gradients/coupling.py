@@ -16,7 +16,7 @@ from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Parameters
-from dpbench.seeds import seed_torch, torch_state
+from dpbench.seeds import seed_torch, torch_state, torch_state_kept
 
 COUPLED = (
     "the loss of one example depends on the other examples of its batch%s; make each loss depend "
@@ -40,7 +40,7 @@ def refuse_coupling(reference: Loop, probe: Batch) -> None:
     """
     parameters = reference.parameters64
     start = reference.parameters.theta.detach().double()
-    with torch.random.fork_rng([start.device] if start.is_cuda else []):
+    with torch_state_kept(start.device):
         parameters.theta.data.copy_(start)
         before = _checked_pass(reference, probe, training=False)
         parameters.theta.data.add_(perturbation(parameters))

@@ -41,6 +41,7 @@ from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.perturbed import PassParameters, PerExampleParameters, SharedParameters
 from dpbench.gradients.precision import at_least_float32
 from dpbench.gradients.tangents import detached
+from dpbench.seeds import torch_state_kept
 
 
 class ForwardCall(NamedTuple):
@@ -107,7 +108,7 @@ class Ghost:
         without_rule = [tracked.module for tracked in self._tracked if not tracked.has_rule]
         theta, training = self.parameters.theta.detach(), self.model.training
         with (
-            torch.random.fork_rng([theta.device] if theta.is_cuda else []),
+            torch_state_kept(theta.device),
             torch.no_grad(),
             refusing_random(without_rule, theta.device),
         ):

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpbench.errors import UserError
+from dpbench.seeds import torch_state_kept
 
 
 class Architecture(Protocol):
@@ -21,7 +22,7 @@ def check_outputs(model: nn.Module, inputs: Tensor, classes: int) -> None:
     """UserError unless the model's outputs for these inputs [B, ...] are [B, classes]."""
     before = model.training
     for training in (not before, before):
-        with torch.random.fork_rng([inputs.device] if inputs.is_cuda else []), torch.no_grad():
+        with torch_state_kept(inputs.device), torch.no_grad():
             outputs = model.train(training)(inputs)
         _check_shape(outputs, len(inputs), classes)
 

@@ -75,7 +75,7 @@ class PrivateTemperature:
     def __post_init__(self) -> None:
         integer("temperature.parameters", self.parameters, most=2)
         fraction("temperature.share", self.share)
-        rate = positive("temperature.sample_rate", self.sample_rate)
+        rate = positive("temperature.sample_rate", self.sample_rate)  # of which 1/rate is finite
         fraction("temperature.sample_rate", rate, one=True)
         integer("temperature.steps", self.steps, most=10_000)
         for name in ("lr", "bound", "noise_multiplier"):

@@ -136,6 +136,13 @@ def test_only_models_of_runs_are_read(changes, sentence, tmp_path):
         load_model(path)
 
 
+def test_the_model_of_a_diverged_run_is_read_too(tmp_path):
+    model, path = Logistic(False).build((2,), 3), tmp_path / "model.pt"
+    nn.init.constant_(next(model.parameters()), torch.nan)
+    path.write_bytes(serialised(model, LOGISTIC, INPUTS, 3))
+    assert load_model(path)(INPUTS).isnan().all()
+
+
 class Fixed(nn.Module):
     """A random direction that is no parameter, kept or not in the state of the model."""
 
