@@ -24,7 +24,7 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   search [KEY=RANGE ...]           N=20 trials on a validation split, sorted by rule=best_validation
                                    or lowest_validation_loss; a range is a=1,2 or
                                    lr=tag(log,interval(1e-3,1)), by=random|tpe;
-                                   private=true: random trials, one epsilon for the whole search
+                                   private=true epsilon=3: random trials, at most 3 for all of them
   epsilon [KEY=VALUE ...]          print the epsilon of a run, without training; of your own data
                                    only the public sizes are read
   audit [KEY=VALUE ...]            attack a run's epsilon with canaries and report a lower bound;

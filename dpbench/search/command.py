@@ -31,8 +31,8 @@ def search(arguments: list[str], on_failures: Callable[[str], None] = lambda sai
     hint = failures = ""
     if request.repetitions:  # only the best trial is released
         selected = select(request)
-        files = private_report.render(request, selected)
-        hint = private_report.how_to_publish(request, selected)
+        files = private_report.render(selected)
+        hint = private_report.how_to_publish(selected)
     else:
         trials = run_trials(request)
         check_any(trials)

@@ -6,32 +6,25 @@ the noisy accuracy on the validation split, which is in the ledger of the trial.
 is released: neither the others nor their number.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
-from dpbench.config.space import Configuration
-from dpbench.data.derive.validation import WithValidation
 from dpbench.errors import UserError
 from dpbench.execution.attempt import attempt_all
 from dpbench.execution.launcher import Failure
-from dpbench.execution.prepare import prepare
 from dpbench.execution.running_steps import names_by_digest, running_steps
 from dpbench.execution.sweep import start_launcher
 from dpbench.files import write_atomically
 from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
 from dpbench.metrics.registry import NOISY_ACCURACY
-from dpbench.privacy.guarantee import CLAIMED
-from dpbench.privacy.ledger import Ledger
-from dpbench.privacy.selection import Repetitions, selection_epsilon
+from dpbench.privacy.selection import Repetitions
 from dpbench.records.reading import load
 from dpbench.records.record import Record
+from dpbench.search.planned_trials import PlannedTrials, plan_trials
 from dpbench.search.request import SearchRequest
 from dpbench.training.lock import exclusive
-from dpbench.training.plan import Plan, Run
 from dpbench.training.progress import counting
 
 PRIVATE_MODE = 0o600
@@ -42,18 +35,10 @@ MASK = 2**64 - 1
 class PrivateSelection:
     """What a private search releases.
 
-    trial_epsilon: of one trial, its score included; search_epsilon: of the whole search; both by
-    RDP. claims: sentences on the guarantees that both rely on and that are only claimed. notes: on
-    the data, such as which of its statistics no epsilon covers. overrides and record are None where
-    no trial was drawn, which a Poisson law allows.
+    overrides and record are None where no trial was drawn, which a Poisson law allows.
     """
 
-    candidates: tuple[Configuration, ...]
-    trial_epsilon: float
-    search_epsilon: float
-    delta: float
-    claims: tuple[str, ...]
-    notes: tuple[str, ...]
+    planned: PlannedTrials
     overrides: tuple[str, ...] | None
     record: Record | None
 
@@ -68,18 +53,16 @@ def select(request: SearchRequest) -> PrivateSelection:
     Raises UserError before any trial for a search that cannot be private, and where a trial fails:
     then nothing is released, and the same command resumes the search.
     """
+    planned = plan_trials(request)
+    request, candidates = planned.request, planned.candidates
     assert request.repetitions
-    candidates = tuple(request.space.random(request.count, request.draw))
-    planned = _planned(request, candidates)
-    single, whole = selection_epsilon(planned.ledgers, request.repetitions, planned.delta)
-    released = candidates, single, whole, planned.delta, planned.claims, planned.notes
     trials = draw_trials(stream_of(request), request.repetitions, len(candidates))
     records = _records(request, [request.trial_run(candidates[c], token) for c, token in trials])
     if not records:
-        return PrivateSelection(*released, None, None)
+        return PrivateSelection(planned, None, None)
     best = max(range(len(records)), key=lambda place: records[place].metrics[NOISY_ACCURACY])
     chosen = tuple(request.space.overrides(candidates[trials[best][0]]))
-    return PrivateSelection(*released, chosen, records[best])
+    return PrivateSelection(planned, chosen, records[best])
 
 
 def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> list[tuple[int, str]]:
@@ -111,52 +94,6 @@ def stream_of(request: SearchRequest) -> Stream:
 def key_path(request: SearchRequest) -> Path:
     """The file with the key of a search with noise=secure, which is as sensitive as the data."""
     return Path(request.config["results_dir"]) / "search" / f"{request.name}.{request.identity}.key"
-
-
-class PlannedTrials(NamedTuple):
-    """The ledgers of all candidates and their delta; claims and notes as of the selection."""
-
-    ledgers: list[Ledger]
-    delta: float
-    claims: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-def _planned(request: SearchRequest, candidates: Sequence[Configuration]) -> PlannedTrials:
-    """The plans of all candidates; UserError for an invalid one."""
-    ledgers, deltas, claims = [], set(), set()
-    notes: dict[str, None] = {}
-    for candidate in candidates:
-        overrides = request.trial_run(candidate, "planned")
-        try:
-            _, run, planned = prepare(overrides)
-            _check(run, planned)
-        except UserError as reason:
-            settings = " ".join(request.space.overrides(candidate))
-            raise UserError(f"private=true: candidate {settings} is refused: {reason}") from None
-        ledgers.append(planned.ledger)
-        deltas.add(run.privacy.delta)
-        if (guarantee := planned.method.guarantee).level == CLAIMED:
-            claims.add(f"{planned.method.name}: {guarantee.why}")
-        notes |= dict.fromkeys(_notes_on_data(run))
-    if len(deltas) > 1:
-        raise UserError("private=true takes one privacy.delta for all candidates.")
-    return PlannedTrials(ledgers, deltas.pop(), tuple(sorted(claims)), tuple(notes))
-
-
-def _notes_on_data(run: Run) -> Iterator[str]:
-    """The notes on a trial's data, without the note on its validation split, which is covered."""
-    assert isinstance(run.dataset, WithValidation)
-    yield from run.dataset.base.notes
-    if run.normalization:
-        yield run.normalization.note
-
-
-def _check(run: Run, planned: Plan) -> None:
-    if run.score_noise_multiplier is None:
-        raise UserError("it releases no noisy score.")
-    if planned.method.guarantee.level not in ("proven", CLAIMED):
-        raise UserError(f"{planned.method.name}: {planned.method.guarantee.why}")
 
 
 def _records(request: SearchRequest, runs: list[list[str]]) -> list[Record]:

@@ -7,6 +7,7 @@ import pandas as pd
 from dpbench.config.settings import key_of
 from dpbench.privacy.guarantee import CLAIMED
 from dpbench.records.epsilon import marked, rounded_up
+from dpbench.search.planned_trials import PlannedTrials
 from dpbench.search.private import PrivateSelection
 from dpbench.search.request import SearchRequest
 from dpbench.tables.grid import NO_VALUE, Grid
@@ -31,20 +32,20 @@ NOTES = (
 )
 
 
-def render(request: SearchRequest, selected: PrivateSelection) -> dict[str, str]:
+def render(selected: PrivateSelection) -> dict[str, str]:
     """The texts by suffix: the same search gives the same bytes."""
-    csv = pd.DataFrame([_row(request, selected)])
+    csv = pd.DataFrame([_row(selected)])
     return {
-        "md": document(*_parts(request, selected)),
+        "md": document(*_parts(selected)),
         "csv": csv.to_csv(index=False, lineterminator="\n"),
     }
 
 
-def how_to_publish(request: SearchRequest, selected: PrivateSelection) -> str:
+def how_to_publish(selected: PrivateSelection) -> str:
     """The command that publishes the chosen record, whose name is on no page."""
     if selected.record is None:
         return ""
-    folder = shlex.quote(f"results_dir={request.config['results_dir']}")
+    folder = shlex.quote(f"results_dir={selected.planned.request.config['results_dir']}")
     return f"\nTo publish it: dpbench publish {folder} record={selected.record.digest}\n"
 
 
@@ -58,32 +59,40 @@ def describe_law(request: SearchRequest) -> str:
     return f"{kind or f'truncated negative binomial of shape {shape:g}'} with mean {mean:g}"
 
 
-def _parts(request: SearchRequest, selected: PrivateSelection) -> list[str]:
+def _parts(selected: PrivateSelection) -> list[str]:
+    planned, request = selected.planned, selected.planned.request
     choices = request.config["choices"]
     ranges = ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
     fixed = " ".join(f"`{o}`" for o in request.settings if key_of(o) not in OF_THE_FILE)
-    count = len(selected.candidates)
+    count = len(planned.candidates)
     return [
         f"# Private search: {choices['dataset']}",
         f"Each trial is one of {count} candidates (draw={request.draw}) of {ranges}, drawn "
         f"uniformly and with replacement, with {fixed}. The number of trials is random, "
         f"{describe_law(request)}, and not released.",
-        grid_lines(_grid(selected)),
-        *selected.claims,
+        grid_lines(_grid(planned)),
+        *planned.claims,
         _chosen(selected),
         *NOTES,
-        *([f"On the data: {' '.join(selected.notes)}"] if selected.notes else []),
+        *([f"On the data: {' '.join(planned.notes)}"] if planned.notes else []),
     ]
 
 
-def _grid(selected: PrivateSelection) -> Grid:
+def _grid(planned: PlannedTrials) -> Grid:
     head = ("", "epsilon (RDP)", "delta")
-    delta, level = f"{selected.delta:g}", CLAIMED if selected.claims else "proven"
+    level = CLAIMED if planned.claims else "proven"
     rows = (
-        ("one trial, with its score", marked(rounded_up(selected.trial_epsilon, 3), level), delta),
-        ("the whole search", marked(rounded_up(selected.search_epsilon, 3), level), delta),
+        ("one trial, with its score", planned.trial_epsilon),
+        ("the whole search", planned.search_epsilon),
     )
-    return Grid("", head, rows)
+    return Grid(
+        "",
+        head,
+        tuple(
+            (what, marked(rounded_up(epsilon, 3), level), f"{planned.delta:g}")
+            for what, epsilon in rows
+        ),
+    )
 
 
 def _chosen(selected: PrivateSelection) -> str:
@@ -96,15 +105,16 @@ def _chosen(selected: PrivateSelection) -> str:
     )
 
 
-def _row(request: SearchRequest, selected: PrivateSelection) -> dict:
+def _row(selected: PrivateSelection) -> dict:
     """The only row of the CSV file."""
+    planned, request = selected.planned, selected.planned.request
     chosen = dict(o.split("=", 1) for o in selected.overrides or ())
     return {
         **{range_.key: chosen.get(range_.key, NO_VALUE) for range_ in request.space.ranges},
         "noisy_accuracy": selected.score,
-        "epsilon/trial": selected.trial_epsilon,
-        "epsilon/search": selected.search_epsilon,
-        "delta": selected.delta,
-        "candidates": len(selected.candidates),
+        "epsilon/trial": planned.trial_epsilon,
+        "epsilon/search": planned.search_epsilon,
+        "delta": planned.delta,
+        "candidates": len(planned.candidates),
         "law": describe_law(request),
     }

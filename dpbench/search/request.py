@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpbench.config.compose import compose
 from dpbench.config.overrides import split_ranges
@@ -18,10 +18,19 @@ from dpbench.records.digest import digest
 from dpbench.records.publish import without_seed_and_checksum
 from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
-from dpbench.validate import integer, number, one_of, quoted, spelled_integer, spelled_number
+from dpbench.validate import (
+    integer,
+    number,
+    one_of,
+    positive,
+    quoted,
+    spelled_integer,
+    spelled_number,
+)
 
-PRIVATE = {"law": "negative_binomial", "trials": "10", "shape": "1"}
-"""The settings that only a private search has, for the number of trials, and their defaults."""
+PRIVATE = {"epsilon": "", "law": "negative_binomial", "trials": "10", "shape": "1"}
+"""The settings that only a private search has, for its epsilon and the number of its trials, and
+their defaults."""
 
 DEFAULTS = {
     **{"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""},
@@ -49,6 +58,7 @@ class SearchRequest:
     fixed: the overrides of all runs, with a validation split; seeds: a trial has one run for each;
     config: the composed configuration of one of the runs; identity: a digest of all that determines
     the search. repetitions: of a private search, whose trials are drawn from `count` candidates.
+    epsilon: the target of a whole private search, to which its trials are calibrated.
     """
 
     space: Space
@@ -62,6 +72,7 @@ class SearchRequest:
     config: dict
     identity: str
     repetitions: Repetitions | None = None
+    epsilon: float | None = None
 
     @property
     def settings(self) -> list[str]:
@@ -76,6 +87,11 @@ class SearchRequest:
         """The overrides of a trial of a private search; its token gives it its own noise."""
         (run,) = self.runs(self.space.overrides(candidate))
         return [*run, f"trial={token}"]
+
+    def with_trial_epsilon(self, epsilon: float) -> "SearchRequest":
+        """The same search, with an epsilon for each trial."""
+        budget = ("privacy.noise_multiplier=null", f"privacy.epsilon={epsilon!r}")
+        return replace(self, fixed=(*self.fixed, *budget))
 
     def command(self, overrides: tuple[str, ...]) -> str:
         """The command for a trial's settings on all training examples and the test set."""
@@ -94,7 +110,7 @@ def parse(arguments: list[str]) -> SearchRequest:
     _check_ranges(space.ranges)
     if "validation" not in map(key_of, fixed):
         fixed = [*fixed, DEFAULT_VALIDATION]
-    repetitions = _repetitions(settings)
+    repetitions, epsilon = _repetitions(settings), _epsilon(settings)
     if repetitions and "score_noise_multiplier" not in map(key_of, fixed):
         fixed = [*fixed, SCORE_NOISE]
     config = _compose_first(space.ranges, fixed)
@@ -107,6 +123,9 @@ def parse(arguments: list[str]) -> SearchRequest:
     if repetitions:
         _check_private(arguments, space.ranges, seeds)
         law = [settings["N"], repr(repetitions)]
+        if epsilon is not None:
+            _check_calibrated(overrides, epsilon)
+            law.append(f"epsilon={epsilon!r}")
         identity = [*identity, *law]
         # The name of a published page must not depend on the seed or the data.
         name = [*choice, digest(without_seed_and_checksum(config)), *range_texts, *law]
@@ -122,6 +141,7 @@ def parse(arguments: list[str]) -> SearchRequest:
         config=config,
         identity=_short(identity),
         repetitions=repetitions,
+        epsilon=epsilon,
     )
 
 
@@ -153,6 +173,12 @@ def _repetitions(settings: dict[str, str]) -> Repetitions | None:
     return Repetitions(settings["law"], mean, shape)
 
 
+def _epsilon(settings: dict[str, str]) -> float | None:
+    """The target of a whole private search, if it has one."""
+    text = settings["epsilon"]
+    return positive("epsilon", spelled_number(text)) if text else None
+
+
 def _check_private(arguments: list[str], ranges: tuple[Range, ...], seeds: tuple[str, ...]) -> None:
     """UserError for settings that a private search does not support."""
     if unsupported := {key_of(argument) for argument in arguments} & {"by", "rule"}:
@@ -165,6 +191,17 @@ def _check_private(arguments: list[str], ranges: tuple[Range, ...], seeds: tuple
     private = ("score_noise_multiplier", "trial", "privacy.delta", "noise")
     if searched := [range_.key for range_ in ranges if range_.key in private]:
         raise UserError(f"{searched[0]} must be the same for all trials of private=true.")
+
+
+def _check_calibrated(overrides: list[str], epsilon: float) -> None:
+    """UserError for settings of a private search that also fix the noise of its trials."""
+    fixing = ("privacy", "privacy.epsilon", "privacy.noise_multiplier")
+    for override in overrides:
+        if key_of(override) in fixing:
+            raise UserError(
+                f"epsilon={epsilon:g} is that of the whole search, from which the noise of its "
+                f"trials follows: leave out {override} (privacy.delta sets delta)."
+            )
 
 
 def _check_ranges(ranges: tuple[Range, ...]) -> None:

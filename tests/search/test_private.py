@@ -4,6 +4,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from dpbench.privacy.accountants import rdp
 from dpbench.privacy.selection import Repetitions, selection_epsilon
 from dpbench.records.reading import load
 from dpbench.search.command import search
+from dpbench.search.planned_trials import plan_trials
 from dpbench.search.private import draw_trials, key_path, select, stream_of
 from dpbench.search.request import parse
 
@@ -132,10 +134,46 @@ def test_the_same_command_gives_the_same_search_without_training(finished, monke
     assert search(asked(folder, "seed=3")) == text
 
 
+@pytest.mark.parametrize(
+    ("target", "candidates"), [(3.0, ["batch_size=128,512"]), (0.9, []), (40.0, ["epochs=1,3"])]
+)
+def test_trials_are_calibrated_to_the_epsilon_of_the_whole_search(target, candidates, tmp_path):
+    more = [*candidates, "score_noise_multiplier=20", f"epsilon={target}"]
+    words = [o for o in asked(tmp_path) if o.split("=")[0] not in keys(more)]
+    planned = plan_trials(parse([*words, *more]))
+    assert 0.99 * target < planned.search_epsilon <= target
+    for candidate in planned.candidates:
+        _, run, plan = prepare(planned.request.trial_run(candidate, "t"))
+        assert rdp(plan.ledger, run.privacy.delta) <= planned.trial_epsilon
+    ledgers = set(planned.ledgers)
+    assert len(ledgers) == (2 if candidates else 1)
+    larger = planned.request.with_trial_epsilon(1.02 * run.privacy.epsilon)
+    assert plan_trials(replace(larger, epsilon=None)).search_epsilon > target
+
+
+def test_the_epsilon_of_a_search_is_met_by_what_it_trains(tmp_path):
+    text = search(asked(tmp_path, "seed=3", "epsilon=2", "score_noise_multiplier=20"))
+    (row,) = pd.read_csv(tmp_path / "search" / "some.csv").to_dict("records")
+    epsilons = {record.config["privacy"]["epsilon"] for record in records(tmp_path).values()}
+    assert len(epsilons) == 1
+    assert f"`privacy.epsilon={epsilons.pop()}`" in text
+    for record in records(tmp_path).values():
+        assert record.privacy["rdp"] == pytest.approx(row["epsilon/trial"])
+    assert 1.98 < row["epsilon/search"] <= 2
+
+
 def test_searches_share_no_trial(tmp_path):
     requests = [
         parse(asked(tmp_path, *more))
-        for more in ([], ["trials=5"], ["N=2"], ["draw=1"], ["seed=1"], ["law=poisson"])
+        for more in (
+            [],
+            ["trials=5"],
+            ["N=2"],
+            ["draw=1"],
+            ["seed=1"],
+            ["law=poisson"],
+            ["epsilon=2"],
+        )
     ]
     assert len({request.identity for request in requests}) == len(requests)
 
@@ -223,6 +261,10 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
         (["sampler=shuffled"], "no accountant covers"),
         (["method=dpsgd_jl"], "sensitivity bound cannot fail"),
         (["validation=null"], "validation split"),
+        (["epsilon=2", "privacy=eps8"], "leave out privacy=eps8 .privacy.delta sets delta"),
+        (["epsilon=2", "privacy.epsilon=1,2"], "leave out privacy.epsilon=1,2"),
+        (["epsilon=0"], "epsilon must be a positive number"),
+        (["epsilon=0.1"], "epsilon=0.1 cannot be that of the whole search: .* beside the gradient"),
     ],
 )
 def test_what_cannot_be_private_is_refused_before_any_trial(more, says, tmp_path):
@@ -236,7 +278,7 @@ def keys(overrides):
     return {override.split("=")[0] for override in overrides}
 
 
-@pytest.mark.parametrize("word", ["trials=3", "shape=2", "law=poisson"])
-def test_the_law_is_for_private_searches_alone(word, tmp_path):
+@pytest.mark.parametrize("word", ["trials=3", "shape=2", "law=poisson", "epsilon=1"])
+def test_law_and_epsilon_are_for_private_searches_alone(word, tmp_path):
     with pytest.raises(UserError, match="is a setting of private=true"):
         search([LR, word, f"results_dir={tmp_path}"])
