@@ -63,12 +63,14 @@ def _sweep(overrides: list[str]) -> None:
     from dpbench.config.overrides import expand
     from dpbench.execution import sweep as sweeps
     from dpbench.records.digest import scientific
+    from dpbench.records.sweep_list import write_list
     from dpbench.tables.sweep_table import command_for
 
     sweep = sweeps.plan_sweep(sweeps.name_of(overrides), expand(overrides))
+    write_list(sweep.folder, sweep.name, (path.stem for path in sweep.runs))
     failures = sweeps.run_and_report(sweep, on_record=partial(print, flush=True))
-    table = command_for(sweep.folder, [scientific(run.config) for run in sweep.built.values()])
-    hint = f"a table of the runs in {sweep.folder}: {table}"
+    configs = [scientific(run.config) for run in sweep.built.values()]
+    hint = f"a table of this sweep: {command_for(sweep.folder, sweep.name, configs)}"
     for message in filter(None, (sweeps.summary(sweep), failures, hint)):
         print_message(message)
     if failures:

@@ -34,9 +34,10 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   bench [KEY=VALUE ...]            measure time and memory of a step, ours and other libraries', or
                                    with suite=table of whole commands; keys are
                                    suite=step|depth|table, case, contender, repeats, device, out
-  table RESULTS [rows=method] [columns=] [metrics=accuracy] [out=table] [KEY=VALUE ...]
-                                   write the records with these settings (KEY=A,B: either) as a
-                                   table (Markdown, CSV, LaTeX): means over seeds, and epsilons
+  table RESULTS [sweep=] [rows=method] [columns=] [metrics=accuracy] [out=table] [KEY=VALUE ...]
+                                   write the records with these settings (KEY=A,B: either), or of
+                                   one sweep, as a table (Markdown, CSV, LaTeX): means over seeds,
+                                   and epsilons
   report [results_dir=] [out=]     write one HTML page that compares all records; works offline
   track tracker=NAME [results_dir=]  log finished records to wandb, tensorboard or csv
   publish [record=DIGEST] [results_dir=] [out=]

@@ -16,6 +16,7 @@ from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import readable_records
 from dpbench.records.epsilon import marked, rounded_up
 from dpbench.records.record import Record
+from dpbench.records.sweep_list import read_list
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
 from dpbench.tables.markdown import document, grid_lines
@@ -33,7 +34,7 @@ from dpbench.tables.sweep import (
 from dpbench.tables.tidy import csv_text
 from dpbench.validate import is_number, key_values, path_of
 
-DEFAULTS = {"rows": "method", "columns": "", "metrics": "accuracy", "out": "table"}
+DEFAULTS = {"sweep": "", "rows": "method", "columns": "", "metrics": "accuracy", "out": "table"}
 
 EQUAL_BUDGETS = 1.05
 """The ratio up to which epsilons are those of one budget, as noise is calibrated to about 0.1%, and
@@ -57,8 +58,8 @@ NOTE = (
 def table(arguments: Sequence[str]) -> str:
     """Write OUT.md, OUT.csv and OUT.tex of the records of a folder; returns the Markdown.
 
-    Raises UserError for a folder without records, for settings and metrics that no record has, and
-    where a cell would mix runs that differ by more than their seed.
+    Raises UserError for a folder without records, for a sweep of another one, for settings and
+    metrics that no record has, and where a cell would mix runs that differ by more than their seed.
     """
     folder, *rest = arguments or [""]
     if not folder or "=" in folder:
@@ -74,6 +75,8 @@ def table(arguments: Sequence[str]) -> str:
         out = out.with_suffix("")
     filters = {key: value for key, value in values.items() if key not in DEFAULTS}
     runs = [record for record in readable_records(Path(folder)) if not record.is_audit]
+    if values["sweep"]:
+        runs = _of_sweep(runs, Path(folder), values["sweep"])
     records = filter_records(runs, filters)
     metrics = tuple(_metric(name, records) for name in _names(values["metrics"]))
     layout = SweepLayout(_names(values["rows"]), _names(values["columns"]), metrics)
@@ -83,6 +86,16 @@ def table(arguments: Sequence[str]) -> str:
         write_atomically(out.with_name(out.name + suffix), text.encode(), setting="out")
     print_message(f"written: {out}{{{','.join(SUFFIXES)}}}")
     return made.markdown
+
+
+def _of_sweep(runs: Sequence[Record], folder: Path, name: str) -> list[Record]:
+    """The runs of one sweep; UserError where none of them has a record."""
+    digests = read_list(folder, name)
+    if not (found := [run for run in runs if run.digest in digests]):
+        raise UserError(
+            f"none of the {len(digests)} runs of sweep {name} has a record in {folder}."
+        )
+    return found
 
 
 def _check_own(out: Path) -> None:
@@ -99,14 +112,14 @@ def _check_own(out: Path) -> None:
         )
 
 
-def command_for(folder: Path, configs: Sequence[Mapping[str, Any]]) -> str:
-    """The command that makes a table of runs in a folder, whose rows are all that differ but seeds.
+def command_for(folder: Path, sweep: str, configs: Sequence[Mapping[str, Any]]) -> str:
+    """The command that makes a table of a sweep, whose rows are all that differ but seeds.
 
-    configs: those of the runs, as records keep them.
+    configs: those of its runs, as records keep them.
     """
     varied = sorted(varied_settings(configs), key=lambda key: (key != "method", key))
     rows = ",".join(varied) or DEFAULTS["rows"]
-    return shlex.join(["dpbench", "table", str(folder), f"rows={rows}"])
+    return shlex.join(["dpbench", "table", str(folder), f"sweep={sweep}", f"rows={rows}"])
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,13 @@ import math
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import dpbench
@@ -163,15 +165,37 @@ def test_a_broken_record_is_made_again(command, tmp_path):
 def test_a_sweep_makes_one_record_each(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = command("run", "-m", "seed=0,1", "epochs=1", "model=logistic", f"results_dir={tmp_path}")
-    table = f"dpbench: a table of the runs in {tmp_path}: dpbench table {tmp_path} rows=method"
-    assert (done.code, done.err) == (0, [table])
+    assert done.code == 0
+    assert re.fullmatch(
+        rf"dpbench: a table of this sweep: dpbench table {tmp_path} sweep=run-\w+ rows=method",
+        *done.err,
+    )
     records = [json.loads(path.read_text()) for path in (tmp_path / "runs").iterdir()]
     assert sorted(record["config"]["seed"] for record in records) == [0, 1]
     assert {line for line in done.out if line.endswith(".json")} == {
         str(path) for path in (tmp_path / "runs").iterdir()
     }
     # Hydra would otherwise leave a file or a folder of its own where the command was given.
-    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "sweeps"}
+
+
+@pytest.mark.slow
+def test_the_command_after_a_sweep_makes_a_table_of_its_runs_alone(command, tmp_path):
+    settings = ["run", "-m", "model=logistic", f"results_dir={tmp_path}"]
+    first = command(*settings, "epochs=1", "method=dpsgd,sgd")
+    second = command(*settings, "epochs=2", "optimizer.lr=0.1,0.2")
+    for done, rows in ((first, ["dpsgd", "sgd"]), (second, [0.1, 0.2])):
+        made = command(*done.err[-1].partition(": dpbench ")[2].split(), f"out={tmp_path}/table")
+        assert made.code == 0
+        assert pd.read_csv(tmp_path / "table.csv").iloc[:, 0].tolist() == rows
+    unknown = command("table", tmp_path, "sweep=run-1", f"out={tmp_path}/table")
+    assert unknown.code == 2
+    assert re.search(r"has no sweep run-1: .*run-\w+", unknown.err[0])
+    shutil.rmtree(tmp_path / "runs")
+    command("run", "model=logistic", "epochs=3", f"results_dir={tmp_path}")
+    none = command(*second.err[-1].partition(": dpbench ")[2].split(), f"out={tmp_path}/table")
+    assert none.code == 2
+    assert re.search(r"none of the 2 runs of sweep run-\w+ has a record", none.err[0])
 
 
 SLOW_IMPORTS = """

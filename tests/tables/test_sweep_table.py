@@ -301,8 +301,9 @@ def test_a_list_is_one_value():
 def test_the_command_after_a_sweep_has_a_row_for_all_that_differs_but_seeds():
     runs = record(), record(lr=0.2, seed=1), record(method="bam"), record(seed=2)
     configs = [run.config for run in runs]
-    assert command_for(Path("my results"), configs) == (
-        "dpbench table 'my results' rows=method,optimizer.lr"
+    assert command_for(Path("my results"), "run-1", configs) == (
+        "dpbench table 'my results' sweep=run-1 rows=method,optimizer.lr"
     )
     seeds = [record(seed=seed).config for seed in (0, 1)]
-    assert command_for(Path("results"), seeds) == "dpbench table results rows=method"
+    command = "dpbench table results sweep=run-2 rows=method"
+    assert command_for(Path("results"), "run-2", seeds) == command

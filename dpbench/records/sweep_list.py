@@ -1,0 +1,28 @@
+"""The runs of a sweep, as a file that names their records: `sweeps/NAME.txt` in a results folder.
+
+One folder keeps the runs of many sweeps, which may share some of them.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from dpbench.errors import UserError, nearest
+from dpbench.files import write_atomically
+
+
+def write_list(folder: Path, name: str, digests: Iterable[str]) -> None:
+    """Keep the digests of a sweep's runs, those that have no record yet included."""
+    text = "".join(f"{digest}\n" for digest in digests)
+    write_atomically(_path(folder, name), text.encode())
+
+
+def read_list(folder: Path, name: str) -> set[str]:
+    """The digests of a sweep's runs; UserError for a name of no sweep."""
+    known = [path.stem for path in (folder / "sweeps").glob("*.txt")]
+    if name not in known:
+        raise UserError(f"{folder} has no sweep {name}: {nearest(name, known)}")
+    return {*_path(folder, name).read_text().split()}
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / "sweeps" / f"{name}.txt"
