@@ -65,7 +65,7 @@ class Audit:
         game = self.game
         if not isinstance(game, RunGame):
             return None
-        if game.run.method.claimed_by is None or self.claim.source == PAPER:
+        if game.run.method.own_accountant is None or self.claim.source == PAPER:
             return None
         epsilon = privacy_statement(game.run, game.planned, game.ledger)["claimed"]
         return None if epsilon is None else AuditedClaim(epsilon, PAPER)

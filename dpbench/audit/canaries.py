@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpbench.clipping import Clip, Layerwise
-from dpbench.clipping.quantile import Quantile
+from dpbench.clipping import Clip, DelegatingClip, Layerwise
 from dpbench.data.dataset import Data, Split
 from dpbench.data.derive.users import Population, Users
 from dpbench.seeds import generator
@@ -215,7 +214,7 @@ def canary_users(number: int, copies: int) -> CanaryUsers:
 
 def worst_case_norm(clip: Clip) -> float:
     """The gradient norm, up to MAX_NORM, that is largest after clipping; the largest of several."""
-    while isinstance(clip, Layerwise | Quantile):
+    while isinstance(clip, DelegatingClip | Layerwise):
         clip = clip.clip  # the clip of one layer, at its initial bound
     lengths = np.geomspace(1e-6, MAX_NORM, POINTS)
     for _ in range(4):

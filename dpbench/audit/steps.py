@@ -84,7 +84,7 @@ class Attacker:
         members = [self.members.at(torch.tensor([member])) for member in present]
         gradients = [step.method.gradient(step.engine, m, clip, step.released) for m in members]
         return tuple(
-            clip.answer(one, clip.norms(one), member.groups).double()
+            clip.exact_counts(one, clip.norms(one), member.groups).double()
             for one, member in zip(gradients, members, strict=True)
         )
 
@@ -93,7 +93,7 @@ class Attacker:
         if not exact:
             return 0.0
         canary, *others = exact
-        noisy = self.recorder.counts.pop() - sum(others)
+        noisy = self.recorder.noisy_counts.pop() - sum(others)
         assert self.step.clip.query
         spread = self.step.clip.query.multiplier(multiplier)
         return float((2 * noisy @ canary - canary @ canary) / (2 * spread**2))

@@ -11,6 +11,7 @@ from dpbench.clipping.batch import BatchClip
 from dpbench.clipping.choice import CLIPS, STYLES, Bounds, by_norm, make_clip, require_style
 from dpbench.clipping.clip import Bound, Clip, CountQuery
 from dpbench.clipping.coordinates import Coordinates
+from dpbench.clipping.delegating import DelegatingClip
 from dpbench.clipping.feedback import ErrorFeedback
 from dpbench.clipping.functions import (
     Abadi,
@@ -40,6 +41,7 @@ __all__ = [
     "Clip",
     "Coordinates",
     "CountQuery",
+    "DelegatingClip",
     "ErrorFeedback",
     "Global",
     "GlobalAdapt",

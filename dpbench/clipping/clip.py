@@ -111,7 +111,7 @@ class Clip(ABC):
     """Whether the clip depends on the groups of examples, which users do not have."""
 
     by_output: ClassVar[bool] = False
-    """Whether the query is about predictions, which needs classes (see `answer`)."""
+    """Whether the query is about predictions, which needs classes (see `exact_counts`)."""
 
     @property
     @abstractmethod
@@ -142,14 +142,14 @@ class Clip(ABC):
         """Noise scale per coordinate [D], for papers whose noise is not isotropic; else None."""
         return None
 
-    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
+    def counts_by_norm(self, norms: Tensor, groups: Tensor) -> Tensor:
         """The exact counts [Q] of a physical batch, before summation and noise."""
         return norms.new_zeros(0)
 
-    def answer(self, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
-        """The exact answer [Q] to the query on a physical batch: `counts`, unless the query is
-        about more than norms and groups."""
-        return self.counts(norms, groups)
+    def exact_counts(self, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
+        """The exact answer [Q] to the query on a physical batch: `counts_by_norm`, unless the query
+        is about more than norms and groups."""
+        return self.counts_by_norm(norms, groups)
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         """The clip for the next step, given the noisy counts [Q]."""

@@ -6,14 +6,15 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Clip, Memory, checked_bound
+from dpbench.clipping.clip import Memory, checked_bound
+from dpbench.clipping.delegating import DelegatingClip
 from dpbench.clipping.functions import ByNorm
 from dpbench.gradients import Gradients
 from dpbench.validate import fraction
 
 
 @dataclass(frozen=True)
-class ErrorFeedback(Clip):
+class ErrorFeedback(DelegatingClip):
     """v = sum_i C_i g_i + clip(e, C2), then e <- e + sum_i g_i - v (Zhang et al. 2024, DiceSGD).
 
     e is the error [D] float64 in units of the sum, 0 at first, and private: it is never released.
@@ -31,19 +32,8 @@ class ErrorFeedback(Clip):
         fraction("method.account_share", self.share)
 
     @property
-    def sensitivity(self) -> Bound:
-        return self.clip.sensitivity
-
-    @property
-    def caveat(self) -> str | None:  # type: ignore[override]
-        return self.clip.caveat
-
-    @property
     def memory(self) -> Memory:  # type: ignore[override]
         return Memory(2 * self.error_bound / float(self.clip.sensitivity), self.share)
-
-    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        return self.clip.factors(norms, groups)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
         return clipped_and_plain(gradients, factors)

@@ -46,7 +46,7 @@ class GlobalAdapt(Clip):
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return ratio(self.bound, norms.clamp(min=self.strict_bound))
 
-    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
+    def counts_by_norm(self, norms: Tensor, groups: Tensor) -> Tensor:
         return (norms > self.threshold * self.strict_bound).sum().view(1)
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> Self:

@@ -54,7 +54,7 @@ class Groupwise(Clip):
         bounds = norms.new_full((), self.bound) if self.bounds is None else self.bounds[groups]
         return ratio(bounds, norms).clamp(max=1)
 
-    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
+    def counts_by_norm(self, norms: Tensor, groups: Tensor) -> Tensor:
         cell = 2 * groups + (norms > self.bound)
         # Not bincount, which would force a GPU synchronisation.
         return (cell.unsqueeze(1) == torch.arange(2 * self.groups, device=cell.device)).sum(0)

@@ -1,6 +1,5 @@
 """A bound that tracks a quantile of the gradient norms by noisy counts."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -12,19 +11,18 @@ from dpbench.clipping.clip import (
     MAX_FACTOR,
     MIN_BOUND,
     Bound,
-    Clip,
     CountQuery,
     checked_bound,
 )
+from dpbench.clipping.delegating import DelegatingClip
 from dpbench.clipping.functions import ByNorm
 from dpbench.clipping.layerwise import Layerwise
 from dpbench.errors import UserError
-from dpbench.gradients import Gradients
 from dpbench.validate import fraction, positive
 
 
 @dataclass(frozen=True)
-class Quantile(Clip):
+class Quantile(DelegatingClip):
     """R <- R exp(-eta (b - gamma)), b the noisy fraction of norms up to R (Andrew et al. 2021).
 
     The count sums +1 for each norm up to R and -1 for each above, twice that of their Section 2.1,
@@ -52,21 +50,7 @@ class Quantile(Clip):
             "the lower bound of the clipping bound (method.lower_bound)", self.lower_bound
         )
 
-    @property
-    def composition(self) -> str | None:  # type: ignore[override]
-        return self.clip.composition
-
-    @property
-    def sensitivity(self) -> Bound:
-        return self.clip.sensitivity
-
-    def norms(self, gradients: Gradients) -> Tensor:
-        return self.clip.norms(gradients)
-
-    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        return self.clip.factors(norms, groups)
-
-    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
+    def counts_by_norm(self, norms: Tensor, groups: Tensor) -> Tensor:
         signs = torch.where(norms <= self.threshold * self.clip.bounds_of(norms), 1.0, -1.0)
         total = signs.sum(0, dtype=torch.float64).view(-1)
         return total / len(total) ** 0.5
@@ -81,13 +65,6 @@ class Quantile(Clip):
 
     def scaled(self, by: float) -> Self:
         raise UserError("a bound that tracks a quantile has no schedule; leave schedule.bound 1.")
-
-    @property
-    def parts(self) -> int:  # type: ignore[override]
-        return self.clip.parts
-
-    def for_layers(self, names: Sequence[str]) -> Self:
-        return replace(self, clip=self.clip.for_layers(names))
 
 
 @dataclass(frozen=True)

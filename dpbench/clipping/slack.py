@@ -54,7 +54,7 @@ class Slack(Clip):
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return ratio(self.bound, norms).clamp(max=1)
 
-    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
+    def counts_by_norm(self, norms: Tensor, groups: Tensor) -> Tensor:
         slack = (1 - norms.double() / self.bound).clamp(min=0).nan_to_num(0)
         first = torch.arange(self.slots, device=norms.device)
         filled = (self.slots * slack.unsqueeze(1) - first).clamp(0, 1)

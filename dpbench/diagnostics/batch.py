@@ -15,6 +15,8 @@ from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.engine import Shift
 from dpbench.mechanism.step import PrivateStep, finite_factors
+from dpbench.models.modes import in_mode
+from dpbench.seeds import torch_state_kept
 
 
 class GroupMeans(NamedTuple):
@@ -36,15 +38,8 @@ class ClippedBatch(NamedTuple):
 @contextmanager
 def isolated_evaluation(model: nn.Module) -> Iterator[None]:
     """The model in evaluation mode; modes and torch's generators are restored afterwards."""
-    modes = {module: module.training for module in model.modules()}
-    device = next(model.parameters()).device
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        model.eval()
-        try:
-            yield
-        finally:
-            for module, training in modes.items():
-                module.training = training
+    with torch_state_kept(next(model.parameters()).device), in_mode(model, training=False):
+        yield
 
 
 def group_means(step: PrivateStep, batch: Batch, groups: list[int]) -> GroupMeans:

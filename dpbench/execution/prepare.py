@@ -53,9 +53,9 @@ def build(config: dict) -> Run:
     parts["dataset"] = dataset
     if authors := _authors(config):
         method = parts["method"]
-        parts["method"] = replace(method, basis=method.basis.claimed_by(authors))
-    claimed_by = config.get("table", {}).get("claimed_by", DEFAULT_CLAIM)
-    return Run(**parts, claimed_by=claimed_by, config=config)
+        parts["method"] = replace(method, basis=method.basis.vouched_by(authors))
+    paper_accountant = config.get("table", {}).get("claimed_by", DEFAULT_CLAIM)
+    return Run(**parts, paper_accountant=paper_accountant, config=config)
 
 
 def _authors(config: dict) -> str:

@@ -68,11 +68,11 @@ def contradictions(record: Record) -> Iterator[str]:
     yield from _wrong_options(record.config)
     config = json.dumps(record.config | {"seed": 0}, sort_keys=True)
     recorded = record.privacy
-    claimed_by = str(record.statement["claimed_by"])
+    accountant = str(record.statement["claimed_by"])
     try:
-        planned = _planned(config, claimed_by)[1]
+        planned = _planned(config, accountant)[1]
         taken = steps - planned.once.steps if diverged else planned.steps
-        expected = _statement(config, claimed_by, taken)
+        expected = _statement(config, accountant, taken)
     except (UserError, KeyError, TypeError) as error:
         yield f"has settings that this version cannot run: {error}"
         return
@@ -84,7 +84,7 @@ def contradictions(record: Record) -> Iterator[str]:
     for name in (*TERMS, *(term for term in ADDED_TERMS if term in recorded)):
         if recorded.get(name) != expected[name]:
             yield f"has {name}={recorded.get(name)}, but its settings give {expected[name]}."
-    same_claim = claimed_by == expected["claimed_by"]
+    same_claim = accountant == expected["claimed_by"]
     compared = EPSILONS if same_claim else EPSILONS[:-1]
     yield from _wrong_epsilons(recorded, {name: expected[name] for name in compared})
 
@@ -143,11 +143,11 @@ def _epsilons_of_ledger(privacy: Mapping) -> dict[str, float]:
 
 
 @functools.cache
-def _planned(config: str, claimed_by: str) -> tuple[Run, Plan]:
+def _planned(config: str, accountant: str) -> tuple[Run, Plan]:
     """The run of a configuration, given as JSON, and its plan; the seed has no influence."""
     # Over the defaults: records leave out settings of execution, and later ones that are off.
     run = build(compose([]) | with_current_names(json.loads(config)))
-    run = replace(run, claimed_by=claimed_by)
+    run = replace(run, paper_accountant=accountant)
     with _without_warnings():
         return run, plan(run)
 
@@ -161,9 +161,9 @@ def _without_warnings() -> Iterator[None]:
 
 
 @functools.cache
-def _statement(config: str, claimed_by: str, steps: int) -> dict:
+def _statement(config: str, accountant: str, steps: int) -> dict:
     """The privacy statement of a configuration after its first steps."""
-    run, planned = _planned(config, claimed_by)
+    run, planned = _planned(config, accountant)
     return privacy_statement(run, planned, planned.spent(steps))
 
 

@@ -11,6 +11,7 @@ from dpbench.data.dataset import Batch
 from dpbench.gradients.coupling import perturbation
 from dpbench.gradients.engine import Engine, MaterialisedGradients, PerExampleShift
 from dpbench.gradients.loop import Loop
+from dpbench.models.modes import in_mode
 
 TOLERANCE = 1e-3
 """The largest error, relative to a gradient's norm, that float32 rounding explains."""
@@ -27,7 +28,7 @@ def disagreement(engine: Engine, reference: Loop, probe: Batch) -> float:
     model is in evaluation mode, since dropout would make correct engines differ.
     """
     shifts = engine.name == "ghost"
-    with _in_evaluation(engine):
+    with in_mode(engine.model, training=False):
         at_start = _worst(engine, reference, probe, shifts=False)
         with _perturbed(engine, perturbation(engine.parameters)):
             return max(at_start, _worst(engine, reference, probe, shifts))
@@ -57,16 +58,6 @@ def _error(ours: Tensor, expected: MaterialisedGradients) -> float:
         return 0.0
     error = float(torch.linalg.vector_norm(ours - row) / (torch.linalg.vector_norm(row) + 1e-6))
     return error if math.isfinite(error) else math.inf
-
-
-@contextmanager
-def _in_evaluation(engine: Engine) -> Iterator[None]:
-    training = engine.model.training
-    engine.model.eval()
-    try:
-        yield
-    finally:
-        engine.model.train(training)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.vmap import Vmap
 from dpbench.memory import is_out_of_memory
+from dpbench.models.modes import in_mode
 from dpbench.seeds import torch_state_kept
 from dpbench.validate import one_of
 
@@ -62,7 +63,7 @@ def make_engine(
         )
     engine.options = options
     try:
-        with torch.random.fork_rng():
+        with torch_state_kept(probe.targets.device):
             engine(probe)
     except RuntimeError as error:
         raise UserError(
@@ -104,13 +105,9 @@ def _checked_engine(
 
 def _pass_as_it_is(model: nn.Module, inputs: Tensor) -> None:
     """A pass in each mode, in the precision of the parameters; raises whatever the model raises."""
-    before = model.training
-    try:
-        with torch_state_kept(inputs.device), torch.no_grad():
-            for training in (False, True):
-                model.train(training)(inputs)
-    finally:
-        model.train(before)
+    for training in (False, True):
+        with torch_state_kept(inputs.device), torch.no_grad(), in_mode(model, training):
+            model(inputs)
 
 
 def _ghost(reference: Loop, probe: Batch) -> Ghost:

@@ -41,6 +41,7 @@ from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.perturbed import PassParameters, PerExampleParameters, SharedParameters
 from dpbench.gradients.precision import at_least_float32
 from dpbench.gradients.tangents import detached
+from dpbench.models.modes import in_mode
 from dpbench.seeds import torch_state_kept
 
 
@@ -106,17 +107,14 @@ class Ghost:
         The fallback computes its pass again, and would draw others.
         """
         without_rule = [tracked.module for tracked in self._tracked if not tracked.has_rule]
-        theta, training = self.parameters.theta.detach(), self.model.training
+        theta = self.parameters.theta.detach()
         with (
             torch_state_kept(theta.device),
             torch.no_grad(),
             refusing_random(without_rule, theta.device),
+            in_mode(self.model, training=True),
         ):
-            self.model.train()
-            try:
-                self.model(flatten(batch, self.views, theta).rows.inputs)
-            finally:
-                self.model.train(training)
+            self.model(flatten(batch, self.views, theta).rows.inputs)
 
     def __call__(
         self, batch: Batch, shift: Shift | None = None

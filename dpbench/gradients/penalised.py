@@ -18,6 +18,7 @@ from dpbench.gradients.engine import (
 from dpbench.gradients.ghost import Ghost, GhostGradients
 from dpbench.gradients.tangents import dual, plus_tangent
 from dpbench.gradients.vmap import Vmap
+from dpbench.seeds import torch_state_kept
 
 Named = dict[str, Tensor]
 
@@ -39,8 +40,7 @@ def penalised(engine: Engine, batch: Batch, weight: float) -> Gradients:
 
 def _by_book_keeping(engine: Ghost, batch: Batch, weight: float) -> GhostGradients:
     """Gradients plus tangents at theta + t g_i, where t is 0 with the tangent weight/|g_i|."""
-    device = engine.parameters.theta.device
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the same dropout
+    with torch_state_kept(engine.parameters.theta.device):  # the same dropout
         plain = engine(batch)
     with forward_ad.dual_level():
         rates = per_length(plain.norms, weight)

@@ -9,6 +9,8 @@ from dpbench.mechanism.method import ReleasedState
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.memory import largest_fitting_size
+from dpbench.models.modes import in_mode
+from dpbench.seeds import torch_state_kept
 
 
 def fit_memory(step: PrivateStep, probe: Batch) -> None:
@@ -30,10 +32,7 @@ def fit_memory(step: PrivateStep, probe: Batch) -> None:
         part = batch.each(lambda t: t[:size])
         step.clipped_sum(step.method.gradient(step.engine, part, step.clip, released), part)
 
-    training = step.engine.model.training
-    step.engine.model.train()
-    with torch.random.fork_rng([theta.device] if theta.is_cuda else []):
+    with torch_state_kept(theta.device), in_mode(step.engine.model, training=True):
         step.physical = PhysicalBatches(
             largest_fitting_size(attempt, most, theta.device), adaptive=True
         )
-    step.engine.model.train(training)

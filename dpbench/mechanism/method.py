@@ -89,7 +89,7 @@ class Method:
     noise_rule: derives the noise multiplier from other settings; None where it is a setting itself.
     users_only: whether the method is defined only for user-level privacy; all others protect
     examples or users. failure: the probability, per clipped part and step, that an example's part
-    exceeds its bound. claimed_by: the accountant of the method's paper, one of
+    exceeds its bound. own_accountant: the accountant of the method's paper, one of
     `dpbench.privacy.accountants.CLAIMS`.
     """
 
@@ -106,7 +106,7 @@ class Method:
     noise_rule: NoiseRule | None = None
     users_only: bool = False
     failure: float = 0.0
-    claimed_by: str | None = None
+    own_accountant: str | None = None
 
     @property
     def guarantee(self) -> Guarantee:

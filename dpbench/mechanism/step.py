@@ -38,13 +38,13 @@ class ClippedSum:
     """The sums over one or more physical batches of a step."""
 
     total: Tensor  # [D], or more rows (see `Clip.finish`)
-    counts: Tensor  # [Q]
+    exact_counts: Tensor  # [Q]
     report: StepReport
 
     def __add__(self, other: "ClippedSum") -> "ClippedSum":
         reports = zip(self.report, other.report, strict=True)
         report = StepReport(*(torch.cat(pair) for pair in reports))
-        return ClippedSum(self.total + other.total, self.counts + other.counts, report)
+        return ClippedSum(self.total + other.total, self.exact_counts + other.exact_counts, report)
 
 
 def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,7 +69,7 @@ class Recorder:
     """What steps have released, in order: noisy sums, and noisy counts [Q] of an adaptive clip."""
 
     sums: list[NoisySum] = field(default_factory=list)
-    counts: list[Tensor] = field(default_factory=list)
+    noisy_counts: list[Tensor] = field(default_factory=list)
 
 
 @dataclass
@@ -140,7 +140,7 @@ class PrivateStep:
         divisor = self._divisor(len(batch))
         query = self.clip.query
         if query and query.before:
-            counts = self._sum(batch, lambda part: self._counts(gradients(part), part))
+            counts = self._sum(batch, lambda part: self._exact_counts(gradients(part), part))
             self._release_counts(query, counts, divisor)
 
         result = self._sum(batch, lambda part: self.clipped_sum(gradients(part), part))
@@ -151,7 +151,7 @@ class PrivateStep:
         if self.clip.memory:
             self._clip = self._clip.carried(result.total)
         if query and not query.before:
-            self._release_counts(query, result.counts, divisor)
+            self._release_counts(query, result.exact_counts, divisor)
         mean, start = noisy.div_(divisor), theta.detach()
         self._update = self._update.advance(mean, scale / divisor, start)
         theta.grad = self._update(mean, start)
@@ -235,11 +235,14 @@ class PrivateStep:
         clip = self.clip
         norms = clip.norms(gradients)
         factors, finite = finite_factors(clip, norms, part.groups)
-        total, counts = clip.reduce(gradients, factors), clip.answer(gradients, norms, part.groups)
+        total, counts = (
+            clip.reduce(gradients, factors),
+            clip.exact_counts(gradients, norms, part.groups),
+        )
         return ClippedSum(total, counts, StepReport(gradients.losses, finite))
 
-    def _counts(self, gradients: Gradients, part: Batch) -> Tensor:
-        return self.clip.answer(gradients, self.clip.norms(gradients), part.groups)
+    def _exact_counts(self, gradients: Gradients, part: Batch) -> Tensor:
+        return self.clip.exact_counts(gradients, self.clip.norms(gradients), part.groups)
 
     def _release_counts(self, query: CountQuery, counts: Tensor, divisor: float) -> None:
         """Adds noise to the clip's counts, and updates the clip by the noisy counts."""
@@ -247,7 +250,7 @@ class PrivateStep:
         noisy = Gaussian().add(counts.double(), 1.0, multiplier, self.count_stream)
         released = noisy.to(self.engine.parameters.theta)
         if self.recorder:
-            self.recorder.counts.append(released.double())
+            self.recorder.noisy_counts.append(released.double())
         # The unscaled clip, so that the schedule's factor does not accumulate in the bound.
         self._clip = self._clip.updated(released, divisor)
 

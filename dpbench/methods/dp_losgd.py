@@ -38,4 +38,4 @@ def dp_signlosgd(bound: float) -> Method:
 
 def _logistic(name: str, bound: float, guarantee: Guarantee, update: Update) -> Method:
     clip, noise = Coordinates(bound), PerCoordinate("logistic")
-    return Method(name, clip, guarantee, noise=noise, update=update, claimed_by="note")
+    return Method(name, clip, guarantee, noise=noise, update=update, own_accountant="note")

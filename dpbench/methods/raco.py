@@ -6,7 +6,7 @@ from typing import ClassVar, Self, cast
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Abadi, Bound, ByNorm, Clip, CountQuery
+from dpbench.clipping import Abadi, ByNorm, Clip, CountQuery, DelegatingClip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.delegating import DelegatingGradients
@@ -14,6 +14,7 @@ from dpbench.gradients.flatten import FlatBatch, flatten
 from dpbench.gradients.precision import at_least_float32
 from dpbench.mechanism.method import Inapplicable, Method, ReleasedState
 from dpbench.privacy.guarantee import Guarantee
+from dpbench.seeds import torch_state_kept
 from dpbench.validate import fraction, one_of, positive
 
 CONSTRAINTS, RATES = ("demographic_parity", "equalized_odds"), ("hard", "soft")
@@ -52,7 +53,7 @@ def raco(
 
 
 @dataclass(frozen=True)
-class RateClip(Clip):
+class RateClip(DelegatingClip):
     """A clip by norm, with dual variables lambda [M, K] that are updated from noisy histograms.
 
     A cell is a group or, `by_label`, a label and a group; cell m is compared with the others of its
@@ -84,14 +85,6 @@ class RateClip(Clip):
         positive("method.dual_bound", self.dual_bound)
 
     @property
-    def caveat(self) -> str | None:  # type: ignore[override]
-        return self.clip.caveat
-
-    @property
-    def sensitivity(self) -> Bound:
-        return self.clip.sensitivity
-
-    @property
     def cells(self) -> int:
         """M."""
         return self.groups * (self.classes if self.by_label else 1)
@@ -101,10 +94,7 @@ class RateClip(Clip):
         cells = batch.groups + self.groups * batch.targets if self.by_label else batch.groups
         return _one_hot(cells, self.cells)
 
-    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        return self.clip.factors(norms, groups)
-
-    def answer(self, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
+    def exact_counts(self, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
         return cast(LagrangianGradients, gradients).histogram
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
@@ -137,10 +127,10 @@ class RateClip(Clip):
     def for_groups(self, groups: int) -> Self:
         if groups < 2:
             raise Inapplicable("raco", "raco compares groups, and this data set has only one.")
-        return replace(self, groups=groups)
+        return replace(super().for_groups(groups), groups=groups)
 
     def for_classes(self, classes: int) -> Self:
-        return replace(self, classes=classes)
+        return replace(super().for_classes(classes), classes=classes)
 
 
 class LagrangianGradients(DelegatingGradients):
@@ -200,8 +190,7 @@ def _outputs(engine: Engine, flat: FlatBatch, classes: int) -> Tensor:
         return flat.shares.new_zeros(0, classes)
     device = flat.shares.device
     inputs = engine.options.in_memory_format(flat.rows).inputs
-    devices = [device] if device.type == "cuda" else []
-    with torch.no_grad(), torch.random.fork_rng(devices), engine.options.precision.model(device):
+    with torch.no_grad(), torch_state_kept(device), engine.options.precision.model(device):
         return at_least_float32(engine.model(inputs))
 
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpbench.errors import UserError
+from dpbench.models.modes import in_mode
 from dpbench.seeds import torch_state_kept
 
 
@@ -20,10 +21,9 @@ class Architecture(Protocol):
 
 def check_outputs(model: nn.Module, inputs: Tensor, classes: int) -> None:
     """UserError unless the model's outputs for these inputs [B, ...] are [B, classes]."""
-    before = model.training
-    for training in (not before, before):
-        with torch_state_kept(inputs.device), torch.no_grad():
-            outputs = model.train(training)(inputs)
+    for training in (True, False):
+        with torch_state_kept(inputs.device), torch.no_grad(), in_mode(model, training):
+            outputs = model(inputs)
         _check_shape(outputs, len(inputs), classes)
 
 

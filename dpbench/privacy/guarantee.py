@@ -42,7 +42,7 @@ class Guarantee:
     level: Level
     why: str
 
-    def claimed_by(self, author: str) -> "Guarantee":
+    def vouched_by(self, author: str) -> "Guarantee":
         """The guarantee of a method that contains unchecked code by this author."""
         if self.level == "none":
             return self

@@ -35,10 +35,10 @@ def serialised(
     """
     import torch
 
-    with torch_state_kept(inputs.device), torch.no_grad():
-        training = model.training
-        outputs = model.eval()(inputs)
-        model.train(training)
+    from dpbench.models.modes import in_mode
+
+    with torch_state_kept(inputs.device), torch.no_grad(), in_mode(model, training=False):
+        outputs = model(inputs)
     without = {key: value for key, value in WITHOUT_WEIGHTS.items() if key in settings}
     content = {
         "settings": {**settings, **without},

@@ -114,14 +114,14 @@ def _built(
         impossible=impossible,
         notes=(*target.notes, CAVEAT) if fitted else target.notes,
         planned=planned,
-        claimed_by=_accountant(target),
+        paper_accountant=_paper_accountant(target),
     )
     return replace(table, introduction=(*table.introduction, *target.part))
 
 
 def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
     """A row for each record, with its condition, its method or arm, and its variant."""
-    accountant = _accountant(target)
+    accountant = _paper_accountant(target)
     return frame(records, settings=()).assign(
         condition=[target.condition_of(record.config) for record in records],
         method=[target.method_of(record.config) for record in records],
@@ -131,7 +131,7 @@ def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
     )
 
 
-def _accountant(target: Target) -> str:
+def _paper_accountant(target: Target) -> str:
     """The accountant of the table's paper."""
     return target.table.get("claimed_by", DEFAULT_CLAIM)
 
@@ -198,7 +198,7 @@ def _privacy(target: Target, records: list[Record], planned: Mapping[str, Statem
         for arm in target.table["methods"]
     ]
     printed, baseline = _printed_epsilons(target), target.table["baseline"]
-    return [section(privacy_grid(rows, printed, baseline, planned, _accountant(target)))]
+    return [section(privacy_grid(rows, printed, baseline, planned, _paper_accountant(target)))]
 
 
 def printed_numbers(target: Target, spec: TableSpec) -> PublishedTable:

@@ -43,14 +43,14 @@ def privacy_grid(
     printed: Mapping[str, str],
     baseline: str,
     planned: Mapping[str, Statement] = NO_PLANS,
-    claimed_by: str = DEFAULT_CLAIM,
+    paper_accountant: str = DEFAULT_CLAIM,
 ) -> Grid:
     """One line per method that was run or planned.
 
     printed: the paper's epsilon of private methods, by condition; planned: the statements of rows
-    that cannot be run on this machine, by name; claimed_by: the paper's accountant, one of CLAIMS.
-    Where the guarantee is `none`, RDP, PLD and GDP say so and only the claim shows a number. For
-    several runs the largest epsilon, the weakest guarantee and all reasons are shown.
+    that cannot be run on this machine, by name; paper_accountant: one of CLAIMS. Where the
+    guarantee is `none`, RDP, PLD and GDP say so and only the claim shows a number. For several runs
+    the largest epsilon, the weakest guarantee and all reasons are shown.
     """
     completed = [row if len(row.runs) else _as_planned(row, planned.get(row.name)) for row in rows]
     lines = [
@@ -58,7 +58,7 @@ def privacy_grid(
         for row in completed
         if len(row.runs)
     ]
-    head = tuple(name.format(by=CLAIMS[claimed_by][0]) for name in HEAD)
+    head = tuple(name.format(by=CLAIMS[paper_accountant][0]) for name in HEAD)
     return Grid("Privacy", head, tuple(lines))
 
 

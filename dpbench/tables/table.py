@@ -48,7 +48,7 @@ def build_table(
     impossible: Mapping[str, str],
     notes: Sequence[str],
     planned: Mapping[str, Statement] = NO_PLANS,
-    claimed_by: str = DEFAULT_CLAIM,
+    paper_accountant: str = DEFAULT_CLAIM,
 ) -> Table:
     """The table of a specification, from runs and the paper's printed numbers.
 
@@ -58,13 +58,13 @@ def build_table(
     `nonfinite`, the number of non-finite gradients, where they were counted. epsilon: as printed
     for the private methods, by condition; impossible: the reason why a row has no runs on this
     data, by its name; notes: sentences to add to those of the specification; planned: the privacy
-    statements of rows without runs, by name; claimed_by: the paper's accountant.
+    statements of rows without runs, by name; paper_accountant: the paper's accountant.
     Raises UserError where runs, specification and published numbers do not match.
     """
     check_covered(spec, published)
     rows = rows_of(spec, runs)
     cells = cells_of(spec, rows, published, impossible)
-    privacy = privacy_grid(rows, epsilon, spec.baseline, planned, claimed_by)
+    privacy = privacy_grid(rows, epsilon, spec.baseline, planned, paper_accountant)
     at_paper_scale = spec.scale_label == PAPER_SCALE
     data = evidence(spec.conditions, at_paper_scale, rows, printed_table(spec, published))
     judged = judge(spec, data)

@@ -155,7 +155,7 @@ def statement(
     delta: float,
     noise_multiplier: float,
     noise: str = "seeded",
-    claimed_by: str = DEFAULT_CLAIM,
+    paper_accountant: str = DEFAULT_CLAIM,
     zero_out: bool = False,
 ) -> dict:
     """The privacy statement of a ledger, as a plain dictionary for records and users.
@@ -163,11 +163,12 @@ def statement(
     `rdp` and `pld` are upper bounds and `gdp` an approximation; all are None if the method has no
     guarantee, and infinite if it is not private. A bound is None if its accountant has none, and
     `refused` then says why. `claimed` is the epsilon by the paper's reasoning, valid or not: each
-    release on a separate batch, by the accountant `claimed_by` (or the method's, if it has one).
-    `arithmetic`: see ARITHMETIC. zero_out: whether a removed unit leaves its place empty.
+    release on a separate batch, by the accountant of the method's paper, if that has its own, and
+    else by `paper_accountant`, that of the table's paper. `arithmetic`: see ARITHMETIC. zero_out:
+    whether a removed unit leaves its place empty.
     """
     sampling = ledger.entries[0][0].sampling if ledger.entries else None
-    claimed_by = method.claimed_by or claimed_by
+    accountant = method.own_accountant or paper_accountant
     guarantee = (
         method.guarantee.under(sampling) if method.private and sampling else method.guarantee
     )
@@ -177,14 +178,14 @@ def statement(
     if not method.private:
         epsilons |= dict.fromkeys(numbers, math.inf)
     elif not isinstance(sampling, Shuffled):
-        epsilons["claimed"] = claimed(ledger, delta, claimed_by)
+        epsilons["claimed"] = claimed(ledger, delta, accountant)
         if guarantee.level != "none":
             epsilons |= _bounds(ledger, delta)
             # The approximation may fail where the bounds do not.
             with suppress(Unaccountable):
                 epsilons["gdp"] = gdp(ledger, delta)
     return epsilons | {
-        "claimed_by": claimed_by,
+        "claimed_by": accountant,
         "delta": delta,
         "arithmetic": ARITHMETIC[noise] if method.private else None,
         "noise_multiplier": noise_multiplier,

@@ -29,7 +29,7 @@ from dpbench.privacy.accountants import CLAIMS
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.privacy.ledger import Ledger, Step
 from dpbench.records.digest import digest
-from dpbench.seeds import derived, seed_torch
+from dpbench.seeds import derived, seed_torch, torch_state_kept
 from dpbench.training.budget import ARITHMETIC, PlannedSteps, Privacy, statement
 from dpbench.training.score import SCORE_NOTE, score_steps
 from dpbench.training.statistics import PrivateNormalization, statistics_steps
@@ -51,8 +51,7 @@ class Run:
     accuracy on the validation split, see dpbench.training.score. trial: distinguishes runs of one
     configuration, which then share no noise. temperature: fitted on the part that the data set
     holds out for it. batch_limit, participations: settings of two samplers, see
-    dpbench.mechanism.sampling. claimed_by: the accountant of the paper that the run reproduces, if
-    any.
+    dpbench.mechanism.sampling. paper_accountant: of the paper that the run reproduces, if any.
     """
 
     dataset: Dataset
@@ -81,14 +80,14 @@ class Run:
     temperature: PrivateTemperature | None = None
     batch_limit: int | None = None
     participations: int | None = None
-    claimed_by: str = DEFAULT_CLAIM
+    paper_accountant: str = DEFAULT_CLAIM
     config: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_numbers(vars(self))
         check_compute(vars(self))
         one_of("sampler", self.sampler, SAMPLERS)
-        one_of("table.claimed_by", self.claimed_by, CLAIMS)
+        one_of("table.claimed_by", self.paper_accountant, CLAIMS)
         one_of("precision", self.precision, PRECISIONS)
         one_of("noise", self.noise, ARITHMETIC)
         typed("trial", self.trial, str | None)
@@ -137,7 +136,7 @@ class Run:
 
     def initial_model(self, device: torch.device) -> nn.Module:
         """The model with the initial weights of the seed, on a device."""
-        with torch.random.fork_rng():
+        with torch_state_kept(device):
             seed_torch(derived(self.seed, "initial weights"), device)
             return self.model.build(self.dataset.shape, self.dataset.classes).to(device)
 
@@ -280,7 +279,7 @@ def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> 
         run.privacy.delta,
         planned.noise_multiplier,
         run.noise,
-        run.claimed_by,
+        run.paper_accountant,
         run.zero_out,
     )
     return by_ledger | {"notes": [*run.notes]}

@@ -27,15 +27,15 @@ def method(**changes):
 
 def test_it_counts_one_up_for_a_norm_within_the_bound_and_one_down_for_any_other():
     norms = torch.tensor([0.2, 1.0, 1.1, math.nan])
-    assert quantile().counts(norms, NOBODY).tolist() == [0]
-    assert quantile().counts(norms[:3], NOBODY).tolist() == [1]
+    assert quantile().counts_by_norm(norms, NOBODY).tolist() == [0]
+    assert quantile().counts_by_norm(norms[:3], NOBODY).tolist() == [1]
 
 
 def test_layers_are_counted_apart_and_shared_out_so_that_one_example_moves_all_by_one():
     clip = quantile(make_clip("abadi", "layerwise", [1.0, 2.0]))
-    counts = clip.counts(torch.tensor([[0.5, 3.0], [0.5, 1.5]]), NOBODY)
+    counts = clip.counts_by_norm(torch.tensor([[0.5, 3.0], [0.5, 1.5]]), NOBODY)
     assert counts.tolist() == pytest.approx([2 / 2**0.5, 0])
-    assert clip.counts(torch.tensor([[0.5, 3.0]]), NOBODY).norm() == pytest.approx(1)
+    assert clip.counts_by_norm(torch.tensor([[0.5, 3.0]]), NOBODY).norm() == pytest.approx(1)
 
 
 # Andrew et al. 2021, Algorithm 1: C <- C exp(-eta (b - gamma)).
@@ -61,14 +61,16 @@ def test_the_bound_finds_the_quantile_of_what_the_batches_hold(target):
     for step in range(400):
         norms = 100 * torch.rand(256, generator=draw, dtype=torch.float64)
         noise = QUERY.noise_multiplier * torch.randn(1, generator=draw, dtype=torch.float64)
-        clip = clip.updated(clip.counts(norms, NOBODY) + noise, 256.0)
+        clip = clip.updated(clip.counts_by_norm(norms, NOBODY) + noise, 256.0)
         tail += [float(clip.sensitivity)] * (step >= 200)
     assert sum(tail) / len(tail) == pytest.approx(100 * target, rel=0.1)
 
 
 def test_the_real_size_of_the_batch_hardly_moves_the_median():
     clip, norms = quantile(), torch.tensor([0.5, 2.0] * 20)
-    moved = [clip.updated(clip.counts(norms[:n], NOBODY), 8.0).sensitivity for n in (0, 8, 40)]
+    moved = [
+        clip.updated(clip.counts_by_norm(norms[:n], NOBODY), 8.0).sensitivity for n in (0, 8, 40)
+    ]
     assert [float(m) for m in moved] == pytest.approx([1.0] * 3)
 
 

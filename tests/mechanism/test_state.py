@@ -40,7 +40,7 @@ def behaviour(clip) -> list[torch.Tensor]:
         norms = norms.view(3, 2)
     groups = torch.arange(len(norms)) % 2
     sensitivity = torch.as_tensor(clip.sensitivity)
-    return [clip.factors(norms, groups), clip.counts(norms, groups), sensitivity]
+    return [clip.factors(norms, groups), clip.counts_by_norm(norms, groups), sensitivity]
 
 
 def same(one, other) -> bool:

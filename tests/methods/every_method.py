@@ -159,7 +159,7 @@ class Held:
             layer_norms=torch.zeros(0, 2),
             histogram=torch.zeros(getattr(clip, "cells", 0) * getattr(clip, "classes", 0)),
         )
-        size = len(clip.answer(nobody, clip.norms(nobody), torch.zeros(0, dtype=torch.long)))
+        size = len(clip.exact_counts(nobody, clip.norms(nobody), torch.zeros(0, dtype=torch.long)))
         for answer in answers:
             clip = clip.updated(torch.tensor(answer[:size], dtype=torch.float64), EXPECTED)
         self._clip, self.answers = clip, []

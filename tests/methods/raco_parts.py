@@ -46,5 +46,5 @@ def seam(method: Method, step, batch: Batch):
 
 def answer_of(method: Method, step, batch: Batch) -> torch.Tensor:
     """The exact histogram of a batch [M, K]."""
-    counts = step.clipped_sum(seam(method, step, batch), batch).counts
+    counts = step.clipped_sum(seam(method, step, batch), batch).exact_counts
     return counts.view(-1, CLASSES)

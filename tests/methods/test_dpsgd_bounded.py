@@ -31,7 +31,7 @@ def test_bound_and_factors_are_those_of_the_authors_loop():
         assert clip.factors(NORMS, NOBODY).tolist() == pytest.approx(factors)
         within = sum(norm <= 2.5 * bound for norm in NORMS.tolist()) / len(NORMS)
         bound = max(0.5, bound * math.exp(-2.0 * (within - 0.5)))
-        clip = clip.updated(clip.counts(NORMS, NOBODY), float(len(NORMS)))
+        clip = clip.updated(clip.counts_by_norm(NORMS, NOBODY), float(len(NORMS)))
         assert float(clip.clip.bound) == pytest.approx(bound)
     assert bound == 0.5
 
@@ -41,7 +41,7 @@ def test_bound_and_factors_are_those_of_the_authors_loop():
 def test_the_bound_falls_where_all_norms_are_within_it_and_rises_where_none_is(norm, direction):
     clip = bounded().clip
     norms = torch.full((8,), norm)
-    moved = clip.updated(clip.counts(norms, NOBODY), 8.0)
+    moved = clip.updated(clip.counts_by_norm(norms, NOBODY), 8.0)
     assert float(moved.clip.bound) == pytest.approx(math.exp(direction * 0.1))
 
 

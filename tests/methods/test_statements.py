@@ -137,7 +137,7 @@ def test_the_statement_shows_epsilons_only_as_far_as_the_guarantee_goes(name, va
     else:
         assert all(0 < epsilon < math.inf for epsilon in shown)
         assert says["pld"] <= says["rdp"]
-        if method.claimed_by is None:
+        if method.own_accountant is None:
             assert says["claimed"] <= says["rdp"]
     if isinstance(sampling, Poisson):
         assert says["guarantee"] == method.guarantee.level

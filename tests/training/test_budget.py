@@ -102,14 +102,14 @@ def test_a_paper_s_epsilon_is_by_its_own_accountant():
     book, method = ledger(ADAPT), ADAPT
     apart = one_batch_per_release(book)
     for by, accountant in (("rdp", rdp), ("gdp", gdp)):
-        says = statement(book, method, DELTA, 1.0, claimed_by=by)
+        says = statement(book, method, DELTA, 1.0, paper_accountant=by)
         assert (says["claimed"], says["claimed_by"]) == (accountant(apart, DELTA), by)
-    assert statement(book, method, DELTA, 1.0, claimed_by="note")["claimed"] is None
+    assert statement(book, method, DELTA, 1.0, paper_accountant="note")["claimed"] is None
 
 
 def test_a_method_of_the_note_is_claimed_by_its_formula_in_every_table():
     method = dp_signlosgd(0.01).for_size(500)
-    says = statement(ledger(method), method, DELTA, 1.0, claimed_by="gdp")
+    says = statement(ledger(method), method, DELTA, 1.0, paper_accountant="gdp")
     assert says["claimed_by"] == "note"
     assert says["claimed"] == note(ledger(method), DELTA)
     whole = dp_losgd(0.01).for_size(500)

@@ -20,7 +20,7 @@ from dpbench.errors import Unavailable
 from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
-from dpbench.seeds import derived, generator
+from dpbench.seeds import derived, generator, torch_state_kept
 from dpbench.training.plan import Run, plan
 from dpbench.training.progress import counting
 
@@ -112,7 +112,7 @@ def _task(run: Run, canaries: int) -> Task:
 @contextmanager
 def _isolated_generator(seed: int) -> Iterator[None]:
     """Seeds torch's global generator, which libraries draw from by default, and restores it."""
-    with torch.random.fork_rng(devices=[]):
+    with torch_state_kept(torch.device("cpu")):
         torch.manual_seed(derived(seed, "a contender's own draws"))
         yield
 
