@@ -12,6 +12,7 @@ from dpbench.audit.exposure.rows import (
     shadow_runs,
 )
 from dpbench.figures.formats import images, titled
+from dpbench.records.collect import RECORDS
 from dpbench.records.record import Record
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
@@ -55,7 +56,7 @@ def exposure_figure(target: Target) -> dict[str, bytes]:
         "md": _page(target, rows, Grid("", HEAD, tuple(lines))),
         "csv": csv_text(HEAD, lines).encode(),
         **images(titled(_picture(rows), target.title)),
-        "records.jsonl": records_text(records).encode(),
+        RECORDS: records_text(records).encode(),
     }
 
 

@@ -23,12 +23,10 @@ from dpbench.audit.inference import Bounds, Scores, bounds, gdp_epsilon, one_run
 from dpbench.errors import UserError
 from dpbench.execution.configuration import data_folder
 from dpbench.execution.prepare import run_of
-from dpbench.execution.sweep import report, run_missing
 from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.privacy.guarantee import CLAIMED
-from dpbench.records.reading import load
 from dpbench.records.record import Record
-from dpbench.reproduce.command import plan_runs
+from dpbench.reproduce.runs import execute, plan_runs
 from dpbench.reproduce.target import Target
 from dpbench.training.plan import Run
 from dpbench.training.progress import counting
@@ -84,12 +82,13 @@ def shadow_runs(target: Target) -> dict[str, list[Record]]:
     if len(target.table["seeds"]) < 4:
         raise UserError("table.seeds: an attack by shadow runs needs at least four runs.")
     runs = plan_runs(target)
-    if failures := report(runs.sweep, run_missing(runs.sweep)):
-        raise UserError(f"{target.stem} lacks runs: {failures}")
+    found, unavailable = execute(runs)
+    if unavailable:
+        raise UserError(f"{target.stem} lacks runs: {next(iter(unavailable.values()))}")
+    rows = {path.stem: row for path, row in runs.rows.items()}
     records: dict[str, list[Record]] = {}
-    for path in runs.sweep.runs:
-        if (record := load(path)) is not None:
-            records.setdefault(runs.rows[path], []).append(record)
+    for record in found:
+        records.setdefault(rows[record.digest], []).append(record)
     return records
 
 

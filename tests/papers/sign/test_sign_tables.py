@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dpbench.papers.sign.epsilons import claim
+from dpbench.papers.sign.epsilons import Epsilons, claim
 from dpbench.papers.sign.errors import error_rates
 from dpbench.reproduce.command import reproduce
 
@@ -79,9 +79,12 @@ def test_the_table_of_epsilons_has_a_line_for_each_run_in_their_order(tmp_path):
 
 
 def test_a_formula_below_what_is_surely_spent_is_no_upper_bound():
-    assert claim([("2.000", "1.000"), ("1.000", "1.000")]).endswith("It holds.")
-    said = claim([("2.000", "1.000"), ("0.999", "1.000")])
-    assert said.endswith("does not hold: in 1 of 2 runs it is below what is surely spent.")
+    above, between = Epsilons(2, 1.6, 1.5, 1), Epsilons(1.2, 1.6, 1.5, 1)
+    below = Epsilons(1 - 1e-6, 1.6, 1.5, 1)
+    assert claim([above, Epsilons(1.5, 1.6, 1.5, 1)]).endswith("It holds.")
+    assert claim([above, between]).endswith("undecided: in 1 of 2 runs it is between the bounds.")
+    said = claim([above, between, below])
+    assert said.endswith("does not hold: in 1 of 3 runs it is below what is surely spent.")
 
 
 @pytest.mark.long
