@@ -78,10 +78,15 @@ def _sweep(overrides: list[str]) -> None:
 
 
 def epsilon(arguments: list[str]) -> None:
-    """The privacy statement of a run without training it, as one JSON object."""
+    """The privacy statement of a run, as one JSON object, or a table of several; trains nothing."""
+    from dpbench.cli.planned_runs import planned_runs
+    from dpbench.config.overrides import swept_keys
     from dpbench.execution.prepare import prepare
     from dpbench.training.plan import privacy_statement
 
+    if swept_keys(arguments):
+        print(planned_runs(arguments))
+        return
     _, run, planned = prepare(arguments)
     print(json.dumps(privacy_statement(run, planned)))
 

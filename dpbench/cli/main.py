@@ -25,8 +25,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    or lowest_validation_loss; a range is a=1,2 or
                                    lr=tag(log,interval(1e-3,1)), by=random|tpe;
                                    private=true epsilon=3: random trials, at most 3 for all of them
-  epsilon [KEY=VALUE ...]          print the epsilon of a run, without training; of your own data
-                                   only the public sizes are read
+  epsilon [KEY=VALUE ...]          print the epsilon of a run, without training, or with KEY=A,B a
+                                   table; of your own data only the public sizes are read
   audit [KEY=VALUE ...]            attack a run's epsilon with canaries and report a lower bound;
                                    canaries=N, claim=EPSILON, game=run|step, contender=NAME for
                                    another library

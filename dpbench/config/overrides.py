@@ -141,6 +141,11 @@ def expand(overrides: list[str]) -> list[list[str]]:
     return [list(combination) for combination in itertools.product(*choices)]
 
 
+def swept_keys(overrides: list[str]) -> list[str]:
+    """The keys that have several values in a sweep."""
+    return [o.get_key_element() for o in parse(overrides) if o.is_sweep_override()]
+
+
 def _values(override: Override) -> list[str]:
     """The values of a sweep, as text; UserError for none, and for too many."""
     if override.is_interval_sweep():

@@ -60,7 +60,7 @@ def _row(stored: StoredRecord) -> dict:
         "nonfinite": nonfinite_gradients(record),
         "facet": _facet(choices, statement["adjacency"]),
         **statement,
-        **_cost(record, statement["steps"]),
+        **_cost(record, statement["steps"] if record.status == "complete" else None),
         "bins": _bins(record.calibration),
         "losses": _losses(record.history.get("train/loss", [])),
         "source": stored.source,

@@ -91,14 +91,16 @@ are pi/sqrt(3) and sqrt(2)."""
 def draws(stream: Stream, size: int, quantile: Quantile) -> Tensor:
     """Draws [size] float64 of a law that is symmetric about 0, by inverse transform.
 
-    A draw takes 64 bits: one for the sign and 63 for the tail probability. On a CPU, where that is
-    below 2^-32 it takes 52 more, so that the tails reach to 2^-117 (12.4 standard deviations of a
-    Gaussian) and are no coarser than the middle. On a GPU they end at 2^-65 (9.1).
+    A draw takes 64 bits: one for the sign and 63 for the tail probability. Where that is below
+    2^-32 it takes 52 more, so that the tails reach to 2^-117 (12.4 standard deviations of a
+    Gaussian) and are no coarser than the middle.
     """
     signed = stream.bits(size).double().add_(0.5)
     tails = signed.abs()
     if stream.device.type == "cpu":
         _refine(tails, stream)
+    else:
+        tails = _refined(tails, stream)
     return quantile(tails.mul_(2.0**-64)).copysign_(signed)
 
 
@@ -115,13 +117,20 @@ def _refine(tails: Tensor, stream: Stream) -> None:
         tails[place] = whole + uniforms(stream.derived(f"tail {whole}"), 1).item()
 
 
+def _refined(tails: Tensor, stream: Stream) -> Tensor:
+    """The tails with bits added as in `_refine`, drawn for all of them: on a GPU, to look for those
+    that need some would force a synchronisation."""
+    return torch.where(tails < TAIL, tails.floor() + uniforms(stream, len(tails)), tails)
+
+
 def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream: Stream) -> Tensor:
     """total [D] plus scale times draws of a law, in place, rounded to a grid; scale is a scalar.
 
     Drawn and added in float64, and rounded to multiples of GRID times the power of two below the
     scale. The grid depends on the scale alone, and each of its points collects thousands of the
-    2^64 draws up to 6.5 standard deviations out, so that the last digits of the release reveal
-    nothing about the sum. Without rounding they do (Mironov 2012).
+    draws up to `dpbench.privacy.entries.GAUSSIAN_END` standard deviations out, so that the last
+    digits of the release reveal nothing about the sum. Without rounding they do (Mironov 2012).
+    Outputs further out are deducted from delta.
     """
     scale = _float64_scale(scale, stream)
     cores = torch.get_num_threads() if stream.device.type == "cpu" else 1

@@ -18,6 +18,7 @@ from dpbench.privacy import coordinate_accountants as coordinate
 from dpbench.privacy.allocation import allocated
 from dpbench.privacy.central_limit import limit_epsilon, poisson_mu
 from dpbench.privacy.entries import (
+    MAX_FAILURE,
     Entry,
     Unaccountable,
     by_coordinate,
@@ -25,6 +26,7 @@ from dpbench.privacy.entries import (
     gaussian_parts,
     joint_entries,
     one_batch_per_release,
+    unhidden,
 )
 from dpbench.privacy.gaussian import GaussianProfile, exact_epsilon
 from dpbench.privacy.ledger import CoordinateMechanism, Ledger
@@ -39,11 +41,12 @@ Accountant = Callable[[Ledger, float], float]
 def _accountant(function: Callable[[list[Entry], float], float]) -> Accountant:
     """Adds checks: delta in (0, 1), infinity for exact releases, a finite epsilon otherwise."""
 
+    name = function.__name__.partition("_")[0]
+
     @functools.wraps(function)
     @functools.lru_cache(maxsize=4096)
     def checked(ledger: Ledger, delta: float) -> float:
-        if not 0 < delta < 1:
-            raise UserError(f"delta must lie between 0 and 1, got {delta!r}.")
+        _check(delta)
         entries = list(joint_entries(ledger))
         if any(entry.joint == 0 for entry in entries):
             return math.inf
@@ -58,12 +61,17 @@ def _accountant(function: Callable[[list[Entry], float], float]) -> Accountant:
         # Exact releases were handled above: here infinity means that no bound was found.
         if not 0 <= epsilon < math.inf:
             raise Unaccountable(
-                f"the {function.__name__} accountant has no bound at delta={delta:g} for this "
+                f"the {name} accountant has no bound at delta={delta:g} for this "
                 f"budget ({reason}); choose a larger delta or a larger noise multiplier."
             )
         return epsilon
 
     return checked
+
+
+def _check(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise UserError(f"delta must lie between 0 and 1, got {delta!r}.")
 
 
 ORDERS: tuple[float, ...] = (
@@ -99,9 +107,40 @@ def _divergences(entry: Entry) -> np.ndarray:
     return np.logaddexp(math.log1p(-entry.cut) + past_one * whole, replaced) / past_one
 
 
+def rdp(ledger: Ledger, delta: float) -> float:
+    """Epsilon by Renyi divergences (Mironov et al. 2019), optimal over orders; an upper bound for
+    noise as it is drawn."""
+    return _as_drawn(rdp_of_reals, ledger, delta)
+
+
+def pld(ledger: Ledger, delta: float) -> float:
+    """Epsilon by privacy loss distributions (Koskela et al. 2020); a tight upper bound for noise as
+    it is drawn."""
+    return _as_drawn(pld_of_reals, ledger, delta)
+
+
+def _as_drawn(accountant: Accountant, ledger: Ledger, delta: float) -> float:
+    """The epsilon for noise that ends, by an accountant for noise of real numbers.
+
+    Outputs that noise does not hide are deducted from delta; if they are not small against it,
+    epsilon is infinite.
+    """
+    _check(delta)
+    return (
+        math.inf
+        if noise_is_too_small(ledger, delta)
+        else accountant(ledger, delta - unhidden(ledger))
+    )
+
+
+def noise_is_too_small(ledger: Ledger, delta: float) -> bool:
+    """Whether noise ends where it would have to hide an example, so that no epsilon holds."""
+    return unhidden(ledger) > MAX_FAILURE * delta
+
+
 @_accountant
-def rdp(entries: list[Entry], delta: float) -> float:
-    """Epsilon by Renyi divergences (Mironov et al. 2019), optimal over orders."""
+def rdp_of_reals(entries: list[Entry], delta: float) -> float:
+    """`rdp` for noise of real numbers."""
     pure = bool(by_coordinate(entries))
     return epsilon_of(_renyi(entries), delta, "set privacy.accountant=pld", pure)
 
@@ -150,8 +189,8 @@ def moments(entries: list[Entry], delta: float) -> float:
 
 
 @_accountant
-def pld(entries: list[Entry], delta: float) -> float:
-    """Epsilon by privacy loss distributions (Koskela et al. 2020), a tight upper bound."""
+def pld_of_reals(entries: list[Entry], delta: float) -> float:
+    """`pld` for noise of real numbers."""
     if coordinates := by_coordinate(entries):
         return coordinate.composed_epsilon(coordinates, delta)
     others = [entry for entry in entries if entry.cut or entry.slots > 1]
@@ -220,7 +259,7 @@ ACCOUNTANTS = {"rdp": rdp, "pld": pld, "gdp": gdp}
 """Accountants by name: two upper bounds, and the approximation `gdp`."""
 
 CLAIMS = {
-    "rdp": ("RDP", rdp),
+    "rdp": ("RDP", rdp_of_reals),
     "gdp": ("GDP", gdp),
     "moments": ("RDP, converted as in 2017", moments),
     "note": ("the note's formula", note),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import bdtr
+from scipy.special import betaincc
 
 from dpbench.privacy.composition import LossSum, connect_dots
 from dpbench.privacy.ledger import CoordinateMechanism
@@ -171,7 +171,9 @@ def at_count(
     """
     p = np.clip(np.expm1(t) / math.expm1(shift), 0, 1)
     q = np.clip(np.expm1(-t) / math.expm1(-shift), 0, 1)
-    return bdtr(zeros, dimension, p) - np.exp(epsilons) * bdtr(zeros, dimension, q)
+    # The binomial distribution function; bdtr loses its digits at some million coordinates.
+    below, rest = zeros + 1, dimension - zeros
+    return betaincc(below, rest, p) - np.exp(epsilons) * betaincc(below, rest, q)
 
 
 def supremum_over_places(dimension: int, shift: float, epsilons: np.ndarray) -> np.ndarray:

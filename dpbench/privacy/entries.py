@@ -1,11 +1,12 @@
 """A ledger as accountants read it: joint releases per step, and failures deducted from delta."""
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeGuard
 
-from scipy.special import bdtrc
+from scipy.special import betainc, ndtr
 
 from dpbench.errors import UserError
 from dpbench.privacy.gaussian_sign import sign_mu
@@ -27,7 +28,11 @@ SIGN_SHARE = 0.01
 """The share of delta spent by the account of Gaussian signs, where that account is tighter."""
 
 MAX_FAILURE = 0.1
-"""The largest share of delta that may go to sensitivities that can fail."""
+"""The largest share of delta that may go to sensitivities that can fail, or to noise that ends."""
+
+GAUSSIAN_END, LOGISTIC_END = 10.5, 55.0
+"""Where noise ends, in standard deviations of a Gaussian and scales of logistic and Laplace noise:
+up to here thousands of the draws of `dpbench.mechanism.noise` fall on each point of its grid."""
 
 
 class Unaccountable(UserError):
@@ -132,7 +137,10 @@ def cut_probability(law: TruncatedPoisson) -> float:
     probability at most `rate` it moves the sum by twice the sensitivity. In all other steps it does
     not make the batch too large, and the sample is Poisson (Ganesh 2025, arXiv:2508.15089).
     """
-    return float(bdtrc(law.limit - 1, law.size, law.rate)) if law.limit <= law.size else 0.0
+    if law.limit > law.size:
+        return 0.0
+    # The upper tail of the binomial distribution; bdtrc loses digits where there are many units.
+    return float(betainc(law.limit, law.size - law.limit + 1, law.rate))
 
 
 def _allocated(law: Allocation, joint: float, times: int) -> Entry:
@@ -224,6 +232,31 @@ def deduct_failures(entries: Sequence[Entry], delta: float) -> tuple[list[Entry]
         for old, new in zip(entries, gaussian, strict=True)
     )
     return gaussian, delta - failures - tighter * SIGN_SHARE * delta
+
+
+@functools.lru_cache(maxsize=4096)
+def unhidden(ledger: Ledger) -> float:
+    """The probability that noise as it is drawn does not hide an example, over the whole ledger.
+
+    Noise in floating point ends, at a. An example that moves a sum by s is seen where the output is
+    one that noise alone cannot reach: with probability at most Phi(-(a - s)) for a Gaussian, all of
+    s in one coordinate, in each step that the example is in. Raises Unaccountable as
+    `joint_entries` does.
+    """
+    entries = joint_entries(ledger)
+    return sum(entry.rate * entry.slots * entry.times * _beyond(entry) for entry in entries)
+
+
+def _beyond(entry: Entry) -> float:
+    if isinstance(entry.joint, CoordinateMechanism):
+        shift, size = entry.joint.shift, entry.joint.dimension
+        if entry.joint.noise == "gaussian":
+            return min(1.0, size * float(ndtr(shift - GAUSSIAN_END)))
+        return min(1.0, size * math.exp(min(shift - LOGISTIC_END, 0.0)))
+    if entry.joint == 0:
+        return 0.0  # an exact release, whose epsilon is infinite anyway
+    moved = (2 if entry.cut else 1) / entry.joint  # in a step that is cut it replaces another
+    return float(ndtr(moved - GAUSSIAN_END))
 
 
 Joint = float | CoordinateMechanism

@@ -18,6 +18,7 @@ from scipy.optimize import brentq
 
 from dpbench.errors import UserError
 from dpbench.privacy.accountants import ORDERS, epsilon_of, renyi_divergences
+from dpbench.privacy.entries import MAX_FAILURE, unhidden
 from dpbench.privacy.ledger import Ledger
 from dpbench.validate import number, one_of
 
@@ -108,7 +109,11 @@ def selection_epsilon(
     curves = [renyi_divergences(ledger) for ledger in dict.fromkeys(ledgers)]
     single = np.max(curves, axis=0)
     best = repetitions.divergences(single, lambda e: compute_delta(ORDERS, single, e)[0])
-    return epsilon_of(single, delta), epsilon_of(best, delta)
+    # Noise as it is drawn ends; of all trials, any may show an example.
+    beyond = max(map(unhidden, ledgers))
+    if repetitions.mean * beyond > MAX_FAILURE * delta:
+        return math.inf, math.inf
+    return epsilon_of(single, delta - beyond), epsilon_of(best, delta - repetitions.mean * beyond)
 
 
 @functools.cache

@@ -3,14 +3,14 @@
 import math
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import UNCHANGED, Schedules, run_lengths
-from dpbench.privacy.accountants import ACCOUNTANTS, claimed, gdp
+from dpbench.privacy.accountants import ACCOUNTANTS, claimed, gdp, noise_is_too_small
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
@@ -32,6 +32,11 @@ FOLLOWS = "follows"
 TOLERANCE = 1e-4
 """The relative tolerance between a configured noise multiplier and the implied one."""
 
+
+NOISE_ENDS = (
+    "Noise in floating point ends, and this one ends where it would have to hide an example: no "
+    "epsilon holds at this delta."
+)
 
 WHOLE_USERS = "What it protects is a user with all of its examples."
 
@@ -179,7 +184,10 @@ def statement(
         epsilons |= dict.fromkeys(numbers, math.inf)
     elif not isinstance(sampling, Shuffled):
         epsilons["claimed"] = claimed(ledger, delta, accountant)
-        if guarantee.level != "none":
+        if guarantee.level != "none" and noise_is_too_small(ledger, delta):
+            epsilons |= dict.fromkeys(("rdp", "pld", "gdp"), math.inf)
+            guarantee = replace(guarantee, why=f"{guarantee.why} {NOISE_ENDS}")
+        elif guarantee.level != "none":
             epsilons |= _bounds(ledger, delta)
             # The approximation may fail where the bounds do not.
             with suppress(Unaccountable):

@@ -60,9 +60,10 @@ def fit(
 
     A run whose parameters, or without privacy all gradients, are no longer finite ends early. Its
     status, and that of a run with non-finite outputs or losses, is "diverged"; its metrics are NaN,
-    and its ledger has the steps that were taken. quiet: no progress bar. checkpoints: where to
-    resume from and to save to, if anywhere; the record does not depend on interruptions. tracking:
-    logs every epoch. on_model: called with the trained model, at the parameters it is evaluated at.
+    and its ledger has all planned steps, which covers when it ended. quiet: no progress bar.
+    checkpoints: where to resume from and to save to, if anywhere; the record does not depend on
+    interruptions. tracking: logs every epoch. on_model: called with the trained model, at the
+    parameters it is evaluated at.
     """
     planned = plan(run)
     device = pick_device(run.device)
@@ -124,16 +125,18 @@ def _code(config: dict) -> dict:
 
 
 EARLY = (
-    " The run ended early, by what it had released: a bound for that, too, is the epsilon of all "
-    "planned steps, which `dpbench epsilon` prints."
+    " The run ended early, by what it had released, which only the epsilon of all planned steps "
+    "covers: it is the one stated."
 )
 
 
 def _privacy(run: Run, planned: Plan, ledger: Ledger) -> dict:
-    """The privacy statement of the steps that a run took."""
-    stated = privacy_statement(run, planned, ledger)
-    early = planned.method.private and ledger.steps < planned.ledger.steps
-    return stated | {"why": stated["why"] + EARLY} if early else stated
+    """The privacy statement of a run with the ledger of the steps it took; of all planned steps,
+    if the number of those taken follows from what they released (Rogers et al. 2016)."""
+    if ledger.steps == planned.ledger.steps:
+        return privacy_statement(run, planned, ledger)
+    stated = privacy_statement(run, planned)
+    return stated | {"why": stated["why"] + EARLY} if planned.method.private else stated
 
 
 def _scored(

@@ -56,3 +56,32 @@ def test_no_epsilon_is_shown_where_none_is_proven(words, command, nowhere):
     assert [said["rdp"], said["pld"], said["gdp"]] == [None, None, None]
     assert said["guarantee"] == "none"
     assert said["why"]
+
+
+def test_several_runs_are_compared_in_a_table(command, nowhere):
+    words = ["epsilon", "dataset=adult", "epochs=10,20", "privacy=noise1,eps3"]
+    head, _, *lines = command(*words, *nowhere).out
+    names = head.strip("| ").split(" | ")
+    rows = [dict(zip(names, line.strip("| ").split(" | "), strict=True)) for line in lines]
+    assert [(row["epochs"], row["privacy"]) for row in rows] == [
+        ("10", "noise1"),
+        ("10", "eps3"),
+        ("20", "noise1"),
+        ("20", "eps3"),
+    ]
+    for row in rows:
+        one = [f"{key}={row[key]}" for key in ("epochs", "privacy")]
+        said = json.loads(command("epsilon", "dataset=adult", *one, *nowhere).out[-1])
+        assert row["steps"] == f"{said['steps']:,}"
+        assert row["noise multiplier"] == f"{said['noise_multiplier']:.4g}"
+        for name in ("rdp", "pld"):
+            assert 0 <= float(row[f"epsilon ({name.upper()})"]) - said[name] < 0.01
+        assert float(row["delta"]) == said["delta"]
+
+
+def test_a_table_says_what_has_no_epsilon_and_what_does_not_apply(command, nowhere):
+    words = ["epsilon", "dataset=digits,adult", "method=sgd,fairlens,raco,dpsgd"]
+    lines = {tuple(line.split(" | ")[:2]): line for line in command(*words, *nowhere).out}
+    assert "| not private | not private |" in lines["| digits", "sgd"]
+    assert "| no proof | no proof |" in lines["| adult", "fairlens"]
+    assert "fairlens is defined for exactly 2 groups" in lines["| digits", "fairlens"]

@@ -88,7 +88,7 @@ REFUSED = [
     ("data_dir=5", "data_dir must be the name of a folder, got 5."),
     (
         "method=sgd,dpsgd",
-        "method=sgd,dpsgd names several runs: use dpbench run -m, or for a list method=[...].",
+        "method=sgd,dpsgd names several runs: use dpbench run -m, for a list method=[...], and",
     ),
     ("-m seed=0,x", "seed must be a whole number from 0, got 'x'."),
     ("-m method=sgd,dpgsd", "method=dpgsd is unknown: did you mean dpsgd"),
@@ -106,7 +106,7 @@ def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, comman
         ("frobnicate", "frobnicate is not a command: choose from audit, bench, data, epsilon"),
         ("rum", "rum is not a command: did you mean run?"),
         ("epsilon epoch=3", "epoch is not a setting: did you mean epochs"),
-        ("epsilon dataset=adult,dutch", "names several runs"),
+        ("epsilon epochs=0,20", "epochs must be a whole number from 1, got 0."),
         ("search", "search needs a range: batch_size=64,256 or"),
         ("search optimizer.lr=interval(1,0)", "the first bound of interval(1,0) must be below"),
         ("list datasets", "group=datasets is unknown: did you mean dataset"),

@@ -85,33 +85,34 @@ def test_an_audit_s_ledger_is_not_taken_for_that_of_a_run_on_data(record):
 
 
 def test_a_run_that_diverged_has_no_metrics(record):
-    """Otherwise a record could have the epsilon of its first step and the metrics of all."""
-    plain = json.loads(record.json()) | {"status": "diverged"}
+    found = contradictions(diverged(record, epochs=2))
+    assert "diverged, but has metrics that are numbers." in [*found]
+
+
+def test_a_run_that_diverged_states_all_planned_steps_and_ended_with_one_of_its_epochs(record):
+    nothing = dict.fromkeys(record.metrics, float("nan"))
+    assert not any("history" in one for one in found_in(diverged(record, 1, metrics=nothing)))
+    for epochs in (0, 3):
+        said = f"has a history of {epochs} epochs, and its settings are of 2."
+        assert said in found_in(diverged(record, epochs, metrics=nothing))
+    ledger = json.loads(json.dumps(record.privacy["ledger"]))
+    ledger[0]["times"] = 1
+    privacy = {**record.privacy, "ledger": ledger, "steps": 1}
+    shorter = diverged(record, 1, metrics=nothing, privacy=privacy | _epsilons_of_ledger(privacy))
+    assert any("has another ledger than its settings" in one for one in found_in(shorter))
+
+
+def found_in(record) -> list[str]:
+    return [*contradictions(record)]
+
+
+def diverged(record, epochs: int, **parts):
+    """The record as of a run that diverged, with a history of so many epochs."""
+    plain = json.loads(record.json()) | {"status": "diverged"} | parts
     del plain["checksum"]
-    plain["privacy"]["ledger"][0]["times"] = plain["privacy"]["steps"] = 1
-    plain["privacy"] |= _epsilons_of_ledger(plain["privacy"])
-    forged = parse(json.dumps(plain | {"checksum": checksum(plain)}), "forged")
-    assert "diverged, but has metrics that are numbers." in [*contradictions(forged)]
-    nothing = changed(forged, "metrics", **dict.fromkeys(plain["metrics"], float("nan")))
-    (found,) = (one for one in contradictions(nothing) if "ended" in one or "diverged" in one)
-    assert found == "ended after 1 steps, which is not the end of an epoch in its history."
-
-
-def test_a_run_that_diverged_ended_with_an_epoch_of_its_history(record):
-    epoch = record.privacy["steps"] // 2
-
-    def diverged(steps: int, epochs: int) -> list[str]:
-        plain = json.loads(record.json()) | {"status": "diverged"}
-        del plain["checksum"]
-        plain["metrics"] = dict.fromkeys(plain["metrics"], float("nan"))
-        plain["history"]["train/loss"] = plain["history"]["train/loss"][:epochs]
-        plain["privacy"]["ledger"][0]["times"] = plain["privacy"]["steps"] = steps
-        plain["privacy"] |= _epsilons_of_ledger(plain["privacy"])
-        forged = parse(json.dumps(plain | {"checksum": checksum(plain)}), "forged")
-        return [one for one in contradictions(forged) if "ended after" in one]
-
-    assert diverged(epoch, 1) == []
-    assert len(diverged(epoch - 1, 1)) == len(diverged(epoch, 2)) == 1
+    losses = plain["history"]["train/loss"]
+    plain["history"]["train/loss"] = (losses * 2)[:epochs]
+    return parse(json.dumps(plain | {"checksum": checksum(plain)}), "forged")
 
 
 def test_a_record_on_canaries_is_that_of_an_audit_and_has_no_metrics(record):

@@ -1,14 +1,35 @@
 """Noise laws: the scale is multiplier times sensitivity, and what the ledger hears is that law."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from scipy import special, stats
 
 from dpbench.errors import UserError
-from dpbench.mechanism.noise import CHUNK, GRID, QUANTILES, Gaussian, NoNoise, PerCoordinate, draws
-from dpbench.mechanism.streams import CipherStream, seeded
-from dpbench.privacy.ledger import CoordinateMechanism, Exact, GaussianMechanism
+from dpbench.mechanism.noise import (
+    CHUNK,
+    GRID,
+    QUANTILES,
+    Gaussian,
+    NoNoise,
+    PerCoordinate,
+    _refined,
+    draws,
+)
+from dpbench.mechanism.streams import CipherStream, seeded, uniforms
+from dpbench.privacy.accountants import pld, pld_of_reals, rdp
+from dpbench.privacy.entries import GAUSSIAN_END, LOGISTIC_END
+from dpbench.privacy.ledger import (
+    CoordinateMechanism,
+    Exact,
+    GaussianMechanism,
+    Ledger,
+    Poisson,
+    Release,
+    Step,
+)
 
 SIZE = 20_000
 
@@ -280,3 +301,53 @@ def guessed(release) -> int:
 def test_the_lattice_tells_who_is_in_the_sum_of_float32_noise_and_not_of_ours():
     assert guessed(of_torch) > 190
     assert stats.binomtest(guessed(ours), 200, 0.5).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("law", "density", "end"),
+    [
+        ("gaussian", stats.norm.pdf, GAUSSIAN_END),
+        ("logistic", stats.logistic.pdf, LOGISTIC_END),
+        ("laplace", stats.laplace.pdf, LOGISTIC_END),
+    ],
+)
+def test_up_to_the_end_that_accountants_know_each_point_collects_thousands_of_draws(
+    law, density, end
+):
+    """The grid is at least GRID/2 of a scale, and draws are apart by 2^-116 of probability."""
+    assert density(end) * GRID / 2 / 2.0**-116 > 1000
+
+
+def test_on_a_gpu_draws_get_their_further_bits_all_at_once():
+    tails = torch.tensor([0.5, 7.5, 2.0**31 + 0.5, 2.0**32 + 0.5, 2.0**60 + 0.5]).double()
+    refined = _refined(tails.clone(), stream())
+    further = uniforms(stream(), len(tails))
+    assert torch.equal(refined[:3], tails[:3].floor() + further[:3])
+    assert torch.equal(refined[3:], tails[3:])
+
+
+def test_an_output_beyond_all_noise_shows_an_example_and_no_epsilon_is_claimed():
+    """At multiplier 0.05 one example moves the sum by 20 deviations, and noise ends at 12.5."""
+    scale = 0.05
+    farthest = -scale * float(special.ndtri(2.0**-117))
+    with_it = Gaussian().add(torch.ones(10_000, dtype=torch.float64), 1.0, scale, stream(3))
+    assert (with_it > farthest).double().mean() > 0.99
+    release = Release("sum", Gaussian().mechanism(scale))
+    book = Ledger().after(Step(Poisson(0.5), (release,)), 2)
+    assert (rdp(book, 1e-6), pld(book, 1e-6)) == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize("multiplier", [0.2, 0.25])
+def test_what_noise_does_not_hide_is_deducted_from_delta(multiplier):
+    """One step of a Gaussian cut off at the end: its delta at the epsilon, in closed form."""
+    release = Release("sum", Gaussian().mechanism(multiplier))
+    book, delta, shift = Ledger().after(Step(Poisson(1.0), (release,))), 1e-6, 1 / multiplier
+    for spend in (rdp, pld):
+        epsilon = spend(book, delta)
+        # Outputs above `cut` have a loss above epsilon, and those above the end an infinite one.
+        cut = epsilon / shift + shift / 2
+        over = special.ndtr(shift - cut) - special.ndtr(shift - GAUSSIAN_END)
+        hidden = over - math.exp(epsilon) * (special.ndtr(-cut) - special.ndtr(-GAUSSIAN_END))
+        assert hidden + special.ndtr(shift - GAUSSIAN_END) <= delta * (1 + 1e-6)
+    over_reals = special.ndtr(shift - GAUSSIAN_END)
+    assert pld(book, delta) >= pld_of_reals(book, delta - over_reals) > pld_of_reals(book, delta)

@@ -13,10 +13,26 @@ from opacus.accountants import GaussianAccountant, RDPAccountant
 from scipy import stats
 
 from dpbench.errors import UserError
-from dpbench.privacy.accountants import ACCOUNTANTS, gdp, pld, rdp
-from dpbench.privacy.entries import Unaccountable, joint_multiplier, one_batch_per_release
+from dpbench.privacy.accountants import (
+    ACCOUNTANTS,
+    claimed,
+    gdp,
+    pld,
+    pld_of_reals,
+    rdp,
+    rdp_of_reals,
+)
+from dpbench.privacy.entries import (
+    GAUSSIAN_END,
+    LOGISTIC_END,
+    Unaccountable,
+    joint_multiplier,
+    one_batch_per_release,
+    unhidden,
+)
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import (
+    Allocation,
     CoordinateMechanism,
     Exact,
     GaussianMechanism,
@@ -25,6 +41,7 @@ from dpbench.privacy.ledger import (
     Release,
     Shuffled,
     Step,
+    TruncatedPoisson,
 )
 
 DELTA = 1e-5
@@ -258,7 +275,9 @@ def test_rdp_refuses_a_best_order_at_the_edge_of_those_tried(book, monkeypatch):
     # Few orders, so that ordinary ledgers find their optimum at an edge.
     monkeypatch.setattr("dpbench.privacy.accountants.ORDERS", (2.0, 3.0, 4.0))
     with pytest.raises(Unaccountable, match="edge of the orders"):
-        rdp(book, 1e-2 if book.entries[0][0].releases[0].mechanism.noise_multiplier < 1 else 1e-9)
+        rdp_of_reals(
+            book, 1e-2 if book.entries[0][0].releases[0].mechanism.noise_multiplier < 1 else 1e-9
+        )
 
 
 @every
@@ -276,7 +295,7 @@ def test_an_answer_that_is_no_epsilon_is_an_error(accountant, answer, monkeypatc
         accountant(ledger(sigma), DELTA)
 
 
-@every
+@pytest.mark.parametrize("accountant", [rdp_of_reals, pld_of_reals, gdp], ids=["rdp", "pld", "gdp"])
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -301,15 +320,15 @@ def test_pld_is_never_below_what_many_steps_without_sampling_spend(delta):
     steps = 100_000
     book = ledger(steps**0.5 / 10, rate=1.0, steps=steps)
     spent = exact_epsilon(10.0, delta)
-    assert spent <= pld(book, delta) <= spent * (1 + 1e-9)
-    assert spent <= rdp(book, delta) <= spent * 1.05
+    assert spent <= pld_of_reals(book, delta) <= spent * (1 + 1e-9)
+    assert spent <= rdp_of_reals(book, delta) <= spent * 1.05
 
 
 @pytest.mark.slow
 def test_pld_of_a_million_steps_with_little_noise_is_there_at_once():
     exact = exact_epsilon(1_000_000**0.5 / 0.3, DELTA)
-    assert pld(ledger(0.3, rate=1.0, steps=1_000_000), DELTA) == exact
-    nearly = pld(ledger(0.3, rate=0.9999, steps=1_000_000), DELTA)
+    assert pld_of_reals(ledger(0.3, rate=1.0, steps=1_000_000), DELTA) == exact
+    nearly = pld_of_reals(ledger(0.3, rate=0.9999, steps=1_000_000), DELTA)
     assert 0.99 * exact < nearly < exact * (1 + 1e-3)
 
 
@@ -321,3 +340,44 @@ def test_steps_without_sampling_beside_others_are_one_gaussian():
     theirs.compose(dp_accounting.GaussianDpEvent(4.0), 8)
     composed(theirs, ledger(1.0))
     assert pld(both, DELTA) == pytest.approx(theirs.get_epsilon(DELTA), rel=1e-5)
+
+
+def test_epsilon_is_infinite_where_noise_ends_before_it_hides_an_example_at_this_delta():
+    """An epsilon that a paper claims is for noise of real numbers."""
+    for little, delta in ((ledger(0.1), DELTA), (ledger(1.0), 1e-21), (ledger(5.0), 1e-300)):
+        assert rdp(little, delta) == pld(little, delta) == math.inf
+        assert claimed(little, delta, "rdp") == rdp_of_reals(little, delta) < math.inf
+    assert pld(ledger(1.0), DELTA) == pytest.approx(pld_of_reals(ledger(1.0), DELTA), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "law", "times"),
+    [
+        (GaussianMechanism(0.3), Poisson(0.02), 300),
+        (CoordinateMechanism("logistic", 0.02, 2), Poisson(0.02), 300),
+        (CoordinateMechanism("gaussian", 0.3, 2, signed=True), Poisson(0.02), 300),
+        (GaussianMechanism(0.3), TruncatedPoisson(0.02, 60, 1000), 300),
+        (GaussianMechanism(0.3), Allocation(50), 300),
+    ],
+    ids=str,
+)
+def test_what_noise_does_not_hide_adds_up_over_the_steps_that_an_example_is_in(
+    mechanism, law, times
+):
+    one, rate = mechanism, 1 / 50
+    inside = rate * times
+    if isinstance(one, GaussianMechanism):
+        moved = 1 / 0.3 * (2 if isinstance(law, TruncatedPoisson) else 1)
+        beyond = stats.norm.sf(GAUSSIAN_END - moved)
+    elif one.noise == "gaussian":
+        beyond = 2 * stats.norm.sf(GAUSSIAN_END - one.shift)
+    else:
+        beyond = 2 * math.exp(one.shift - LOGISTIC_END)
+    book = Ledger().after(Step(law, (Release("sum", mechanism),)), times)
+    assert unhidden(book) == pytest.approx(inside * beyond)
+
+
+def test_an_example_may_be_shown_by_each_query_of_a_step():
+    book = ledger(1.0, 0.05)
+    assert unhidden(book) > 0.99 * RATE * STEPS
+    assert rdp(book, DELTA) == math.inf

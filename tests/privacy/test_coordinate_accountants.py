@@ -132,6 +132,23 @@ def test_the_two_bounds_and_the_pure_one_are_in_order(mechanism, rate):
     assert 0 < pld(book, DELTA) <= rdp(book, DELTA) <= pure
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("multiplier", "rate", "steps", "delta"),
+    [(1.0, 1.0, 1, 1e-6), (10.0, 0.1, 1000, 1e-6), (122.8558, 1.0, 1, 0.00154)],
+)
+def test_millions_of_signs_are_the_gaussian_limit(multiplier, rate, steps, delta):
+    """The sign of d coordinates at the symmetric place tends to a Gaussian of mu = shift sqrt(d)/2;
+    scipy's binomial distribution function, bdtr, is wrong by a quarter for so many."""
+    limit = pld(ledger(GaussianMechanism(2 * multiplier), rate, steps), delta)
+    for dimension in (3_000_000, 100_000_000):
+        book = ledger(CoordinateMechanism("logistic", multiplier, dimension, True), rate, steps)
+        least, most = lower_bound(book, delta), pld(book, delta)
+        assert least <= most * (1 + 1e-6)
+        assert (least, most) == pytest.approx((limit, limit), rel=1e-3)
+        assert most <= rdp(book, delta) < 1.5 * most or rdp(book, delta) < 0.01
+
+
 def test_a_sign_costs_no_more_than_its_sum_and_no_less_than_the_symmetric_pair():
     sign, whole = ledger(EVERY["sign"]), ledger(EVERY["logistic"])
     assert 0.97 * pld(sign, DELTA) < lower_bound(sign, DELTA) < pld(sign, DELTA) < pld(whole, DELTA)

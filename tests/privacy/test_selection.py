@@ -12,8 +12,8 @@ from scipy.stats import chisquare, geom, logser, nbinom, poisson
 from dpbench.errors import UserError
 from dpbench.mechanism.streams import CipherStream, uniforms
 from dpbench.paths import PACKAGE
-from dpbench.privacy.accountants import ORDERS, rdp
-from dpbench.privacy.entries import Unaccountable
+from dpbench.privacy.accountants import ORDERS, epsilon_of, rdp, renyi_divergences
+from dpbench.privacy.entries import Unaccountable, unhidden
 from dpbench.privacy.ledger import (
     CoordinateMechanism,
     Exact,
@@ -104,6 +104,21 @@ def test_candidates_cost_the_largest_divergence_of_all_at_each_order():
     both = selection_epsilon([few, many, few], law, DELTA)
     assert all(one <= two for each in alone for one, two in zip(each, both, strict=True))
     assert both == selection_epsilon([many, few], law, DELTA)
+
+
+def test_each_of_all_trials_may_show_an_example_where_its_noise_ends():
+    little = Ledger().after(step(1.0, 0.25))
+    law = Repetitions(mean=10.0)
+    beyond = unhidden(little)
+    delta = 50 * law.mean * beyond
+    single, whole = selection_epsilon([TRIAL, little], law, delta)
+    assert 0 < single < whole < math.inf
+    reals = renyi_divergences(little)
+    assert single >= epsilon_of(reals, delta - beyond)
+    assert selection_epsilon([little], law, delta)[1] == pytest.approx(
+        epsilon_of(law.divergences(reals, None), delta * 49 / 50), rel=1e-12
+    )
+    assert selection_epsilon([little], law, 2 * law.mean * beyond) == (math.inf, math.inf)
 
 
 def expected(law, most):

@@ -11,21 +11,22 @@ from dpbench.data.digits import Digits
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.models.predict import predict
 from dpbench.training import trainer
-from dpbench.training.plan import plan
+from dpbench.training.plan import plan, privacy_statement
 from dpbench.training.trainer import fit
 from tests.training.small_runs import METHODS, NOWHERE, run_of, witnessed
 
 
-def test_a_run_that_diverges_ends_there_with_nan_and_the_steps_it_made():
+def test_a_run_that_diverges_ends_there_with_nan_and_the_epsilon_of_all_planned_steps():
     wild = dpsgd(1e3, "corrected")
     run = replace(run_of(lr=1e38, epochs=3), method=wild)
     record = fit(run, NOWHERE)
     assert record.status == "diverged"
     assert all(math.isnan(value) for value in record.metrics.values())
-    assert record.privacy["steps"] == 12 < plan(run).steps
-    assert "is the epsilon of all planned steps" in record.privacy["why"]
-    assert "planned" not in fit(run_of(epochs=1), NOWHERE).privacy["why"]
     assert len(record.history["train/loss"]) == 1
+    planned = privacy_statement(run, plan(run))
+    assert {**record.privacy, "why": planned["why"]} == planned
+    assert "only the epsilon of all planned steps covers" in record.privacy["why"]
+    assert "planned" not in fit(run_of(epochs=1), NOWHERE).privacy["why"]
 
 
 def test_one_output_that_is_not_finite_is_divergence_too(monkeypatch):
@@ -72,7 +73,7 @@ def test_without_privacy_a_run_has_diverged_where_no_gradient_is_finite():
     assert record.status == "diverged"
     assert all(math.isnan(value) for value in record.metrics.values())
     assert len(record.history["train/loss"]) == 1
-    assert record.privacy["steps"] == plan(run).sampler.steps_per_epoch
+    assert "planned" not in record.privacy["why"]
 
 
 def test_a_private_run_does_not_end_earlier_because_its_gradients_are_not_finite():
