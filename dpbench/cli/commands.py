@@ -203,7 +203,7 @@ def track(arguments: list[str]) -> None:
     """Log finished records to trackers."""
     from dpbench.execution.track import track as log
 
-    print(f"{log(arguments)} runs are tracked.")
+    print(log(arguments))
 
 
 def publish(arguments: list[str]) -> None:

@@ -39,7 +39,9 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    one sweep, as a table (Markdown, CSV, LaTeX): means over seeds,
                                    and epsilons
   report [results_dir=] [out=]     write one HTML page that compares all records; works offline
-  track tracker=NAME [results_dir=]  log finished records to wandb, tensorboard or csv
+  track tracker=NAME [results_dir=] [KEY=VALUE ...]
+                                   log finished records with these settings to wandb, tensorboard or
+                                   csv, those that W&B has only with again=true
   publish [record=DIGEST] [results_dir=] [out=]
                                    write the records without their seeds and without anything
                                    computed from training data that epsilon does not cover; test

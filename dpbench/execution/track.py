@@ -1,25 +1,51 @@
-"""`dpbench track tracker=NAME [results_dir=...]`: finished records, sent to trackers afterwards."""
+"""`dpbench track tracker=NAME [KEY=VALUE ...]`: finished records, sent to trackers afterwards."""
 
 from pathlib import Path
 
+from dpbench.config.settings import is_scientific
 from dpbench.errors import UserError
 from dpbench.execution.configuration import checked_config, trackers_of
 from dpbench.execution.run import tracking_folder
 from dpbench.records.collect import readable_records
-from dpbench.records.trackers import run_info
+from dpbench.records.record import Record
+from dpbench.records.trackers import RunInfo, Tracker, run_info
+from dpbench.tables.counts import counted
+from dpbench.tables.sweep import filter_records
+from dpbench.training.progress import counting
 from dpbench.training.tracking import Tracking
 
 
-def track(overrides: list[str]) -> int:
-    """Log every record of a results folder, as its run would have; returns the number of records.
+def track(arguments: list[str]) -> str:
+    """Log the records of a results folder as their runs would have; returns a sentence on how many.
 
-    Raises UserError without a tracker, and if there is no record.
+    Scientific settings among the arguments select records, as in `dpbench table`. What a tracker
+    has of a run is not logged again, unless again=true. Raises UserError without a tracker, without
+    a record, and for a setting or value of none.
     """
-    config = checked_config(overrides)
-    if not trackers_of(config):
+    config = checked_config([a for a in arguments if not is_scientific(a)])
+    trackers = trackers_of(config)
+    if not trackers:
         raise UserError("track needs a tracker: set tracker=wandb, tensorboard or csv.")
-    records = readable_records(Path(config["results_dir"]))
-    for record in records:
-        info = run_info(record.config, tracking_folder(config))
-        Tracking(trackers_of(config), info).finish(record)
-    return len(records)
+    filters = dict(a.lstrip("+").split("=", 1) for a in arguments if is_scientific(a))
+    records = filter_records(readable_records(Path(config["results_dir"])), filters)
+    logged = 0
+    with counting("records", len(records)) as count:
+        for record in records:
+            info = run_info(record.config, tracking_folder(config))
+            missing = trackers if config["again"] is True else _missing(trackers, info)
+            logged += _log(record, missing, info)
+            count()
+    before = len(records) - logged
+    said = f"{counted(logged, 'run')} logged"
+    return f"{said}, and {before} before, which again=true repeats." if before else f"{said}."
+
+
+def _missing(trackers: dict[str, Tracker], info: RunInfo) -> dict[str, Tracker]:
+    return {name: tracker for name, tracker in trackers.items() if not tracker.has(info)}
+
+
+def _log(record: Record, trackers: dict[str, Tracker], info: RunInfo) -> bool:
+    """Log a record; returns whether there was a tracker to log it to."""
+    if trackers:
+        Tracking(trackers, info).finish(record)
+    return bool(trackers)

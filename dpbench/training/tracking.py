@@ -52,14 +52,14 @@ def planned_spending(run: Run, planned: Plan) -> Spending:
 
 def recorded_spending(record: Record) -> Spending:
     """What the run of a record has spent."""
-    privacy, epochs = record.privacy, len(record.history["train/loss"])
+    privacy, epochs = record.privacy, record.config["epochs"]  # of all planned steps
     made, once = Ledger(), Ledger()
     for step, times in from_plain(privacy["ledger"]).entries:
         if step.releases[0].what == GRADIENT_SUM:
             made = made.after(step, times)
         else:
             once = once.after(step, times)
-    return Spending(made, once, privacy["delta"], privacy["rdp"], made.steps // max(epochs, 1))
+    return Spending(made, once, privacy["delta"], privacy["rdp"], made.steps // epochs)
 
 
 class Tracking:

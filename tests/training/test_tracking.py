@@ -24,7 +24,7 @@ class Notes:
     """A tracker that notes what it is told, and fails at one of its duties."""
 
     def __init__(self, fails_at=None):
-        self.calls, self.fails_at = [], fails_at
+        self.calls, self.fails_at, self.kept = [], fails_at, set()
 
     def _note(self, duty, *told):
         self.calls.append((duty, *told))
@@ -34,6 +34,9 @@ class Notes:
     def start(self, about):
         self._note("start", about)
         return self
+
+    def has(self, about):
+        return about.digest in self.kept
 
     def log(self, step, numbers):
         self._note("log", step, numbers)
@@ -165,12 +168,28 @@ def test_a_finished_record_is_told_like_its_run(overrides, tell, tmp_path, monke
     live, later = Notes(), Notes()
     tell(live, *overrides)
     monkeypatch.setattr("dpbench.execution.track.trackers_of", lambda config: {"notes": later})
-    assert track([f"results_dir={tmp_path}"]) == 1
+    assert track([f"results_dir={tmp_path}"]) == "1 run logged."
     assert sorted(later.duties()) == sorted(live.duties())
     assert later.calls[0] == live.calls[0]
     one, other = rows_of(live), rows_of(later)
     assert one.keys() == other.keys()
     assert all(one[step] == pytest.approx(other[step], nan_ok=True) for step in one)
+
+
+def test_records_are_selected_by_their_settings_and_logged_once(tell, tmp_path, monkeypatch):
+    tell(Notes())
+    tell(Notes(), "method=sgd")
+    notes = Notes()
+    monkeypatch.setattr("dpbench.execution.track.trackers_of", lambda config: {"notes": notes})
+    folder = f"results_dir={tmp_path}"
+    assert track([folder, "method=sgd"]) == "1 run logged."
+    ((_, sgd),) = [call for call in notes.calls if call[0] == "start"]
+    assert "sgd" in sgd.tags
+    with pytest.raises(UserError, match="no record has dataset=mnist"):
+        track([folder, "dataset=mnist"])
+    notes.kept = {sgd.digest}
+    assert track([folder]) == "1 run logged, and 1 before, which again=true repeats."
+    assert track([folder, "again=true"]) == "2 runs logged."
 
 
 def test_tracking_without_a_tracker_or_a_record_is_refused(tmp_path):

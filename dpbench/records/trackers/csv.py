@@ -22,6 +22,9 @@ class CsvTracker:
     def start(self, info: RunInfo) -> "CsvLog":
         return CsvLog(info.folder / "csv" / f"{info.digest}.csv")
 
+    def has(self, info: RunInfo) -> bool:
+        return False
+
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
         """Does nothing: tables are CSV files already."""
 

@@ -30,6 +30,9 @@ class TensorboardTracker:
         writer.add_text("config", f"```json\n{json.dumps(info.config, indent=1)}\n```")
         return TensorboardLog(writer)
 
+    def has(self, info: RunInfo) -> bool:
+        return False
+
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
         writer = _writer(folder / "tensorboard" / "tables" / name)
         writer.add_text(name, files["md"].decode())

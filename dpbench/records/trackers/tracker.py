@@ -75,6 +75,11 @@ class Tracker(Protocol):
 
     def start(self, info: RunInfo) -> Log: ...
 
+    def has(self, info: RunInfo) -> bool:
+        """Whether a second log of a finished run would be another run there; False where it
+        replaces the first."""
+        ...
+
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
         """Store a finished table. files: by suffix."""
         ...

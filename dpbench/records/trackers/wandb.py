@@ -65,6 +65,11 @@ class WandbTracker:
         run.define_metric("*", step_metric=AXIS)
         return WandbLog(run, path)
 
+    def has(self, info: RunInfo) -> bool:
+        folder = info.folder / "wandb"
+        interrupted = (folder / f"{info.digest}.json").exists()
+        return not interrupted and any(folder.glob(f"*run-*-{info.digest}-*"))
+
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
         import wandb
 

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("wandb", reason="the tracking extra brings it")
 
 from dpbench.errors import UserError
+from dpbench.execution.track import track
 from dpbench.records.trackers.wandb import WandbTracker
 
 BLOCK, HEADER = 32768, 7
@@ -105,6 +106,16 @@ def test_a_run_that_is_repeated_is_another_one(interrupted, tmp_path):
         interrupted(WandbTracker("dpbench", "offline"), finished)
     first, second = offline(tmp_path)
     assert first[0].run_id != second[0].run_id
+
+
+@pytest.mark.slow
+def test_a_run_that_wandb_has_is_not_logged_again(tracked, tmp_path):
+    record = tracked("wandb", "epochs=1")
+    words = ["tracker=wandb", f"results_dir={tmp_path}"]
+    assert track(words) == "0 runs logged, and 1 before, which again=true repeats."
+    assert len([*offline(tmp_path / "tracking")]) == 1
+    (tmp_path / "tracking" / "wandb" / f"{record.digest}.json").write_text("{}")  # interrupted
+    assert track(words) == "1 run logged."
 
 
 @pytest.mark.parametrize("setting", ["project", "entity"])
