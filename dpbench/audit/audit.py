@@ -19,7 +19,7 @@ from dpbench.audit.steps import play_steps
 from dpbench.errors import UserError
 from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.privacy.guarantee import CLAIMED
-from dpbench.records.epsilon import REFUTED
+from dpbench.records.epsilon import REFUTED, rounded_down, rounded_up
 from dpbench.records.record import CANARIES, COVERED, Record
 from dpbench.training.plan import Run, privacy_statement
 from dpbench.training.provenance import provenance
@@ -69,6 +69,19 @@ class Audit:
             return None
         epsilon = privacy_statement(game.run, game.planned, game.ledger)["claimed"]
         return None if epsilon is None else AuditedClaim(epsilon, PAPER)
+
+    @property
+    def sentence(self) -> str:
+        """The result in words."""
+        if self.verdict == REFUTED:
+            says = "is refuted: under it these scores would be all but impossible"
+        else:
+            says = "is not refuted, and not confirmed either; more canaries or steps attack harder"
+        return (
+            f"At {100 * self.confidence:g}% confidence the run spends an epsilon of at least "
+            f"{rounded_down(self.bounds.family, 3)}, by this attack. The claim of "
+            f"{rounded_up(self.claim.epsilon, 3)} {says}."
+        )
 
     def against(self, claim: AuditedClaim) -> "Audit":
         """The same attack on another claim."""

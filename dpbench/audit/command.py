@@ -69,14 +69,14 @@ def run_audit(arguments: list[str]) -> str:
     if settings["contender"]:
         result = contender_audit(settings, overrides, claimed, confidence)
         summary = {"contender": settings["contender"], **result.plain}
-        return f"{_table(result)}\n\n{json.dumps(summary)}"
+        return _page(result, summary)
     run, canaries = prepare_audit(overrides, settings["canaries"], game)
     folder = Path(run.config["results_dir"])
     check_writable(folder)
     result = audit(run, canaries, claimed, confidence, game)
     path = record_of(result).save(folder)
     summary = {"method": run.method.name, **result.plain, "record": str(path)}
-    return f"{_table(result)}\n\n{json.dumps(summary)}"
+    return _page(result, summary)
 
 
 def contender_audit(
@@ -106,8 +106,9 @@ def check_for_contender(name: str, overrides: Iterable[str]) -> None:
             )
 
 
-def _table(result: Audit) -> str:
-    return grid_lines(Grid("", HEAD, (table_row(result),)))
+def _page(result: Audit, summary: Mapping[str, object]) -> str:
+    grid = grid_lines(Grid("", HEAD, (table_row(result),)))
+    return f"{grid}\n\n{result.sentence}\n\n{json.dumps(summary)}"
 
 
 CHOSEN = ("batch_size", "optimizer.lr")
@@ -127,7 +128,9 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
                 f"{override} cannot be set in an audit, whose canaries replace data and model: set "
                 "method, privacy, batch_size, epochs, schedule or seed."
             )
-    _, run = run_of(overrides)
+    config, run = run_of(overrides)
+    if config["save_model"]:
+        raise UserError("an audit keeps no model: leave out save_model=true.")
     check_auditable(run)
     shared = run.method.clip.per_coordinate
     default = STEPS if game == "step" else CANARIES_OF_SIGNS if shared else CANARIES

@@ -54,5 +54,5 @@ def _epsilon(statement: dict) -> str:
     if statement["guarantee"] == CLAIMED:
         details.append(CLAIMED)
     if statement["notes"]:
-        details.append("see its notes on the data")
+        details.append("notes on the data in its privacy.notes")
     return f"epsilon {rounded_up(value)} ({', '.join(details)})"

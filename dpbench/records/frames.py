@@ -21,6 +21,9 @@ ALREADY = (
 )
 """Settings that have a column anyway."""
 
+OF_EXECUTION = ("choices.tracker", "choices.launcher")
+"""What a run's numbers do not depend on."""
+
 NESTED = ("ledger", "notes", "audit", "refused")
 """Parts of a privacy statement that are no single value."""
 
@@ -28,25 +31,27 @@ Source = Record | StoredRecord | Unreadable | Path | str
 
 
 def frame(
-    source: str | Path | Iterable[Source] = "results", settings: Collection[str] | None = None
+    source: str | Path | Iterable[Source] = "results",
+    settings: Collection[str] | None = None,
+    audits: bool = False,
 ) -> "pd.DataFrame":
     """One row for each record: data set, model, method, variant, seed, metrics, privacy, digest.
 
     source: a results folder, or records and paths of records. settings: those that become columns,
     such as `privacy.epsilon`; None for all in which the records differ, so that runs that are not
-    alike can be told apart. Audits have `audit` in the column status. Unreadable records are left
-    out, each with a warning. Raises UserError for a folder that does not exist or has no readable
-    record.
+    alike can be told apart. audits: whether to include the records of audits, which have `audit` in
+    the column status and no metrics. Unreadable records are left out, each with a warning. Raises
+    UserError for a folder that does not exist or has no readable record.
     """
     import pandas as pd  # takes half a second
 
     if isinstance(source, str | Path):
         records, unreadable = readable(Path(source))
         source = [*records, *unreadable]
-    records = [*_readable(source)]
+    records = [record for record in _readable(source) if audits or not record.is_audit]
     configs = [dict(leaves(record.config)) for record in records]
     if settings is None:
-        settings = [key for key in varying_keys(configs) if key not in ALREADY]
+        settings = [key for key in varying_keys(configs) if key not in (*ALREADY, *OF_EXECUTION)]
     chosen = [{key: _plain(config.get(key)) for key in settings} for config in configs]
     rows = [_row(record) | own for record, own in zip(records, chosen, strict=True)]
     return pd.DataFrame(rows)

@@ -28,7 +28,9 @@ NOTES = (
     "the search prints it, and no other one.",
     "With noise=seeded all of this holds for whoever does not know the seed, from which noise and "
     "trials follow; with noise=secure they follow from a key.",
-    "Training again, on all training examples, costs that run's epsilon in addition.",
+    "Training again, on all training examples, costs its epsilon in addition. An epsilon for "
+    "adding or removing an example also holds if the place is left empty, so by basic composition "
+    "both together cost the sum of the two epsilons, at the sum of the two deltas.",
 )
 
 

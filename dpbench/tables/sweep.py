@@ -4,6 +4,7 @@ import json
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,13 +18,21 @@ from dpbench.records.epsilon import epsilon_or_reason
 from dpbench.records.record import Record
 from dpbench.tables.cells import standard_deviation
 from dpbench.tables.conditions import setting
-from dpbench.validate import spelled_number
+from dpbench.validate import quoted, spelled_number
 
 Key = tuple[Any, ...]
 """The values of the settings of a row, or of a column."""
 
 OUTER_COMMA = re.compile(r",(?![^\[]*\])")
 """A comma between values, and not within a list."""
+
+DESCRIPTION = tuple(
+    f"dataset.{key}" for key in ("rows", "features", "classes", "groups", "checksum")
+)
+"""What data of the user's own are described by in a record, which follows from their settings."""
+
+MOST_VALUES, LONG = 3, 40
+"""The most values of a setting that a refusal names, and characters of one."""
 
 NOT_IN_NAMES = ("seed", "diagnostics")
 """Settings in which the runs of one cell may differ."""
@@ -168,16 +177,33 @@ def _check_alike(cells: Sequence[Sequence[Record]]) -> None:
     varied = sorted({key for cell in by_cell for key in varied_settings(cell)})
     if not varied:
         return
-    mixed = next(cell for cell in by_cell if varied_settings(cell))
-    values = {key: value_of(mixed[0], key) for key in varied}
-    for key in varied:  # an option need not have all settings of the others of its group
-        if values[key] is None and key.rpartition(".")[0] in varied:
-            del values[key]
-    chosen = " ".join(f"{key}={'null' if v is None else v}" for key, v in values.items())
+    if any(key.startswith("dataset") and key not in DESCRIPTION for key in varied):
+        varied = [key for key in varied if key not in DESCRIPTION]
+    configs = [config for cell in by_cell if varied_settings(cell) for config in cell]
+    texts = [{key: _text(value_of(config, key)) for key in varied} for config in configs]
+    counts = {key: Counter(text[key] for text in texts).most_common() for key in varied}
+    ((common, _),) = Counter(tuple(text.items()) for text in texts).most_common(1)
+    # An option need not have all settings of the others of its group.
+    chosen = [
+        f"{key}={text}"
+        for key, text in common
+        if not (text == "null" and key.rpartition(".")[0] in varied)
+    ]
     raise UserError(
-        f"runs in one cell differ in {', '.join(varied)}: add each to rows or columns, or select "
-        f"one value of it, e.g. {chosen}."
+        f"runs in one cell differ in {', '.join(_values(key, counts[key]) for key in varied)}: add "
+        f"each to rows or columns, or select one value of it, e.g. {' '.join(chosen)}."
     )
+
+
+def _text(value: object) -> str:
+    return "null" if value is None else str(value)
+
+
+def _values(key: str, counts: list[tuple[str, int]]) -> str:
+    """A setting with its most frequent values and their numbers of runs, as words."""
+    shown = [f"{text if len(text) <= LONG else quoted(text)}: {n}" for text, n in counts]
+    more = [f"{len(counts) - MOST_VALUES} more"] if len(counts) > MOST_VALUES else []
+    return f"{key} ({', '.join([*shown[:MOST_VALUES], *more])})"
 
 
 def varied_settings(configs: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -17,6 +17,7 @@ from dpbench.records.collect import readable_records
 from dpbench.records.epsilon import marked, rounded_up
 from dpbench.records.record import Record
 from dpbench.records.sweep_list import read_list
+from dpbench.tables.counts import counted
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
 from dpbench.tables.markdown import document, grid_lines
@@ -29,6 +30,7 @@ from dpbench.tables.sweep import (
     Terms,
     filter_records,
     group_runs,
+    value_of,
     varied_settings,
 )
 from dpbench.tables.tidy import csv_text
@@ -52,6 +54,11 @@ NOTE = (
     "epsilon, where their epsilons agree within 5%, for one delta and unit. An epsilon is that of "
     "one run: it covers neither metrics nor a choice by them, nor statistics that data were "
     "prepared by, such as z-scores."
+)
+
+ONE_SPLIT = (
+    "All seeds share one split into training and test rows, whose choice the deviations leave out; "
+    "dataset.split_seed=null draws one for each seed."
 )
 
 
@@ -78,8 +85,11 @@ def table(arguments: Sequence[str]) -> str:
     if values["sweep"]:
         runs = _of_sweep(runs, Path(folder), values["sweep"])
     records = filter_records(runs, filters)
+    rows, columns = _names(values["rows"]), _names(values["columns"])
+    if "validation" not in (*filters, *rows, *columns):
+        records = _without_trials(records)
     metrics = tuple(_metric(name, records) for name in _names(values["metrics"]))
-    layout = SweepLayout(_names(values["rows"]), _names(values["columns"]), metrics)
+    layout = SweepLayout(rows, columns, metrics)
     made = SweepTable(layout, group_runs(records, layout), _title(records, layout))
     _check_own(out)
     for suffix, text in zip(SUFFIXES, (made.markdown, made.csv, made.latex), strict=True):
@@ -96,6 +106,18 @@ def _of_sweep(runs: Sequence[Record], folder: Path, name: str) -> list[Record]:
             f"none of the {len(digests)} runs of sweep {name} has a record in {folder}."
         )
     return found
+
+
+def _without_trials(records: list[Record]) -> list[Record]:
+    """The runs without a validation split, if there are some: the others are trials of a search."""
+    tested = [record for record in records if record.config.get("validation") is None]
+    if not tested or len(tested) == len(records):
+        return records
+    print_message(
+        f"left out {counted(len(records) - len(tested), 'run')} with a validation split, such as "
+        "trials of a search: validation=SHARE selects them."
+    )
+    return tested
 
 
 def _check_own(out: Path) -> None:
@@ -140,15 +162,21 @@ class SweepTable:
 
     @property
     def _note(self) -> str:
+        note = NOTE
+        if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
+            note = f"{note} {ONE_SPLIT}"
         shared = [name for name in Terms._fields if name not in self._varying]
         if not self._terms or not shared:
-            return NOTE
-        return f"{NOTE} All epsilons: {next(iter(self._terms)).text(shared)}."
+            return note
+        return f"{note} All epsilons: {next(iter(self._terms)).text(shared)}."
+
+    @property
+    def _records(self) -> list[Record]:
+        return [record for runs in self.runs.values() for record in runs.records]
 
     @property
     def _metric_labels(self) -> list[str]:
-        records = [record for runs in self.runs.values() for record in runs.records]
-        return [_metric_label(name, records) for name in self.layout.metrics]
+        return [_metric_label(name, self._records) for name in self.layout.metrics]
 
     @cached_property
     def _terms(self) -> set[Terms]:

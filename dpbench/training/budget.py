@@ -86,9 +86,10 @@ class Privacy:
 
     def __post_init__(self) -> None:
         if (self.noise_multiplier is None) == (self.epsilon is None):
+            example = 2 if self.epsilon is None else self.epsilon
             raise UserError(
                 "privacy takes either noise_multiplier or epsilon, and the other is null: for an "
-                "epsilon of 2, write privacy=eps1 privacy.epsilon=2."
+                f"epsilon of {example}, write privacy=eps1 privacy.epsilon={example}."
             )
         if self.noise_multiplier not in (None, FOLLOWS):
             positive("privacy.noise_multiplier", self.noise_multiplier)

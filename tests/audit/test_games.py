@@ -371,6 +371,7 @@ def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
     ("words", "why"),
     [
         (["dataset=mnist"], "cannot be set in an audit"),
+        (["save_model=true"], "an audit keeps no model: leave out save_model=true"),
         (["mislabelled=100"], "cannot be set in an audit"),
         (["method=sgd"], "adds no noise"),
         (["canaries=3"], "canaries"),

@@ -29,3 +29,14 @@ def test_settings_that_differ_are_columns_so_that_unlike_runs_are_told_apart():
 def test_a_method_without_variants_counts_as_corrected():
     plain = {**PLAIN, "method": {"_target_": "dpbench.methods.sgd.sgd"}}
     assert frame([record(config=plain)])["variant"].tolist() == ["corrected"]
+
+
+def test_audits_and_how_runs_were_executed_are_left_out_unless_asked_for():
+    audit = record(config={**PLAIN, "seed": 5})
+    audit.privacy["audit"] = {"epsilon": 0.5}
+    logged = {**PLAIN, "choices": PLAIN["choices"] | {"tracker": "csv"}, "seed": 6}
+    all_records = [record(), audit, record(config=logged)]
+    assert frame(all_records)["seed"].tolist() == [PLAIN["seed"], 6]
+    assert "choices.tracker" not in frame(all_records)
+    both = frame(all_records, audits=True)
+    assert both["status"].tolist() == ["complete", "audit", "complete"]

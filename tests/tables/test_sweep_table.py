@@ -149,12 +149,24 @@ def test_settings_are_rows_in_their_order_and_numbers_are_selected_as_written(re
 
 
 def test_runs_that_differ_by_more_than_their_seed_are_never_averaged(results, made):
-    with pytest.raises(UserError, match=r"differ in privacy: add each to rows or columns, or"):
+    with pytest.raises(UserError, match=r"differ in privacy \(eps1: 8, eps3: 8\): add each to"):
         made()
     record(lr=0.5).save(results)
-    with pytest.raises(UserError, match=r"differ in optimizer\.lr: .*, e\.g\. optimizer\.lr=0\.\d"):
+    with pytest.raises(
+        UserError, match=r"optimizer\.lr \(0\.1: 2, 0\.5: 1\): .*, e\.g\. optimizer\.lr=0\.1"
+    ):
         made("columns=privacy")
     assert "DP-SGD" in made("columns=privacy", "optimizer.lr=0.1")["md"]
+
+
+@pytest.mark.parametrize(("split_seed", "shared"), [(0, True), (None, False)])
+def test_a_table_of_data_that_all_seeds_split_alike_says_so(tmp_path, split_seed, shared):
+    for seed in (0, 1):
+        run = record(seed=seed)
+        run.config["dataset"] = {"split_seed": split_seed}
+        run.save(tmp_path)
+    text = table([str(tmp_path), f"out={tmp_path / 't'}"])
+    assert ("All seeds share one split into training" in text) == shared
 
 
 def test_all_settings_in_which_runs_differ_are_named_at_once(results, made):
@@ -165,7 +177,10 @@ def test_all_settings_in_which_runs_differ_are_named_at_once(results, made):
     with pytest.raises(UserError) as refused:
         made("method=dpsgd")
     said = str(refused.value)
-    assert said.startswith("runs in one cell differ in epochs, optimizer.lr, privacy: add each")
+    assert said.startswith(
+        "runs in one cell differ in epochs (null: 5, 2: 1), optimizer.lr (0.1: 5, 0.5: 1), privacy "
+        "(eps3: 4, eps1: 2): add each"
+    )
     *_, selection = said.rstrip(".").partition("e.g. ")
     assert [word.partition("=")[0] for word in selection.split()] == [
         *("epochs", "optimizer.lr", "privacy"),
@@ -175,6 +190,16 @@ def test_all_settings_in_which_runs_differ_are_named_at_once(results, made):
     )
     title = made("rows=epochs", "columns=optimizer.lr,privacy,method")["md"].splitlines()[0]
     assert title == "# Accuracy (%) by epochs, lr, privacy and method: digits, mlp"
+
+
+def test_trials_of_a_search_are_left_out_of_a_table_unless_asked_for(results, made, capsys):
+    trial = record(value=0.1, seed=9)
+    trial.config["validation"] = 0.2
+    trial.save(results)
+    alone = made("privacy=eps3", "method=dpsgd")["md"]
+    assert "(2)" in alone
+    assert "left out 1 run with a validation split" in capsys.readouterr().err
+    assert "(1)" in made("privacy=eps3", "method=dpsgd", "validation=0.2")["md"]
 
 
 def test_the_selection_that_is_named_can_be_made(results, made):

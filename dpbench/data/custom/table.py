@@ -79,8 +79,10 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         typed(f"dataset.{key}", settings[key], list[str])
         lists[key] = tuple(one_of(f"dataset.{key}", name, known) for name in settings[key])
     target, regression = settings["target"], settings["task"] != TASKS[0]
-    if target in lists["drop"] or (regression and target == settings["group"]):
-        raise UserError(f"dataset.target={target} cannot be dropped or be the group.")
+    if target in lists["drop"]:
+        raise UserError(f"dataset.target={target} cannot be dropped.")
+    if regression and target == settings["group"]:
+        raise UserError(f"dataset.target={target} cannot be the group, as it is a number.")
     columns = Columns(target, settings["group"], **lists, task=settings["task"])
     if isinstance(settings["standardise"], Mapping):
         for name in settings["standardise"]:
@@ -230,7 +232,8 @@ def _check_categories(column: pd.Series, name: str) -> None:
     if (different := column.nunique()) > max(len(column) / 2, FEW):
         raise UserError(
             f"column {column.name} of {name} has {different} different texts in {len(column)} "
-            f"rows, as names have: {ways}"
+            f"rows, such as {quoted(column.iloc[0])}, as names and numbers with a decimal comma "
+            f"have: {ways}"
         )
 
 

@@ -172,7 +172,7 @@ def test_a_table_without_a_target_or_with_another_separator_is_told_what_it_lack
         (lambda text: text.replace("town", "age"), "has several columns of the name 'age'"),
         (
             lambda text: "\n".join(f"{row},n{n}" for n, row in enumerate(text.split())),
-            "people of.csv has 60 different texts in 60 rows, as names have: leave",
+            "has 60 different texts in 60 rows, such as 'n1', as names and numbers with a decimal",
         ),
     ],
 )
@@ -207,7 +207,7 @@ def test_a_file_that_is_no_text_is_one_sentence(people):
         (["dataset.drop=[towm]"], "dataset.drop=towm is unknown: did you mean town?"),
         (["dataset.drop=town"], "dataset.drop must be a list of texts"),
         (["dataset.categorical=[3]"], "dataset.categorical must be a list of texts"),
-        (["dataset.drop=[rich]"], "dataset.target=rich cannot be dropped or be the group"),
+        (["dataset.drop=[rich]"], "dataset.target=rich cannot be dropped."),
         (["dataset.task=ranking"], "dataset.task=ranking is unknown"),
         (["dataset.task=regression"], "dataset.target=rich is not a number"),
         (["dataset.rows=61"], "dataset.rows is 61, but "),
