@@ -1,12 +1,14 @@
 """A private search as Markdown and CSV: what is released, and what it costs."""
 
 import shlex
+from pathlib import Path
 
 import pandas as pd
 
 from dpbench.config.settings import key_of
 from dpbench.privacy.guarantee import CLAIMED
 from dpbench.records.epsilon import marked, rounded_up
+from dpbench.records.trained_model import model_path
 from dpbench.search.planned_trials import PlannedTrials
 from dpbench.search.private import PrivateSelection
 from dpbench.search.request import SearchRequest
@@ -44,11 +46,30 @@ def render(selected: PrivateSelection) -> dict[str, str]:
 
 
 def how_to_publish(selected: PrivateSelection) -> str:
-    """The command that publishes the chosen record, whose name is on no page."""
-    if selected.record is None:
+    """The commands that publish the chosen record, whose name is on no page, and train on all
+    examples; and where the chosen model is."""
+    if selected.record is None or selected.overrides is None:
         return ""
-    folder = shlex.quote(f"results_dir={selected.planned.request.config['results_dir']}")
-    return f"\nTo publish it: dpbench publish {folder} record={selected.record.digest}\n"
+    request, digest = selected.planned.request, selected.record.digest
+    results = Path(request.config["results_dir"])
+    folder = shlex.quote(f"results_dir={results}")
+    lines = [
+        f"To publish it: dpbench publish {folder} record={digest}",
+        f"To train on all examples, whose epsilon adds up: {_run_command(selected)}",
+    ]
+    if request.config["save_model"]:
+        lines.append(
+            f"The chosen model: {model_path(results, digest)}. No epsilon covers those of others."
+        )
+    return "".join(f"\n{line}\n" for line in lines)
+
+
+def _run_command(selected: PrivateSelection) -> str:
+    """The command of a run with the chosen settings, without the seed, which tells the noise, and
+    without what identifies a file."""
+    command = selected.planned.request.command(selected.overrides or ())
+    words = [w for w in shlex.split(command) if key_of(w) not in (*OF_THE_FILE, "seed")]
+    return shlex.join(words)
 
 
 def describe_law(request: SearchRequest) -> str:

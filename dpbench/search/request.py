@@ -47,7 +47,10 @@ DEFAULT_VALIDATION = "validation=0.2"
 SCORE_NOISE = "score_noise_multiplier=10"
 """The noise of the scores of a private search unless the user sets another."""
 
-DROPPED = ("validation", "again", "jobs", "seed", "results_dir", "data_dir")
+DROPPED = (
+    *("validation", "score_noise_multiplier", "save_model", "again", "jobs", "seed"),
+    *("results_dir", "data_dir"),
+)
 """Settings of a search that the command of the chosen run leaves out; pages show no paths."""
 
 
@@ -114,7 +117,7 @@ def parse(arguments: list[str]) -> SearchRequest:
     if repetitions and "score_noise_multiplier" not in map(key_of, fixed):
         fixed = [*fixed, SCORE_NOISE]
     config = _compose_first(space.ranges, fixed)
-    if config["save_model"]:
+    if config["save_model"] and not repetitions:
         raise UserError("search keeps no models: give save_model=true to the run that it chooses.")
     seeds = _seeds(ranges, config)
     choice = [settings["by"], settings["rule"], settings["draw"]]

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.stats import chisquare
 
 from dpbench.data.custom.checksums import checksum
@@ -19,6 +20,7 @@ from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.selection import Repetitions, selection_epsilon
 from dpbench.records.reading import load
+from dpbench.records.trained_model import load_model
 from dpbench.search.command import search
 from dpbench.search.planned_trials import plan_trials
 from dpbench.search.private import draw_trials, key_path, select, stream_of
@@ -115,6 +117,27 @@ def test_one_epsilon_of_the_whole_search_stands_beside_that_of_a_trial(finished)
     assert (row["epsilon/trial"], row["epsilon/search"]) == pytest.approx(both)
     assert row["epsilon/search"] > row["epsilon/trial"] == pytest.approx(rdp(ledger, row["delta"]))
     assert f"| the whole search | {row['epsilon/search']:.3f} |" in text
+
+
+@pytest.mark.slow
+def test_the_chosen_model_is_kept_for_who_asks_and_can_be_loaded(tmp_path):
+    text = search(asked(tmp_path, "seed=3", "save_model=true"))
+    path = text.partition("The chosen model: ")[2].partition(". No epsilon")[0]
+    best = max(records(tmp_path).items(), key=lambda found: found[1].metrics[NOISY_ACCURACY])
+    assert path == str(tmp_path / "models" / f"{best[0]}.pt")
+    assert load_model(path)(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
+    pages = "".join(page.read_text() for page in (tmp_path / "search").glob("some.*"))
+    assert best[0] not in pages
+
+
+def test_the_command_that_trains_on_all_examples_can_be_given(finished):
+    _, text = finished
+    (line,) = [line for line in text.splitlines() if line.startswith("To train on all examples")]
+    words = line.partition(": dpbench run ")[2].split()
+    _, run, _ = prepare(words)
+    assert run.score_noise_multiplier is None
+    assert not any(word.startswith("seed=") for word in words)
+    assert not run.zero_out
 
 
 @pytest.mark.slow
