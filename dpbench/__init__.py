@@ -1,8 +1,8 @@
 """Reproduces the tables of papers on private SGD, and checks whether every epsilon holds.
 
 From Python: `run` executes a run, `frame` returns records as a data frame, `reproduce` a paper's
-table, and `load_model` a trained model. They are imported on demand, so that importing dpbench
-takes no time.
+table, `load_model` a trained model, and `load_preparation` how rows of one's own table become
+its inputs. They are imported on demand, so that importing dpbench takes no time.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from dpbench import reproduce
 
 if TYPE_CHECKING:
+    from dpbench.data.custom.preparation import load_preparation
     from dpbench.execution.python_api import run
     from dpbench.records.frames import frame
     from dpbench.records.trained_model import load_model
 
 __version__ = "0.1.0"
 
-__all__ = ["frame", "load_model", "reproduce", "run"]
+__all__ = ["frame", "load_model", "load_preparation", "reproduce", "run"]
 
 
 def __dir__() -> list[str]:
@@ -36,4 +37,8 @@ def __getattr__(name: str) -> Any:
         from dpbench.records import trained_model
 
         return trained_model.load_model
+    if name == "load_preparation":
+        from dpbench.data.custom import preparation
+
+        return preparation.load_preparation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -62,6 +62,7 @@ def _fit_and_save(
     set_aside_invalid(path)
 
     file, models = model_path(path.parents[1], path.stem), []
+    prepared = file.with_suffix(".preparation.json")
 
     def keep(model: nn.Module) -> None:
         inputs = probe(run.dataset, 1).inputs.to(next(model.parameters()).device)
@@ -69,12 +70,16 @@ def _fit_and_save(
 
     if config["save_model"]:
         check_writable(file.parent)
-    file.unlink(missing_ok=True)  # that of an earlier training, which this record is not about
+    for earlier in (file, prepared):  # of another training than the one of this record
+        earlier.unlink(missing_ok=True)
     on_model = keep if config["save_model"] else None
     record = fit(run, data_folder(config), quiet, checkpoints, tracking, on_model)
     record.save(path.parents[1])
     for model in models:
         write_atomically(file, model)
+        rows = getattr(run.dataset, "base", run.dataset)
+        if preparation := getattr(rows, "preparation", None):  # a table of the user's own
+            write_atomically(prepared, preparation(run.seed).json().encode())
     return record
 
 

@@ -54,17 +54,6 @@ class Columns:
         return column.name in self.categorical or not numeric
 
 
-@dataclass(frozen=True)
-class EncodedTable:
-    """Features [n, d] float64, targets and groups [n]. numbers: the names of the first features,
-    which are not categories."""
-
-    features: np.ndarray
-    numbers: tuple[str, ...]
-    targets: np.ndarray
-    groups: np.ndarray
-
-
 def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     """The columns that settings name; UserError for names that the table does not have."""
     known = list(frame)
@@ -107,49 +96,15 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
             "name a column of categories, or add one of ranges."
         )
     features = [
-        len(_values(frame[column], name)) if columns.is_categorical(frame[column]) else 1
+        len(distinct(frame[column], name)) if columns.is_categorical(frame[column]) else 1
         for column in columns.features(frame)
     ]
-    groups = ["all"] if columns.group is None else _values(frame[columns.group], name)
-    classes = 1 if regression else len(_values(frame[columns.target], name))
+    groups = ["all"] if columns.group is None else distinct(frame[columns.group], name)
+    classes = 1 if regression else len(distinct(frame[columns.target], name))
     if not features or classes < 2 - regression:
         raise UserError(f"{name} has no features, or only one class in column {columns.target}.")
     described = {"rows": len(frame), "features": sum(features), "classes": classes}
     return described | {"groups": [str(group) for group in groups]}
-
-
-def encode(frame: pd.DataFrame, columns: Columns) -> EncodedTable:
-    """The table with numbers unchanged, followed by one feature for each category; classes and
-    groups become integers."""
-    numbers = columns.numbers(frame)
-    categorical = [name for name in columns.features(frame) if name not in numbers]
-    parts = [frame[numbers].to_numpy("float64"), *(_one_hot(frame[name]) for name in categorical)]
-    target = frame[columns.target]
-    return EncodedTable(
-        np.concatenate(parts, axis=1),
-        tuple(numbers),
-        target.to_numpy("float32") if columns.task == "regression" else _codes(target),
-        np.zeros(len(frame), "int64") if columns.group is None else _codes(frame[columns.group]),
-    )
-
-
-def standardised(
-    encoded: EncodedTable, how: str | Mapping[str, list[float]], train: np.ndarray
-) -> np.ndarray:
-    """The features, float32: numbers minus a mean, divided by a standard deviation.
-
-    how: `train` for statistics of the rows `train`, `none`, or mean and deviation by column. A
-    column that does not vary is only centred.
-    """
-    features = encoded.features.copy()
-    for index, name in enumerate(encoded.numbers):
-        if how == TRAIN:
-            values = features[train, index]
-            mean, deviation = values.mean(), values.std(ddof=1) or 1.0
-        else:
-            mean, deviation = (0.0, 1.0) if how == NONE else how.get(name, (0.0, 1.0))  # type: ignore[union-attr]
-        features[:, index] = (features[:, index] - mean) / deviation
-    return features.astype("float32")
 
 
 def read_csv(path: Path, separator: str) -> pd.DataFrame:
@@ -241,7 +196,7 @@ def _has_fractions(column: pd.Series) -> bool:
     return is_float_dtype(column) and bool((column % 1).any())
 
 
-def _values(column: pd.Series, name: str) -> list:
+def distinct(column: pd.Series, name: str) -> list:
     """The distinct values of a column, sorted; UserError for too many."""
     values = column.unique().tolist()
     if len(values) > MAX_CATEGORIES:
@@ -253,11 +208,13 @@ def _values(column: pd.Series, name: str) -> list:
     return sorted(values, key=lambda value: (isinstance(value, str), value))
 
 
-def _codes(column: pd.Series) -> np.ndarray:
+def codes(column: pd.Series) -> np.ndarray:
     """The rank of each row's value among the distinct values [n]."""
-    numbers = {value: number for number, value in enumerate(_values(column, "the table"))}
+    numbers = {value: number for number, value in enumerate(distinct(column, "the table"))}
     return column.map(numbers).to_numpy("int64")
 
 
-def _one_hot(column: pd.Series) -> np.ndarray:
-    return np.eye(column.nunique())[_codes(column)]
+def targets_of(frame: pd.DataFrame, columns: Columns) -> np.ndarray:
+    """The numbers to predict [n] float32, or the classes [n] int64."""
+    target = frame[columns.target]
+    return target.to_numpy("float32") if columns.task == "regression" else codes(target)

@@ -4,15 +4,25 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
 from dpbench.data.custom import hub
 from dpbench.data.custom.checksums import source_path, verified
+from dpbench.data.custom.preparation import TablePreparation, prepared_by
 from dpbench.data.custom.rows import Rows
-from dpbench.data.custom.table import NONE, TASKS, TRAIN, columns_of, encode, read_csv, standardised
+from dpbench.data.custom.table import (
+    NONE,
+    TASKS,
+    TRAIN,
+    Columns,
+    codes,
+    columns_of,
+    read_csv,
+    targets_of,
+)
 from dpbench.data.dataset import Data, Split
 from dpbench.errors import UserError
 from dpbench.validate import integer, one_of, quoted
@@ -82,16 +92,22 @@ class TableRows(Rows):
         return self._split(frame, seed)
 
     def _split(self, frame: pd.DataFrame, seed: int) -> Data:
-        encoded = encode(frame, columns_of(vars(self) | self._lists, frame))
-        train, test = self.order(seed)
-        features = standardised(encoded, self.standardise, train)
-        targets, groups = torch.tensor(encoded.targets), torch.tensor(encoded.groups)
-        rows = Split(torch.from_numpy(features), targets, groups)
+        columns, (train, test) = self._columns(frame), self.order(seed)
+        targets = targets_of(frame, columns)
+        group = columns.group
+        groups = np.zeros(len(frame), "int64") if group is None else codes(frame[group])
+        inputs = prepared_by(frame, columns, self.standardise, train)(frame)
+        rows = Split(inputs, torch.tensor(targets), torch.tensor(groups))
         return Data(rows.take(torch.from_numpy(train)), rows.take(torch.from_numpy(test)))
 
-    @property
-    def _lists(self) -> dict[str, Any]:
-        return {"categorical": list(self.categorical), "drop": list(self.drop)}
+    def preparation(self, seed: int) -> TablePreparation:
+        """How the rows of a run with this seed are prepared; UserError if the table has changed."""
+        frame = self.read()
+        return prepared_by(frame, self._columns(frame), self.standardise, self.order(seed)[0])
+
+    def _columns(self, frame: pd.DataFrame) -> Columns:
+        lists = {"categorical": list(self.categorical), "drop": list(self.drop)}
+        return columns_of(vars(self) | lists, frame)
 
 
 @dataclass(frozen=True, kw_only=True)

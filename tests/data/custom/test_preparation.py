@@ -1,0 +1,98 @@
+"""New rows of a table become the inputs that the model of a run was trained on."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from dpbench import load_model, load_preparation
+from dpbench.errors import UserError
+from dpbench.execution.run import load_or_run
+from dpbench.records.reading import load
+
+SMALL = ["model=logistic", "epochs=2", "batch_size=16", "privacy=eps8", "privacy.delta=1e-2"]
+
+
+@pytest.fixture
+def kept(people, tmp_path):
+    """kept(*overrides): the record of a run, the path of its preparation, and its table."""
+
+    def make(*overrides):
+        words = ["dataset=csv", f"dataset.file={people}", "save_model=true", *SMALL, *overrides]
+        path = load_or_run([*words, f"results_dir={tmp_path}"], quiet=True)
+        return (
+            load(path),
+            tmp_path / "models" / f"{path.stem}.preparation.json",
+            pd.read_csv(people),
+        )
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        ["dataset.standardise=none"],
+        ["dataset.standardise={age:[40,15]}"],
+        ["dataset.drop=[sex]"],
+    ],
+)
+def test_predictions_on_raw_rows_are_as_right_as_the_run_was(kept, more):
+    record, path, frame = kept("dataset.target=rich", "dataset.group=town", "seed=4", *more)
+    prepare = load_preparation(path)
+    model = load_model(path.with_name(path.name.replace(".preparation.json", ".pt")))
+    assert prepare.classes == ("no", "yes")
+    with torch.no_grad():
+        chosen = model(prepare(frame)).argmax(1)
+    right = np.array(prepare.classes)[chosen] == frame["rich"].to_numpy()
+    counts = record.metrics["test/accuracy"] * 12 + record.metrics["train_set/accuracy"] * 48
+    assert right.sum() == pytest.approx(counts)
+
+
+def test_columns_may_be_in_another_order_and_more_of_them(kept):
+    _, path, frame = kept("dataset.target=rich")
+    prepare = load_preparation(path)
+    other = frame[[*reversed(list(frame))]].assign(more=1)
+    assert torch.equal(prepare(other), prepare(frame))
+    assert prepare(frame.iloc[:1]).shape == (1, 7)
+
+
+def test_a_regression_has_no_classes(kept):
+    _, path, frame = kept("dataset.target=wage", "dataset.task=regression")
+    assert load_preparation(path).classes == ()
+    assert load_preparation(path)(frame.drop(columns="wage")).shape == (60, 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda frame: frame.drop(columns="age"), "the table has no column age"),
+        (lambda frame: frame.assign(town="Oslo"), "town has 'Oslo' in row 1, which is no category"),
+        (lambda frame: frame.assign(age="old"), "age has 'old' in row 1, which is no number"),
+        (lambda frame: frame.assign(wage=np.inf), "wage has inf in row 1, which is no number"),
+    ],
+)
+def test_rows_that_the_model_does_not_know_are_one_sentence(kept, change, says):
+    _, path, frame = kept("dataset.target=rich")
+    with pytest.raises(UserError, match=says):
+        load_preparation(path)(change(frame))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"numbers": {"a": 1}, "categories": {}}'])
+def test_another_file_is_refused(tmp_path, text):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match="is not the preparation of a table"):
+        load_preparation(path)
+    with pytest.raises(UserError, match="is not the preparation of a table"):
+        load_preparation(tmp_path / "none")
+
+
+def test_what_an_earlier_training_kept_goes_with_its_model(kept):
+    _, path, _ = kept("dataset.target=rich")
+    assert json.loads(path.read_text())["numbers"]
+    kept("dataset.target=rich", "save_model=false", "again=true")
+    assert not path.exists()
