@@ -1,8 +1,9 @@
 """The user's own tables: the role of each column, and its encoding."""
 
 import functools
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,11 @@ MAX_CATEGORIES = 1_000
 
 FEW = 20
 """The number of different texts up to which a column has categories, however few its rows."""
+
+DATE = re.compile(r"(\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d{2,4})\b")
+
+RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
+"""A class is named as rare if it has fewer than 10 rows, and at most a twentieth; of such, five."""
 
 TRAIN, NONE = "train", "none"
 TASKS = ("classification", "regression")
@@ -103,6 +109,7 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
     classes = 1 if regression else len(distinct(frame[columns.target], name))
     if not features or classes < 2 - regression:
         raise UserError(f"{name} has no features, or only one class in column {columns.target}.")
+    _warn_of_oddities(frame, columns, name)
     described = {"rows": len(frame), "features": sum(features), "classes": classes}
     return described | {"groups": [str(group) for group in groups]}
 
@@ -154,22 +161,56 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
             f"{name} has a column without a name, such as an index that was written with it: name "
             f"it, or leave it out with \"dataset.drop=['{nameless[0]}']\"."
         )
+    unusable = {}
     for column in dict.fromkeys((*columns.features(frame), *needed)):
         values = frame[column]
         if column not in (*needed, *columns.categorical) and is_string_dtype(values):
             _check_categories(values, name)
-        unusable = values.isna()
+        bad = values.isna()
         if not columns.is_categorical(values):
-            unusable |= ~np.isfinite(values)
-        if unusable.any():
-            row = int(np.flatnonzero(unusable)[0]) + 1
-            remove = "remove it"
-            if column not in needed:
-                remove += f", or leave the column out with dataset.drop=[{column}]"
-            raise UserError(
-                f"{name} has no usable value in column {column} of row {row}: complete the row, or "
-                f"{remove}; or the file is truncated."
+            bad |= ~np.isfinite(values)
+        if bad.any():
+            unusable[column] = bad
+    if unusable:
+        raise _unusable(unusable, needed, name)
+
+
+def _unusable(cells: Mapping[str, pd.Series], needed: Collection[str], name: str) -> UserError:
+    """The refusal of cells, true in each column, that are empty or no finite numbers."""
+    column, first = next(iter(cells.items()))
+    counts, others = {column: int(bad.sum()) for column, bad in cells.items()}, ""
+    if (total := sum(counts.values())) > 1:
+        by_column = ", ".join(f"{column} {count:,}" for column, count in counts.items())
+        others = f", one of {total:,} such cells ({by_column})"
+    remove = "remove it"
+    if droppable := [column for column in cells if column not in needed]:
+        remove += f", or leave columns out with dataset.drop=[{','.join(droppable)}]"
+    return UserError(
+        f"{name} has no usable value in column {column} of row {int(np.flatnonzero(first)[0]) + 1}"
+        f"{others}: complete the row, or {remove}; or the file is truncated."
+    )
+
+
+def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
+    """Warn of a column that only counts the rows, and of classes too rare to be measured."""
+    for column in columns.numbers(frame):
+        values = frame[column].to_numpy("float64")
+        if np.array_equal(np.sort(values) - values.min(), np.arange(len(values))):
+            warnings.warn(
+                f"column {column} of {name} numbers the rows, and is taken as a feature: leave it "
+                f"out with dataset.drop=[{column}].",
+                stacklevel=2,
             )
+    if columns.task == "regression":
+        return
+    sizes = frame[columns.target].value_counts()
+    few = min(RARE - 1, len(frame) / RARE_SHARE)
+    if rare := [f"{label} ({size})" for label, size in sizes.items() if size <= few]:
+        warnings.warn(
+            f"classes of {name} with hardly any rows: {', '.join(rare[:MOST_NAMED])}; "
+            f"dataset.group={columns.target} measures each class.",
+            stacklevel=2,
+        )
 
 
 def _check_categories(column: pd.Series, name: str) -> None:
@@ -184,12 +225,22 @@ def _check_categories(column: pd.Series, name: str) -> None:
             f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in row "
             f"{column.index.get_loc(words.index[0]) + 1}: replace it or remove the row, {ways}"
         )
+    if _are_dates(column):
+        raise UserError(
+            f"column {column.name} of {name} has dates, such as {quoted(column.iloc[0])}, each of "
+            f"which would be a category: turn them into numbers, {ways}"
+        )
     if (different := column.nunique()) > max(len(column) / 2, FEW):
         raise UserError(
             f"column {column.name} of {name} has {different} different texts in {len(column)} "
             f"rows, such as {quoted(column.iloc[0])}, as names and numbers with a decimal comma "
             f"have: {ways}"
         )
+
+
+def _are_dates(column: pd.Series) -> bool:
+    """Whether a column has many different texts that all begin with a date."""
+    return column.nunique() > FEW and bool(column.dropna().str.match(DATE).all())
 
 
 def _has_fractions(column: pd.Series) -> bool:

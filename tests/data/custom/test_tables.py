@@ -153,6 +153,44 @@ def test_a_table_without_a_target_or_with_another_separator_is_told_what_it_lack
     compose([*settings(people), 'dataset.separator=";"'])
 
 
+def test_all_cells_without_a_value_are_counted_at_once(people):
+    frame = pd.read_csv(people)
+    frame.loc[3:5, "age"] = np.nan
+    frame.loc[7, "town"] = None
+    frame.to_csv(people, index=False)
+    with pytest.raises(UserError) as told:
+        compose(settings(people))
+    said = str(told.value)
+    assert "in column age of row 4, one of 4 such cells (age 3, town 1): complete" in said
+    assert "dataset.drop=[age,town]" in said
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d/%m/%Y", "%d.%m.%y", "%Y-%m-%d %H:%M"])
+def test_dates_are_not_taken_for_categories_unless_they_are_declared(people, form):
+    frame = pd.read_csv(people)
+    days = pd.date_range("2020-01-01", periods=25).strftime(form)
+    frame["sold"] = [days[row % 25] for row in range(len(frame))]
+    frame.to_csv(people, index=False)
+    with pytest.raises(UserError, match=r"column sold of .*people of\.csv has dates, such as"):
+        compose(settings(people))
+    declared, dropped = (
+        compose([*settings(people), f"dataset.{how}=[sold]"])["dataset"]["features"]
+        for how in ("categorical", "drop")
+    )
+    assert declared == dropped + 25
+
+
+def test_a_column_that_numbers_the_rows_and_a_rare_class_are_warned_of(people):
+    frame = pd.read_csv(people).assign(id=range(1, 61))
+    frame.loc[:2, "rich"] = "very"
+    frame.to_csv(people, index=False)
+    with (
+        pytest.warns(UserWarning, match=r"column id of .*people of\.csv numbers the rows"),
+        pytest.warns(UserWarning, match=r"hardly any rows: very \(3\); dataset\.group=rich"),
+    ):
+        compose(settings(people))
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
