@@ -18,7 +18,7 @@ from dpbench.audit.inference import (
 from dpbench.audit.steps import play_steps
 from dpbench.errors import UserError
 from dpbench.metrics.students_t import CONFIDENCE
-from dpbench.privacy.guarantee import CLAIMED
+from dpbench.privacy.guarantee import BOUNDS
 from dpbench.records.epsilon import REFUTED, rounded_down, rounded_up
 from dpbench.records.record import CANARIES, COVERED, Record
 from dpbench.training.plan import Run, privacy_statement
@@ -136,7 +136,7 @@ def judge(game: Game, claim: AuditedClaim, confidence: float) -> Audit:
 
 def _claim(game: RunGame) -> AuditedClaim:
     statement = privacy_statement(game.run, game.planned, game.ledger)
-    if statement["guarantee"] in ("proven", CLAIMED) and statement["pld"] is not None:
+    if statement["guarantee"] in BOUNDS and statement["pld"] is not None:
         return AuditedClaim(statement["pld"], "PLD", proven=True)
     if statement["claimed"] is None:
         raise UserError(f"{game.run.method.name} claims no epsilon: give one, e.g. claim=3.")

@@ -1,10 +1,12 @@
-"""One of many runs: an error in it does not stop the others."""
+"""Attempts at many runs: an error in one does not stop the others."""
 
 import traceback
 from collections.abc import Iterator, Sequence
 
 from dpbench.errors import Unavailable, UserError, first_line
 from dpbench.execution.launcher import Attempts, Failure, Outcome
+from dpbench.records.reading import load
+from dpbench.records.record import Record
 from dpbench.training.lock import Busy
 
 
@@ -22,6 +24,13 @@ def attempt(overrides: list[str], wait: bool = True, quiet: bool = True) -> Outc
         return Failure(str(reason))
     except Exception as error:
         return Failure(f"{type(error).__name__}: {first_line(error)}", traceback.format_exc())
+
+
+def record_of(outcome: Outcome) -> Record | str:
+    """The record of a run, or why there is none."""
+    if isinstance(outcome, Failure):
+        return outcome.reason
+    return load(outcome) or f"{outcome.name} is missing or damaged"
 
 
 def attempt_all(attempts: Attempts, runs: Sequence[list[str]]) -> Iterator[tuple[int, Outcome]]:

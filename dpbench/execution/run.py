@@ -34,7 +34,7 @@ def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) ->
     missing = run_again(config, load(path))
     if missing:
         pick_device(run.device)
-        plan(run)  # refuses bad requests before any work; `fit` finds it in the cache
+        plan(run)  # refuses bad requests before any work; accountants remember what it cost
     if missing or folder.exists():
         check_writable(path.parent)
         minutes = config["checkpoint_minutes"]

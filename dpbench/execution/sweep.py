@@ -11,7 +11,7 @@ from pathlib import Path
 from dpbench.errors import UserError
 from dpbench.execution.attempt import attempt_all
 from dpbench.execution.configuration import checkpoint_folder, launcher_of, run_again
-from dpbench.execution.launcher import Attempts, Failure
+from dpbench.execution.launcher import Failure, Outcome
 from dpbench.execution.prepare import run_of
 from dpbench.execution.running_steps import running_steps, short_names
 from dpbench.files import check_writable, remove_parts, write_atomically
@@ -139,23 +139,41 @@ def run_missing(
     if not unfinished:
         return {}
     paths, failed = list(unfinished), {}
-    running = running_steps(sweep.folder, sweep.names.get)
-    with start_launcher(sweep.config) as attempts, counting("runs", len(paths), running) as count:
-        for number, outcome in attempt_all(attempts, list(unfinished.values())):
+    with launching(sweep.config, "runs", len(paths), sweep.names.get) as outcomes:
+        for number, outcome in outcomes(list(unfinished.values())):
             if isinstance(outcome, Failure):
                 failed[paths[number]] = outcome
             else:
                 on_record(outcome)
-            count()
     return {path: failed[path] for path in paths if path in failed}
 
 
+Outcomes = Callable[[Sequence[list[str]]], Iterator[tuple[int, Outcome]]]
+"""Executes runs; yields the number and the outcome of each as it ends."""
+
+
 @contextmanager
-def start_launcher(config: dict) -> Iterator[Attempts]:
-    """The launcher of a configuration, started; it shuts down cleanly if interrupted."""
-    folder = Path(config["results_dir"]) / "launched"
-    with graceful_interrupts(), launcher_of(config).start(config["jobs"], folder) as attempts:
-        yield attempts
+def launching(
+    config: dict, what: str, total: int, name: Callable[[str], str | None]
+) -> Iterator[Outcomes]:
+    """The launcher of a configuration, started, with progress for `total` runs; it shuts down
+    cleanly if interrupted.
+
+    what: the word for the runs; name: that of a run under way, by the digest of its record.
+    """
+    results = Path(config["results_dir"])
+    with (
+        graceful_interrupts(),
+        launcher_of(config).start(config["jobs"], results / "launched") as attempts,
+        counting(what, total, running_steps(results, name)) as count,
+    ):
+
+        def outcomes(runs: Sequence[list[str]]) -> Iterator[tuple[int, Outcome]]:
+            for ended in attempt_all(attempts, runs):
+                yield ended
+                count()
+
+        yield outcomes
 
 
 def report(sweep: Sweep, failed: Mapping[Path, Failure]) -> str:

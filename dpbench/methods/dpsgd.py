@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from dpbench.clipping import Bounds, Clip, Layerwise, make_clip
 from dpbench.mechanism.method import Method, as_published
-from dpbench.privacy.guarantee import PRIVATE_DIVISOR, PROVEN
+from dpbench.privacy.guarantee import PROVEN
 
 
 def dpsgd(bound: Bounds, variant: str, clip: str = "abadi", style: str = "flat") -> Method:
@@ -23,6 +23,4 @@ def dpsgd(bound: Bounds, variant: str, clip: str = "abadi", style: str = "flat")
 
 def fixed_clip(name: str, clip: Clip, variant: str) -> Method:
     """DP-SGD with a clip that makes no query; as published it divides by the batch's real size."""
-    published = as_published(variant)
-    basis = PRIVATE_DIVISOR if published else PROVEN
-    return Method(name, clip, basis, variant=variant, by_real_size=published)
+    return Method(name, clip, PROVEN, variant=variant, by_real_size=as_published(variant))

@@ -3,7 +3,7 @@
 from dpbench.clipping import STYLES, CountQuery, Global, GlobalAdapt, Layerwise, require_style
 from dpbench.mechanism.method import Method, as_published
 from dpbench.methods.dpsgd import fixed_clip
-from dpbench.privacy.guarantee import JOINT, PRIVATE_DIVISOR
+from dpbench.privacy.guarantee import JOINT
 from dpbench.validate import one_of
 
 
@@ -35,5 +35,4 @@ def dpsgd_global_adapt(
     published = as_published(variant)
     query = CountQuery(count_noise_multiplier, before=False)
     clip = GlobalAdapt(bound, strict_bound, threshold, clip_learning_rate, query)
-    basis = PRIVATE_DIVISOR if published else JOINT
-    return Method("dpsgd_global_adapt", clip, basis, variant=variant, by_real_size=published)
+    return Method("dpsgd_global_adapt", clip, JOINT, variant=variant, by_real_size=published)

@@ -22,6 +22,9 @@ WITH_EPSILON = STRENGTH[1:]
 
 CLAIMED: Level = "claimed"
 
+BOUNDS: tuple[Level, ...] = ("proven", CLAIMED)
+"""The levels whose epsilons are, or are said to be, upper bounds."""
+
 DEFAULT_CLAIM = "rdp"
 """The accountant of an epsilon that a paper claims, where no paper names one."""
 

@@ -4,20 +4,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dpbench.config.space import Configuration
-from dpbench.execution.attempt import attempt_all
-from dpbench.execution.launcher import Attempts, Failure, Outcome
-from dpbench.execution.running_steps import names_by_digest, running_steps
-from dpbench.execution.sweep import start_launcher
+from dpbench.execution.attempt import record_of
+from dpbench.execution.running_steps import names_by_digest
+from dpbench.execution.sweep import Outcomes, launching
 from dpbench.files import check_writable, write_atomically
-from dpbench.records.reading import load
-from dpbench.records.record import Record
 from dpbench.search import private_report
 from dpbench.search.private import select
 from dpbench.search.report import render
 from dpbench.search.request import SearchRequest, parse
 from dpbench.search.samplers import SAMPLERS
 from dpbench.search.selection import RULES, Trial, check_any, failures_of
-from dpbench.training.progress import counting
 
 
 def search(arguments: list[str], on_failures: Callable[[str], None] = lambda said: None) -> str:
@@ -52,13 +48,12 @@ def run_trials(request: SearchRequest) -> list[Trial]:
     trials: list[Trial] = []
     total = request.count * len(request.seeds)
     names: dict[str, str] = {}
-    running = running_steps(Path(request.config["results_dir"]), names.get)
-    with start_launcher(request.config) as attempts, counting("runs", total, running) as count:
+    with launching(request.config, "runs", total, names.get) as outcomes:
         while batch := propose(request.space, request.count, request.draw, history):
             overrides = [request.space.overrides(configuration) for configuration in batch]
             names.update(names_by_digest([run for each in overrides for run in request.runs(each)]))
             for configuration, trial in zip(
-                batch, _run_batch(request, overrides, len(trials), attempts, count), strict=True
+                batch, _run_batch(request, overrides, len(trials), outcomes), strict=True
             ):
                 history[configuration] = None if trial.failures else scores(trial)
                 trials.append(trial)
@@ -69,21 +64,11 @@ def _run_batch(
     request: SearchRequest,
     trials: list[list[str]],
     previous: int,
-    attempts: Attempts,
-    count: Callable[[], None],
+    outcomes: Outcomes,
 ) -> Iterator[Trial]:
     """The trials of several configurations. previous: the number of trials before them."""
     runs = [run for overrides in trials for run in request.runs(overrides)]
-    outcomes: dict[int, Record | str] = {}
-    for index, outcome in attempt_all(attempts, runs):
-        outcomes[index] = _record_or_reason(outcome)
-        count()
-    results = (outcomes[index] for index in sorted(outcomes))
+    found = {index: record_of(outcome) for index, outcome in outcomes(runs)}
+    results = (found[index] for index in sorted(found))
     for number, overrides in enumerate(trials, previous + 1):
         yield Trial(number, tuple(overrides), {seed: next(results) for seed in request.seeds})
-
-
-def _record_or_reason(outcome: Outcome) -> Record | str:
-    if isinstance(outcome, Failure):
-        return outcome.reason
-    return load(outcome) or f"{outcome.name} is missing or damaged"

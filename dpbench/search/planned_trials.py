@@ -8,7 +8,7 @@ from dpbench.config.space import Configuration
 from dpbench.data.derive.validation import WithValidation
 from dpbench.errors import UserError
 from dpbench.execution.prepare import prepare
-from dpbench.privacy.guarantee import CLAIMED
+from dpbench.privacy.guarantee import BOUNDS, CLAIMED
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.selection import selection_epsilon
 from dpbench.search.request import SearchRequest
@@ -131,5 +131,5 @@ def _notes_on_data(run: Run) -> Iterator[str]:
 def _check(run: Run, planned: Plan) -> None:
     if run.score_noise_multiplier is None:
         raise UserError("it releases no noisy score.")
-    if planned.method.guarantee.level not in ("proven", CLAIMED):
+    if planned.method.guarantee.level not in BOUNDS:
         raise UserError(f"{planned.method.name}: {planned.method.guarantee.why}")

@@ -12,20 +12,17 @@ from pathlib import Path
 import torch
 
 from dpbench.errors import UserError
-from dpbench.execution.attempt import attempt_all
-from dpbench.execution.launcher import Failure
-from dpbench.execution.running_steps import names_by_digest, running_steps
-from dpbench.execution.sweep import start_launcher
+from dpbench.execution.attempt import record_of
+from dpbench.execution.running_steps import names_by_digest
+from dpbench.execution.sweep import launching
 from dpbench.files import write_atomically
 from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.selection import Repetitions
-from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.search.planned_trials import PlannedTrials, plan_trials
 from dpbench.search.request import SearchRequest
 from dpbench.training.lock import exclusive
-from dpbench.training.progress import counting
 
 PRIVATE_MODE = 0o600
 MASK = 2**64 - 1
@@ -99,21 +96,11 @@ def key_path(request: SearchRequest) -> Path:
 def _records(request: SearchRequest, runs: list[list[str]]) -> list[Record]:
     """The record of each trial; finished trials are not repeated."""
     records: dict[int, Record] = {}
-    running = running_steps(Path(request.config["results_dir"]), names_by_digest(runs).get)
-    with (
-        start_launcher(request.config) as attempts,
-        counting("trials", len(runs), running) as count,
-    ):
-        for index, outcome in attempt_all(attempts, runs):
-            records[index] = _record(outcome)
-            count()
+    names = names_by_digest(runs)
+    with launching(request.config, "trials", len(runs), names.get) as outcomes:
+        for index, outcome in outcomes(runs):
+            record = record_of(outcome)
+            if isinstance(record, str):
+                raise UserError(f"a trial could not be run, so nothing is released: {record}")
+            records[index] = record
     return [records[index] for index in range(len(runs))]
-
-
-def _record(outcome: Path | Failure) -> Record:
-    if isinstance(outcome, Failure):
-        raise UserError(f"a trial could not be run, so nothing is released: {outcome.reason}")
-    record = load(outcome)
-    if record is None:
-        raise UserError(f"{outcome.name} is missing or damaged, so nothing is released.")
-    return record

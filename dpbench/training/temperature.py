@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from dpbench.config.settings import CORRECTED
+from dpbench.clipping import Abadi
 from dpbench.data.dataset import Batch, Dataset, Split, calibration_size_of
 from dpbench.data.derive.users import Users
 from dpbench.errors import UserError
@@ -22,8 +22,8 @@ from dpbench.mechanism.sampling import poisson_indices
 from dpbench.mechanism.schedules import Linear, Schedules
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import Stream
-from dpbench.methods.dpsgd import dpsgd
 from dpbench.models.architecture import LOSSES
+from dpbench.privacy.guarantee import PROVEN
 from dpbench.privacy.ledger import Poisson, Step
 from dpbench.validate import fraction, integer, positive
 
@@ -83,7 +83,7 @@ class PrivateTemperature:
 
     @property
     def method(self) -> Method:
-        return dpsgd(self.bound, CORRECTED)
+        return Method("dpsgd", Abadi(self.bound), PROVEN)
 
     @property
     def step(self) -> Step:

@@ -12,8 +12,6 @@ from dpbench.execution import run as runs
 from dpbench.execution.run import load_or_run
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
-from dpbench.search import command
-from dpbench.search import private as private_search
 from dpbench.search.command import search
 from dpbench.search.report import at_edge
 from dpbench.search.request import parse
@@ -98,8 +96,7 @@ def test_the_trials_under_way_are_shown_and_no_other_runs(private, folder, tmp_p
         names.append(name)
         return lambda: []
 
-    for module in (command, private_search):
-        monkeypatch.setattr(module, "running_steps", spied)
+    monkeypatch.setattr("dpbench.execution.sweep.running_steps", spied)
     rates = "optimizer.lr=0.125,0.5"
     settings = ["private=true", "law=poisson", "trials=3"] if private else ["N=2"]
     search([*SMALL, *settings, rates, "name=some", folder])

@@ -24,7 +24,7 @@ from dpbench.errors import UserError
 from dpbench.execution.configuration import data_folder
 from dpbench.execution.prepare import run_of
 from dpbench.metrics.students_t import CONFIDENCE
-from dpbench.privacy.guarantee import CLAIMED
+from dpbench.privacy.guarantee import BOUNDS
 from dpbench.records.record import Record
 from dpbench.reproduce.runs import execute, plan_runs
 from dpbench.reproduce.target import Target
@@ -125,7 +125,7 @@ def _exposure_of_canaries(white: WhiteBox, group: int | None) -> Exposure:
 
 def _claimed(record: Record) -> float:
     privacy = record.privacy
-    by_ledger = privacy["guarantee"] in ("proven", CLAIMED)
+    by_ledger = privacy["guarantee"] in BOUNDS
     return privacy["pld"] if by_ledger else privacy["claimed"] or math.inf
 
 
