@@ -11,6 +11,7 @@ from dpbench.paths import benchmarks_folder, conf_folder
 from dpbench.records.reading import Unreadable
 from dpbench.tables.conditions import row_name
 from dpbench.tables.header import HEAD
+from dpbench.tables.markdown import command_of
 from dpbench.tables.published import read_published, without_comments
 
 NOT_RUN = "not run"
@@ -44,7 +45,12 @@ def _compared_table(path: Path) -> dict | Unreadable | None:
     if any(None in line or None in line.values() for line in lines):
         return Unreadable(source, "is damaged: a line has more or fewer fields than the header")
     cells = [_cell(line) for line in lines]
-    return _table(path.stem, _title(path), cells, _claims(path.with_suffix(".claims.csv")))
+    page = _page(path)
+    title = page.split("\n", 1)[0].removeprefix("# ") or path.stem
+    words = command_of(page)
+    command = shlex.join(["dpbench", "reproduce", *words]) if words else None
+    claims = _claims(path.with_suffix(".claims.csv"))
+    return _table(path.stem, title, command, cells, claims)
 
 
 def _claims(path: Path) -> list[dict]:
@@ -66,20 +72,21 @@ def _cell(line: dict[str, str]) -> dict:
     }
 
 
-def _title(path: Path) -> str:
-    """The heading of the Markdown file beside a table."""
+def _page(path: Path) -> str:
+    """The Markdown file beside a table; "" where there is none."""
     try:
-        first = path.with_suffix(".md").read_text(encoding="utf-8").split("\n", 1)[0]
+        return path.with_suffix(".md").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return path.stem
-    return first.removeprefix("# ")
+        return ""
 
 
-def _table(name: str, title: str, cells: list[dict], claims: list[dict]) -> dict:
+def _table(
+    name: str, title: str, command: str | None, cells: list[dict], claims: list[dict]
+) -> dict:
     return {
         "name": name,
         "title": title,
-        "command": _command(name),
+        "command": command,
         "claims": claims,
         "rows": list(dict.fromkeys(cell["row"] for cell in cells)),
         "columns": list(dict.fromkeys(cell["column"] for cell in cells)),
@@ -88,20 +95,13 @@ def _table(name: str, title: str, cells: list[dict], claims: list[dict]) -> dict
     }
 
 
-def _command(stem: str) -> str | None:
-    """The command that writes a table's files; None if their name marks changed settings."""
-    name, *marks = stem.split("-")
-    if marks and marks[-1] in ("changed", "part"):
-        return None
-    return shlex.join(["dpbench", "reproduce", name, *(f"scale={mark}" for mark in marks)])
-
-
 def _published_tables() -> Iterator[dict]:
     for path in sorted(benchmarks_folder().glob("*/table*.csv")):
         name = f"{path.parent.name}_{path.stem}"
         if (conf_folder() / "table" / f"{name}.yaml").is_file():
             try:
-                yield _table(name, _published_title(path), _published_cells(path), [])
+                command = f"dpbench reproduce {name}"
+                yield _table(name, _published_title(path), command, _published_cells(path), [])
             except UserError:
                 continue  # a file of another format
 

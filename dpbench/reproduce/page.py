@@ -1,7 +1,7 @@
 """Parts of the page of a target."""
 
 from dpbench.reproduce.target import Target
-from dpbench.tables.markdown import document
+from dpbench.tables.markdown import document, made_by
 from dpbench.tables.spec import PAPER_SCALE
 
 NOT_PRIVATE = (
@@ -11,8 +11,9 @@ NOT_PRIVATE = (
 
 
 def page(target: Target, *parts: str) -> bytes:
-    """The page under the target's title. parts: paragraphs, lists and tables in Markdown."""
-    return document(f"# {target.title}", *parts).encode()
+    """The page under the target's title, with its command at the end. parts: paragraphs, lists and
+    tables in Markdown."""
+    return document(f"# {target.title}", *parts, made_by(target.command)).encode()
 
 
 def image(target: Target) -> str:

@@ -116,7 +116,8 @@ def _built(
         planned=planned,
         paper_accountant=_paper_accountant(target),
     )
-    return replace(table, introduction=(*table.introduction, *target.part))
+    introduction = (*table.introduction, *target.part)
+    return replace(table, introduction=introduction, command=target.command)
 
 
 def _runs(target: Target, records: list[Record]) -> pd.DataFrame:

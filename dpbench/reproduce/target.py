@@ -1,6 +1,7 @@
 """The target of `dpbench reproduce`: a table or figure at a scale, and all of its runs."""
 
 import itertools
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,6 +111,14 @@ class Target:
     def part(self) -> tuple[str, ...]:
         """A sentence on which runs were selected; none for the whole table."""
         return (f"In part: {' '.join(self.selection)}.",) if self.selection else ()
+
+    @property
+    def command(self) -> str:
+        """The command that makes its files, without settings of execution, and with the checksum
+        of data of the user's own in place of their path."""
+        scale = [] if self.scale.name == PAPER_SCALE else [f"scale={self.scale.name}"]
+        words = ["dpbench", "reproduce", self.name, *scale, *self.changes, *self.selection]
+        return shlex.join(words)
 
     @property
     def labels(self) -> list[str]:

@@ -21,8 +21,8 @@ from dpbench.records.record import Record
 from dpbench.reproduce.render import TEXTS, texts
 from dpbench.reproduce.target import Target, target_of
 from dpbench.tables.counts import counted
+from dpbench.tables.markdown import command_of
 from dpbench.tables.privacy import AS_PLANNED
-from dpbench.tables.spec import PAPER_SCALE
 from dpbench.tables.verdict import IMPOSSIBLE
 from dpbench.training.progress import counting
 from dpbench.validate import integer, key_values, spelled_integer, spelled_number
@@ -30,12 +30,6 @@ from dpbench.validate import integer, key_values, spelled_integer, spelled_numbe
 DEFAULTS = {"results_dir": "results", "rerun": "0"}
 
 DIGEST = re.compile("[0-9a-f]{16}")
-
-BEFORE_SETTING = r"(?=\+{0,2}[\w./@-]+=)"
-"""What a separator of settings stands before; within their values, spaces and commas do not."""
-
-QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
-"""Text within quotes, where anything may stand before anything."""
 
 VERDICTS = re.compile(r"\d+ of \d+ printed|Not the paper's runs:|- (\d+ claims?|Constants|Order):")
 """The beginnings of lines of a page that count its verdicts."""
@@ -218,34 +212,20 @@ def _rounded(word: str) -> str:
 
 
 def published_target(page: Path) -> Target:
-    """The target of a published page, by the name of its file, and the scale and part in it."""
-    text = _text(page)
-    stated = re.search(r" Scale: (.*?)\.(?: Seeds: \[[\d, ]*\]\.)?$", text, re.MULTILINE)
-    scale = stated[1] if stated else PAPER_SCALE
-    words = [] if scale == PAPER_SCALE else _settings(scale, ", ")
-    part = re.search(r"^In part: (.*)\.$", text, re.MULTILINE)
-    selected = _settings(part[1], " ") if part else []
-    scaled = (word if "=" in word else f"scale={word}" for word in words)
-    return target_of(_table_of(page), [*scaled, *selected])
+    """The target of a published page, by the command at its end.
 
-
-def _table_of(page: Path) -> str:
-    """The table of a published page; UserError for one that is no option here."""
-    name = page.stem.partition("-")[0]
+    Raises UserError for a page without one, and for that of a table which is no option here.
+    """
+    command = command_of(_text(page))
+    if command is None:
+        raise UserError(f"{page} does not end with its command: make it again.")
+    name, *words = command
     if name not in options("table"):
         raise UserError(
             f"table={name} is unknown here: name the folder that has table/{name}.yaml with "
             "--config-dir."
         )
-    return name
-
-
-def _settings(text: str, separator: str) -> list[str]:
-    """The settings that a page states, between separators."""
-    unquoted = QUOTED.sub(lambda quoted: "'" * len(quoted[0]), text)
-    found = list(re.finditer(separator + BEFORE_SETTING, unquoted))
-    starts, ends = [0, *(one.end() for one in found)], [one.start() for one in found]
-    return [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
+    return target_of(name, words)
 
 
 def conflicting_records(tables: Sequence[Path]) -> Iterator[Problem]:

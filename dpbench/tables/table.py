@@ -25,7 +25,8 @@ from dpbench.tables.verdict import rule
 class Table:
     """The content that renderers write: title, introduction, grids and notes.
 
-    summary: of the verdicts; rules: of the verdicts, in words; claims: with their verdicts.
+    summary: of the verdicts; rules: of the verdicts, in words; claims: with their verdicts;
+    command: the one that makes the table.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Table:
     notes: tuple[str, ...]
     cells: tuple[Cell, ...]
     claims: tuple[JudgedClaim, ...] = ()
+    command: str = ""
 
 
 def build_table(

@@ -51,18 +51,17 @@ def test_published_tables_that_were_not_run_say_so(folder):
     assert cell(other, "sgd", "acc_a")["ours"] == ""
 
 
-@pytest.mark.parametrize(
-    ("stem", "command"),
-    [
-        ("misalignment_table5", "dpbench reproduce misalignment_table5"),
-        ("misalignment_table5-half", "dpbench reproduce misalignment_table5 scale=half"),
-        ("misalignment_table5-changed", None),
-        ("misalignment_table5-half-part", None),
-    ],
-)
-def test_the_command_of_a_table_is_that_of_its_name(folder, stem, command):
-    (folder / "tables/misalignment_table5.csv").rename(folder / "tables" / f"{stem}.csv")
-    assert tables(folder)[0][0]["command"] == command
+def test_the_command_of_a_table_is_the_one_at_the_end_of_its_page(folder):
+    page = folder / "tables/misalignment_table5.md"
+    page.write_text(
+        "# A title\n\nMade by `dpbench reproduce misalignment_table5 'table.seeds=[0,1]'`\n"
+    )
+    found = tables(folder)[0][0]
+    assert found["command"] == "dpbench reproduce misalignment_table5 'table.seeds=[0,1]'"
+    assert found["title"] == "A title"
+    page.unlink()
+    without = tables(folder)[0][0]
+    assert (without["command"], without["title"]) == (None, "misalignment_table5")
 
 
 def test_other_files_are_no_tables_and_broken_ones_are_named(folder):

@@ -20,6 +20,7 @@ from dpbench.reproduce.verify import (
     unsupported_lines,
     verify,
 )
+from dpbench.tables.markdown import document, made_by
 
 PUBLISHED = sorted((PACKAGE.parent / "results" / "tables").glob("*.records.jsonl"))
 
@@ -140,29 +141,41 @@ def test_of_a_row_that_was_impossible_or_planned_there_is_no_record(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("stated", "epsilons", "seeds"),
+    ("words", "epsilons", "seeds"),
     [
-        ("Scale: paper.\n\nIn part: dataset=cifar10 table.seeds=[1].", [1, 2, 10], [1]),
-        ("Scale: cpu_hour. Seeds: [1, 2].\n\nIn part: table.seeds=[1, 2].", [10], [1, 2]),
+        (["dataset=cifar10", "table.seeds=[1]"], [1, 2, 10], [1]),
+        (["scale=cpu_hour", "table.seeds=[1, 2]"], [10], [1, 2]),
         (
-            "Scale: cpu_day, table.conditions=[{dataset:[cifar10], privacy.epsilon:[1, 3]}].",
+            ["scale=cpu_day", "table.conditions=[{dataset:[cifar10], privacy.epsilon:[1, 3]}]"],
             [1, 3],
             [0, 1, 2],
         ),
         (
-            "Scale: epochs=1, +optimizer.weight_decay=0.01, table.title='x, y=3'.",
+            ["epochs=1", "+optimizer.weight_decay=0.01", "table.title='x, y=3'"],
             [1, 2, 10, 1, 2, 10, 10],
             [0, 1, 2],
         ),
-        ("Scale: epochs=1, batch_size=8.\n\nIn part: dataset=imagenet32.", [10], [0, 1, 2]),
+        (["epochs=1", "batch_size=8", "dataset=imagenet32"], [10], [0, 1, 2]),
     ],
 )
-def test_the_target_of_a_page_has_the_runs_that_the_page_names(stated, epsilons, seeds, tmp_path):
-    page = tmp_path / "bam_table1-part.md"
-    page.write_text(f"# Table 1\n\nA paper. {stated}\n")
+def test_the_target_of_a_page_is_that_of_the_command_at_its_end(words, epsilons, seeds, tmp_path):
+    made, page = target_of("bam_table1", words), tmp_path / "bam_table1-part.md"
+    page.write_text(document("# Table 1", "A paper.", made_by(made.command)))
     target = published_target(page)
     found = [dict(condition.values)["privacy.epsilon"] for condition in target.conditions]
-    assert (found, target.table["seeds"]) == (epsilons, seeds)
+    assert found == epsilons
+    assert target.table["seeds"] == seeds
+    assert (target.stem, target.config) == (made.stem, made.config)
+
+
+@pytest.mark.parametrize(
+    "end", ["", "Made by `dpbench reproduce`", "Made by `dpbench run 'x`", "x"]
+)
+def test_a_page_without_its_command_is_refused(end, tmp_path):
+    page = tmp_path / "bam_table1.md"
+    page.write_text(document("# Table 1", end))
+    with pytest.raises(UserError, match="does not end with its command"):
+        published_target(page)
 
 
 @pytest.mark.slow

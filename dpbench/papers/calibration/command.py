@@ -50,6 +50,7 @@ def measured(target: Target) -> dict[str, bytes]:
         rules=(RULE, RULE_OF_NOISE) if with_noise else (RULE,),
         notes=tuple(target.table["notes"]),
         cells=(),
+        command=target.command,
     )
     return table_files(table, to_csv(checked))
 

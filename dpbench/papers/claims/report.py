@@ -95,6 +95,7 @@ def _table(target: Target, recounts: Sequence[Recount], path: Path) -> Table:
         rules=RULES,
         notes=(*_notes(recounts), *target.table["notes"]),
         cells=(),
+        command=target.command,
     )
 
 
