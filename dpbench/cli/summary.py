@@ -17,7 +17,7 @@ def summary(record: Record, reused: bool = False) -> str:
 
     reused: the run was finished before this command, whose time is not that of the record.
     """
-    results = ", ".join([*_metrics(record), _epsilon(record.statement)])
+    results = ", ".join([*_metrics(record), _epsilon(record)])
     if reused:
         return f"finished earlier, so nothing was trained: {results}"
     seconds = record.provenance.get("seconds")
@@ -44,11 +44,14 @@ def _formatted(base: str, value: float) -> str:
     return f"{number}%" if metric.unit == "percent" else number
 
 
-def _epsilon(statement: dict) -> str:
+def _epsilon(record: Record) -> str:
+    statement, budget = record.statement, record.config.get("privacy") or {}
     value = epsilon_or_reason(statement, "pld")
     if isinstance(value, str):
         return f"epsilon: {value}"
     details = ["PLD", f"delta {statement['delta']:g}"]
+    if (target := budget.get("epsilon")) is not None:
+        details.append(f"noise for {target:g} by {budget['accountant'].upper()}")
     if statement["unit"] != "example":
         details.append(f"per {statement['unit']}")
     if statement["guarantee"] == CLAIMED:

@@ -61,3 +61,14 @@ def test_it_is_on_standard_error_and_the_output_is_the_path(tmp_path, monkeypatc
 def test_a_group_without_examples_is_not_the_worst(values):
     groups = {f"test/accuracy/{name}": value for name, value in zip("abc", values, strict=True)}
     assert "worst group 30.0%" in summary(record({"test/accuracy": 0.4} | groups, PROVEN))
+
+
+@pytest.mark.parametrize(("accountant", "budget"), [("rdp", "3 by RDP"), ("pld", "3 by PLD")])
+def test_an_epsilon_that_noise_was_calibrated_to_stands_beside_the_one_that_was_spent(
+    accountant, budget
+):
+    made = record(GROUPS, PROVEN)
+    made.config["privacy"] = {"epsilon": 3.0, "accountant": accountant}
+    assert f"epsilon 3.11 (PLD, delta 1e-05, noise for {budget})" in summary(made)
+    made.config["privacy"] = {"epsilon": None, "accountant": accountant}
+    assert "noise for" not in summary(made)
