@@ -136,8 +136,10 @@ def judge(game: Game, claim: AuditedClaim, confidence: float) -> Audit:
 
 def _claim(game: RunGame) -> AuditedClaim:
     statement = privacy_statement(game.run, game.planned, game.ledger)
-    if statement["guarantee"] in BOUNDS and statement["pld"] is not None:
+    if statement["guarantee"] in BOUNDS and statement["pld"] not in (None, math.inf):
         return AuditedClaim(statement["pld"], "PLD", proven=True)
+    if statement["pld"] == math.inf:
+        raise UserError("no epsilon holds for so little noise: give one to refute, e.g. claim=3.")
     if statement["claimed"] is None:
         raise UserError(f"{game.run.method.name} claims no epsilon: give one, e.g. claim=3.")
     return AuditedClaim(statement["claimed"], PAPER)

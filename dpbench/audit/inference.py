@@ -15,7 +15,7 @@ from scipy import stats
 
 from dpbench.audit.tradeoff import least_fnr, scaled_noise
 from dpbench.metrics.students_t import CONFIDENCE
-from dpbench.privacy.accountants import pld
+from dpbench.privacy.accountants import pld_of_reals
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import Ledger
 
@@ -111,7 +111,7 @@ def family_epsilon(
         middle = math.sqrt(low * high)
         possible = _excess(ledger, delta, rates, middle) <= 0
         low, high = (middle, high) if possible else (low, middle)
-    return pld(scaled_noise(ledger, high), delta)
+    return pld_of_reals(scaled_noise(ledger, high), delta)  # of a lower bound, noise has no end
 
 
 def gdp_epsilon(selection: Scores, tested: Scores, delta: float, confidence: float) -> float:

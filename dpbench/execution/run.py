@@ -73,14 +73,23 @@ def _fit_and_save(
     for earlier in (file, prepared):  # of another training than the one of this record
         earlier.unlink(missing_ok=True)
     on_model = keep if config["save_model"] else None
+    preparation = _preparation(run) if config["save_model"] else None
     record = fit(run, data_folder(config), quiet, checkpoints, tracking, on_model)
     record.save(path.parents[1])
     for model in models:
+        if preparation:
+            write_atomically(prepared, preparation)
         write_atomically(file, model)
-        rows = getattr(run.dataset, "base", run.dataset)
-        if preparation := getattr(rows, "preparation", None):  # a table of the user's own
-            write_atomically(prepared, preparation(run.seed).json().encode())
     return record
+
+
+def _preparation(run: Run) -> bytes | None:
+    """How the rows of a table of the user's own are prepared, as a file; None for other data."""
+    rows = run.dataset
+    while hasattr(rows, "base"):
+        rows = rows.base
+    kept = getattr(rows, "preparation", None)
+    return kept(run.seed).json().encode() if kept else None
 
 
 def _tracking(config: dict, table: str) -> Tracking:

@@ -111,9 +111,12 @@ def selection_epsilon(
     best = repetitions.divergences(single, lambda e: compute_delta(ORDERS, single, e)[0])
     # Noise as it is drawn ends; of all trials, any may show an example.
     beyond = max(map(unhidden, ledgers))
-    if repetitions.mean * beyond > MAX_FAILURE * delta:
-        return math.inf, math.inf
-    return epsilon_of(single, delta - beyond), epsilon_of(best, delta - repetitions.mean * beyond)
+
+    def epsilon(divergences: np.ndarray, failure: float) -> float:
+        too_likely = failure > MAX_FAILURE * delta
+        return math.inf if too_likely else epsilon_of(divergences, delta - failure)
+
+    return epsilon(single, beyond), epsilon(best, repetitions.mean * beyond)
 
 
 @functools.cache

@@ -14,16 +14,19 @@ MAX_DECIMALS = 6
 
 NOT_PRIVATE = "not private"
 NO_PROOF = "no proof"
+TOO_LITTLE_NOISE = "too little noise"
+"""Of a private method, in place of an infinite epsilon: see `why` in its statement."""
 NOT_COMPUTED = "not computed"
 
 
 def epsilon_or_reason(privacy: dict, accountant: str) -> float | str:
     """The epsilon by an accountant if it is finite and the guarantee supports it, else a reason."""
     value = privacy.get(accountant)
-    if is_recorded_number(value) and math.isinf(value):
-        return NOT_PRIVATE
+    infinite = is_recorded_number(value) and math.isinf(value)
     if privacy["guarantee"] not in WITH_EPSILON:
-        return NO_PROOF
+        return NOT_PRIVATE if infinite else NO_PROOF
+    if infinite:
+        return TOO_LITTLE_NOISE
     return value if is_recorded_number(value) and value >= 0 else NOT_COMPUTED
 
 

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from dpbench.config.space import Configuration
 from dpbench.data.derive.validation import WithValidation
 from dpbench.errors import UserError
@@ -12,10 +14,14 @@ from dpbench.privacy.guarantee import BOUNDS, CLAIMED
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.selection import selection_epsilon
 from dpbench.search.request import SearchRequest
+from dpbench.training.budget import NOISE_ENDS
 from dpbench.training.plan import Plan, Run
 
 TOLERANCE = 1.002
 """The ratio of the ends of a bracket of a trial's epsilon at which the bisection ends."""
+
+SMALLEST_SHARE = 1e-3
+"""The smallest share of the epsilon of a search that a trial may have."""
 
 
 @dataclass(frozen=True)
@@ -44,40 +50,54 @@ def plan_trials(request: SearchRequest) -> PlannedTrials:
     Raises UserError for an invalid candidate, and for a target that no noise can meet.
     """
     candidates = tuple(request.space.random(request.count, request.draw))
-    if request.epsilon is None:
-        return _plan(request, candidates)
-    try:
-        return _calibrated(request, candidates, request.epsilon)
-    except UserError as reason:
-        raise UserError(
-            f"epsilon={request.epsilon:g} cannot be that of the whole search: {reason}"
-        ) from None
+    planned = (
+        _plan(request, candidates)
+        if request.epsilon is None
+        else _calibrated(request, candidates, request.epsilon)
+    )
+    if planned.search_epsilon == math.inf:
+        raise UserError(f"private=true: {NOISE_ENDS}")
+    return planned
 
 
 def _calibrated(
     request: SearchRequest, candidates: tuple[Configuration, ...], target: float
 ) -> PlannedTrials:
-    """The plans at the largest epsilon of a trial, to 0.2%, that keeps the search to the target."""
+    """The plans at the largest epsilon of a trial, to 0.2%, that keeps the search to the target.
 
-    def at(epsilon: float, tried: tuple[Configuration, ...]) -> PlannedTrials:
-        return _plan(request.with_trial_epsilon(epsilon), tried)
-
-    def within(epsilon: float) -> bool:
-        return at(epsilon, different).search_epsilon <= target
-
-    # Candidates of equal ledgers are calibrated alike: one of them stands for all.
-    ledgers = at(target, candidates).ledgers
-    different = tuple(dict(zip(ledgers, candidates, strict=True)).values())
+    The bisection is by the candidate that costs most at the target, for speed; the others are only
+    planned at the end.
+    """
+    assert request.repetitions
+    laws = request.repetitions
+    try:
+        planned = _plan(request.with_trial_epsilon(target), candidates)
+    except UserError as reason:
+        raise UserError(
+            f"epsilon={target:g} cannot be that of the whole search: {reason}"
+        ) from None
+    costs = [selection_epsilon([each], laws, planned.delta)[1] for each in planned.ledgers]
+    costliest = candidates[int(np.argmax(costs))]
     # A search costs more than each of its trials.
-    low = high = target
-    while not within(low):
-        low, high = low / 2, low
+    low, high, met = SMALLEST_SHARE * target, target, False
     while high / low > TOLERANCE:
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if within(middle) else (low, middle)
-    while (planned := at(_rounded_down(low), candidates)).search_epsilon > target:
+        try:
+            plan = _plan(request.with_trial_epsilon(middle), (costliest,))
+        except UserError:  # the noisy score alone costs more than this
+            low = middle
+            continue
+        within = plan.search_epsilon <= target
+        low, high, met = (middle, high, True) if within else (low, middle, met)
+    while met:
+        planned = _plan(request.with_trial_epsilon(_rounded_down(low)), candidates)
+        if planned.search_epsilon <= target:
+            return planned
         low /= TOLERANCE
-    return planned
+    raise UserError(
+        f"epsilon={target:g} cannot be that of the whole search: the noisy scores alone cost too "
+        "much of it; raise epsilon or score_noise_multiplier."
+    )
 
 
 def _rounded_down(epsilon: float) -> float:

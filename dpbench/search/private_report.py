@@ -65,11 +65,10 @@ def how_to_publish(selected: PrivateSelection) -> str:
 
 
 def _run_command(selected: PrivateSelection) -> str:
-    """The command of a run with the chosen settings, without the seed, which tells the noise, and
-    without what identifies a file."""
+    """The command of a run with the chosen settings, which is on no page; without the seed, from
+    which the noise of the search follows."""
     command = selected.planned.request.command(selected.overrides or ())
-    words = [w for w in shlex.split(command) if key_of(w) not in (*OF_THE_FILE, "seed")]
-    return shlex.join(words)
+    return shlex.join(word for word in shlex.split(command) if key_of(word) != "seed")
 
 
 def describe_law(request: SearchRequest) -> str:

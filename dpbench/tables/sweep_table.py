@@ -86,7 +86,8 @@ def table(arguments: Sequence[str]) -> str:
         runs = _of_sweep(runs, Path(folder), values["sweep"])
     records = filter_records(runs, filters)
     rows, columns = _names(values["rows"]), _names(values["columns"])
-    if "validation" not in (*filters, *rows, *columns):
+    asked = (*filters, *rows, *columns, *(name.split("/")[0] for name in _names(values["metrics"])))
+    if "validation" not in asked:
         records = _without_trials(records)
     metrics = tuple(_metric(name, records) for name in _names(values["metrics"]))
     layout = SweepLayout(rows, columns, metrics)

@@ -154,3 +154,11 @@ def test_the_chance_of_so_many_right_guesses_is_that_of_the_published_listing(ri
     assert _chance(1.0, 200, 100, right, delta) == pytest.approx(
         listed(1.0, 200, 100, right, delta), rel=1e-9
     )
+
+
+def test_a_bound_of_too_little_noise_is_finite_though_no_epsilon_holds_for_it():
+    """Lower bounds are for noise of real numbers: an infinite one would prove nothing."""
+    included = np.arange(2000) % 2 == 0
+    scores = Scores(np.where(included, 100.0, -100.0) + np.arange(2000) / 1e4, included)
+    found = bounds(scores, ledger(0.5, 0.1, 40), 1e-6, 0.95, seed=0)
+    assert 0 < found.family < math.inf

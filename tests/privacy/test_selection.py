@@ -118,7 +118,9 @@ def test_each_of_all_trials_may_show_an_example_where_its_noise_ends():
     assert selection_epsilon([little], law, delta)[1] == pytest.approx(
         epsilon_of(law.divergences(reals, None), delta * 49 / 50), rel=1e-12
     )
-    assert selection_epsilon([little], law, 2 * law.mean * beyond) == (math.inf, math.inf)
+    one, all_trials = selection_epsilon([little], law, 2 * law.mean * beyond)
+    assert one < all_trials == math.inf
+    assert selection_epsilon([little], law, 2 * beyond) == (math.inf, math.inf)
 
 
 def expected(law, most):

@@ -1,6 +1,7 @@
 """`dpbench search private=true`: what is released, what it costs, and what is refused."""
 
 import json
+import shlex
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -103,8 +104,11 @@ def test_a_page_says_what_of_the_data_no_epsilon_covers(tmp_path):
     )
     assert "which no epsilon covers" in text
     assert "`dataset.target=y`" in text
-    assert known not in text
-    assert str(table) not in text
+    pages = "".join(page.read_text() for page in (tmp_path / "search").glob("some.*"))
+    assert known not in pages
+    assert str(table) not in pages
+    (line,) = [line for line in text.splitlines() if line.startswith("To train on all examples")]
+    assert prepare(shlex.split(line.partition(": dpbench run ")[2]))[1].dataset.name == "mine"
 
 
 def test_one_epsilon_of_the_whole_search_stands_beside_that_of_a_trial(finished):
@@ -158,7 +162,8 @@ def test_the_same_command_gives_the_same_search_without_training(finished, monke
 
 
 @pytest.mark.parametrize(
-    ("target", "candidates"), [(3.0, ["batch_size=128,512"]), (0.9, []), (40.0, ["epochs=1,3"])]
+    ("target", "candidates"),
+    [(3.0, ["batch_size=128,512"]), (0.9, []), (0.4, []), (40.0, ["epochs=1,3"])],
 )
 def test_trials_are_calibrated_to_the_epsilon_of_the_whole_search(target, candidates, tmp_path):
     more = [*candidates, "score_noise_multiplier=20", f"epsilon={target}"]
@@ -288,6 +293,8 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
         (["epsilon=2", "privacy.epsilon=1,2"], "leave out privacy.epsilon=1,2"),
         (["epsilon=0"], "epsilon must be a positive number"),
         (["epsilon=0.1"], "epsilon=0.1 cannot be that of the whole search: .* beside the gradient"),
+        (["epsilon=2.5"], "epsilon=2.5 cannot be that .*; raise epsilon or score_noise_multiplier"),
+        (["privacy.noise_multiplier=0.1"], "ends where it would have to hide an example"),
     ],
 )
 def test_what_cannot_be_private_is_refused_before_any_trial(more, says, tmp_path):

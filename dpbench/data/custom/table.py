@@ -225,15 +225,16 @@ def _check_categories(column: pd.Series, name: str) -> None:
             f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in row "
             f"{column.index.get_loc(words.index[0]) + 1}: replace it or remove the row, {ways}"
         )
+    example = next(iter(column.dropna()), None)
     if _are_dates(column):
         raise UserError(
-            f"column {column.name} of {name} has dates, such as {quoted(column.iloc[0])}, each of "
+            f"column {column.name} of {name} has dates, such as {quoted(example)}, each of "
             f"which would be a category: turn them into numbers, {ways}"
         )
     if (different := column.nunique()) > max(len(column) / 2, FEW):
         raise UserError(
             f"column {column.name} of {name} has {different} different texts in {len(column)} "
-            f"rows, such as {quoted(column.iloc[0])}, as names and numbers with a decimal comma "
+            f"rows, such as {quoted(example)}, as names and numbers with a decimal comma "
             f"have: {ways}"
         )
 

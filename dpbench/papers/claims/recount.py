@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpbench.papers.claims.registry import SHUFFLED, PrintedEpsilon
-from dpbench.privacy.accountants import ACCOUNTANTS, claimed, pld
+from dpbench.privacy.accountants import claimed, gdp, pld_of_reals, rdp_of_reals
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
 
 HOLDS, TOO_SMALL, LOOSE = "holds", "too small", "loose"
 NOT_FOLLOWING, UNKNOWN = "does not follow", "cannot be recounted"
+
+OF_REALS = {"rdp": rdp_of_reals, "pld": pld_of_reals, "gdp": gdp}
+"""Accountants by name: what is printed is claimed for noise of real numbers."""
 
 PLD_MARGIN = 1e-3
 """The relative error of our PLD: a claim is too small only if it is below PLD by more than this."""
@@ -64,10 +67,12 @@ def recount_one(claim: PrintedEpsilon) -> Recount:
     if not claim.is_complete:
         return Recount(claim, None, None, None, None, None, UNKNOWN, reason=_unprinted(claim))
     ledger, delta = claim.ledger, claim.delta
-    spent = {name: _spent(account, ledger, delta) for name, account in ACCOUNTANTS.items()}
+    spent = {name: _spent(account, ledger, delta) for name, account in OF_REALS.items()}
     spent |= {
         "own": claimed(ledger, delta, claim.accountant) if claim.accountant else None,
-        "unamplified": _spent(pld, claim.unamplified, delta) if claim.sampler == SHUFFLED else None,
+        "unamplified": _spent(pld_of_reals, claim.unamplified, delta)
+        if claim.sampler == SHUFFLED
+        else None,
     }
     bounds = [e for e in (spent["rdp"], spent["pld"]) if e is not None]
     return Recount(claim=claim, **{**spent, **judge(claim, bounds, spent["own"])})

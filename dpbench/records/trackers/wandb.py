@@ -63,12 +63,17 @@ class WandbTracker:
             resume="allow",
         )
         run.define_metric("*", step_metric=AXIS)
-        return WandbLog(run, path)
+        logged = self._logged(info)
+        logged.unlink(missing_ok=True)
+        return WandbLog(run, path, logged)
 
     def has(self, info: RunInfo) -> bool:
-        folder = info.folder / "wandb"
-        interrupted = (folder / f"{info.digest}.json").exists()
-        return not interrupted and any(folder.glob(f"*run-*-{info.digest}-*"))
+        return self._logged(info).exists()
+
+    def _logged(self, info: RunInfo) -> Path:
+        """The file that says that this run was logged whole, to this project in this mode."""
+        where = f"{self.entity or 'own'}-{self.project}-{self.mode}"
+        return info.folder / "wandb" / "logged" / where / info.digest
 
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
         import wandb
@@ -111,8 +116,8 @@ class WandbTracker:
 class WandbLog:
     """The log of a run at wandb. A file keeps its id until it is finished."""
 
-    def __init__(self, run, path: Path):
-        self._run, self._path = run, path
+    def __init__(self, run, path: Path, logged: Path):
+        self._run, self._path, self._logged = run, path, logged
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         self._run.log({AXIS: step, **numbers})
@@ -129,6 +134,7 @@ class WandbLog:
         self._run.summary.update({**record.metrics, **privacy, "status": record.status})
         self._run.summary["ledger"] = record.privacy["ledger"]
         self._run.finish()
+        write_atomically(self._logged, b"")
         self._path.unlink(missing_ok=True)
 
 

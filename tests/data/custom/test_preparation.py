@@ -52,6 +52,11 @@ def test_predictions_on_raw_rows_are_as_right_as_the_run_was(kept, more):
     assert right.sum() == pytest.approx(counts)
 
 
+def test_it_is_kept_under_a_validation_split_and_changed_labels_too(kept):
+    _, path, frame = kept("dataset.target=rich", "validation=0.2", "mislabelled=10")
+    assert load_preparation(path)(frame).shape == (60, 7)
+
+
 def test_columns_may_be_in_another_order_and_more_of_them(kept):
     _, path, frame = kept("dataset.target=rich")
     prepare = load_preparation(path)

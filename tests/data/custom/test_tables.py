@@ -170,6 +170,11 @@ def test_dates_are_not_taken_for_categories_unless_they_are_declared(people, for
     frame = pd.read_csv(people)
     days = pd.date_range("2020-01-01", periods=25).strftime(form)
     frame["sold"] = [days[row % 25] for row in range(len(frame))]
+    gap = frame.copy()
+    gap.loc[0, "sold"] = None
+    gap.to_csv(people, index=False)
+    with pytest.raises(UserError, match=rf"has dates, such as '{days[1]}'"):
+        compose(settings(people))
     frame.to_csv(people, index=False)
     with pytest.raises(UserError, match=r"column sold of .*people of\.csv has dates, such as"):
         compose(settings(people))

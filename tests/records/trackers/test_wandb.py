@@ -114,7 +114,10 @@ def test_a_run_that_wandb_has_is_not_logged_again(tracked, tmp_path):
     words = ["tracker=wandb", f"results_dir={tmp_path}"]
     assert track(words) == "0 runs logged, and 1 before, which again=true repeats."
     assert len([*offline(tmp_path / "tracking")]) == 1
-    (tmp_path / "tracking" / "wandb" / f"{record.digest}.json").write_text("{}")  # interrupted
+    assert track([*words, "tracker.wandb.project=other"]) == "1 run logged."
+    (mark,) = (tmp_path / "tracking/wandb/logged/own-dpbench-offline").iterdir()
+    assert mark.name == record.digest
+    mark.unlink()  # an interrupted run has none
     assert track(words) == "1 run logged."
 
 
