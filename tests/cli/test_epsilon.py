@@ -79,6 +79,13 @@ def test_several_runs_are_compared_in_a_table(command, nowhere):
         assert float(row["delta"]) == said["delta"]
 
 
+def test_too_little_noise_is_told_from_none(command, nowhere):
+    words = ["epsilon", "dataset=adult", "privacy.noise_multiplier=0.1,1"]
+    _, _, little, enough = command(*words, *nowhere).out
+    assert "| too little noise | too little noise |" in little
+    assert "too little" not in enough
+
+
 def test_a_table_says_what_has_no_epsilon_and_what_does_not_apply(command, nowhere):
     words = ["epsilon", "dataset=digits,adult", "method=sgd,fairlens,raco,dpsgd"]
     lines = {tuple(line.split(" | ")[:2]): line for line in command(*words, *nowhere).out}

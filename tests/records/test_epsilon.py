@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpbench.records.epsilon import rounded_down, rounded_up
+from dpbench.records.epsilon import epsilon_or_reason, rounded_down, rounded_up
 
 
 @given(st.floats(0, 1e6), st.integers(0, 4))
@@ -41,3 +41,20 @@ def test_two_decimals_are_written_and_more_of_a_small_bound(epsilon, up, down):
 
 def test_what_is_not_finite_is_named():
     assert [rounded_up(value) for value in (math.inf, math.nan)] == ["inf", "nan"]
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "value", "shown"),
+    [
+        ("proven", 2.5, 2.5),
+        ("claimed", math.inf, "too little noise"),
+        ("proven", math.inf, "too little noise"),
+        ("none", math.inf, "not private"),
+        ("none", None, "no proof"),
+        ("none", 2.5, "no proof"),
+        ("proven", None, "not computed"),
+        ("proven", -1.0, "not computed"),
+    ],
+)
+def test_why_there_is_no_epsilon_is_said_in_its_place(guarantee, value, shown):
+    assert epsilon_or_reason({"guarantee": guarantee, "pld": value}, "pld") == shown
