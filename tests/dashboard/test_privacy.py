@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from dpbench.dashboard.privacy import ACCOUNTANTS, statement
 from dpbench.privacy.guarantee import WITH_EPSILON
 from dpbench.records.epsilon import (
-    NO_PROOF,
     NOT_COMPUTED,
-    NOT_PRIVATE,
     epsilon_or_reason,
 )
 from dpbench.records.record import OLDER_TERMS
@@ -26,26 +24,6 @@ def test_a_number_is_shown_only_where_the_guarantee_carries_it(value, guarantee)
     assert isinstance(found, str) or (
         guarantee in WITH_EPSILON and math.isfinite(found) and found >= 0
     )
-
-
-@pytest.mark.parametrize(
-    ("guarantee", "value", "expected"),
-    [
-        ("proven", 2.5, 2.5),
-        ("approximate", 2.5, 2.5),
-        ("claimed", 2.5, 2.5),
-        ("none", 2.5, NO_PROOF),
-        ("none", math.inf, NOT_PRIVATE),
-        ("proven", math.inf, NOT_PRIVATE),
-        ("proven", math.nan, NOT_COMPUTED),
-        ("proven", -1.0, NOT_COMPUTED),
-        ("proven", None, NOT_COMPUTED),
-        ("proven", "2.5", NOT_COMPUTED),
-        ("proven", True, NOT_COMPUTED),
-    ],
-)
-def test_what_is_shown_in_place_of_epsilon(guarantee, value, expected):
-    assert epsilon_or_reason({"guarantee": guarantee, "rdp": value}, "rdp") == expected
 
 
 def test_a_statement_has_every_accountant_and_nothing_that_is_not_finite():

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpbench.records.epsilon import epsilon_or_reason, rounded_down, rounded_up
+from dpbench.records.epsilon import (
+    NO_PROOF,
+    NOT_COMPUTED,
+    NOT_PRIVATE,
+    TOO_LITTLE_NOISE,
+    epsilon_or_reason,
+    rounded_down,
+    rounded_up,
+)
 
 
 @given(st.floats(0, 1e6), st.integers(0, 4))
@@ -44,17 +52,20 @@ def test_what_is_not_finite_is_named():
 
 
 @pytest.mark.parametrize(
-    ("guarantee", "value", "shown"),
+    ("guarantee", "value", "expected"),
     [
         ("proven", 2.5, 2.5),
-        ("claimed", math.inf, "too little noise"),
-        ("proven", math.inf, "too little noise"),
-        ("none", math.inf, "not private"),
-        ("none", None, "no proof"),
-        ("none", 2.5, "no proof"),
-        ("proven", None, "not computed"),
-        ("proven", -1.0, "not computed"),
+        ("approximate", 2.5, 2.5),
+        ("claimed", 2.5, 2.5),
+        ("none", 2.5, NO_PROOF),
+        ("none", math.inf, NOT_PRIVATE),
+        ("proven", math.inf, TOO_LITTLE_NOISE),
+        ("proven", math.nan, NOT_COMPUTED),
+        ("proven", -1.0, NOT_COMPUTED),
+        ("proven", None, NOT_COMPUTED),
+        ("proven", "2.5", NOT_COMPUTED),
+        ("proven", True, NOT_COMPUTED),
     ],
 )
-def test_why_there_is_no_epsilon_is_said_in_its_place(guarantee, value, shown):
-    assert epsilon_or_reason({"guarantee": guarantee, "pld": value}, "pld") == shown
+def test_what_is_shown_in_place_of_epsilon(guarantee, value, expected):
+    assert epsilon_or_reason({"guarantee": guarantee, "rdp": value}, "rdp") == expected
