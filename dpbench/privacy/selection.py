@@ -18,8 +18,9 @@ from scipy.optimize import brentq
 
 from dpbench.errors import UserError
 from dpbench.privacy.accountants import ORDERS, epsilon_of, renyi_divergences
-from dpbench.privacy.entries import MAX_FAILURE, unhidden
+from dpbench.privacy.entries import MAX_FAILURE
 from dpbench.privacy.ledger import Ledger
+from dpbench.privacy.noise_ends import unhidden
 from dpbench.validate import number, one_of
 
 TRIAL_LAWS = ("negative_binomial", "poisson")

@@ -20,7 +20,6 @@ from dpbench.mechanism.noise import (
 )
 from dpbench.mechanism.streams import CipherStream, seeded, uniforms
 from dpbench.privacy.accountants import pld, pld_of_reals, rdp
-from dpbench.privacy.entries import GAUSSIAN_END, LOGISTIC_END
 from dpbench.privacy.ledger import (
     CoordinateMechanism,
     Exact,
@@ -30,6 +29,7 @@ from dpbench.privacy.ledger import (
     Release,
     Step,
 )
+from dpbench.privacy.noise_ends import GAUSSIAN_END, LOGISTIC_END
 
 SIZE = 20_000
 

@@ -23,13 +23,10 @@ from dpbench.privacy.accountants import (
     rdp_of_reals,
 )
 from dpbench.privacy.entries import (
-    GAUSSIAN_END,
-    LOGISTIC_END,
     Unaccountable,
     cut_probability,
     joint_multiplier,
     one_batch_per_release,
-    unhidden,
 )
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import (
@@ -44,6 +41,7 @@ from dpbench.privacy.ledger import (
     Step,
     TruncatedPoisson,
 )
+from dpbench.privacy.noise_ends import GAUSSIAN_END, LOGISTIC_END, unhidden
 
 DELTA = 1e-5
 RATE, STEPS = 0.02, 300

@@ -13,7 +13,7 @@ from dpbench.errors import UserError
 from dpbench.mechanism.streams import CipherStream, uniforms
 from dpbench.paths import PACKAGE
 from dpbench.privacy.accountants import ORDERS, epsilon_of, rdp, renyi_divergences
-from dpbench.privacy.entries import Unaccountable, unhidden
+from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import (
     CoordinateMechanism,
     Exact,
@@ -23,6 +23,7 @@ from dpbench.privacy.ledger import (
     Release,
     Step,
 )
+from dpbench.privacy.noise_ends import unhidden
 from dpbench.privacy.selection import Repetitions, selection_epsilon
 
 DELTA = 1e-5
