@@ -11,8 +11,8 @@ import pytest
 
 from dpbench.errors import UserError
 from dpbench.records.record import Record
+from dpbench.tables.command import command_for, table
 from dpbench.tables.sweep import SweepLayout, filter_records, group_runs
-from dpbench.tables.sweep_table import command_for, table
 
 EPSILON = {"eps1": 0.9, "eps3": 2.8}
 

@@ -1,0 +1,133 @@
+"""`dpbench table RESULTS`: the table of a sweep as Markdown, CSV and LaTeX, without a YAML file."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpbench.errors import UserError, nearest, print_message
+from dpbench.files import unwritable, write_atomically
+from dpbench.records.collect import readable_records
+from dpbench.records.record import Record
+from dpbench.records.sweep_list import read_list
+from dpbench.tables.counts import counted
+from dpbench.tables.sweep import SweepLayout, filter_records, group_runs, varied_settings
+from dpbench.tables.sweep_table import CELLS, SweepTable, metric_label
+from dpbench.validate import key_values, path_of
+
+DEFAULTS = {"sweep": "", "rows": "method", "columns": "", "metrics": "accuracy", "out": "table"}
+
+SHARED = ("dataset", "model")
+"""The groups whose option the title gives if all runs share it."""
+
+SUFFIXES = (".md", ".csv", ".tex")
+
+
+def table(arguments: Sequence[str]) -> str:
+    """Write OUT.md, OUT.csv and OUT.tex of the records of a folder; returns the Markdown.
+
+    Raises UserError for a folder without records, for a sweep of another one, for settings and
+    metrics that no record has, and where a cell would mix runs that differ by more than their seed.
+    """
+    folder, *rest = arguments or [""]
+    if not folder or "=" in folder:
+        key, _, value = folder.partition("=")
+        given = value if key == "results_dir" else "results"
+        raise UserError(
+            f"table needs a folder first: dpbench table {given} rows=method columns=privacy."
+        )
+    filtered = {argument.partition("=")[0] for argument in rest}
+    values = key_values("table", DEFAULTS, rest, known=filtered)
+    out = path_of("out", values["out"], "file")
+    if out.suffix in SUFFIXES:
+        out = out.with_suffix("")
+    filters = {key: value for key, value in values.items() if key not in DEFAULTS}
+    runs = [record for record in readable_records(Path(folder)) if not record.is_audit]
+    if values["sweep"]:
+        runs = _of_sweep(runs, Path(folder), values["sweep"])
+    records = filter_records(runs, filters)
+    rows, columns = _names(values["rows"]), _names(values["columns"])
+    asked = (*filters, *rows, *columns, *(name.split("/")[0] for name in _names(values["metrics"])))
+    if "validation" not in asked:
+        records = _without_trials(records)
+    metrics = tuple(_metric(name, records) for name in _names(values["metrics"]))
+    layout = SweepLayout(rows, columns, metrics)
+    made = SweepTable(layout, group_runs(records, layout), _title(records, layout))
+    _check_own(out)
+    for suffix, text in zip(SUFFIXES, (made.markdown, made.csv, made.latex), strict=True):
+        write_atomically(out.with_name(out.name + suffix), text.encode(), setting="out")
+    print_message(f"written: {out}{{{','.join(SUFFIXES)}}}")
+    return made.markdown
+
+
+def _of_sweep(runs: Sequence[Record], folder: Path, name: str) -> list[Record]:
+    """The runs of one sweep; UserError where none of them has a record."""
+    digests = read_list(folder, name)
+    if not (found := [run for run in runs if run.digest in digests]):
+        raise UserError(
+            f"none of the {len(digests)} runs of sweep {name} has a record in {folder}."
+        )
+    return found
+
+
+def _without_trials(records: list[Record]) -> list[Record]:
+    """The runs without a validation split, if there are some: the others are trials of a search."""
+    tested = [record for record in records if record.config.get("validation") is None]
+    if not tested or len(tested) == len(records):
+        return records
+    print_message(
+        f"left out {counted(len(records) - len(tested), 'run')} with a validation split, such as "
+        "trials of a search: validation=SHARE selects them."
+    )
+    return tested
+
+
+def _check_own(out: Path) -> None:
+    """UserError if one of the files exists, and is not of a table that this command wrote."""
+    page, *others = (out.with_name(out.name + suffix) for suffix in SUFFIXES)
+    try:
+        text = page.read_text(encoding="utf-8", errors="replace") if page.exists() else ""
+    except OSError as error:
+        raise unwritable(page, error, "out") from error
+    own = text.rstrip().rpartition("\n\n")[2].startswith(CELLS)
+    if not own and (found := [path for path in (page, *others) if path.exists()]):
+        raise UserError(
+            f"{found[0]} exists, and {page} is not a table of this command: give another out=NAME."
+        )
+
+
+def command_for(folder: Path, sweep: str, configs: Sequence[Mapping[str, Any]]) -> str:
+    """The command that makes a table of a sweep, whose rows are all that differ but seeds.
+
+    configs: those of its runs, as records keep them.
+    """
+    varied = sorted(varied_settings(configs), key=lambda key: (key != "method", key))
+    rows = ",".join(varied) or DEFAULTS["rows"]
+    return shlex.join(["dpbench", "table", str(folder), f"sweep={sweep}", f"rows={rows}"])
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(filter(None, text.strip("[]").split(",")))
+    if len({*names}) < len(names):
+        raise UserError(f"{text} names something twice.")
+    return names
+
+
+def _metric(name: str, records: Sequence[Record]) -> str:
+    """The recorded name of a metric, of the test set unless its name says more; or UserError."""
+    known = {metric for record in records for metric in record.measured}
+    for full in (name, f"test/{name}", f"validation/{name}"):
+        if full in known:
+            return full
+    raise UserError(f"no record has the metric {name}: {nearest(name, known)}")
+
+
+def _title(records: Sequence[Record], layout: SweepLayout) -> str:
+    """The metrics, what they are given by, and the data set and model if they are the same."""
+    labels = ", ".join(dict.fromkeys(metric_label(name, records) for name in layout.metrics))
+    keys = [key.rpartition(".")[2] for key in (*layout.rows, *layout.columns)]
+    by = " and ".join(filter(None, (", ".join(keys[:-1]), *keys[-1:])))
+    given = f" by {by}" if by else ""
+    same = [{record.config["choices"][group] for record in records} for group in SHARED]
+    shared = ", ".join(values.pop() for values in same if len(values) == 1)
+    return f"{labels[:1].upper()}{labels[1:]}{given}{f': {shared}' if shared else ''}"
