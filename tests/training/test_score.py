@@ -112,8 +112,8 @@ def test_a_run_that_diverged_has_a_score_too(tmp_path, monkeypatch):
     plain, scored = (
         load(load_or_run([*overrides, *more])) for more in ([], ["score_noise_multiplier=4"])
     )
-    assert plain.privacy["steps"] == 3
-    assert scored.privacy["steps"] == 3 + 1
+    assert plain.privacy["steps"] == 9  # all planned ones, as it ended early
+    assert scored.privacy["steps"] == 9 + 1
     assert scored.status == plain.status == "diverged"
     assert math.isfinite(scored.metrics[NOISY_ACCURACY])
 
