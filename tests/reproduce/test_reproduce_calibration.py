@@ -280,7 +280,7 @@ def test_rows_without_their_data_say_so(monkeypatch, tmp_path):
 
     monkeypatch.setattr(mnist, "fetch", lost)
     asked = ["dataset=mnist", "table.methods=[small_r]", "table.seeds=[0]"]
-    with pytest.raises(Unavailable, match="calibration_table2-part: a file is missing: put it there"):
+    with pytest.raises(Unavailable, match="calibration_table2-part: a file is missing: put it"):
         reproduce("calibration_table2", [*asked, f"results_dir={tmp_path}"])
 
 
