@@ -24,7 +24,7 @@ def planned_runs(overrides: list[str]) -> str:
 
 
 def _cells(overrides: list[str], keys: list[str]) -> Iterator[str]:
-    values = dict(override.split("=", 1) for override in overrides)
+    values = {override.partition("=")[0]: override.partition("=")[2] for override in overrides}
     yield from (values[key] for key in keys)
     try:
         _, run, planned = prepare(overrides)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dpbench.config.settings import is_scientific
+from dpbench.config.settings import is_scientific, key_of
 from dpbench.errors import UserError
 from dpbench.execution.configuration import checked_config, trackers_of
 from dpbench.execution.run import tracking_folder
@@ -26,7 +26,7 @@ def track(arguments: list[str]) -> str:
     trackers = trackers_of(config)
     if not trackers:
         raise UserError("track needs a tracker: set tracker=wandb, tensorboard or csv.")
-    filters = dict(a.lstrip("+").split("=", 1) for a in arguments if is_scientific(a))
+    filters = {key_of(a): a.partition("=")[2] for a in arguments if is_scientific(a)}
     records = filter_records(readable_records(Path(config["results_dir"])), filters)
     logged = 0
     with counting("records", len(records)) as count:

@@ -235,10 +235,8 @@ class PrivateStep:
         clip = self.clip
         norms = clip.norms(gradients)
         factors, finite = finite_factors(clip, norms, part.groups)
-        total, counts = (
-            clip.reduce(gradients, factors),
-            clip.exact_counts(gradients, norms, part.groups),
-        )
+        total = clip.reduce(gradients, factors)
+        counts = clip.exact_counts(gradients, norms, part.groups)
         return ClippedSum(total, counts, StepReport(gradients.losses, finite))
 
     def _exact_counts(self, gradients: Gradients, part: Batch) -> Tensor:

@@ -134,7 +134,7 @@ def cut_probability(law: TruncatedPoisson) -> float:
     """
     if law.limit > law.size:
         return 0.0
-    # The upper tail of the binomial distribution; bdtrc loses digits where there are many units.
+    # The upper tail of the binomial distribution; bdtrc is less exact where there are many units.
     return float(betainc(law.limit, law.size - law.limit + 1, law.rate))
 
 

@@ -107,6 +107,7 @@ def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, comman
         ("rum", "rum is not a command: did you mean run?"),
         ("epsilon epoch=3", "epoch is not a setting: did you mean epochs"),
         ("epsilon epochs=0,20", "epochs must be a whole number from 1, got 0."),
+        ("epsilon epochs=1,2 ~diagnostics", "diagnostics cannot be deleted: choose an option"),
         ("search", "search needs a range: batch_size=64,256 or"),
         ("search optimizer.lr=interval(1,0)", "the first bound of interval(1,0) must be below"),
         ("list datasets", "group=datasets is unknown: did you mean dataset"),

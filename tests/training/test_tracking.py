@@ -185,8 +185,9 @@ def test_records_are_selected_by_their_settings_and_logged_once(tell, tmp_path, 
     assert track([folder, "method=sgd"]) == "1 run logged."
     ((_, sgd),) = [call for call in notes.calls if call[0] == "start"]
     assert "sgd" in sgd.tags
-    with pytest.raises(UserError, match="no record has dataset=mnist"):
-        track([folder, "dataset=mnist"])
+    for wrong in ("dataset=mnist", "~dataset"):
+        with pytest.raises(UserError, match="no record has dataset="):
+            track([folder, wrong])
     notes.kept = {sgd.digest}
     assert track([folder]) == "1 run logged, and 1 before, which again=true repeats."
     assert track([folder, "again=true"]) == "2 runs logged."
