@@ -8,14 +8,13 @@ its inputs. They are imported on demand, so that importing dpbench takes no time
 from typing import TYPE_CHECKING, Any
 
 from dpbench import reproduce
+from dpbench.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from dpbench.data.custom.preparation import load_preparation
     from dpbench.execution.python_api import run
     from dpbench.records.frames import frame
     from dpbench.records.trained_model import load_model
-
-__version__ = "0.1.0"
 
 __all__ = ["frame", "load_model", "load_preparation", "reproduce", "run"]
 

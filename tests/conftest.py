@@ -1,5 +1,6 @@
 """What the tests of every room share: the original data files, and a small private step."""
 
+import io
 import math
 import os
 import pickle
@@ -15,6 +16,7 @@ from filelock import FileLock
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
+from rich.console import Console
 from scipy import special, stats
 from torch import nn
 
@@ -31,6 +33,7 @@ from dpbench.mechanism.streams import Stream, seeded
 from dpbench.models.architecture import cross_entropy
 from dpbench.privacy.ledger import to_plain
 from dpbench.seeds import seed_torch
+from dpbench.system import progress
 from tests.plugin_files import FILES, write
 
 UNPACK = Path(__file__).parents[2] / "shared" / "data" / "unpack"
@@ -256,3 +259,25 @@ def plugin(tmp_path, monkeypatch):
     yield folder
     for name in [name for name in sys.modules if name.partition(".")[0] == "clipworks"]:
         del sys.modules[name]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """What a terminal was given to show."""
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=120)
+    monkeypatch.setattr(progress, "display", lambda *about: progress.Bar(console, *about))
+    return shown
+
+
+@pytest.fixture
+def log(monkeypatch):
+    """As where standard error is a file."""
+    monkeypatch.setattr(progress, "display", progress.Lines)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dpbench.audit.command import DEFAULTS, prepare_audit
+from dpbench.audit.request import DEFAULTS, prepare_audit
 from dpbench.config import compose as config
 from dpbench.config.overrides import expand
 from dpbench.config.search_path import groups

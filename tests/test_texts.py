@@ -13,7 +13,8 @@ from dpbench.methods.dpsgd import dpsgd
 from dpbench.models.bert import Bert
 from dpbench.models.mlp import Mlp
 from dpbench.training.budget import Privacy
-from dpbench.training.plan import Run, plan
+from dpbench.training.plan import plan
+from dpbench.training.run import Run
 from dpbench.training.trainer import fit
 
 NOWHERE = Path("/nowhere")
@@ -71,8 +72,8 @@ def test_a_small_bert_learns_and_is_trained_by_book_keeping():
 @pytest.mark.slow
 def test_physical_batches_are_found_by_trying_on_made_up_texts(monkeypatch):
     monkeypatch.setattr("dpbench.training.trainer.check_measurable", lambda _: None)
-    monkeypatch.setattr("dpbench.memory.check_measurable", lambda _: None)
-    monkeypatch.setattr("dpbench.memory.free", lambda _: 2**40)
+    monkeypatch.setattr("dpbench.system.memory.check_measurable", lambda _: None)
+    monkeypatch.setattr("dpbench.system.memory.free", lambda _: 2**40)
     record = fit(replace(USUAL, epochs=1, physical_batch_size="auto", device="cpu"), NOWHERE)
     assert record.provenance["physical_batch_size"] > 60
 

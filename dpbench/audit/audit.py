@@ -21,8 +21,9 @@ from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.privacy.guarantee import BOUNDS
 from dpbench.records.epsilon import REFUTED, rounded_down, rounded_up
 from dpbench.records.record import CANARIES, COVERED, Record
-from dpbench.training.plan import Run, privacy_statement
+from dpbench.training.plan import privacy_statement
 from dpbench.training.provenance import provenance
+from dpbench.training.run import Run
 
 NOT_REFUTED = "not refuted"
 

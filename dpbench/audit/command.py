@@ -1,62 +1,17 @@
 """`dpbench audit [KEY=VALUE ...]`: an attack on the epsilon of a run."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from dpbench.audit.audit import GAMES, Audit, audit, record_of
-from dpbench.audit.game import check_auditable
-from dpbench.audit.peers.contenders import CONTENDERS, audit_contender
-from dpbench.config.settings import SETTINGS, key_of, split_settings
-from dpbench.errors import UserError
-from dpbench.execution.prepare import run_of
-from dpbench.files import check_writable
-from dpbench.metrics.students_t import CONFIDENCE
+from dpbench.audit.request import DEFAULTS, FOR_CONTENDERS, contender_audit, prepare_audit
+from dpbench.audit.row import HEAD, row_of
+from dpbench.config.settings import split_settings
+from dpbench.system.files import check_writable
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
-from dpbench.training.plan import Run
-from dpbench.validate import fraction, integer, number, one_of, spelled_integer, spelled_number
-
-DEFAULTS = {
-    "canaries": "",
-    "claim": "",
-    "confidence": str(CONFIDENCE),
-    "game": "run",
-    "contender": "",
-}
-"""The settings of an audit itself."""
-
-CANARIES, CANARIES_OF_SIGNS, STEPS = 100_000, 1_000, 5_000
-"""Default numbers of canaries with one coordinate each, of canaries that share all coordinates, and
-of steps with one canary."""
-
-FOR_CONTENDERS = {"run": 20_000, "step": STEPS, "bits": STEPS}
-"""Default numbers by game for contenders, which materialise the gradients of a batch."""
-
-COMMON_SETTINGS = ("privacy", "batch_size", "epochs", "seed")
-"""The settings of a run that other libraries have too."""
-
-MAX_CANARIES = 10_000_000
-
-STEPS_PER_EPOCH = 142
-"""At the default batch_size."""
-
-REPLACED = tuple(name for name, setting in SETTINGS.items() if setting.data)
-"""The settings that canaries replace."""
-
-HEAD = (
-    "method",
-    "attacked",
-    "canaries",
-    "steps",
-    "claimed",
-    "by",
-    "audited (own family)",
-    "audited (GDP)",
-    "audited (one run)",
-    "audited / claimed",
-    "verdict",
-)
+from dpbench.validate import fraction, number, one_of, spelled_number
 
 
 def run_audit(arguments: list[str]) -> str:
@@ -79,80 +34,6 @@ def run_audit(arguments: list[str]) -> str:
     return _page(result, summary)
 
 
-def contender_audit(
-    settings: Mapping[str, str],
-    overrides: list[str],
-    claimed: float | None = None,
-    confidence: float = CONFIDENCE,
-) -> Audit:
-    """Attack another library, given the settings of an audit and the overrides of a run; UserError
-    for settings that only methods of dpbench have."""
-    name, game = one_of("contender", settings["contender"], CONTENDERS), settings["game"]
-    check_for_contender(name, overrides)
-    run, canaries = prepare_audit(
-        overrides, settings["canaries"] or str(FOR_CONTENDERS[game]), game
-    )
-    return audit_contender(name, run, canaries, claimed, confidence, game)
-
-
-def check_for_contender(name: str, overrides: Iterable[str]) -> None:
-    """Raise UserError for an override of a run that another library does not have."""
-    for override in overrides:
-        group = key_of(override).partition(".")[0]
-        if group in {*SETTINGS} - {*COMMON_SETTINGS, *REPLACED}:
-            raise UserError(
-                f"{override} is for methods of dpbench, and contender={name} has its own: set "
-                f"{', '.join(COMMON_SETTINGS[:-1])} or {COMMON_SETTINGS[-1]}."
-            )
-
-
 def _page(result: Audit, summary: Mapping[str, object]) -> str:
-    grid = grid_lines(Grid("", HEAD, (table_row(result),)))
+    grid = grid_lines(Grid("", HEAD, (row_of(result),)))
     return f"{grid}\n\n{result.sentence}\n\n{json.dumps(summary)}"
-
-
-CHOSEN = ("batch_size", "optimizer.lr")
-"""The settings of an audited run that follow from the number of canaries unless they are set."""
-
-
-def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -> tuple[Run, int]:
-    """The run of the overrides, and the number of canaries; UserError for settings that canaries
-    replace.
-
-    By default a run has 20 epochs at a sampling rate of 1/142, single steps have a rate of 1, and
-    the learning rate is 0.
-    """
-    for override in overrides:
-        if key_of(override).partition(".")[0] in REPLACED:
-            raise UserError(
-                f"{override} cannot be set in an audit, whose canaries replace data and model: set "
-                "method, privacy, batch_size, epochs, schedule or seed."
-            )
-    config, run = run_of(overrides)
-    if config["save_model"]:
-        raise UserError("an audit keeps no model: leave out save_model=true.")
-    check_auditable(run)
-    shared = run.method.clip.per_coordinate
-    default = STEPS if game == "step" else CANARIES_OF_SIGNS if shared else CANARIES
-    count = spelled_integer(canaries) if canaries else default
-    count = integer("canaries", count, least=100, most=MAX_CANARIES)
-    size = count if game == "step" else max(1, count // STEPS_PER_EPOCH)
-    # A learning rate that determines the noise stays: the model moves, but not its gradients.
-    frozen = [] if run.method.noise_rule else ["optimizer.lr=0"]
-    return run_of([f"batch_size={size}", *frozen, *overrides])[1], count
-
-
-def table_row(result: Audit) -> tuple[str, ...]:
-    """The cells of one audit."""
-    bounds = result.bounds
-    return (
-        result.game.attacked,
-        result.game.name,
-        str(len(result.scores.values)),
-        str(result.game.ledger.steps),
-        f"{result.claim.epsilon:.3f}",
-        result.claim.source,
-        *(f"{epsilon:.3f}" for epsilon in (bounds.family, bounds.gdp, bounds.one_run)),
-        f"{result.ratio:.2f}",
-        result.verdict,
-    )

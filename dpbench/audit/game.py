@@ -6,7 +6,6 @@ No part of the run is reimplemented: its data are canaries, and its noisy sums a
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from dpbench.audit.canaries import (
@@ -24,10 +23,11 @@ from dpbench.config.names import with_variant
 from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.privacy.ledger import Ledger, Mechanism, Poisson
-from dpbench.training.plan import Plan, Run, plan
+from dpbench.training.plan import Plan, plan
 from dpbench.training.progress import Progress
 from dpbench.training.provenance import ResourceUsage
-from dpbench.training.trainer import start_training
+from dpbench.training.run import Run
+from dpbench.training.start import start_training
 
 COORDINATES_PER_CANARY = 20
 """Where canaries share all coordinates."""
@@ -115,11 +115,11 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
     """
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
-    planned, device = plan(run), torch.device("cpu")
+    planned = plan(run)
     sampling = planned.sampler.law
     assert isinstance(sampling, Poisson)
     data = run.load(Path())
-    training = start_training(run, planned, device, data.train, data.test, ResourceUsage(device))
+    training = start_training(run, planned, data, ResourceUsage(data.train.device))
     training.step.recorder = Recorder()
     scores = ScoreAccumulator if planned.method.noise.bands else WholeRunScores
     accumulator = scores(dataset.patterns, dataset.number, sampling.cycle)

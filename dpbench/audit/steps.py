@@ -22,9 +22,10 @@ from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.seeds import generator
-from dpbench.training.plan import Run, plan
+from dpbench.training.plan import plan
 from dpbench.training.provenance import ResourceUsage
-from dpbench.training.trainer import private_step
+from dpbench.training.run import Run
+from dpbench.training.start import private_step
 
 CANARY, COMPANION, COORDINATES = 0, 1, 64
 """The coordinates of canary and companion, and the number of coordinates: the others have only

@@ -15,30 +15,30 @@ import msgspec
 import torch
 
 from dpbench.audit.audit import Audit, audit
-from dpbench.audit.command import (
+from dpbench.audit.request import (
     CHOSEN,
     DEFAULTS,
-    HEAD,
     STEPS,
     check_for_contender,
     contender_audit,
     prepare_audit,
-    table_row,
 )
+from dpbench.audit.row import HEAD, row_of
 from dpbench.config.buildable import settings_of
 from dpbench.config.compose import compose
 from dpbench.config.settings import is_scientific, key_of, split_settings
 from dpbench.errors import Unavailable
 from dpbench.figures.formats import images, titled
-from dpbench.files import check_writable, write_atomically
 from dpbench.records.digest import digest
 from dpbench.records.epsilon import REFUTED
+from dpbench.records.folder import AUDITS
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
+from dpbench.system.files import check_writable, write_atomically
+from dpbench.system.progress import counting
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
 from dpbench.tables.tidy import csv_text
-from dpbench.training.progress import counting
 from dpbench.training.provenance import code, installed_version
 
 RULES = (
@@ -118,7 +118,7 @@ def audit_table(target: Target) -> dict[str, bytes]:
     ]
     contenders = settings_of(target.table["compute"])["contenders"]
     tasks += [_of_contender(target, row.split()) for row in contenders]
-    folder, again = Path(target.config["results_dir"]) / "audits", target.config["again"] is True
+    folder, again = Path(target.config["results_dir"]) / AUDITS, target.config["again"] is True
     check_writable(folder)
     answers = _in_processes(partial(_load_or_attack, folder, again), tasks, target.config["jobs"])
     rows = [row for answer in answers if not isinstance(answer, str) for row in answer]
@@ -170,7 +170,7 @@ def _row(result: Audit) -> AuditRow:
     claim, game = result.claim, result.game
     label = f"{game.attacked}, {game.name}, {claim.source.partition(' (')[0]}"
     epsilons = claim.epsilon, result.bounds.family
-    return AuditRow(table_row(result), label, *epsilons, result.verdict == REFUTED)
+    return AuditRow(row_of(result), label, *epsilons, result.verdict == REFUTED)
 
 
 def _audits(overrides: Sequence[str]) -> Iterator[Audit]:

@@ -14,8 +14,8 @@ from dpbench.bench.check import Observation, observe
 from dpbench.bench.stepper import Stepper
 from dpbench.errors import first_line
 from dpbench.execution.worker import Worker, WorkerDied
-from dpbench.memory import reset_peak, resident, retain_freed_memory
-from dpbench.training.interrupts import exit_sooner
+from dpbench.system.interrupts import exit_sooner
+from dpbench.system.memory import reset_peak, resident, retain_freed_memory
 
 Make = Callable[[Case, torch.device], Stepper]
 

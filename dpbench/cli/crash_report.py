@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-import dpbench
 from dpbench.errors import UserError, print_message
 from dpbench.validate import quoted
+from dpbench.version import __version__
 
 FAILED = 1
 """Exit code of a command that failed at its work; a request refused beforehand exits with 2."""
@@ -108,7 +108,7 @@ def _exit_without_output(error: BaseException | None) -> NoReturn:
 
 
 def _exit_with_report(error: Exception) -> NoReturn:
-    from dpbench.memory import is_out_of_memory
+    from dpbench.system.memory import is_out_of_memory
 
     if is_out_of_memory(error):
         print_message(
@@ -140,7 +140,7 @@ def _plugin_in(error: Exception) -> str:
 def _save_report(error: Exception) -> str:
     """Save the traceback, and return the path; print it if no file can be written."""
     text = "".join(traceback.format_exception(error))
-    versions = f"dpbench {dpbench.__version__}, Python {platform.python_version()}"
+    versions = f"dpbench {__version__}, Python {platform.python_version()}"
     report = f"{shlex.join(sys.argv)}\n{versions}, {platform.platform()}\n\n{text}"
     try:
         descriptor, path = tempfile.mkstemp(prefix="dpbench-", suffix=".txt")

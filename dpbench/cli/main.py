@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable
 from textwrap import dedent
 
-from dpbench import __version__
 from dpbench.cli.crash_report import check_encoding, reporting_errors
 from dpbench.errors import UserError, nearest, print_message, show_warnings_as_messages
-from dpbench.training import interrupts
+from dpbench.system import interrupts
+from dpbench.version import __version__
 
 USAGE = """dpbench COMMAND [KEY=VALUE ...]
 

@@ -13,9 +13,9 @@ from dpbench.dashboard.tables import tables
 from dpbench.dashboard.texts import RecordTexts
 from dpbench.errors import UserError
 from dpbench.execution.rerun import CommandBuilder
-from dpbench.files import write_atomically
 from dpbench.records.collect import collect, no_records
 from dpbench.records.reading import Unreadable
+from dpbench.system.files import write_atomically
 from dpbench.validate import key_values, path_of
 
 DEFAULTS = {"results_dir": "results", "out": "report.html"}

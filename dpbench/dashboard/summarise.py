@@ -6,7 +6,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-import dpbench
 from dpbench.dashboard import metrics, privacy
 from dpbench.dashboard.boards import boards
 from dpbench.dashboard.run import ReportedRun, display_name, reported_run, seven_digits
@@ -16,6 +15,7 @@ from dpbench.errors import UserError
 from dpbench.metrics.students_t import CONFIDENCE, quantiles
 from dpbench.records.collect import StoredRecord
 from dpbench.records.reading import Unreadable
+from dpbench.version import __version__
 
 
 class Summary:
@@ -64,7 +64,7 @@ class Summary:
         names = metrics.sorted_names({name for run in self._runs for name in run.metrics})
         rows = sorted(self._rows(names, best), key=_sort_key)
         return {
-            "version": dpbench.__version__,
+            "version": __version__,
             "level": CONFIDENCE,
             "t": [seven_digits(t) for t in quantiles(max(1, _largest_series(rows) - 1))],
             "metrics": [metrics.metric_entry(name) for name in names],

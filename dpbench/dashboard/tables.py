@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dpbench.errors import UserError
 from dpbench.paths import benchmarks_folder, conf_folder
+from dpbench.records.folder import TABLES
 from dpbench.records.reading import Unreadable
 from dpbench.tables.conditions import row_name
 from dpbench.tables.header import HEAD
@@ -21,7 +22,7 @@ OTHER_COLUMNS = ("method", "column", "value", "spread", "delta")
 def tables(folder: Path) -> tuple[list[dict], list[Unreadable]]:
     """The tables in `tables/*.csv`, then the published ones that were not run."""
     ours, unreadable = [], []
-    for path in sorted((folder / "tables").glob("*.csv")):
+    for path in sorted((folder / TABLES).glob("*.csv")):
         table = _compared_table(path)
         if isinstance(table, Unreadable):
             unreadable.append(table)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpbench.data.fetch.download import writing
 from dpbench.errors import UserError
-from dpbench.files import cached_digest_of, digest_of, replace_file
+from dpbench.system.files import cached_digest_of, digest_of, replace_file
 
 
 def ensure_cached(paths: Sequence[Path], make: Callable[[Sequence[Path]], None]) -> None:

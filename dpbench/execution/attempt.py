@@ -7,7 +7,7 @@ from dpbench.errors import Unavailable, UserError, first_line
 from dpbench.execution.launcher import Attempts, Failure, Outcome
 from dpbench.records.reading import load
 from dpbench.records.record import Record
-from dpbench.training.lock import Busy
+from dpbench.system.lock import Busy
 
 
 def attempt(overrides: list[str], wait: bool = True, quiet: bool = True) -> Outcome:

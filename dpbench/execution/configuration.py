@@ -14,6 +14,7 @@ from dpbench.data.fetch.folder import default_folder
 from dpbench.errors import UserError
 from dpbench.execution.launcher import Launcher
 from dpbench.records.code import is_stale
+from dpbench.records.folder import CHECKPOINTS
 from dpbench.records.reading import load
 from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import Tracker
@@ -94,7 +95,7 @@ def run_again(config: dict, record: Record | None) -> bool:
 
 def checkpoint_folder(record: Path) -> Path:
     """The folder of a run's checkpoints, which is removed when the run is complete."""
-    return record.parents[1] / "checkpoints" / record.stem
+    return record.parents[1] / CHECKPOINTS / record.stem
 
 
 def check_execution(config: dict) -> None:

@@ -16,7 +16,7 @@ from dpbench.errors import show_warnings_as_messages
 from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
 from dpbench.execution.worker import Worker, WorkerDied
-from dpbench.training.interrupts import exit_sooner, listening
+from dpbench.system.interrupts import exit_sooner, listening
 
 GRACE = 10.0
 """Seconds for interrupted processes to finish their step and write a checkpoint."""

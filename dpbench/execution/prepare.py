@@ -16,7 +16,8 @@ from dpbench.errors import UserError
 from dpbench.execution.configuration import checked_config
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.records.code import built_by_plugins
-from dpbench.training.plan import Plan, Run, plan
+from dpbench.training.plan import Plan, plan
+from dpbench.training.run import Run
 
 WITHOUT_EFFECT = ("optimizer", "diagnostics")
 """Groups on which no epsilon depends: their parts only see what is released, or are not covered."""

@@ -9,17 +9,20 @@ from dpbench.config.settings import key_of
 from dpbench.data.probe import probe
 from dpbench.execution.configuration import checkpoint_folder, data_folder, run_again, trackers_of
 from dpbench.execution.prepare import run_of
-from dpbench.files import check_writable, remove_parts, write_atomically
-from dpbench.memory import retain_freed_memory
+from dpbench.records.folder import TRACKING
 from dpbench.records.reading import load, set_aside_invalid
 from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import run_info
 from dpbench.records.trained_model import model_path, serialised
+from dpbench.system.files import check_writable, remove_parts, write_atomically
+from dpbench.system.interrupts import graceful_interrupts
+from dpbench.system.memory import retain_freed_memory
 from dpbench.training.checkpoints import Checkpoints, locked_checkpoints
-from dpbench.training.interrupts import graceful_interrupts
-from dpbench.training.plan import Run, plan
+from dpbench.training.plan import plan
+from dpbench.training.run import Run
+from dpbench.training.start import pick_device
 from dpbench.training.tracking import Tracking
-from dpbench.training.trainer import fit, pick_device
+from dpbench.training.trainer import fit
 
 
 def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
@@ -98,7 +101,7 @@ def _tracking(config: dict, table: str) -> Tracking:
 
 def tracking_folder(config: dict) -> Path:
     """The folder for the files of all trackers."""
-    return Path(config["results_dir"]) / "tracking"
+    return Path(config["results_dir"]) / TRACKING
 
 
 def _table(overrides: list[str]) -> str:

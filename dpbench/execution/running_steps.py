@@ -10,7 +10,8 @@ from pathlib import Path
 from dpbench.config.compose import compose
 from dpbench.errors import UserError
 from dpbench.records.digest import digest
-from dpbench.training.progress_display import Steps
+from dpbench.records.folder import CHECKPOINTS
+from dpbench.system.progress import Steps
 from dpbench.training.steps_file import read
 
 
@@ -38,7 +39,7 @@ def running_steps(results: Path, name: Callable[[str], str | None]) -> Callable[
     begun = time.time()
 
     def steps() -> list[Steps]:
-        folders = results / "checkpoints"
+        folders = results / CHECKPOINTS
         digests: list[str] = []
         with suppress(OSError):  # no run is under way
             digests = os.listdir(folders)

@@ -14,14 +14,16 @@ from dpbench.execution.configuration import checkpoint_folder, launcher_of, run_
 from dpbench.execution.launcher import Failure, Outcome
 from dpbench.execution.prepare import run_of
 from dpbench.execution.running_steps import running_steps, short_names
-from dpbench.files import check_writable, remove_parts, write_atomically
 from dpbench.mechanism.method import Inapplicable
 from dpbench.records import divergence
+from dpbench.records.folder import LAUNCHED, RUNS
 from dpbench.records.reading import load
 from dpbench.records.record import record_path
-from dpbench.training.interrupts import graceful_interrupts
-from dpbench.training.plan import Run, plan
-from dpbench.training.progress import counting
+from dpbench.system.files import check_writable, remove_parts, write_atomically
+from dpbench.system.interrupts import graceful_interrupts
+from dpbench.system.progress import counting
+from dpbench.training.plan import plan
+from dpbench.training.run import Run
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def run_missing(
     for path in sweep.runs:
         if path not in unfinished:
             on_record(path)
-    check_writable(sweep.folder / "runs")
+    check_writable(sweep.folder / RUNS)
     if not unfinished:
         return {}
     paths, failed = list(unfinished), {}
@@ -164,7 +166,7 @@ def launching(
     results = Path(config["results_dir"])
     with (
         graceful_interrupts(),
-        launcher_of(config).start(config["jobs"], results / "launched") as attempts,
+        launcher_of(config).start(config["jobs"], results / LAUNCHED) as attempts,
         counting(what, total, running_steps(results, name)) as count,
     ):
 

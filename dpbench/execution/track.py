@@ -9,9 +9,9 @@ from dpbench.execution.run import tracking_folder
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.records.trackers import RunInfo, Tracker, run_info
+from dpbench.system.progress import counting
 from dpbench.tables.counts import counted
 from dpbench.tables.sweep import filter_records
-from dpbench.training.progress import counting
 from dpbench.training.tracking import Tracking
 
 

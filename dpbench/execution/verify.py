@@ -25,7 +25,8 @@ from dpbench.records.digest import with_current_names
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.reading import load
 from dpbench.records.record import CANARIES, COVERED, Record
-from dpbench.training.plan import Plan, Run, plan, privacy_statement
+from dpbench.training.plan import Plan, plan, privacy_statement
+from dpbench.training.run import Run
 
 EPSILONS = ("rdp", "pld", "gdp", "claimed")
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from multiprocessing import get_context
 from typing import Any
 
-from dpbench.training.interrupts import interrupts_ignored
+from dpbench.system.interrupts import interrupts_ignored
 
 
 class WorkerDied(Exception):

@@ -17,9 +17,9 @@ from dpbench.gradients.modules import Unsupported
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.vmap import Vmap
-from dpbench.memory import is_out_of_memory
 from dpbench.models.modes import in_mode
 from dpbench.seeds import torch_state_kept
+from dpbench.system.memory import is_out_of_memory
 from dpbench.validate import one_of
 
 ENGINES: dict[str, type[Ghost | Loop | Vmap]] = {"ghost": Ghost, "loop": Loop, "vmap": Vmap}

@@ -8,9 +8,9 @@ from dpbench.data.dataset import Batch
 from dpbench.mechanism.method import ReleasedState
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
-from dpbench.memory import largest_fitting_size
 from dpbench.models.modes import in_mode
 from dpbench.seeds import torch_state_kept
+from dpbench.system.memory import largest_fitting_size
 
 
 def fit_memory(step: PrivateStep, probe: Batch) -> None:

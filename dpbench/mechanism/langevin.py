@@ -1,15 +1,17 @@
 """Langevin dynamics by SGD: the prior's gradient, and noise that follows from the learning rate."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
+import torch
 from torch import Tensor
 
 from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
-from dpbench.mechanism.method import Method, NoiseRule
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import Schedules, constant, run_lengths
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import PROVEN
@@ -17,18 +19,6 @@ from dpbench.validate import number
 
 PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
 """Settings of torch.optim.SGD for which its step is lr times the gradient."""
-
-
-def langevin(
-    name: str, bound: Bounds, prior_precision: float, clip: str, style: str, noise_rule: NoiseRule
-) -> Method:
-    """A method that follows the gradient of a log posterior, with noise by a rule.
-
-    Other arguments as for `dpbench.methods.dpsgld.dpsgld`.
-    """
-    number("method.prior_precision", prior_precision, least=0)
-    clipping, update = make_clip(clip, style, bound), Prior(prior_precision)
-    return Method(name, clipping, PROVEN, update=update, noise_rule=noise_rule)
 
 
 @dataclass(frozen=True)
@@ -45,23 +35,56 @@ class Prior(Update):
         return replace(self, number=units.number)
 
 
-def multiplier_for(variance: float, lr: float, expected_batch_size: float, clip: Clip) -> float:
-    """The sigma at which noise of standard deviation lr sigma R/B has variance lr * variance."""
-    return expected_batch_size * math.sqrt(variance / lr) / float(clip.sensitivity)
+class NoiseFollowingRate(ABC):
+    """The noise rule by which the step's noise lr sigma R/B has a given variance per unit of lr.
 
-
-def noise_following_lr(name: str, schedule: Schedules, steps: int) -> Schedules:
-    """The schedule with the noise factors 1/(sqrt(lr) R), from its factors of lr and R.
-
-    Raises UserError, which names the method, if schedule.noise is set or lr reaches 0.
+    With a schedule, the noise follows each step's lr and R.
     """
-    if schedule.noise != 1:
-        raise UserError(f"the noise of {name} follows from lr and bound: set schedule.noise=1.")
-    if min(value for value, _ in run_lengths(schedule.lr, steps)) <= 0:
-        raise UserError(f"{name} adds no noise where lr is 0: let schedule.lr stay positive.")
 
-    def noise(progress: float) -> float:
-        return schedule.lr_at(progress) ** -0.5 / schedule.bound_at(progress)
+    method: ClassVar[str]
+    """The name of the method, for messages."""
 
-    is_constant = None not in (constant(schedule.lr), constant(schedule.bound))
-    return replace(schedule, noise=noise(0.0) if is_constant else noise)
+    @abstractmethod
+    def rate_and_variance(
+        self, optimizer: torch.optim.Optimizer, units: Units
+    ) -> tuple[float, float]:
+        """lr, and the variance of the noise divided by it; UserError for other optimisers."""
+
+    def multiplier(
+        self, clip: Clip, optimizer: torch.optim.Optimizer, expected_batch_size: float, units: Units
+    ) -> float:
+        """sigma = B sqrt(v/lr)/R, for noise of variance lr v."""
+        lr, variance = self.rate_and_variance(optimizer, units)
+        return expected_batch_size * math.sqrt(variance / lr) / float(clip.sensitivity)
+
+    def schedule(self, schedule: Schedules, steps: int) -> Schedules:
+        """The schedule with the noise factors 1/(sqrt(lr) R), from its factors of lr and R.
+
+        Raises UserError if schedule.noise is set or lr reaches 0.
+        """
+        if schedule.noise != 1:
+            raise UserError(
+                f"the noise of {self.method} follows from lr and bound: set schedule.noise=1."
+            )
+        if min(value for value, _ in run_lengths(schedule.lr, steps)) <= 0:
+            raise UserError(
+                f"{self.method} adds no noise where lr is 0: let schedule.lr stay positive."
+            )
+
+        def noise(progress: float) -> float:
+            return schedule.lr_at(progress) ** -0.5 / schedule.bound_at(progress)
+
+        is_constant = None not in (constant(schedule.lr), constant(schedule.bound))
+        return replace(schedule, noise=noise(0.0) if is_constant else noise)
+
+
+def langevin(
+    bound: Bounds, prior_precision: float, clip: str, style: str, noise_rule: NoiseFollowingRate
+) -> Method:
+    """A method that follows the gradient of a log posterior, with noise by a rule.
+
+    Other arguments as for `dpbench.methods.dpsgld.dpsgld`.
+    """
+    number("method.prior_precision", prior_precision, least=0)
+    clipping, update = make_clip(clip, style, bound), Prior(prior_precision)
+    return Method(noise_rule.method, clipping, PROVEN, update=update, noise_rule=noise_rule)

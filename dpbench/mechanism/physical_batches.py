@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
-from dpbench.memory import is_out_of_memory, run_with_halving
+from dpbench.system.memory import is_out_of_memory, run_with_halving
 
 Summand = TypeVar("Summand")
 

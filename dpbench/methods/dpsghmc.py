@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 import torch
 
-from dpbench.clipping import Bounds, Clip
+from dpbench.clipping import Bounds
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
-from dpbench.mechanism.langevin import PLAIN, langevin, multiplier_for, noise_following_lr
+from dpbench.mechanism.langevin import PLAIN, NoiseFollowingRate, langevin
 from dpbench.mechanism.method import Method
-from dpbench.mechanism.schedules import Schedules
 
 
 def dpsghmc(
@@ -31,27 +30,25 @@ def dpsghmc(
     v and theta are functions of the noisy sums of this and earlier steps: the ledger is that of
     `dpsgd` with that sigma. It is tight, as the sums can be recovered from the thetas.
     """
-    return langevin("dpsghmc", bound, prior_precision, clip, style, Hamiltonian())
+    return langevin(bound, prior_precision, clip, style, Hamiltonian())
 
 
 @dataclass(frozen=True)
-class Hamiltonian:
+class Hamiltonian(NoiseFollowingRate):
     """The noise rule by which the step's noise lr sigma R/B matches the friction.
 
     With a schedule of lr, the velocity of torch's heavy ball scales with lr; the noise follows each
     step's lr.
     """
 
-    def multiplier(
-        self, clip: Clip, optimizer: torch.optim.Optimizer, expected_batch_size: float, units: Units
-    ) -> float:
-        """sigma = B sqrt(2 alpha/(n lr))/R, for friction alpha = 1 - momentum."""
-        lr, momentum = _heavy_ball(optimizer)
-        variance = 2 * (1 - momentum) / units.number
-        return multiplier_for(variance, lr, expected_batch_size, clip)
+    method = "dpsghmc"
 
-    def schedule(self, schedule: Schedules, steps: int) -> Schedules:
-        return noise_following_lr("dpsghmc", schedule, steps)
+    def rate_and_variance(
+        self, optimizer: torch.optim.Optimizer, units: Units
+    ) -> tuple[float, float]:
+        """The variance divided by lr: 2 alpha/n, for friction alpha = 1 - momentum."""
+        lr, momentum = _heavy_ball(optimizer)
+        return lr, 2 * (1 - momentum) / units.number
 
 
 def _heavy_ball(optimizer: torch.optim.Optimizer) -> tuple[float, float]:

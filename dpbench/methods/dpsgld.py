@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 import torch
 
-from dpbench.clipping import Bounds, Clip
+from dpbench.clipping import Bounds
 from dpbench.data.derive.users import Units
 from dpbench.errors import UserError
-from dpbench.mechanism.langevin import PLAIN, langevin, multiplier_for, noise_following_lr
+from dpbench.mechanism.langevin import PLAIN, NoiseFollowingRate, langevin
 from dpbench.mechanism.method import Method
-from dpbench.mechanism.schedules import Schedules
 from dpbench.validate import one_of
 
 LAWS = ("lr", "posterior")
@@ -31,25 +30,21 @@ def dpsgld(
     clipped, R only enters the ledger as the sensitivity, and does not affect training.
     """
     one_of("method.law", law, LAWS)
-    return langevin("dpsgld", bound, prior_precision, clip, style, Langevin(law))
+    return langevin(bound, prior_precision, clip, style, Langevin(law))
 
 
 @dataclass(frozen=True)
-class Langevin:
+class Langevin(NoiseFollowingRate):
     """The noise rule by which the step's noise lr sigma R/B has the variance of `law`."""
 
     law: str
+    method = "dpsgld"
 
-    def multiplier(
-        self, clip: Clip, optimizer: torch.optim.Optimizer, expected_batch_size: float, units: Units
-    ) -> float:
-        """sigma = B sqrt(v/lr)/R: v = 1 for Algorithm 3, and 2/n for the posterior."""
-        lr = _plain_rate(optimizer)
-        variance = 1 if self.law == "lr" else 2 / units.number
-        return multiplier_for(variance, lr, expected_batch_size, clip)
-
-    def schedule(self, schedule: Schedules, steps: int) -> Schedules:
-        return noise_following_lr("dpsgld", schedule, steps)
+    def rate_and_variance(
+        self, optimizer: torch.optim.Optimizer, units: Units
+    ) -> tuple[float, float]:
+        """The variance divided by lr: 1 for Algorithm 3, and 2/n for the posterior."""
+        return _plain_rate(optimizer), 1 if self.law == "lr" else 2 / units.number
 
 
 def _plain_rate(optimizer: torch.optim.Optimizer) -> float:

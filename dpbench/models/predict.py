@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Split
-from dpbench.memory import run_with_halving
+from dpbench.system.memory import run_with_halving
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpbench.data.fetch.library import library
 from dpbench.errors import UserError
-from dpbench.files import cached_digest_of
+from dpbench.system.files import cached_digest_of
 from dpbench.validate import path_of, quoted
 
 NAMES = ("model.safetensors", "pytorch_model.bin")

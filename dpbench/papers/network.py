@@ -12,7 +12,7 @@ from dpbench.gradients.engine import Loss, MaterialisedGradients
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.vmap import Vmap
 from dpbench.models.architecture import LOSSES
-from dpbench.training.plan import Run
+from dpbench.training.run import Run
 
 MAX_NUMBERS = 10**8
 """The most entries of a Jacobian: 0.8 GB in float64."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpbench.errors import UserError
-from dpbench.files import write_atomically
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
+from dpbench.system.files import write_atomically
 from dpbench.validate import key_values
 
 UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed")

@@ -36,7 +36,7 @@ class Config(msgspec.Struct):
 
 
 class PrivacyStatement(msgspec.Struct):
-    """The statement of a ledger; see `dpbench.training.budget.statement`."""
+    """The statement of a ledger; see `dpbench.training.statement.statement`."""
 
     guarantee: Level
     why: str

@@ -7,10 +7,11 @@ from functools import cached_property
 from pathlib import Path
 
 from dpbench.config.settings import NAMED_GROUPS
-from dpbench.files import write_atomically
 from dpbench.metrics.last_epochs import last_epochs_metrics
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.records.digest import digest, digest_of_scientific, scientific
+from dpbench.records.folder import RUNS
+from dpbench.system.files import write_atomically
 
 SCHEMA = 1
 
@@ -124,4 +125,4 @@ def sha256(text: str) -> str:
 
 
 def record_path(folder: Path, config: dict) -> Path:
-    return folder / "runs" / f"{digest(config)}.json"
+    return folder / RUNS / f"{digest(config)}.json"

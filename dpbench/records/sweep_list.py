@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dpbench.errors import UserError, nearest
-from dpbench.files import write_atomically
+from dpbench.records.folder import SWEEPS
+from dpbench.system.files import write_atomically
 
 
 def write_list(folder: Path, name: str, digests: Iterable[str]) -> None:
@@ -18,11 +19,11 @@ def write_list(folder: Path, name: str, digests: Iterable[str]) -> None:
 
 def read_list(folder: Path, name: str) -> set[str]:
     """The digests of a sweep's runs; UserError for a name of no sweep."""
-    known = [path.stem for path in (folder / "sweeps").glob("*.txt")]
+    known = [path.stem for path in (folder / SWEEPS).glob("*.txt")]
     if name not in known:
         raise UserError(f"{folder} has no sweep {name}: {nearest(name, known)}")
     return {*_path(folder, name).read_text().split()}
 
 
 def _path(folder: Path, name: str) -> Path:
-    return folder / "sweeps" / f"{name}.txt"
+    return folder / SWEEPS / f"{name}.txt"

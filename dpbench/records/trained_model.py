@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpbench.errors import UserError, first_line
+from dpbench.records.folder import MODELS
 from dpbench.seeds import torch_state_kept
 
 if TYPE_CHECKING:  # a finished run is found without importing torch
@@ -22,7 +23,7 @@ TOLERANCE = 1e-3
 
 def model_path(results: Path, digest: str) -> Path:
     """The file of a run's model in a results folder."""
-    return results / "models" / f"{digest}.pt"
+    return results / MODELS / f"{digest}.pt"
 
 
 def serialised(

@@ -7,12 +7,13 @@ from dpbench.config.buildable import function
 from dpbench.errors import print_message
 from dpbench.execution.configuration import trackers_of
 from dpbench.execution.run import tracking_folder
-from dpbench.files import check_writable, write_atomically
 from dpbench.records.code import is_stale
+from dpbench.records.folder import TABLES
 from dpbench.reproduce.figure import check_figure
 from dpbench.reproduce.render import render, spec_of
 from dpbench.reproduce.runs import execute, plan_runs, planned_privacy
 from dpbench.reproduce.target import Target, target_of
+from dpbench.system.files import check_writable, write_atomically
 from dpbench.training.tracking import log_table
 
 
@@ -33,7 +34,7 @@ def reproduce(name: str, overrides: list[str]) -> str:
     else:
         spec_of(target)
     runs = plan_runs(target)
-    check_writable(folder / "tables")
+    check_writable(folder / TABLES)
     records, unavailable = execute(runs)
     if stale := sum(map(is_stale, records)):
         print_message(
@@ -53,7 +54,7 @@ def _measure_times(target: Target, folder: Path) -> str:
     """Measure by `dpbench bench`, which prints its table; returns a sentence with the folder."""
     from dpbench.bench.command import bench
 
-    out = folder / "tables" / target.stem
+    out = folder / TABLES / target.stem
     settings = {**target.table["bench"], "device": target.config["device"], "out": out}
     bench([f"{key}={value}" for key, value in settings.items()])
     return f"{target.title}: table, numbers and picture are in {out}."
@@ -62,14 +63,14 @@ def _measure_times(target: Target, folder: Path) -> str:
 def _compute(target: Target, folder: Path) -> str:
     """A table that needs no private training, computed by the function that its YAML names."""
     compute = function("table", target.table["compute"])
-    check_writable(folder / "tables")
+    check_writable(folder / TABLES)
     files = compute(target)
     _write(target, files)
     return files["md"].decode()
 
 
 def _write(target: Target, files: Mapping[str, bytes]) -> None:
-    stem = Path(target.config["results_dir"]) / "tables" / target.stem
+    stem = Path(target.config["results_dir"]) / TABLES / target.stem
     for suffix, content in files.items():
         write_atomically(stem.with_name(f"{stem.name}.{suffix}"), content)
     print_message(f"written: {stem}.{{{','.join(files)}}}")

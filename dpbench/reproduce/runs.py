@@ -7,13 +7,15 @@ from pathlib import Path
 from dpbench.errors import Unavailable, UserError
 from dpbench.execution.sweep import Sweep, plan_sweep, report, run_missing
 from dpbench.records.collect import RECORDS, StoredRecord, records_in
+from dpbench.records.folder import RUNS, TABLES
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
 from dpbench.tables.conditions import row_name
 from dpbench.tables.counts import counted
 from dpbench.tables.privacy import Statement
-from dpbench.training.plan import Run, plan, privacy_statement
+from dpbench.training.plan import plan, privacy_statement
+from dpbench.training.run import Run
 from dpbench.validate import one_of
 
 
@@ -57,7 +59,7 @@ def execute(runs: TargetRuns) -> tuple[list[Record], dict[Path, str]]:
     beside the table has some that would be lost; and Unavailable if none could be run.
     """
     sweep = runs.sweep
-    found = {path.stem for path in (sweep.folder / "runs").glob("*.json")}
+    found = {path.stem for path in (sweep.folder / RUNS).glob("*.json")}
     repeated = {path.stem for path, run in sweep.built.items() if run.noise != "secure"}
     _check_kept(sweep, found | repeated)
     unavailable = _execute(sweep)
@@ -117,7 +119,7 @@ def planned_privacy(runs: TargetRuns, unavailable: Mapping[Path, str]) -> dict[s
 def _check_kept(sweep: Sweep, kept: Collection[str]) -> None:
     """UserError if the table's file has records that would be lost: unreadable ones, and those of
     none of the digests in `kept`."""
-    path = sweep.folder / "tables" / f"{sweep.name}.{RECORDS}"
+    path = sweep.folder / TABLES / f"{sweep.name}.{RECORDS}"
     stored = records_in(path) if path.exists() else ()
     lost = [e for e in stored if not isinstance(e, StoredRecord) or e.digest not in kept]
     if lost:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from dpbench.records.folder import SEARCH
 from dpbench.reproduce.target import Target
 
 COLUMNS = ["condition", "arm", "x", "y"]
@@ -15,7 +16,7 @@ def search_trials(target: Target) -> pd.DataFrame:
     NAME: `table.figure.searches`; x, y: the figure's metrics, on validation examples. An arm
     without a search, or whose search has no such metric, has no trials.
     """
-    figure, folder = target.table["figure"], Path(target.config["results_dir"]) / "search"
+    figure, folder = target.table["figure"], Path(target.config["results_dir"]) / SEARCH
     parts = [pd.DataFrame(columns=COLUMNS)]
     for condition in target.conditions:
         dataset = dict(condition.values).get("dataset", target.config["choices"]["dataset"])

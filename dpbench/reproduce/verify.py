@@ -16,15 +16,16 @@ from dpbench.config.compose import options
 from dpbench.errors import UserError, nearest, print_message
 from dpbench.execution.verify import contradictions, differences_of_rerun, equal, has_data
 from dpbench.records.collect import RECORDS, StoredRecord, collect, no_records
+from dpbench.records.folder import TABLES
 from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
 from dpbench.reproduce.render import TEXTS, texts
 from dpbench.reproduce.target import Target, target_of
+from dpbench.system.progress import counting
 from dpbench.tables.counts import counted
 from dpbench.tables.markdown import command_of
 from dpbench.tables.privacy import AS_PLANNED
 from dpbench.tables.verdict import IMPOSSIBLE
-from dpbench.training.progress import counting
 from dpbench.validate import integer, key_values, spelled_integer, spelled_number
 
 DEFAULTS = {"results_dir": "results", "rerun": "0"}
@@ -59,7 +60,7 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
     entries = list(collect(folder))
     problems = [Problem(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
     stored = [entry for entry in entries if isinstance(entry, StoredRecord)]
-    tables = sorted((folder / "tables").glob(f"*.{RECORDS}"))
+    tables = sorted((folder / TABLES).glob(f"*.{RECORDS}"))
     if not (names or entries or tables):
         raise no_records(folder, [])
     if names:
@@ -105,7 +106,7 @@ def _named(
     for name in names:
         if name not in known and Path(name).stem not in records:
             raise UserError(
-                _without_records(name, folder / "tables")
+                _without_records(name, folder / TABLES)
                 or _without_digest(name, folder)
                 or f"{name} is neither a table nor a record here: {nearest(name, known)}"
             )

@@ -7,13 +7,14 @@ from dpbench.config.space import Configuration
 from dpbench.execution.attempt import record_of
 from dpbench.execution.running_steps import names_by_digest
 from dpbench.execution.sweep import Outcomes, launching
-from dpbench.files import check_writable, write_atomically
+from dpbench.records.folder import SEARCH
 from dpbench.search import private_report
 from dpbench.search.private import select
 from dpbench.search.report import render
 from dpbench.search.request import SearchRequest, parse
 from dpbench.search.samplers import SAMPLERS
 from dpbench.search.selection import RULES, Trial, check_any, failures_of
+from dpbench.system.files import check_writable, write_atomically
 
 
 def search(arguments: list[str], on_failures: Callable[[str], None] = lambda said: None) -> str:
@@ -22,7 +23,7 @@ def search(arguments: list[str], on_failures: Callable[[str], None] = lambda sai
     on_failures: called with a sentence if runs have no record.
     """
     request = parse(arguments)
-    folder = Path(request.config["results_dir"]) / "search"
+    folder = Path(request.config["results_dir"]) / SEARCH
     check_writable(folder)
     hint = failures = ""
     if request.repetitions:  # only the best trial is released

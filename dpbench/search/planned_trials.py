@@ -14,8 +14,9 @@ from dpbench.privacy.guarantee import BOUNDS, CLAIMED
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.selection import selection_epsilon
 from dpbench.search.request import SearchRequest
-from dpbench.training.budget import NOISE_ENDS
-from dpbench.training.plan import Plan, Run
+from dpbench.training.plan import Plan
+from dpbench.training.run import Run
+from dpbench.training.statement import NOISE_ENDS
 
 TOLERANCE = 1.002
 """The ratio of the ends of a bracket of a trial's epsilon at which the bisection ends."""

@@ -15,14 +15,15 @@ from dpbench.errors import UserError
 from dpbench.execution.attempt import record_of
 from dpbench.execution.running_steps import names_by_digest
 from dpbench.execution.sweep import launching
-from dpbench.files import write_atomically
 from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.selection import Repetitions
+from dpbench.records.folder import SEARCH
 from dpbench.records.record import Record
 from dpbench.search.planned_trials import PlannedTrials, plan_trials
 from dpbench.search.request import SearchRequest
-from dpbench.training.lock import exclusive
+from dpbench.system.files import write_atomically
+from dpbench.system.lock import exclusive
 
 PRIVATE_MODE = 0o600
 MASK = 2**64 - 1
@@ -90,7 +91,7 @@ def stream_of(request: SearchRequest) -> Stream:
 
 def key_path(request: SearchRequest) -> Path:
     """The file with the key of a search with noise=secure, which is as sensitive as the data."""
-    return Path(request.config["results_dir"]) / "search" / f"{request.name}.{request.identity}.key"
+    return Path(request.config["results_dir"]) / SEARCH / f"{request.name}.{request.identity}.key"
 
 
 def _records(request: SearchRequest, runs: list[list[str]]) -> list[Record]:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.errors import UserError, nearest, print_message
-from dpbench.files import unwritable, write_atomically
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.records.sweep_list import read_list
+from dpbench.system.files import unwritable, write_atomically
 from dpbench.tables.counts import counted
 from dpbench.tables.sweep import SweepLayout, filter_records, group_runs, varied_settings
 from dpbench.tables.sweep_table import CELLS, SweepTable, metric_label

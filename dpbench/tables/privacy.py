@@ -33,7 +33,7 @@ AS_PLANNED = "Not run: as planned."
 """Said of the epsilons of a method that was not run."""
 
 Statement = Mapping[str, Any]
-"""The privacy statement of a run, from `dpbench.training.budget`."""
+"""The privacy statement of a run, from `dpbench.training.statement`."""
 
 NO_PLANS: Mapping[str, Statement] = MappingProxyType({})
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import torch
 
-from dpbench.files import remove_parts, replace_file
-from dpbench.memory import is_out_of_memory
+from dpbench.system.files import remove_parts, replace_file
+from dpbench.system.lock import exclusive
+from dpbench.system.memory import is_out_of_memory
 from dpbench.training import steps_file
-from dpbench.training.lock import exclusive
 
 FORMAT = 1
 

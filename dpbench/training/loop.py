@@ -8,6 +8,7 @@ counts them once.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -107,6 +108,10 @@ class Training:
         self._has_finite_gradients = True  # in the last epoch
         step.engine.model.train()
         seeds.seed_torch(seeds.derived(step.seed, "dropout"), step.engine.parameters.theta.device)
+
+    def evaluated(self) -> AbstractContextManager:
+        """The context in which the model has the parameters that the run is evaluated at."""
+        return self.average.applied() if self.average else nullcontext()
 
     @property
     def steps_done(self) -> int:

@@ -1,26 +1,17 @@
-"""Progress of runs: a bar on a terminal, and elsewhere a line a minute."""
+"""The progress of a run: its steps, loss and epsilon so far."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.guarantee import CLAIMED
 from dpbench.records.epsilon import rounded_up
-from dpbench.training.progress_display import Bar, Display, Lines, Steps
+from dpbench.system import progress
 from dpbench.training.steps_file import StepsFile
 
 FIRST_SECONDS = 2.0
 """Nothing is shown for anything that ends earlier."""
-
-REDRAWN_EVERY = 2.0
-"""Seconds between two looks at the runs of a sweep, which may train in this very process."""
-
-MAX_SHOWN = 8
-"""The most running runs that are shown one by one."""
 
 
 class Progress:
@@ -37,9 +28,9 @@ class Progress:
     ):
         self._plan, self._delta, self._done = plan, delta, done
         self._loss: float | None = None
-        self._display: Display | StepsFile | None = None
+        self._display: progress.Display | StepsFile | None = None
         if not quiet:
-            self._display = _display("training", plan.steps, done)
+            self._display = progress.display("training", plan.steps, done)
         elif steps_file:
             self._display = StepsFile(steps_file, plan.steps)
         if self._display:
@@ -58,7 +49,7 @@ class Progress:
             self._show(self._display)
             self._shown_at = time.monotonic() + self._display.interval
 
-    def _show(self, display: Display | StepsFile) -> None:
+    def _show(self, display: progress.Display | StepsFile) -> None:
         if isinstance(display, StepsFile):
             display.show(self._done)
         else:
@@ -77,78 +68,3 @@ class Progress:
             return f"{rounded_up(rdp(self._plan.spent(self._done), self._delta))} ({known})"
         except Unaccountable:
             return "not computed"
-
-
-def _none() -> Sequence[Steps]:
-    return ()
-
-
-@contextmanager
-def counting(
-    what: str, total: int, running: Callable[[], Sequence[Steps]] = _none
-) -> Iterator[Callable[[], None]]:
-    """Shows the progress of several runs on standard error; yields a function to call after each.
-
-    running: the steps of the runs under way, which are then shown too.
-    """
-    watched = running is not _none
-    if total <= 1 and not watched:
-        yield lambda: None
-        return
-    counter, ended = _Counter(what, total, running), threading.Event()
-    watch = threading.Thread(target=counter.watch, args=(ended,), daemon=True)
-    if watched:
-        watch.start()
-    try:
-        yield counter.count
-    finally:
-        ended.set()
-        if watched:
-            watch.join()
-        counter.stop()
-
-
-class _Counter:
-    """Shows how many runs have ended, and the steps of those under way."""
-
-    def __init__(self, what: str, total: int, running: Callable[[], Sequence[Steps]]):
-        self._what, self._running, self._display = what, running, _display(what, total, 0)
-        self._done, self._lock = 0, threading.Lock()
-        self._shown_at = time.monotonic()
-        if self._shows_each and total > 1:
-            self._show(())
-
-    @property
-    def _shows_each(self) -> bool:
-        return isinstance(self._display, Bar)
-
-    def count(self) -> None:
-        with self._lock:
-            self._done += 1
-            if self._shows_each or self._is_due():
-                self._show(self._running())
-
-    def watch(self, ended: threading.Event) -> None:
-        """Show what is under way from time to time, until the event is set."""
-        while not ended.wait(REDRAWN_EVERY):
-            with self._lock:
-                if self._is_due() and (running := self._running()):
-                    self._show(running)
-
-    def stop(self) -> None:
-        self._display.stop()
-
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._shown_at > self._display.interval
-
-    def _show(self, running: Sequence[Steps]) -> None:
-        many = f"{len(running)} {self._what} under way" if len(running) > MAX_SHOWN else ""
-        self._display.show(self._done, many, running[:MAX_SHOWN])
-        self._shown_at = time.monotonic()
-
-
-def _display(what: str, total: int, done: int) -> Display:
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    return Bar(console, what, total, done) if console.is_terminal else Lines(what, total, done)

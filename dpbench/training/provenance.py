@@ -9,10 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-import dpbench
-from dpbench import memory
 from dpbench.mechanism.step import PrivateStep
 from dpbench.paths import PACKAGE
+from dpbench.system import memory
+from dpbench.version import __version__
 
 PACKAGES = ("torch", "numpy", "dp-accounting", "opacus")
 
@@ -56,7 +56,7 @@ def provenance(
     return {
         "commit": commit(),
         "code": code(),
-        "dpbench": dpbench.__version__,
+        "dpbench": __version__,
         "python": platform.python_version(),
         **{name: installed_version(name) for name in PACKAGES},
         "device": _describe(device),
@@ -74,7 +74,7 @@ def provenance(
 def conditions(engine: str, device: torch.device) -> dict:
     """What the exact bits of a run depend on, besides its settings and code, as plain values."""
     return {
-        "dpbench": dpbench.__version__,
+        "dpbench": __version__,
         **{name: installed_version(name) for name in ("torch", "numpy")},
         "engine": engine,
         "device": device.type,

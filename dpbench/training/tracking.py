@@ -15,7 +15,8 @@ from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger, from_plain
 from dpbench.records.record import Record
 from dpbench.records.trackers import Log, RunInfo, Tracker
-from dpbench.training.plan import Plan, Run, privacy_statement
+from dpbench.training.plan import Plan, privacy_statement
+from dpbench.training.run import Run
 
 EPSILON = "privacy/epsilon_rdp"
 """The epsilon so far, as trackers log it: by RDP, which is fast, and may be above that by PLD."""

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from dpbench.audit.command import contender_audit
 from dpbench.audit.inference import refutes, strongest_attack
 from dpbench.audit.peers import peer
 from dpbench.audit.peers.contenders import CONTENDERS, GAMES
 from dpbench.audit.peers.opacus_peer import Opacus
 from dpbench.audit.peers.peer import Task
+from dpbench.audit.request import contender_audit
 from dpbench.cli.main import main
 from dpbench.clipping.functions import Abadi
 from dpbench.errors import UserError

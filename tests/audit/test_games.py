@@ -9,9 +9,9 @@ import torch
 
 from dpbench.audit.audit import GAMES, audit
 from dpbench.audit.canaries import MAX_NORM, worst_case_norm
-from dpbench.audit.command import prepare_audit
 from dpbench.audit.game import on_canaries, play_run
 from dpbench.audit.inference import REFUTATION_LEVEL, gdp_epsilon, refutes, strongest_attack
+from dpbench.audit.request import prepare_audit
 from dpbench.cli.main import main
 from dpbench.clipping import Coordinates
 from dpbench.errors import UserError

@@ -23,7 +23,7 @@ from dpbench.execution.prepare import build, run_of
 from dpbench.mechanism.noise import Gaussian
 from dpbench.privacy.accountants import pld
 from dpbench.training.plan import plan
-from dpbench.training.trainer import private_step
+from dpbench.training.start import private_step
 
 pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from dpbench.audit import table
-from dpbench.audit.command import prepare_audit
 from dpbench.audit.game import on_canaries
+from dpbench.audit.request import prepare_audit
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.target import target_of
 from dpbench.training.plan import plan

@@ -16,7 +16,7 @@ from dpbench.bench.timing import measure
 from dpbench.cli.main import main
 from dpbench.config import search_path
 from dpbench.errors import UserError
-from dpbench.memory import resident
+from dpbench.system.memory import resident
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
@@ -154,7 +154,7 @@ import torch
 from dpbench.bench.cases import STEP as CASES
 from dpbench.bench.contenders import STEP
 from dpbench.bench.contender_process import TimedStepper
-from dpbench.memory import retain_freed_memory
+from dpbench.system.memory import retain_freed_memory
 retain_freed_memory()
 
 def make(case, device):

@@ -11,8 +11,8 @@ import pytest
 
 from dpbench.config.compose import compose
 from dpbench.dashboard.command import report
-from dpbench.files import write_atomically
 from dpbench.records.record import Record
+from dpbench.system.files import write_atomically
 
 METHODS = ("sgd", "dpsgd", "dpsgd_f", "dpsgd_global")
 NAMES = ("chromium", "chromium-browser", "google-chrome")

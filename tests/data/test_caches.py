@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench import files
 from dpbench.data.caches import ensure_cached
 from dpbench.data.celeba import CelebA
 from dpbench.data.fetch.download import missing_file
 from dpbench.errors import UserError
+from dpbench.system import files
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.audit.command import DEFAULTS, prepare_audit
+from dpbench.audit.request import DEFAULTS, prepare_audit
 from dpbench.cli.main import main
 from dpbench.config import compose as config
 from dpbench.config.overrides import expand

@@ -14,7 +14,7 @@ from dpbench.errors import UserError
 from dpbench.execution import run as runs
 from dpbench.execution.run import load_or_run
 from dpbench.records.code import CHECKSUM_KEY
-from dpbench.training import plan, provenance, trainer
+from dpbench.training import evaluation, plan, provenance, trainer
 from dpbench.training.checkpoints import serialise
 from dpbench.training.loop import Training
 
@@ -97,7 +97,7 @@ def test_a_run_that_goes_on_says_so(asked, steps, capsys):
 @pytest.mark.slow
 def test_a_run_that_ended_after_its_last_step_only_has_to_be_tested(asked, steps, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(trainer, "predict", lambda *_: 1 / 0)
+        patch.setattr(evaluation, "predict", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             load_or_run(asked, quiet=True)
     load_or_run(asked, quiet=True)

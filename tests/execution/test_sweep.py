@@ -20,8 +20,9 @@ from dpbench.execution.attempt import attempt
 from dpbench.execution.running_steps import names_by_digest, short_names
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
-from dpbench.training import progress, progress_display, steps_file
-from dpbench.training.lock import exclusive
+from dpbench.system import progress
+from dpbench.system.lock import exclusive
+from dpbench.training import steps_file
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "method=sgd"]
@@ -106,10 +107,10 @@ def test_what_failed_is_tried_again_and_then_listed_no_more(sweep, failing, tmp_
 
 def shown_at_once(monkeypatch):
     """Progress is written and looked at all the time, as lines."""
-    monkeypatch.setattr(progress, "_display", progress_display.Lines)
-    monkeypatch.setattr(progress, "FIRST_SECONDS", 0)
+    monkeypatch.setattr(progress, "display", progress.Lines)
     monkeypatch.setattr(progress, "REDRAWN_EVERY", 0.001)
-    monkeypatch.setattr(progress_display.Lines, "interval", 0.0)
+    monkeypatch.setattr(progress.Lines, "interval", 0.0)
+    monkeypatch.setattr("dpbench.training.progress.FIRST_SECONDS", 0)
     monkeypatch.setattr(steps_file.StepsFile, "interval", 0.0)
 
 
@@ -340,8 +341,9 @@ if __name__ == "__main__":
 SHOWING = """
 import os, time
 from pathlib import Path
-from dpbench.training import progress_display, progress, steps_file
-progress_display.Lines.interval = steps_file.StepsFile.interval = progress.FIRST_SECONDS = 0
+from dpbench.system import progress
+from dpbench.training import progress as of_a_run, steps_file
+progress.Lines.interval = steps_file.StepsFile.interval = of_a_run.FIRST_SECONDS = 0
 progress.REDRAWN_EVERY = 0.1
 stop = steps_file.StepsFile.stop
 def when_seen(file):
@@ -401,7 +403,7 @@ def test_a_run_that_was_waited_for_is_not_made_again(sweep, failing, tmp_path, m
         assert "waiting for it to end" in message
         end()
 
-    monkeypatch.setattr("dpbench.training.lock.warnings.warn", ended)
+    monkeypatch.setattr("dpbench.system.lock.warnings.warn", ended)
     (run,) = sweep(seeds=[0]).runs.values()
     assert runs.load_or_run(run) == theirs
     assert trained == [0]

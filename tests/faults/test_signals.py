@@ -9,7 +9,7 @@ import pytest
 
 from dpbench.execution.attempt import attempt
 from dpbench.records.reading import load
-from dpbench.training.interrupts import RESUME_HINT
+from dpbench.system.interrupts import RESUME_HINT
 
 pytestmark = pytest.mark.slow
 

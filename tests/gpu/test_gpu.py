@@ -16,6 +16,7 @@ from dpbench.data.digits import Digits
 from dpbench.gradients import ForwardOptions, make_engine
 from dpbench.gradients.precision import PRECISIONS, Precision, full_precision_products
 from dpbench.mechanism.noise import GRID, Gaussian
+from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import seeded
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.models.architecture import cross_entropy
@@ -23,7 +24,7 @@ from dpbench.models.resnet9 import ResNet9
 from dpbench.training import trainer
 from dpbench.training.budget import Privacy
 from dpbench.training.checkpoints import Checkpoints
-from dpbench.training.plan import Run
+from dpbench.training.run import Run
 
 pytestmark = pytest.mark.gpu
 
@@ -126,7 +127,7 @@ def fit(run, **settings):
 def test_a_run_that_was_interrupted_ends_as_an_uninterrupted_one(device, tmp_path, monkeypatch):
     whole = fit(run_on(device))
     checkpoints = Checkpoints(tmp_path, 1e-9)
-    step, made = trainer.PrivateStep.__call__, []
+    step, made = PrivateStep.__call__, []
 
     def stopping(self, batch):
         made.append(1)
@@ -135,7 +136,7 @@ def test_a_run_that_was_interrupted_ends_as_an_uninterrupted_one(device, tmp_pat
         return step(self, batch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer.PrivateStep, "__call__", stopping)
+        patch.setattr(PrivateStep, "__call__", stopping)
         with pytest.raises(KeyboardInterrupt):
             fit(run_on(device), checkpoints=checkpoints)
     resumed = fit(run_on(device), checkpoints=Checkpoints(tmp_path, None))

@@ -17,7 +17,7 @@ from dpbench.methods.dpsgd_jl import EstimatedNorms, ProjectedNorms, dpsgd_jl, s
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
-from dpbench.training.budget import statement
+from dpbench.training.statement import statement
 
 LAYERS = (Layer("a", slice(0, 2)), Layer("b", slice(2, 6)))
 RELEASED = ReleasedState(0, 1, None)

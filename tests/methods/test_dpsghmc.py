@@ -22,8 +22,10 @@ from dpbench.models.mlp import Mlp
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.training.budget import PlannedSteps, Privacy
-from dpbench.training.plan import Run, plan
-from dpbench.training.trainer import fit, private_step
+from dpbench.training.plan import plan
+from dpbench.training.run import Run
+from dpbench.training.start import private_step
+from dpbench.training.trainer import fit
 
 N, B = 50, 8.0
 UNITS = Units("example", N, ())

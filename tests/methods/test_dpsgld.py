@@ -16,8 +16,10 @@ from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgld import Langevin, dpsgld
 from dpbench.models.mlp import Mlp
 from dpbench.training.budget import PlannedSteps, Privacy
-from dpbench.training.plan import Run, plan
-from dpbench.training.trainer import fit, private_step
+from dpbench.training.plan import plan
+from dpbench.training.run import Run
+from dpbench.training.start import private_step
+from dpbench.training.trainer import fit
 
 N, B = 50, 8.0
 UNITS = Units("example", N, ())

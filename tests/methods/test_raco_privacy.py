@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.audit.audit import GAMES
-from dpbench.audit.command import prepare_audit
 from dpbench.audit.inference import refutes, strongest_attack
+from dpbench.audit.request import prepare_audit
 from dpbench.data.dataset import Batch
 from dpbench.gradients import make_engine
 from dpbench.mechanism.method import Method, ReleasedState

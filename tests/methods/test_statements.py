@@ -15,7 +15,7 @@ from dpbench.mechanism.update import Plain
 from dpbench.methods.raco import RateClip
 from dpbench.privacy.guarantee import PRIVATE_DIVISOR, PROVEN
 from dpbench.privacy.ledger import Exact, Ledger, Poisson, Shuffled, Step
-from dpbench.training.budget import statement
+from dpbench.training.statement import statement
 from tests.methods.every_method import (
     EPSILONS,
     MULTIPLIER,

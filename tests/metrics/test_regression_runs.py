@@ -17,7 +17,7 @@ from dpbench.methods.sgd import sgd
 from dpbench.models.mlp import Mlp
 from dpbench.search.selection import RULES, Trial, ranked
 from dpbench.training.budget import Privacy
-from dpbench.training.plan import Run
+from dpbench.training.run import Run
 from dpbench.training.trainer import fit
 
 NOWHERE = Path("/nowhere")

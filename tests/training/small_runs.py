@@ -13,7 +13,7 @@ from dpbench.methods.dpsgd_global import dpsgd_global_adapt
 from dpbench.methods.sgd import sgd
 from dpbench.models.mlp import Mlp
 from dpbench.training.budget import Privacy
-from dpbench.training.plan import Run
+from dpbench.training.run import Run
 from dpbench.training.trainer import fit
 
 NOWHERE = Path("/nowhere")  # digits need no folder

@@ -15,7 +15,8 @@ from dpbench.methods.sgd import sgd
 from dpbench.privacy.accountants import ACCOUNTANTS, gdp, note, pld, rdp
 from dpbench.privacy.entries import Unaccountable, one_batch_per_release
 from dpbench.privacy.ledger import Ledger, Poisson, Shuffled, Step, from_plain
-from dpbench.training.budget import PlannedSteps, Privacy, statement
+from dpbench.training.budget import PlannedSteps, Privacy
+from dpbench.training.statement import statement
 
 DELTA, RATE, STEPS = 1e-5, 0.02, 200
 POISSON = Poisson(RATE)

@@ -10,7 +10,7 @@ from dpbench.data.dataset import Data, Split
 from dpbench.data.digits import Digits
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.models.predict import predict
-from dpbench.training import trainer
+from dpbench.training import evaluation
 from dpbench.training.plan import plan, privacy_statement
 from dpbench.training.trainer import fit
 from tests.training.small_runs import METHODS, NOWHERE, run_of, witnessed
@@ -37,7 +37,7 @@ def test_one_output_that_is_not_finite_is_divergence_too(monkeypatch):
         outputs[0, 0] = math.inf
         return outputs, losses
 
-    monkeypatch.setattr(trainer, "predict", spoilt)
+    monkeypatch.setattr(evaluation, "predict", spoilt)
     record = fit(run_of(epochs=1), NOWHERE)
     assert record.status == "diverged"
     assert all(math.isnan(value) for value in record.metrics.values())

@@ -5,15 +5,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dpbench import memory
 from dpbench.data.digits import Digits
 from dpbench.data.dutch import Dutch
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.methods.fairlens import fairlens
 from dpbench.models.predict import predict
+from dpbench.system import memory
 from dpbench.training import trainer
 from dpbench.training.plan import plan
-from dpbench.training.trainer import fit, private_step
+from dpbench.training.start import private_step
+from dpbench.training.trainer import fit
 from tests.training.small_runs import NOWHERE, run_of, witnessed
 
 

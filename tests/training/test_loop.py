@@ -28,7 +28,7 @@ from dpbench.methods import dp_mf_blt
 from dpbench.training import plan
 from dpbench.training.checkpoints import Checkpoints
 from dpbench.training.loop import Training
-from dpbench.training.plan import Run
+from dpbench.training.run import Run
 from dpbench.training.trainer import fit
 
 NOWHERE = Path("/nowhere")

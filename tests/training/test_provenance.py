@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dpbench import memory
+from dpbench.system import memory
 from dpbench.training import provenance
 from dpbench.training.provenance import ResourceUsage, conditions
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import pytest
 from torch import nn
 
-from dpbench import memory
 from dpbench.data.adult import Adult
 from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.derive.calibration import WithCalibration
@@ -16,6 +15,7 @@ from dpbench.data.digits import Digits
 from dpbench.errors import UserError
 from dpbench.methods.fairlens import fairlens
 from dpbench.models.logistic import Logistic
+from dpbench.system import memory
 from dpbench.training.plan import plan
 from dpbench.training.trainer import fit
 from tests.training.small_runs import NOWHERE, run_of

@@ -8,7 +8,8 @@ from dpbench.errors import UserError
 from dpbench.mechanism.streams import seeded
 from dpbench.training.plan import plan
 from dpbench.training.provenance import ResourceUsage
-from dpbench.training.trainer import fit, private_step, start_training
+from dpbench.training.start import private_step, start_training
+from dpbench.training.trainer import fit
 from tests.training.small_runs import METHODS, NOWHERE, run_of, what_it_measured, witnessed
 
 
@@ -26,7 +27,7 @@ def streams(monkeypatch):
         made.append(seeded(*arguments))
         return made[-1]
 
-    monkeypatch.setattr("dpbench.training.plan.seeded", noted)
+    monkeypatch.setattr("dpbench.training.run.seeded", noted)
     return made
 
 
@@ -83,8 +84,7 @@ def test_with_secure_noise_the_draws_inside_a_step_are_secret_too():
     def drawn(**changes):
         run = run_of(augmentation=ShiftsFlips(2, 2, "zero", "none", 1.0), **changes)
         data = run.load(NOWHERE)
-        cpu = torch.device("cpu")
-        training = start_training(run, plan(run), cpu, data.train, data.test, ResourceUsage(cpu))
+        training = start_training(run, plan(run), data, ResourceUsage(torch.device("cpu")))
         dropout = torch.rand(4)
         views = run.augmentation.apply(data.train.inputs[:20], training._batches._views)
         return training.step.released.seed, dropout, views

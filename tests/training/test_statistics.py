@@ -198,7 +198,7 @@ def test_a_run_with_secure_noise_goes_on_with_the_constants_it_began_with(tmp_pa
             return super().__call__(inputs)
 
     monkeypatch.setattr(statistics, "ChannelNormalization", Listening)
-    monkeypatch.setattr("dpbench.training.trainer.ChannelNormalization", Listening)
+    monkeypatch.setattr("dpbench.training.start.ChannelNormalization", Listening)
     run = replace(build(compose([*MEASURED, "noise=secure", "epochs=2"])), engine="vmap")
     checkpoints = Checkpoints(tmp_path / "checkpoints", 1e-9)  # after every step
 

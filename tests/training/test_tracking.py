@@ -14,7 +14,7 @@ from dpbench.privacy.ledger import Ledger
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.records.trackers import RunInfo
-from dpbench.training import lock, trainer
+from dpbench.system import lock
 from dpbench.training.tracking import Spending, Tracking, log_table
 
 SMALL = ["epochs=3", "model=logistic", "batch_size=512"]
@@ -261,11 +261,11 @@ def tracked(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["predict", "privacy_statement"])
+@pytest.mark.parametrize("where", ["evaluation.predict", "trainer.privacy_statement"])
 def test_a_run_that_ends_after_its_last_step_loses_no_row(where, tracked, tmp_path, monkeypatch):
     overrides, whole = tracked
     with monkeypatch.context() as patch:
-        patch.setattr(trainer, where, lambda *_: 1 / 0)
+        patch.setattr(f"dpbench.training.{where}", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             load_or_run(overrides)
     load_or_run(overrides)

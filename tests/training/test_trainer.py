@@ -9,7 +9,8 @@ from dpbench.models.architecture import cross_entropy
 from dpbench.models.predict import predict
 from dpbench.training.averaging import MovingAverage
 from dpbench.training.plan import plan
-from dpbench.training.trainer import fit, pick_device
+from dpbench.training.start import pick_device
+from dpbench.training.trainer import fit
 from tests.training.small_runs import METHODS, NOWHERE, Witness, run_of, witnessed
 
 

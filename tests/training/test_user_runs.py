@@ -25,7 +25,8 @@ from dpbench.privacy.accountants import rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.records.digest import digest
 from dpbench.training.budget import Privacy
-from dpbench.training.plan import Run, plan
+from dpbench.training.plan import plan
+from dpbench.training.run import Run
 from dpbench.training.trainer import fit
 
 NOWHERE = Path("/nowhere")  # digits need no folder

@@ -28,8 +28,8 @@ from dpbench.privacy.guarantee import BOUNDS
 from dpbench.records.record import Record
 from dpbench.reproduce.runs import execute, plan_runs
 from dpbench.reproduce.target import Target
-from dpbench.training.plan import Run
-from dpbench.training.progress import counting
+from dpbench.system.progress import counting
+from dpbench.training.run import Run
 from dpbench.validate import integer
 
 ALL_GROUPS = "all"

@@ -22,11 +22,12 @@ from dpbench.data.dataset import Data
 from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Mechanism, Poisson
-from dpbench.training.plan import Run, plan
+from dpbench.training.plan import plan
 from dpbench.training.progress import Progress
 from dpbench.training.provenance import ResourceUsage
+from dpbench.training.run import Run
+from dpbench.training.start import private_step, start_training
 from dpbench.training.statistics import PrivateNormalization
-from dpbench.training.trainer import private_step, start_training
 
 
 class Transcript(NamedTuple):
@@ -105,11 +106,10 @@ def _train_recorded(
     run: Run, canaries: GradientCanaries, data: Data, quiet: bool
 ) -> tuple[Transcript, Ledger]:
     """Train the run with the canaries in its data, and record what the attacker observes."""
-    device = torch.device("cpu")
     gradient = CanaryInsertion(run.method.gradient, canaries)
     run = replace(run, method=replace(run.method, gradient=gradient))
-    planned, examples = plan(run), with_canaries(data.train, canaries)
-    training = start_training(run, planned, device, examples, data.test, ResourceUsage(device))
+    planned, data = plan(run), replace(data, train=with_canaries(data.train, canaries))
+    training = start_training(run, planned, data, ResourceUsage(data.train.device))
     training.step.recorder = Recorder()
     recorder = TranscriptRecorder(canaries, training.step)
     with Progress(planned, run.privacy.delta, quiet, 0) as progress:

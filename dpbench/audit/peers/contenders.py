@@ -21,8 +21,9 @@ from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.seeds import derived, generator, torch_state_kept
-from dpbench.training.plan import Run, plan
-from dpbench.training.progress import counting
+from dpbench.system.progress import counting
+from dpbench.training.plan import plan
+from dpbench.training.run import Run
 
 Make = Callable[[Task], Peer]
 """Builds the training of a task by another library; Unavailable if it is not installed."""

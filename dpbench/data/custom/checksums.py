@@ -5,7 +5,7 @@ import hashlib
 from pathlib import Path
 
 from dpbench.errors import UserError
-from dpbench.files import digest_of
+from dpbench.system.files import digest_of
 from dpbench.validate import path_of
 
 Files = tuple[tuple[Path, int, int], ...]

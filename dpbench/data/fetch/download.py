@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dpbench.errors import Unavailable, UserError
-from dpbench.files import digest_of
+from dpbench.system.files import digest_of
 
 ATTEMPTS = 3  # per mirror, if transfers break off or leftovers are stale
 TIMEOUT = 30  # seconds without a byte

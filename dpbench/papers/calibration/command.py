@@ -18,10 +18,10 @@ from dpbench.papers.calibration.report import (
 from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.page import own_scale
 from dpbench.reproduce.target import Target
+from dpbench.system.progress import counting
 from dpbench.tables.files import table_files
 from dpbench.tables.published import read_published
 from dpbench.tables.table import Table
-from dpbench.training.progress import counting
 
 
 def measured(target: Target) -> dict[str, bytes]:

@@ -13,7 +13,7 @@ from dpbench.papers.calibration.dynamics import Descent, Dynamics
 from dpbench.papers.calibration.flow import Flow, Steps, follow
 from dpbench.papers.calibration.linear import Examples
 from dpbench.papers.network import Network, in_float64, initial_network
-from dpbench.training.plan import Run
+from dpbench.training.run import Run
 from dpbench.validate import integer, positive
 
 FINER = 16

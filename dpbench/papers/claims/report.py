@@ -21,12 +21,12 @@ from dpbench.papers.claims.registry import read_claims
 from dpbench.paths import benchmarks_folder
 from dpbench.records.epsilon import rounded_up
 from dpbench.reproduce.target import Target
+from dpbench.system.progress import counting
 from dpbench.tables.counts import counted, tally
 from dpbench.tables.files import table_files
 from dpbench.tables.grid import NO_VALUE, Grid
 from dpbench.tables.table import Table
 from dpbench.tables.tidy import csv_text
-from dpbench.training.progress import counting
 
 RULES = (
     "RDP and PLD, rounded up, are upper bounds of what the setting spends, were its batches "

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpbench.files import write_atomically
 from dpbench.records.record import Record
 from dpbench.records.trackers.tracker import RunInfo
+from dpbench.system.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd

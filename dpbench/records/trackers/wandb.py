@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpbench.errors import UserError
-from dpbench.files import write_atomically
 from dpbench.records.record import Record
 from dpbench.records.trackers.tracker import RunInfo
+from dpbench.system.files import write_atomically
 from dpbench.validate import one_of, quoted
 
 if TYPE_CHECKING:

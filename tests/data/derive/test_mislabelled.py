@@ -17,7 +17,8 @@ from dpbench.records.digest import digest
 from dpbench.records.publish import without_uncovered
 from dpbench.training.plan import plan
 from dpbench.training.provenance import ResourceUsage
-from dpbench.training.trainer import fit, start_training
+from dpbench.training.start import start_training
+from dpbench.training.trainer import fit
 
 DIGITS = Digits(test_share=0.2)
 HUNDRED = Mislabelled(DIGITS, 100)
@@ -82,9 +83,7 @@ def test_the_record_has_the_losses_of_the_targets_and_publishing_leaves_them_out
     assert columns["target/included"] == targets.included.long().tolist()
     assert columns["target/group"] == targets.examples.groups.tolist()
     data = run.load(tmp_path)
-    training = start_training(
-        run, plan(run), torch.device("cpu"), data.train, data.test, ResourceUsage("cpu")
-    )
+    training = start_training(run, plan(run), data, ResourceUsage("cpu"))
     for _ in training:
         pass
     engine = training.step.engine

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from dpbench.errors import UserError
-from dpbench.files import unwritable
+from dpbench.system.files import unwritable
 
 
 class Busy(UserError):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.training.interrupts import (
+from dpbench.system.interrupts import (
     Listener,
     between_steps,
     descendants,
@@ -137,7 +137,7 @@ def test_where_nobody_listens_python_does_as_it_always_did():
 
 DEAF = """
 import multiprocessing, os, shutil
-from dpbench.training.interrupts import interrupts_ignored
+from dpbench.system.interrupts import interrupts_ignored
 LOOK = ["grep", "SigBlk", "/proc/self/status"]
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
@@ -181,7 +181,7 @@ def test_descendants_are_children_and_theirs():
 
 LEAVES_GARBAGE = """
 import atexit
-from dpbench.training.interrupts import exit_sooner
+from dpbench.system.interrupts import exit_sooner
 
 class Cycle:
     def __init__(self):

@@ -1,13 +1,21 @@
-"""Displays of progress: a bar on a terminal, lines elsewhere."""
+"""Progress of anything that is counted: a bar on a terminal, and elsewhere a line a minute."""
 
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
 from dpbench.errors import print_message
+
+REDRAWN_EVERY = 2.0
+"""Seconds between two looks at the runs of a sweep, which may train in this very process."""
+
+MAX_SHOWN = 8
+"""The most running runs that are shown one by one."""
 
 
 @dataclass(frozen=True)
@@ -98,3 +106,78 @@ class Lines:
 
     def stop(self) -> None:
         """Does nothing: printed lines stay."""
+
+
+def display(what: str, total: int, done: int) -> Display:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return Bar(console, what, total, done) if console.is_terminal else Lines(what, total, done)
+
+
+def _none() -> Sequence[Steps]:
+    return ()
+
+
+@contextmanager
+def counting(
+    what: str, total: int, running: Callable[[], Sequence[Steps]] = _none
+) -> Iterator[Callable[[], None]]:
+    """Shows the progress of several runs on standard error; yields a function to call after each.
+
+    running: the steps of the runs under way, which are then shown too.
+    """
+    watched = running is not _none
+    if total <= 1 and not watched:
+        yield lambda: None
+        return
+    counter, ended = _Counter(what, total, running), threading.Event()
+    watch = threading.Thread(target=counter.watch, args=(ended,), daemon=True)
+    if watched:
+        watch.start()
+    try:
+        yield counter.count
+    finally:
+        ended.set()
+        if watched:
+            watch.join()
+        counter.stop()
+
+
+class _Counter:
+    """Shows how many runs have ended, and the steps of those under way."""
+
+    def __init__(self, what: str, total: int, running: Callable[[], Sequence[Steps]]):
+        self._what, self._running, self._display = what, running, display(what, total, 0)
+        self._done, self._lock = 0, threading.Lock()
+        self._shown_at = time.monotonic()
+        if self._shows_each and total > 1:
+            self._show(())
+
+    @property
+    def _shows_each(self) -> bool:
+        return isinstance(self._display, Bar)
+
+    def count(self) -> None:
+        with self._lock:
+            self._done += 1
+            if self._shows_each or self._is_due():
+                self._show(self._running())
+
+    def watch(self, ended: threading.Event) -> None:
+        """Show what is under way from time to time, until the event is set."""
+        while not ended.wait(REDRAWN_EVERY):
+            with self._lock:
+                if self._is_due() and (running := self._running()):
+                    self._show(running)
+
+    def stop(self) -> None:
+        self._display.stop()
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._shown_at > self._display.interval
+
+    def _show(self, running: Sequence[Steps]) -> None:
+        many = f"{len(running)} {self._what} under way" if len(running) > MAX_SHOWN else ""
+        self._display.show(self._done, many, running[:MAX_SHOWN])
+        self._shown_at = time.monotonic()

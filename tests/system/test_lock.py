@@ -10,7 +10,7 @@ import time
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.training.lock import Busy, exclusive
+from dpbench.system.lock import Busy, exclusive
 
 
 @pytest.fixture

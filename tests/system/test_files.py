@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.files import check_writable, remove_parts, replace_file, write_atomically
+from dpbench.system.files import check_writable, remove_parts, replace_file, write_atomically
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])

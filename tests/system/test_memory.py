@@ -7,9 +7,9 @@ import sys
 import pytest
 import torch
 
-from dpbench import memory
 from dpbench.errors import UserError
-from dpbench.memory import (
+from dpbench.system import memory
+from dpbench.system.memory import (
     check_measurable,
     free,
     in_use,
@@ -208,7 +208,7 @@ def test_where_nothing_can_be_measured_a_number_is_asked_for(monkeypatch):
 
 REPEATED = """
 import resource, torch
-from dpbench import memory
+from dpbench.system import memory
 {first}
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -1,0 +1,1 @@
+"""What the suite asks of the operating system: files, locks, memory, signals and the terminal."""

@@ -1,0 +1,92 @@
+"""The evaluation of a trained run: its metrics, its noisy accuracy, an attack's target losses."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from dpbench.data.dataset import Data, Dataset, Split, Targets, calibration_size_of
+from dpbench.gradients import Engine
+from dpbench.metrics.registry import NOISY_ACCURACY
+from dpbench.metrics.tasks import FIT, METRICS
+from dpbench.models.predict import predict
+from dpbench.training.loop import Training
+from dpbench.training.run import Run
+from dpbench.training.score import noisy_accuracy
+from dpbench.training.temperature import UNSCALED, PrivateTemperature, Scaling
+
+
+def warn_of_empty_groups(data: Data, names: Sequence[str]) -> None:
+    """Warn of groups that no held-out example belongs to."""
+    sizes = torch.bincount(data.test.groups.cpu(), minlength=len(names)).tolist()
+    if empty := [name for name, size in zip(names, sizes, strict=True) if not size]:
+        warnings.warn(
+            f"no {data.tested_on} example is in group {' or '.join(empty)}: its accuracy and all "
+            "gaps between groups are NaN.",
+            stacklevel=2,
+        )
+
+
+def evaluate(run: Run, engine: Engine, data: Data) -> tuple[Tensor, dict[str, float]]:
+    """Outputs [n, K] for the test set, and the metrics of both sets; of the scaled model if a
+    temperature is fitted."""
+    model: nn.Module = engine.model
+    outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test)
+    if run.temperature and data.calibration:
+        scaling = _scaling(run, run.temperature, engine, data.calibration)
+        unscaled, model = tested, nn.Sequential(model, scaling)
+        outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test)
+        tested |= {f"{name}_unscaled": unscaled[name] for name in UNSCALED} | scaling.metrics
+    _, fitted = _on_split(FIT, run.dataset, model, engine, data.train)
+    on_test = {f"{data.tested_on}/{name}": value for name, value in tested.items()}
+    return outputs, on_test | {f"train_set/{name}": value for name, value in fitted.items()}
+
+
+def _on_split(
+    metrics: Mapping[str, Callable],
+    dataset: Dataset,
+    model: nn.Module,
+    engine: Engine,
+    split: Split,
+) -> tuple[Tensor, dict[str, float]]:
+    """Outputs [n, K] of a model for a split, and its metrics there."""
+    outputs, losses = predict(model, engine.loss, split)
+    measure = metrics[dataset.task]
+    return outputs, measure(outputs, losses, split.targets, split.groups, dataset.groups)
+
+
+def _scaling(
+    run: Run, temperature: PrivateTemperature, engine: Engine, calibration: Split
+) -> Scaling:
+    """The scaling fitted on the logits of its held-out examples."""
+    device = engine.parameters.theta.device
+    logits, _ = predict(engine.model, engine.loss, calibration.to(device))
+    examples = Split(logits, calibration.targets, calibration.groups).to(torch.device("cpu"))
+    size = calibration_size_of(run.dataset)
+    return temperature.fitted(
+        examples, size, lambda purpose: run.stream(purpose, torch.device("cpu"))
+    ).to(device)
+
+
+def noisy_score(run: Run, outputs: Tensor, test: Split) -> dict[str, float]:
+    """The noisy accuracy if configured, by its name; of a diverged run too, since that its metrics
+    are not finite is not released."""
+    if run.score_noise_multiplier is None:
+        return {}
+    noise = run.stream("score", torch.device("cpu"))
+    score = noisy_accuracy(outputs, test.targets, run.score_noise_multiplier, noise)
+    return {NOISY_ACCURACY: score}
+
+
+def target_losses(training: Training, targets: Targets | None) -> dict[str, list[float]]:
+    """The losses of an attack's targets at the parameters that the run is evaluated at, their
+    groups, and 1 for those that were trained on; no columns without targets."""
+    if targets is None:
+        return {}
+    engine = training.step.engine
+    with training.evaluated():
+        examples = targets.examples.to(engine.parameters.theta.device)
+        _, losses = predict(engine.model, engine.loss, examples)
+    columns = {"loss": losses, "group": examples.groups, "included": targets.included.long()}
+    return {f"target/{name}": column.tolist() for name, column in columns.items()}
