@@ -11,11 +11,19 @@ from dpbench.records.record import Record
 from dpbench.records.sweep_list import read_list
 from dpbench.system.files import unwritable, write_atomically
 from dpbench.tables.counts import counted
+from dpbench.tables.differences import check_baseline
 from dpbench.tables.sweep import SweepLayout, filter_records, group_runs, varied_settings
 from dpbench.tables.sweep_table import CELLS, SweepTable, metric_label
 from dpbench.validate import key_values, path_of
 
-DEFAULTS = {"sweep": "", "rows": "method", "columns": "", "metrics": "accuracy", "out": "table"}
+DEFAULTS = {
+    "sweep": "",
+    "rows": "method",
+    "columns": "",
+    "metrics": "accuracy",
+    "baseline": "",
+    "out": "table",
+}
 
 SHARED = ("dataset", "model")
 """The groups whose option the title gives if all runs share it."""
@@ -51,7 +59,9 @@ def table(arguments: Sequence[str]) -> str:
     if "validation" not in asked:
         records = _without_trials(records)
     metrics = tuple(_metric(name, records) for name in _names(values["metrics"]))
-    layout = SweepLayout(rows, columns, metrics)
+    if values["baseline"]:
+        check_baseline(values["baseline"], (*rows, *columns), records)
+    layout = SweepLayout(rows, columns, metrics, values["baseline"])
     made = SweepTable(layout, group_runs(records, layout), _title(records, layout))
     _check_own(out)
     for suffix, text in zip(SUFFIXES, (made.markdown, made.csv, made.latex), strict=True):

@@ -40,11 +40,13 @@ NOT_IN_NAMES = ("seed", "diagnostics")
 
 @dataclass(frozen=True)
 class SweepLayout:
-    """The settings whose values are rows and columns, and the names of the metrics."""
+    """The settings whose values are rows and columns, the names of the metrics, and the method
+    that others are compared with, if any."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     metrics: tuple[str, ...]
+    baseline: str = ""
 
 
 class Mean(NamedTuple):
@@ -95,13 +97,19 @@ class Runs:
 
     def mean(self, name: str) -> Mean:
         """The mean of a metric; NaN where a run diverged or has no such metric."""
+        values = [*self.by_seed(name).values()]
+        return Mean(statistics.fmean(values), standard_deviation(values), len(values))
+
+    def by_seed(self, name: str) -> dict[Any, float]:
+        """A metric in its unit by seed; NaN where a run diverged or has no such metric."""
         metric = parse_name(name).metric
         factor = metric.factor if metric else 1
-        values = [
-            math.nan if r.status == DIVERGED else factor * r.measured.get(name, math.nan)
+        return {
+            r.config.get("seed"): math.nan
+            if r.status == DIVERGED
+            else factor * r.measured.get(name, math.nan)
             for r in self.records
-        ]
-        return Mean(statistics.fmean(values), standard_deviation(values), len(values))
+        }
 
 
 def value_of(config: Mapping[str, Any], key: str) -> Any:

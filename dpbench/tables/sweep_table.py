@@ -11,9 +11,10 @@ from dpbench.config.names import method_name
 from dpbench.metrics.registry import parse_name
 from dpbench.records.epsilon import marked, rounded_up
 from dpbench.records.record import Record
+from dpbench.tables.differences import Differences
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
-from dpbench.tables.markdown import document, grid_lines
+from dpbench.tables.markdown import document, grid_lines, section
 from dpbench.tables.privacy import TIGHTEST_COLUMN
 from dpbench.tables.sweep import (
     Key,
@@ -39,6 +40,14 @@ NOTE = (
     "prepared by, such as z-scores."
 )
 
+DIFFERENCES = (
+    "Differences: mean over common seeds of the row's value minus the baseline's, with its 95% "
+    "interval by Student's t (number of seeds). An interval with 0 inside leaves open which is "
+    "larger; of twenty intervals, one misses the true difference on average. A dash: the "
+    "baseline has no row with the same settings, or several; those of method, optimizer and "
+    "schedule may differ."
+)
+
 ONE_SPLIT = (
     "All seeds share one split into training and test rows, whose choice the deviations leave out; "
     "dataset.split_seed=null draws one for each seed."
@@ -55,15 +64,18 @@ class SweepTable:
 
     @property
     def markdown(self) -> str:
-        return document(f"# {self.title}", grid_lines(self.grid), self._note)
+        compared = [section(grid) for grid in self._compared]
+        return document(f"# {self.title}", grid_lines(self.grid), *compared, self._note)
 
     @property
     def latex(self) -> str:
-        return tabular(f"{self.title}. {self._note}", self.grid) + "\n"
+        tables = [tabular(f"{self.title}. {self._note}", self.grid)]
+        tables += [tabular(grid.heading, grid) for grid in self._compared]
+        return "\n\n".join(tables) + "\n"
 
     @property
     def _note(self) -> str:
-        note = NOTE
+        note = f"{NOTE} {DIFFERENCES}" if self.layout.baseline else NOTE
         if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
             note = f"{note} {ONE_SPLIT}"
         shared = [name for name in Terms._fields if name not in self._varying]
@@ -92,7 +104,8 @@ class SweepTable:
     def csv(self) -> str:
         """A line for each row, column and metric; epsilon is empty where none may be shown."""
         numbers = ("metric", "mean", "sd", "n", "epsilon", "delta", "unit", "guarantee")
-        head = (*self.layout.rows, *self.layout.columns, *numbers)
+        compared = ("difference", "low", "high", "pairs") if self.layout.baseline else ()
+        head = (*self.layout.rows, *self.layout.columns, *numbers, *compared)
         return csv_text(head, self._lines())
 
     @property
@@ -101,8 +114,40 @@ class SweepTable:
         rows = tuple(tuple(self._texts(row)) for row in self.rows)
         return Grid("", tuple(self._head()), rows)
 
+    @property
+    def _compared(self) -> list[Grid]:
+        """The differences to the baseline, if there is one."""
+        if not self.layout.baseline:
+            return []
+        columns = sorted(self._differences.columns(), key=_order)
+        cells = [*itertools.product(columns, self.layout.metrics)]
+        heads = itertools.product(columns, self.metric_labels)
+        rows = (
+            (*self._labels(row), *(self._differences.text(row, *cell) for cell in cells))
+            for row in sorted(self._differences.rows(), key=_order)
+        )
+        head = (*self._keys, *(", ".join([*self._named(at), label]) for at, label in heads))
+        return [Grid(f"Differences to {method_name(self.layout.baseline)}", head, tuple(rows))]
+
+    @property
+    def _differences(self) -> Differences:
+        return Differences(self.layout, self.runs)
+
+    @property
+    def _keys(self) -> list[str]:
+        """The heads of the settings that are rows."""
+        return [key.rpartition(".")[2] for key in self.layout.rows]
+
+    def _labels(self, row: Key) -> list[str]:
+        return [_label(key, value) for key, value in zip(self.layout.rows, row, strict=True)]
+
+    def _named(self, column: Key) -> list[str]:
+        """The values of a column's settings, as its head has them."""
+        named = zip(self.layout.columns, column, strict=True)
+        return [_label(key, value, named=True) for key, value in named]
+
     def _texts(self, row: Key) -> Iterator[str]:
-        yield from (_label(key, v) for key, v in zip(self.layout.rows, row, strict=True))
+        yield from self._labels(row)
         for column in self.columns:
             runs = self.runs.get((row, column))
             for name in self.layout.metrics:
@@ -133,10 +178,9 @@ class SweepTable:
         return sorted({column for _, column in self.runs}, key=_order)
 
     def _head(self) -> Iterator[str]:
-        yield from (key.rpartition(".")[2] for key in self.layout.rows)
+        yield from self._keys
         for column in self.columns:
-            named = zip(self.layout.columns, column, strict=True)
-            values = [_label(key, value, named=True) for key, value in named]
+            values = self._named(column)
             for name in (*self.metric_labels, f"epsilon ({TIGHTEST_COLUMN})"):
                 yield ", ".join([*values, name])
 
@@ -169,7 +213,19 @@ class SweepTable:
                     for name in self.layout.metrics:
                         mean, spread, n = runs.mean(name)
                         numbers = (f"{mean:.6g}", f"{spread:.6g}", str(n))
-                        yield (*map(str, (*row, *column)), name, *numbers, *terms, runs.guarantee)
+                        cell = (*map(str, (*row, *column)), name, *numbers, *terms, runs.guarantee)
+                        yield (*cell, *self._compared_numbers(row, column, name))
+
+    def _compared_numbers(self, row: Key, column: Key, name: str) -> tuple[str, ...]:
+        """Difference, interval and number of pairs, empty where there are none."""
+        if not self.layout.baseline:
+            return ()
+        found = self._differences.of(row, column, name)
+        if found is None:
+            return ("",) * 4
+        ends = () if found.half is None else (found.mean - found.half, found.mean + found.half)
+        low, high = (f"{end:.6g}" for end in ends) if ends else ("", "")
+        return (f"{found.mean:.6g}", low, high, str(found.n))
 
 
 def metric_label(name: str, records: Iterable[Record]) -> str:
