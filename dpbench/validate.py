@@ -49,8 +49,8 @@ def number(what: str, value: object, least: float = -math.inf, most: float = mat
     """The value itself, if it is a finite number from `least` to `most`; otherwise a UserError."""
     if is_number(value) and least <= value <= most:
         return value
-    bounds = f" to {most:g}" if math.isfinite(most) else ""
-    expected = f"a number from {least:g}{bounds}" if math.isfinite(least) else "a number"
+    range_ = f"from {least:g} to {most:g}" if math.isfinite(most) else f"of at least {least:g}"
+    expected = f"a number {range_}" if math.isfinite(least) else "a number"
     raise _refusal(what, expected + _size_hint(value), value)
 
 
@@ -65,8 +65,9 @@ def integer(what: str, value: object, least: int = 1, most: int = MAX_INTEGER) -
     """The value itself, if it is an integer from `least` to `most`; otherwise a UserError."""
     if is_integer(value) and least <= value <= most:
         return value
-    upper = f" to {most}" if most < MAX_INTEGER or (is_integer(value) and value > most) else ""
-    raise _refusal(what, f"a whole number from {least}{upper}", value)
+    bounded = most < MAX_INTEGER or (is_integer(value) and value > most)
+    range_ = f"from {least} to {most}" if bounded else f"of at least {least}"
+    raise _refusal(what, f"a whole number {range_}", value)
 
 
 def fraction(what: str, value: object, *, zero: bool = False, one: bool = False) -> float:

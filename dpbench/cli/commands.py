@@ -127,7 +127,9 @@ def data(arguments: list[str]) -> None:
     known = options("dataset")
     for name in names:
         if one_of("dataset", name, known) in OWN_DATA:
-            raise UserError(f"{name} is data of your own, which dpbench run reads and checks.")
+            raise UserError(
+                f"{name} stands for data of your own, which dpbench run reads and checks."
+            )
     requested, failed = names or [name for name in known if name not in OWN_DATA], []
     for name in requested:
         config = compose([f"dataset={name}"]) | {"data_dir": settings["data_dir"]}

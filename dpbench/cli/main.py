@@ -25,8 +25,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    or lowest_validation_loss; a range is a=1,2 or
                                    lr=tag(log,interval(1e-3,1)), by=random|tpe;
                                    private=true epsilon=3: random trials, at most 3 for all of them
-  epsilon [KEY=VALUE ...]          print the epsilon of a run, without training, or with KEY=A,B a
-                                   table; of your own data only the public sizes are read
+  epsilon [KEY=VALUE ...]          print the epsilon of a run without training it, or with KEY=A,B a
+                                   table; of your own data, only the public sizes are used
   audit [KEY=VALUE ...]            attack a run's epsilon with canaries and report a lower bound;
                                    canaries=N, claim=EPSILON, game=run|step, contender=NAME for
                                    another library
@@ -41,15 +41,15 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   report [results_dir=] [out=]     write one HTML page that compares all records; works offline
   track tracker=NAME [results_dir=] [KEY=VALUE ...]
                                    log finished records with these settings to wandb, tensorboard or
-                                   csv, those that W&B has only with again=true
+                                   csv; those that W&B already has are logged only with again=true
   publish [record=DIGEST] [results_dir=] [out=]
                                    write the records without their seeds and without anything
                                    computed from training data that epsilon does not cover; test
                                    metrics are kept
   verify [TABLE|RECORD ...] [rerun=N]  check that records agree with their settings and ledgers, and
                                    tables with their records; rerun=N retrains the N quickest runs
-  list [GROUP ...]                 print the configuration groups and their options; of the groups
-                                   that are named, also what each option is
+  list [GROUP ...]                 print the configuration groups and their options, or for each
+                                   GROUP that is named, what each of its options is
 
 `dpbench --version` prints the version, and eval "$(dpbench --completion bash)" makes bash complete
 commands, options and keys.

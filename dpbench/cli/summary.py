@@ -57,5 +57,5 @@ def _epsilon(record: Record) -> str:
     if statement["guarantee"] == CLAIMED:
         details.append(CLAIMED)
     if statement["notes"]:
-        details.append("notes on the data in its privacy.notes")
+        details.append("notes on the data in privacy.notes of the record")
     return f"epsilon {rounded_up(value)} ({', '.join(details)})"

@@ -138,8 +138,8 @@ def check(overrides: list[str]) -> list[Override]:
     for override in parsed:
         if override.is_sweep_override():
             raise UserError(
-                f"{override.input_line} names several runs: use dpbench run -m, for a list "
-                f"{override.key_or_group}=[...], and for a text with a comma quote it twice, as in "
+                f"{override.input_line} names several runs: use dpbench run -m; a list is written "
+                f"{override.key_or_group}=[...], and a text with a comma is quoted twice, as in "
                 f"'{override.key_or_group}=\"a, b\"'."
             )
     for override in chosen:

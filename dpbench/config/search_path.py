@@ -137,7 +137,8 @@ def _values(argument: str) -> list[str]:
 def _existing(name: str, key: str) -> Path:
     if name.startswith(PACKAGE):
         raise UserError(
-            f"{key}: {name} is refused: a package adds options by an entry point dpbench.plugins."
+            f"{key}: {name} is refused: a package adds options by an entry point of the group "
+            "dpbench.plugins."
         )
     folder = path_of(key, name.removeprefix(FILE)).expanduser().absolute()
     if not folder.is_dir():

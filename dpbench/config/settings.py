@@ -108,7 +108,8 @@ def check_compute(settings: Mapping[str, object]) -> None:
     size = settings["physical_batch_size"]
     if isinstance(size, str) and size != "auto":
         raise UserError(
-            f"physical_batch_size={quoted(size)} must be a whole number from 1, auto or null."
+            f"physical_batch_size={quoted(size)} must be auto, null or a whole number of at least "
+            "1."
         )
     if size not in (None, "auto"):
         integer("physical_batch_size", size)

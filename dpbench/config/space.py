@@ -28,7 +28,9 @@ class Choices:
 
     def __post_init__(self) -> None:
         if self.tags:
-            raise UserError(f"{self.key}: a tag is for an interval, as in tag(log,interval(1,9)).")
+            raise UserError(
+                f"{self.key}: only an interval takes a tag, as in tag(log,interval(1,9))."
+            )
         if not self.values:
             raise UserError(f"{self.key} has a range without values.")
 

@@ -265,6 +265,8 @@ def _seeds(ranges: list[Range], config: dict) -> tuple[str, ...]:
     for range_ in ranges:
         if range_.key == "seed":
             if not isinstance(range_, Choices) or not all(v.isdecimal() for v in range_.values):
-                raise UserError(f"seed={range_.text} must be whole numbers from 0: seed=0,1,2.")
+                raise UserError(
+                    f"seed={range_.text} must be whole numbers of at least 0: seed=0,1,2."
+                )
             return tuple(sorted(range_.values, key=int))
     return (str(config["seed"]),)

@@ -103,7 +103,10 @@ def test_a_finished_run_says_how_to_log_it(tracker, first, command):
         ("device=nonsense", "device=nonsense is not available here; try device=auto."),
         ("device=null", "device=None is not available here; try device=auto."),
         ("engine.name=gost", "engine=gost is unknown: did you mean ghost?"),
-        ("physical_batch_size=0", "physical_batch_size must be a whole number from 1, got 0."),
+        (
+            "physical_batch_size=0",
+            "physical_batch_size must be a whole number of at least 1, got 0.",
+        ),
         ("channels_last=3", "channels_last must be true or false, got 3."),
         ("+launcher.x=1", "launcher.x is not a setting: there are none."),
     ],

@@ -48,7 +48,7 @@ def test_it_is_on_standard_error_and_the_output_is_the_path(tmp_path, monkeypatc
     command = ["dpbench", "run", "epochs=1", "model=logistic", f"results_dir={tmp_path}"]
     monkeypatch.setattr("sys.argv", command)
     results = r"test accuracy [\d.]+%, worst group .* \(\d\), test ECE .*"
-    line = rf"{results} \(PLD, delta 1e-06, notes on the data in its privacy.notes\)"
+    line = rf"{results} \(PLD, delta 1e-06, notes on the data in privacy.notes of the record\)"
     earlier = "dpbench: finished earlier, so nothing was trained: "
     for said in (rf"{line}, \d+ s\n", rf"{earlier}{line}\n"):
         main()

@@ -96,7 +96,7 @@ def test_a_configuration_is_written_as_overrides():
         (lambda: Interval("lr", 0.0, math.inf), "must be a number, got inf"),
         (lambda: Interval("lr", math.nan, 1.0), "must be a number, got nan"),
         (lambda: Interval("lr", 1.0, 2.0, frozenset({"lg"})), "lg is unknown: did you mean log"),
-        (lambda: Choices("lr", ("1", "2"), LOG), "lr: a tag is for an interval"),
+        (lambda: Choices("lr", ("1", "2"), LOG), "lr: only an interval takes a tag"),
         (lambda: Choices("lr", ()), "lr has a range without values"),
     ],
 )  # fmt: skip

@@ -175,7 +175,7 @@ def test_an_empty_batch_is_measured_as_unknown_and_the_next_as_ever(small):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"every": 0}, "diagnostics.every must be a whole number from 1, got 0"),
+        ({"every": 0}, "diagnostics.every must be a whole number of at least 1, got 0"),
         ({"every": None}, "diagnostics.every must be a whole number"),
         ({"chunk": True}, "diagnostics.chunk must be a whole number"),
         ({"probe_size": 2.5}, "diagnostics.probe_size must be a whole number"),

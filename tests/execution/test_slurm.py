@@ -168,7 +168,7 @@ def test_without_slurm_there_is_one_sentence(tmp_path, monkeypatch):
     ("setting", "sentence"),
     [
         ("cluster=slrum", "launcher.cluster=slrum is unknown: did you mean slurm"),
-        ("minutes=0", "launcher.minutes must be a whole number from 1, got 0."),
+        ("minutes=0", "launcher.minutes must be a whole number of at least 1, got 0."),
         ("account='a b'", "launcher.account='a b' is not a valid name."),
         ("setup=[3]", r"launcher.setup must be a list of texts, got \[3\]."),
         ("setup=['']", "each of launcher.setup must be one line of text, got ''."),

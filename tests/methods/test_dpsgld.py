@@ -219,7 +219,7 @@ def test_a_schedule_that_the_noise_cannot_follow_is_refused(schedule, said):
 
 @pytest.mark.parametrize("precision", [-1, math.nan, math.inf, "1", True])
 def test_a_prior_that_is_none_is_refused(precision):
-    with pytest.raises(UserError, match="prior_precision must be a number from 0"):
+    with pytest.raises(UserError, match="prior_precision must be a number of at least 0"):
         dpsgld(1.0, precision, "lr")
 
 

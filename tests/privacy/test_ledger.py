@@ -83,5 +83,5 @@ def test_a_rate_that_is_no_probability_is_refused(rate):
 @pytest.mark.parametrize("times", [-10, 0, 1.5])
 def test_a_step_is_taken_once_or_more(times):
     """Otherwise an epsilon could be 0, or fall with what is added."""
-    with pytest.raises(UserError, match="the times of a step must be a whole number from 1"):
+    with pytest.raises(UserError, match="the times of a step must be a whole number of at least 1"):
         Ledger().after(step(), times)

@@ -36,7 +36,7 @@ def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
         ({"groups": ["m"]}, "two groups or none"),
         ({"groups": []}, "whose privacy cost toy_table1 has"),
         ({"baseline": "adam"}, "table.methods must contain adam, the baseline"),
-        ({"published_runs": 0}, "published_runs must be a whole number from 1"),
+        ({"published_runs": 0}, "published_runs must be a whole number of at least 1"),
         ({"spreed": "sd"}, "no 'spreed' in the table: did you mean spread"),
         ({"columns": {}}, "columns must name at least one"),
         ({"columns": {"x": {**COLUMN, "better": "more"}}}, "table.columns.x.better must be"),

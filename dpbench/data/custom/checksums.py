@@ -27,7 +27,7 @@ def verified(key: str, path: Path, expected: object) -> str:
     if expected not in (None, actual):
         raise UserError(
             f"{key}={path} has the checksum {actual}, but dataset.checksum is {expected}: give the "
-            "original, or leave dataset.checksum out for a run of its own."
+            "original data, or leave out dataset.checksum for a new run on these."
         )
     return actual
 

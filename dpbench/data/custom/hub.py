@@ -40,8 +40,8 @@ def content_of(path: object, revision: object, expected: object = None) -> str |
         raise UserError(f"dataset.path={quoted(path)} is neither a folder nor a name on the hub.")
     if not isinstance(revision, str) or not COMMIT.fullmatch(revision):
         raise UserError(
-            f"dataset.path={path} may change on the hub: set dataset.revision to a commit, 40 hex "
-            f"digits, and not to {quoted(revision)}."
+            f"dataset.path={path} may change on the hub: set dataset.revision to a commit (40 hex "
+            f"digits), not to {quoted(revision)}."
         )
     return None
 

@@ -12,7 +12,7 @@ from dpbench.errors import UserError
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev"}
-"""Names of folders of examples, and not of classes."""
+"""Names of folders of examples, not of classes."""
 
 MODES = {1: "L", 3: "RGB"}
 """Pillow's modes by the number of channels."""
@@ -26,8 +26,8 @@ def class_folders(folder: Path) -> list[tuple[Path, int]]:
     classes = classes_of(folder)
     if classes and SPLITS.issuperset(name.lower() for name in classes):
         raise UserError(
-            f"dataset.folder={folder} has the folders {' and '.join(classes)}, which are splits "
-            "and no classes: name one of them, of which dataset.test_share is held out."
+            f"dataset.folder={folder} has the folders {' and '.join(classes)}, which are splits, "
+            "not classes: give the path of one of them, of which dataset.test_share is held out."
         )
     images = [
         (path, number)
@@ -39,7 +39,7 @@ def class_folders(folder: Path) -> list[tuple[Path, int]]:
     if len(classes) < 2 or empty:
         what = f"no images in {classes[min(empty)]}" if empty else f"{len(classes)} folders"
         raise UserError(
-            f"dataset.folder={folder} must have a folder of images for each class, and has {what}."
+            f"dataset.folder={folder} must have a folder of images for each class, but has {what}."
         )
     return images
 

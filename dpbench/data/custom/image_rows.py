@@ -53,7 +53,7 @@ class ImageRows(Rows):
         """Read the images, wherever the data folder is; UserError if they have changed."""
         images, labels = self.read()
         if len(labels) != self.rows:
-            raise UserError(f"{self.name} has {len(labels)} images and not {self.rows}.")
+            raise UserError(f"{self.name} has {len(labels)} images, not {self.rows}.")
         classes = torch.from_numpy(labels)
         examples = Split(torch.from_numpy(images), classes, classes)
         train, test = map(torch.from_numpy, self.order(seed))

@@ -33,7 +33,7 @@ class TablePreparation:
     def __call__(self, frame: pd.DataFrame) -> Tensor:
         """The inputs [n, d] float32 of the rows of a table with these columns, and perhaps others.
 
-        Raises UserError for a column that is missing, and for a value that is none of its own.
+        Raises UserError for a column that is missing, and for a value that the column cannot have.
         """
         if missing := [name for name in (*self.numbers, *self.categories) if name not in frame]:
             raise UserError(f"the table has no column {missing[0]}, which the model needs.")
@@ -44,13 +44,13 @@ class TablePreparation:
     def _number(self, column: pd.Series) -> np.ndarray:
         mean, deviation = self.numbers[str(column.name)]
         values = pd.to_numeric(column, errors="coerce").to_numpy("float64")
-        _check(np.isfinite(values), column, "no number")
+        _check(np.isfinite(values), column, "not a number")
         return ((values - mean) / deviation)[:, None]
 
     def _one_hot(self, column: pd.Series) -> np.ndarray:
         categories = self.categories[str(column.name)]
         found = column.map({value: place for place, value in enumerate(categories)})
-        _check(found.notna().to_numpy(), column, "no category of the training data")
+        _check(found.notna().to_numpy(), column, "not a category of the run's table")
         return np.eye(len(categories))[found.to_numpy("int64")]
 
     def json(self) -> str:
@@ -113,6 +113,6 @@ def load_preparation(path: str | Path) -> TablePreparation:
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
-            f"{path} is not the preparation of a table, which runs with save_model=true on a table "
-            "of your own write."
+            f"{path} is not the preparation of a table: such a file is written by a run with "
+            "save_model=true on a table of your own."
         ) from error

@@ -33,9 +33,12 @@ class Rows:
         if self.split_seed is not None:
             integer("dataset.split_seed", self.split_seed, least=0)
         if self.rows is None or self.name is None:
-            raise UserError(f"this data set needs its data: set {self.needs}.")
+            raise UserError(f"this data set reads data of your own: set {self.needs}.")
         if not re.fullmatch(r"\w[\w.-]*", self.name):
-            raise UserError(f"dataset.name={quoted(self.name)} must be letters, digits, . and -.")
+            raise UserError(
+                f"dataset.name={quoted(self.name)} must consist of letters, digits, _, . and -, "
+                "and must not begin with . or -."
+            )
         integer("dataset.rows", self.rows, least=2)
         integer("dataset.classes", self.classes)
         if not self.groups or len({*self.groups}) < len(self.groups):

@@ -51,7 +51,7 @@ class Columns:
         return [name for name in frame if name not in (self.target, *self.drop)]
 
     def numbers(self, frame: pd.DataFrame) -> list[str]:
-        """The features that are numbers and no categories."""
+        """The features that are numbers rather than categories."""
         return [name for name in self.features(frame) if not self.is_categorical(frame[name])]
 
     def is_categorical(self, column: pd.Series) -> bool:
@@ -93,13 +93,13 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
         raise UserError(f"dataset.target={columns.target} is not a number in {name}.")
     if not regression and _has_fractions(frame[columns.target]):
         raise UserError(
-            f"dataset.target={columns.target} has numbers with fractions in {name}, and no "
-            "classes: set dataset.task=regression."
+            f"dataset.target={columns.target} has fractional numbers in {name}, not classes: set "
+            "dataset.task=regression."
         )
     if columns.group is not None and _has_fractions(frame[columns.group]):
         raise UserError(
-            f"dataset.group={columns.group} has numbers with fractions in {name}, and no groups: "
-            "name a column of categories, or add one of ranges."
+            f"dataset.group={columns.group} has fractional numbers in {name}, not groups: name a "
+            "column of categories, or add a column of ranges."
         )
     features = [
         len(distinct(frame[column], name)) if columns.is_categorical(frame[column]) else 1
@@ -139,13 +139,13 @@ def _read(path: Path, separator: str, *_: int) -> pd.DataFrame:
         except (EmptyDataError, ParserError, ParserWarning, ValueError, OSError) as error:
             why = first_line(error, type(error).__name__).rstrip(".")
             if isinstance(error, UnicodeDecodeError):
-                why = "it is not text in UTF-8, and has to be saved as that"
+                why = "it is not UTF-8 text; save it as UTF-8"
             raise UserError(
                 f"dataset.file={path} is not a table of values separated by {separator!r}: {why}."
             ) from error
     if (repeated := names[names.duplicated() & names.notna()]).any():
         raise UserError(
-            f"dataset.file={path} has several columns of the name {quoted(repeated.iloc[0])}: "
+            f"dataset.file={path} has several columns named {quoted(repeated.iloc[0])}: "
             "rename or remove all but one."
         )
     return frame
@@ -154,7 +154,7 @@ def _read(path: Path, separator: str, *_: int) -> pd.DataFrame:
 def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     """UserError for a table without rows, and for values that are missing or infinite."""
     if len(frame) < 2:
-        raise UserError(f"{name} has {len(frame)} rows, and a run needs some to train and to test.")
+        raise UserError(f"{name} has {len(frame)} rows, but a run needs training and test rows.")
     needed = (columns.target, *filter(None, [columns.group]))
     if nameless := [c for c in columns.features(frame) if str(c).startswith("Unnamed: ")]:
         raise UserError(
@@ -176,7 +176,7 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
 
 
 def _unusable(cells: Mapping[str, pd.Series], needed: Collection[str], name: str) -> UserError:
-    """The refusal of cells, true in each column, that are empty or no finite numbers."""
+    """The refusal of cells, true in each column, that are empty or not finite numbers."""
     column, first = next(iter(cells.items()))
     counts, others = {column: int(bad.sum()) for column, bad in cells.items()}, ""
     if (total := sum(counts.values())) > 1:
@@ -187,7 +187,7 @@ def _unusable(cells: Mapping[str, pd.Series], needed: Collection[str], name: str
         remove += f", or leave columns out with dataset.drop=[{','.join(droppable)}]"
     return UserError(
         f"{name} has no usable value in column {column} of row {int(np.flatnonzero(first)[0]) + 1}"
-        f"{others}: complete the row, or {remove}; or the file is truncated."
+        f"{others}: complete the row, or {remove}; the file may also be truncated."
     )
 
 
@@ -208,13 +208,13 @@ def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     if rare := [f"{label} ({size})" for label, size in sizes.items() if size <= few]:
         warnings.warn(
             f"classes of {name} with hardly any rows: {', '.join(rare[:MOST_NAMED])}; "
-            f"dataset.group={columns.target} measures each class.",
+            f"dataset.group={columns.target} reports metrics for each class.",
             stacklevel=2,
         )
 
 
 def _check_categories(column: pd.Series, name: str) -> None:
-    """UserError for text that is rather numbers with a word among them, or names of the rows."""
+    """UserError for text that looks like numbers with a word among them, or names of the rows."""
     words = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
     ways = (
         f"leave the column out with dataset.drop=[{column.name}], or set "
@@ -234,8 +234,8 @@ def _check_categories(column: pd.Series, name: str) -> None:
     if (different := column.nunique()) > max(len(column) / 2, FEW):
         raise UserError(
             f"column {column.name} of {name} has {different} different texts in {len(column)} "
-            f"rows, such as {quoted(example)}, as names and numbers with a decimal comma "
-            f"have: {ways}"
+            f"rows, such as {quoted(example)}, like a column of names, or of numbers with a "
+            f"decimal comma: {ways}"
         )
 
 
@@ -253,9 +253,9 @@ def distinct(column: pd.Series, name: str) -> list:
     values = column.unique().tolist()
     if len(values) > MAX_CATEGORIES:
         raise UserError(
-            f"column {column.name} of {name} has {len(values)} different values, and at most "
-            f"{MAX_CATEGORIES} are categories: leave it out with dataset.drop, or for a target of "
-            "numbers set dataset.task=regression."
+            f"column {column.name} of {name} has {len(values)} different values, and a column may "
+            f"have at most {MAX_CATEGORIES} categories: leave it out with dataset.drop, or, if it "
+            "is a target of numbers, set dataset.task=regression."
         )
     return sorted(values, key=lambda value: (isinstance(value, str), value))
 

@@ -72,7 +72,7 @@ def test_a_cut_image_is_named(pets):
 
 def test_folders_without_images_or_classes_are_refused(pets):
     (pets / "owl").mkdir()
-    with pytest.raises(UserError, match="a folder of images for each class, and has no images in "):
+    with pytest.raises(UserError, match="a folder of images for each class, but has no images in "):
         compose(settings(pets))
     with pytest.raises(UserError, match="for each class, and has 0 folders"):
         compose(settings(pets / "cat"))
@@ -85,7 +85,7 @@ def test_splits_are_not_taken_for_classes(tmp_path):
     """As they are in the folders of many data sets, where a model would tell train from test."""
     for part in ("train", "Test"):
         (tmp_path / part / "cat").mkdir(parents=True)
-    with pytest.raises(UserError, match="has the folders Test and train, which are splits and no"):
+    with pytest.raises(UserError, match="has the folders Test and train, which are splits, not cl"):
         compose(settings(tmp_path))
 
 

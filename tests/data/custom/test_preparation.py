@@ -75,9 +75,9 @@ def test_a_regression_has_no_classes(kept):
     ("change", "says"),
     [
         (lambda frame: frame.drop(columns="age"), "the table has no column age"),
-        (lambda frame: frame.assign(town="Oslo"), "town has 'Oslo' in row 1, which is no category"),
-        (lambda frame: frame.assign(age="old"), "age has 'old' in row 1, which is no number"),
-        (lambda frame: frame.assign(wage=np.inf), "wage has inf in row 1, which is no number"),
+        (lambda frame: frame.assign(town="Oslo"), "town has 'Oslo' in row 1, which is not a cat"),
+        (lambda frame: frame.assign(age="old"), "age has 'old' in row 1, which is not a number"),
+        (lambda frame: frame.assign(wage=np.inf), "wage has inf in row 1, which is not a number"),
     ],
 )
 def test_rows_that_the_model_does_not_know_are_one_sentence(kept, change, says):

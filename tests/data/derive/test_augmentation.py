@@ -153,7 +153,7 @@ def test_an_example_is_clipped_once_whatever_its_views(name, stream_of):
     [
         ({"views": 0}, "augmentation.views must be a whole number from 1 to 10000, got 0"),
         ({"views": 2.0}, "augmentation.views must be a whole number from 1 to 10000, got 2.0"),
-        ({"shift": -1}, "augmentation.shift must be a whole number from 0, got -1"),
+        ({"shift": -1}, "augmentation.shift must be a whole number of at least 0, got -1"),
         ({"padding": "zeros"}, "augmentation.padding=zeros is unknown: did you mean zero"),
         ({"flip": "horizntal"}, "augmentation.flip=horizntal is unknown: did you mean horizontal"),
         ({"probability": 1.5}, "augmentation.probability must be a number from 0 to 1, got 1.5"),

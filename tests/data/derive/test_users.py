@@ -124,7 +124,7 @@ def test_the_users_of_one_class_are_drawn_around_the_frequencies():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: iid(0, 0.0), "users.number must be a whole number from 1"),
+        (lambda: iid(0, 0.0), "users.number must be a whole number of at least 1"),
         (lambda: iid(2.0, 0.0), "users.number must be a whole number"),
         (lambda: iid(2, -1.0), "users.spread must be a number from 0 to 10"),
         (lambda: iid(2, "1"), "users.spread must be a number"),

@@ -30,7 +30,7 @@ def run():
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"steps": 0}, "steps must be a whole number from 1"),
+        ({"steps": 0}, "steps must be a whole number of at least 1"),
         ({"lr": -1.0}, "table.compute.lr"),
     ],
 )
