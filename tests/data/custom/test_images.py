@@ -74,7 +74,7 @@ def test_folders_without_images_or_classes_are_refused(pets):
     (pets / "owl").mkdir()
     with pytest.raises(UserError, match="a folder of images for each class, but has no images in "):
         compose(settings(pets))
-    with pytest.raises(UserError, match="for each class, and has 0 folders"):
+    with pytest.raises(UserError, match="for each class, but has 0 folders"):
         compose(settings(pets / "cat"))
     (pets / "owl").rmdir()
     with pytest.raises(UserError, match=r"dataset\.channels must be 3 or 1, got 4"):

@@ -113,7 +113,7 @@ def test_a_changed_file_is_another_run_and_a_moved_one_is_not(people, tmp_path):
 def test_a_file_that_changes_before_it_is_read_is_refused(people):
     _, run = run_of(settings(people))
     people.write_text(people.read_text().replace("Bonn", "Kiel"))
-    with pytest.raises(UserError, match=r"give the original, or leave dataset.checksum out"):
+    with pytest.raises(UserError, match=r"give the original data, or leave out dataset.checksum"):
         run.dataset.load(people.parent, 0)
 
 
@@ -264,7 +264,7 @@ def test_a_file_that_is_no_text_is_one_sentence(people):
         (["dataset.standardise={town:[1,2]}"], "dataset.standardise=town is unknown: choose from"),
         (["~dataset.separator"], "your data set with `defaults: [csv]`, which has all"),
         (["dataset.test_share=0.001"], "leaves no example to test on"),
-        (["dataset.name='a/b'"], "dataset.name='a/b' must be letters"),
+        (["dataset.name='a/b'"], "dataset.name='a/b' must consist of letters"),
     ],
 )
 def test_settings_that_do_not_fit_are_one_sentence(people, more, sentence):
