@@ -10,6 +10,9 @@ from dpbench.records.collect import StoredRecord
 from dpbench.records.divergence import nonfinite_gradients
 from dpbench.records.record import CANARIES, Record
 
+SHORT = 6
+"""The digits of a checksum by which two versions of a file are told apart."""
+
 
 @dataclass(frozen=True)
 class ReportedRun:
@@ -58,7 +61,7 @@ def _row(stored: StoredRecord) -> dict:
         "seed": str(config["seed"]),
         "status": record.status,
         "nonfinite": nonfinite_gradients(record),
-        "facet": _facet(choices, statement["adjacency"]),
+        "facet": _facet(config, statement["adjacency"]),
         **statement,
         **_cost(record, statement["steps"] if record.status == "complete" else None),
         "bins": _bins(record.calibration),
@@ -72,10 +75,22 @@ def display_name(config: dict) -> str:
     return with_variant(method_name(config["choices"]["method"]), variant_of(config))
 
 
-def _facet(choices: dict, adjacency: str) -> str:
-    """The name of the plot for a run: epsilons of different adjacency must not share an axis."""
-    name = f"{choices['dataset']} · {choices['model']}"
-    return name if adjacency in privacy.COMPARABLE else f"{name} · {adjacency}"
+def _facet(config: dict, adjacency: str) -> str:
+    """The name of the plot for a run: the runs of one plot have the same data and model, and their
+    epsilons are for the same adjacency."""
+    choices = config["choices"]
+    names = [_data(choices["dataset"], config.get("dataset") or {}), choices["model"]]
+    if adjacency not in privacy.COMPARABLE:
+        names.append(adjacency)
+    return " · ".join(names)
+
+
+def _data(name: str, settings: dict) -> str:
+    """The name of a data set; of the user's own, with what is predicted and the file's checksum."""
+    target, checksum = settings.get("target"), settings.get("checksum")
+    predicted = f" ({target})" if target else ""
+    version = f" {checksum.removeprefix('sha256:')[:SHORT]}" if checksum else ""
+    return f"{name}{version}{predicted}"
 
 
 def _cost(record: Record, steps: float | None) -> dict:

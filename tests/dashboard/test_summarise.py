@@ -85,6 +85,26 @@ def test_adjacencies_whose_epsilons_mean_the_same_share_a_picture(summary, recor
     assert {row["facet"] for row in summary(record_of(), other)["rows"]} == {"digits · mlp"}
 
 
+def test_columns_and_files_of_ones_own_are_compared_only_with_themselves(summary, record_of):
+    """Of one name: two targets, and a file that has changed; other settings stay in one picture."""
+    one, two = "1" * 64, "2" * 64
+    own = [("sex", one, []), ("age", one, []), ("age", two, []), ("age", two, ["x"])]
+    records = []
+    for target, checksum, drop in own:
+        record = record_of()
+        record.config["choices"]["dataset"] = "csv:people"
+        file = {"target": target, "checksum": f"sha256:{checksum}", "drop": drop}
+        record.config["dataset"] |= file
+        records.append(record)
+    found = summary(*records)
+    assert {row["facet"] for row in found["rows"]} == {
+        "csv:people 111111 (sex) · mlp",
+        "csv:people 111111 (age) · mlp",
+        "csv:people 222222 (age) · mlp",
+    }
+    assert len(found["boards"]) == 3
+
+
 def test_a_variant_is_a_method_of_its_own(summary, record_of):
     record = record_of("dpsgd_f")
     record.config["method"]["variant"] = "paper"
