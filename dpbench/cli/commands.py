@@ -64,7 +64,7 @@ def _sweep(overrides: list[str]) -> None:
     from dpbench.execution import sweep as sweeps
     from dpbench.records.digest import scientific
     from dpbench.records.sweep_list import write_list
-    from dpbench.tables.command import command_for
+    from dpbench.tables.sweep.command import command_for
 
     sweep = sweeps.plan_sweep(sweeps.name_of(overrides), expand(overrides))
     write_list(sweep.folder, sweep.name, (path.stem for path in sweep.runs))
@@ -184,7 +184,7 @@ def report(arguments: list[str]) -> None:
 
 def table(arguments: list[str]) -> None:
     """Write the table of a sweep as Markdown, CSV and LaTeX, and print it."""
-    from dpbench.tables.command import table as write
+    from dpbench.tables.sweep.command import table as write
 
     print(write(arguments), end="")
 

@@ -11,7 +11,7 @@ from dpbench.records.record import Record
 from dpbench.records.trackers import RunInfo, Tracker, run_info
 from dpbench.system.progress import counting
 from dpbench.tables.counts import counted
-from dpbench.tables.sweep import filter_records
+from dpbench.tables.sweep.cells import filter_records
 from dpbench.training.tracking import Tracking
 
 

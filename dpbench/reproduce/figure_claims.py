@@ -11,11 +11,11 @@ from dpbench.errors import UserError
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
-from dpbench.tables.claim_grids import claims_grid, comparisons_grid
-from dpbench.tables.claims import Claim, claims_of
-from dpbench.tables.comparisons import JudgedClaim, evidence
+from dpbench.tables.claims.comparisons import JudgedClaim, evidence
+from dpbench.tables.claims.grids import claims_grid, comparisons_grid
+from dpbench.tables.claims.quantities import MINUS, Quantity
+from dpbench.tables.claims.spec import Claim, claims_of
 from dpbench.tables.markdown import section
-from dpbench.tables.quantities import MINUS, Quantity
 from dpbench.tables.runs import Row
 from dpbench.tables.spec import PAPER_SCALE, Column
 from dpbench.tables.summary import claims_line

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dpbench.metrics.paired import is_paired
-from dpbench.tables.comparisons import FAILS, HOLDS, Evidence, verdict_of
+from dpbench.tables.claims.comparisons import FAILS, HOLDS, Evidence, verdict_of
+from dpbench.tables.claims.quantities import PrintedNumber, Quantity, quantity
 from dpbench.tables.grid import Grid
-from dpbench.tables.quantities import PrintedNumber, Quantity, quantity
 from dpbench.tables.spec import Column, TableSpec
 
 HEAD = ("column", "pairs apart in print", "as printed", "reversed", "undecided")

@@ -8,7 +8,7 @@ from dpbench.config.buildable import check_settings
 from dpbench.errors import UserError
 from dpbench.metrics.paired import is_paired
 from dpbench.metrics.registry import Better, parse_name
-from dpbench.tables.claims import Claim, claims_of
+from dpbench.tables.claims.spec import Claim, claims_of
 from dpbench.validate import integer, known_keys, one_of, positive
 
 STANDARD_ERROR = "standard error"

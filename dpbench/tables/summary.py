@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from dpbench.tables.cells import Cell
-from dpbench.tables.claim_grids import count_verdicts
-from dpbench.tables.comparisons import FAILS, HOLDS, JudgedClaim
+from dpbench.tables.claims.comparisons import FAILS, HOLDS, JudgedClaim
+from dpbench.tables.claims.grids import count_verdicts
 from dpbench.tables.constants import ConstantBaseline
 from dpbench.tables.counts import counted
 from dpbench.tables.verdict import CLOSE, DIFFERS, OTHER_SCALE, REPRODUCED, UNDECIDED

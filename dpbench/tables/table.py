@@ -8,13 +8,14 @@ import pandas as pd
 from dpbench.metrics.paired import is_paired
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.records.divergence import note
-from dpbench.tables import claim_grids, constants, grid, ordering
+from dpbench.tables import constants, grid, ordering
 from dpbench.tables.cells import Cell, cells_of
-from dpbench.tables.comparisons import Evidence, JudgedClaim, evidence
+from dpbench.tables.claims import grids as claim_grids
+from dpbench.tables.claims.comparisons import Evidence, JudgedClaim, evidence
+from dpbench.tables.claims.quantities import printed_table, quantity
 from dpbench.tables.grid import NO_VALUE, Grid, mean_and_spread
 from dpbench.tables.privacy import NO_PLANS, TIGHTEST_COLUMN, Statement, privacy_grid
 from dpbench.tables.published import PublishedTable, check_covered
-from dpbench.tables.quantities import printed_table, quantity
 from dpbench.tables.runs import Row, rows_of
 from dpbench.tables.spec import PAPER_SCALE, TableSpec
 from dpbench.tables.summary import claims_line, constants_line, opening, order_line

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from dpbench.tables.cells import Cell
-from dpbench.tables.comparisons import Comparison, JudgedClaim, interval
+from dpbench.tables.claims.comparisons import Comparison, JudgedClaim, interval
 from dpbench.tables.header import HEAD
 from dpbench.tables.table import Table
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from dpbench.tables.claims import Claim
+from dpbench.tables.claims.spec import Claim
 from dpbench.tables.conditions import row_name
 from dpbench.tables.published import Published, PublishedTable
 from dpbench.tables.spec import PAPER_SCALE, STANDARD_DEVIATION, Column, TableSpec

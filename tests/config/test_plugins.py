@@ -21,7 +21,7 @@ from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, code_of
 from dpbench.records.digest import digest
 from dpbench.records.reading import read
 from dpbench.search.command import search
-from dpbench.tables.command import table
+from dpbench.tables.sweep.command import table
 from dpbench.training.plan import privacy_statement
 from dpbench.training.trainer import _checkpoint_conditions
 from tests.plugin_files import SHARP, write

@@ -11,7 +11,7 @@ from dpbench.config.rules import RULE, TYPES
 from dpbench.figures.lines import Panel
 from dpbench.paths import conf_folder
 from dpbench.reproduce.target import Scale
-from dpbench.tables.claims import HINTS, RELATIONS
+from dpbench.tables.claims.spec import HINTS, RELATIONS
 from dpbench.tables.spec import Column
 from tests.docs.test_pages import DOCS
 

@@ -12,7 +12,7 @@ from dpbench.config.compose import options
 from dpbench.errors import UserError
 from dpbench.reproduce.figure_claims import STATISTICS, claims_blocks, judge_figure
 from dpbench.reproduce.target import target_of
-from dpbench.tables.claims import Statistic, claims_of
+from dpbench.tables.claims.spec import Statistic, claims_of
 from dpbench.tables.conditions import row_name
 
 FIGURES = [name for name in options("table") if "_fig" in name and name != "calibration_fig1"]

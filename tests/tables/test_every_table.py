@@ -12,7 +12,7 @@ from dpbench.metrics.paired import is_paired
 from dpbench.paths import conf_folder
 from dpbench.reproduce.render import printed_numbers, spec_of
 from dpbench.reproduce.target import target_of
-from dpbench.tables.comparisons import FAILS, HOLDS
+from dpbench.tables.claims.comparisons import FAILS, HOLDS
 from dpbench.tables.conditions import row_name
 from dpbench.tables.constants import constants
 from dpbench.tables.counts import counted

@@ -1,7 +1,7 @@
 """The sentences that a page opens with."""
 
 from dpbench.tables.cells import Cell
-from dpbench.tables.claim_grids import count_verdicts
+from dpbench.tables.claims.grids import count_verdicts
 from dpbench.tables.published import Published
 from dpbench.tables.spec import table_spec
 from dpbench.tables.summary import opening

@@ -16,12 +16,12 @@ from dpbench.records.record import Record
 from dpbench.reproduce.figure_claims import claims_blocks
 from dpbench.reproduce.page import NOT_PRIVATE, image, own_scale, page
 from dpbench.reproduce.target import Target
-from dpbench.tables.claims import Claim, claims_of
-from dpbench.tables.comparisons import JudgedClaim, evidence
+from dpbench.tables.claims.comparisons import JudgedClaim, evidence
+from dpbench.tables.claims.quantities import quantity
+from dpbench.tables.claims.spec import Claim, claims_of
 from dpbench.tables.conditions import setting
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import section
-from dpbench.tables.quantities import quantity
 from dpbench.tables.runs import Row
 from dpbench.tables.spec import Column
 from dpbench.tables.tidy import claims_file

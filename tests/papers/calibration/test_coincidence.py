@@ -13,7 +13,7 @@ from dpbench.records.record import Record
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import render
 from dpbench.reproduce.target import target_of
-from dpbench.tables.claims import claims_of
+from dpbench.tables.claims.spec import claims_of
 
 DIGITS = [
     *("dataset=digits", "model=logistic", "batch_size=1438", "table.seeds=[0]"),

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from dpbench.metrics.significance import signed_rank
 from dpbench.metrics.students_t import estimate
-from dpbench.tables.claims import Claim
+from dpbench.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity
+from dpbench.tables.claims.spec import Claim
 from dpbench.tables.conditions import row_name
-from dpbench.tables.quantities import PrintedNumber, PrintedTable, Quantity
 from dpbench.tables.runs import Row
 
 HOLDS = "holds"

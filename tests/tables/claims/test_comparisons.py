@@ -5,10 +5,10 @@ import pytest
 from scipy import stats
 
 from dpbench.errors import UserError
-from dpbench.tables.comparisons import evidence, interval, verdict_of
+from dpbench.tables.claims.comparisons import evidence, interval, verdict_of
+from dpbench.tables.claims.quantities import PrintedNumber, Quantity
 from dpbench.tables.markdown import to_markdown
 from dpbench.tables.published import Published
-from dpbench.tables.quantities import PrintedNumber, Quantity
 from dpbench.tables.runs import Row
 from dpbench.tables.spec import Column, table_spec
 from dpbench.tables.table import build_table

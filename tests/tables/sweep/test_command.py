@@ -13,8 +13,8 @@ from scipy import stats
 
 from dpbench.errors import UserError
 from dpbench.records.record import Record
-from dpbench.tables.command import command_for, table
-from dpbench.tables.sweep import SweepLayout, filter_records, group_runs
+from dpbench.tables.sweep.cells import SweepLayout, filter_records, group_runs
+from dpbench.tables.sweep.command import command_for, table
 
 EPSILON = {"eps1": 0.9, "eps3": 2.8}
 

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from dpbench.tables.comparisons import (
+from dpbench.tables.claims.comparisons import (
     FAILS,
     HOLDS,
     NOT_RUN,

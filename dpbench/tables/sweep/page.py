@@ -11,12 +11,11 @@ from dpbench.config.names import method_name
 from dpbench.metrics.registry import parse_name
 from dpbench.records.epsilon import marked, rounded_up
 from dpbench.records.record import Record
-from dpbench.tables.differences import Differences
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
 from dpbench.tables.markdown import document, grid_lines, section
 from dpbench.tables.privacy import TIGHTEST_COLUMN
-from dpbench.tables.sweep import (
+from dpbench.tables.sweep.cells import (
     Key,
     Mean,
     Runs,
@@ -24,6 +23,7 @@ from dpbench.tables.sweep import (
     Terms,
     value_of,
 )
+from dpbench.tables.sweep.differences import Differences
 from dpbench.tables.tidy import csv_text
 from dpbench.validate import is_number
 

@@ -11,9 +11,9 @@ from dpbench.records.record import Record
 from dpbench.records.sweep_list import read_list
 from dpbench.system.files import unwritable, write_atomically
 from dpbench.tables.counts import counted
-from dpbench.tables.differences import check_baseline
-from dpbench.tables.sweep import SweepLayout, filter_records, group_runs, varied_settings
-from dpbench.tables.sweep_table import CELLS, SweepTable, metric_label
+from dpbench.tables.sweep.cells import SweepLayout, filter_records, group_runs, varied_settings
+from dpbench.tables.sweep.differences import check_baseline
+from dpbench.tables.sweep.page import CELLS, SweepTable, metric_label
 from dpbench.validate import key_values, path_of
 
 DEFAULTS = {

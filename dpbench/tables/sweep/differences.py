@@ -8,7 +8,7 @@ from dpbench.metrics.registry import parse_name
 from dpbench.metrics.students_t import Estimate, paired
 from dpbench.records.record import Record
 from dpbench.tables.grid import NO_VALUE, signed
-from dpbench.tables.sweep import Key, Runs, SweepLayout, value_of
+from dpbench.tables.sweep.cells import Key, Runs, SweepLayout, value_of
 
 METHOD = "method"
 

@@ -1,0 +1,1 @@
+"""A paper's claims as comparisons of rows, and whether our runs bear them out."""
