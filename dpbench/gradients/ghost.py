@@ -77,6 +77,11 @@ class Ghost:
             tracked.name or "the model" for tracked in self._tracked if not tracked.has_rule
         ]
         self._modules = [tracked.module for tracked in self._tracked if not tracked.bare]
+        self._inputs_unread = {
+            tracked.module
+            for tracked in self._tracked
+            if not tracked.bare and not tracked.rule.reads_inputs
+        }
         self._calls: dict[nn.Module, ForwardCall] | None = None
         for module in self._modules:
             module.register_forward_hook(self._record_call)
@@ -96,9 +101,10 @@ class Ghost:
             raise Unsupported("a module's output is cut off from its parameters")
         if output.is_leaf or output._is_view():
             output = output.clone()  # an in-place change would otherwise move its graph edge
-        self._calls[module] = ForwardCall(
-            detached(inputs[0]), output.shape, get_gradient_edge(output)
-        )
+        a = detached(inputs[0])
+        if module in self._inputs_unread:
+            a = a.new_empty(len(a), 0)  # so that their memory can be freed
+        self._calls[module] = ForwardCall(a, output.shape, get_gradient_edge(output))
         return output
 
     def refuse_random(self, batch: Batch) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.errors import UserError
-from dpbench.gradients.layers import FALLBACK, RULES, LayerGradient, LayerRule, ModuleCall
+from dpbench.gradients.layers import FALLBACK, LayerGradient, LayerRule, ModuleCall, rule_of
 from dpbench.seeds import torch_state
 
 AdjointKey = nn.Module | str
@@ -55,11 +55,11 @@ class TrackedModule:
     @property
     def has_rule(self) -> bool:
         """Whether there is a rule for it; bare parameters need none."""
-        return bool(self.bare) or _has_rule(self.module)
+        return bool(self.bare) or self.rule is not FALLBACK
 
     @cached_property
     def rule(self) -> LayerRule:
-        return RULES[type(self.module)] if _has_rule(self.module) else FALLBACK
+        return rule_of(self.module) or FALLBACK
 
 
 class ModuleGradients(NamedTuple):
@@ -85,6 +85,8 @@ def _below(name: str, module: nn.Module) -> Iterator[TrackedModule]:
     direct = {n: p for n, p in module.named_parameters(recurse=False) if p.requires_grad}
     below = any(p.requires_grad for c in module.children() for p in c.parameters())
     broadcast = all(p.dim() > 1 and len(p) == 1 for p in direct.values())
+    if direct and isinstance(module, nn.Embedding):
+        _refuse_mixing(module)
     if direct and not (below and broadcast):
         yield TrackedModule(name, module)
         return
@@ -95,11 +97,10 @@ def _below(name: str, module: nn.Module) -> Iterator[TrackedModule]:
         yield from _below(prefix + child_name, child)
 
 
-def _has_rule(module: nn.Module) -> bool:
-    """Whether a rule covers the module with all of its settings."""
-    if isinstance(module, nn.Embedding) and (module.max_norm or module.scale_grad_by_freq):
+def _refuse_mixing(embedding: nn.Embedding) -> None:
+    """Raise Unsupported for settings with which an example's gradient depends on others."""
+    if embedding.max_norm or embedding.scale_grad_by_freq:
         raise Unsupported("an embedding mixes examples (max_norm or scale_grad_by_freq)")
-    return type(module) in RULES and all(p.requires_grad for p in module.parameters())
 
 
 @contextmanager

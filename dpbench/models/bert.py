@@ -10,11 +10,11 @@ from dpbench.data.fetch.library import library
 from dpbench.data.tokens import PADDING
 from dpbench.errors import UserError
 from dpbench.models.layers import MAX_LAYERS
-from dpbench.models.pretrained import attention, loading_weights, planning, train_only
+from dpbench.models.pretrained import attention, loading_weights, planning, train_biases, train_only
 from dpbench.models.weights import NAMES, check_weights, verified_checksum, weights_file
 from dpbench.validate import fraction, integer, one_of
 
-TRAIN = ("all", "last_layer_and_head")
+TRAIN = ("all", "last_layer_and_head", "biases_and_head")
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Bert:
     Inputs are int64 [B, 2, T]: token numbers (0 is padding) and token types; T is at most `length`.
     vocabulary: number of tokens. dropout: in hidden layers and attention. weights: a folder written
     by `save_pretrained`, used instead of the hub; checksum: "sha256:..." of its weights, or None
-    for any. train: `all`, or `last_layer_and_head`, which is the last encoder layer, the pooler and
-    the classifier. Source: Devlin et al. 2019; with the sizes of bert-base-cased and three classes
-    108,312,579 parameters, 7,680,771 of them in the last layer and head, as in the calibration
-    paper (Bu et al.).
+    for any. train: `all`; `last_layer_and_head`, which is the last encoder layer, the pooler and
+    the classifier; or `biases_and_head`, which is every bias and the classifier. Source: Devlin et
+    al. 2019; with the sizes of bert-base-cased and three classes 108,312,579 parameters, 7,680,771
+    of them in the last layer and head, as in the calibration paper (Bu et al.).
 
     Raises UserError if pre-trained weights are not available or have other sizes.
     """
@@ -62,7 +62,9 @@ class Bert:
                 f"token types, and these inputs are {shape}."
             )
         net, checksum = self._classifier(classes)
-        if self.train != "all":
+        if self.train == "biases_and_head":
+            train_biases(net, net.classifier)
+        elif self.train != "all":
             train_only(net, [net.bert.encoder.layer[-1], net.bert.pooler, net.classifier])
         return TextClassifier(net, checksum)
 

@@ -44,6 +44,15 @@ def attention(device: torch.device) -> AbstractContextManager:
     return nullcontext() if device.type == "cuda" else sdpa_kernel(SDPBackend.MATH)
 
 
+def train_biases(model: nn.Module, head: nn.Module) -> None:
+    """Freeze all parameters of a model except its biases and those of its head (Bu et al. 2024,
+    "Differentially private bias-term fine-tuning of foundation models")."""
+    train_only(model, [head])
+    for name, parameter in model.named_parameters():
+        if name.rpartition(".")[2] == "bias":
+            parameter.requires_grad_(True)
+
+
 def train_only(model: nn.Module, parts: Iterable[nn.Module]) -> None:
     """Freeze all parameters of a model except those of `parts`."""
     model.requires_grad_(False)

@@ -12,11 +12,11 @@ from torch.nn import functional as F
 from dpbench.data.fetch.library import library
 from dpbench.errors import UserError
 from dpbench.models.images import image_shape
-from dpbench.models.pretrained import attention, loading_weights, planning, train_only
+from dpbench.models.pretrained import attention, loading_weights, planning, train_biases, train_only
 from dpbench.models.weights import NAMES, check_weights, tensors_of, verified_checksum, weights_file
 from dpbench.validate import integer, one_of
 
-TRAIN = ("all", "last_block_and_head")
+TRAIN = ("all", "last_block_and_head", "biases_and_head")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Vit:
     weights: a local file, used instead of `name` on the Hugging Face hub at `revision` (None: the
     newest). checksum: "sha256:..." of the file used, or None for any. Images are resized to
     `image_size` by bilinear interpolation, grey ones are repeated over three channels, and all are
-    normalised as the published weights expect. train: `all`, or `last_block_and_head`. Source:
+    normalised as the published weights expect. train: `all`, `last_block_and_head` or
+    `biases_and_head`. Source:
     Dosovitskiy et al. 2021. On ten classes the tiny one has 5,526,346 parameters, the base one
     85,806,346 (last block and head: 7,097,098).
 
@@ -51,7 +52,9 @@ class Vit:
         if channels not in (1, 3):
             raise UserError(f"model=vit needs 1 or 3 channels, and these images have {channels}.")
         net, checksum = self._transformer(classes)
-        if self.train != "all":
+        if self.train == "biases_and_head":
+            train_biases(net, net.head)
+        elif self.train != "all":
             train_only(net, [net.blocks[-1], net.norm, net.fc_norm, net.head])
         config = net.pretrained_cfg
         prepared = ImagePreparation(self.image_size, config["mean"], config["std"])

@@ -205,12 +205,12 @@ def test_the_check_leaves_the_model_as_it_was():
 
 
 def test_a_wrong_rule_is_noticed_at_the_probe(monkeypatch):
-    right = layers.RULES[nn.Linear]
+    right = layers.rules.RULES[nn.Linear]
 
     def ten_percent_off(call):
         return right.gradients(call._replace(a=1.1 * call.a))
 
     wrong = right._replace(gradients=ten_percent_off)
-    monkeypatch.setitem(layers.RULES, nn.Linear, wrong)
+    monkeypatch.setitem(layers.rules.RULES, nn.Linear, wrong)
     with pytest.warns(EngineFallback, match="disagrees with the reference"):
         assert make_engine("ghost", Net(), cross_entropy, probe_for(Net())).name == "vmap"

@@ -42,6 +42,13 @@ def norm(module: nn.Module) -> nn.Module:
     return module
 
 
+def biases(module: nn.Module) -> nn.Module:
+    """A module of which only the biases are trained."""
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name.rpartition(".")[2] == "bias")
+    return module
+
+
 # Layer by layer: what the model is made of, and what it eats.
 CASES = {
     "linear": (lambda: nn.Linear(5, 4), numbers(5)),
@@ -78,6 +85,25 @@ CASES = {
     "embedding": (lambda: nn.Embedding(7, 3), words(6)),
     "embedding, padding": (lambda: nn.Embedding(7, 3, padding_idx=2), words(6)),
     "embedding, one word": (lambda: nn.Embedding(7, 3), lambda n: torch.randint(0, 7, (n,))),
+    "bias of linear": (lambda: biases(nn.Linear(5, 4)), numbers(5)),
+    "bias of linear, 2 axes": (lambda: biases(nn.Linear(5, 4)), numbers(2, 3, 5)),
+    "bias of conv": (lambda: biases(nn.Conv2d(2, 3, 3)), numbers(2, 6, 5)),
+    "bias of conv, groups": (lambda: biases(nn.Conv2d(4, 6, 3, groups=2)), numbers(4, 5, 5)),
+    "bias of conv, one axis": (lambda: biases(nn.Conv1d(2, 3, 3)), numbers(2, 6)),
+    "bias of group norm": (lambda: biases(norm(nn.GroupNorm(2, 4))), numbers(4, 3, 3)),
+    "bias of layer norm": (lambda: biases(norm(nn.LayerNorm((3, 5)))), numbers(2, 3, 5)),
+    "bias of instance norm": (
+        lambda: biases(norm(nn.InstanceNorm2d(3, affine=True))),
+        numbers(3, 4, 2),
+    ),
+    "biases and head": (
+        lambda: nn.Sequential(
+            *[biases(nn.Embedding(7, 4)), biases(nn.Linear(4, 6)), nn.GELU()],
+            *[biases(nn.Linear(6, 6, bias=False)), biases(norm(nn.LayerNorm(6)))],
+            *[nn.Flatten(), nn.Linear(36, 3)],
+        ),
+        words(6),
+    ),
     "convolutional net": (
         lambda: nn.Sequential(
             *[nn.Conv2d(2, 4, 3, padding=1), nn.Tanh(), norm(nn.GroupNorm(2, 4))],
@@ -156,6 +182,16 @@ def test_engines_agree_on_every_layer(case, examples):
         assert_same_answers(made[name], made["loop"], batch)
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("bias of")])
+def test_a_bias_alone_has_a_rule_which_keeps_no_inputs(case):
+    model, batch = model_and_batch(case)
+    model = nn.Sequential(model)
+    engine = engines(model)["ghost"]
+    assert engine.fallbacks == []
+    (module,) = engine(batch).by_module.values()
+    assert module.call.a.numel() == 0
+
+
 @pytest.mark.parametrize("name", ["cnn_tanh", "logistic", "logistic_squashed", "mlp"])
 def test_engines_agree_on_the_small_models_of_the_suite(name):
     run = build(compose([f"model={name}"]))
@@ -185,7 +221,8 @@ def test_norms_and_clipped_sums_are_those_of_opacus(case):
         warnings.simplefilter("ignore")  # Opacus' hooks, and torch about them
         theirs = GradSampleModule(model, loss_reduction="sum")
         curved(theirs(batch.inputs), batch.targets).sum().backward()
-    stack = torch.cat([p.grad_sample.flatten(1) for p in model.parameters()], 1)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    stack = torch.cat([p.grad_sample.flatten(1) for p in trained], 1)
     factors = (0.5 / stack.norm(dim=1)).clamp(max=1)
     assert close(ours.norms, stack.norm(dim=1))
     assert close(ours.weighted_sum((0.5 / ours.norms).clamp(max=1)), factors @ stack)

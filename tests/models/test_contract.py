@@ -41,8 +41,10 @@ CASES = {
     "wide_resnet, plain": (WideResNet(10, 1, 4, weight_standardisation=False), IMAGE),
     "vit": (vit("all"), IMAGE),
     "vit, last block": (vit("last_block_and_head"), IMAGE),
+    "vit, biases": (vit("biases_and_head"), IMAGE),
     "bert": (bert("all"), TEXT),
     "bert, last layer": (bert("last_layer_and_head"), TEXT),
+    "bert, biases": (bert("biases_and_head"), TEXT),
 }
 
 
@@ -132,7 +134,7 @@ def test_only_trained_parts_have_gradients(case, model, batch):
     for name, parameter in model.named_parameters():
         assert (parameter.grad is not None) == parameter.requires_grad, name
     frozen = [p for p in model.parameters() if not p.requires_grad]
-    assert bool(frozen) == case.endswith(("last block", "last layer"))
+    assert bool(frozen) == case.endswith(("last block", "last layer", "biases"))
 
 
 def test_planning_takes_no_memory(case):

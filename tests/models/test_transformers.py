@@ -37,10 +37,20 @@ def quiet(monkeypatch):
         ("model=vit_tiny", (3, 32, 32), 10, 5_526_346, 5_526_346),
         ("model=vit_base", (3, 32, 32), 10, 85_806_346, 85_806_346),
         ("model=vit_base model.train=last_block_and_head", (3, 32, 32), 10, 85_806_346, 7_097_098),
+        # Biases of 12 blocks of 11 x 768, of the patches and of the last norm; then the head.
+        (
+            "model=vit_base model.train=biases_and_head",
+            (3, 32, 32), 10, 85_806_346, 12 * 11 * 768 + 2 * 768 + 10 * 769,
+        ),
         ("model=bert_tiny", (2, 128), 3, 4_386_307, 4_386_307),
         ("model=bert_base", (2, 128), 3, 108_312_579, 7_680_771),
+        # Biases of 12 layers of 11 x 768, of the embeddings' norm and the pooler; then the head.
+        (
+            "model=bert_base model.train=biases_and_head",
+            (2, 128), 3, 108_312_579, 12 * 11 * 768 + 2 * 768 + 3 * 769,
+        ),
     ],
-)
+)  # fmt: skip
 def test_parameter_count(overrides, shape, classes, count, trained):
     model = build(compose(overrides.split())).model
     with torch.device("meta"):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from dpbench.gradients.layers.biases import biases
 from dpbench.gradients.layers.convolution import convolution, perturbed_convolution
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.layers.lookup import embedding, perturbed_embedding
@@ -23,11 +24,13 @@ class LayerRule(NamedTuple):
     """How a module type computes per-example gradients.
 
     gradients: those of a call, one entry per layer. perturbed_outputs: the outputs for inputs x
-    [B K, ...] with the parameters of a perturbation.
+    [B K, ...] with the parameters of a perturbation. reads_inputs: whether the gradients depend on
+    the inputs of the call, which are else not kept.
     """
 
     gradients: Callable[[ModuleCall], Sequence[LayerGradient]]
     perturbed_outputs: Callable[[Perturbation, Tensor], Tensor]
+    reads_inputs: bool = True
 
 
 NORMALISATION = LayerRule(normalisation, perturbed_normalisation)
@@ -48,5 +51,18 @@ RULES: dict[type[nn.Module], LayerRule] = {
 }
 """Rules by exact type: a subclass may compute something else."""
 
+BIASES = LayerRule(biases, perturbed_fallback, reads_inputs=False)
+"""The rule of a type in RULES if all parameters but its bias are frozen."""
+
 FALLBACK = LayerRule(fallback, perturbed_fallback)
 """The rule of every other module."""
+
+
+def rule_of(module: nn.Module) -> LayerRule | None:
+    """The rule in closed form for a module, given what is frozen in it; None without one."""
+    if type(module) not in RULES:
+        return None
+    trained = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
+    if len(trained) == len([*module.parameters()]):
+        return RULES[type(module)]
+    return BIASES if trained == ["bias"] else None
