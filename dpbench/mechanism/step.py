@@ -106,7 +106,7 @@ class PrivateStep:
                 "parameters of the model in one vector: others get no gradient."
             )
         self.clip = self.method.clip
-        self._update, self._noise = self.method.update, self.method.noise
+        self._update, self._noise = self.method.update.seeded(self.seed), self.method.noise
         self.released = self._state_after(0, None)
         self._initial = (
             [group["lr"] for group in self.optimizer.param_groups],
@@ -203,13 +203,14 @@ class PrivateStep:
         self.engine.model.load_state_dict(state["model"])  # in place, so theta changes too
         self.optimizer.load_state_dict(state["optimizer"])
         self._clip = restore_state(self.method.clip, state["clip"], theta.device)
-        self._update = restore_state(self.method.update, state["update"], theta.device)
+        self.seed = state["seed"]
+        update = self.method.update.seeded(self.seed)
+        self._update = restore_state(update, state["update"], theta.device)
         past = state["correlated_noise"]
         self._noise = restore_state(self.method.noise, past, self.noise_stream.device)
         self.noise_stream.load_state_dict(state["noise"])
         self.count_stream.load_state_dict(state["counts"])
         self.physical.size = state["physical_batch_size"]
-        self.seed = state["seed"]
         last = None if gradient is None else gradient.to(theta)
         self.released = self._state_after(state["steps_done"], last)
         self._apply_schedule()

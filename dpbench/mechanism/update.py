@@ -38,6 +38,10 @@ class Update(ABC):
         """
         return self
 
+    def seeded(self, seed: int) -> Self:
+        """The update of a run whose random draws inside a step have this seed."""
+        return self
+
     def on(self, units: Units) -> Self:
         """The update for a data set with these privacy units."""
         return self

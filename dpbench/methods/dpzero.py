@@ -1,0 +1,99 @@
+"""DPZero: private training without a backward pass, along random directions."""
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from dpbench import seeds
+from dpbench.clipping import Abadi, Clip
+from dpbench.data.dataset import Batch
+from dpbench.gradients import Engine, Gradients
+from dpbench.gradients.directional import DirectionalGradients, losses_on_both_sides
+from dpbench.gradients.engine import empty
+from dpbench.mechanism.method import Method, ReleasedState
+from dpbench.mechanism.update import Update
+from dpbench.privacy.guarantee import Guarantee
+from dpbench.validate import positive
+
+GUARANTEE = Guarantee(
+    "proven",
+    "Poisson-sampled Gaussian mechanism with a stated sensitivity; the direction of a step is "
+    "drawn independently of the data, and what is made of the noisy sum is post-processing.",
+)
+
+
+def dpzero(bound: float, smoothing: float) -> Method:
+    """theta <- theta - lr s u, with s the noisy mean of clipped differences of each example's loss
+    (Zhang et al. 2024, "DPZero: private fine-tuning of language models without backpropagation").
+
+    The difference is (L_i(theta + h u) - L_i(theta - h u))/(2 h), for h = smoothing and u uniform
+    on the sphere of radius sqrt(D), drawn anew in each step. bound: that of one difference.
+
+    As a private step: the gradient is the difference times v = u/sqrt(D), |v| = 1, and s is the
+    part of the noisy sum along v, whose noise has the standard deviation of one coordinate.
+    """
+    positive("method.smoothing", smoothing)
+    seam, update = TwoPoints(smoothing), AlongDirection()
+    return Method("dpzero", Abadi(bound), GUARANTEE, seam, update=update)
+
+
+@dataclass(frozen=True)
+class TwoPoints:
+    """The gradient seam: each example's difference of losses, times the unit vector of the step.
+
+    Losses are the means of the two.
+    """
+
+    smoothing: float
+
+    def __call__(
+        self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
+    ) -> Gradients:
+        parameters = engine.parameters
+        if not len(batch):
+            return empty(parameters)
+        theta = parameters.theta.detach()
+        assert isinstance(released.update, AlongDirection)
+        v = released.update.direction(theta)
+        shift = (self.smoothing * len(theta) ** 0.5) * v
+        ahead, behind = losses_on_both_sides(engine, batch, shift)
+        differences = (ahead.double() - behind.double()) / (2 * self.smoothing)
+        losses = (ahead + behind) / 2
+        return DirectionalGradients(losses, differences.to(theta), v, parameters.layers)
+
+
+@dataclass(frozen=True)
+class AlongDirection(Update):
+    """The part of the noisy mean along the direction of the step, times sqrt(D).
+
+    seed: of the directions. steps: how many were taken, a scalar.
+    """
+
+    seed: int = 0
+    steps: Tensor | None = field(default=None, compare=False)
+
+    def seeded(self, seed: int) -> Self:
+        return replace(self, seed=seed)
+
+    def direction(self, theta: Tensor) -> Tensor:
+        """The unit vector of the next step [D]."""
+        return self._direction(self._taken, theta)
+
+    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
+        return replace(self, steps=torch.tensor(self._taken + 1))
+
+    def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
+        unit = self._direction(self._taken - 1, theta)
+        return unit.mul_((unit @ noisy) * len(theta) ** 0.5)
+
+    @property
+    def _taken(self) -> int:
+        return 0 if self.steps is None else int(self.steps)
+
+    def _direction(self, step: int, theta: Tensor) -> Tensor:
+        seed = seeds.derived(self.seed, "directions") + step
+        draw = seeds.generator(seed, "direction of a step", theta.device)
+        vector = torch.randn(theta.shape, dtype=theta.dtype, device=theta.device, generator=draw)
+        return vector / vector.norm()
