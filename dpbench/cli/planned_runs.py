@@ -40,4 +40,5 @@ def _cells(overrides: list[str], keys: list[str]) -> Iterator[str]:
         if not isinstance(epsilon, str):
             epsilon = marked(rounded_up(epsilon), said["guarantee"])
         yield epsilon
-    yield f"{said['delta']:g}"
+    zero_out = said["adjacency"].startswith("zero out")
+    yield f"{said['delta']:g}{' (zero-out adjacency)' if zero_out else ''}"

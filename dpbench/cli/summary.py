@@ -54,6 +54,8 @@ def _epsilon(record: Record) -> str:
         details.append(f"noise for {target:g} by {budget['accountant'].upper()}")
     if statement["unit"] != "example":
         details.append(f"per {statement['unit']}")
+    if statement["adjacency"].startswith("zero out"):
+        details.append("zero-out adjacency")
     if statement["guarantee"] == CLAIMED:
         details.append(CLAIMED)
     if statement["notes"]:

@@ -118,7 +118,8 @@ def _sort_key(row: dict) -> tuple:
     epsilon = row["axis"]["pld"]
     budget = (1, 0.0) if isinstance(epsilon, str) else (0, epsilon)
     names = (row[name] for name in ("facet", "method", "settings"))
-    return *names, budget, row["group"], int(row["seed"])
+    seed = row["seed"]  # published records have none
+    return *names, budget, row["group"], int(seed) if seed.isdigit() else -1
 
 
 def _command(config: dict, command: Callable[[dict], str]) -> dict[str, str | None]:

@@ -19,8 +19,9 @@ from dpbench.records.code import built_by_plugins
 from dpbench.training.plan import Plan, plan
 from dpbench.training.run import Run
 
-WITHOUT_EFFECT = ("optimizer", "diagnostics")
-"""Groups on which no epsilon depends: their parts only see what is released, or are not covered."""
+WITHOUT_EFFECT = ("optimizer",)
+"""Groups on which no epsilon depends, as their parts only see what is released; diagnostics see the
+step and the training examples."""
 
 
 def prepare(overrides: list[str]) -> tuple[dict, Run, Plan]:

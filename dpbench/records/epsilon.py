@@ -17,6 +17,8 @@ NO_PROOF = "no proof"
 TOO_LITTLE_NOISE = "too little noise"
 """Of a private method, in place of an infinite epsilon: see `why` in its statement."""
 NOT_COMPUTED = "not computed"
+OF_ITS_SEARCH = "see its search"
+"""Of a trial of a private search, whose choice among others costs more than its own epsilon."""
 
 
 def epsilon_or_reason(privacy: dict, accountant: str) -> float | str:

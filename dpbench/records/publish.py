@@ -16,8 +16,8 @@ UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed")
 """Fields of the provenance that depend on the sizes of private batches."""
 
 OF_A_TRIAL = (
-    "This is the epsilon of one trial of a private search: choosing the trial among several costs "
-    "more, and the page of the search has the epsilon of both."
+    "This is one trial of a private search, and choosing it among several costs more than its "
+    "ledger says: the page of the search has the epsilon of both."
 )
 
 DEFAULTS = {"results_dir": "results", "out": "published.records.jsonl"}
@@ -69,7 +69,7 @@ def without_uncovered(record: Record) -> Record:
     where outputs for them decide it.
     """
     provenance = {k: v for k, v in record.provenance.items() if k not in UNCOVERED}
-    selected = {} if record.config.get("trial") is None else {"why": _why_of_trial(record)}
+    selected = {} if record.config.get("trial") is None else _without_bounds(record)
     return replace(
         record,
         config=without_seed_and_checksum(record.config),
@@ -84,8 +84,14 @@ def without_uncovered(record: Record) -> Record:
     )
 
 
-def _why_of_trial(record: Record) -> str:
-    return f"{record.privacy['why']} {OF_A_TRIAL}"
+def _without_bounds(record: Record) -> dict:
+    """The statement of a trial without its epsilons, which are not those of what is published."""
+    bounds = ("rdp", "pld")
+    return {
+        **dict.fromkeys((*bounds, "gdp")),
+        "refused": dict.fromkeys(bounds, OF_A_TRIAL),
+        "why": f"{record.privacy['why']} {OF_A_TRIAL}",
+    }
 
 
 def _covered_status(record: Record) -> str:

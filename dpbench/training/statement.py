@@ -20,7 +20,12 @@ NOISE_ENDS = (
     "epsilon holds at this delta."
 )
 
-WHOLE_USERS = "What it protects is a user with all of its examples."
+WHOLE_USERS = (
+    "What it protects is a user with all of its examples; which examples are whose is taken as "
+    "given."
+)
+
+EMPTY_PLACE = "A removed example leaves its place empty."
 
 ARITHMETIC = {"seeded": "float", "secure": "secure"}
 """The arithmetic for which an epsilon holds, by the source of noise. Older records without this
@@ -71,6 +76,8 @@ def statement(
             # The approximation may fail where the bounds do not.
             with suppress(Unaccountable):
                 epsilons["gdp"] = gdp(ledger, delta)
+    of_users, of_places = unit != "example", zero_out and method.private
+    why = (guarantee.why, WHOLE_USERS if of_users else "", EMPTY_PLACE if of_places else "")
     return epsilons | {
         "claimed_by": accountant,
         "delta": delta,
@@ -79,7 +86,7 @@ def statement(
         "sample_rate": None if isinstance(sampling, Shuffled | None) else sampling.rate,
         "steps": ledger.steps,
         "guarantee": guarantee.level,
-        "why": guarantee.why if unit == "example" else f"{guarantee.why} {WHOLE_USERS}",
+        "why": " ".join(filter(None, why)),
         "unit": unit,
         "adjacency": f"{'zero out' if zero_out else 'add or remove'} one {unit}",
         "ledger": to_plain(ledger),

@@ -26,6 +26,17 @@ from dpbench.training.plan import privacy_statement
 from dpbench.training.trainer import _checkpoint_conditions
 from tests.plugin_files import SHARP, write
 
+# Diagnostics see the training examples, and the step that they could change by them.
+WATCHING = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Watching:
+    def observer(self, step, train, test):
+        return None
+"""
+WATCH = "_target_: clipworks.watching.Watching\n"
+
 OWN = """
 from dataclasses import replace
 
@@ -75,6 +86,7 @@ CLAIM = "Claimed by clip-works, not checked by dpbench: Poisson-sampled Gaussian
     [
         (["method=softened"], "claimed", CLAIM),
         (["method=dpsgd", "model=net"], "claimed", CLAIM),
+        (["method=dpsgd", "diagnostics=watching"], "claimed", CLAIM),
         (["method=softened", "sampler=shuffled"], "none", "Batches are shuffled"),
         (["method=own"], "none", "Leaks."),
         (["method=sharp"], "proven", "Poisson-sampled"),
@@ -82,7 +94,8 @@ CLAIM = "Claimed by clip-works, not checked by dpbench: Poisson-sampled Gaussian
 )
 def test_what_its_author_says_of_its_privacy_is_a_claim(plugin, overrides, guarantee, why):
     methods = plugin / "clipworks/conf/method"
-    write(plugin, {"clipworks/own.py": OWN})
+    write(plugin, {"clipworks/own.py": OWN, "clipworks/watching.py": WATCHING})
+    write(plugin / "clipworks/conf/diagnostics", {"watching.yaml": WATCH})
     write(methods, {"own.yaml": "_target_: clipworks.own.own\n", "sharp.yaml": SHARP})
     _, run, planned = prepare(overrides)
     said = privacy_statement(run, planned)

@@ -72,6 +72,13 @@ def test_rows_come_by_method_budget_and_seed(summary, record_of):
     ]  # fmt: skip
 
 
+def test_published_records_which_have_no_seed_are_rows_too(summary, record_of):
+    published = record_of()
+    published.config["seed"] = None
+    seeds = [row["seed"] for row in summary(record_of(seed=3), published)["rows"]]
+    assert seeds == ["None", "3"]
+
+
 def test_another_adjacency_stands_in_a_picture_of_its_own(summary, record_of):
     other = record_of(seed=1)
     other.privacy["adjacency"] = "add or remove one user"

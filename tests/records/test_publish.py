@@ -84,8 +84,10 @@ def test_the_epsilon_of_a_chosen_trial_is_not_taken_for_that_of_its_search(tmp_p
     trial.save(tmp_path)
     out = tmp_path / "out.jsonl"
     publish([f"results_dir={tmp_path}", f"out={out}", f"record={trial.digest}"])
-    why = parse(out.read_text(), "x").privacy["why"]
-    assert why.startswith("made up This is the epsilon of one trial of a private search")
+    said = parse(out.read_text(), "x").privacy
+    assert said["why"].startswith("made up This is one trial of a private search")
+    assert said["rdp"] is said["pld"] is said["gdp"] is None
+    assert said["refused"].keys() == {"rdp", "pld"}
 
 
 def test_the_checksum_of_a_data_file_would_confirm_a_guess_of_its_last_row(tmp_path):

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from dpbench.config.settings import NAMED_GROUPS
+from dpbench.config.names import with_variant
+from dpbench.config.settings import NAMED_GROUPS, variant_of
 from dpbench.records.digest import digest, scientific
 from dpbench.records.record import Record
 
@@ -34,6 +35,7 @@ def run_info(config: dict, folder: Path, table: str = "") -> RunInfo:
     """The identity of a run with this configuration. table: the table it belongs to, if any."""
     choices = config["choices"]
     dataset, model, method = (choices[part] for part in NAMED_GROUPS)
+    method = with_variant(method, variant_of(config))
     budget = _budget(config)
     return RunInfo(
         digest=digest(config),
@@ -47,9 +49,9 @@ def run_info(config: dict, folder: Path, table: str = "") -> RunInfo:
 
 def _budget(config: dict) -> str:
     privacy = config["privacy"] or {}
-    for name in ("epsilon", "noise_multiplier"):
+    for name, label in (("epsilon", "target_epsilon"), ("noise_multiplier", "noise_multiplier")):
         if privacy.get(name) is not None:
-            return f"{name}={privacy[name]}"
+            return f"{label}={privacy[name]}"
     return config["choices"]["privacy"]
 
 

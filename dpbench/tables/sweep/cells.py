@@ -14,7 +14,7 @@ from dpbench.errors import UserError, nearest
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.guarantee import weakest
 from dpbench.records.divergence import DIVERGED
-from dpbench.records.epsilon import epsilon_or_reason
+from dpbench.records.epsilon import OF_ITS_SEARCH, epsilon_or_reason
 from dpbench.records.record import Record
 from dpbench.tables.cells import standard_deviation
 from dpbench.tables.conditions import setting
@@ -62,11 +62,16 @@ class Terms(NamedTuple):
 
     delta: float
     unit: str
+    zero_out: bool
 
     def text(self, names: Collection[str]) -> str:
         """The named terms as words, such as: delta 1e-06, per example."""
-        texts = {"delta": f"delta {self.delta:g}", "unit": f"per {self.unit}"}
-        return ", ".join(texts[name] for name in names)
+        texts = {
+            "delta": f"delta {self.delta:g}",
+            "unit": f"per {self.unit}",
+            "zero_out": "zero-out adjacency" if self.zero_out else "",
+        }
+        return ", ".join(filter(None, (texts[name] for name in names)))
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,8 @@ class Runs:
     @property
     def epsilon(self) -> float | str:
         """The largest epsilon by PLD, or why there is none."""
+        if any(record.config.get("trial") is not None for record in self.records):
+            return OF_ITS_SEARCH
         found = [epsilon_or_reason(record.privacy, "pld") for record in self.records]
         reasons = [value for value in found if isinstance(value, str)]
         return reasons[0] if reasons else max(v for v in found if not isinstance(v, str))
@@ -88,7 +95,8 @@ class Runs:
         if isinstance(self.epsilon, str):
             return None
         statement = self.records[0].statement
-        return Terms(statement["delta"], statement["unit"])
+        zero_out = statement["adjacency"].startswith("zero out")
+        return Terms(statement["delta"], statement["unit"], zero_out)
 
     @property
     def guarantee(self) -> str:

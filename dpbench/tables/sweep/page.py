@@ -79,9 +79,8 @@ class SweepTable:
         if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
             note = f"{note} {ONE_SPLIT}"
         shared = [name for name in Terms._fields if name not in self._varying]
-        if not self._terms or not shared:
-            return note
-        return f"{note} All epsilons: {next(iter(self._terms)).text(shared)}."
+        said = next(iter(self._terms)).text(shared) if self._terms else ""
+        return f"{note} All epsilons: {said}." if said else note
 
     @property
     def _records(self) -> list[Record]:
@@ -209,7 +208,11 @@ class SweepTable:
                 if runs := self.runs.get((row, column)):
                     terms = ("", "", "")
                     if runs.terms:
-                        terms = (f"{runs.epsilon:.6g}", f"{runs.terms.delta:g}", runs.terms.unit)
+                        terms = (
+                            repr(float(runs.epsilon)),
+                            f"{runs.terms.delta:g}",
+                            runs.terms.unit,
+                        )
                     for name in self.layout.metrics:
                         mean, spread, n = runs.mean(name)
                         numbers = (f"{mean:.6g}", f"{spread:.6g}", str(n))

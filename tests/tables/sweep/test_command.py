@@ -102,7 +102,7 @@ def test_the_table_says_what_its_epsilons_do_not_cover(made):
 def test_terms_are_said_once_where_all_share_them_and_beside_each_epsilon_where_not(tmp_path):
     def made(*terms):
         folder = tmp_path / str(len(terms))
-        for method, more in zip(("dpsgd", "bam", "dp_fedsgd"), terms, strict=False):
+        for method, more in zip(("dpsgd", "bam", "dp_fedsgd", "dpsat"), terms, strict=False):
             one = record(method)
             replace(one, privacy=one.privacy | more).save(folder)
         said = table([str(folder), f"out={folder / 't'}"])
@@ -113,6 +113,8 @@ def test_terms_are_said_once_where_all_share_them_and_beside_each_epsilon_where_
     assert "| 2.80 |" in said
     assert "**" in said
     assert [(line["delta"], line["unit"]) for line in lines] == [("1e-05", "example")] * 2
+    said, _ = made(*[{"adjacency": "zero out one example"}] * 4)
+    assert said.endswith("All epsilons: delta 1e-05, per example, zero-out adjacency.\n")
     said, lines = made({}, {"delta": 1e-6}, {"delta": 1e-6, "unit": "user"})
     assert "| 2.80 (delta 1e-05, per example) |" in said
     assert "| 2.80 (delta 1e-06, per user) |" in said
@@ -417,3 +419,13 @@ def test_a_baseline_that_cannot_be_compared_with_is_refused(tmp_path, arguments,
     with pytest.raises(UserError, match=re.escape(sentence)):
         table([str(tmp_path), f"out={tmp_path / 't'}", *arguments])
     assert not list(tmp_path.glob("t.*"))
+
+
+def test_a_trial_of_a_private_search_has_no_epsilon_and_is_never_best(tmp_path):
+    """That of the choice among trials is larger, and on the page of the search."""
+    for lr, trial in ((0.1, "a"), (0.2, "b")):
+        one = record(lr=lr, value=0.8 + lr)
+        replace(one, config=one.config | {"trial": trial}).save(tmp_path)
+    said = table([str(tmp_path), f"out={tmp_path / 't'}", "rows=optimizer.lr"])
+    assert said.count("| see its search |") == 2
+    assert "**" not in said
