@@ -78,6 +78,7 @@ def _checked_engine(
     """The engine, checked; see `make_engine`."""
     one_of("engine", name, [*ENGINES, "auto"])
     _refuse_parameters(model)
+    _refuse_kept_results(model)
     _refuse_mixing(model)
     parameters = Parameters(model)
     reference = Loop(model, loss, parameters, views)
@@ -161,6 +162,18 @@ def _refuse_mixing(model: nn.Module) -> None:
                 f"{name} ({type(module).__name__}) mixes the examples of a batch, so an example's "
                 "gradient depends on the others; use GroupNorm or LayerNorm instead."
             )
+
+
+def _refuse_kept_results(model: nn.Module) -> None:
+    """UserError for modules that keep a tensor computed from parameters outside a forward pass."""
+    for name, module in model.named_modules():
+        for key, value in vars(module).items():
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+                raise UserError(
+                    f"{name}.{key} ({type(module).__name__}) is kept from one pass to the next, "
+                    "as by torch.nn.utils.weight_norm and prune: use "
+                    "torch.nn.utils.parametrizations, or prune.remove after pruning."
+                )
 
 
 def _refuse_parameters(model: nn.Module) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import linear
+from torch.nn.utils import prune
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
@@ -188,6 +189,16 @@ class Broken(nn.Linear):
 def test_another_failure_is_not_taken_for_one_of_float64():
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         make_engine("auto", Broken(4, 3), cross_entropy, probe_for(Net()))
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
+@pytest.mark.parametrize(
+    "changed", [nn.utils.weight_norm, lambda layer: prune.l1_unstructured(layer, "weight", 0.5)]
+)
+def test_a_weight_that_is_kept_from_one_pass_to_the_next_is_refused(changed):
+    net = nn.Sequential(changed(nn.Linear(4, 4)), nn.Linear(4, 3))
+    with pytest.raises(UserError, match=r"0\.weight \(Linear\) is kept from one pass to the next"):
+        make_engine("auto", net, cross_entropy, probe_for(Net()))
 
 
 def test_an_unknown_engine_is_refused_with_the_nearest():
