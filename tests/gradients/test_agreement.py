@@ -9,7 +9,8 @@ from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, EngineFallback, PerExampleShift, make_engine
 from dpbench.gradients.agreement import TOLERANCE
 from dpbench.gradients.ghost import Ghost
-from dpbench.gradients.layers import FALLBACK, RULES
+from dpbench.gradients.layers import FALLBACK
+from dpbench.gradients.layers.rules import RULES
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.modules import Unsupported
 from dpbench.gradients.parameters import Parameters

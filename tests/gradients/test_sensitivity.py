@@ -25,10 +25,11 @@ from dpbench.clipping import (
 from dpbench.clipping.clip import MAX_BOUND, MIN_BOUND
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Parameters, make_engine
+from dpbench.gradients.directional import DirectionalGradients
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.gradients.ghost import GhostGradients
-from dpbench.gradients.layers import RULES as LAYER_RULES
 from dpbench.gradients.layers import ModuleCall
+from dpbench.gradients.layers.rules import RULES as LAYER_RULES
 from dpbench.gradients.modules import ModuleGradients, TrackedModule
 from dpbench.mechanism.step import finite_factors
 from dpbench.models.architecture import cross_entropy
@@ -49,6 +50,13 @@ class Sine(nn.Module):
 
     def forward(self, inputs):
         return inputs * self.scale
+
+
+def bias_of(module: nn.Module) -> nn.Module:
+    """The module with all but its bias frozen."""
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name == "bias")
+    return module
 
 
 # By rule: the module, the shape of its inputs for one example, and the number of views.
@@ -72,6 +80,8 @@ RULES = {
     "embedding, one row": (lambda: nn.Embedding(1, 900), (2,), 1),
     "group norm": (lambda: nn.GroupNorm(2, 4), (4, 3, 3), 1),
     "layer norm": (lambda: nn.LayerNorm(6), (5, 6), 1),
+    "bias": (lambda: bias_of(nn.Linear(3, 5)), (90, 3), 2),
+    "bias of channels": (lambda: bias_of(nn.Conv2d(2, 5, 1)), (2, 9, 8), 1),
     "fallback": (Sine, (6,), 1),
 }
 
@@ -80,6 +90,13 @@ def stacked(rows: torch.Tensor) -> MaterialisedGradients:
     """Rows as an engine that materialises has them, in two layers."""
     both = nn.Sequential(nn.Linear(rows.shape[1] - 1, 1, bias=False), nn.Linear(1, 1, bias=False))
     return MaterialisedGradients(rows[:, 0], rows, Parameters(both).layers)
+
+
+def along_one_direction(slopes: torch.Tensor, draw: torch.Generator) -> DirectionalGradients:
+    """Gradients of these slopes along a unit vector."""
+    vector = torch.randn(300, generator=draw)
+    layers = stacked(torch.zeros(EXAMPLES, 300))._layers
+    return DirectionalGradients(torch.zeros(EXAMPLES), slopes, vector / vector.norm(), layers)
 
 
 # Numbers to break a norm with.
@@ -131,6 +148,8 @@ def gradients_of(rule: str, draw: torch.Generator):
     """Gradients as the engine has them after a pass with such inputs and adjoints."""
     if rule == "stack":
         return stacked(broken(draw, (EXAMPLES, 300)))
+    if rule == "directional":
+        return along_one_direction(broken(draw, (EXAMPLES, 1)).squeeze(1), draw)
     make, shape, views = RULES[rule]
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -196,7 +215,7 @@ def assert_no_example_exceeds(rule: str, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", [*RULES, "stack"])
+@pytest.mark.parametrize("rule", [*RULES, "stack", "directional"])
 @given(st.integers(0, 10**6))
 @settings(derandomize=True, deadline=None, max_examples=2)
 def test_one_example_adds_no_more_than_the_sensitivity(rule, seed):
@@ -204,7 +223,7 @@ def test_one_example_adds_no_more_than_the_sensitivity(rule, seed):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rule", [*RULES, "stack"])
+@pytest.mark.parametrize("rule", [*RULES, "stack", "directional"])
 @given(st.integers(0, 10**6))
 @settings(derandomize=True, deadline=None, max_examples=15)
 def test_a_long_search_finds_no_example_that_adds_more(rule, seed):
