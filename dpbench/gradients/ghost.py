@@ -59,7 +59,8 @@ class ForwardCall(NamedTuple):
 class Ghost:
     """Per-example gradients by book-keeping, module by module.
 
-    Modules in layers.RULES have gradients in closed form, all others by their vectorised adjoint.
+    Modules with a rule in `layers.rules` have gradients in closed form, all others by their
+    vectorised adjoint.
     Raises Unsupported: at construction for tied weights, and at the first batch for restrictions
     that only a pass reveals.
     """
