@@ -22,6 +22,7 @@ from dpbench.audit.scores import MatchedFilter, ScoreAccumulator, WholeRunScores
 from dpbench.config.names import with_variant
 from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep, Recorder
+from dpbench.methods.dpzero import AlongDirection
 from dpbench.privacy.ledger import Ledger, Mechanism, Poisson
 from dpbench.training.plan import Plan, plan
 from dpbench.training.progress import Progress
@@ -37,9 +38,15 @@ COPIES = 3
 
 
 def check_auditable(run: Run) -> None:
-    """UserError for a run without noise, and for one whose batches are not Poisson samples."""
+    """UserError for a run without noise, for one that canaries cannot attack, and for one whose
+    batches are not Poisson samples."""
     if not run.method.private:
         raise UserError(f"{run.method.name} adds no noise: there is no epsilon to attack.")
+    if isinstance(run.method.update, AlongDirection):
+        raise UserError(
+            f"the attack is on the coordinates of a sum, and {run.method.name} moves along one "
+            "random direction, where no canary is alone: there is no attack on it."
+        )
     if run.sampler != "poisson":
         raise UserError("audits need sampler=poisson: their attacks are on Poisson samples.")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from dpbench.metrics.registry import REGISTRY, parse_name
 from dpbench.privacy.guarantee import CLAIMED
-from dpbench.records.epsilon import epsilon_or_reason, rounded_up
+from dpbench.records.epsilon import epsilon_or_reason, is_zero_out, rounded_up
 from dpbench.records.record import Record
 
 SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")
@@ -54,7 +54,7 @@ def _epsilon(record: Record) -> str:
         details.append(f"noise for {target:g} by {budget['accountant'].upper()}")
     if statement["unit"] != "example":
         details.append(f"per {statement['unit']}")
-    if statement["adjacency"].startswith("zero out"):
+    if is_zero_out(statement):
         details.append("zero-out adjacency")
     if statement["guarantee"] == CLAIMED:
         details.append(CLAIMED)

@@ -8,6 +8,7 @@ from dpbench.config.settings import variant_of
 from dpbench.dashboard import privacy
 from dpbench.records.collect import StoredRecord
 from dpbench.records.divergence import nonfinite_gradients
+from dpbench.records.epsilon import OF_ITS_SEARCH
 from dpbench.records.record import CANARIES, Record
 
 SHORT = 6
@@ -53,6 +54,8 @@ def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> 
 def _row(stored: StoredRecord) -> dict:
     record, config = stored.record, stored.record.config
     choices, statement = config["choices"], privacy.statement(record.statement)
+    if config.get("trial") is not None:
+        statement["axis"] = dict.fromkeys(statement["axis"], OF_ITS_SEARCH)
     on_canaries = choices["dataset"] == CANARIES
     return {
         "id": stored.digest,

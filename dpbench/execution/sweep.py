@@ -16,7 +16,7 @@ from dpbench.execution.prepare import run_of
 from dpbench.execution.running_steps import running_steps, short_names
 from dpbench.mechanism.method import Inapplicable
 from dpbench.records import divergence
-from dpbench.records.folder import LAUNCHED, RUNS
+from dpbench.records.folder import FAILURES, LAUNCHED, RUNS
 from dpbench.records.reading import load
 from dpbench.records.record import record_path
 from dpbench.system.files import check_writable, remove_parts, write_atomically
@@ -52,7 +52,7 @@ class Sweep:
 
     @property
     def list_of_failures(self) -> Path:
-        return self.folder / "failures" / f"{self.name}.txt"
+        return self.folder / FAILURES / f"{self.name}.txt"
 
     def missing(self) -> dict[Path, list[str]]:
         """The runs that have no record, or whose record `again` does not accept."""

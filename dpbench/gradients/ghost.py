@@ -48,7 +48,8 @@ from dpbench.seeds import torch_state_kept
 class ForwardCall(NamedTuple):
     """A module's forward call: its input, the shape of its output, and the output's graph edge.
 
-    The output itself is not stored, so that its memory can be freed and it may change in place.
+    a: without features, [B K, 0], where the module's rule does not read it. The output itself is
+    not stored, so that its memory can be freed and it may change in place.
     """
 
     a: Tensor

@@ -1,8 +1,9 @@
 """The epsilon of a record that may be shown, given its guarantee."""
 
 import math
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from dpbench.privacy.guarantee import CLAIMED, WITH_EPSILON
 
@@ -30,6 +31,11 @@ def epsilon_or_reason(privacy: dict, accountant: str) -> float | str:
     if infinite:
         return TOO_LITTLE_NOISE
     return value if is_recorded_number(value) and value >= 0 else NOT_COMPUTED
+
+
+def is_zero_out(privacy: Mapping[str, Any]) -> bool:
+    """Whether the epsilons of a statement are for a removed example that leaves its place empty."""
+    return str(privacy["adjacency"]).startswith("zero out")
 
 
 def marked(epsilon: str, guarantee: str) -> str:

@@ -15,6 +15,9 @@ MODELS = "models"
 SWEEPS = "sweeps"
 """The digests of a sweep's runs, a text file each."""
 
+FAILURES = "failures"
+"""Why runs of a sweep failed, a text file each."""
+
 SEARCH = "search"
 """The pages of searches, and the keys of private ones."""
 

@@ -72,6 +72,11 @@ def test_rows_come_by_method_budget_and_seed(summary, record_of):
     ]  # fmt: skip
 
 
+def test_a_trial_of_a_private_search_has_no_place_on_the_epsilon_axis(summary, record_of):
+    (row,) = summary(record_of(trial="abc"))["rows"]
+    assert set(row["axis"].values()) == {"see its search"}
+
+
 def test_published_records_which_have_no_seed_are_rows_too(summary, record_of):
     published = record_of()
     published.config["seed"] = None

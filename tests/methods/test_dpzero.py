@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from dpbench.audit.request import prepare_audit
 from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, Parameters
 from dpbench.gradients.directional import losses_on_both_sides
@@ -125,3 +126,8 @@ def test_dropout_draws_the_same_on_both_sides_and_anew_in_each_step(batch_of):
 def test_a_smoothing_that_is_no_length_is_refused(smoothing):
     with pytest.raises(UserError, match=r"method\.smoothing"):
         dpzero(1.0, smoothing)
+
+
+def test_an_attack_that_would_see_nothing_is_refused():
+    with pytest.raises(UserError, match="dpzero moves along one random direction"):
+        prepare_audit(["method=dpzero"])

@@ -1,6 +1,13 @@
 // Groups of runs that differ only in the seed, and their names.
 
-const STRIP = ["ε = 0", "not computed", "no proof", "not private"];
+const STRIP = [
+  "ε = 0",
+  "not computed",
+  "no proof",
+  "see its search",
+  "too little noise",
+  "not private",
+];
 
 /** The guarantee of a plug-in's method: its author's claim, which dpbench has not checked. */
 const CLAIMED = "claimed";

@@ -14,7 +14,7 @@ from dpbench.errors import UserError, nearest
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.guarantee import weakest
 from dpbench.records.divergence import DIVERGED
-from dpbench.records.epsilon import OF_ITS_SEARCH, epsilon_or_reason
+from dpbench.records.epsilon import OF_ITS_SEARCH, epsilon_or_reason, is_zero_out
 from dpbench.records.record import Record
 from dpbench.tables.cells import standard_deviation
 from dpbench.tables.conditions import setting
@@ -95,8 +95,7 @@ class Runs:
         if isinstance(self.epsilon, str):
             return None
         statement = self.records[0].statement
-        zero_out = statement["adjacency"].startswith("zero out")
-        return Terms(statement["delta"], statement["unit"], zero_out)
+        return Terms(statement["delta"], statement["unit"], is_zero_out(statement))
 
     @property
     def guarantee(self) -> str:

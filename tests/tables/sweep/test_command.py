@@ -3,79 +3,16 @@
 import csv
 import io
 import math
-import re
 import statistics
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scipy import stats
 
 from dpbench.errors import UserError
-from dpbench.records.record import Record
 from dpbench.tables.sweep.cells import SweepLayout, filter_records, group_runs
 from dpbench.tables.sweep.command import command_for, table
-
-EPSILON = {"eps1": 0.9, "eps3": 2.8}
-
-BASELINE = "baseline=dpsgd"
-
-
-def record(method="dpsgd", privacy="eps3", seed=0, value=0.8, lr=0.1, **more):
-    """A record of the shape that runs make."""
-    guarantee, pld = ("proven", EPSILON[privacy])
-    if method == "fairlens":
-        guarantee, pld = "none", None
-    if method == "sgd":
-        guarantee, pld = "none", math.inf
-    return Record(
-        config={
-            "choices": {"dataset": "digits", "model": "mlp", "method": method, "privacy": privacy},
-            "method": {"name": method},
-            "privacy": {"epsilon": float(privacy[3:])},
-            "optimizer": {"lr": lr},
-            "seed": seed,
-        },
-        metrics={"test/accuracy": value, "test/ece": 1 - value, "test/accuracy/a": value / 2},
-        privacy={
-            **{"guarantee": guarantee, "pld": pld, "rdp": pld, "gdp": pld, "claimed": pld},
-            **{"why": "", "delta": 1e-5, "noise_multiplier": 1.0, "steps": 1, "ledger": []},
-        },
-        provenance={},
-        status="complete",
-        **more,
-    )
-
-
-def swept():
-    """Four methods, of which two have an epsilon, at two budgets with two seeds."""
-    best = {"sgd": 0.97, "fairlens": 0.95, "dpsgd": 0.8, "dpsgd_global_adapt": 0.9}
-    return [
-        record(method, privacy, seed, value + 0.01 * seed)
-        for method, value in best.items()
-        for privacy in EPSILON
-        for seed in (0, 1)
-    ]
-
-
-@pytest.fixture
-def results(tmp_path):
-    for made in swept():
-        made.save(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def made(results):
-    """made(*arguments): the files of the table by suffix."""
-
-    def write(*arguments):
-        printed = table([str(results), f"out={results / 't'}", *arguments])
-        files = {s: (results / f"t.{s}").read_text() for s in ("md", "csv", "tex")}
-        assert printed == files["md"]
-        return files
-
-    return write
+from tests.tables.sweep.made_up import record
 
 
 def test_markdown_has_names_means_seeds_epsilons_and_the_best(made):
@@ -338,87 +275,6 @@ def test_the_command_after_a_sweep_has_a_row_for_all_that_differs_but_seeds():
     seeds = [record(seed=seed).config for seed in (0, 1)]
     command = "dpbench table results sweep=run-2 rows=method"
     assert command_for(Path("results"), "run-2", seeds) == command
-
-
-def by_hand(records, method, privacy, metric="test/accuracy"):
-    """The values of a metric in percent by seed, of one method and budget."""
-    return {
-        r.config["seed"]: 100 * r.metrics[metric]
-        for r in records
-        if (r.config["choices"]["method"], r.config["choices"]["privacy"]) == (method, privacy)
-    }
-
-
-def test_differences_to_a_baseline_are_paired_by_seed_with_students_interval(made):
-    files = made("columns=privacy", "baseline=dpsgd", "metrics=accuracy,ece")
-    lines = list(csv.DictReader(io.StringIO(files["csv"])))
-    for line in lines:
-        ours, theirs = (
-            by_hand(swept(), method, line["privacy"], line["metric"])
-            for method in (line["method"], "dpsgd")
-        )
-        if line["method"] == "dpsgd":
-            assert line["difference"] == line["low"] == line["pairs"] == ""
-            continue
-        gaps = [ours[seed] - theirs[seed] for seed in ours]
-        low, high = float(line["low"]), float(line["high"])
-        half = stats.t.ppf(0.975, 1) * stats.sem(gaps)
-        assert float(line["difference"]) == pytest.approx(statistics.fmean(gaps), rel=1e-5)
-        assert (high - low) / 2 == pytest.approx(half, rel=1e-5, abs=1e-9)
-        assert (high + low) / 2 == pytest.approx(statistics.fmean(gaps), rel=1e-5)
-        assert line["pairs"] == "2"
-    assert len(lines) == 16
-
-
-def uneven(tmp_path):
-    """A better method with a learning rate of its own, whose gaps to the baseline differ by seed,
-    a seed of one of them alone, and a diverged run."""
-    values = {"dpsgd": [0.5, 0.6, 0.7, 0.9], "bam": [0.53, 0.65, 0.72], "dpsat": [0.1, 0.2, 0.3]}
-    for method, found in values.items():
-        for seed, value in enumerate(found):
-            one = record(method, "eps3", seed, value, lr=0.1 if method == "dpsgd" else 0.3)
-            if method == "dpsat" and seed == 1:
-                one = replace(one, status="diverged")
-            one.save(tmp_path)
-
-
-def test_the_section_of_differences_has_common_seeds_and_no_row_of_the_baseline(tmp_path):
-    uneven(tmp_path)
-    said = table([str(tmp_path), f"out={tmp_path / 't'}", "rows=method,optimizer.lr", BASELINE])
-    section = said.partition("## Differences to DP-SGD\n\n")[2].splitlines()
-    half = stats.t.ppf(0.975, 2) * statistics.stdev([3, 5, 2]) / math.sqrt(3)
-    low, high = 10 / 3 - half, 10 / 3 + half
-    assert section[:4] == [
-        "| method | lr | accuracy (%) |",
-        "| --- | ---: | ---: |",
-        f"| BAM | 0.3 | +3.3 [{low:+.1f}, {high:+.1f}] (3) |",
-        "| DP-SAT | 0.3 | - |",
-    ]
-    assert section[4] == ""
-    assert "Differences: mean over common seeds" in said
-
-
-def test_where_the_baseline_has_several_rows_none_is_picked(tmp_path):
-    uneven(tmp_path)
-    record("dpsgd", "eps3", 0, 0.4, lr=0.2).save(tmp_path)
-    arguments = [str(tmp_path), f"out={tmp_path / 't'}", "rows=method,optimizer.lr", BASELINE]
-    assert "| BAM | 0.3 | - |" in table(arguments)
-    assert "| BAM | 0.3 | +3.3 [" in table([*arguments, "optimizer.lr=0.1,0.3"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["baseline=dpsgx"], "no selected run has the method baseline=dpsgx: did you mean dpsgd"),
-        (["baseline=dpsgd", "method=bam"], "no selected run has the method baseline=dpsgd"),
-        (["baseline=bam", "rows=optimizer.lr", "method=bam"], "add method to rows or columns"),
-    ],
-)
-def test_a_baseline_that_cannot_be_compared_with_is_refused(tmp_path, arguments, sentence):
-    uneven(tmp_path)
-    with pytest.raises(UserError, match=re.escape(sentence)):
-        table([str(tmp_path), f"out={tmp_path / 't'}", *arguments])
-    assert not list(tmp_path.glob("t.*"))
 
 
 def test_a_trial_of_a_private_search_has_no_epsilon_and_is_never_best(tmp_path):

@@ -1,0 +1,98 @@
+"""Differences to a baseline method: paired by seed, on the same terms, or none."""
+
+import csv
+import io
+import math
+import re
+import statistics
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from dpbench.errors import UserError
+from dpbench.tables.sweep.command import table
+from tests.tables.sweep.made_up import record, swept
+
+BASELINE = "baseline=dpsgd"
+
+
+def by_hand(records, method, privacy, metric="test/accuracy"):
+    """The values of a metric in percent by seed, of one method and budget."""
+    return {
+        r.config["seed"]: 100 * r.metrics[metric]
+        for r in records
+        if (r.config["choices"]["method"], r.config["choices"]["privacy"]) == (method, privacy)
+    }
+
+
+def test_differences_to_a_baseline_are_paired_by_seed_with_students_interval(made):
+    files = made("columns=privacy", "baseline=dpsgd", "metrics=accuracy,ece")
+    lines = list(csv.DictReader(io.StringIO(files["csv"])))
+    for line in lines:
+        ours, theirs = (
+            by_hand(swept(), method, line["privacy"], line["metric"])
+            for method in (line["method"], "dpsgd")
+        )
+        if line["method"] == "dpsgd":
+            assert line["difference"] == line["low"] == line["pairs"] == ""
+            continue
+        gaps = [ours[seed] - theirs[seed] for seed in ours]
+        low, high = float(line["low"]), float(line["high"])
+        half = stats.t.ppf(0.975, 1) * stats.sem(gaps)
+        assert float(line["difference"]) == pytest.approx(statistics.fmean(gaps), rel=1e-5)
+        assert (high - low) / 2 == pytest.approx(half, rel=1e-5, abs=1e-9)
+        assert (high + low) / 2 == pytest.approx(statistics.fmean(gaps), rel=1e-5)
+        assert line["pairs"] == "2"
+    assert len(lines) == 16
+
+
+def uneven(tmp_path):
+    """A better method with a learning rate of its own, whose gaps to the baseline differ by seed,
+    a seed of one of them alone, and a diverged run."""
+    values = {"dpsgd": [0.5, 0.6, 0.7, 0.9], "bam": [0.53, 0.65, 0.72], "dpsat": [0.1, 0.2, 0.3]}
+    for method, found in values.items():
+        for seed, value in enumerate(found):
+            one = record(method, "eps3", seed, value, lr=0.1 if method == "dpsgd" else 0.3)
+            if method == "dpsat" and seed == 1:
+                one = replace(one, status="diverged")
+            one.save(tmp_path)
+
+
+def test_the_section_of_differences_has_common_seeds_and_no_row_of_the_baseline(tmp_path):
+    uneven(tmp_path)
+    said = table([str(tmp_path), f"out={tmp_path / 't'}", "rows=method,optimizer.lr", BASELINE])
+    section = said.partition("## Differences to DP-SGD\n\n")[2].splitlines()
+    half = stats.t.ppf(0.975, 2) * statistics.stdev([3, 5, 2]) / math.sqrt(3)
+    low, high = 10 / 3 - half, 10 / 3 + half
+    assert section[:4] == [
+        "| method | lr | accuracy (%) |",
+        "| --- | ---: | ---: |",
+        f"| BAM | 0.3 | +3.3 [{low:+.1f}, {high:+.1f}] (3) |",
+        "| DP-SAT | 0.3 | - |",
+    ]
+    assert section[4] == ""
+    assert "Differences: mean over common seeds" in said
+
+
+def test_where_the_baseline_has_several_rows_none_is_picked(tmp_path):
+    uneven(tmp_path)
+    record("dpsgd", "eps3", 0, 0.4, lr=0.2).save(tmp_path)
+    arguments = [str(tmp_path), f"out={tmp_path / 't'}", "rows=method,optimizer.lr", BASELINE]
+    assert "| BAM | 0.3 | - |" in table(arguments)
+    assert "| BAM | 0.3 | +3.3 [" in table([*arguments, "optimizer.lr=0.1,0.3"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["baseline=dpsgx"], "no selected run has the method baseline=dpsgx: did you mean dpsgd"),
+        (["baseline=dpsgd", "method=bam"], "no selected run has the method baseline=dpsgd"),
+        (["baseline=bam", "rows=optimizer.lr", "method=bam"], "add method to rows or columns"),
+    ],
+)
+def test_a_baseline_that_cannot_be_compared_with_is_refused(tmp_path, arguments, sentence):
+    uneven(tmp_path)
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        table([str(tmp_path), f"out={tmp_path / 't'}", *arguments])
+    assert not list(tmp_path.glob("t.*"))
