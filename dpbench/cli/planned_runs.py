@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dpbench.config.overrides import expand, swept_keys
 from dpbench.execution.prepare import prepare
 from dpbench.mechanism.method import Inapplicable
+from dpbench.privacy.statement import UPPER_BOUNDS
 from dpbench.records.epsilon import epsilon_or_reason, is_zero_out, marked, rounded_up
 from dpbench.tables.grid import NO_VALUE, Grid
 from dpbench.tables.markdown import grid_lines
@@ -35,7 +36,7 @@ def _cells(overrides: list[str], keys: list[str]) -> Iterator[str]:
     yield f"{said['steps']:,}"
     yield NO_VALUE if said["sample_rate"] is None else f"{said['sample_rate']:.4g}"
     yield f"{said['noise_multiplier']:.4g}"
-    for accountant in ("rdp", "pld"):
+    for accountant in UPPER_BOUNDS:
         epsilon = epsilon_or_reason(said, accountant)
         if not isinstance(epsilon, str):
             epsilon = marked(rounded_up(epsilon), said["guarantee"])

@@ -2,6 +2,7 @@
 
 import math
 
+from dpbench.privacy.statement import Statement
 from dpbench.records.epsilon import REFUTED, epsilon_or_reason, is_recorded_number
 
 COMPARABLE = ("add or remove one example", "zero out one example")
@@ -14,7 +15,7 @@ ACCOUNTANTS = {
 }
 
 
-def statement(privacy: dict) -> dict:
+def statement(privacy: Statement) -> dict:
     """A record's statement as the page's JSON; `axis` has the epsilon by accountant."""
     return {
         "axis": {name: epsilon_or_reason(privacy, name) for name in ACCOUNTANTS},
@@ -29,7 +30,7 @@ def statement(privacy: dict) -> dict:
     }
 
 
-def audit_bound(privacy: dict) -> dict | None:
+def audit_bound(privacy: Statement) -> dict | None:
     """The lower bound that an audit found, `privacy.audit.epsilon`, its confidence, and the claim
     that it refutes, if any."""
     audit = privacy.get("audit")

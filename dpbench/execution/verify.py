@@ -21,6 +21,7 @@ from dpbench.execution.run import load_or_run
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import ACCOUNTANTS
 from dpbench.privacy.ledger import from_plain, to_plain
+from dpbench.privacy.statement import UPPER_BOUNDS, Statement
 from dpbench.records.digest import with_current_names
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.reading import load
@@ -67,11 +68,11 @@ def contradictions(record: Record) -> Iterator[str]:
         yield f"says that its epsilon covers {', '.join(extended)}."
     yield from _wrong_options(record.config)
     config = json.dumps(record.config | {"seed": 0}, sort_keys=True)
-    recorded = record.privacy
+    recorded: dict[str, Any] = {**record.privacy}
     accountant = str(record.statement["claimed_by"])
     try:
         planned = _planned(config, accountant)[1]
-        expected = _statement(config, accountant)
+        expected: dict[str, Any] = {**_statement(config, accountant)}
     except (UserError, KeyError, TypeError) as error:
         yield f"has settings that this version cannot run: {error}"
         return
@@ -132,12 +133,12 @@ def _wrong_epsilons(recorded: Mapping, expected: Mapping) -> Iterator[str]:
             yield f"has {name}={recorded[name]}, but its ledger gives {epsilon}."
 
 
-def _epsilons_of_ledger(privacy: Mapping) -> dict[str, float]:
+def _epsilons_of_ledger(privacy: Statement) -> dict[str, float]:
     """The epsilons of an audit by its ledger, as no settings describe its canaries."""
-    ledger, names = from_plain(privacy["ledger"]), ("rdp", "pld")
+    ledger = from_plain(privacy["ledger"])
     return {
         name: ACCOUNTANTS[name](ledger, privacy["delta"])
-        for name in names
+        for name in UPPER_BOUNDS
         if privacy[name] is not None and privacy["guarantee"] != "none"
     }
 
@@ -161,7 +162,7 @@ def _without_warnings() -> Iterator[None]:
 
 
 @functools.cache
-def _statement(config: str, accountant: str) -> dict:
+def _statement(config: str, accountant: str) -> Statement:
     """The privacy statement of a configuration; of all steps also for a run that ended early."""
     return privacy_statement(*_planned(config, accountant))
 

@@ -1,11 +1,12 @@
 """The epsilon of a record that may be shown, given its guarantee."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from dpbench.privacy.guarantee import CLAIMED, WITH_EPSILON
+from dpbench.privacy.statement import Statement
 
 REFUTED = "refuted"
 """The verdict of an audit on a claim that its scores contradict."""
@@ -22,7 +23,7 @@ OF_ITS_SEARCH = "see its search"
 """Of a trial of a private search, whose choice among others costs more than its own epsilon."""
 
 
-def epsilon_or_reason(privacy: dict, accountant: str) -> float | str:
+def epsilon_or_reason(privacy: Statement, accountant: str) -> float | str:
     """The epsilon by an accountant if it is finite and the guarantee supports it, else a reason."""
     value = privacy.get(accountant)
     infinite = is_recorded_number(value) and math.isinf(value)
@@ -33,9 +34,16 @@ def epsilon_or_reason(privacy: dict, accountant: str) -> float | str:
     return value if is_recorded_number(value) and value >= 0 else NOT_COMPUTED
 
 
-def is_zero_out(privacy: Mapping[str, Any]) -> bool:
+def largest_epsilon(statements: Iterable[Statement], accountant: str) -> float | str:
+    """The largest epsilon of several statements by an accountant, or why one of them has none."""
+    found = [epsilon_or_reason(statement, accountant) for statement in statements]
+    reasons = [value for value in found if isinstance(value, str)]
+    return reasons[0] if reasons else max(v for v in found if not isinstance(v, str))
+
+
+def is_zero_out(privacy: Statement) -> bool:
     """Whether the epsilons of a statement are for a removed example that leaves its place empty."""
-    return str(privacy["adjacency"]).startswith("zero out")
+    return privacy["adjacency"].startswith("zero out")
 
 
 def marked(epsilon: str, guarantee: str) -> str:

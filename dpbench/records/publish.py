@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dpbench.errors import UserError
 from dpbench.metrics.registry import NOISY_ACCURACY
+from dpbench.privacy.statement import UPPER_BOUNDS, Statement
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.system.files import write_atomically
@@ -69,12 +70,11 @@ def without_uncovered(record: Record) -> Record:
     where outputs for them decide it.
     """
     provenance = {k: v for k, v in record.provenance.items() if k not in UNCOVERED}
-    selected = {} if record.config.get("trial") is None else _without_bounds(record)
     return replace(
         record,
         config=without_seed_and_checksum(record.config),
         metrics={k: v for k, v in record.metrics.items() if _covered(k)},
-        privacy=record.privacy | selected,
+        privacy=_published_statement(record),
         provenance=provenance,
         status=_covered_status(record),
         history={},
@@ -84,12 +84,16 @@ def without_uncovered(record: Record) -> Record:
     )
 
 
-def _without_bounds(record: Record) -> dict:
-    """The statement of a trial without its epsilons, which are not those of what is published."""
-    bounds = ("rdp", "pld")
+def _published_statement(record: Record) -> Statement:
+    """The statement; of a trial without its epsilons, which are not those of what is published."""
+    if record.config.get("trial") is None:
+        return record.privacy
     return {
-        **dict.fromkeys((*bounds, "gdp")),
-        "refused": dict.fromkeys(bounds, OF_A_TRIAL),
+        **record.privacy,
+        "rdp": None,
+        "pld": None,
+        "gdp": None,
+        "refused": dict.fromkeys(UPPER_BOUNDS, OF_A_TRIAL),
         "why": f"{record.privacy['why']} {OF_A_TRIAL}",
     }
 

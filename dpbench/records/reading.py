@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from dpbench.privacy.guarantee import Level
+from dpbench.privacy.statement import Statement
 from dpbench.records.record import SCHEMA, Record, checksum, sha256
 
 
@@ -33,22 +33,6 @@ class Config(msgspec.Struct):
     choices: ChosenOptions
     method: dict
     seed: int | None  # None in published records
-
-
-class PrivacyStatement(msgspec.Struct):
-    """The statement of a ledger; see `dpbench.training.statement.statement`."""
-
-    guarantee: Level
-    why: str
-    delta: float
-    noise_multiplier: float
-    steps: int
-    ledger: list[dict]
-    rdp: float | None
-    pld: float | None
-    gdp: float | None
-    claimed: float | None
-    notes: list[str] = []
 
 
 class BinColumns(msgspec.Struct):
@@ -84,7 +68,7 @@ class RecordSchema(msgspec.Struct, forbid_unknown_fields=True):
 
     config: Config
     metrics: dict[str, float]
-    privacy: PrivacyStatement
+    privacy: Statement
     provenance: dict
     status: Literal["complete", "diverged"]
     schema: int

@@ -5,10 +5,12 @@ import json
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 from dpbench.config.settings import NAMED_GROUPS
 from dpbench.metrics.last_epochs import last_epochs_metrics
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
+from dpbench.privacy.statement import Statement
 from dpbench.records.digest import digest, digest_of_scientific, scientific
 from dpbench.records.folder import RUNS
 from dpbench.system.files import write_atomically
@@ -55,7 +57,7 @@ class Record:
 
     config: dict
     metrics: dict[str, float]
-    privacy: dict
+    privacy: Statement
     provenance: dict
     status: str
     history: dict[str, list] = field(default_factory=dict)
@@ -79,9 +81,9 @@ class Record:
         return digest_of_scientific(self.config)
 
     @property
-    def statement(self) -> dict:
+    def statement(self) -> Statement:
         """The privacy statement, with all terms, even if the record is older than some of them."""
-        return OLDER_TERMS | self.privacy
+        return cast(Statement, OLDER_TERMS | self.privacy)
 
     @property
     def is_audit(self) -> bool:

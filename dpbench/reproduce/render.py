@@ -14,6 +14,7 @@ from dpbench.metrics.temperature import CAVEAT
 from dpbench.privacy.accountants import claimed
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.privacy.ledger import from_plain
+from dpbench.privacy.statement import Statement
 from dpbench.records.collect import RECORDS
 from dpbench.records.divergence import nonfinite_gradients
 from dpbench.records.frames import frame
@@ -25,7 +26,7 @@ from dpbench.reproduce.target import BUDGET, Target
 from dpbench.tables.conditions import conditions_of, row_name
 from dpbench.tables.files import table_files
 from dpbench.tables.markdown import section
-from dpbench.tables.privacy import NO_PLANS, Statement, privacy_grid
+from dpbench.tables.privacy import NO_PLANS, privacy_grid
 from dpbench.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.tables.runs import Row
 from dpbench.tables.spec import TableSpec, table_spec
@@ -137,7 +138,7 @@ def _paper_accountant(target: Target) -> str:
     return target.table.get("claimed_by", DEFAULT_CLAIM)
 
 
-def _claimed(privacy: dict, accountant: str) -> float | None:
+def _claimed(privacy: Statement, accountant: str) -> float | None:
     """The epsilon by the paper's accountant; the record may be from a table with another one."""
     epsilon, recorded = privacy["claimed"], privacy["claimed_by"]
     infinite = epsilon is not None and not math.isfinite(epsilon)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dpbench.errors import Unavailable, UserError
 from dpbench.execution.sweep import Sweep, plan_sweep, report, run_missing
+from dpbench.privacy.statement import Statement
 from dpbench.records.collect import RECORDS, StoredRecord, records_in
 from dpbench.records.folder import RUNS, TABLES
 from dpbench.records.reading import load
@@ -13,7 +14,6 @@ from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
 from dpbench.tables.conditions import row_name
 from dpbench.tables.counts import counted
-from dpbench.tables.privacy import Statement
 from dpbench.training.plan import plan, privacy_statement
 from dpbench.training.run import Run
 from dpbench.validate import one_of

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from dpbench.config.settings import NAMED_GROUPS
-from dpbench.records.epsilon import epsilon_or_reason, marked, rounded_up
+from dpbench.privacy.statement import Bound
+from dpbench.records.epsilon import largest_epsilon, marked, rounded_up
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
 from dpbench.tables.counts import counted
@@ -22,7 +23,7 @@ NOTES = (
     "sampling rate and steps, and with given noise its epsilon, are others.",
 )
 
-EPSILONS = {"rdp": "epsilon (RDP)", "pld": "epsilon (PLD)"}
+EPSILONS: dict[Bound, str] = {"rdp": "epsilon (RDP)", "pld": "epsilon (PLD)"}
 """The columns of epsilons by accountant: the tighter one last, which `dpbench run` prints, too."""
 
 NONE_CHOSEN = "No trial has numbers for every seed, so none is chosen."
@@ -113,14 +114,14 @@ def _number(trial: Trial, metric: str, write: Callable[[float], str]) -> str:
     return write(trial.mean(metric)) + ("" if math.isnan(spread) else f" ± {write(spread)}")
 
 
-def shown_epsilon(trial: Trial, accountant: str) -> str:
+def shown_epsilon(trial: Trial, accountant: Bound) -> str:
     """The largest epsilon of its runs by `rdp` or `pld`, or why they have none; "" without runs."""
     if not trial.records:
         return ""
+    shown = largest_epsilon((record.privacy for record in trial.records), accountant)
     # Runs of a trial differ only in their seed, so one guarantee is that of all.
-    privacy = trial.records[0].privacy
-    shown = epsilon_or_reason({**privacy, accountant: trial.epsilon(accountant)}, accountant)
-    return shown if isinstance(shown, str) else marked(rounded_up(shown), privacy["guarantee"])
+    guarantee = trial.records[0].privacy["guarantee"]
+    return shown if isinstance(shown, str) else marked(rounded_up(shown), guarantee)
 
 
 def _reasons(trial: Trial) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dpbench.errors import UserError
 from dpbench.metrics import worst_group
+from dpbench.privacy.statement import Bound
 from dpbench.records.record import Record
 
 ACCURACY, LOSS = "validation/accuracy", "validation/loss"
@@ -49,9 +50,9 @@ class Trial:
     def _values(self, metric: str) -> list[float]:
         return [worst_group.value_of(record.metrics, metric) for record in self.records]
 
-    def epsilon(self, accountant: str) -> float | None:
+    def epsilon(self, accountant: Bound) -> float | None:
         """The largest epsilon of its runs by `rdp` or `pld`; None if one has none by it."""
-        bounds = [record.privacy.get(accountant) for record in self.records]
+        bounds = [record.privacy[accountant] for record in self.records]
         computed = [bound for bound in bounds if bound is not None]
         return max(computed) if computed and len(computed) == len(bounds) else None
 

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 import pandas as pd
 
 from dpbench.privacy.accountants import CLAIMS
 from dpbench.privacy.guarantee import DEFAULT_CLAIM, weakest
+from dpbench.privacy.statement import Statement
 from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, marked, rounded_up
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.runs import PRIVACY, Row
@@ -31,9 +31,6 @@ HEAD = (
 )
 AS_PLANNED = "Not run: as planned."
 """Said of the epsilons of a method that was not run."""
-
-Statement = Mapping[str, Any]
-"""The privacy statement of a run, from `dpbench.training.statement`."""
 
 NO_PLANS: Mapping[str, Statement] = MappingProxyType({})
 
@@ -66,8 +63,8 @@ def _as_planned(row: Row, statement: Statement | None) -> Row:
     """The row with the statement of its plan, if there is one, in place of runs."""
     if statement is None:
         return row
-    plan = {f"privacy/{name}": statement[name] for name in PRIVACY}
-    plan["privacy/why"] += f" {AS_PLANNED}"
+    stated = statement | {"why": f"{statement['why']} {AS_PLANNED}"}
+    plan = {f"privacy/{name}": value for name, value in stated.items() if name in PRIVACY}
     return replace(row, runs=pd.DataFrame([plan]))
 
 

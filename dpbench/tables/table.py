@@ -7,6 +7,7 @@ import pandas as pd
 
 from dpbench.metrics.paired import is_paired
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
+from dpbench.privacy.statement import Statement
 from dpbench.records.divergence import note
 from dpbench.tables import constants, grid, ordering
 from dpbench.tables.cells import Cell, cells_of
@@ -14,7 +15,7 @@ from dpbench.tables.claims import grids as claim_grids
 from dpbench.tables.claims.comparisons import Evidence, JudgedClaim, evidence
 from dpbench.tables.claims.quantities import printed_table, quantity
 from dpbench.tables.grid import NO_VALUE, Grid, mean_and_spread
-from dpbench.tables.privacy import NO_PLANS, TIGHTEST_COLUMN, Statement, privacy_grid
+from dpbench.tables.privacy import NO_PLANS, TIGHTEST_COLUMN, privacy_grid
 from dpbench.tables.published import PublishedTable, check_covered
 from dpbench.tables.runs import Row, rows_of
 from dpbench.tables.spec import PAPER_SCALE, TableSpec

@@ -17,6 +17,7 @@ from dpbench.mechanism.method import Method
 from dpbench.mechanism.sampling import Sampler, make_sampler
 from dpbench.mechanism.schedules import UNCHANGED, Schedules
 from dpbench.privacy.ledger import Ledger, Step
+from dpbench.privacy.statement import Statement
 from dpbench.training.budget import PlannedSteps
 from dpbench.training.run import Run
 from dpbench.training.score import score_steps
@@ -141,9 +142,9 @@ def _steps(run: Run, sampler: Sampler) -> int:
     return steps
 
 
-def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> dict:
+def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> Statement:
     """The privacy statement of a run, as planned or for the ledger of the steps it took."""
-    by_ledger = statement(
+    return statement(
         planned.ledger if ledger is None else ledger,
         planned.method,
         run.privacy.delta,
@@ -151,8 +152,8 @@ def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> 
         run.noise,
         run.paper_accountant,
         run.zero_out,
+        run.notes,
     )
-    return by_ledger | {"notes": [*run.notes]}
 
 
 def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int, list[str]]:

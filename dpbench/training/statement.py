@@ -1,19 +1,15 @@
-"""The privacy statement of a run: its epsilons, and what they hold for."""
+"""Makes the privacy statement of a run from its ledger and its method."""
 
 import math
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
 
 from dpbench.mechanism.method import Method
 from dpbench.privacy.accountants import ACCOUNTANTS, claimed, gdp, noise_is_too_small
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
-from dpbench.privacy.ledger import (
-    Ledger,
-    Shuffled,
-    to_plain,
-)
+from dpbench.privacy.ledger import Ledger, Shuffled, to_plain
+from dpbench.privacy.statement import UPPER_BOUNDS, Arithmetic, Epsilons, Statement
 
 NOISE_ENDS = (
     "Noise in floating point ends, and this one ends where it would have to hide an example: no "
@@ -27,15 +23,9 @@ WHOLE_USERS = (
 
 EMPTY_PLACE = "A removed example leaves its place empty."
 
-ARITHMETIC = {"seeded": "float", "secure": "secure"}
+ARITHMETIC: dict[str, Arithmetic] = {"seeded": "float", "secure": "secure"}
 """The arithmetic for which an epsilon holds, by the source of noise. Older records without this
-field have noise from float32 uniforms, and their epsilon holds for "real" numbers only.
-
-- "real": for real numbers; floating-point outputs may reveal more about an example.
-- "float": for the floating-point outputs, against anyone who does not know the seed: noise is drawn
-  and added in float64 and rounded to a grid.
-- "secure": the same, with noise from a key that was not stored.
-"""
+term have noise from float32 uniforms, and their epsilon holds for "real" numbers only."""
 
 
 def statement(
@@ -46,65 +36,74 @@ def statement(
     noise: str = "seeded",
     paper_accountant: str = DEFAULT_CLAIM,
     zero_out: bool = False,
-) -> dict:
-    """The privacy statement of a ledger, as a plain dictionary for records and users.
+    notes: Iterable[str] = (),
+) -> Statement:
+    """The privacy statement of a ledger.
 
     `rdp` and `pld` are upper bounds and `gdp` an approximation; all are None if the method has no
     guarantee, and infinite if it is not private. A bound is None if its accountant has none, and
     `refused` then says why. `claimed` is the epsilon by the paper's reasoning, valid or not: each
     release on a separate batch, by the accountant of the method's paper, if that has its own, and
     else by `paper_accountant`, that of the table's paper. `arithmetic`: see ARITHMETIC. zero_out:
-    whether a removed unit leaves its place empty.
+    whether a removed unit leaves its place empty. notes: what the run reads from
+    the data without accounting.
     """
-    sampling = ledger.entries[0][0].sampling if ledger.entries else None
+    law = ledger.entries[0][0].sampling if ledger.entries else None
     accountant = method.own_accountant or paper_accountant
-    guarantee = (
-        method.guarantee.under(sampling) if method.private and sampling else method.guarantee
-    )
-    unit = sampling.unit if sampling else "example"
-    numbers = ("rdp", "pld", "gdp", "claimed")
-    epsilons: dict[str, Any] = dict.fromkeys(numbers) | {"refused": {}}
+    guarantee = method.guarantee.under(law) if method.private and law else method.guarantee
+    unit = law.unit if law else "example"
+    reasons = [guarantee.why]
     if not method.private:
-        epsilons |= dict.fromkeys(numbers, math.inf)
-    elif not isinstance(sampling, Shuffled):
-        epsilons["claimed"] = claimed(ledger, delta, accountant)
-        if guarantee.level != "none" and noise_is_too_small(ledger, delta):
-            epsilons |= dict.fromkeys(("rdp", "pld", "gdp"), math.inf)
-            guarantee = replace(guarantee, why=f"{guarantee.why} {NOISE_ENDS}")
-        elif guarantee.level != "none":
-            epsilons |= _bounds(ledger, delta)
-            # The approximation may fail where the bounds do not.
-            with suppress(Unaccountable):
-                epsilons["gdp"] = gdp(ledger, delta)
-    of_users, of_places = unit != "example", zero_out and method.private
-    why = (guarantee.why, WHOLE_USERS if of_users else "", EMPTY_PLACE if of_places else "")
-    return epsilons | {
+        epsilons = _all(math.inf, math.inf)
+    else:
+        claim = None if isinstance(law, Shuffled) else claimed(ledger, delta, accountant)
+        if guarantee.level == "none":
+            epsilons = _all(None, claim)
+        elif noise_is_too_small(ledger, delta):
+            epsilons = _all(math.inf, claim)
+            reasons.append(NOISE_ENDS)
+        else:
+            epsilons = _bounds(ledger, delta, claim)
+    if unit != "example":
+        reasons.append(WHOLE_USERS)
+    if zero_out and method.private:
+        reasons.append(EMPTY_PLACE)
+    return {
+        **epsilons,
         "claimed_by": accountant,
         "delta": delta,
         "arithmetic": ARITHMETIC[noise] if method.private else None,
         "noise_multiplier": noise_multiplier,
-        "sample_rate": None if isinstance(sampling, Shuffled | None) else sampling.rate,
+        "sample_rate": None if isinstance(law, Shuffled | None) else law.rate,
         "steps": ledger.steps,
         "guarantee": guarantee.level,
-        "why": " ".join(filter(None, why)),
+        "why": " ".join(reasons),
         "unit": unit,
         "adjacency": f"{'zero out' if zero_out else 'add or remove'} one {unit}",
         "ledger": to_plain(ledger),
+        "notes": [*notes],
     }
 
 
-def _bounds(ledger: Ledger, delta: float) -> dict:
-    """The upper bounds by accountant, and under `refused` why an accountant has none.
+def _all(epsilon: float | None, claim: float | None) -> Epsilons:
+    return {"rdp": epsilon, "pld": epsilon, "gdp": epsilon, "claimed": claim, "refused": {}}
+
+
+def _bounds(ledger: Ledger, delta: float, claim: float | None) -> Epsilons:
+    """The upper bounds by accountant, and under `refused` why an accountant has none; and the
+    approximation, if there is one.
 
     Raises Unaccountable if no accountant has a bound.
     """
-    refused: dict[str, str] = {}
-    bounds: dict[str, float | None] = {}
-    for name in ("rdp", "pld"):
+    epsilons = _all(None, claim)
+    for name in UPPER_BOUNDS:
         try:
-            bounds[name] = ACCOUNTANTS[name](ledger, delta)
+            epsilons[name] = ACCOUNTANTS[name](ledger, delta)
         except Unaccountable as error:
-            bounds[name], refused[name] = None, str(error)
-    if len(refused) == len(bounds):
+            epsilons["refused"][name] = str(error)
+    if len(refused := epsilons["refused"]) == len(UPPER_BOUNDS):
         raise Unaccountable(" ".join(dict.fromkeys(refused.values())))
-    return bounds | {"refused": refused}
+    # The approximation may fail where the bounds do not.
+    with suppress(Unaccountable):
+        epsilons["gdp"] = gdp(ledger, delta)
+    return epsilons

@@ -16,6 +16,7 @@ from dpbench.errors import print_message
 from dpbench.gradients.precision import full_precision_products
 from dpbench.metrics.reliability import reliability
 from dpbench.privacy.ledger import to_plain
+from dpbench.privacy.statement import Statement
 from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, built_by_plugins, imported_code_of
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import COVERED, Record
@@ -101,14 +102,16 @@ EARLY = (
 )
 
 
-def _privacy(run: Run, planned: Plan, training: Training) -> dict:
+def _privacy(run: Run, planned: Plan, training: Training) -> Statement:
     """The privacy statement of a run by the steps it took; of all planned steps, if the number of
     those taken follows from what they released (Rogers et al. 2016)."""
     taken = training.ledger.then(planned.once)
     if taken.steps == planned.ledger.steps:
         return privacy_statement(run, planned, taken)
     stated = privacy_statement(run, planned)
-    return stated | {"why": stated["why"] + EARLY} if planned.method.private else stated
+    if planned.method.private:
+        stated["why"] += EARLY
+    return stated
 
 
 def _checkpoint_conditions(run: Run, training: Training) -> dict:

@@ -125,8 +125,8 @@ def _exposure_of_canaries(white: WhiteBox, group: int | None) -> Exposure:
 
 def _claimed(record: Record) -> float:
     privacy = record.privacy
-    by_ledger = privacy["guarantee"] in BOUNDS
-    return privacy["pld"] if by_ledger else privacy["claimed"] or math.inf
+    epsilon = privacy["pld"] if privacy["guarantee"] in BOUNDS else privacy["claimed"]
+    return math.inf if epsilon is None else epsilon
 
 
 def _white_bounds(white: WhiteBox, group: int | None, run: Run) -> Bounds:

@@ -14,7 +14,7 @@ from dpbench.errors import UserError, nearest
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.guarantee import weakest
 from dpbench.records.divergence import DIVERGED
-from dpbench.records.epsilon import OF_ITS_SEARCH, epsilon_or_reason, is_zero_out
+from dpbench.records.epsilon import OF_ITS_SEARCH, is_zero_out, largest_epsilon
 from dpbench.records.record import Record
 from dpbench.tables.cells import standard_deviation
 from dpbench.tables.conditions import setting
@@ -85,9 +85,7 @@ class Runs:
         """The largest epsilon by PLD, or why there is none."""
         if any(record.config.get("trial") is not None for record in self.records):
             return OF_ITS_SEARCH
-        found = [epsilon_or_reason(record.privacy, "pld") for record in self.records]
-        reasons = [value for value in found if isinstance(value, str)]
-        return reasons[0] if reasons else max(v for v in found if not isinstance(v, str))
+        return largest_epsilon((record.privacy for record in self.records), "pld")
 
     @property
     def terms(self) -> Terms | None:

@@ -1,0 +1,52 @@
+"""The privacy statement of a run: its epsilons, and what they hold for."""
+
+from typing import Literal, NotRequired, TypedDict, get_args
+
+from dpbench.privacy.guarantee import Level
+
+Arithmetic = Literal["real", "float", "secure"]
+"""The arithmetic for which an epsilon holds.
+
+- "real": for real numbers; floating-point outputs may reveal more about an example.
+- "float": for the floating-point outputs, against anyone who does not know the seed: noise is drawn
+  and added in float64 and rounded to a grid.
+- "secure": the same, with noise from a key that was not stored.
+"""
+
+Bound = Literal["rdp", "pld"]
+"""The epsilons that are upper bounds."""
+
+UPPER_BOUNDS: tuple[Bound, ...] = get_args(Bound)
+
+
+class Epsilons(TypedDict):
+    """The epsilons of a ledger; upper bounds are None without a guarantee or an accountant, and
+    infinite if nothing hides an example."""
+
+    rdp: float | None
+    pld: float | None
+    gdp: float | None
+    claimed: float | None
+    refused: NotRequired[dict[str, str]]
+
+
+class Statement(Epsilons):
+    """The terms of a privacy statement, as records have them; docs/records.md describes each.
+
+    Those not required are left out by older records, and `audit` by all but those of audits; see
+    `dpbench.records.record.Record.statement`.
+    """
+
+    claimed_by: NotRequired[str]
+    delta: float
+    arithmetic: NotRequired[Arithmetic | None]
+    noise_multiplier: float
+    sample_rate: NotRequired[float | None]
+    steps: int
+    guarantee: Level
+    why: str
+    unit: NotRequired[str]
+    adjacency: NotRequired[str]
+    ledger: list[dict]
+    notes: NotRequired[list[str]]
+    audit: NotRequired[dict]
