@@ -11,7 +11,7 @@ from dpbench.records.code import is_stale
 from dpbench.records.folder import TABLES
 from dpbench.reproduce.figure import check_figure
 from dpbench.reproduce.render import render, spec_of
-from dpbench.reproduce.runs import execute, plan_runs, planned_privacy
+from dpbench.reproduce.runs import execute, not_run, plan_runs
 from dpbench.reproduce.target import Target, target_of
 from dpbench.system.files import check_writable, write_atomically
 from dpbench.training.tracking import log_table
@@ -41,9 +41,7 @@ def reproduce(name: str, overrides: list[str]) -> str:
             f"{stale} of {len(records)} records were produced by a different version of the code; "
             "rerun them with again=stale."
         )
-    reasons = {runs.rows[path]: reason for path, reason in unavailable.items()}
-    impossible = {**runs.impossible, **reasons}
-    files = render(target, records, impossible, planned_privacy(runs, unavailable))
+    files = render(target, records, not_run(runs, unavailable))
     _write(target, files)
     trackers = trackers_of(target.config)
     log_table(trackers, target.stem, files, tracking_folder(target.config))

@@ -26,7 +26,8 @@ from dpbench.reproduce.target import BUDGET, Target
 from dpbench.tables.conditions import conditions_of, row_name
 from dpbench.tables.files import table_files
 from dpbench.tables.markdown import section
-from dpbench.tables.privacy import NO_PLANS, privacy_grid
+from dpbench.tables.not_run import EVERYTHING_WAS_RUN, NotRun
+from dpbench.tables.privacy import privacy_grid
 from dpbench.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.tables.runs import Row
 from dpbench.tables.spec import TableSpec, table_spec
@@ -44,22 +45,16 @@ TEXTS = ("csv", "claims.csv", "md", "tex")
 
 
 def render(
-    target: Target,
-    records: list[Record],
-    impossible: Mapping[str, str],
-    planned: Mapping[str, Statement] = NO_PLANS,
+    target: Target, records: list[Record], not_run: NotRun = EVERYTHING_WAS_RUN
 ) -> dict[str, bytes]:
-    """The files by suffix, including the records: the same records give the same bytes.
-
-    impossible: why rows have no runs, by name; planned: the privacy statements of their plans.
-    """
+    """The files by suffix, including the records: the same records give the same bytes."""
     if _is_drawn_by_a_function(target):
         files = function("table", target.table["figure"])(target, records)
     elif "figure" in target.table:
         drawn = picture(target, records)
-        files = _figure(target, drawn, records, impossible, planned) | images(drawn.figure)
+        files = _figure(target, drawn, records, not_run) | images(drawn.figure)
     else:
-        files = _table(target, records, impossible, planned)
+        files = _table(target, records, not_run)
     ordered = sorted(records, key=lambda record: record.digest)
     files[RECORDS] = "".join(record.json() + "\n" for record in ordered).encode()
     return files
@@ -69,11 +64,11 @@ def texts(target: Target, records: list[Record]) -> dict[str, str]:
     """The files of `render` that are text and no picture, by suffix; those of most figures without
     drawing them, which takes long."""
     if _is_drawn_by_a_function(target):
-        files = render(target, records, {})
+        files = render(target, records)
     elif "figure" in target.table:
-        files = _figure(target, picture(target, records), records, {}, NO_PLANS)
+        files = _figure(target, picture(target, records), records, EVERYTHING_WAS_RUN)
     else:
-        files = _table(target, records, {}, NO_PLANS)
+        files = _table(target, records, EVERYTHING_WAS_RUN)
     return {suffix: files[suffix].decode() for suffix in TEXTS if suffix in files}
 
 
@@ -89,22 +84,12 @@ def spec_of(target: Target) -> TableSpec:
     return table_spec(plain | {"conditions": target.labels, "claims": target.claims})
 
 
-def _table(
-    target: Target,
-    records: list[Record],
-    impossible: Mapping[str, str],
-    planned: Mapping[str, Statement],
-) -> dict[str, bytes]:
-    table = _built(target, records, impossible, planned)
+def _table(target: Target, records: list[Record], not_run: NotRun) -> dict[str, bytes]:
+    table = _built(target, records, not_run)
     return table_files(table, to_csv(table)) | claims_file(table.claims)
 
 
-def _built(
-    target: Target,
-    records: list[Record],
-    impossible: Mapping[str, str],
-    planned: Mapping[str, Statement],
-) -> Table:
+def _built(target: Target, records: list[Record], not_run: NotRun) -> Table:
     spec = spec_of(target)
     fitted = any(column.metric == "test/ece_temperature" for column in spec.columns)
     table = build_table(
@@ -112,9 +97,8 @@ def _built(
         _runs(target, records),
         printed_numbers(target, spec),
         epsilon=_printed_epsilons(target),
-        impossible=impossible,
         notes=(*target.notes, CAVEAT) if fitted else target.notes,
-        planned=planned,
+        not_run=not_run,
         paper_accountant=_paper_accountant(target),
     )
     introduction = (*table.introduction, *target.part)
@@ -153,8 +137,7 @@ def _figure(
     target: Target,
     drawn: Picture,
     records: list[Record],
-    impossible: Mapping[str, str],
-    planned: Mapping[str, Statement],
+    not_run: NotRun,
 ) -> dict[str, bytes]:
     """The page of a figure, its numbers and its verdicts."""
     table = target.table
@@ -168,9 +151,9 @@ def _figure(
         image(target),
         NOT_PRIVATE,
         *map(section, drawn.grids),
-        *_reasons(target, impossible),
+        *_reasons(target, not_run.reasons),
         *remarks(target, records),
-        *_privacy(target, records, planned),
+        *_privacy(target, records, not_run.statements),
         *after,
         *table["notes"],
         *target.notes,
@@ -179,12 +162,12 @@ def _figure(
     return {"md": text, "csv": numbers.encode(), **claims_file(judged)}
 
 
-def _reasons(target: Target, impossible: Mapping[str, str]) -> list[str]:
+def _reasons(target: Target, reasons: Mapping[str, str]) -> list[str]:
     """Why rows have no runs; in a table with arms, each reason with the names of its rows."""
     if "arm" not in target.table:
-        return list(impossible.values())
+        return list(reasons.values())
     by_reason: dict[str, list[str]] = {}
-    for row, reason in impossible.items():
+    for row, reason in reasons.items():
         by_reason.setdefault(reason, []).append(row)
     return [f"No runs of {'; '.join(rows)}: {reason}" for reason, rows in by_reason.items()]
 

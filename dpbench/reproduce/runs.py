@@ -14,6 +14,7 @@ from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
 from dpbench.tables.conditions import row_name
 from dpbench.tables.counts import counted
+from dpbench.tables.not_run import NotRun
 from dpbench.training.plan import plan, privacy_statement
 from dpbench.training.run import Run
 from dpbench.validate import one_of
@@ -106,14 +107,15 @@ def _why_unavailable(run: Run) -> str | None:
     return None
 
 
-def planned_privacy(runs: TargetRuns, unavailable: Mapping[Path, str]) -> dict[str, Statement]:
-    """The privacy statements, by row, that runs without data or weights would have."""
+def not_run(runs: TargetRuns, unavailable: Mapping[Path, str]) -> NotRun:
+    """The rows without runs: those not possible, and those without data or weights, by path."""
+    reasons = {runs.rows[path]: reason for path, reason in unavailable.items()}
     statements: dict[str, Statement] = {}
     for path in unavailable:
         if runs.rows[path] not in statements:
             run = runs.sweep.built[path]
             statements[runs.rows[path]] = privacy_statement(run, plan(run))
-    return statements
+    return NotRun({**runs.impossible, **reasons}, statements)
 
 
 def _check_kept(sweep: Sweep, kept: Collection[str]) -> None:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import pandas as pd
 
@@ -12,6 +11,7 @@ from dpbench.privacy.guarantee import DEFAULT_CLAIM, weakest
 from dpbench.privacy.statement import Statement
 from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, marked, rounded_up
 from dpbench.tables.grid import NO_VALUE, Grid, number
+from dpbench.tables.not_run import EVERYTHING_WAS_RUN
 from dpbench.tables.runs import PRIVACY, Row
 
 TIGHTEST_COLUMN = "PLD"
@@ -32,14 +32,12 @@ HEAD = (
 AS_PLANNED = "Not run: as planned."
 """Said of the epsilons of a method that was not run."""
 
-NO_PLANS: Mapping[str, Statement] = MappingProxyType({})
-
 
 def privacy_grid(
     rows: Sequence[Row],
     printed: Mapping[str, str],
     baseline: str,
-    planned: Mapping[str, Statement] = NO_PLANS,
+    planned: Mapping[str, Statement] = EVERYTHING_WAS_RUN.statements,
     paper_accountant: str = DEFAULT_CLAIM,
 ) -> Grid:
     """One line per method that was run or planned.

@@ -7,7 +7,6 @@ import pandas as pd
 
 from dpbench.metrics.paired import is_paired
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
-from dpbench.privacy.statement import Statement
 from dpbench.records.divergence import note
 from dpbench.tables import constants, grid, ordering
 from dpbench.tables.cells import Cell, cells_of
@@ -15,7 +14,8 @@ from dpbench.tables.claims import grids as claim_grids
 from dpbench.tables.claims.comparisons import Evidence, JudgedClaim, evidence
 from dpbench.tables.claims.quantities import printed_table, quantity
 from dpbench.tables.grid import NO_VALUE, Grid, mean_and_spread
-from dpbench.tables.privacy import NO_PLANS, TIGHTEST_COLUMN, privacy_grid
+from dpbench.tables.not_run import EVERYTHING_WAS_RUN, NotRun
+from dpbench.tables.privacy import TIGHTEST_COLUMN, privacy_grid
 from dpbench.tables.published import PublishedTable, check_covered
 from dpbench.tables.runs import Row, rows_of
 from dpbench.tables.spec import PAPER_SCALE, TableSpec
@@ -49,9 +49,8 @@ def build_table(
     published: PublishedTable,
     *,
     epsilon: Mapping[str, str],
-    impossible: Mapping[str, str],
     notes: Sequence[str],
-    planned: Mapping[str, Statement] = NO_PLANS,
+    not_run: NotRun = EVERYTHING_WAS_RUN,
     paper_accountant: str = DEFAULT_CLAIM,
 ) -> Table:
     """The table of a specification, from runs and the paper's printed numbers.
@@ -60,15 +59,14 @@ def build_table(
     (`complete` or `diverged`), `privacy/rdp|pld|gdp|guarantee|why|claimed|delta`, metrics
     `test/...` in the units of the records, `condition` where the table has conditions, and
     `nonfinite`, the number of non-finite gradients, where they were counted. epsilon: as printed
-    for the private methods, by condition; impossible: the reason why a row has no runs on this
-    data, by its name; notes: sentences to add to those of the specification; planned: the privacy
-    statements of rows without runs, by name; paper_accountant: the paper's accountant.
+    for the private methods, by condition; notes: sentences to add to those of the specification;
+    paper_accountant: the paper's accountant.
     Raises UserError where runs, specification and published numbers do not match.
     """
     check_covered(spec, published)
     rows = rows_of(spec, runs)
-    cells = cells_of(spec, rows, published, impossible)
-    privacy = privacy_grid(rows, epsilon, spec.baseline, planned, paper_accountant)
+    cells = cells_of(spec, rows, published, not_run.reasons)
+    privacy = privacy_grid(rows, epsilon, spec.baseline, not_run.statements, paper_accountant)
     at_paper_scale = spec.scale_label == PAPER_SCALE
     data = evidence(spec.conditions, at_paper_scale, rows, printed_table(spec, published))
     judged = judge(spec, data)
@@ -77,7 +75,7 @@ def build_table(
     lines = (claims_line(judged), constants_line(judged_constants), order_line(order))
     grids = [
         claim_grids.claims_grid(judged),
-        _main(spec, rows, cells, impossible, privacy),
+        _main(spec, rows, cells, not_run.reasons, privacy),
         _comparison(cells if published else []),
         ordering.order_grid(order),
         constants.constants_grid(judged_constants),
@@ -91,7 +89,7 @@ def build_table(
         summary=tuple(filter(None, lines)),
         grids=tuple(block for block in grids if block.rows),
         rules=tuple(_rules(spec, bool(published))),
-        notes=(*spec.notes, *notes, *_notes_on_runs(spec, rows, impossible)),
+        notes=(*spec.notes, *notes, *_notes_on_runs(spec, rows, not_run.reasons)),
         cells=tuple(cells),
         claims=tuple(judged),
     )
@@ -125,7 +123,7 @@ def _main(
     spec: TableSpec,
     rows: Sequence[Row],
     cells: Sequence[Cell],
-    impossible: Mapping[str, str],
+    reasons: Mapping[str, str],
     privacy: Grid,
 ) -> Grid:
     """The table in the paper's layout, with the upper bound of each method's epsilon."""
@@ -133,8 +131,8 @@ def _main(
     texts = {(cell.row, cell.column.name): mean_and_spread(cell) for cell in cells}
     names = [column.name for column in spec.columns]
     lines = [
-        (row.label, f"not possible: {impossible[row.name]}")
-        if row.name in impossible and row.runs.empty
+        (row.label, f"not possible: {reasons[row.name]}")
+        if row.name in reasons and row.runs.empty
         else (
             row.label,
             *(texts.get((row.label, name), NO_VALUE) for name in names),
@@ -162,7 +160,7 @@ def _comparison(cells: Sequence[Cell]) -> Grid:
 
 
 def _notes_on_runs(
-    spec: TableSpec, rows: Sequence[Row], impossible: Mapping[str, str]
+    spec: TableSpec, rows: Sequence[Row], reasons: Mapping[str, str]
 ) -> Iterable[str]:
     """Notes on runs that are missing, diverged, or had non-finite gradients."""
     seeds_of_baseline = {
@@ -178,7 +176,7 @@ def _notes_on_runs(
             yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
         if sentence := note(row.label, row.nonfinite):
             yield sentence
-        if row.name not in impossible and (missing := set(spec.seeds) - seeds):
+        if row.name not in reasons and (missing := set(spec.seeds) - seeds):
             yield f"{row.label} has no run with seed {_list(missing)}."
         unpaired = {seed for seed in seeds if (row.condition, seed) not in seeds_of_baseline}
         if paired and unpaired:

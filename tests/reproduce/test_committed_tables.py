@@ -30,7 +30,7 @@ def test_a_committed_table_follows_from_its_command_and_its_committed_records(na
     lines = committed["records.jsonl"].read_text().splitlines()
     wanted = published_target(committed["md"])
     assert wanted.stem == name
-    files = render(wanted, [parse(line, "x") for line in lines], {})
+    files = render(wanted, [parse(line, "x") for line in lines])
     assert set(files) == set(committed)
     for suffix, path in committed.items():
         assert files[suffix] == path.read_bytes(), path.name
@@ -99,7 +99,7 @@ def test_the_committed_claims_of_a_figure_follow_from_its_records(path, monkeypa
         path.with_name(path.name.replace("claims.csv", end)) for end in ("md", "records.jsonl")
     )
     lines = records.read_text().splitlines()
-    files = render(published_target(page), [parse(line, "x") for line in lines], {})
+    files = render(published_target(page), [parse(line, "x") for line in lines])
     assert files["claims.csv"] == path.read_bytes()
     before, ours = (text.partition("\n![")[0] for text in (page.read_text(), files["md"].decode()))
     assert ours == before

@@ -235,7 +235,7 @@ def test_the_same_records_in_any_order_give_the_same_bytes(finished):
     for scale in ([], ["scale=second"]):
         wanted = target_of("toy_bam", scale)
         kept = records(finished, wanted.stem)
-        assert render(wanted, kept, {}) == render(wanted, kept[::-1], {})
+        assert render(wanted, kept) == render(wanted, kept[::-1])
 
 
 @pytest.mark.slow

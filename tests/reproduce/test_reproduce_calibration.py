@@ -330,7 +330,7 @@ def test_a_table_claims_by_its_paper_s_accountant_whatever_its_records_say():
     old = [r.privacy | {"claimed": 9.99, "claimed_by": "rdp"} for r in private]
     records = [replace(r, privacy=p) for r, p in zip(private, old, strict=True)]
     wanted = target_of("calibration_table2", ["dataset=mnist", "table.seeds=[0]"])
-    text = render(wanted, records, {})["md"].decode()
+    text = render(wanted, records)["md"].decode()
     assert "reasoning (GDP)" in text
     claims = {line[0]: line[2] for line in cells(text, "Privacy")}
     assert claims == {f"mnist, {arm}": "2.32" for arm in ("small_r", "large_r", "mixup")}
@@ -340,7 +340,7 @@ def test_a_table_claims_by_its_paper_s_accountant_whatever_its_records_say():
 def test_the_sign_table_claims_what_the_note_s_formula_gives_and_prints_nothing():
     records = committed("sign_table1-cpu_hour")
     wanted = target_of("sign_table1", ["scale=cpu_hour"])
-    lines = cells(render(wanted, records, {})["md"].decode(), "Privacy")
+    lines = cells(render(wanted, records)["md"].decode(), "Privacy")
     assert {line[1] for line in lines} == {"-"}
     claims = {line[0].rpartition(", ")[2]: set() for line in lines}
     for line in lines:

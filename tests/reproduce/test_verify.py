@@ -21,6 +21,7 @@ from dpbench.reproduce.verify import (
     verify,
 )
 from dpbench.tables.markdown import document, made_by
+from dpbench.tables.not_run import NotRun
 
 PUBLISHED = sorted((PACKAGE.parent / "results" / "tables").glob("*.records.jsonl"))
 
@@ -132,8 +133,8 @@ def test_of_a_row_that_was_impossible_or_planned_there_is_no_record(tmp_path):
         for r in records(published("misalignment_table5", tmp_path))
         if r.config["choices"]["method"] != "dpsgd_f"
     ]
-    impossible = dict.fromkeys(("adult, dpsgd_f", "dpsgd_f"), "there is no reason.")
-    for suffix, content in render(target, stored, impossible).items():
+    reasons = dict.fromkeys(("adult, dpsgd_f", "dpsgd_f"), "there is no reason.")
+    for suffix, content in render(target, stored, NotRun(reasons)).items():
         (tmp_path / f"misalignment_table5.{suffix}").write_bytes(content)
     page = (tmp_path / "misalignment_table5.md").read_text()
     assert "not possible: there is no reason." in page

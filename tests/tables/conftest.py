@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from dpbench.tables.not_run import NotRun
 from dpbench.tables.spec import table_spec
 from dpbench.tables.table import build_table
 
@@ -101,15 +102,15 @@ def runs():
 def build():
     """Builds the toy table from a list of runs, with changes to the plain specification."""
 
-    def _build(runs=RUNS, published=None, epsilon="3.41", impossible=None, notes=(), **changes):
+    def _build(runs=RUNS, published=None, epsilon="3.41", reasons=None, notes=(), **changes):
         spec = table_spec({**PLAIN, **changes})
         return build_table(
             spec,
             pd.DataFrame(runs),
             published or {},
             epsilon=dict.fromkeys(spec.conditions, epsilon),
-            impossible=impossible or {},
             notes=notes,
+            not_run=NotRun(reasons or {}),
         )
 
     return _build

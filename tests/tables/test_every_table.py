@@ -61,7 +61,7 @@ def judged(name, value, *claims):
     """The table of made-up values, with all of its claims or with those named."""
     spec, printed = known(name)
     spec = replace(spec, claims=claims or spec.claims)
-    nothing = {"epsilon": {}, "impossible": {}, "notes": ()}
+    nothing = {"epsilon": {}, "notes": ()}
     return build_table(spec, made_up(spec, value), printed, **nothing)
 
 

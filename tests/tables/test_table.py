@@ -67,7 +67,7 @@ def test_a_table_without_any_run_is_all_missing(build):
 
 
 def test_an_impossible_method_shows_its_reason(build):
-    table = build(impossible={"fair": "it needs two classes."})
+    table = build(reasons={"fair": "it needs two classes."})
     assert line(table, "Ours", "fair") == ("fair", "not possible: it needs two classes.")
     assert cell(table, "fair", "acc_a").verdict == "not possible"
     assert not any("fair" in note for note in table.notes)

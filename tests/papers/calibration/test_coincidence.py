@@ -105,4 +105,4 @@ def test_the_same_records_in_any_order_give_the_same_bytes(small):
     kept = (folder / "calibration_fig1-changed.records.jsonl").read_text().splitlines()
     records = [parse(line, "x") for line in kept]
     wanted = target_of("calibration_fig1", DIGITS)
-    assert render(wanted, records, {}) == render(wanted, records[::-1], {})
+    assert render(wanted, records) == render(wanted, records[::-1])

@@ -154,7 +154,7 @@ def test_a_claim_about_some_conditions_is_judged_under_those(run, plain):
     claims = {"in x": {**claim, "under": ["x"]}, "in both": claim, "else": {**claim, "under": []}}
     spec = table_spec({**plain, "conditions": ["x", "y"], "claims": claims, "columns": columns})
     frame = pd.DataFrame([*under("x", 0.1), *under("y", -0.1)])
-    table = build_table(spec, frame, {}, epsilon={}, impossible={}, notes=())
+    table = build_table(spec, frame, {}, epsilon={}, notes=())
     assert [one.verdict for one in table.claims] == ["holds", "does not hold", "not run"]
 
 
