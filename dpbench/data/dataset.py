@@ -124,7 +124,7 @@ class Data:
 
     tested_on: the name of the latter, under which its metrics are recorded. targets: examples whose
     losses are recorded, for attacks. calibration: examples held out of the training split, to fit a
-    temperature on.
+    temperature on. target_unit: what a difference of 1 between targets of regression stands for.
     """
 
     train: Split
@@ -132,6 +132,7 @@ class Data:
     tested_on: str = field(default="test", kw_only=True)
     targets: Targets | None = field(default=None, kw_only=True)
     calibration: Split | None = field(default=None, kw_only=True)
+    target_unit: float = field(default=1.0, kw_only=True)
 
 
 class Dataset(Protocol):

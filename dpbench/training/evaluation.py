@@ -32,13 +32,14 @@ def evaluate(run: Run, engine: Engine, data: Data) -> tuple[Tensor, dict[str, fl
     """Outputs [n, K] for the test set, and the metrics of both sets; of the scaled model if a
     temperature is fitted."""
     model: nn.Module = engine.model
-    outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test)
+    unit = data.target_unit
+    outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test, unit)
     if run.temperature and data.calibration:
         scaling = _scaling(run, run.temperature, engine, data.calibration)
         unscaled, model = tested, nn.Sequential(model, scaling)
-        outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test)
+        outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test, unit)
         tested |= {f"{name}_unscaled": unscaled[name] for name in UNSCALED} | scaling.metrics
-    _, fitted = _on_split(FIT, run.dataset, model, engine, data.train)
+    _, fitted = _on_split(FIT, run.dataset, model, engine, data.train, unit)
     on_test = {f"{data.tested_on}/{name}": value for name, value in tested.items()}
     return outputs, on_test | {f"train_set/{name}": value for name, value in fitted.items()}
 
@@ -49,11 +50,14 @@ def _on_split(
     model: nn.Module,
     engine: Engine,
     split: Split,
+    unit: float,
 ) -> tuple[Tensor, dict[str, float]]:
-    """Outputs [n, K] of a model for a split, and its metrics there."""
+    """Outputs [n, K] of a model for a split, and its metrics there; unit: that of targets."""
     outputs, losses = predict(model, engine.loss, split)
-    measure = metrics[dataset.task]
-    return outputs, measure(outputs, losses, split.targets, split.groups, dataset.groups)
+    found, targets, measure = outputs, split.targets, metrics[dataset.task]
+    if unit != 1:
+        found, targets = unit * outputs.double(), unit * targets.double()
+    return outputs, measure(found, losses, targets, split.groups, dataset.groups)
 
 
 def _scaling(

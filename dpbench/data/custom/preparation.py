@@ -11,9 +11,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpbench.data.custom.table import NONE, TRAIN, Columns, distinct
+from dpbench.data.custom.table import NONE, REGRESSION, TRAIN, Columns, distinct
 from dpbench.errors import UserError
 from dpbench.validate import quoted
+
+UNSCALED = (0.0, 1.0)
+"""The mean and the deviation with which numbers stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,8 @@ class TablePreparation:
     """Numbers minus a mean and divided by a deviation, then one feature for each category.
 
     numbers: mean and deviation by column; categories: the values by column; classes: the values of
-    the target in the order of the model's outputs, () for regression. All are read from the user's
+    the target in the order of the model's outputs, () for regression; target: mean and deviation of
+    a regression's, whose model predicts (target - mean)/deviation. All are read from the user's
     data: means and deviations from training rows with `standardise: train`, which no epsilon
     covers, and categories from all rows.
     """
@@ -29,6 +33,7 @@ class TablePreparation:
     numbers: dict[str, tuple[float, float]]
     categories: dict[str, tuple]
     classes: tuple
+    target: tuple[float, float] = UNSCALED
 
     def __call__(self, frame: pd.DataFrame) -> Tensor:
         """The inputs [n, d] float32 of the rows of a table with these columns, and perhaps others.
@@ -40,6 +45,16 @@ class TablePreparation:
         parts = [self._number(frame[name]) for name in self.numbers]
         parts += [self._one_hot(frame[name]) for name in self.categories]
         return torch.from_numpy(np.concatenate(parts, axis=1).astype("float32"))
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """The numbers [n] that a regression's outputs [n, 1] stand for, in the target's unit."""
+        mean, deviation = self.target
+        return outputs.squeeze(1) * deviation + mean
+
+    def scaled_targets(self, targets: np.ndarray) -> np.ndarray:
+        """What a regression's model predicts [n] float32, for targets in their unit [n]."""
+        mean, deviation = self.target
+        return ((targets - mean) / deviation).astype("float32")
 
     def _number(self, column: pd.Series) -> np.ndarray:
         mean, deviation = self.numbers[str(column.name)]
@@ -80,23 +95,24 @@ def prepared_by(
     standardise: `train` for statistics of the rows `train`, `none`, or mean and deviation by
     column. A column that does not vary is only centred.
     """
-    numbers = {}
-    for name in columns.numbers(frame):
-        constants = (0.0, 1.0)
+
+    def constants(name: str) -> tuple[float, float]:
         if standardise == TRAIN:
             values = frame[name].to_numpy("float64")[train]
-            constants = (float(values.mean()), float(values.std(ddof=1)) or 1.0)
-        elif standardise != NONE:
-            assert isinstance(standardise, Mapping)
-            mean, deviation = standardise.get(name, constants)
-            constants = (mean, deviation)
-        numbers[name] = constants
+            return float(values.mean()), float(values.std(ddof=1)) or 1.0
+        if standardise == NONE:
+            return UNSCALED
+        assert isinstance(standardise, Mapping)
+        mean, deviation = standardise.get(name, UNSCALED)
+        return mean, deviation
+
+    numbers = {name: constants(name) for name in columns.numbers(frame)}
     categorical = [name for name in columns.features(frame) if name not in numbers]
-    return TablePreparation(
-        numbers,
-        {name: tuple(distinct(frame[name], "the table")) for name in categorical},
-        () if columns.task == "regression" else tuple(distinct(frame[columns.target], "the table")),
-    )
+    categories = {name: tuple(distinct(frame[name], "the table")) for name in categorical}
+    if columns.task == REGRESSION:
+        return TablePreparation(numbers, categories, (), constants(columns.target))
+    classes = tuple(distinct(frame[columns.target], "the table"))
+    return TablePreparation(numbers, categories, classes)
 
 
 def load_preparation(path: str | Path) -> TablePreparation:
@@ -106,10 +122,12 @@ def load_preparation(path: str | Path) -> TablePreparation:
     """
     try:
         plain = json.loads(Path(path).read_text())
+        mean, deviation = plain.get("target", UNSCALED)
         return TablePreparation(
             {name: (float(m), float(d)) for name, (m, d) in plain["numbers"].items()},
             {name: tuple(values) for name, values in plain["categories"].items()},
             tuple(plain["classes"]),
+            (float(mean), float(deviation)),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(

@@ -28,7 +28,7 @@ RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
 """A class is named as rare if it has fewer than 10 rows, and at most a twentieth; of such, five."""
 
 TRAIN, NONE = "train", "none"
-TASKS = ("classification", "regression")
+CLASSIFICATION, REGRESSION = TASKS = ("classification", "regression")
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,10 @@ class Columns:
         """The features that are numbers rather than categories."""
         return [name for name in self.features(frame) if not self.is_categorical(frame[name])]
 
+    def scalable(self, frame: pd.DataFrame) -> list[str]:
+        """The columns that may have a mean and a deviation: these, and the target of regression."""
+        return [*self.numbers(frame), *([self.target] if self.task == REGRESSION else [])]
+
     def is_categorical(self, column: pd.Series) -> bool:
         """Whether a column is encoded as one feature for each of its values."""
         numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
@@ -73,7 +77,7 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     for key in ("categorical", "drop"):
         typed(f"dataset.{key}", settings[key], list[str])
         lists[key] = tuple(one_of(f"dataset.{key}", name, known) for name in settings[key])
-    target, regression = settings["target"], settings["task"] != TASKS[0]
+    target, regression = settings["target"], settings["task"] == REGRESSION
     if target in lists["drop"]:
         raise UserError(f"dataset.target={target} cannot be dropped.")
     if regression and target == settings["group"]:
@@ -81,14 +85,14 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     columns = Columns(target, settings["group"], **lists, task=settings["task"])
     if isinstance(settings["standardise"], Mapping):
         for name in settings["standardise"]:
-            one_of("dataset.standardise", name, columns.numbers(frame))
+            one_of("dataset.standardise", name, columns.scalable(frame))
     return columns
 
 
 def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]:
     """What has to be public: the numbers of rows, features and classes, and the names of groups."""
     _check_values(frame, columns, name)
-    regression = columns.task == "regression"
+    regression = columns.task == REGRESSION
     if regression and columns.is_categorical(frame[columns.target]):
         raise UserError(f"dataset.target={columns.target} is not a number in {name}.")
     if not regression and _has_fractions(frame[columns.target]):
@@ -201,7 +205,7 @@ def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
                 f"out with dataset.drop=[{column}].",
                 stacklevel=2,
             )
-    if columns.task == "regression":
+    if columns.task == REGRESSION:
         return
     sizes = frame[columns.target].value_counts()
     few = min(RARE - 1, len(frame) / RARE_SHARE)
@@ -264,9 +268,3 @@ def codes(column: pd.Series) -> np.ndarray:
     """The rank of each row's value among the distinct values [n]."""
     numbers = {value: number for number, value in enumerate(distinct(column, "the table"))}
     return column.map(numbers).to_numpy("int64")
-
-
-def targets_of(frame: pd.DataFrame, columns: Columns) -> np.ndarray:
-    """The numbers to predict [n] float32, or the classes [n] int64."""
-    target = frame[columns.target]
-    return target.to_numpy("float32") if columns.task == "regression" else codes(target)

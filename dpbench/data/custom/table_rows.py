@@ -15,13 +15,13 @@ from dpbench.data.custom.preparation import TablePreparation, prepared_by
 from dpbench.data.custom.rows import Rows
 from dpbench.data.custom.table import (
     NONE,
+    REGRESSION,
     TASKS,
     TRAIN,
     Columns,
     codes,
     columns_of,
     read_csv,
-    targets_of,
 )
 from dpbench.data.dataset import Data, Split
 from dpbench.errors import UserError
@@ -33,7 +33,8 @@ class TableRows(Rows):
     """Rows of a table; see `dpbench.data.custom.table.Columns` for its columns.
 
     standardise: `train` for z-scores by the training rows, which no epsilon covers; `none`; or
-    public constants, mean and standard deviation by column. features: their number.
+    public constants, mean and standard deviation by column. It applies to the target of regression
+    too. features: their number.
     """
 
     target: str | None
@@ -71,8 +72,9 @@ class TableRows(Rows):
         categories = "The categories of each column are read from all rows, test included."
         if self.standardise != TRAIN:
             return self._public, categories
+        scaled = "the features and the target" if self.task == REGRESSION else "the features"
         scores = (
-            "The z-scores of the features are by statistics of the training rows, which no epsilon "
+            f"The z-scores of {scaled} are by statistics of the training rows, which no epsilon "
             "covers."
         )
         return self._public, categories, scores
@@ -93,12 +95,16 @@ class TableRows(Rows):
 
     def _split(self, frame: pd.DataFrame, seed: int) -> Data:
         columns, (train, test) = self._columns(frame), self.order(seed)
-        targets = targets_of(frame, columns)
-        group = columns.group
+        prepared = prepared_by(frame, columns, self.standardise, train)
+        target, group = frame[columns.target], columns.group
+        if columns.task == REGRESSION:
+            targets = prepared.scaled_targets(target.to_numpy("float64"))
+        else:
+            targets = codes(target)
         groups = np.zeros(len(frame), "int64") if group is None else codes(frame[group])
-        inputs = prepared_by(frame, columns, self.standardise, train)(frame)
-        rows = Split(inputs, torch.tensor(targets), torch.tensor(groups))
-        return Data(rows.take(torch.from_numpy(train)), rows.take(torch.from_numpy(test)))
+        rows = Split(prepared(frame), torch.tensor(targets), torch.tensor(groups))
+        split = (rows.take(torch.from_numpy(part)) for part in (train, test))
+        return Data(*split, target_unit=prepared.target[1])
 
     def preparation(self, seed: int) -> TablePreparation:
         """How the rows of a run with this seed are prepared; UserError if the table has changed."""

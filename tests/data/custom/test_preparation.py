@@ -9,6 +9,7 @@ import torch
 
 from dpbench import load_model, load_preparation
 from dpbench.errors import UserError
+from dpbench.execution.prepare import run_of
 from dpbench.execution.run import load_or_run
 from dpbench.records.reading import load
 
@@ -69,6 +70,22 @@ def test_a_regression_has_no_classes(kept):
     _, path, frame = kept("dataset.target=wage", "dataset.task=regression")
     assert load_preparation(path).classes == ()
     assert load_preparation(path)(frame.drop(columns="wage")).shape == (60, 8)
+
+
+@pytest.mark.parametrize("standardise", ["train", "none", "{wage:[40,20]}"])
+def test_metrics_and_predictions_of_a_regression_have_the_unit_of_its_target(
+    kept, people, standardise
+):
+    more = ["dataset.target=wage", "dataset.task=regression", "dataset.drop=[rich]", "seed=4"]
+    record, path, frame = kept(*more, f"dataset.standardise={standardise}")
+    prepare = load_preparation(path)
+    model = load_model(path.with_name(path.name.replace(".preparation.json", ".pt")))
+    with torch.no_grad():
+        predicted = prepare.predictions(model(prepare(frame))).numpy()
+    _, test = run_of(["dataset=csv", f"dataset.file={people}", *SMALL, *more])[1].dataset.order(4)
+    errors = (predicted - frame["wage"].to_numpy())[test]
+    assert record.metrics["test/mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-5)
+    assert record.metrics["test/mse"] == pytest.approx(np.square(errors).mean(), rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -96,9 +96,28 @@ def test_regression_has_numbers_as_targets(people):
         1,
         torch.float32,
     )
+
+
+@pytest.mark.parametrize(
+    ("standardise", "mean", "deviation"),
+    [("none", 0.0, 1.0), ("{wage:[2000,500]}", 2000.0, 500.0), ("{age:[40,15]}", 0.0, 1.0)],
+)
+def test_a_target_of_regression_is_scaled_by_constants(people, standardise, mean, deviation):
+    more = ["dataset.task=regression", "dataset.target=wage", "dataset.drop=[rich]"]
+    _, data = data_of(people, *more, f"dataset.standardise={standardise}")
+    scaled = (pd.read_csv(people)["wage"] - mean) / deviation
+    assert data.target_unit == deviation
     assert sorted(data.train.targets.tolist() + data.test.targets.tolist()) == pytest.approx(
-        sorted(pd.read_csv(people)["wage"])
+        sorted(scaled), rel=1e-6
     )
+
+
+def test_a_target_of_regression_has_the_z_scores_of_training_rows(people):
+    more = ["dataset.task=regression", "dataset.target=wage", "dataset.drop=[rich]"]
+    dataset, data = data_of(people, *more)
+    assert data.train.targets.mean().item() == pytest.approx(0, abs=1e-6)
+    assert data.train.targets.std().item() == pytest.approx(1)
+    assert "z-scores of the features and the target" in dataset.notes[-1]
 
 
 def test_a_changed_file_is_another_run_and_a_moved_one_is_not(people, tmp_path):
