@@ -6,7 +6,7 @@ from dpbench.config.overrides import expand, swept_keys
 from dpbench.execution.prepare import prepare
 from dpbench.mechanism.method import Inapplicable
 from dpbench.privacy.statement import UPPER_BOUNDS
-from dpbench.records.epsilon import epsilon_or_reason, is_zero_out, marked, rounded_up
+from dpbench.records.epsilon import Terms, epsilon_or_reason, marked, rounded_up
 from dpbench.tables.grid import NO_VALUE, Grid
 from dpbench.tables.markdown import grid_lines
 from dpbench.training.plan import privacy_statement
@@ -41,4 +41,4 @@ def _cells(overrides: list[str], keys: list[str]) -> Iterator[str]:
         if not isinstance(epsilon, str):
             epsilon = marked(rounded_up(epsilon), said["guarantee"])
         yield epsilon
-    yield f"{said['delta']:g}{' (zero-out adjacency)' if is_zero_out(said) else ''}"
+    yield Terms.of(said).text_of_delta

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from dpbench.metrics.registry import REGISTRY, parse_name
 from dpbench.privacy.guarantee import CLAIMED
-from dpbench.records.epsilon import epsilon_or_reason, is_zero_out, rounded_up
+from dpbench.records.epsilon import Terms, epsilon_or_reason, rounded_up
 from dpbench.records.record import Record
 
 SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")
@@ -52,10 +52,9 @@ def _epsilon(record: Record) -> str:
     details = ["PLD", f"delta {statement['delta']:g}"]
     if (target := budget.get("epsilon")) is not None:
         details.append(f"noise for {target:g} by {budget['accountant'].upper()}")
-    if statement["unit"] != "example":
-        details.append(f"per {statement['unit']}")
-    if is_zero_out(statement):
-        details.append("zero-out adjacency")
+    terms = Terms.of(statement)
+    if aside := terms.text(terms.unusual):
+        details.append(aside)
     if statement["guarantee"] == CLAIMED:
         details.append(CLAIMED)
     if statement["notes"]:

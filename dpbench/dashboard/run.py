@@ -10,6 +10,7 @@ from dpbench.records.collect import StoredRecord
 from dpbench.records.divergence import nonfinite_gradients
 from dpbench.records.epsilon import OF_ITS_SEARCH
 from dpbench.records.record import CANARIES, Record
+from dpbench.records.trial import is_trial
 
 SHORT = 6
 """The digits of a checksum by which two versions of a file are told apart."""
@@ -54,7 +55,7 @@ def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> 
 def _row(stored: StoredRecord) -> dict:
     record, config = stored.record, stored.record.config
     choices, statement = config["choices"], privacy.statement(record.statement)
-    if config.get("trial") is not None:
+    if is_trial(record):
         statement["axis"] = dict.fromkeys(statement["axis"], OF_ITS_SEARCH)
     on_canaries = choices["dataset"] == CANARIES
     return {

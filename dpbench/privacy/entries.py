@@ -40,7 +40,8 @@ class Entry(NamedTuple):
     joint: the noise multiplier of a Gaussian, 0 if anything is released exactly, or a mechanism
     with noise on each coordinate. failure: the probability that a sensitivity of a step fails. cut:
     the probability that a batch is cut. slots: with random allocation, a step of this entry is an
-    epoch of `slots` steps, and an example is in one of them.
+    epoch of `slots` steps, and an example is in one of them. carried: the noise multiplier of what
+    earlier steps left in this one's sum, whose noise is a share of the same draw; inf for nothing.
     """
 
     rate: float
@@ -49,6 +50,7 @@ class Entry(NamedTuple):
     failure: float = 0.0
     cut: float = 0.0
     slots: int = 1
+    carried: float = math.inf
 
 
 def joint_multiplier(releases: tuple[Release, ...]) -> float:
@@ -105,13 +107,16 @@ def joint_entries(ledger: Ledger) -> Iterator[Entry]:
         if any(isinstance(release.mechanism, ToeplitzGaussian) for release in step.releases):
             yield _whole_run(ledger, step, step.sampling.cycle, times)
             continue
-        if sampled := tuple(r for r in step.releases if not r.unsampled):
+        unsampled = tuple(release for release in step.releases if release.unsampled)
+        _check_independent(unsampled)
+        carried = joint_multiplier(unsampled) if unsampled else math.inf
+        if sampled := tuple(release for release in step.releases if not release.unsampled):
             turns = _turns(step, step.sampling.cycle, times)
             failure = sum(getattr(release.mechanism, "failure", 0.0) for release in sampled)
-            yield Entry(step.sampling.rate, _joint(sampled), turns, failure)
-        if unsampled := tuple(r for r in step.releases if r.unsampled):
-            _check_independent(unsampled)
-            yield Entry(1.0, joint_multiplier(unsampled), times)
+            joint = _joint(sampled)
+            yield Entry(step.sampling.rate, joint, turns, failure, carried=carried)
+        if unsampled:
+            yield Entry(1.0, carried, times)
 
 
 def _check_independent(releases: Sequence[Release]) -> None:
@@ -258,11 +263,11 @@ def by_coordinate(entries: Sequence[Entry]) -> list[tuple[float, CoordinateMecha
 
 def gaussians(entries: Sequence[Entry]) -> Iterator[tuple[float, float, int]]:
     """(rate, multiplier, times) of each entry, all of which are Gaussian on Poisson samples."""
-    for rate, joint, times, _, cut, slots in entries:
-        assert not cut
-        assert slots == 1
-        assert not isinstance(joint, CoordinateMechanism)
-        yield rate, joint, times
+    for entry in entries:
+        assert not entry.cut
+        assert entry.slots == 1
+        assert not isinstance(entry.joint, CoordinateMechanism)
+        yield entry.rate, entry.joint, entry.times
 
 
 def gaussian_parts(entries: Sequence[Entry]) -> tuple[float, list[tuple[float, float, int]]]:

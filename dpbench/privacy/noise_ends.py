@@ -38,6 +38,9 @@ def _beyond(entry: Entry) -> float:
         return min(1.0, size * math.exp(min(shift - LOGISTIC_END, 0.0)))
     if entry.joint == 0:
         return 0.0  # an exact release, whose epsilon is infinite anyway
-    beyond = float(ndtr(1 / entry.joint - GAUSSIAN_END))
+    # What the example is moved by together, as both shares of the noise are one draw: with shares
+    # s and 1 - s of its variance, sqrt(1 - s) x + sqrt(s) y <= hypot(x, y).
+    shift = math.hypot(1 / entry.joint, 1 / entry.carried) if entry.carried else math.inf
+    beyond = float(ndtr(shift - GAUSSIAN_END))
     # In a step that is cut it replaces another example, and moves the sum by twice as much.
     return beyond + entry.cut * float(ndtr(2 / entry.joint - GAUSSIAN_END))

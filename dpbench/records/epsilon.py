@@ -1,9 +1,9 @@
 """The epsilon of a record that may be shown, given its guarantee."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import TypeGuard
+from typing import NamedTuple, Self, TypeGuard
 
 from dpbench.privacy.guarantee import CLAIMED, WITH_EPSILON
 from dpbench.privacy.statement import Statement
@@ -44,6 +44,40 @@ def largest_epsilon(statements: Iterable[Statement], accountant: str) -> float |
 def is_zero_out(privacy: Statement) -> bool:
     """Whether the epsilons of a statement are for a removed example that leaves its place empty."""
     return privacy["adjacency"].startswith("zero out")
+
+
+class Terms(NamedTuple):
+    """What an epsilon is stated for: its delta, and what adjacent data sets differ by."""
+
+    delta: float
+    unit: str
+    zero_out: bool
+
+    @classmethod
+    def of(cls, statement: Statement) -> Self:
+        """The terms of a statement that has them all."""
+        return cls(statement["delta"], statement["unit"], is_zero_out(statement))
+
+    @property
+    def unusual(self) -> list[str]:
+        """The names of the terms that differ from one example that is added or removed."""
+        others = {"unit": self.unit != "example", "zero_out": self.zero_out}
+        return [name for name, differs in others.items() if differs]
+
+    @property
+    def text_of_delta(self) -> str:
+        """Delta, and the unusual terms in brackets, such as: 1e-06 (per user)."""
+        aside = self.text(self.unusual)
+        return f"{self.delta:g} ({aside})" if aside else f"{self.delta:g}"
+
+    def text(self, names: Collection[str]) -> str:
+        """The named terms as words, such as: delta 1e-06, per example."""
+        texts = {
+            "delta": f"delta {self.delta:g}",
+            "unit": f"per {self.unit}",
+            "zero_out": f"{'zero-out' if self.zero_out else 'add-or-remove'} adjacency",
+        }
+        return ", ".join(texts[name] for name in self._fields if name in names)
 
 
 def marked(epsilon: str, guarantee: str) -> str:

@@ -11,6 +11,7 @@ from dpbench.errors import UserError
 from dpbench.records.collect import StoredRecord, readable
 from dpbench.records.reading import Unreadable, read
 from dpbench.records.record import Record
+from dpbench.records.trial import released
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,13 +80,13 @@ def _readable(entries: Iterable[Source]) -> Iterator[Record]:
 
 def _row(record: Record) -> dict:
     """A record as one flat row; privacy under `privacy/`, metrics under their own names."""
-    config = record.config
+    config, statement = record.config, released(record, record.statement)
     return {
         **{name: config["choices"][name] for name in NAMED_GROUPS},
         "variant": variant_of(config),
         "seed": config["seed"],
         "status": "audit" if record.is_audit else record.status,
         **record.measured,
-        **{f"privacy/{k}": v for k, v in record.statement.items() if k not in NESTED},
+        **{f"privacy/{k}": v for k, v in statement.items() if k not in NESTED},
         "digest": record.digest,
     }

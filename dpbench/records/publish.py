@@ -7,19 +7,14 @@ from pathlib import Path
 
 from dpbench.errors import UserError
 from dpbench.metrics.registry import NOISY_ACCURACY
-from dpbench.privacy.statement import UPPER_BOUNDS, Statement
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
+from dpbench.records.trial import is_trial, released
 from dpbench.system.files import write_atomically
 from dpbench.validate import key_values
 
 UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed")
 """Fields of the provenance that depend on the sizes of private batches."""
-
-OF_A_TRIAL = (
-    "This is one trial of a private search, and choosing it among several costs more than its "
-    "ledger says: the page of the search has the epsilon of both."
-)
 
 DEFAULTS = {"results_dir": "results", "out": "published.records.jsonl"}
 
@@ -52,7 +47,7 @@ def _chosen(folder: Path, records: list[Record], digest: str | None) -> list[Rec
         if not chosen:
             raise UserError(f"record={digest}: there is no record of that digest in {folder}.")
         return chosen
-    chosen = [record for record in records if record.config.get("trial") is None]
+    chosen = [record for record in records if not is_trial(record)]
     if not chosen:
         raise UserError(
             "All records are trials of a private search, whose epsilon covers the chosen one "
@@ -74,7 +69,7 @@ def without_uncovered(record: Record) -> Record:
         record,
         config=without_seed_and_checksum(record.config),
         metrics={k: v for k, v in record.metrics.items() if _covered(k)},
-        privacy=_published_statement(record),
+        privacy=released(record, record.privacy),
         provenance=provenance,
         status=_covered_status(record),
         history={},
@@ -82,20 +77,6 @@ def without_uncovered(record: Record) -> Record:
         calibration={},
         signed=True,
     )
-
-
-def _published_statement(record: Record) -> Statement:
-    """The statement; of a trial without its epsilons, which are not those of what is published."""
-    if record.config.get("trial") is None:
-        return record.privacy
-    return {
-        **record.privacy,
-        "rdp": None,
-        "pld": None,
-        "gdp": None,
-        "refused": dict.fromkeys(UPPER_BOUNDS, OF_A_TRIAL),
-        "why": f"{record.privacy['why']} {OF_A_TRIAL}",
-    }
 
 
 def _covered_status(record: Record) -> str:

@@ -91,7 +91,7 @@ def at_edge(chosen: Trial, trials: Sequence[Trial]) -> list[str]:
 
 
 def _grid(keys: list[str], ordered: Sequence[Trial]) -> Grid:
-    head = ["trial", *keys, "accuracy (%)", "loss", "n", *EPSILONS.values(), "failed"]
+    head = ["trial", *keys, "accuracy (%)", "loss", "n", *EPSILONS.values(), "delta", "failed"]
     rows = [
         (
             str(trial.number),
@@ -100,6 +100,7 @@ def _grid(keys: list[str], ordered: Sequence[Trial]) -> Grid:
             _number(trial, LOSS, lambda value: f"{value:.4f}"),
             str(len(trial.outcomes) - len(trial.failures)),
             *(shown_epsilon(trial, accountant) for accountant in EPSILONS),
+            trial.terms.text_of_delta if trial.terms else "",
             _reasons(trial),
         )
         for trial in ordered
@@ -142,6 +143,7 @@ def _row(trial: Trial) -> dict:
         **{f"{name}/spread": trial.spread(name) for name in (ACCURACY, LOSS)},
         WORST_GROUP: trial.mean(WORST_GROUP),
         **{f"privacy/{accountant}": trial.epsilon(accountant) for accountant in EPSILONS},
+        **(trial.terms._asdict() if trial.terms else {}),
         "failed": _reasons(trial),
         "records": " ".join(record.digest for record in trial.records),
     }

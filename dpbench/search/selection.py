@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dpbench.errors import UserError
 from dpbench.metrics import worst_group
 from dpbench.privacy.statement import Bound
+from dpbench.records.epsilon import Terms
 from dpbench.records.record import Record
 
 ACCURACY, LOSS = "validation/accuracy", "validation/loss"
@@ -49,6 +50,11 @@ class Trial:
 
     def _values(self, metric: str) -> list[float]:
         return [worst_group.value_of(record.metrics, metric) for record in self.records]
+
+    @property
+    def terms(self) -> Terms | None:
+        """What its epsilon is stated for; None without runs."""
+        return Terms.of(self.records[0].statement) if self.records else None
 
     def epsilon(self, accountant: Bound) -> float | None:
         """The largest epsilon of its runs by `rdp` or `pld`; None if one has none by it."""

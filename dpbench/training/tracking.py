@@ -15,6 +15,7 @@ from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger, from_plain
 from dpbench.records.record import Record
 from dpbench.records.trackers import Log, RunInfo, Tracker
+from dpbench.records.trial import released
 from dpbench.training.plan import Plan, privacy_statement
 from dpbench.training.run import Run
 
@@ -27,7 +28,7 @@ class Spending:
     """What a run spends step by step.
 
     ledger: begins with the steps; once: of what is released once, which every epsilon includes.
-    epsilon: by RDP, of all of it; None without a guarantee.
+    epsilon: by RDP, of all of it; None without a guarantee, and for a trial of a private search.
     """
 
     ledger: Ledger
@@ -48,12 +49,14 @@ class Spending:
 def planned_spending(run: Run, planned: Plan) -> Spending:
     """What a run will spend."""
     statement, steps = privacy_statement(run, planned), planned.sampler.steps_per_epoch
-    return Spending(planned.ledger, planned.once, run.privacy.delta, statement["rdp"], steps)
+    epsilon = statement["rdp"] if run.trial is None else None
+    return Spending(planned.ledger, planned.once, run.privacy.delta, epsilon, steps)
 
 
 def recorded_spending(record: Record) -> Spending:
     """What the run of a record has spent."""
-    privacy, epochs = record.privacy, record.config["epochs"]  # of all planned steps
+    privacy = released(record, record.privacy)
+    epochs = record.config["epochs"]  # of all planned steps
     made, once = Ledger(), Ledger()
     for step, times in from_plain(privacy["ledger"]).entries:
         if step.releases[0].what == GRADIENT_SUM:

@@ -92,3 +92,11 @@ def test_a_table_says_what_has_no_epsilon_and_what_does_not_apply(command, nowhe
     assert "| not private | not private |" in lines["| digits", "sgd"]
     assert "| no proof | no proof |" in lines["| adult", "fairlens"]
     assert "fairlens is defined for exactly 2 groups" in lines["| digits", "fairlens"]
+
+
+def test_a_table_of_runs_says_what_unit_an_epsilon_protects(command, nowhere):
+    users = ["users=iid", "users.number=100", "batch_size=10"]
+    words = ["epsilon", "dataset=digits", "model=logistic", "epochs=1,2"]
+    assert all(line.endswith(" 1e-06 |") for line in command(*words, *nowhere).out[2:])
+    protecting = command(*words, *users, *nowhere).out[2:]
+    assert all(line.endswith(" 1e-06 (per user) |") for line in protecting)

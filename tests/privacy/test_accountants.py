@@ -13,6 +13,7 @@ from opacus.accountants import GaussianAccountant, RDPAccountant
 from scipy import stats
 
 from dpbench.errors import UserError
+from dpbench.methods.dicesgd import dicesgd
 from dpbench.privacy.accountants import (
     ACCOUNTANTS,
     claimed,
@@ -375,6 +376,19 @@ def test_what_noise_does_not_hide_adds_up_over_the_steps_that_an_example_is_in(
         beyond = 2 * math.exp(one.shift - LOGISTIC_END)
     book = Ledger().after(Step(law, (Release("sum", mechanism),)), times)
     assert unhidden(book) == pytest.approx(inside * beyond)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("error_bound", [0.1, 0.5])
+def test_an_example_may_move_the_same_noise_by_its_gradient_and_by_the_error_it_left(
+    share, error_bound
+):
+    """In the worst case both are in one coordinate, whose noise is one draw and not two."""
+    method, noise_multiplier = dicesgd(1.0, error_bound, share), 0.4
+    step = Step(Poisson(0.01), method.releases(noise_multiplier))
+    together = (1.0 + 2 * error_bound) / noise_multiplier
+    shown = 300 * 0.01 * stats.norm.sf(GAUSSIAN_END - together)
+    assert unhidden(Ledger().after(step, 300)) >= shown
 
 
 def test_an_example_may_be_shown_by_each_query_of_a_step():

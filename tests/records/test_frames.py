@@ -40,3 +40,10 @@ def test_audits_and_how_runs_were_executed_are_left_out_unless_asked_for():
     assert "choices.tracker" not in frame(all_records)
     both = frame(all_records, audits=True)
     assert both["status"].tolist() == ["complete", "audit", "complete"]
+
+
+def test_a_trial_of_a_private_search_has_no_epsilon_of_its_own():
+    trial = record(config={**PLAIN, "seed": 5, "trial": "abc"})
+    rows = frame([record(), trial])
+    assert rows["privacy/rdp"].notna().tolist() == [True, False]
+    assert "one trial of a private search" in rows["privacy/why"][1]

@@ -86,7 +86,7 @@ def test_the_epsilon_of_a_chosen_trial_is_not_taken_for_that_of_its_search(tmp_p
     publish([f"results_dir={tmp_path}", f"out={out}", f"record={trial.digest}"])
     said = parse(out.read_text(), "x").privacy
     assert said["why"].startswith("made up This is one trial of a private search")
-    assert said["rdp"] is said["pld"] is said["gdp"] is None
+    assert said["rdp"] is said["pld"] is said["gdp"] is said["claimed"] is None
     assert said["refused"].keys() == {"rdp", "pld"}
 
 

@@ -95,7 +95,12 @@ def test_a_run_is_told_epoch_by_epoch_with_what_it_spent(tell, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("overrides", "epsilon"), [(["method=sgd"], math.inf), (["sampler=shuffled"], None)]
+    ("overrides", "epsilon"),
+    [
+        (["method=sgd"], math.inf),
+        (["sampler=shuffled"], None),
+        (["trial=a", "validation=0.2", "score_noise_multiplier=10"], None),
+    ],
 )
 def test_no_epsilon_is_told_where_none_is_proven(overrides, epsilon, tell):
     notes = Notes()

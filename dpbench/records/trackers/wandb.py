@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dpbench.errors import UserError
 from dpbench.records.record import Record
 from dpbench.records.trackers.tracker import RunInfo
+from dpbench.records.trial import released
 from dpbench.system.files import write_atomically
 from dpbench.validate import one_of, quoted
 
@@ -130,7 +131,8 @@ class WandbLog:
         self._run.log({name: picture, f"{name}/points": wandb.Table(dataframe=points)})
 
     def finish(self, record: Record) -> None:
-        privacy = {f"privacy/{k}": v for k, v in record.privacy.items() if k != "ledger"}
+        statement = released(record, record.privacy)
+        privacy = {f"privacy/{k}": v for k, v in statement.items() if k != "ledger"}
         self._run.summary.update({**record.metrics, **privacy, "status": record.status})
         self._run.summary["ledger"] = record.privacy["ledger"]
         self._run.finish()

@@ -5,7 +5,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,8 +14,9 @@ from dpbench.errors import UserError, nearest
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.guarantee import weakest
 from dpbench.records.divergence import DIVERGED
-from dpbench.records.epsilon import OF_ITS_SEARCH, is_zero_out, largest_epsilon
+from dpbench.records.epsilon import OF_ITS_SEARCH, Terms, largest_epsilon
 from dpbench.records.record import Record
+from dpbench.records.trial import is_trial
 from dpbench.tables.cells import standard_deviation
 from dpbench.tables.conditions import setting
 from dpbench.validate import quoted, spelled_number
@@ -57,23 +58,6 @@ class Mean(NamedTuple):
     n: int
 
 
-class Terms(NamedTuple):
-    """What an epsilon is stated for: its delta, and what adjacent data sets differ by."""
-
-    delta: float
-    unit: str
-    zero_out: bool
-
-    def text(self, names: Collection[str]) -> str:
-        """The named terms as words, such as: delta 1e-06, per example."""
-        texts = {
-            "delta": f"delta {self.delta:g}",
-            "unit": f"per {self.unit}",
-            "zero_out": "zero-out adjacency" if self.zero_out else "",
-        }
-        return ", ".join(filter(None, (texts[name] for name in names)))
-
-
 @dataclass(frozen=True)
 class Runs:
     """The runs of one row and column, which differ by their seeds alone."""
@@ -83,7 +67,7 @@ class Runs:
     @property
     def epsilon(self) -> float | str:
         """The largest epsilon by PLD, or why there is none."""
-        if any(record.config.get("trial") is not None for record in self.records):
+        if any(map(is_trial, self.records)):
             return OF_ITS_SEARCH
         return largest_epsilon((record.privacy for record in self.records), "pld")
 
@@ -92,8 +76,7 @@ class Runs:
         """The terms of the epsilon, which all runs share; None without one."""
         if isinstance(self.epsilon, str):
             return None
-        statement = self.records[0].statement
-        return Terms(statement["delta"], statement["unit"], is_zero_out(statement))
+        return Terms.of(self.records[0].statement)
 
     @property
     def guarantee(self) -> str:

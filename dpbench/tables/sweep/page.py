@@ -9,7 +9,7 @@ from typing import Any
 
 from dpbench.config.names import method_name
 from dpbench.metrics.registry import parse_name
-from dpbench.records.epsilon import marked, rounded_up
+from dpbench.records.epsilon import Terms, marked, rounded_up
 from dpbench.records.record import Record
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
@@ -20,7 +20,6 @@ from dpbench.tables.sweep.cells import (
     Mean,
     Runs,
     SweepLayout,
-    Terms,
     value_of,
 )
 from dpbench.tables.sweep.differences import Differences
@@ -78,9 +77,11 @@ class SweepTable:
         note = f"{NOTE} {DIFFERENCES}" if self.layout.baseline else NOTE
         if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
             note = f"{note} {ONE_SPLIT}"
-        shared = [name for name in Terms._fields if name not in self._varying]
-        said = next(iter(self._terms)).text(shared) if self._terms else ""
-        return f"{note} All epsilons: {said}." if said else note
+        if not self._terms:
+            return note
+        terms = next(iter(self._terms))
+        named = {"delta", "unit", *terms.unusual} - {*self._varying}
+        return f"{note} All epsilons: {terms.text(named)}." if named else note
 
     @property
     def _records(self) -> list[Record]:
@@ -102,9 +103,10 @@ class SweepTable:
     @property
     def csv(self) -> str:
         """A line for each row, column and metric; epsilon is empty where none may be shown."""
-        numbers = ("metric", "mean", "sd", "n", "epsilon", "delta", "unit", "guarantee")
+        numbers = ("metric", "mean", "sd", "n", "epsilon")
+        stated = (*Terms._fields, "guarantee")
         compared = ("difference", "low", "high", "pairs") if self.layout.baseline else ()
-        head = (*self.layout.rows, *self.layout.columns, *numbers, *compared)
+        head = (*self.layout.rows, *self.layout.columns, *numbers, *stated, *compared)
         return csv_text(head, self._lines())
 
     @property
@@ -206,13 +208,10 @@ class SweepTable:
         for row in self.rows:
             for column in self.columns:
                 if runs := self.runs.get((row, column)):
-                    terms = ("", "", "")
+                    terms = ("",) * (1 + len(Terms._fields))
                     if runs.terms:
-                        terms = (
-                            repr(float(runs.epsilon)),
-                            f"{runs.terms.delta:g}",
-                            runs.terms.unit,
-                        )
+                        delta, unit, zero_out = runs.terms
+                        terms = (repr(float(runs.epsilon)), f"{delta:g}", unit, str(zero_out))
                     for name in self.layout.metrics:
                         mean, spread, n = runs.mean(name)
                         numbers = (f"{mean:.6g}", f"{spread:.6g}", str(n))

@@ -52,7 +52,11 @@ def test_terms_are_said_once_where_all_share_them_and_beside_each_epsilon_where_
     assert [(line["delta"], line["unit"]) for line in lines] == [("1e-05", "example")] * 2
     said, _ = made(*[{"adjacency": "zero out one example"}] * 4)
     assert said.endswith("All epsilons: delta 1e-05, per example, zero-out adjacency.\n")
-    said, lines = made({}, {"delta": 1e-6}, {"delta": 1e-6, "unit": "user"})
+    said, lines = made({}, {}, {"adjacency": "zero out one example"})
+    assert said.count("| 2.80 (add-or-remove adjacency) |") == 2
+    assert said.count("| 2.80 (zero-out adjacency) |") == 1
+    assert sorted(line["zero_out"] for line in lines) == ["False", "False", "True"]
+    said, lines = made({}, {"delta": 1e-6}, {"delta": 1e-6, "unit": "user"}, {"delta": 1e-6})
     assert "| 2.80 (delta 1e-05, per example) |" in said
     assert "| 2.80 (delta 1e-06, per user) |" in said
     assert "All epsilons" not in said
