@@ -80,6 +80,7 @@ def test_a_run_with_a_score_is_the_same_run_and_its_ledger_has_one_release_more(
         "right answers on the validation split"
     ]
     assert scored.privacy["rdp"] > plain.privacy["rdp"]
+    assert "ended early" not in scored.privacy["why"]
     assert json.dumps(scored.privacy["ledger"][:-1]) == json.dumps(plain.privacy["ledger"])
 
 
