@@ -23,8 +23,9 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    it; scale=NAME for a smaller one, if the table declares it
   search [KEY=RANGE ...]           N=20 trials on a validation split, sorted by rule=best_validation
                                    or lowest_validation_loss; a range is a=1,2 or
-                                   lr=tag(log,interval(1e-3,1)), by=random|tpe;
-                                   private=true epsilon=3: random trials, at most 3 for all of them
+                                   'optimizer.lr=tag(log,interval(1e-3,1))', by=random|tpe;
+                                   private=true epsilon=3: a random number of trials, with an
+                                   epsilon of 3 for the whole search
   epsilon [KEY=VALUE ...]          print the epsilon of a run without training it, or with KEY=A,B a
                                    table; of your own data, only the public sizes are used
   audit [KEY=VALUE ...]            attack a run's epsilon with canaries and report a lower bound;
@@ -34,10 +35,11 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   bench [KEY=VALUE ...]            measure time and memory of a step, ours and other libraries', or
                                    with suite=table of whole commands; keys are
                                    suite=step|depth|table, case, contender, repeats, device, out
-  table RESULTS [sweep=] [rows=method] [columns=] [metrics=accuracy] [out=table] [KEY=VALUE ...]
+  table RESULTS [sweep=] [rows=method] [columns=] [metrics=accuracy] [baseline=METHOD] [out=table]
+        [KEY=VALUE ...]
                                    write the records with these settings (KEY=A,B: either), or of
                                    one sweep, as a table (Markdown, CSV, LaTeX): means over seeds,
-                                   and epsilons
+                                   epsilons, and with baseline= differences paired by seed
   report [results_dir=] [out=]     write one HTML page that compares all records; works offline
   track tracker=NAME [results_dir=] [KEY=VALUE ...]
                                    log finished records with these settings to wandb, tensorboard or
