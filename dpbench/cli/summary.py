@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from dpbench.metrics.registry import REGISTRY, parse_name
 from dpbench.privacy.guarantee import CLAIMED
-from dpbench.records.epsilon import Terms, epsilon_or_reason, rounded_up
+from dpbench.records.epsilon import OF_ITS_SEARCH, Terms, epsilon_or_reason, rounded_up
 from dpbench.records.record import Record
+from dpbench.records.trial import is_trial
 
 SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")
 """The metrics in the line, if the task has them."""
@@ -46,7 +47,7 @@ def _formatted(base: str, value: float) -> str:
 
 def _epsilon(record: Record) -> str:
     statement, budget = record.statement, record.config.get("privacy") or {}
-    value = epsilon_or_reason(statement, "pld")
+    value = OF_ITS_SEARCH if is_trial(record) else epsilon_or_reason(statement, "pld")
     if isinstance(value, str):
         return f"epsilon: {value}"
     details = ["PLD", f"delta {statement['delta']:g}"]

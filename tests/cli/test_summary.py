@@ -44,6 +44,11 @@ def test_the_line_says_what_a_person_asks_first(metrics, privacy, expected):
     assert summary(record(metrics, privacy)).startswith(expected)
 
 
+def test_a_trial_of_a_private_search_is_not_said_to_cost_its_own_epsilon_alone():
+    trial = Record({"trial": "abc"}, GROUPS, PROVEN, {}, status="complete")
+    assert summary(trial).endswith("epsilon: see its search")
+
+
 def test_it_is_on_standard_error_and_the_output_is_the_path(tmp_path, monkeypatch, capsys):
     command = ["dpbench", "run", "epochs=1", "model=logistic", f"results_dir={tmp_path}"]
     monkeypatch.setattr("sys.argv", command)
