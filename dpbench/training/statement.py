@@ -45,8 +45,8 @@ def statement(
     `refused` then says why. `claimed` is the epsilon by the paper's reasoning, valid or not: each
     release on a separate batch, by the accountant of the method's paper, if that has its own, and
     else by `paper_accountant`, that of the table's paper. `arithmetic`: see ARITHMETIC. zero_out:
-    whether a removed unit leaves its place empty. notes: what the run reads from
-    the data without accounting.
+    whether a removed unit leaves its place empty. notes: what the run reads from the data without
+    accounting. Raises Unaccountable if no accountant has a bound.
     """
     law = ledger.entries[0][0].sampling if ledger.entries else None
     accountant = method.own_accountant or paper_accountant

@@ -28,7 +28,8 @@ RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
 """A class is named as rare if it has fewer than 10 rows, and at most a twentieth; of such, five."""
 
 TRAIN, NONE = "train", "none"
-CLASSIFICATION, REGRESSION = TASKS = ("classification", "regression")
+REGRESSION = "regression"
+TASKS = ("classification", REGRESSION)
 
 
 @dataclass(frozen=True)
