@@ -165,7 +165,7 @@ def step_of(batch_of, stream_of):
         with pytest.MonkeyPatch.context() as patch:
             if (name, dtype) in checked:
                 patch.setattr(choice, "refuse_coupling", lambda *_: None)
-                patch.setattr(choice, "disagreement", lambda *_: 0.0)
+                patch.setattr(choice, "disagreement", lambda *_: None)
             made = make_engine(name, model, cross_entropy, batch_of(2, dtype=dtype))
         checked.add((name, dtype))
         return made

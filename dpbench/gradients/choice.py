@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError, first_line
-from dpbench.gradients.agreement import TOLERANCE, disagreement
+from dpbench.gradients.agreement import disagreement
 from dpbench.gradients.coupling import crowd, refuse_coupling
 from dpbench.gradients.engine import Engine, Loss
 from dpbench.gradients.flatten import flatten
@@ -115,11 +115,11 @@ def _ghost(reference: Loop, probe: Batch) -> Ghost:
     """The ghost engine; raises Unsupported if it cannot be used."""
     engine = Ghost(reference.model, reference.loss, reference.parameters, reference.views)
     try:
-        engine.refuse_random(crowd(probe))
+        engine.check(crowd(probe))
         error = disagreement(engine, reference, probe)
     except RuntimeError as failure:
         raise Unsupported(_first_line(failure)) from failure
-    if error > TOLERANCE:
+    if error is not None:
         raise Unsupported(f"it disagrees with the reference by {error:.1e} of the gradient's norm")
     return engine
 
@@ -135,7 +135,7 @@ def _vmap(reference: Loop, probe: Batch) -> Vmap:
             f"({_first_line(failure)}); use engine=loop, which is slow, or another layer (LSTM "
             "instead of GRU)."
         ) from failure
-    if error > TOLERANCE:
+    if error is not None:
         raise UserError(
             f"engine=vmap cannot be used with this model: it disagrees with the reference by "
             f"{error:.1e} of the gradient's norm; use engine=loop."

@@ -1,7 +1,7 @@
 """The interfaces of engines and of the per-example gradients that they compute."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -138,6 +138,12 @@ def empty(parameters: Parameters) -> MaterialisedGradients:
     return MaterialisedGradients(
         theta.new_zeros(0), theta.new_zeros(0, len(theta)), parameters.layers
     )
+
+
+def joined(parts: Sequence[Gradients], layers: tuple[Layer, ...]) -> MaterialisedGradients:
+    """The gradients of several batches as those of one."""
+    losses, rows = (torch.cat(p) for p in ([p.losses for p in parts], [p.stack() for p in parts]))
+    return MaterialisedGradients(losses, rows, layers)
 
 
 def may_be_nonfinite(norms: Tensor) -> bool:

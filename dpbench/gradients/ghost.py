@@ -7,6 +7,7 @@ optimization on large model at small cost", book-keeping).
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import NamedTuple
 
@@ -23,7 +24,9 @@ from dpbench.gradients.engine import (
     PerExampleShift,
     Shift,
     empty,
+    joined,
     may_be_nonfinite,
+    shift_vector,
 )
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.layers import ModuleCall
@@ -31,6 +34,7 @@ from dpbench.gradients.layers.rows import Rows
 from dpbench.gradients.modules import (
     AdjointKey,
     ModuleGradients,
+    RowsMoved,
     TrackedModule,
     Unsupported,
     refusing_random,
@@ -40,6 +44,7 @@ from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.perturbed import PassParameters, PerExampleParameters, SharedParameters
 from dpbench.gradients.precision import at_least_float32
+from dpbench.gradients.row_check import RowCheck
 from dpbench.gradients.tangents import detached
 from dpbench.models.modes import in_mode
 from dpbench.seeds import torch_state_kept
@@ -61,7 +66,8 @@ class Ghost:
     """Per-example gradients by book-keeping, module by module.
 
     Modules with a rule in `layers.rules` have gradients in closed form, all others by their
-    vectorised adjoint.
+    vectorised adjoint. Where the rows of a batch move inside the model (see `row_tracer`), examples
+    are computed one by one.
     Raises Unsupported: at construction for tied weights, and at the first batch for restrictions
     that only a pass reveals.
     """
@@ -85,8 +91,20 @@ class Ghost:
             if not tracked.bare and not tracked.rule.reads_inputs
         }
         self._calls: dict[nn.Module, ForwardCall] | None = None
+        self._rows = 0
+        self._row_check = RowCheck(model, self._modules)
         for module in self._modules:
+            module.register_forward_pre_hook(self._begin_call)
             module.register_forward_hook(self._record_call)
+
+    def _begin_call(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple | None:
+        """The same input for each row, where a module is called once for all, as for positions."""
+        if self._calls is None:
+            return None
+        self._row_check.enter(module)
+        if len(inputs) != 1 or len(inputs[0]) != 1 or self._rows == 1:
+            return None
+        return (inputs[0].expand(self._rows, *inputs[0].shape[1:]),)
 
     def _record_call(
         self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
@@ -103,32 +121,54 @@ class Ghost:
             raise Unsupported("a module's output is cut off from its parameters")
         if output.is_leaf or output._is_view():
             output = output.clone()  # an in-place change would otherwise move its graph edge
+        if len(inputs[0]) != self._rows or len(output) != self._rows:
+            raise RowsMoved("the first axis of a module's input is not that of the examples")
+        self._row_check.leave(module, inputs[0], output)
         a = detached(inputs[0])
         if module in self._inputs_unread:
             a = a.new_empty(len(a), 0)  # so that their memory can be freed
         self._calls[module] = ForwardCall(a, output.shape, get_gradient_edge(output))
         return output
 
-    def refuse_random(self, batch: Batch) -> None:
-        """Raise Unsupported if a module without a rule draws random numbers in training.
-
-        The fallback computes its pass again, and would draw others.
-        """
+    def check(self, batch: Batch) -> None:
+        """Raise Unsupported for a model that moves rows in either mode, or in which a module
+        without a rule draws random numbers in training: the fallback would draw others."""
         without_rule = [tracked.module for tracked in self._tracked if not tracked.has_rule]
         theta = self.parameters.theta.detach()
-        with (
-            torch_state_kept(theta.device),
-            torch.no_grad(),
-            refusing_random(without_rule, theta.device),
-            in_mode(self.model, training=True),
-        ):
-            self.model(flatten(batch, self.views, theta).rows.inputs)
+        for training in (False, True):
+            with torch_state_kept(theta.device), in_mode(self.model, training):
+                with torch.no_grad(), refusing_random(without_rule, theta.device):
+                    self.model(flatten(batch, self.views, theta).rows.inputs)
+                self._together(batch, None)
 
     def __call__(
         self, batch: Batch, shift: Shift | None = None
     ) -> "GhostGradients | MaterialisedGradients":
         if not len(batch):
             return empty(self.parameters)
+        if isinstance(shift, PerExampleShift) and isinstance(
+            shift.gradients, MaterialisedGradients
+        ):
+            return self._one_by_one(batch, shift)
+        try:
+            return self._together(batch, shift)
+        except RowsMoved:
+            if len(batch) == 1:
+                raise
+            return self._one_by_one(batch, shift)
+
+    def _one_by_one(self, batch: Batch, shift: Shift | None) -> MaterialisedGradients:
+        """The gradients by a pass for each unit, in which no other's rows are to be found."""
+        parts = batch.split(1)
+        if shift is None:
+            return joined([self(part) for part in parts], self.parameters.layers)
+        vectors = shift_vector(shift).expand(len(batch), -1)
+        pairs = zip(parts, vectors, strict=True)
+        return joined([self(part, vector) for part, vector in pairs], self.parameters.layers)
+
+    def _together(self, batch: Batch, shift: Shift | None) -> "GhostGradients":
+        """The gradients by one pass for all units; raises RowsMoved if rows do not stay in their
+        places."""
         flat = flatten(batch, self.views, self.parameters.theta.detach())
         rows = self.options.in_memory_format(flat.rows)
         substitutes = self._substitutes(shift)
@@ -140,7 +180,12 @@ class Ghost:
         }
         with self.options.precision.model(rows.targets.device):
             with parameters.installed():
-                losses, calls = self._forward(rows, {**substitutes, **copies})
+                following = (
+                    nullcontext()  # the operations of rules, after a pass that was followed
+                    if isinstance(shift, PerExampleShift)
+                    else self._row_check.during(rows.inputs, [rows.targets, *copies.values()])
+                )
+                losses, calls = self._forward(rows, {**substitutes, **copies}, following)
             nodes: dict[AdjointKey, tuple[GradientEdge, torch.Size]] = {
                 **{module: (call.output, call.shape) for module, call in calls.items()},
                 **{name: (get_gradient_edge(copy), copy.shape) for name, copy in copies.items()},
@@ -158,7 +203,7 @@ class Ghost:
             }
             by_module = {
                 tracked: self._module_gradients(
-                    tracked, calls, b, parameters, flat.rows_per_unit
+                    tracked, calls, b, parameters, flat.shares.shape
                 )._replace(used=tracked not in unused)
                 for tracked in self._tracked
             }
@@ -174,7 +219,7 @@ class Ghost:
         unused = {
             tracked
             for tracked in self._tracked
-            if any(adjoints[key] is None for key in tracked.adjoint_keys)
+            if any(adjoints.get(key) is None for key in tracked.adjoint_keys)
         }
         if unused and (missing := parameters.used(losses) & unused):
             name = min(tracked.name for tracked in missing) or "the model"
@@ -200,23 +245,25 @@ class Ghost:
         return SharedParameters({**self.parameters.named, **substitutes}, self._tracked)
 
     def _forward(
-        self, batch: Batch, values: dict[str, Tensor]
+        self,
+        batch: Batch,
+        values: dict[str, Tensor],
+        following: AbstractContextManager[None],
     ) -> tuple[Tensor, dict[nn.Module, ForwardCall]]:
         """Losses [B K], and the calls of the tracked modules, in the modules' order."""
-        self._calls = {}
+        self._calls, self._rows = {}, len(batch)
         try:
-            if values:
-                outputs = functional_call(self.model, values, (batch.inputs,))
-            else:
-                outputs = self.model(batch.inputs)
-            losses, calls = self.loss(at_least_float32(outputs), batch.targets), self._calls
+            with following:
+                if values:
+                    outputs = functional_call(self.model, values, (batch.inputs,))
+                else:
+                    outputs = self.model(batch.inputs)
+                losses = self.loss(at_least_float32(outputs), batch.targets)
+                self._row_check.require(losses)
+            calls = self._calls
         finally:
             self._calls = None
-        if len(calls) < len(self._modules):
-            raise Unsupported("a module's parameters are used without calling the module")
-        if any(len(call.a) != len(batch) or call.shape[0] != len(batch) for call in calls.values()):
-            raise Unsupported("the first axis of a module's input is not that of the examples")
-        return losses, {module: calls[module] for module in self._modules}
+        return losses, {module: calls[module] for module in self._modules if module in calls}
 
     def _module_gradients(
         self,
@@ -224,13 +271,19 @@ class Ghost:
         calls: dict[nn.Module, ForwardCall],
         b: dict,
         parameters: PassParameters,
-        rows_per_unit: int,
+        shape: torch.Size,
     ) -> ModuleGradients:
-        """The gradients of a module's layers, from its call and the adjoints b."""
+        """The gradients of a module's layers, from its call and the adjoints b.
+
+        shape: the number of units, and that of rows in each.
+        """
+        units, rows_per_unit = shape
         if tracked.bare:
             copies = torch.cat([b[name].flatten(1) for name in tracked.bare], 1)
             return ModuleGradients([Rows(copies.unflatten(0, (-1, rows_per_unit)).sum(1))], None)
         module = tracked.module
+        if module not in calls:
+            return ModuleGradients([Rows(zeros) for zeros in tracked.zeros(units)], None)
         call = ModuleCall(
             module,
             at_least_float32(calls[module].a),

@@ -27,6 +27,10 @@ class Unsupported(UserError):
         self.reason = reason
 
 
+class RowsMoved(Unsupported):
+    """Row i of a module's input or output is not that of the i-th row of the batch."""
+
+
 @dataclass(frozen=True)
 class TrackedModule:
     """A module whose gradients come from one rule: that of its type, or the fallback for its whole
@@ -52,6 +56,15 @@ class TrackedModule:
         named = self.module.named_parameters()
         return self.bare or tuple(prefix + name for name, p in named if p.requires_grad)
 
+    def zeros(self, units: int) -> list[Tensor]:
+        """Gradients [units, d] of its layers that are zero, for a pass in which it is not called."""
+        layers: dict[str, list[nn.Parameter]] = {}
+        for name, parameter in self.module.named_parameters():
+            if parameter.requires_grad:
+                layers.setdefault(name.rpartition(".")[0], []).append(parameter)
+        sizes = [sum(p.numel() for p in layer) for layer in layers.values()]
+        return [next(self.module.parameters()).new_zeros(units, size) for size in sizes]
+
     @property
     def has_rule(self) -> bool:
         """Whether there is a rule for it; bare parameters need none."""
@@ -69,7 +82,7 @@ class ModuleGradients(NamedTuple):
     """
 
     gradients: Sequence[LayerGradient]
-    call: ModuleCall | None  # None for bare parameters
+    call: ModuleCall | None  # None for bare parameters, and for a module that was not called
     used: bool = True
 
 

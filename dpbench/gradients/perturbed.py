@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dpbench.gradients.layers import Perturbation
+from dpbench.gradients.layers import LayerRule, Perturbation
 from dpbench.gradients.modules import ModuleGradients, TrackedModule
 from dpbench.gradients.precision import at_least_float32
 
@@ -77,32 +77,35 @@ class PerExampleParameters:
             for name, shape, part in zip(tracked.bare, shapes, rows, strict=True)
         }
 
-    def perturbation(self, tracked: TrackedModule) -> Perturbation:
-        """That of a module's parameters."""
+    def perturbation(self, tracked: TrackedModule) -> Perturbation | None:
+        """That of a module's parameters; none for a module that was not called at theta."""
         gradients, call, _ = self._by_module[tracked]
-        assert call
-        return Perturbation(call, gradients, self._scales)
+        return Perturbation(call, gradients, self._scales) if call else None
 
     def values(self, tracked: TrackedModule) -> dict[str, Tensor]:
         """The parameters of a module by their names in it, with one copy per example [B, ...]."""
-        return self.perturbation(tracked).values()
+        if perturbation := self.perturbation(tracked):
+            return perturbation.values()
+        return {name: parameter.detach() for name, parameter in tracked.module.named_parameters()}
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Within the context, modules compute with these values."""
-        modules = [tracked for tracked in self._by_module if not tracked.bare]
+        modules = [tracked for tracked, (_, call, _) in self._by_module.items() if call]
         try:
             for tracked in modules:
-                tracked.module.forward = partial(self._outputs, tracked)
+                perturbation = self.perturbation(tracked)
+                tracked.module.forward = partial(self._outputs, tracked.rule, perturbation)
             yield
         finally:
             for tracked in modules:
                 vars(tracked.module).pop("forward", None)
 
-    def _outputs(self, tracked: TrackedModule, x: Tensor) -> Tensor:
+    @staticmethod
+    def _outputs(rule: LayerRule, perturbation: Perturbation, x: Tensor) -> Tensor:
         # In float32, like the gradients: autocast does not cover every operation of the rules.
         with torch.autocast(x.device.type, enabled=False):
-            out = tracked.rule.perturbed_outputs(self.perturbation(tracked), at_least_float32(x))
+            out = rule.perturbed_outputs(perturbation, at_least_float32(x))
         return out if out.requires_grad else out.requires_grad_()
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, EngineFallback, PerExampleShift, make_engine
-from dpbench.gradients.agreement import TOLERANCE
+from dpbench.gradients.agreement import FLOAT32, FLOAT64
 from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.layers import FALLBACK
 from dpbench.gradients.layers.rules import RULES
@@ -229,8 +229,21 @@ def test_what_is_not_finite_does_not_agree(monkeypatch):
         make_engine("ghost", model, cross_entropy, labelled(torch.rand(2, 4)))
 
 
-def test_the_check_is_as_close_as_float32_allows():
-    assert TOLERANCE <= 1e-3
+def test_the_check_is_as_close_as_rounding_allows():
+    assert FLOAT64 <= 1e-8
+    assert FLOAT32 <= 1e-3
+
+
+@pytest.mark.parametrize("wrong_by", [1e-5, 1e-7])
+def test_a_rule_that_is_hardly_wrong_is_noticed(monkeypatch, wrong_by):
+    right = RULES[nn.Linear]
+    wrong = right._replace(
+        gradients=lambda call: right.gradients(call._replace(a=call.a * (1 + wrong_by)))
+    )
+    monkeypatch.setitem(RULES, nn.Linear, wrong)
+    model = seeded(lambda: nn.Sequential(nn.Linear(4, 3)))
+    with pytest.warns(EngineFallback, match="disagrees with the reference"):
+        make_engine("ghost", model, cross_entropy, labelled(torch.rand(2, 4)))
 
 
 # Parameters and layers that not every engine knows.

@@ -128,7 +128,7 @@ def perturbed_fallback(perturbation: Perturbation, x: Tensor) -> Tensor:
     named = _trained(call.module, perturbation.values())
     module = copy.copy(call.module)  # a copy, as the original's forward is patched to call this
     vars(module).pop("forward", None)
-    module._forward_hooks = OrderedDict()
+    module._forward_hooks = module._forward_pre_hooks = OrderedDict()  # the original's run
 
     def of_example(named: dict[str, Tensor], x: Tensor) -> Tensor:
         return functional_call(module, named, (x,))

@@ -1,0 +1,100 @@
+"""Whether the modules of a model see row i of a batch as their row i."""
+
+import random
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from dpbench.gradients.modules import RowsMoved, Unsupported
+from dpbench.gradients.row_rules import Mixed, RowAxis
+from dpbench.gradients.row_tracer import MethodReads, RowTracer
+
+
+class RowCheck:
+    """Follows the rows of a model's passes: of the first of each mode and shape, which determine
+    the operations of a pass; and of every pass of a model whose Python code may choose them by
+    something else, such as a value that it reads.
+
+    modules: those whose inputs and outputs the engine takes for the batch's. Their parameters must
+    not be used outside them.
+    """
+
+    def __init__(self, model: nn.Module, modules: Sequence[nn.Module]):
+        self._model, self._modules = model, modules
+        self._inside: list[nn.Module] = []
+        self._places: list[tuple[int, int, int]] = []  # start and end of a parameter, its module
+        self._seen: set[tuple[bool, torch.Size]] = set()
+        self._always = False
+        self._tracer: RowTracer | None = None
+
+    @contextmanager
+    def during(self, inputs: Tensor, others: Sequence[Tensor]) -> Iterator[None]:
+        """The context of a pass. inputs [rows, ...], and others that hold the rows likewise."""
+        kind = (self._model.training, inputs.shape)
+        if len(inputs) < 2 or (kind in self._seen and not self._always):
+            yield
+            return
+        before = _python_state(self._model)
+        self._places = sorted(
+            (p.data_ptr(), p.data_ptr() + p.nbytes, position)
+            for position, module in enumerate(self._modules)
+            for p in module.parameters()
+            if p.requires_grad and p.numel()
+        )
+        self._tracer = tracer = RowTracer(len(inputs), self._refuse_use_outside)
+        try:
+            with MethodReads() as reads, tracer:
+                for x in (inputs, *others):
+                    tracer.mark(x)
+                yield
+        finally:
+            self._tracer = None
+            self._inside.clear()
+        self._seen.add(kind)
+        self._always |= tracer.reads_values or reads.seen or _python_state(self._model) != before
+
+    def enter(self, module: nn.Module) -> None:
+        """A call of one of the modules begins."""
+        self._inside.append(module)
+
+    def leave(self, module: nn.Module, inputs: Tensor, output: Tensor) -> None:
+        """A call of a module ends; raises RowsMoved unless row i of its input and output is that of
+        the batch. From here on, the first axis of the output holds the rows, even if the input
+        depended on none of them."""
+        self._inside.remove(module)
+        self.require(inputs)
+        self.require(output)
+        if self._tracer:
+            self._tracer.mark(output)
+
+    def require(self, x: Tensor) -> None:
+        """Raise RowsMoved if x does not have the rows in their order along its first axis."""
+        match self._tracer and self._tracer.of(x):
+            case Mixed(by=by):
+                raise RowsMoved(f"{by} does not keep the rows of a batch in their places")
+            case RowAxis() as rows if rows != RowAxis(0, 1):
+                raise RowsMoved("the first axis of a module's input is not that of the examples")
+
+    def _refuse_use_outside(self, tensors: Sequence[Tensor]) -> None:
+        """Raise Unsupported for an operation on a module's parameter outside its calls."""
+        for x in tensors:
+            start = x.data_ptr()
+            at = bisect_right(self._places, start, key=lambda place: place[0]) - 1
+            if at < 0 or start >= self._places[at][1]:
+                continue
+            if self._modules[self._places[at][2]] not in self._inside:
+                raise Unsupported("a module's parameters are used without calling the module")
+
+
+def _python_state(model: nn.Module) -> tuple:
+    """The states of Python's and NumPy's generators, and the plain attributes of all modules."""
+    numpy = sys.modules.get("numpy.random")
+    plain = [
+        [(name, value) for name, value in vars(module).items() if isinstance(value, int | float)]
+        for module in model.modules()
+    ]
+    return random.getstate(), str(numpy.get_state()) if numpy else "", plain

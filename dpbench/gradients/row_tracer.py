@@ -1,0 +1,134 @@
+"""Where the rows of a batch are in every tensor of a forward pass.
+
+The book-keeping engine takes row i of each module's input and output for row i of the batch. A
+model may sort, select or mix rows inside, and need not do so on the examples of a check. So the
+operations of a pass are followed: each either keeps every row in its place, by a rule of
+`row_rules`, or mixes rows, as any without a rule is taken to do.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from dpbench.gradients.row_rules import Call, Mixed, RowAxis, Rows, rule_of
+
+aten = torch.ops.aten
+
+READERS = {aten._local_scalar_dense, aten.equal, aten.is_nonzero}
+"""Operations that give values to Python, which may then choose what to do next."""
+
+METHODS = {Tensor.tolist, Tensor.numpy, Tensor.__array__}
+"""Methods that do the same without an operation."""
+
+
+class MethodReads(TorchFunctionMode):
+    """Within the context, notices methods that give values to Python."""
+
+    seen = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        self.seen |= func in METHODS
+        return func(*args, **(kwargs or {}))
+
+
+class RowTracer(TorchDispatchMode):
+    """Within the context, follows the rows of tensors that were marked.
+
+    What holds the rows is a storage, in which they lie at a fixed distance, so that views of all
+    kinds and writes through them need no rules. rows: their number, at least two. observe: called
+    with the tensors of each operation before it. reads_values: whether Python has read a value, on
+    which later operations may depend.
+    """
+
+    def __init__(self, rows: int, observe: Callable[[list[Tensor]], None]):
+        super().__init__()
+        self.rows, self.observe = rows, observe
+        self.reads_values = False
+        self._known: dict[int, tuple[StorageWeakRef, int | Mixed]] = {}
+
+    def mark(self, x: Tensor) -> None:
+        """Declare that the first axis of x [rows, ...] holds the rows."""
+        self._set(x, RowAxis(0, 1))
+
+    def of(self, x: Tensor) -> Rows:
+        """Where x has the rows; None if it does not depend on them."""
+        known = self._known.get(_storage(x))
+        if known is None or isinstance(known[1], Mixed):
+            return known and known[1]
+        return self._axis(x, known[1])
+
+    def _axis(self, x: Tensor, distance: int) -> Rows:
+        """The axis along which x, a view of a storage with rows at that distance, has all rows."""
+        start = x.storage_offset() * x.itemsize
+        steps = [step * x.itemsize for step in x.stride()]
+        for dim, (size, step) in enumerate(zip(x.shape, steps, strict=True)):
+            if not step or distance % step or size % (self.rows * (inner := distance // step)):
+                continue
+            others = [
+                (n, s) for d, (n, s) in enumerate(zip(x.shape, steps, strict=True)) if d != dim
+            ]
+            within = sum((n - 1) * s for n, s in others if s < distance) + (inner - 1) * step
+            between = [s for n, s in others if s >= distance and n > 1]
+            first, offset = divmod(start, distance)
+            if (
+                offset + within < distance
+                and first % self.rows == 0
+                and not any(s % (distance * self.rows) for s in between)
+            ):
+                return RowAxis(dim, inner)
+        return Mixed("a view")
+
+    def _set(self, x: Tensor, rows: RowAxis | Mixed) -> None:
+        key, known = _storage(x), self._known.get(_storage(x))
+        value: int | Mixed
+        if isinstance(rows, Mixed):
+            value = rows
+        elif x.shape[rows.dim] % (self.rows * rows.inner):
+            value = Mixed("a part of the rows")
+        else:
+            value = x.stride(rows.dim) * rows.inner * x.itemsize
+            if not value:
+                value = Mixed("an expanded axis")
+        if known and known[1] != value and not isinstance(value, Mixed):
+            value = Mixed("a write in another order")
+        self._known[key] = (StorageWeakRef(x.untyped_storage()), value)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        call = Call(func, args, kwargs, self.of)
+        self.observe(call.tensors)
+        before = [rows for x in call.tensors if (rows := self.of(x)) is not None]
+        out = func(*args, **kwargs)
+        self.reads_values |= func.overloadpacket in READERS
+        if before:
+            self._follow(call, before, out)
+        return out
+
+    def _follow(self, call: Call, rows: list[RowAxis | Mixed], out: Any) -> None:
+        """Set the rows of an operation's results, given those of its inputs."""
+        inputs = {_storage(x) for x in call.tensors}
+        results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
+        if not call.func._schema.is_mutable or torch.Tag.inplace_view in call.func.tags:
+            results = [x for x in results if _storage(x) not in inputs]  # others are views
+        if not results:
+            return
+        mixed = next((r for r in rows if isinstance(r, Mixed)), None)
+        found = mixed or rule_of(call.func)(call, results[0])
+        if found is not None:
+            for result in results:
+                fits = isinstance(found, Mixed) or found.dim < result.dim()
+                self._set(result, found if fits else Mixed(str(call.func.overloadpacket)))
+
+
+def _storage(x: Tensor) -> int:
+    return x.untyped_storage()._cdata
