@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ class Comparison(NamedTuple):
 
 def _in_float64(engine: Engine, reference: Loop) -> Engine:
     """The same engine on the reference's copy of the model."""
-    kind = type(engine)
+    kind: Any = type(engine)
     return kind(reference.model64, reference.loss, reference.parameters64, reference.views)
 
 
@@ -115,12 +115,10 @@ def _of_crowd(engine: Engine, reference: Loop, many: Batch, size: int) -> float:
     together = _gradients(engine, reference, shuffled)
     parts = [_gradients(engine, reference, part) for part in shuffled.split(size)]
     factors = torch.linspace(0.5, 1, len(many)).to(together.norms)
-    expected = sum(
-        part.weighted_sum(own) for part, own in zip(parts, factors.split(size), strict=True)
-    )
+    sums = [part.weighted_sum(own) for part, own in zip(parts, factors.split(size), strict=True)]
     return max(
         _relative(together.norms, torch.cat([part.norms for part in parts])),
-        _relative(together.weighted_sum(factors), expected),
+        _relative(together.weighted_sum(factors), torch.stack(sums).sum(0)),
     )
 
 

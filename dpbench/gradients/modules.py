@@ -57,7 +57,7 @@ class TrackedModule:
         return self.bare or tuple(prefix + name for name, p in named if p.requires_grad)
 
     def zeros(self, units: int) -> list[Tensor]:
-        """Gradients [units, d] of its layers that are zero, for a pass in which it is not called."""
+        """Gradients [units, d] of zero for each of its layers, for a pass that does not call it."""
         layers: dict[str, list[nn.Parameter]] = {}
         for name, parameter in self.module.named_parameters():
             if parameter.requires_grad:

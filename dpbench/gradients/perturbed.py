@@ -7,6 +7,7 @@ forwards apply per-example ones.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -91,15 +92,19 @@ class PerExampleParameters:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Within the context, modules compute with these values."""
-        modules = [tracked for tracked, (_, call, _) in self._by_module.items() if call]
+        own: list[tuple[dict, Any]] = []
         try:
-            for tracked in modules:
-                perturbation = self.perturbation(tracked)
-                tracked.module.forward = partial(self._outputs, tracked.rule, perturbation)
+            for tracked in self._by_module:
+                if perturbation := self.perturbation(tracked):
+                    attributes = vars(tracked.module)
+                    own.append((attributes, attributes.get("forward")))
+                    tracked.module.forward = partial(self._outputs, tracked.rule, perturbation)
             yield
         finally:
-            for tracked in modules:
-                vars(tracked.module).pop("forward", None)
+            for attributes, forward in own:
+                del attributes["forward"]
+                if forward is not None:
+                    attributes["forward"] = forward
 
     @staticmethod
     def _outputs(rule: LayerRule, perturbation: Perturbation, x: Tensor) -> Tensor:

@@ -126,14 +126,11 @@ def product(call: Call, out: Tensor) -> Rows:
     left, right = (call.rows_of(x) for x in call.args[-2:])
     batches = out.dim() - 2
     places = set()
-    if isinstance(left, RowAxis) and left.dim < batches + 1:
-        places.add(left)
-    elif left is not None:
-        return mixing(call, out)
-    if isinstance(right, RowAxis) and right.dim != batches:
-        places.add(right)
-    elif right is not None:
-        return mixing(call, out)
+    for rows, summed in ((left, batches + 1), (right, batches)):
+        if isinstance(rows, RowAxis):
+            if rows.dim == summed:
+                return mixing(call, out)
+            places.add(rows)
     if len(call.args) == 3 and isinstance(term := call.rows_of(call.args[0]), RowAxis):
         places.add(RowAxis(term.dim + out.dim() - call.args[0].dim(), term.inner))
     return places.pop() if len(places) == 1 else mixing(call, out)
@@ -142,8 +139,10 @@ def product(call: Call, out: Tensor) -> Rows:
 def matrix_times_vector(call: Call, out: Tensor) -> Rows:
     """Rows are those of the matrix."""
     matrix, vector = (call.rows_of(x) for x in call.args[-2:])
-    kept = len(call.args) == 2 and vector is None and isinstance(matrix, RowAxis)
-    return matrix if kept and matrix.dim == 0 else mixing(call, out)
+    kept = len(call.args) == 2 and vector is None
+    if kept and isinstance(matrix, RowAxis) and matrix.dim == 0:
+        return matrix
+    return mixing(call, out)
 
 
 def layer_norm(call: Call, out: Tensor) -> Rows:
@@ -228,15 +227,15 @@ def _counting_axis(index: Tensor, size: int) -> int | None:
     return None
 
 
-ELEMENTWISE = """_prelu_kernel _to_copy bernoulli binary_cross_entropy binary_cross_entropy_with_logits
-    copy fill hardswish huber_loss log_sigmoid_forward mse_loss native_dropout rrelu_with_noise
-    smooth_l1_loss soft_margin_loss zero"""
+ELEMENTWISE = """_prelu_kernel _to_copy bernoulli binary_cross_entropy
+    binary_cross_entropy_with_logits copy fill hardswish huber_loss log_sigmoid_forward mse_loss
+    native_dropout rrelu_with_noise smooth_l1_loss soft_margin_loss zero"""
 """Elementwise operations that torch does not tag as pointwise."""
 
-ALONG_AXES = """_log_softmax _safe_softmax _softmax all amax amin any argmax argmin cat count_nonzero
-    cummax cummin cumprod cumsum flip gather glu index_add index_copy index_fill index_select
-    kthvalue linalg_vector_norm logcumsumexp logsumexp max mean median min mode nansum norm prod roll
-    scatter scatter_add scatter_reduce sort std std_mean sum topk var var_mean"""
+ALONG_AXES = """_log_softmax _safe_softmax _softmax all amax amin any argmax argmin cat
+    count_nonzero cummax cummin cumprod cumsum flip gather glu index_add index_copy index_fill
+    index_select kthvalue linalg_vector_norm logcumsumexp logsumexp max mean median min mode nansum
+    norm prod roll scatter scatter_add scatter_reduce sort std std_mean sum topk var var_mean"""
 
 IMAGES = """_adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d
     avg_pool2d avg_pool3d channel_shuffle max_pool2d_with_indices max_pool3d_with_indices

@@ -61,29 +61,26 @@ class RowTracer(TorchDispatchMode):
     def of(self, x: Tensor) -> Rows:
         """Where x has the rows; None if it does not depend on them."""
         known = self._known.get(_storage(x))
-        if known is None or isinstance(known[1], Mixed):
-            return known and known[1]
-        return self._axis(x, known[1])
+        if known is None:
+            return None
+        return known[1] if isinstance(known[1], Mixed) else self._axis(x, known[1])
 
     def _axis(self, x: Tensor, distance: int) -> Rows:
         """The axis along which x, a view of a storage with rows at that distance, has all rows."""
-        start = x.storage_offset() * x.itemsize
-        steps = [step * x.itemsize for step in x.stride()]
-        for dim, (size, step) in enumerate(zip(x.shape, steps, strict=True)):
-            if not step or distance % step or size % (self.rows * (inner := distance // step)):
+        first, offset = divmod(int(x.storage_offset()) * x.itemsize, distance)
+        axes = [(size, step * x.itemsize) for size, step in zip(x.shape, x.stride(), strict=True)]
+        for dim, (size, step) in enumerate(axes):
+            if not step or distance % step or size % (self.rows * (distance // step)):
                 continue
-            others = [
-                (n, s) for d, (n, s) in enumerate(zip(x.shape, steps, strict=True)) if d != dim
-            ]
-            within = sum((n - 1) * s for n, s in others if s < distance) + (inner - 1) * step
-            between = [s for n, s in others if s >= distance and n > 1]
-            first, offset = divmod(start, distance)
+            others = [(n, s) for n, s in (*axes[:dim], *axes[dim + 1 :]) if n > 1]
+            within = distance - step + sum((n - 1) * s for n, s in others if s < distance)
+            between = [s for _, s in others if s >= distance]
             if (
                 offset + within < distance
                 and first % self.rows == 0
                 and not any(s % (distance * self.rows) for s in between)
             ):
-                return RowAxis(dim, inner)
+                return RowAxis(dim, distance // step)
         return Mixed("a view")
 
     def _set(self, x: Tensor, rows: RowAxis | Mixed) -> None:
