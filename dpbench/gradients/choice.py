@@ -132,8 +132,7 @@ def _vmap(reference: Loop, probe: Batch) -> Vmap:
     except RuntimeError as failure:
         raise UserError(
             "engine=vmap cannot be used with this model, because torch cannot vectorise it "
-            f"({_first_line(failure)}); use engine=loop, which is slow, or another layer (LSTM "
-            "instead of GRU)."
+            f"({_first_line(failure)}); use engine=loop, which is slow, or other layers."
         ) from failure
     if error is not None:
         raise UserError(
@@ -155,12 +154,15 @@ def _warn(what: str) -> None:
 
 
 def _refuse_mixing(model: nn.Module) -> None:
-    for name, module in model.named_modules():
+    with in_mode(model, training=True):
+        trained = [(name, module) for name, module in model.named_modules() if module.training]
+    for name, module in trained:
         running = isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats
         if running or isinstance(module, nn.modules.batchnorm._BatchNorm):
             raise UserError(
                 f"{name} ({type(module).__name__}) mixes the examples of a batch, so an example's "
-                "gradient depends on the others; use GroupNorm or LayerNorm instead."
+                "gradient depends on the others; use GroupNorm or LayerNorm instead, or keep "
+                "pre-trained statistics as they are (dpbench.models.batch_norm.freeze_batch_norm)."
             )
 
 

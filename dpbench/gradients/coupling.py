@@ -26,6 +26,11 @@ CHANGING = (
     "%s changes with every pass%s, and what it stores about the examples is not covered by "
     "epsilon; use a layer without running statistics (GroupNorm, LayerNorm), or make it a constant."
 )
+SPECTRAL = (
+    "%s changes with every pass%s, since spectral normalisation improves its estimate of the "
+    "weight's norm each time, so that an example's gradient depends on how many passes there were; "
+    "use torch.nn.utils.parametrizations.weight_norm, or no parametrization."
+)
 REMEMBERED = (
     "two passes of the same examples with the same random numbers have different losses%s, as if "
     "the model remembered examples or had a random generator of its own; let its outputs depend "
@@ -92,7 +97,9 @@ def _checked_pass(reference: Loop, probe: Batch, training: bool) -> Pass:
     for name, value in _state(model).items():
         # A first pass may create a constant; what existed before must not change.
         if name in state and not _close(value, state[name], 0):
-            raise UserError(CHANGING % (name, mode))
+            kept_by = model.get_submodule(name.rpartition(".")[0])
+            spectral = isinstance(kept_by, nn.utils.parametrizations._SpectralNorm)
+            raise UserError((SPECTRAL if spectral else CHANGING) % (name, mode))
     if not _close(together.losses, _pass(reference, probe).losses, SAME_SHAPE):
         raise UserError(REMEMBERED % mode)
     many = crowd(probe)

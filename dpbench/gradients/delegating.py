@@ -25,5 +25,12 @@ class DelegatingGradients(Gradients):
     def dot(self, vector: Tensor) -> Tensor:
         return self.base.dot(vector)
 
+    @property
+    def rounding(self) -> Tensor:
+        return self.base.rounding
+
+    def double(self) -> Gradients:
+        return self.base.double()
+
     def stack(self) -> Tensor:
         return self.base.stack()

@@ -46,6 +46,15 @@ class Gradients(Protocol):
         """<g_i, vector> [B] for a vector [D]."""
         ...
 
+    @property
+    def rounding(self) -> Tensor:
+        """How far the terms of `weighted_sum` may be from the exact gradients, per layer [B, L]."""
+        ...
+
+    def double(self) -> "Gradients":
+        """The same gradients, for exact inner products in float64."""
+        ...
+
     def stack(self) -> Tensor:
         """All gradients [B, D], materialised."""
         ...
@@ -127,6 +136,13 @@ class MaterialisedGradients(Gradients):
 
     def dot(self, vector: Tensor) -> Tensor:
         return self._stack @ vector.to(self._stack)
+
+    @property
+    def rounding(self) -> Tensor:
+        return 1e-6 * self.layer_norms.double()
+
+    def double(self) -> "MaterialisedGradients":
+        return MaterialisedGradients(self.losses, self._stack.double(), self._layers)
 
     def stack(self) -> Tensor:
         return self._stack

@@ -95,7 +95,7 @@ class Ghost:
         self._row_check = RowCheck(model, self._modules)
         for module in self._modules:
             module.register_forward_pre_hook(self._begin_call)
-            module.register_forward_hook(self._record_call)
+            module.register_forward_hook(self._record_call, prepend=True)  # others may change it
 
     def _begin_call(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple | None:
         """The same input for each row, where a module is called once for all, as for positions."""
@@ -309,7 +309,7 @@ class GhostGradients(Gradients):
     ):
         self.losses, self.by_module = losses, by_module
         self._by_layer = [g for module in by_module.values() for g in module.gradients]
-        self._layers = parameters.layers
+        self._parameters, self._layers = parameters, parameters.layers
 
     @cached_property
     def _squared(self) -> list[Tensor]:
@@ -338,6 +338,17 @@ class GhostGradients(Gradients):
     def dot(self, vector: Tensor) -> Tensor:
         pairs = zip(self._by_layer, self._layers, strict=True)
         return torch.stack([gradient.dot(vector[layer.at]) for gradient, layer in pairs]).sum(0)
+
+    @property
+    def rounding(self) -> Tensor:
+        return torch.stack([gradient.rounding() for gradient in self._by_layer], 1)
+
+    def double(self) -> "GhostGradients":
+        by_module = {
+            tracked: part._replace(gradients=[gradient.double() for gradient in part.gradients])
+            for tracked, part in self.by_module.items()
+        }
+        return GhostGradients(self.losses, by_module, self._parameters)
 
     def stack(self) -> Tensor:
         return torch.cat([gradient.stack() for gradient in self._by_layer], 1)

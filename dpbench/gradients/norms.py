@@ -45,7 +45,7 @@ def squared_norms_of_outer(a: Tensor, b: Tensor) -> Tensor:
     """
     positions = a.shape[1]
     total = _gram(a).mul_(_gram(b)).sum((1, 2), dtype=torch.float64) + positions**2 * _tiny(a)
-    size = (_position_norms(a) * _position_norms(b)).sum(1)
+    size = size_of_outer(a, b)
     error = (_rounding_count(a) + _rounding_count(b) + 4) * roundoff(a) * size.square()
     return recomputation_bound(total.clamp(min=0) + error, size, positions, a)
 
@@ -69,7 +69,18 @@ def recomputation_bound(squared: Tensor, size: Tensor, terms: int, like: Tensor)
     squared: squared norms of the exact sums. size: the sums of the terms' norms. like: a tensor in
     the precision of the terms.
     """
-    return (squared.sqrt() + (terms + 4) * roundoff(like) * size).square()
+    return (squared.sqrt() + rounding_of_sum(size, terms, like)).square()
+
+
+def rounding_of_sum(size: Tensor, terms: int, like: Tensor) -> Tensor:
+    """How far a computed sum may be from the exact one, with arguments as in
+    `recomputation_bound`."""
+    return (terms + 4) * roundoff(like) * size
+
+
+def size_of_outer(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of the norms of b_t a_t^T over positions [B]; a [B, T, I], b [B, T, O]."""
+    return (_position_norms(a) * _position_norms(b)).sum(1)
 
 
 def roundoff(x: Tensor) -> float:

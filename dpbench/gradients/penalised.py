@@ -14,6 +14,7 @@ from dpbench.gradients.engine import (
     MaterialisedGradients,
     PerExampleShift,
     empty,
+    joined,
 )
 from dpbench.gradients.ghost import Ghost, GhostGradients
 from dpbench.gradients.tangents import dual, plus_tangent
@@ -38,10 +39,13 @@ def penalised(engine: Engine, batch: Batch, weight: float) -> Gradients:
     return _materialised(engine, batch, weight)
 
 
-def _by_book_keeping(engine: Ghost, batch: Batch, weight: float) -> GhostGradients:
+def _by_book_keeping(engine: Ghost, batch: Batch, weight: float) -> Gradients:
     """Gradients plus tangents at theta + t g_i, where t is 0 with the tangent weight/|g_i|."""
     with torch_state_kept(engine.parameters.theta.device):  # the same dropout
         plain = engine(batch)
+    if not isinstance(plain, GhostGradients):  # of units that were computed one by one
+        parts = [penalised(engine, part, weight) for part in batch.split(1)]
+        return joined(parts, engine.parameters.layers)
     with forward_ad.dual_level():
         rates = per_length(plain.norms, weight)
         scales = dual(torch.zeros_like(rates), rates)

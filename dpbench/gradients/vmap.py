@@ -10,6 +10,7 @@ from dpbench.gradients.flatten import flatten
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.precision import at_least_float32
+from dpbench.gradients.recurrent import unrolled
 
 
 class Vmap:
@@ -32,7 +33,8 @@ class Vmap:
 
         named: the parameters by their names.
         """
-        outputs = functional_call(self.model, named, (inputs,))
+        with unrolled(self.model):
+            outputs = functional_call(self.model, named, (inputs,))
         return (self.loss(at_least_float32(outputs), targets) * shares).sum()
 
     def rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """DP-SGD with gradient norms estimated by random projections."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -20,6 +21,9 @@ MAX_PROJECTIONS = 100_000
 SMALLEST_SQUARE = 1e-10
 """The least sum of squared draws that float32 has as often as the chi-squared law says, to a few
 percent: draws below 1e-6 are too coarse, and one in ten million is exactly 0."""
+
+ROUNDING = 1e-6
+"""The relative error of a norm in float32."""
 
 AS_PUBLISHED = Guarantee(
     "none",
@@ -98,7 +102,11 @@ class ProjectedNorms:
 
 
 class EstimatedNorms(DelegatingGradients):
-    """Gradients whose norms are estimated as slack sqrt(mean_j <g_i, u_j>^2), u_j [D]."""
+    """Gradients whose norms are estimated as slack sqrt(mean_j <g_i, u_j>^2), u_j [D].
+
+    The inner products are those of exact gradients, in float64; what the rounding of the clipped
+    sum may add is added, as positions that cancel leave nothing else.
+    """
 
     def __init__(
         self, gradients: Gradients, vectors: list[Tensor], slack: float, layers: tuple[Layer, ...]
@@ -108,14 +116,19 @@ class EstimatedNorms(DelegatingGradients):
 
     @property
     def norms(self) -> Tensor:
-        return self._estimate(self._vectors)
+        return self._estimate(self._vectors, self.base.rounding.sum(1))
 
     @property
     def layer_norms(self) -> Tensor:
         parts = ([layer.part_of(vector) for vector in self._vectors] for layer in self._layers)
-        return torch.stack([self._estimate(vectors) for vectors in parts], 1)
+        pairs = zip(parts, self.base.rounding.unbind(1), strict=True)
+        return torch.stack([self._estimate(*pair) for pair in pairs], 1)
 
-    def _estimate(self, vectors: list[Tensor]) -> Tensor:
-        dots = torch.stack([self.base.dot(vector) for vector in vectors])
-        # In float64, as squares of small numbers would underflow.
-        return (dots.double().square().mean(0).sqrt() * self._slack).to(dots)
+    @cached_property
+    def _exact(self) -> Gradients:
+        return self.base.double()
+
+    def _estimate(self, vectors: list[Tensor], rounding: Tensor) -> Tensor:
+        dots = torch.stack([self._exact.dot(vector.double()) for vector in vectors])
+        norms = dots.square().mean(0).sqrt() * self._slack + rounding
+        return (norms * (1 + ROUNDING)).to(self.losses)

@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch import nn
 
+from dpbench.data.dataset import Batch
 from dpbench.errors import UserError
-from dpbench.gradients import Layer
+from dpbench.gradients import Layer, make_engine
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.mechanism.method import ReleasedState
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_jl import EstimatedNorms, ProjectedNorms, dpsgd_jl, slack
+from dpbench.models.architecture import cross_entropy
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
@@ -35,6 +38,11 @@ def vectors(n, seed=0):
     return list(torch.randn(n, 6, dtype=torch.float64, generator=draw))
 
 
+class Total(nn.Module):
+    def forward(self, x):
+        return x.sum(1)
+
+
 def made(seed=1):
     rows = torch.stack(vectors(5, seed))
     return MaterialisedGradients(rows[:, 0], rows, LAYERS)
@@ -46,7 +54,28 @@ def test_the_estimate_is_the_root_mean_square_of_inner_products():
     squares = [[sum(a * b for a, b in zip(g, u, strict=True)) ** 2 for u in us] for g in
                rows.stack().tolist()]  # fmt: skip
     expected = [2 * float(sum(map(float, one)) / 7) ** 0.5 for one in squares]
-    assert ours.norms.tolist() == pytest.approx(expected)
+    assert ours.norms.tolist() == pytest.approx(expected, rel=5e-6)
+    assert all(norm >= right for norm, right in zip(ours.norms.tolist(), expected, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("positions", [64, 512])
+def test_positions_that_cancel_leave_no_more_than_the_bound(positions, seed):
+    draw = torch.Generator().manual_seed(seed)
+    half = torch.randn(4, positions // 2, 8, generator=draw)
+    order = torch.randperm(positions, generator=draw)
+    inputs = torch.cat([half, -half], 1)[:, order]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 3), Total())
+    batch = Batch(inputs, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
+    engine = make_engine("ghost", model, cross_entropy, batch)
+    gradients = engine(batch)
+    us = [torch.randn(engine.parameters.theta.shape, generator=draw) for _ in range(100)]
+    norms = EstimatedNorms(gradients, us, slack(100, 1e-9), engine.parameters.layers).norms
+    for i, norm in enumerate(norms):
+        alone = (torch.arange(4) == i) / norm
+        assert gradients.weighted_sum(alone).norm() <= 1 + 1e-6
 
 
 def test_a_layer_is_estimated_as_if_it_were_all_there_is():

@@ -11,7 +11,12 @@ from torch.nn.grad import conv1d_weight, conv2d_weight
 
 from dpbench.gradients.engine import column_blocks, zero_excluded
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
-from dpbench.gradients.norms import recomputation_bound, squared_norms, squared_norms_of_outer
+from dpbench.gradients.norms import (
+    recomputation_bound,
+    rounding_of_sum,
+    squared_norms,
+    squared_norms_of_outer,
+)
 
 FAST = 64
 """Additional roundings allowed for fast convolution algorithms (Winograd, FFT)."""
@@ -61,9 +66,16 @@ class Convolution(LayerGradient):
             return squared_norms_of_outer(*patches)
         if not self._large:
             return squared_norms(self.weight_rows())
-        positions = self.b[0, 0].numel() * self.views
         squared = squared_norms(self._compute_weight_rows())
-        return recomputation_bound(squared, self._size, positions + FAST, self.b)
+        return recomputation_bound(squared, self._size, self._terms, self.b)
+
+    @property
+    def _terms(self) -> int:
+        """The number of roundings of a sum over positions."""
+        return self.b[0, 0].numel() * self.views + FAST
+
+    def rounding(self) -> Tensor:
+        return rounding_of_sum(self._size, self._terms, self.b)
 
     @property
     def _size(self) -> Tensor:
@@ -153,6 +165,10 @@ class Convolution(LayerGradient):
         outputs = self._forward(self.a, kernel, None, m.stride, self.padding, m.dilation, m.groups)
         total = (outputs * self.b).reshape(self._examples, -1).sum(1)
         return total + self._bias_rows @ vector[m.weight.numel() :] if self._biased else total
+
+    def double(self) -> "Convolution":
+        a, b = self.a.double(), self.b.double()
+        return Convolution(self.module, a, b, self.views, self.padding)
 
     def stack(self) -> Tensor:
         weight = self.weight_rows()

@@ -55,6 +55,15 @@ class LayerGradient(Protocol):
         """<g_i, vector> [B] for a vector [d]."""
         ...
 
+    def rounding(self) -> Tensor:
+        """How far the terms of `write_sum` may be from the exact gradients [B], in float64; here,
+        for gradients without sums that could cancel."""
+        return 1e-6 * self.squared_norms().sqrt()
+
+    def double(self) -> "LayerGradient":
+        """The same gradients, for exact inner products in float64."""
+        ...
+
     def stack(self) -> Tensor:
         """All g_i, materialised [B, d]."""
         ...

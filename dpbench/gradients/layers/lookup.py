@@ -1,11 +1,12 @@
 """Embedding layers: look-ups in a table of rows."""
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from dpbench.gradients.engine import zero_excluded
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
-from dpbench.gradients.norms import squared_norms_of_table
+from dpbench.gradients.norms import rounding_of_sum, squared_norms_of_table
 
 
 class Lookup(LayerGradient):
@@ -27,6 +28,13 @@ class Lookup(LayerGradient):
 
     def dot(self, vector: Tensor) -> Tensor:
         return (vector.view(self.rows, -1)[self.indices] * self.b).sum((1, 2))
+
+    def rounding(self) -> Tensor:
+        size = torch.linalg.vector_norm(self.b, dim=2, dtype=torch.float64).sum(1)
+        return rounding_of_sum(size, self.b.shape[1], self.b)
+
+    def double(self) -> "Lookup":
+        return Lookup(self.indices, self.b.double(), self.rows)
 
     def stack(self) -> Tensor:
         examples, _, width = self.b.shape

@@ -8,7 +8,12 @@ from torch.nn import functional as F
 
 from dpbench.gradients.engine import column_blocks, columns_per_block, zero_excluded
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
-from dpbench.gradients.norms import squared_norms, squared_norms_of_outer
+from dpbench.gradients.norms import (
+    rounding_of_sum,
+    size_of_outer,
+    squared_norms,
+    squared_norms_of_outer,
+)
 
 
 class Dyad(LayerGradient):
@@ -35,6 +40,9 @@ class Dyad(LayerGradient):
         o, i = self.b.shape[1], self.a.shape[1]
         total = ((self.a @ vector[: o * i].view(o, i).T) * self.b).sum(1)
         return total + self.b @ vector[o * i :] if self.bias else total
+
+    def double(self) -> "Dyad":
+        return Dyad(self.a.double(), self.b.double(), self.bias)
 
     def apply(self, x: Tensor, scales: Tensor) -> Tensor:
         """scales_i (G_i x_i + h_i) [B, O] for x [B, I], with G and h of weight and bias."""
@@ -106,6 +114,13 @@ class Outer(LayerGradient):
         o, i = self.b.shape[2], self.a.shape[2]
         total = ((self.a @ vector[: o * i].view(o, i).T) * self.b).sum((1, 2))
         return total if self.bias is None else total + self.bias @ vector[o * i :]
+
+    def rounding(self) -> Tensor:
+        return rounding_of_sum(size_of_outer(self.a, self.b), self.a.shape[1], self.a)
+
+    def double(self) -> "Outer":
+        bias = None if self.bias is None else self.bias.double()
+        return Outer(self.a.double(), self.b.double(), bias)
 
     def apply(self, x: Tensor, scales: Tensor) -> Tensor:
         """scales_i (x_i G_i^T + h_i) [B, T, O] for x [B, T, I], with G and h of weight and bias."""

@@ -13,7 +13,14 @@ from dpbench.gradients.engine import zero_excluded
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.norms import squared_norms
 
-NormLayer = nn.GroupNorm | nn.LayerNorm | nn.RMSNorm | nn.InstanceNorm1d | nn.InstanceNorm2d
+NormLayer = (
+    nn.modules.batchnorm._BatchNorm
+    | nn.GroupNorm
+    | nn.LayerNorm
+    | nn.RMSNorm
+    | nn.InstanceNorm1d
+    | nn.InstanceNorm2d
+)
 
 
 class Rows(LayerGradient):
@@ -31,6 +38,9 @@ class Rows(LayerGradient):
     def dot(self, vector: Tensor) -> Tensor:
         return self.rows @ vector
 
+    def double(self) -> "Rows":
+        return Rows(self.rows.double())
+
     def stack(self) -> Tensor:
         return self.rows
 
@@ -39,7 +49,7 @@ class Rows(LayerGradient):
 
 
 def normalisation(call: ModuleCall) -> list[Rows]:
-    """Group, instance, layer or root-mean-square normalisation.
+    """Group, instance, layer or root-mean-square normalisation, or frozen batch normalisation.
 
     The gradient of the scale is b times the normalised input, and that of the shift is b, both
     summed over positions.
@@ -70,6 +80,8 @@ def _normal(module: NormLayer, x: Tensor) -> Tensor:
             return F.group_norm(x, module.num_groups, eps=module.eps)
         case nn.LayerNorm():
             return F.layer_norm(x, module.normalized_shape, eps=module.eps)
+        case nn.modules.batchnorm._BatchNorm():
+            return F.batch_norm(x, module.running_mean, module.running_var, eps=module.eps)
         case nn.RMSNorm():
             return F.rms_norm(x, module.normalized_shape, eps=module.eps)
     return F.instance_norm(x, eps=module.eps)

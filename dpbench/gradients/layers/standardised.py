@@ -111,6 +111,12 @@ class Standardised(LayerGradient):
         # In float64, as P may cancel nearly all of it.
         out.copy_(self._joined(kernel.double()))
 
+    def rounding(self) -> Tensor:
+        return self._kernel.rounding() * (1 + float(self._derivative.rate.abs().max()))
+
+    def double(self) -> "Standardised":
+        return Standardised(self._kernel.double(), self._derivative)
+
     def stack(self) -> Tensor:
         return self._joined(self._kernel.stack())
 

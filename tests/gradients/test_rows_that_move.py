@@ -1,0 +1,360 @@
+"""Models in which rows, modules and weights do not stay where a rule takes them to be."""
+
+import random
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dpbench.clipping import Abadi
+from dpbench.data.dataset import Batch
+from dpbench.errors import UserError
+from dpbench.gradients import ENGINES, EngineFallback, PerExampleShift, make_engine
+from dpbench.gradients.engine import MaterialisedGradients
+from dpbench.gradients.loop import Loop
+from dpbench.gradients.penalised import penalised
+from dpbench.models.architecture import cross_entropy
+from dpbench.models.batch_norm import freeze_batch_norm
+
+WIDTH = 6
+
+
+def labelled(x):
+    return Batch(x, torch.arange(len(x)) % 3, torch.zeros(len(x), dtype=torch.long))
+
+
+def examples(n, seed, scale=1.0):
+    return labelled(torch.randn(n, WIDTH, generator=torch.Generator().manual_seed(seed)) * scale)
+
+
+# What a part of a model may do with rows h [B, d], the module that it is given, and the inputs.
+
+
+def as_it_is(module, h, x):
+    return module(h)
+
+
+def by_first_feature(module, h, x):
+    order = x[:, 0].argsort(stable=True)
+    return module(h[order])[order.argsort()]
+
+
+def by_length(module, h, x):
+    lengths = (x > 0).sum(1)
+    _, order = torch.sort(lengths, stable=True)
+    return torch.empty_like(h).index_copy(0, order, module(h.index_select(0, order)))
+
+
+def reversed_rows(module, h, x):
+    return module(h.flip(0)).flip(0)
+
+
+def rolled(module, h, x):
+    return module(h.roll(1, 0)).roll(-1, 0)
+
+
+def by_a_matrix(module, h, x):
+    moved = F.one_hot(x[:, 1].argsort(), len(h)).to(h)
+    return moved.mT @ module(moved @ h)
+
+
+def gathered(module, h, x):
+    order = x[:, 0].argsort(descending=True).unsqueeze(1).expand_as(h)
+    return torch.zeros_like(h).scatter(0, order, module(h.gather(0, order)))
+
+
+def some_rows(module, h, x):
+    chosen = x[:, 0] > 0
+    out = h.clone()
+    out[chosen] = module(h[chosen])
+    return out
+
+
+def two_halves(module, h, x):
+    return torch.cat([module(h[: len(h) // 2]), module(h[len(h) // 2 :])])
+
+
+def written_backwards(module, h, x):
+    out = torch.empty_like(h)
+    for i, row in enumerate(module(h.flip(0)).unbind()):
+        out[len(h) - 1 - i] = row
+    return out
+
+
+def twice(module, h, x):
+    return module(torch.tanh(module(h)))
+
+
+def by_weight(module, h, x):
+    return module(h) + F.linear(h, module.weight)
+
+
+def rarely_sorted(module, h, x):
+    return by_first_feature(module, h, x) if x.max() > 4 else module(h)
+
+
+def sorted_without_a_branch(module, h, x):
+    order = torch.where(x.max() > 4, x[:, 0].argsort(), torch.arange(len(x)))
+    return module(h[order])[order.argsort()]
+
+
+def sorted_by_a_list(module, h, x):
+    order = sorted(range(len(x)), key=x[:, 0].tolist().__getitem__)
+    back = sorted(range(len(x)), key=order.__getitem__)
+    return module(h[order])[back] if x.detach().numpy().max() > 4 else module(h)
+
+
+def rarely_twice(module, h, x):
+    return twice(module, h, x) if bool((x > 4).any()) else module(h)
+
+
+def rarely_by_weight(module, h, x):
+    return by_weight(module, h, x) if x.max() > 4 else module(h)
+
+
+def for_large_batches(module, h, x):
+    return reversed_rows(module, h, x) if len(x) > 20 else module(h)
+
+
+def at_random(module, h, x):
+    return reversed_rows(module, h, x) if torch.rand(()) < 0.5 else module(h)
+
+
+def at_random_in_python(module, h, x):
+    return reversed_rows(module, h, x) if random.random() < 0.5 else module(h)
+
+
+def at_random_in_numpy(module, h, x):
+    return reversed_rows(module, h, x) if np.random.random() < 0.5 else module(h)
+
+
+def every_third_time(module, h, x):
+    module.passes = getattr(module, "passes", 0) + 1
+    return reversed_rows(module, h, x) if module.passes % 3 == 0 else module(h)
+
+
+KEEPS_ROWS = (as_it_is,)
+MOVES = (
+    by_first_feature, by_length, reversed_rows, rolled, by_a_matrix, gathered, some_rows,
+    two_halves, written_backwards, twice, by_weight, rarely_sorted, sorted_without_a_branch,
+    sorted_by_a_list, rarely_twice, rarely_by_weight, for_large_batches, at_random,
+    at_random_in_python, at_random_in_numpy, every_third_time,
+)  # fmt: skip
+
+
+class Composed(nn.Module):
+    """Layers of one width, each called in its own way, in training mode alone or always."""
+
+    def __init__(self, parts, training_only):
+        super().__init__()
+        self.parts, self.training_only = parts, training_only
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in parts)
+        self.head = nn.Linear(WIDTH, 3)
+
+    def forward(self, x):
+        h = x
+        for part, layer in zip(self.parts, self.layers, strict=True):
+            part = part if self.training or not self.training_only else as_it_is
+            h = torch.tanh(part(layer, h, x))
+        return self.head(h)
+
+
+def seeded(make, seed=0):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return make()
+
+
+def sensitivity(engine, batch):
+    """The largest change of the clipped sum by removing one example, with bound 1."""
+
+    def total(part):
+        gradients = engine(part)
+        return gradients.weighted_sum(Abadi(1.0).factors(gradients.norms, part.groups))
+
+    full, n = total(batch), len(batch)
+    kept = [torch.arange(n) != i for i in range(n)]
+    parts = [batch.each(lambda t, keep=keep: t[keep]) for keep in kept]
+    return max(float((full - total(part)).norm()) for part in parts)
+
+
+def holds(model, name, scale, n=24):
+    """Whether an engine for the model is refused, or its sensitivity and its rows are right."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EngineFallback)
+            engine = make_engine(name, model, cross_entropy, examples(2, 0))
+        with torch.no_grad():
+            engine.parameters.theta.mul_(4)
+        batch, reference = examples(n, 1, scale), Loop(model, cross_entropy, engine.parameters)
+        for training in (True, False):
+            model.train(training)
+            assert sensitivity(engine, batch) <= 1 + 1e-5
+            ours, right = engine(batch).stack().double(), reference(batch).stack()
+            assert torch.allclose(
+                ours, right, rtol=1e-3, atol=1e-4 * float(right.norm(dim=1).max())
+            )
+    except UserError:
+        return None
+    return engine.name
+
+
+@pytest.mark.parametrize("training_only", [False, True])
+@pytest.mark.parametrize("part", MOVES, ids=lambda part: part.__name__)
+def test_a_part_that_moves_rows_costs_no_sensitivity(part, training_only):
+    model = seeded(lambda: Composed([as_it_is, part], training_only))
+    holds(model, "ghost", scale=3.0, n=22 if part is for_large_batches else 10)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(300))
+def test_random_models_keep_their_sensitivity_or_are_refused(seed):
+    draw = random.Random(seed)
+    parts = draw.choices((*KEEPS_ROWS, *MOVES), k=draw.randint(1, 4))
+    model = seeded(lambda: Composed(parts, draw.random() < 0.5), seed)
+    for name in (*ENGINES, "auto"):
+        holds(model, name, scale=draw.choice((0.5, 1.0, 3.0)), n=draw.choice((3, 12, 24)))
+
+
+# Models that a rule is right for are not refused, and run on the fast engine.
+
+
+class Sequence(nn.Module):
+    """Tokens, expanded positions, and the hidden state of each sequence's last token."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(9, WIDTH), nn.Embedding(5, WIDTH)
+        self.mixed, self.head = nn.Linear(5, 5), nn.Linear(WIDTH, 3)
+
+    def forward(self, x):
+        h = self.tokens(x) + self.places(torch.arange(5).unsqueeze(0))
+        h = h + self.mixed(h.transpose(1, 2)).transpose(1, 2)
+        last = (x != 0).sum(1).clamp(min=1) - 1
+        return self.head(h[torch.arange(len(x)), last])
+
+
+class Experts(nn.Module):
+    """All experts see all rows, and a gate weighs them."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(WIDTH, 3)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, 3) for _ in range(3))
+
+    def forward(self, x):
+        shares = self.gate(x).softmax(1)
+        outputs = torch.stack([expert(x) for expert in self.experts], 1)
+        return torch.einsum("be,bec->bc", shares, outputs)
+
+
+class FirstSequence(nn.Module):
+    """Computes with positions first and examples second between its modules."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(2, WIDTH), nn.Linear(WIDTH, 3)
+
+    def forward(self, x):
+        h = self.inner(x.view(len(x), 3, 2)).permute(1, 0, 2)
+        total = torch.zeros(len(x), WIDTH)
+        for step in h:
+            total = torch.tanh(total + step)
+        return self.head(total)
+
+
+class LayerDrop(nn.Module):
+    """Skips a layer at random in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.head = (nn.Linear(WIDTH, n) for n in (WIDTH, WIDTH, 3))
+
+    def forward(self, x):
+        h = torch.tanh(self.one(x))
+        if not self.training or torch.rand(()).item() > 0.5:
+            h = torch.tanh(self.two(h))
+        return self.head(h)
+
+
+def frozen_batch_norm():
+    layers = nn.Linear(WIDTH, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.3), nn.Linear(4, 3)
+    model = nn.Sequential(*layers)
+    model(torch.randn(8, WIDTH))
+    return freeze_batch_norm(model)
+
+
+def hooked():
+    model = nn.Sequential(nn.Linear(WIDTH, 4), nn.Tanh(), nn.Linear(4, 3))
+    model[0].register_forward_hook(lambda module, inputs, output: 2 * output)
+    return model
+
+
+RIGHT = {
+    "sequence": Sequence,
+    "experts": Experts,
+    "positions first": FirstSequence,
+    "layer drop": LayerDrop,
+    "frozen batch normalisation": frozen_batch_norm,
+    "hook": hooked,
+    "plain": lambda: Composed([as_it_is] * 3, False),
+    "large batches": lambda: Composed([as_it_is, for_large_batches], False),
+    "rarely sorted": lambda: Composed([as_it_is, rarely_sorted], False),
+}
+
+
+def batch_for(model, n, seed=0, scale=1.0):
+    if isinstance(model, Sequence):
+        draw = torch.Generator().manual_seed(seed)
+        return labelled(torch.randint(0, 9, (n, 5), generator=draw))
+    return examples(n, seed, scale)
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_models_that_a_rule_is_right_for_run_on_the_fast_engine(kind):
+    model = seeded(RIGHT[kind])
+    engine = make_engine("ghost", model, cross_entropy, batch_for(model, 2))
+    assert engine.name == "ghost"
+    model.eval()
+    batch = batch_for(model, 24, 1, scale=3.0)
+    reference = Loop(model, cross_entropy, engine.parameters)
+    here, right = engine(batch), reference(batch)
+    assert torch.allclose(here.stack().double(), right.stack(), rtol=1e-3, atol=1e-5)
+    scales = torch.full((24,), 0.01)
+    ahead = engine(batch, PerExampleShift(here, scales)).stack().double()
+    expected = reference(batch, PerExampleShift(right, scales.double())).stack()
+    assert torch.allclose(ahead, expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["rarely sorted", "large batches"])
+def test_rows_that_move_in_a_step_are_computed_one_by_one(kind):
+    model = seeded(RIGHT[kind]).eval()
+    engine = make_engine("ghost", model, cross_entropy, examples(2, 0))
+    batch = examples(24, 1, scale=5.0)
+    reference = Loop(model, cross_entropy, engine.parameters)
+    common = torch.full_like(engine.parameters.theta, 0.01)
+    pairs = [
+        (engine(batch), reference(batch)),
+        (engine(batch, common), reference(batch, common.double())),
+    ]
+    if kind == "large batches":  # torch does not vectorise a branch on values
+        pairs.append((penalised(engine, batch, 0.1), penalised(reference, batch, 0.1)))
+    for ours, right in pairs:
+        assert isinstance(ours, MaterialisedGradients)
+        assert torch.allclose(ours.stack().double(), right.stack().double(), 1e-3, 1e-4)
+
+
+def test_a_weight_that_a_rare_example_uses_directly_is_no_lost_gradient():
+    model = seeded(lambda: Composed([rarely_by_weight], False))
+    engine = make_engine("ghost", model, cross_entropy, examples(2, 0))
+    with pytest.raises(UserError, match="parameters are used without calling the module"):
+        engine(examples(24, 1, scale=5.0))
+
+
+def test_a_spectral_norm_is_refused_for_what_it_does_to_weights():
+    layer = nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, 3))
+    with pytest.raises(UserError, match="spectral normalisation improves its estimate"):
+        make_engine("auto", nn.Sequential(layer), cross_entropy, examples(2, 0))
