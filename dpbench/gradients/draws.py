@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from dpbench.gradients.dispatch import DispatchMode
 
 aten = torch.ops.aten
 
@@ -22,7 +23,7 @@ def _draws(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
 
 
-class Recorded(TorchDispatchMode):
+class Recorded(DispatchMode):
     """Within the context, records what is drawn.
 
     values: the draws in their order. known: whether they can be given again, which not every
@@ -47,7 +48,7 @@ class Recorded(TorchDispatchMode):
         return out
 
 
-class Repeated(TorchDispatchMode):
+class Repeated(DispatchMode):
     """Within the context, a unit's own part of recorded draws takes the place of new ones.
 
     Raises OtherDraws if the draws are not those of such a unit.

@@ -1,11 +1,11 @@
 """Whether the modules of a model see row i of a batch as their row i."""
 
 import random
-import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -55,7 +55,8 @@ class RowCheck:
             self._tracer = None
             self._inside.clear()
         self._seen.add(kind)
-        self._always |= tracer.reads_values or reads.seen or _python_state(self._model) != before
+        after = _python_state(self._model)
+        self._always |= tracer.reads_values or reads.seen or after != before
 
     def enter(self, module: nn.Module) -> None:
         """A call of one of the modules begins."""
@@ -92,9 +93,9 @@ class RowCheck:
 
 def _python_state(model: nn.Module) -> tuple:
     """The states of Python's and NumPy's generators, and the plain attributes of all modules."""
-    numpy = sys.modules.get("numpy.random")
+    drawn = np.random.get_state(legacy=False)["state"]
     plain = [
         [(name, value) for name, value in vars(module).items() if isinstance(value, int | float)]
         for module in model.modules()
     ]
-    return random.getstate(), str(numpy.get_state()) if numpy else "", plain
+    return random.getstate(), drawn["key"].tobytes(), drawn["pos"], plain

@@ -7,15 +7,15 @@ operations of a pass are followed: each either keeps every row in its place, by 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from dpbench.gradients.dispatch import DispatchMode
 from dpbench.gradients.row_rules import Call, Mixed, RowAxis, Rows, rule_of
 
 aten = torch.ops.aten
@@ -39,7 +39,15 @@ class MethodReads(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class RowTracer(TorchDispatchMode):
+class Spacing(NamedTuple):
+    """Where a storage has the rows: byte i belongs to row (i // distance - first) modulo their
+    number."""
+
+    distance: int
+    first: int
+
+
+class RowTracer(DispatchMode):
     """Within the context, follows the rows of tensors that were marked.
 
     What holds the rows is a storage, in which they lie at a fixed distance, so that views of all
@@ -52,7 +60,7 @@ class RowTracer(TorchDispatchMode):
         super().__init__()
         self.rows, self.observe = rows, observe
         self.reads_values = False
-        self._known: dict[int, tuple[StorageWeakRef, int | Mixed]] = {}
+        self._known: dict[int, tuple[StorageWeakRef, Spacing | Mixed]] = {}
 
     def mark(self, x: Tensor) -> None:
         """Declare that the first axis of x [rows, ...] holds the rows."""
@@ -65,8 +73,9 @@ class RowTracer(TorchDispatchMode):
             return None
         return known[1] if isinstance(known[1], Mixed) else self._axis(x, known[1])
 
-    def _axis(self, x: Tensor, distance: int) -> Rows:
-        """The axis along which x, a view of a storage with rows at that distance, has all rows."""
+    def _axis(self, x: Tensor, spacing: Spacing) -> Rows:
+        """The axis along which x, a view of a storage with such rows, has all of them in order."""
+        distance = spacing.distance
         first, offset = divmod(int(x.storage_offset()) * x.itemsize, distance)
         axes = [(size, step * x.itemsize) for size, step in zip(x.shape, x.stride(), strict=True)]
         for dim, (size, step) in enumerate(axes):
@@ -77,7 +86,7 @@ class RowTracer(TorchDispatchMode):
             between = [s for _, s in others if s >= distance]
             if (
                 offset + within < distance
-                and first % self.rows == 0
+                and (first - spacing.first) % self.rows == 0
                 and not any(s % (distance * self.rows) for s in between)
             ):
                 return RowAxis(dim, distance // step)
@@ -85,15 +94,15 @@ class RowTracer(TorchDispatchMode):
 
     def _set(self, x: Tensor, rows: RowAxis | Mixed) -> None:
         key, known = _storage(x), self._known.get(_storage(x))
-        value: int | Mixed
+        value: Spacing | Mixed
         if isinstance(rows, Mixed):
             value = rows
         elif x.shape[rows.dim] % (self.rows * rows.inner):
             value = Mixed("a part of the rows")
+        elif distance := x.stride(rows.dim) * rows.inner * x.itemsize:
+            value = Spacing(distance, int(x.storage_offset()) * x.itemsize // distance)
         else:
-            value = x.stride(rows.dim) * rows.inner * x.itemsize
-            if not value:
-                value = Mixed("an expanded axis")
+            value = Mixed("an expanded axis")
         if known and known[1] != value and not isinstance(value, Mixed):
             value = Mixed("a write in another order")
         self._known[key] = (StorageWeakRef(x.untyped_storage()), value)

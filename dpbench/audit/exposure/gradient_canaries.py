@@ -63,6 +63,13 @@ class DiracGradients(Gradients):
     def dot(self, vector: Tensor) -> Tensor:
         return self.length * vector[self.coordinates]
 
+    @property
+    def rounding(self) -> Tensor:
+        return torch.zeros_like(self.layer_norms, dtype=torch.float64)
+
+    def double(self) -> "DiracGradients":
+        return self
+
     def stack(self) -> Tensor:
         rows = torch.arange(len(self.coordinates), device=self.coordinates.device)
         stacked = self.norms.new_zeros(len(rows), self.size)
@@ -91,6 +98,13 @@ class JoinedGradients(Gradients):
 
     def dot(self, vector: Tensor) -> Tensor:
         return torch.cat([self.real.dot(vector), self.canaries.dot(vector)])
+
+    @property
+    def rounding(self) -> Tensor:
+        return torch.cat([self.real.rounding, self.canaries.rounding])
+
+    def double(self) -> "JoinedGradients":
+        return JoinedGradients(self.real.double(), self.canaries)
 
     def stack(self) -> Tensor:
         return torch.cat([self.real.stack(), self.canaries.stack()])
