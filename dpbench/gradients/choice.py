@@ -92,6 +92,7 @@ def _checked_engine(
         ) from failure
     if name == "loop":
         return reference
+    reason = ""
     if name in ("auto", "ghost"):
         try:
             engine = _ghost(reference, probe)
@@ -99,9 +100,10 @@ def _checked_engine(
                 _warn(f"there is no rule for {', '.join(engine.fallbacks)}; materialising those.")
             return engine
         except Unsupported as error:
+            reason = error.reason
             if name == "ghost":
-                _warn(f"it cannot be used here, because {error.reason}; using vmap.")
-    return _vmap(reference, probe)
+                _warn(f"it cannot be used here, because {reason}; using vmap.")
+    return _vmap(reference, probe, reason)
 
 
 def _pass_as_it_is(model: nn.Module, inputs: Tensor) -> None:
@@ -124,9 +126,11 @@ def _ghost(reference: Loop, probe: Batch) -> Ghost:
     return engine
 
 
-def _vmap(reference: Loop, probe: Batch) -> Vmap:
-    """The vmap engine; raises UserError if it cannot be used."""
+def _vmap(reference: Loop, probe: Batch, reason: str) -> Vmap:
+    """The vmap engine, with the reason why it is used instead of `ghost`, if it is; raises
+    UserError if it cannot be used."""
     engine = Vmap(reference.model, reference.loss, reference.parameters, reference.views)
+    engine.reason = reason
     try:
         error = disagreement(engine, reference, probe)
     except RuntimeError as failure:

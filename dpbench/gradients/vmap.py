@@ -14,9 +14,13 @@ from dpbench.gradients.recurrent import unrolled
 
 
 class Vmap:
-    """Per-example gradients [B, D] by vectorising the gradient of one example."""
+    """Per-example gradients [B, D] by vectorising the gradient of one example.
+
+    reason: why it takes the place of the book-keeping engine, if it does.
+    """
 
     name = "vmap"
+    reason = ""
 
     def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
         self.model, self.loss, self.parameters, self.views = model, loss, parameters, views

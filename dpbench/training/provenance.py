@@ -49,10 +49,11 @@ def provenance(
 ) -> dict:
     """Commit, versions, device, engine, precision, seconds, and peak memory in MiB, all plain.
 
-    resumed: how often the run was resumed. weights: the checksum of the file with the model's
+    engine_reason: why the engine is not the preferred one, if it is another. resumed: how often the run was resumed. weights: the checksum of the file with the model's
     initial weights, if there is one.
     """
     weights = getattr(step.engine.model, "checksum", None)
+    reason = getattr(step.engine, "reason", "")
     return {
         "commit": commit(),
         "code": code(),
@@ -62,6 +63,7 @@ def provenance(
         "device": _describe(device),
         "threads": torch.get_num_threads(),
         "engine": step.engine.name,
+        **({"engine_reason": reason} if reason else {}),
         "physical_batch_size": step.physical.size,
         "precision": precision,
         **({"weights": weights} if weights else {}),

@@ -108,6 +108,7 @@ def test_auto_gives_way_in_silence_and_stays_right(reason):
     model = FALLBACKS[reason]()
     engine = make_engine("auto", model, cross_entropy, probe_for(model))
     assert engine.name == "vmap"
+    assert reason in engine.reason
     reference = make_engine("loop", model, cross_entropy, probe_for(model))
     batch = probe_for(model, 3)
     assert torch.allclose(
