@@ -49,8 +49,9 @@ def provenance(
 ) -> dict:
     """Commit, versions, device, engine, precision, seconds, and peak memory in MiB, all plain.
 
-    engine_reason: why the engine is not the preferred one, if it is another. resumed: how often the run was resumed. weights: the checksum of the file with the model's
-    initial weights, if there is one.
+    engine_reason: why the engine is not the preferred one, if it is another. resumed: how often the
+    run was resumed. weights: the checksum of the file with the model's initial weights, if there is
+    one.
     """
     weights = getattr(step.engine.model, "checksum", None)
     reason = getattr(step.engine, "reason", "")
