@@ -11,6 +11,16 @@ MAX_COMPARED, MAX_LISTED = 200, 25
 """The most characters of a name that are compared, and the most names that a message lists."""
 
 
+CONTROLS = (
+    *(*range(9), *range(11, 32), *range(127, 160)),
+    *(*range(0x202A, 0x202F), *range(0x2066, 0x206A)),
+)
+"""What a name may contain to move a terminal's cursor, change its colours or reverse its text: all
+control characters but tab and line feed, and those that set the direction of writing."""
+
+ESCAPES = {code: ascii(chr(code))[1:-1] for code in CONTROLS}
+
+
 class UserError(Exception):
     """A request that cannot be met: one sentence that names the culprit and the way out."""
 
@@ -49,11 +59,16 @@ def first_line(error: BaseException, default: str = "") -> str:
     return next(iter(str(error).strip().splitlines()), default)
 
 
+def visible(text: str) -> str:
+    """The text with an escape such as \\x1b for each character that controls a terminal."""
+    return text.translate(ESCAPES)
+
+
 def print_message(message: object) -> None:
     """Print a message to standard error; standard output is for results."""
     with suppress(OSError, ValueError):  # a closed terminal must not stop a run
         if sys.stderr:
-            print(f"dpbench: {message}", file=sys.stderr, flush=True)
+            print(visible(f"dpbench: {message}"), file=sys.stderr, flush=True)
 
 
 def show_warnings_as_messages() -> None:

@@ -3,6 +3,7 @@
 Booleans are not numbers here, and neither are NaN and infinity.
 """
 
+import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import Parameter, getattr_static
@@ -31,6 +32,11 @@ def quoted(value: object) -> str:
         return _truncated(repr(value))
     except ValueError:  # Python does not convert larger integers
         return "an integer of more than 4,300 digits"
+
+
+def shown(text: str) -> str:
+    """A name as a message shows it: without control characters, and truncated where it is long."""
+    return _truncated(text if text.isprintable() else repr(text))
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -120,15 +126,14 @@ def path_of(what: str, value: object, kind: str = "folder") -> Path:
         if longest <= MAX_NAME and len(value) <= MAX_PATH:
             return Path(value)
         expected += f", of which no part has more than {MAX_NAME} bytes"
-    raise _refusal(what, expected, value)
+    raise _refusal(what, expected, value, quoting_hint(what, value))
 
 
 def one_of(what: str, value: object, known: Collection[str]) -> str:
     """The value itself, if it is a known name; otherwise a UserError with the nearest ones."""
     if isinstance(value, str) and value in known:
         return value
-    text = str(value) if str(value).isprintable() else repr(value)
-    raise UserError(f"{what}={_truncated(text)} is unknown: {nearest(text, known)}")
+    raise UserError(f"{what}={shown(str(value))} is unknown: {nearest(str(value), known)}")
 
 
 def known_keys(
@@ -171,7 +176,25 @@ def typed(what: str, value: object, hint: Any) -> None:
     A list may stand for a tuple, and any object with a protocol's members for that protocol.
     """
     if not fits(value, hint):
-        raise _refusal(what, _in_words(hint) + _size_hint(value), value)
+        way = quoting_hint(what, value) if fits(_as_text(value), hint) else ""
+        raise _refusal(what, _in_words(hint) + _size_hint(value), value, way)
+
+
+def quoting_hint(what: str, value: object) -> str:
+    """How a setting is written whose value is text that looks like a number, as the end of a
+    sentence; "" for a value that looks like none."""
+    text = _as_text(value)
+    if text == value or len(written := json.dumps(text, ensure_ascii=False)) > MAX_QUOTED:
+        return ""
+    return f": text that looks like a number, true or null is quoted, as in '{what}={written}'"
+
+
+def _as_text(value: object) -> object:
+    """The value with its numbers and booleans as the texts that look like them."""
+    if isinstance(value, list):
+        return [_as_text(part) for part in value]
+    is_scalar = value is None or isinstance(value, bool | int | float)
+    return json.dumps(value) if is_scalar and fits(value, bool | float | None) else value
 
 
 def fits(value: object, hint: Any) -> bool:
@@ -244,8 +267,8 @@ def _in_words(hint: Any, plural: bool = False) -> str:
     return "an object of another type (see its _target_)"
 
 
-def _refusal(what: str, expected: str, value: object) -> UserError:
-    return UserError(f"{what} must be {expected}, got {quoted(value)}.")
+def _refusal(what: str, expected: str, value: object, way: str = "") -> UserError:
+    return UserError(f"{what} must be {expected}, got {quoted(value)}{way}.")
 
 
 def _size_hint(value: object) -> str:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from dpbench.errors import UserError, print_message
+from dpbench.errors import UserError, print_message, visible
 from dpbench.validate import quoted
 from dpbench.version import __version__
 
@@ -36,7 +36,10 @@ class OutputError(Exception):
 
 
 class Output:
-    """A stream that raises OutputError, to tell its errors from those of a command's files."""
+    """A stream that raises OutputError, to tell its errors from those of a command's files.
+
+    What controls a terminal is shown on one as an escape; a file or pipe gets it as it is.
+    """
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -46,7 +49,7 @@ class Output:
 
     def write(self, text: str) -> int:
         with _output_errors():
-            return self._stream.write(text)
+            return self._stream.write(visible(text) if self._stream.isatty() else text)
 
     def flush(self) -> None:
         with _output_errors():
@@ -111,9 +114,8 @@ def _exit_with_report(error: Exception) -> NoReturn:
     from dpbench.system.memory import is_out_of_memory
 
     if is_out_of_memory(error):
-        print_message(
-            "memory ran out: use a smaller model, physical_batch_size=auto, or fewer jobs."
-        )
+        auto = "" if "physical_batch_size=auto" in sys.argv else " physical_batch_size=auto,"
+        print_message(f"memory ran out: use a smaller model,{auto} or fewer jobs.")
         sys.exit(FAILED)
     first = " ".join(str(error).split("\n")[0].split())[:200]
     what, report = f"{type(error).__name__}: {first}", _save_report(error)

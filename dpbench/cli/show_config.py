@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from dpbench.errors import UserError, nearest
+from dpbench.validate import shown
 
 MULTIRUN = ("-m", "--multirun")
 CONFIG = ("-c", "--cfg")
@@ -69,7 +70,7 @@ def _of_one_run(overrides: list[str]) -> dict:
         if override.is_sweep_override():
             key = override.key_or_group
             raise UserError(
-                f"{override.input_line} names several runs, and --cfg and --info show one: give "
+                f"{shown(str(override.input_line))} names several runs, and --cfg and --info show one: give "
                 f"{key} one value, or for a list {key}=[...]."
             )
     return compose(overrides)

@@ -16,7 +16,11 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import (
+    GrammarParseError,
+    InterpolationResolutionError,
+    OmegaConfBaseException,
+)
 
 from dpbench.config import buildable, search_path
 from dpbench.config.composition import composed, is_of_table
@@ -26,7 +30,7 @@ from dpbench.config.rules import ARM, check_table, chosen_by_table, rules
 from dpbench.config.search_path import Folders, groups
 from dpbench.errors import UserError, nearest
 from dpbench.paths import conf_folder
-from dpbench.validate import one_of
+from dpbench.validate import one_of, shown
 
 BUDGET = re.compile(r"eps(\d+(?:\.\d+)?)")
 """The name of an option that, in the group privacy, would be a budget of this epsilon."""
@@ -86,10 +90,19 @@ def _composed(folders: Folders, *overrides: str) -> bytes:
             if table is not None:
                 plain["table"] = table
         except (HydraException, OmegaConfBaseException) as error:
-            raise UserError(sentence(error)) from error
+            raise UserError(_why_not_composed(error)) from error
     chosen = {k: v for k, v in choices.items() if not k.startswith(("hydra", "table"))}
     plain["choices"] = chosen | replaced
     return pickle.dumps(plain)
+
+
+def _why_not_composed(error: Exception) -> str:
+    if isinstance(error, InterpolationResolutionError | GrammarParseError):
+        return (
+            f"{error.full_key} cannot be read: {sentence(error)}; ${{NAME}} stands for the value of "
+            "another setting, such as ${epochs}."
+        )
+    return sentence(error)
 
 
 def _check_launcher(config: DictConfig, overrides: list[str]) -> None:
@@ -137,11 +150,7 @@ def check(overrides: list[str]) -> list[Override]:
     chosen = [o for o in parsed if o.key_or_group in (*known_groups, ARM)]
     for override in parsed:
         if override.is_sweep_override():
-            raise UserError(
-                f"{override.input_line} names several runs: use dpbench run -m; a list is written "
-                f"{override.key_or_group}=[...], and a text with a comma is quoted twice, as in "
-                f"'{override.key_or_group}=\"a, b\"'."
-            )
+            raise UserError(_several_runs(override))
     for override in chosen:
         _check_option(override)
     by_table, known = _options_and_keys(search_path.folders(), *(str(o.input_line) for o in chosen))
@@ -168,6 +177,17 @@ def _options_and_keys(folders: Folders, *chosen: str) -> tuple[list[str], dict[s
     return by_table, dict([*_items(config), *_items({"table": table} if table else {})])
 
 
+def _several_runs(override: Override) -> str:
+    """The message that refuses several values in place of one."""
+    key, line = shown(override.key_or_group), shown(str(override.input_line))
+    if override.is_interval_sweep():
+        return f"{line} is an interval: use dpbench search, or give {key} one value."
+    return (
+        f"{line} names several runs: use dpbench run -m; a list is written {key}=[...], and a text "
+        f"with a comma is quoted twice, as in '{key}=\"a, b\"'."
+    )
+
+
 def _check_option(override: Override) -> None:
     group, value = override.key_or_group, override.value()
     if group == ARM:
@@ -185,8 +205,9 @@ def _check_option(override: Override) -> None:
         one_of(group, option, names)
     if override.is_add() != (group == "table") or override.is_force_add():
         key = "+table" if group == "table" else group
-        line, value = override.input_line, str(override.input_line).partition("=")[2]
-        raise UserError(f"{line} is refused: write {key}={value}.")
+        line = str(override.input_line)
+        value = shown(line.partition("=")[2])
+        raise UserError(f"{shown(line)} is refused: write {key}={value}.")
 
 
 def _check_key(override: Override, known: Mapping[str, object]) -> None:
@@ -197,16 +218,17 @@ def _check_key(override: Override, known: Mapping[str, object]) -> None:
     key = override.key_or_group
     parent = key.rpartition(".")[0]
     constructed = f"{parent}.{buildable.TARGET}" in known
+    name = shown(key)
     if override.is_delete() and not constructed:
-        raise UserError(f"{key} cannot be deleted: set it to a value.")
+        raise UserError(f"{name} cannot be deleted: set it to a value.")
     added = (override.is_add() or override.is_force_add()) and (constructed or parent == "table")
     if key not in known and not added:
         if constructed and not override.is_delete():
             _refuse_without_plus(override, str(known[f"{parent}.{buildable.TARGET}"]))
         siblings = {name for name in known if name.startswith(f"{parent}.")}
         if constructed and siblings == {f"{parent}.{buildable.TARGET}"}:
-            raise UserError(f"{key} is not a setting: the chosen {parent} has none.")
-        raise UserError(f"{key} is not a setting: {nearest(key, known)}")
+            raise UserError(f"{name} is not a setting: the chosen {parent} has none.")
+        raise UserError(f"{name} is not a setting: {nearest(key, known)}")
 
 
 def _refuse_without_plus(override: Override, target: str) -> None:
@@ -215,7 +237,7 @@ def _refuse_without_plus(override: Override, target: str) -> None:
     if buildable.takes(group, target, name):
         raise UserError(
             f"{override.key_or_group} is left at the default of {target}: write "
-            f"+{override.input_line} to set it."
+            f"+{shown(str(override.input_line))} to set it."
         )
 
 

@@ -15,6 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from dpbench.config import search_path
+from dpbench.config.literals import has_odd_keys
 from dpbench.config.option_files import option_node
 from dpbench.config.search_path import Folders, groups
 from dpbench.config.yaml_files import broken_files_named
@@ -43,7 +44,9 @@ def composed(parsed: list[Override]) -> Composition:
     composition = _of_options([o for o in parsed if o.key_or_group in known])
     for override in parsed:
         if override.key_or_group not in known and not _set_without_hydra(composition, override):
-            return composed_by_hydra([str(override.input_line) for override in parsed])
+            # Values with odd keys are set by the caller.
+            readable = [o for o in parsed if not has_odd_keys(o.value())]
+            return composed_by_hydra([str(override.input_line) for override in readable])
     return composition
 
 

@@ -7,24 +7,26 @@ A command may come from somebody else, so interpolations reach nothing outside t
 import itertools
 import math
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import hydra
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
+from hydra.core.override_parser.types import IntervalSweep, Override, Quote, RangeSweep, Transformer
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from dpbench.config import search_path
+from dpbench.config.literals import has_odd_keys, in_quotes, literal, prepared, restored, texts_in
 from dpbench.config.space import Choices, Interval, Range
 from dpbench.errors import UserError
 from dpbench.paths import conf_folder
-from dpbench.validate import quoted
+from dpbench.validate import MAX_QUOTED, quoted
 
 MAX_LENGTH, MAX_DEPTH = 20_000, 20
 """The most characters of an override, and nested brackets: the grammar's parser is slow."""
@@ -37,8 +39,13 @@ PROVIDER = "dpbench"
 
 RESOLVER = re.compile(r"\$\{[^{}]*:")
 
-BEYOND_ASCII = re.compile(r"""([^='"]+)=([^'"\[\]{}(),$\\=]*[^\x00-\x7f][^'"\[\]{}(),$\\=]*)""")
-"""An override whose value has letters that Hydra's grammar accepts only in quotes."""
+LIVE_RESOLVER = re.compile(r"(?<!\\)(?:\\\\)*" + RESOLVER.pattern)
+"""A call of a resolver in a parsed text: after an odd number of backslashes it is only text."""
+
+KEY = re.compile(r"[~+]*[\w./@$-]*", re.ASCII)
+
+OF_PARSER = re.compile("Lexer|mismatched|extraneous|missing|no viable|token|Error parsing")
+"""How Hydra's messages about an override begin that its parser makes."""
 
 BRACKETS = {"[": 1, "{": 1, "(": 1, "]": -1, "}": -1, ")": -1}
 
@@ -87,11 +94,6 @@ def parse(overrides: list[str]) -> list[Override]:
 def _parse(parser: OverridesParser, text: str) -> Override:
     if len(text) > MAX_LENGTH or _depth(text) > MAX_DEPTH:
         raise UserError(f"{quoted(text)} is too long, or nested too deeply, for an override.")
-    if RESOLVER.search(text):
-        raise UserError(
-            f"{quoted(text)} is refused: an interpolation may name another setting, such "
-            "as ${epochs}, but not call a resolver."
-        )
     if text.startswith("-"):
         raise UserError(f"{quoted(text)} is not KEY=VALUE; dpbench run -m makes sweeps.")
     if re.fullmatch(r"[\w.]*", text):
@@ -99,21 +101,66 @@ def _parse(parser: OverridesParser, text: str) -> Override:
             f"an override must be KEY=VALUE, got {quoted(text)}: write for instance dataset=adult, "
             "without spaces."
         )
-    if named := BEYOND_ASCII.fullmatch(text):
-        text = f"{named[1]}='{named[2]}'"
-    try:
-        (override,) = parser.parse_overrides([text])
-    except (HydraException, ValueError) as error:
-        why = sentence(error)
-        if why.startswith("LexerNoViable"):
-            why = "quote a value with such characters twice, as in 'dataset.separator=\";\"'."
-        raise UserError(f"an override must be KEY=VALUE, got {quoted(text)}: {why}") from error
+    override = _parsed(parser, text)
+    if RESOLVER.search(text) and _may_call_resolver(override):
+        raise _no_resolver(text)
     if re.match(r"hydra\b", override.key_or_group) and override.key_or_group != search_path.KEY:
         raise UserError(
             f"{override.key_or_group} is not supported: set the output folder with results_dir=, "
             "use run -m with jobs= or launcher= for several runs, and dpbench search to search."
         )
     return override
+
+
+def _parsed(parser: OverridesParser, text: str) -> Override:
+    """An override by Hydra's grammar, and with what that grammar lacks; see `literals`."""
+    key, equals, value = text.partition("=")
+    try:
+        ready, keys = prepared(value, lambda word: parser.parse_rule(word, "primitive").text)
+        (override,) = parser.parse_overrides([f"{key}{equals}{ready}"])
+    except (HydraException, ValueError) as error:
+        if RESOLVER.search(text):
+            raise _no_resolver(text) from error
+        raise UserError(
+            f"an override must be KEY=VALUE, got {quoted(text)}: {_why(key, value, error)}"
+        ) from error
+    if not keys:
+        return override
+    override._value = restored(override._value, keys)
+    override.input_line = text
+    if override.key_or_group.split(".")[0] == "table":
+        raise UserError(f"{quoted(text)} is refused: write it in the file of a table.")
+    return override
+
+
+def _no_resolver(text: str) -> UserError:
+    return UserError(
+        f"{quoted(text)} is refused: an interpolation may name another setting, such as "
+        "${epochs}, but not call a resolver."
+    )
+
+
+def _may_call_resolver(override: Override) -> bool:
+    """Whether a value with an interpolation is not certain to be read as text."""
+    if override.is_sweep_override() or override.key_or_group.split(".")[0] == "table":
+        return True  # read again later
+    return any(map(LIVE_RESOLVER.search, texts_in(override.value())))
+
+
+def _why(key: str, value: str, error: BaseException) -> str:
+    """Why an override could not be parsed, in words of ours where Hydra's are those of a parser."""
+    why = sentence(error)
+    if not KEY.fullmatch(key):
+        return (
+            "a key has letters, digits, dots and _, and others only within a mapping, as in "
+            "'KEY={\"a b\":VALUE}'."
+        )
+    if not OF_PARSER.match(why):
+        return f"{why}."
+    way = f"{key}={in_quotes(value, Quote.double)}"
+    if value[:1] in ("", *"'\"[{") or len(value) > MAX_QUOTED:
+        way = 'dataset.separator=";"'
+    return f"quote a value with such characters twice, as in {shlex.quote(way)}."
 
 
 def _depth(text: str) -> int:
@@ -155,12 +202,19 @@ def _values(override: Override) -> list[str]:
         raise UserError(f"{override.input_line} has more than {MAX_RUNS} values.")
     try:
         with grammar():
-            values = list(override.sweep_string_iterator())
+            values = list(override.sweep_iterator(_as_text))
     except (HydraException, ValueError) as error:
         raise UserError(f"{override.input_line} cannot be swept: {sentence(error)}") from error
     if not values:
         raise UserError(f"{override.input_line} has no values.")
     return values
+
+
+def _as_text(value: Any) -> str:
+    """A value of a sweep as text: as Hydra writes it, if it can."""
+    if has_odd_keys(value):
+        return str(literal(Override._convert_value(value)))
+    return cast(str, Transformer.encode(value))
 
 
 def _length(sweep: RangeSweep) -> float:

@@ -4,8 +4,8 @@ import os
 import warnings
 from collections.abc import Mapping
 
+from dpbench.config.literals import literal
 from dpbench.errors import UserError
-from dpbench.execution.rerun import hydra_value
 from dpbench.records.record import Record
 from dpbench.validate import quoted
 
@@ -39,7 +39,7 @@ def as_overrides(overrides: tuple[str, ...], settings: Mapping[str, object]) -> 
                 f"{quoted(override)} is no text: write settings as in run(epochs=1), or for keys "
                 'with a dot run("optimizer.lr=0.1").'
             )
-    texts = {key: hydra_value(_plain(value)) for key, value in settings.items()}
+    texts = {key: literal(_plain(value)) for key, value in settings.items()}
     for key, text in texts.items():
         if text is None:
             value = quoted(settings[key])

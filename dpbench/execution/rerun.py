@@ -9,15 +9,15 @@ from typing import Any
 
 from dpbench.config import buildable
 from dpbench.config.compose import compose
+from dpbench.config.literals import is_plain_key, literal
 from dpbench.config.option_files import option_node
 from dpbench.config.search_path import groups
 from dpbench.config.settings import ADDED_TO_METHODS, NAMED_GROUPS, OFF_VALUES, SCIENTIFIC
 from dpbench.errors import UserError
 from dpbench.records.digest import digest, with_current_names, with_current_options
 
-PLAIN = re.compile(r"[A-Za-z_][\w./:-]*")
-OPTION = re.compile(rf"\w+={PLAIN.pattern}")
-WORDS = ("null", "true", "false", "inf", "nan")
+NAME = re.compile(r"[A-Za-z_][\w./:-]*")
+OPTION = re.compile(rf"\w+={NAME.pattern}")
 
 NO_COMMAND = "a setting was removed or changed since; this version cannot reproduce the record."
 NO_OPTION = (
@@ -119,7 +119,7 @@ def _part(option: str) -> dict | None:
     """The part of the configuration that an option sets; None if there is no such option."""
     group, _, name = option.partition("=")
     # Options are file names; a record may contain anything.
-    if not PLAIN.fullmatch(name):
+    if not NAME.fullmatch(name):
         return None
     try:
         node = option_node(group, name)
@@ -133,7 +133,7 @@ def _command(config: dict, base: dict, options: tuple[str, ...]) -> str:
     overrides = []
     for key in SCIENTIFIC:
         for path, value in _changes((key,), base.get(key), config.get(key)):
-            text = hydra_value(value)
+            text = literal(value)
             if text is None:
                 raise UserError(NO_COMMAND)
             prefix = "" if _set(rebuilt, path, value) else "+"
@@ -147,7 +147,9 @@ def _changes(path: tuple[str, ...], base, recorded) -> Iterator[tuple[tuple[str,
     """Path and value of every leaf in which a recorded part differs from the composed one."""
     if base == recorded or (base in OFF_VALUES and recorded in OFF_VALUES):
         return
-    if not (isinstance(base, dict) and isinstance(recorded, dict)):
+    if not (isinstance(base, dict) and isinstance(recorded, dict)) or (
+        not all(map(is_plain_key, recorded)) and base.keys() <= recorded.keys()
+    ):
         yield path, recorded
         return
     for key, value in recorded.items():
@@ -166,27 +168,3 @@ def _set(config: dict, path: tuple[str, ...], value) -> bool:
     node[last] = value
     return existed
 
-
-def hydra_value(value: object) -> str | None:
-    """A value in Hydra's grammar; None for one that cannot be written in it."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        return _hydra_string(value)
-    if isinstance(value, list):
-        parts = [hydra_value(part) for part in value]
-        return None if None in parts else f"[{','.join(map(str, parts))}]"
-    if isinstance(value, dict):
-        pairs = {key: hydra_value(part) for key, part in value.items()}
-        fits = None not in pairs.values() and all(map(PLAIN.fullmatch, pairs))
-        return f"{{{','.join(f'{k}:{v}' for k, v in pairs.items())}}}" if fits else None
-    return None
-
-
-def _hydra_string(value: str) -> str | None:
-    if PLAIN.fullmatch(value) and value.lower() not in WORDS:
-        return value
-    # Backslashes, dollars and quotes are special in Hydra's grammar, and in none of our settings.
-    return None if re.search(r"[\\$'\n]", value) else f"'{value}'"

@@ -6,7 +6,8 @@ import pytest
 
 from dpbench.config.compose import compose, options
 from dpbench.errors import UserError
-from dpbench.execution.rerun import CommandBuilder, hydra_value
+from dpbench.config.literals import literal
+from dpbench.execution.rerun import CommandBuilder
 from dpbench.records.digest import digest
 from dpbench.records.record import Record
 
@@ -67,8 +68,7 @@ def test_a_record_with_the_first_name_of_an_option_has_a_command(command):
         lambda c: c["choices"].update(method="dpsgd; rm -rf /"),
         lambda c: c["choices"].update(method="$(id)"),
         lambda c: c["method"].pop("bound"),
-        lambda c: c["dataset"].update(name="a'b"),
-        lambda c: c.update(sampler="${oc.env:HOME}"),
+        lambda c: c["dataset"].update(name={3: "a"}),
     ],
 )
 def test_no_command_where_none_gives_the_record(command, spoil):
@@ -76,6 +76,13 @@ def test_no_command_where_none_gives_the_record(command, spoil):
     spoil(config)
     with pytest.raises(UserError, match="removed or changed"):
         command(config)
+
+
+def test_a_text_like_an_interpolation_stays_a_text(command):
+    config = compose([])
+    config["sampler"] = "${oc.env:HOME}"
+    said = shlex.split(command(config))
+    assert compose(said[2:])["sampler"] == "${oc.env:HOME}"
 
 
 CALL = {"_target_": "dpbench.records.record.pd.read_pickle", "filepath_or_buffer": "F"}
@@ -107,6 +114,6 @@ def test_no_command_and_the_reason_where_a_record_asks_for_more_than_settings(co
     [0, 1.5, 1e-7, True, None, "abc", "null", "a b", "x=y,z", "1", "", [1, [2.0, "a"]], {"a": [1]}],
 )
 def test_a_value_in_hydras_grammar_is_read_back(value):
-    override = f"optimizer.lr={hydra_value(value)}"
+    override = f"optimizer.lr={literal(value)}"
     found = compose([override])["optimizer"]["lr"]
     assert (found, type(found)) == (value, type(value))

@@ -16,6 +16,9 @@ from dpbench.errors import UserError
 
 Settings = Mapping[str, Any]
 
+NAMING = ("target", "group", "categorical", "drop")
+"""The settings that name columns, which are completed too: a number becomes the name."""
+
 
 class _Settings(dict[str, Any]):
     """The settings of a data set, some of which its own file may have left out."""
@@ -39,7 +42,7 @@ def with_public_settings(node: Any) -> Any:
         return node
     place = node[source.setting]
     found = {"name": _name(str(place)), **source.describe(_Settings(node))}
-    for key in found.keys() - {"name"}:
+    for key in found.keys() - {"name", *NAMING}:
         if node.get(key) not in (None, found[key]):
             raise UserError(
                 f"dataset.{key} is {node[key]}, but {place} has {found[key]}: the file is "
@@ -69,7 +72,10 @@ def _csv(settings: Settings) -> dict[str, Any]:
 
 
 def _of_table(settings: Settings, frame: Any, name: str) -> dict[str, Any]:
-    return table.describe(frame, table.columns_of(settings, frame), name)
+    columns = table.columns_of(settings, frame)
+    named = {"target": columns.target, "group": columns.group}
+    lists = {"categorical": [*columns.categorical], "drop": [*columns.drop]}
+    return {**named, **lists, **table.describe(frame, columns, name)}
 
 
 def _hub(settings: Settings) -> Any:

@@ -14,7 +14,7 @@ from pandas.api.types import is_float_dtype, is_string_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from dpbench.errors import UserError, first_line, nearest
-from dpbench.validate import one_of, quoted, typed
+from dpbench.validate import is_integer, one_of, quoted, quoting_hint, typed
 
 MAX_CATEGORIES = 1_000
 """The most categories of a column: a column with more is one of names or free text."""
@@ -26,6 +26,9 @@ DATE = re.compile(r"(\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d{2,4})\b")
 
 RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
 """A class is named as rare if it has fewer than 10 rows, and at most a twentieth; of such, five."""
+
+LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL")
+"""Words that may stand for a missing value, and are values in a column of text."""
 
 TRAIN, NONE = "train", "none"
 REGRESSION = "regression"
@@ -71,23 +74,33 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     one_of("dataset.task", settings["task"], TASKS)
     if settings["target"] is None:
         raise UserError(f"dataset.target must name the column to predict: {nearest('', known)}")
-    one_of("dataset.target", settings["target"], known)
-    if settings["group"] is not None:
-        one_of("dataset.group", settings["group"], known)
+    target, group = named("target", settings["target"], known), settings["group"]
+    if group is not None:
+        group = named("group", group, known)
     lists = {}
     for key in ("categorical", "drop"):
-        typed(f"dataset.{key}", settings[key], list[str])
-        lists[key] = tuple(one_of(f"dataset.{key}", name, known) for name in settings[key])
-    target, regression = settings["target"], settings["task"] == REGRESSION
+        typed(f"dataset.{key}", settings[key], list[str | float])
+        lists[key] = tuple(named(key, name, known) for name in settings[key])
     if target in lists["drop"]:
         raise UserError(f"dataset.target={target} cannot be dropped.")
-    if regression and target == settings["group"]:
+    if settings["task"] == REGRESSION and target == group:
         raise UserError(f"dataset.target={target} cannot be the group, as it is a number.")
-    columns = Columns(target, settings["group"], **lists, task=settings["task"])
+    columns = Columns(target, group, **lists, task=settings["task"])
     if isinstance(settings["standardise"], Mapping):
         for name in settings["standardise"]:
             one_of("dataset.standardise", name, columns.scalable(frame))
     return columns
+
+
+def named(key: str, value: object, known: Collection[str]) -> str:
+    """The column that a setting names; a number stands for the column that is named so."""
+    what = f"dataset.{key}"
+    if not isinstance(value, str) and not is_integer(value) and str(value) not in known:
+        raise UserError(
+            f"{what} must name a column, got {quoted(value)}{quoting_hint(what, value)}; "
+            f"{nearest(str(value), known)}"
+        )
+    return one_of(what, str(value), known)
 
 
 def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]:
@@ -141,6 +154,11 @@ def _read(path: Path, separator: str, *_: int) -> pd.DataFrame:
         )
         try:
             frame, names = read(low_memory=False), read(header=None, nrows=1, dtype=str).iloc[0]
+            texts = [n for n, name in enumerate(frame) if _has_texts_read_as_missing(frame[name])]
+            if texts:
+                frame[frame.columns[texts]] = read(
+                    usecols=texts, dtype=str, keep_default_na=False, na_values=[""]
+                )
         except (EmptyDataError, ParserError, ParserWarning, ValueError, OSError) as error:
             why = first_line(error, type(error).__name__).rstrip(".")
             if isinstance(error, UnicodeDecodeError):
@@ -154,6 +172,11 @@ def _read(path: Path, separator: str, *_: int) -> pd.DataFrame:
             "rename or remove all but one."
         )
     return frame
+
+
+def _has_texts_read_as_missing(column: pd.Series) -> bool:
+    """Whether a column of text may have the text NA or None, which pandas takes for no value."""
+    return is_string_dtype(column) and bool(column.isna().any())
 
 
 def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
@@ -204,6 +227,15 @@ def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
             warnings.warn(
                 f"column {column} of {name} numbers the rows, and is taken as a feature: leave it "
                 f"out with dataset.drop=[{column}].",
+                stacklevel=2,
+            )
+    for column in frame.columns.difference(columns.drop, sort=False):
+        counts = frame[column][frame[column].isin(LIKE_MISSING)].value_counts()
+        if is_string_dtype(frame[column]) and len(counts):
+            warnings.warn(
+                f"column {column} of {name} has {quoted(counts.index[0])} in {counts.iloc[0]} "
+                "rows, which is a category like any other: remove these rows if the value is "
+                "missing.",
                 stacklevel=2,
             )
     if columns.task == REGRESSION:

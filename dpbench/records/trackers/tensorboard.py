@@ -13,6 +13,7 @@ from PIL import Image
 
 from dpbench.records.record import Record
 from dpbench.records.trackers.tracker import RunInfo
+from dpbench.validate import MAX_NAME
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,8 @@ class TensorboardTracker:
     """`tracking/tensorboard/GROUP/DIGEST`: TensorBoard filters runs by that path."""
 
     def start(self, info: RunInfo) -> "TensorboardLog":
-        folder = info.folder / "tensorboard" / info.group / info.digest
+        parts = map(_file_name, info.group.split("/"))
+        folder = info.folder.joinpath("tensorboard", *parts, info.digest)
         shutil.rmtree(folder, ignore_errors=True)  # an earlier process's: all is logged again
         writer = _writer(folder)
         writer.add_text("run", f"{info.name} ({', '.join(info.tags)})")
@@ -55,6 +57,12 @@ class TensorboardLog:
     def finish(self, record: Record) -> None:
         self.log(record.privacy["steps"], record.metrics)
         self.writer.close()
+
+
+def _file_name(name: str) -> str:
+    """The name as that of a folder in the folder above: not too long, and not the one above it."""
+    shortened = name.encode()[:MAX_NAME].decode(errors="ignore")
+    return "_" if shortened in ("", ".", "..") else shortened
 
 
 def _writer(folder: Path):

@@ -22,6 +22,9 @@ from dpbench.validate import one_of, quoted
 if TYPE_CHECKING:
     import pandas as pd
 
+MAX_TAG, MAX_NAME = 64, 128
+"""The most characters of a tag, and of the name of a run or a group."""
+
 AXIS = "step"
 """The x-axis of every curve: wandb's own step must not decrease, and diagnostics come late."""
 
@@ -43,6 +46,12 @@ class WandbTracker:
         _check_name("project", self.project)
         if self.entity is not None:
             _check_name("entity", self.entity)
+        for tag in self.tags:
+            if not 0 < len(tag) <= MAX_TAG:
+                raise UserError(
+                    f"tracker.wandb.tags={quoted(tag)} is not a valid tag: use 1 to {MAX_TAG} "
+                    "characters."
+                )
 
     def start(self, info: RunInfo) -> "WandbLog":
         """A process that resumes a run replaces its offline files, so that `wandb sync` sends one
@@ -56,10 +65,10 @@ class WandbTracker:
         run = self._init(
             info.folder,
             id=run_id,
-            name=info.name,
-            group=info.group,
+            name=info.name[:MAX_NAME],
+            group=info.group[:MAX_NAME],
             job_type="run",
-            tags=[*info.tags, *self.tags],
+            tags=[*(tag[:MAX_TAG] for tag in info.tags), *self.tags],
             config=info.config | {"digest": info.digest},
             resume="allow",
         )
@@ -79,7 +88,8 @@ class WandbTracker:
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
         import wandb
 
-        run = self._init(folder, name=name, group=name, job_type="table", tags=[name, *self.tags])
+        tags = [name[:MAX_TAG], *self.tags]
+        run = self._init(folder, name=name, group=name, job_type="table", tags=tags)
         run.log({name: _table(files["csv"].decode())})
         artifact = wandb.Artifact(name, type="table")
         for suffix, content in files.items():

@@ -172,6 +172,33 @@ def test_a_table_without_a_target_or_with_another_separator_is_told_what_it_lack
     compose([*settings(people), 'dataset.separator=";"'])
 
 
+def test_a_number_names_the_column_of_that_name(people):
+    frame = pd.read_csv(people).rename(columns={"rich": "3", "town": "2020", "age": "1"})
+    frame.to_csv(people, index=False)
+    numbers = ["dataset.target=3", "dataset.group=2020", "dataset.drop=[1]"]
+    texts = ['dataset.target="3"', 'dataset.group="2020"', "dataset.drop=['1']"]
+    config = compose(settings(people, *numbers))
+    assert config["dataset"]["target"] == "3"
+    assert digest(config) == digest(compose(settings(people, *texts)))
+    constants = compose(settings(people, "dataset.target=3", "dataset.standardise={1:[40,20]}"))
+    assert constants["dataset"]["standardise"] == {"1": [40, 20]}
+
+
+def test_na_and_none_are_categories_where_all_else_is_text_and_missing_among_numbers(people):
+    frame = pd.read_csv(people)
+    text = people.read_text().replace("Bonn", "NA").replace("Rome", "None")
+    people.write_text(text)
+    with pytest.warns(UserWarning, match="column town of .* has 'N.*' in .* rows, .* category"):
+        config = compose(settings(people, "dataset.group=town"))
+    assert config["dataset"]["groups"] == ["NA", "None", "York"]
+    frame["town"] = "Bonn"
+    frame["age"] = frame["age"].astype(str)
+    frame.loc[3, "age"] = "NA"
+    frame.to_csv(people, index=False)
+    with pytest.raises(UserError, match="has no usable value in column age of row 4: complete"):
+        compose(settings(people))
+
+
 def test_all_cells_without_a_value_are_counted_at_once(people):
     frame = pd.read_csv(people)
     frame.loc[3:5, "age"] = np.nan
@@ -268,7 +295,10 @@ def test_a_file_that_is_no_text_is_one_sentence(people):
         (["dataset.group=wage"], "dataset.group=wage has fractional numbers in "),
         (["dataset.drop=[towm]"], "dataset.drop=towm is unknown: did you mean town?"),
         (["dataset.drop=town"], "dataset.drop must be a list of texts"),
-        (["dataset.categorical=[3]"], "dataset.categorical must be a list of texts"),
+        (["dataset.categorical=[3]"], "dataset.categorical=3 is unknown: choose from age"),
+        (["dataset.categorical=3"], "dataset.categorical must be a list of texts or numbers"),
+        (["dataset.drop=[true]"], "is quoted, as in 'dataset.drop=[\"true\"]'."),
+        (["dataset.group=1e3"], "is quoted, as in 'dataset.group=\"1000.0\"'; choose from age"),
         (["dataset.drop=[rich]"], "dataset.target=rich cannot be dropped."),
         (["dataset.task=ranking"], "dataset.task=ranking is unknown"),
         (["dataset.task=regression"], "dataset.target=rich is not a number"),

@@ -6,6 +6,7 @@ pytest.importorskip("tensorboard", reason="the tracking extra brings it")
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from dpbench.records.trackers import RunInfo
 from dpbench.records.trackers.tensorboard import TensorboardTracker
 
 
@@ -42,3 +43,11 @@ def test_a_table_is_a_text(tmp_path):
     TensorboardTracker().table("some", {"md": b"# Some", "csv": b""}, tmp_path)
     kept = events(tmp_path / "tensorboard" / "tables" / "some")
     assert kept.Tags()["tensors"] == ["some/text_summary"]
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "é" * 300, "..", ".", ""])
+def test_a_data_set_with_any_name_has_a_folder_within_that_of_the_tracker(name, tmp_path):
+    info = RunInfo("abc", "a run", f"{name}/dpsgd/eps1", (), {}, tmp_path / "tracking")
+    TensorboardTracker().start(info).writer.close()
+    (folder,) = tmp_path.rglob("abc")
+    assert len(folder.relative_to(tmp_path / "tracking" / "tensorboard").parts) == 4

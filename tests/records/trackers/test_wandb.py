@@ -8,8 +8,10 @@ import pytest
 
 pytest.importorskip("wandb", reason="the tracking extra brings it")
 
+from dpbench.config.compose import compose
 from dpbench.errors import UserError
 from dpbench.execution.track import track
+from dpbench.records.trackers.tracker import run_info
 from dpbench.records.trackers.wandb import WandbTracker
 
 BLOCK, HEADER = 32768, 7
@@ -84,6 +86,27 @@ def test_a_run_is_kept_offline_under_its_digest(tracked, tmp_path):
     assert list(tmp_path.glob(f"{media}/images/reliability*"))
     (bins,) = tmp_path.glob(f"{media}/table/reliability/points*")
     assert json.loads(bins.read_text())["columns"][:4] == ["label", "seed", "low", "high"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["n" * 65, "n" * 5000, "é" * 300, "a, b", "a\tb", "日本"])
+def test_a_data_set_with_any_name_is_logged(name, tmp_path):
+    config = compose([])
+    config["choices"]["dataset"] = f"csv:{name}"
+    log = WandbTracker("dpbench", "offline").start(run_info(config, tmp_path))
+    log.log(1, {"test/accuracy": 0.5})
+    finished(log)
+    ((run, history, _, _),) = offline(tmp_path)
+    assert f"csv:{name}"[:64] in run.tags
+    assert run.display_name.startswith(f"dpsgd csv:{name}"[:128])
+    assert history[0]["test/accuracy"] == 0.5
+
+
+@pytest.mark.parametrize("tag", ["", "t" * 65])
+def test_a_tag_that_wandb_refuses_is_refused_before_the_run(tag):
+    WandbTracker("dpbench", "offline", tags=["t" * 64])
+    with pytest.raises(UserError, match="is not a valid tag: use 1 to 64 characters"):
+        WandbTracker("dpbench", "offline", tags=[tag])
 
 
 def finished(log):
