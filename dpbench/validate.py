@@ -184,7 +184,11 @@ def quoting_hint(what: str, value: object) -> str:
     """How a setting is written whose value is text that looks like a number, as the end of a
     sentence; "" for a value that looks like none."""
     text = _as_text(value)
-    if text == value or len(written := json.dumps(text, ensure_ascii=False)) > MAX_QUOTED:
+    if (
+        value is None
+        or text == value
+        or len(written := json.dumps(text, ensure_ascii=False)) > MAX_QUOTED
+    ):
         return ""
     return f": text that looks like a number, true or null is quoted, as in '{what}={written}'"
 

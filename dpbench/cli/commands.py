@@ -67,10 +67,15 @@ def _sweep(overrides: list[str]) -> None:
     from dpbench.tables.sweep.command import command_for
 
     sweep = sweeps.plan_sweep(sweeps.name_of(overrides), expand(overrides))
-    write_list(sweep.folder, sweep.name, (path.stem for path in sweep.runs))
-    failures = sweeps.run_and_report(sweep, on_record=partial(print, flush=True))
     configs = [scientific(run.config) for run in sweep.built.values()]
     hint = f"a table of this sweep: {command_for(sweep.folder, sweep.name, configs)}"
+    try:
+        write_list(sweep.folder, sweep.name, (path.stem for path in sweep.runs))
+    except UserError:
+        if sweep.unfinished():
+            raise
+        hint = ""  # a folder that cannot be written has the records, and no list of them
+    failures = sweeps.run_and_report(sweep, on_record=partial(print, flush=True))
     for message in filter(None, (sweeps.summary(sweep), failures, hint)):
         print_message(message)
     if failures:

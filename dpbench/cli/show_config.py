@@ -68,10 +68,10 @@ def _of_one_run(overrides: list[str]) -> dict:
 
     for override in parse(overrides):
         if override.is_sweep_override():
-            key = override.key_or_group
+            key, line = override.key_or_group, shown(str(override.input_line))
             raise UserError(
-                f"{shown(str(override.input_line))} names several runs, and --cfg and --info show one: give "
-                f"{key} one value, or for a list {key}=[...]."
+                f"{line} names several runs, and --cfg and --info show one: give {key} one value, "
+                f"or for a list {key}=[...]."
             )
     return compose(overrides)
 

@@ -99,8 +99,8 @@ def _composed(folders: Folders, *overrides: str) -> bytes:
 def _why_not_composed(error: Exception) -> str:
     if isinstance(error, InterpolationResolutionError | GrammarParseError):
         return (
-            f"{error.full_key} cannot be read: {sentence(error)}; ${{NAME}} stands for the value of "
-            "another setting, such as ${epochs}."
+            f"{error.full_key} cannot be read: {sentence(error)}; ${{NAME}} stands for the value "
+            "of another setting, such as ${epochs}."
         )
     return sentence(error)
 

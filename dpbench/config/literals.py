@@ -38,7 +38,8 @@ def literal(value: object) -> str | None:
         return None if None in parts else f"[{','.join(map(str, parts))}]"
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         pairs = {_key(key): literal(part) for key, part in value.items()}
-        return None if None in pairs.values() else f"{{{','.join(map(':'.join, pairs.items()))}}}"
+        text = ",".join(f"{key}:{part}" for key, part in pairs.items())
+        return None if None in pairs.values() else f"{{{text}}}"
     return None
 
 

@@ -202,7 +202,7 @@ def _values(override: Override) -> list[str]:
         raise UserError(f"{override.input_line} has more than {MAX_RUNS} values.")
     try:
         with grammar():
-            values = list(override.sweep_iterator(_as_text))
+            values = [str(text) for text in override.sweep_iterator(_as_text)]
     except (HydraException, ValueError) as error:
         raise UserError(f"{override.input_line} cannot be swept: {sentence(error)}") from error
     if not values:
@@ -214,7 +214,7 @@ def _as_text(value: Any) -> str:
     """A value of a sweep as text: as Hydra writes it, if it can."""
     if has_odd_keys(value):
         return str(literal(Override._convert_value(value)))
-    return cast(str, Transformer.encode(value))
+    return Transformer.str(value)
 
 
 def _length(sweep: RangeSweep) -> float:

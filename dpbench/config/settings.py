@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpbench.errors import UserError
-from dpbench.validate import boolean, fraction, integer, key_values, quoted
+from dpbench.validate import boolean, fraction, integer, is_number, key_values, positive, quoted
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,10 @@ ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
 }
 """The same for single methods, where other methods have always had the setting."""
 
+DECAYS = {"torch.optim.SGD": "momentum", "torch.optim.RMSprop": "alpha"}
+"""By optimiser, the share of an average that a step keeps: torch does not refuse 1 and more, with
+which it grows without bound."""
+
 PATHS = {"model": ("weights",), "dataset": ("file", "folder", "path")}
 """Settings that are paths, by group. They are in neither digest nor record if the checksum of what
 they name is a setting beside them."""
@@ -101,6 +105,18 @@ def check_numbers(settings: Mapping[str, object]) -> None:
     integer("seed", settings["seed"], least=0)
     if settings["ema_decay"] is not None:
         fraction("ema_decay", settings["ema_decay"], zero=True)
+    check_optimizer(settings["optimizer"])
+
+
+def check_optimizer(settings: object) -> None:
+    """UserError for an optimiser of torch that stands still, or whose averages never forget."""
+    target = str(settings.get("_target_")) if isinstance(settings, Mapping) else ""
+    if not isinstance(settings, Mapping) or not target.startswith("torch.optim."):
+        return
+    if is_number(rate := settings.get("lr")):  # other types are refused when it is built
+        positive("optimizer.lr", rate)
+    if is_number(share := settings.get(decay := DECAYS.get(target, ""))):
+        fraction(f"optimizer.{decay}", share, zero=True)
 
 
 def check_compute(settings: Mapping[str, object]) -> None:
@@ -140,9 +156,12 @@ def key_of(override: str) -> str:
 
 
 def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a nested configuration by dotted key."""
+    """The values of a nested configuration by dotted key.
+
+    A mapping within a part that describes no part of its own, such as constants by column, is one.
+    """
     for key, value in node.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and (not prefix or "_target_" in value):
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

@@ -8,9 +8,8 @@ import pandas as pd
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.draws import held_out, shuffle_and_split, subsample
+from dpbench.data.draws import check_test_share, held_out, shuffle_and_split, subsample
 from dpbench.data.fetch.download import Source, fetch
-from dpbench.validate import fraction
 
 WOMEN, MEN = 14_695, 30_527  # among the 45,222 published rows without a missing value
 
@@ -59,7 +58,7 @@ class Adult:
     groups = ("male", "female")
 
     def __post_init__(self) -> None:
-        fraction("test_share", self.test_share)
+        check_test_share(self.test_share, self._rows)
 
     @property
     def random_size(self) -> bool:
@@ -68,8 +67,11 @@ class Adult:
     @property
     def train_size(self) -> int:
         """Expected number of training rows: the number of sub-sampled men varies with the seed."""
-        rows = 2 * WOMEN if self.balance_by_sex else WOMEN + MEN
-        return rows - held_out(rows, self.test_share)
+        return self._rows - held_out(self._rows, self.test_share)
+
+    @property
+    def _rows(self) -> int:
+        return 2 * WOMEN if self.balance_by_sex else WOMEN + MEN
 
     @property
     def notes(self) -> tuple[str, ...]:

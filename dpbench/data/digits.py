@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.draws import held_out, shuffle_and_split
-from dpbench.validate import fraction
+from dpbench.data.draws import check_test_share, held_out, shuffle_and_split
 
 CLASS_SIZES = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
 ROWS = sum(CLASS_SIZES)
@@ -34,7 +33,7 @@ class Digits:
     notes = ("The publishers' split is not used: the test images are drawn by seed.",)
 
     def __post_init__(self) -> None:
-        fraction("test_share", self.test_share)
+        check_test_share(self.test_share, ROWS)
 
     @property
     def train_size(self) -> int:

@@ -4,12 +4,21 @@ import torch
 from torch import Tensor
 
 from dpbench.data.dataset import Data, Split
+from dpbench.errors import UserError
 from dpbench.seeds import numpy_generator
+from dpbench.validate import fraction
 
 
 def held_out(count: int, test_share: float) -> int:
     """The number of test examples among `count`."""
     return int(test_share * count)
+
+
+def check_test_share(test_share: float, count: int) -> None:
+    """UserError for a share of `count` examples that is none of them."""
+    fraction("test_share", test_share)
+    if held_out(count, test_share) == 0:
+        raise UserError(f"test_share={test_share} leaves no example to test on.")
 
 
 def shuffle_and_split(examples: Split, test_share: float, seed: int) -> Data:

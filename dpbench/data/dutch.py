@@ -7,9 +7,8 @@ import pandas as pd
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.draws import held_out, shuffle_and_split
+from dpbench.data.draws import check_test_share, held_out, shuffle_and_split
 from dpbench.data.fetch.download import Source, fetch
-from dpbench.validate import fraction
 
 ROWS = 60_420
 
@@ -45,7 +44,7 @@ class Dutch:
     )
 
     def __post_init__(self) -> None:
-        fraction("test_share", self.test_share)
+        check_test_share(self.test_share, ROWS)
 
     @property
     def train_size(self) -> int:

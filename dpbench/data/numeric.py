@@ -29,7 +29,7 @@ class RegressionRows:
     )
 
     def __post_init__(self) -> None:
-        integer("test_size", self.test_size, most=self.rows - 1)
+        integer("test_size", self.test_size, least=2, most=self.rows - 1)  # R² of one is undefined
 
     @property
     def train_size(self) -> int:

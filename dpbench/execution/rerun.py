@@ -167,4 +167,3 @@ def _set(config: dict, path: tuple[str, ...], value) -> bool:
     existed = last in node
     node[last] = value
     return existed
-

@@ -12,7 +12,7 @@ from dpbench.errors import UserError
 from dpbench.execution.attempt import attempt_all
 from dpbench.execution.configuration import checkpoint_folder, launcher_of, run_again
 from dpbench.execution.launcher import Failure, Outcome
-from dpbench.execution.prepare import run_of
+from dpbench.execution.prepare import prepare, run_of
 from dpbench.execution.running_steps import running_steps, short_names
 from dpbench.mechanism.method import Inapplicable
 from dpbench.records import divergence
@@ -80,14 +80,16 @@ def plan_sweep(name: str, runs: Iterable[list[str]]) -> Sweep:
     impossible: list[tuple[list[str], Inapplicable]] = []
     reasons: dict[str, Inapplicable | None] = {}
     config: dict = {}
-    for overrides in runs:
-        config, run = run_of(overrides)
-        path = record_path(Path(config["results_dir"]), config)
+    combinations = [*runs]
+    for number, overrides in enumerate(combinations):
+        with _naming(combinations, number):
+            config, run = run_of(overrides)
+            path = record_path(Path(config["results_dir"]), config)
+            # Runs that differ only by their seed have the same plan, which may take seconds.
+            without_seed = json.dumps({**config, "seed": None}, sort_keys=True)
+            if without_seed not in reasons and run_again(config, load(path)):
+                reasons[without_seed] = _why_impossible(run)
         _check_same(configs.setdefault(path, config), config)
-        # Runs that differ only by their seed have the same plan, which may take seconds.
-        without_seed = json.dumps({**config, "seed": None}, sort_keys=True)
-        if without_seed not in reasons and run_again(config, load(path)):
-            reasons[without_seed] = _why_impossible(run)
         if reason := reasons.get(without_seed):
             impossible.append((overrides, reason))
         else:
@@ -96,6 +98,26 @@ def plan_sweep(name: str, runs: Iterable[list[str]]) -> Sweep:
     if not paths:
         raise impossible[0][1]
     return Sweep(name, config, paths, built, impossible)
+
+
+@contextmanager
+def _naming(runs: Sequence[list[str]], number: int) -> Iterator[None]:
+    """UserErrors name the run of the sweep that they are about, unless all are refused alike."""
+    try:
+        yield
+    except UserError as reason:
+        if len(runs) == 1 or (number == 0 and _refusal(runs[-1]) == str(reason)):
+            raise
+        raise UserError(f"{short_names(runs)[number]}: {reason}") from reason
+
+
+def _refusal(overrides: list[str]) -> str:
+    """Why a run is refused; "" for one that is not."""
+    try:
+        prepare(overrides)
+    except UserError as reason:
+        return str(reason)
+    return ""
 
 
 def _check_same(one: dict, other: dict) -> None:
@@ -137,9 +159,9 @@ def run_missing(
     for path in sweep.runs:
         if path not in unfinished:
             on_record(path)
-    check_writable(sweep.folder / RUNS)
     if not unfinished:
         return {}
+    check_writable(sweep.folder / RUNS)
     paths, failed = list(unfinished), {}
     with launching(sweep.config, "runs", len(paths), sweep.names.get) as outcomes:
         for number, outcome in outcomes(list(unfinished.values())):

@@ -59,7 +59,7 @@ def frame(
 
 
 def _plain(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list) else value
+    return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 def _readable(entries: Iterable[Source]) -> Iterator[Record]:

@@ -9,6 +9,7 @@ def refused(done, sentence):
     assert (done.code, done.out) == (2, [])
     (line,) = done.err
     assert line.startswith("dpbench: ")
+    assert len(line) < 1000
     assert sentence in line
 
 
@@ -65,7 +66,27 @@ REFUSED = [
     ("method=fairlens dataset=dutch physical_batch_size=9", "leave physical_batch_size unset"),
     ("model=cnn_tanh dataset=adult", "model=cnn_tanh needs images"),
     ("model.widths=[-1]", "each of model.widths must be a whole number of at least 1, got -1."),
-    ("optimizer.lr=-1", "optimizer cannot be built: Invalid learning rate: -1"),
+    ("optimizer.lr=-1", "optimizer.lr must be a positive number, got -1."),
+    ("optimizer.lr=0", "optimizer.lr must be a positive number, got 0."),
+    ("optimizer.momentum=5", "optimizer.momentum must be a number from 0 to below 1, got 5."),
+    ("optimizer=rmsprop optimizer.alpha=1", "optimizer.alpha must be a number from 0 to below 1"),
+    ("optimizer=adam optimizer.lr=0.0", "optimizer.lr must be a positive number, got 0.0."),
+    ("dataset.test_share=1e-12", "test_share=1e-12 leaves no example to test on."),
+    ("dataset=adult dataset.test_share=1e-5", "test_share=1e-05 leaves no example to test on."),
+    ("dataset=dutch dataset.test_share=1e-5", "test_share=1e-05 leaves no example to test on."),
+    ("dataset=california dataset.test_size=1", "test_size must be a whole number from 2 to 20639"),
+    ("results_dir=a=b", "quote a value with such characters twice, as in 'results_dir=\"a=b\"'."),
+    ("results_dir=${.x}", "results_dir cannot be read: Interpolation key 'x' not found; ${NAME}"),
+    ("optimizer.lr=interval(0,1)", "optimizer.lr=interval(0,1) is an interval: use dpbench search"),
+    (
+        "optimizer.lr=tag(log,interval(1,2))",
+        "is an interval: use dpbench search, or give optimizer",
+    ),
+    ("~" + "k" * 4000 + "=3", "k... cannot be deleted: set it to a value."),
+    ("+" + "k" * 4000 + "=3", "k... is not a setting: "),
+    ("x" * 400 + ".y=1", "x... is not a setting: "),
+    ("model=" + "x" * 400, "x... is unknown: "),
+    ("dataset.é=3", "a key has letters, digits, dots and _, and others only within a mapping"),
     ("optimizer.lr=fast", "optimizer.lr must be a number, got 'fast'."),
     ("+optimizer.momntum=0.9", "optimizer.momntum is not a setting: did you mean momentum"),
     ("epochs=0", "epochs must be a whole number of at least 1, got 0."),
@@ -85,7 +106,11 @@ REFUSED = [
     ("jobs=two", "jobs must be a whole number from 1 to "),
     ("again=maybe", "again='maybe' must be true, false or stale."),
     ("results_dir=null", "results_dir must be the name of a folder, got None."),
-    ("data_dir=5", "data_dir must be the name of a folder, got 5."),
+    (
+        "data_dir=5",
+        "data_dir must be the name of a folder, got 5: text that looks like a number, true or null "
+        "is quoted, as in 'data_dir=\"5\"'.",
+    ),
     (
         "method=sgd,dpsgd",
         "method=sgd,dpsgd names several runs: use dpbench run -m; a list is written method=[...]",

@@ -211,7 +211,10 @@ def test_an_interpolation_of_another_setting_is_read():
         (["model.widths=[1.5]"], "model.widths must be a list of whole numbers, got [1.5]."),
         (["dataset=adult", "dataset.balance_by_sex=../../x"], "must be true or false, got '../"),
         (["dataset=celeba", "dataset.size=1/2"], "dataset.size must be a whole number, got '1/2'"),
-        (["dataset=celeba", "dataset.group=3"], "dataset.group must be text, got 3."),
+        (
+            ["dataset=celeba", "dataset.group=3"],
+            "dataset.group must be text, got 3: text that looks like",
+        ),
         (["method=bam", "method.lambda_=[1]"], "method.lambda_ must be a number or an object of"),
         (["schedule=custom", "schedule.lr='1'"], "schedule.lr must be a number or an object of"),
         (["diagnostics=bias", "diagnostics.groups=3"], "must be a list of whole numbers or null"),
@@ -220,7 +223,7 @@ def test_an_interpolation_of_another_setting_is_read():
         (["dataset._target_=dpbench.data.tokens.Tokens"], "dataset.test_share is not a setting"),
         (
             ["tracker=wandb", "tracker.wandb.project=3"],
-            "tracker.wandb.project must be text, got 3.",
+            "as in 'tracker.wandb.project=\"3\"'.",
         ),
     ],
 )

@@ -80,9 +80,9 @@ def test_the_archive_is_unpacked_where_the_file_is_missing(tmp_path, unchecked):
     assert digest.hexdigest() == hashlib.md5(BLOCKS.encode()).hexdigest()
 
 
-@pytest.mark.parametrize("size", [0, 1599, 0.2, True, -1])
-def test_a_test_set_of_all_or_no_rows_is_refused(size):
-    with pytest.raises(UserError, match="test_size must be a whole number from 1 to 1598"):
+@pytest.mark.parametrize("size", [0, 1, 1599, 0.2, True, -1])
+def test_a_test_set_of_all_rows_or_fewer_than_two_is_refused(size):
+    with pytest.raises(UserError, match="test_size must be a whole number from 2 to 1598"):
         Wine(size)
 
 

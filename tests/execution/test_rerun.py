@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dpbench.config.compose import compose, options
-from dpbench.errors import UserError
 from dpbench.config.literals import literal
+from dpbench.errors import UserError
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.records.digest import digest
 from dpbench.records.record import Record

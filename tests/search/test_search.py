@@ -150,7 +150,7 @@ def test_what_fails_is_listed_with_its_reason_and_the_rest_goes_on(folder, tmp_p
     text = search(asked)
     rows = pd.read_csv(tmp_path / "search" / "some.csv").set_index("optimizer.lr")
     assert rows["failed"].fillna("").to_dict() == {
-        -1: "seed 0: optimizer cannot be built: Invalid learning rate: -1",
+        -1: "seed 0: optimizer.lr must be a positive number, got -1.",
         0.25: "seed 0: RuntimeError: out of something",
         0.5: "",
         1e38: "seed 0: diverged",

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dpbench.config.literals import literal
 from dpbench.config.settings import NAMED_GROUPS, leaves, varying_keys
 from dpbench.errors import UserError, nearest
 from dpbench.metrics.registry import parse_name
@@ -24,8 +25,8 @@ from dpbench.validate import quoted, spelled_number
 Key = tuple[Any, ...]
 """The values of the settings of a row, or of a column."""
 
-OUTER_COMMA = re.compile(r",(?![^\[]*\])")
-"""A comma between values, and not within a list."""
+OUTER_COMMA = re.compile(r",(?![^\[]*\])(?![^{]*\})")
+"""A comma between values, and not within a list or a mapping."""
 
 DESCRIPTION = tuple(
     f"dataset.{key}" for key in ("rows", "features", "classes", "groups", "checksum")
@@ -103,12 +104,14 @@ class Runs:
 def value_of(config: Mapping[str, Any], key: str) -> Any:
     """The option chosen in a group, or the value at a dotted key; None where there is none.
 
-    Lists are as written on a command line, such as `[8,16]`.
+    Lists and mappings are as written on a command line, such as `[8,16]` and `{age:[40,15]}`.
     """
     try:
         value = setting(config, key)
     except (KeyError, TypeError):
         return None
+    if isinstance(value, dict):
+        return literal(value)
     return f"[{','.join(map(str, value))}]" if isinstance(value, list) else value
 
 
@@ -120,9 +123,10 @@ def filter_records(records: Sequence[Record], filters: Mapping[str, str]) -> lis
     check_keys(records, [*filters])
     selected = list(records)
     for key, text in filters.items():
-        text = text.replace(", ", ",")  # as lists are written here
         values = {str(value_of(record.config, key)) for record in selected}
-        wanted = [text] if text in values else OUTER_COMMA.split(text)
+        parts = [text] if text in values else map(str.strip, OUTER_COMMA.split(text))
+        # Lists are written here without spaces.
+        wanted = [part if part in values else part.replace(", ", ",") for part in parts]
         for value in wanted:
             if not any(_is(value_of(record.config, key), value) for record in selected):
                 raise UserError(f"no record has {key}={value}: {nearest(value, values)}")

@@ -1,7 +1,8 @@
 """`dpbench table RESULTS`: the table of a sweep as Markdown, CSV and LaTeX, without a YAML file."""
 
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,10 @@ def table(arguments: Sequence[str]) -> str:
         runs = _of_sweep(runs, Path(folder), values["sweep"])
     records = filter_records(runs, filters)
     rows, columns = _names(values["rows"]), _names(values["columns"])
-    asked = (*filters, *rows, *columns, *(name.split("/")[0] for name in _names(values["metrics"])))
+    asked = (*filters, *rows, *columns, *re.findall(r"\w+", values["metrics"]))
     if "validation" not in asked:
         records = _without_trials(records)
-    metrics = tuple(_metric(name, records) for name in _names(values["metrics"]))
+    metrics = _metrics(values["metrics"], records)
     if values["baseline"]:
         check_baseline(values["baseline"], (*rows, *columns), records)
     layout = SweepLayout(rows, columns, metrics, values["baseline"])
@@ -117,19 +118,43 @@ def command_for(folder: Path, sweep: str, configs: Sequence[Mapping[str, Any]]) 
 
 
 def _names(text: str) -> tuple[str, ...]:
-    names = tuple(filter(None, text.strip("[]").split(",")))
-    if len({*names}) < len(names):
+    return _once(text, filter(None, _without_brackets(text).split(",")))
+
+
+def _without_brackets(text: str) -> str:
+    return text[1:-1] if text.startswith("[") and text.endswith("]") else text
+
+
+def _once(text: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The names; UserError for one that the text has twice."""
+    found = tuple(names)
+    if len({*found}) < len(found):
         raise UserError(f"{text} names something twice.")
-    return names
+    return found
 
 
-def _metric(name: str, records: Sequence[Record]) -> str:
-    """The recorded name of a metric, of the test set unless its name says more; or UserError."""
+def _metrics(text: str, records: Sequence[Record]) -> tuple[str, ...]:
+    """The recorded names of metrics, of the test set unless a name says more; or UserError.
+
+    The name of a group may have commas: of names that begin alike, the longest is meant.
+    """
     known = {metric for record in records for metric in record.measured}
-    for full in (name, f"test/{name}", f"validation/{name}"):
-        if full in known:
-            return full
-    raise UserError(f"no record has the metric {name}: {nearest(name, known)}")
+    parts, names = _without_brackets(text).split(","), []
+    while parts:
+        ends = range(len(parts), 0, -1)
+        found = ((_recorded(",".join(parts[:end]), known), end) for end in ends)
+        name, end = next((pair for pair in found if pair[0]), ("", 1))
+        if not name and parts[0]:
+            raise UserError(f"no record has the metric {parts[0]}: {nearest(parts[0], known)}")
+        names.append(name)
+        parts = parts[end:]
+    return _once(text, filter(None, names))
+
+
+def _recorded(name: str, known: Collection[str]) -> str:
+    """The recorded name of a metric; "" if there is none."""
+    full_names = (name, f"test/{name}", f"validation/{name}")
+    return next((full for full in full_names if full in known), "")
 
 
 def _title(records: Sequence[Record], layout: SweepLayout) -> str:
