@@ -2,8 +2,10 @@
 
 import io
 import textwrap
+import warnings
 
-DPI = 300
+DPI, SCREEN_DPI = 300, 100
+"""Pixels per inch on paper and on a screen."""
 
 WITHOUT_DATES: dict[str, dict[str, None]] = {
     "png": {"Software": None},
@@ -16,7 +18,8 @@ WITHOUT_DATES: dict[str, dict[str, None]] = {
 def titled(figure, title: str):
     """The figure under a title."""
     # About twelve characters fit into an inch.
-    figure.suptitle(textwrap.fill(title, int(12 * figure.get_figwidth())), fontsize=11)
+    lines = textwrap.fill(title, int(12 * figure.get_figwidth()))
+    figure.suptitle(lines, fontsize=11, parse_math=False)
     return figure
 
 
@@ -25,12 +28,15 @@ def images(figure) -> dict[str, bytes]:
     return {suffix: image(figure, suffix) for suffix in WITHOUT_DATES}
 
 
-def image(figure, suffix: str = "png") -> bytes:
+def image(figure, suffix: str = "png", dpi: int = DPI) -> bytes:
     """The bytes of a figure in one format."""
     import matplotlib as mpl
 
     file = io.BytesIO()
     # Text stays text, so that it can be searched and edited.
-    with mpl.rc_context({"svg.hashsalt": "dpbench", "svg.fonttype": "none", "pdf.fonttype": 42}):
-        figure.savefig(file, format=suffix, dpi=DPI, metadata=WITHOUT_DATES[suffix])
+    settings = {"svg.hashsalt": "dpbench", "svg.fonttype": "none", "pdf.fonttype": 42}
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        # A name may have letters that matplotlib's font lacks: they are drawn as boxes.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure.savefig(file, format=suffix, dpi=dpi, metadata=WITHOUT_DATES[suffix])
     return file.getvalue()

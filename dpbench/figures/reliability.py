@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.errors import UserError
-from dpbench.figures.formats import titled
+from dpbench.figures.formats import SCREEN_DPI, image, titled
 from dpbench.records.record import Record
 
 if TYPE_CHECKING:
@@ -79,12 +79,23 @@ def draw_reliability(data: pd.DataFrame, title: str) -> "Figure":
     )
     for (above, below), label in zip(axes.T, labels, strict=True):
         _diagram(above, below, _pooled(data[data["label"] == label]))
-        above.set_title(label, fontsize=10)
+        above.set_title(label, fontsize=10, parse_math=False)
         below.set_xlabel("confidence")
     axes[0][0].set_ylabel("accuracy")
     axes[1][0].set_ylabel("share")
     axes[0][0].legend(fontsize=8)
     return titled(figure, title)
+
+
+def reliability_picture(data: pd.DataFrame, title: str) -> bytes:
+    """The diagram of one label for a screen, as PNG.
+
+    Without a search for the best layout, which would take as long as all else.
+    """
+    figure = draw_reliability(data, title)
+    figure.set_layout_engine(None)
+    figure.subplots_adjust(left=0.19, right=0.95, bottom=0.1, top=0.87, hspace=0.12)
+    return image(figure, dpi=SCREEN_DPI)
 
 
 def _pooled(data: pd.DataFrame) -> pd.DataFrame:
@@ -130,7 +141,7 @@ def draw_histograms(
     colors = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(data["label"]))}
     for axis, (name, part) in zip(axes, parts.items(), strict=True):
         _histograms(axis, part, colors)
-        axis.set_title(name, fontsize=10)
+        axis.set_title(name, fontsize=10, parse_math=False)
         axis.set_xlabel(x)
     axes[0].set_ylabel("share")
     return titled(figure, title)

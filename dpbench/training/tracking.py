@@ -122,12 +122,10 @@ class Tracking:
             self._log_new(spending, record.history, record.diagnostics)
         if record.calibration:
             # Imported here because it imports pandas, which takes half a second.
-            from dpbench.figures.formats import image
-            from dpbench.figures.reliability import draw_reliability, reliability_points
+            from dpbench.figures.reliability import reliability_picture, reliability_points
 
             points = reliability_points({record.config["choices"]["method"]: [record]})
-            figure = draw_reliability(points, f"Reliability on the {_split(record)} set")
-            png = image(figure)
+            png = reliability_picture(points, f"Reliability on the {_split(record)} set")
             self._for_each_log(lambda log: log.figure("reliability", png, points))
         self._for_each_log(lambda log: log.finish(record))
 
