@@ -16,6 +16,7 @@ from dpbench.mechanism.eager import eager_step, leave_out_compiler
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.sampling import Sampler, make_sampler
 from dpbench.mechanism.schedules import UNCHANGED, Schedules
+from dpbench.models.architecture import check_module
 from dpbench.privacy.ledger import Ledger, Step
 from dpbench.privacy.statement import Statement
 from dpbench.training.budget import PlannedSteps
@@ -177,6 +178,7 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int, list[str]]:
     with _building("model"):
         with torch.device("meta"):
             model = run.model.build(run.dataset.shape, run.dataset.classes)
+        check_module(model)
         layout = Layout(model)
         layers = [layer.name for layer in layout.layers]
         run.method.clip.for_layers(layers)  # raises UserError for bounds of other layers

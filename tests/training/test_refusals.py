@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 import pytest
+import torch
 from torch import nn
 
 from dpbench.data.adult import Adult
@@ -92,3 +93,51 @@ class OfTwo:
 def test_a_model_with_other_outputs_than_one_for_each_class_is_refused():
     with pytest.raises(UserError, match=r"outputs for 2 examples are \[2, 2\] .* \[2, 10\]"):
         fit(run_of(model=OfTwo()), NOWHERE)
+
+
+@dataclass(frozen=True)
+class Own:
+    """A model of one's own, by what its build returns."""
+
+    make: object
+
+    def build(self, shape, classes):
+        return self.make(math.prod(shape), classes)
+
+
+def flat(*layers):
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
+class Bag(nn.Module):
+    """Embeds each pixel's grey."""
+
+    def __init__(self, classes, **kind):
+        super().__init__()
+        self.table = nn.EmbeddingBag(17, classes, mode="sum", **kind)
+
+    def forward(self, inputs):
+        return self.table((16 * inputs.flatten(1)).long().clamp(0, 16))
+
+
+UNTRAINABLE = {
+    "build returned None, and must return": lambda d, k: None,
+    "build returned <class ": lambda d, k: nn.Linear,
+    "build returned (Flatten(": lambda d, k: (nn.Flatten(), nn.Linear(d, k)),
+    "it fails on inputs of shape [2, 1, 8, 8] (mat1 and mat2": lambda d, k: flat(nn.Linear(9, k)),
+    "to have 3 channels": lambda d, k: flat(nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(3, 1, 3)),
+    "types float16, float32: store parameters": lambda d, k: flat(nn.Linear(d, k)).half(),
+    "types bfloat16, float32: ": lambda d, k: flat(nn.Linear(d, 4), nn.Linear(4, k).bfloat16()),
+    "table (EmbeddingBag) has sparse gradients": lambda d, k: Bag(k, sparse=True),
+    "compiled by torch.jit": lambda d, k: torch.jit.trace(nn.Linear(d, k), torch.zeros(1, d)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+@pytest.mark.parametrize("engine", ["auto", "loop"])
+@pytest.mark.parametrize("sentence", UNTRAINABLE)
+def test_a_model_of_ones_own_that_cannot_be_trained_is_told_why(sentence, engine):
+    with pytest.raises(UserError, match="^the model cannot be trained: ") as told:
+        fit(run_of(dataset=Digits(0.2), model=Own(UNTRAINABLE[sentence]), engine=engine), NOWHERE)
+    assert sentence in str(told.value)
+    assert "\n" not in str(told.value)
