@@ -16,7 +16,8 @@ WORDS = ("null", "true", "false", "inf", "nan")
 
 TOKEN = re.compile(
     r"""("(?:(?:\\\\)*|.*?[^\\](?:\\\\)*)"|'(?:(?:\\\\)*|.*?[^\\](?:\\\\)*)')"""
-    r"""|\$\{[^}]+\}|[\[\]{}(),:]|(?:\\.|(?!\$\{)[^\[\]{}(),:'"\\])+|.""",
+    r"""|\$\{[^}]+\}|[\[\]{}(),:]"""
+    r"""|(?:\\[\\()\[\]{}:=, \t]|(?!\$\{)[^\[\]{}(),:'"\\])+|.""",
     re.DOTALL,
 )
 """A text in quotes or an interpolation, as in Hydra's lexer; a separator; or other characters."""

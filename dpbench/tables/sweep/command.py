@@ -165,4 +165,5 @@ def _title(records: Sequence[Record], layout: SweepLayout) -> str:
     given = f" by {by}" if by else ""
     same = [{record.config["choices"][group] for record in records} for group in SHARED]
     shared = ", ".join(values.pop() for values in same if len(values) == 1)
-    return f"{labels[:1].upper()}{labels[1:]}{given}{f': {shared}' if shared else ''}"
+    title = f"{labels[:1].upper()}{labels[1:]}{given}{f': {shared}' if shared else ''}"
+    return " ".join(title.split())  # a group's name may have a line break
