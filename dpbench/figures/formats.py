@@ -34,8 +34,10 @@ def image(figure, suffix: str = "png", dpi: int = DPI) -> bytes:
 
     file = io.BytesIO()
     # Text stays text, so that it can be searched and edited.
-    settings = {"svg.hashsalt": "dpbench", "svg.fonttype": "none", "pdf.fonttype": 42}
-    with mpl.rc_context(settings), warnings.catch_warnings():
+    with (
+        mpl.rc_context({"svg.hashsalt": "dpbench", "svg.fonttype": "none", "pdf.fonttype": 42}),
+        warnings.catch_warnings(),
+    ):
         # A name may have letters that matplotlib's font lacks: they are drawn as boxes.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(file, format=suffix, dpi=dpi, metadata=WITHOUT_DATES[suffix])

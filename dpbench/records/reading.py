@@ -11,6 +11,10 @@ import msgspec
 from dpbench.privacy.statement import Statement
 from dpbench.records.record import SCHEMA, Record, checksum, sha256
 
+MAX_BYTES = 2**28
+"""The most bytes of a file of records, a thousand times those of a long run: a sparse file of any
+size costs nothing on disk, and ten times its size in memory."""
+
 
 class Unreadable(NamedTuple):
     """A file, or a line of one, that is not a valid record; reason: the end of a sentence."""
@@ -103,6 +107,8 @@ def text_of(path: Path) -> str | Unreadable:
     try:
         if not path.is_file():
             return Unreadable(path.name, "is not a regular file")
+        if path.stat().st_size > MAX_BYTES:
+            return Unreadable(path.name, f"has more than {MAX_BYTES // 2**20} MiB, and is not read")
         return path.read_bytes().decode()  # in half the time of read_text
     except OSError as error:
         return Unreadable(path.name, f"cannot be read: {error.strerror}")

@@ -161,3 +161,24 @@ def test_a_process_ends_as_it_should(shell, code, said):
     assert done.returncode == code
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == bool(said)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_what_controls_a_terminal_is_shown_on_it_as_an_escape(capsys):
+    odd, safe = "\x1b[31mred\x07\r\u202eé\t\n", "\\x1b[31mred\\x07\\r\\u202eé\t\n"
+    print_message(f"{odd.strip()}")
+    assert capsys.readouterr().err == f"dpbench: {safe.strip()}\n"
+    for stream, written in ((Terminal(), safe), (io.StringIO(), odd)):
+        crash_report.Output(stream).write(odd)
+        assert stream.getvalue() == written
+
+
+@pytest.mark.parametrize("words", [[], ["physical_batch_size=auto"]])
+def test_what_is_set_already_is_not_advised_where_memory_ran_out(ended, words):
+    code, _, err = ended(raising(torch.OutOfMemoryError("CUDA out of memory")), *words)
+    assert code == 1
+    assert ("physical_batch_size=auto" in err) == (not words)

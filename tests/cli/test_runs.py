@@ -229,3 +229,25 @@ def test_a_search_with_a_failed_run_ends_with_exit_code_1_after_its_report(comma
     assert done.err == ["dpbench: 1 of 2 runs failed, for the reasons in the table."]
     assert "\n".join([*done.out, ""]) == (tmp_path / "search" / "some.md").read_text()
     assert command(*asked, "batch_size=256,512").code == 0
+
+
+@pytest.mark.slow
+def test_a_sweep_over_mappings_suggests_a_table_that_can_be_made(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{n},{n % 7},{'C, d' if n % 3 else 'e'},{n % 2}\n" for n in range(60))
+    Path("own.csv").write_text("a,'b c',g,3\n" + re.sub("C, d", '"C, d"', rows))
+    fixed = ["dataset=csv", "dataset.file=own.csv", "dataset.target=3", "dataset.group=g"]
+    fixed += ["model=logistic", "epochs=1", "batch_size=16", "method=sgd", "dataset.drop=[a]"]
+    mappings = r"""{"'b c'":[3,2]},{"'b c'":[0,1]}"""
+    done = command("run", "-m", *fixed, f"dataset.standardise=train,none,{mappings}")
+    words = shlex.split(done.err[-1].partition(": dpbench ")[2])
+    made = command(*words, "metrics=accuracy,accuracy/C, d", "out=t")
+    assert made.code == 0
+    assert len([line for line in made.out if line.startswith("| ")]) == 2 + 4
+    one = command("table", "results", r"""dataset.standardise={'\'b c\'':[3,2]}""", "out=t")
+    assert one.code == 0
+    (tmp_path / "results" / "sweeps").rename(tmp_path / "gone")
+    (tmp_path / "results" / "sweeps").write_text("a file in the way, as in a folder of others")
+    again = command("run", "-m", *fixed, f"dataset.standardise=train,none,{mappings}")
+    assert (again.code, again.out) == (0, done.out)
+    assert "table of this sweep" not in "".join(again.err)

@@ -42,7 +42,7 @@ def read(value):
 
 
 @pytest.mark.slow
-@settings(PATIENT, max_examples=150)
+@settings(PATIENT, max_examples=100)
 @given(names=st.lists(NAMES, min_size=1, max_size=3, unique=True))
 @example(names=ODD)
 def test_texts_lists_and_keys_of_mappings_are_read_back(names):
@@ -56,14 +56,14 @@ def test_texts_lists_and_keys_of_mappings_are_read_back(names):
 
 
 @pytest.mark.slow
-@settings(PATIENT, max_examples=60)
+@settings(PATIENT, max_examples=30)
 @given(names=st.lists(NAMES, min_size=2, max_size=3, unique=True))
 @example(names=ODD)
 def test_the_command_of_a_record_with_any_names_gives_the_same_run(names, command):
     config = compose([*PUBLIC, "dataset.features=3", "dataset.groups=[a,b]"])
     config["dataset"] |= {
         "groups": names, "target": names[0], "group": names[1], "drop": names[1:],
-        "standardise": {name: [0.0, 1.0] for name in names if not name.startswith("_")},
+        "standardise": {name: [0.0, 1.0] for name in names},
         "checksum": "sha256:0",
     }  # fmt: skip
     words = shlex.split(command(scientific(config)))[2:]
@@ -80,12 +80,14 @@ def test_the_command_of_a_record_with_any_names_gives_the_same_run(names, comman
 def test_columns_and_groups_of_any_name_are_found_in_a_file(names, tmp_path_factory, command):
     # Without what CSV files do not keep: spaces before a name, line breaks, empty and like names.
     names = [*dict.fromkeys(" ".join(name.split()) for name in names)]
-    names = [name for name in names if name and not name.startswith(("Unnamed", "\ufeff"))]
+    names = [n for n in names if n and not n.startswith(("Unnamed", "\ufeff"))]
+    # Among numbers a word is missing or wrong: so no name is a number here.
+    groups = [f"{name}!" for name in names]
     target, number, *others = [*names, "other", "more", "last"]
     folder = tmp_path_factory.mktemp("odd names")
     rows = range(6 * len(names) + 12)
     frame = pd.DataFrame({number: [0.5 * row for row in rows], target: [row % 2 for row in rows]})
-    frame[others[0]] = [f"{(names + ['x'])[row % len(names)]}" for row in rows]
+    frame[others[0]] = [groups[row % len(names)] for row in rows]
     frame.to_csv(folder / "odd.csv", index=False)
     said = [
         *("dataset=csv", f"dataset.file={literal(str(folder / 'odd.csv'))}"),
@@ -95,18 +97,14 @@ def test_columns_and_groups_of_any_name_are_found_in_a_file(names, tmp_path_fact
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            config = compose(said)
-        except UserError as refusal:  # words among numbers, and the like
-            assert "unknown" not in str(refusal)
-            return
+        config = compose(said)
     assert {*config["dataset"]["groups"]} == {*frame[others[0]]}
     words = shlex.split(command(scientific(config)))[2:]
     assert digest(compose(words)) == digest(config)
 
 
 @pytest.mark.slow
-@settings(PATIENT, max_examples=40)
+@settings(PATIENT, max_examples=25)
 @given(names=st.lists(NAMES.filter(lambda n: n.strip(",")), min_size=1, max_size=3, unique=True))
 @example(names=ODD)
 def test_metrics_of_groups_of_any_name_can_be_named(names, tmp_path_factory):

@@ -267,3 +267,38 @@ def test_a_run_that_was_waited_for_is_not_made_again(sweep, failing, tmp_path, m
     (run,) = sweep(seeds=[0]).runs.values()
     assert runs.load_or_run(run) == theirs
     assert trained == [0]
+
+
+@pytest.mark.parametrize(
+    ("runs", "sentence"),
+    [
+        ([["seed=0"], ["seed=x"]], "seed=x: seed must be a whole number"),
+        (
+            [["model=resnet9", "dataset=adult"], ["dataset=digits"]],
+            "model=resnet9 dataset=adult: m",
+        ),
+        ([["seed=0", "optimizer.lr=-1"], ["seed=1", "optimizer.lr=-1"]], "optimizer.lr must be a"),
+        ([["optimizer.lr=-1"], ["optimizer.lr=1"]], "optimizer.lr=-1: optimizer.lr must be a"),
+        ([["epochs=0"]], "epochs must be"),
+    ],
+)
+def test_a_refusal_names_the_run_of_the_sweep_unless_all_are_refused_alike(runs, sentence):
+    with pytest.raises(UserError) as told:
+        sweeps.plan_sweep("some", runs)
+    assert str(told.value).startswith(sentence)
+
+
+@pytest.mark.slow
+def test_a_finished_sweep_is_answered_where_nothing_can_be_written(sweep, tmp_path, monkeypatch):
+    sweeps.run_and_report(sweep())
+
+    def refuse(*_, **__):
+        raise UserError("it cannot be written")
+
+    for name in ("check_writable", "write_atomically"):
+        monkeypatch.setattr(sweeps, name, refuse)
+    found = []
+    assert sweeps.run_and_report(sweep(), found.append) == ""
+    assert len(found) == 3
+    with pytest.raises(UserError, match="it cannot be written"):
+        sweeps.run_and_report(sweep(seeds=range(4)))

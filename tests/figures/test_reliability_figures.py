@@ -11,6 +11,7 @@ from dpbench.figures.reliability import (
     draw_histograms,
     draw_reliability,
     histogram_points,
+    reliability_picture,
     reliability_points,
 )
 from dpbench.metrics.calibration import expected_calibration_error
@@ -98,3 +99,9 @@ def test_the_same_numbers_give_the_same_bytes(runs):
 def test_a_run_without_calibration_is_named():
     with pytest.raises(UserError, match="of small R has no calibration"):
         reliability_points({"small R": [record_of(0, kept={})]})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", ["日本", "a$b$c", "$\\frac$", "x" * 99])
+def test_a_label_is_text_whatever_it_contains(label):
+    assert reliability_picture(reliability_points({label: [record_of(0)]}), label).startswith(PNG)

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+from pathlib import Path
 
 import pytest
 
@@ -187,3 +188,11 @@ def test_a_record_that_was_written_in_another_way_has_the_same_checksum(change):
     text = json.dumps(json.loads(record().json()), **change)
     assert isinstance(parse(text, "x"), Record)
     assert isinstance(parse(text.replace("0.75", "0.5"), "x"), Unreadable)
+
+
+def test_a_file_larger_than_any_record_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "0123456789abcdef.json"
+    path.touch()
+    os.truncate(path, 10**9)  # sparse
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("it was read"))
+    assert read(path) == Unreadable(path.name, "has more than 256 MiB, and is not read")

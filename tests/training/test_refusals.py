@@ -137,7 +137,7 @@ UNTRAINABLE = {
 @pytest.mark.parametrize("engine", ["auto", "loop"])
 @pytest.mark.parametrize("sentence", UNTRAINABLE)
 def test_a_model_of_ones_own_that_cannot_be_trained_is_told_why(sentence, engine):
-    with pytest.raises(UserError, match="^the model cannot be trained: ") as told:
+    with pytest.raises(UserError, match=r"^the model cannot be trained: ") as told:
         fit(run_of(dataset=Digits(0.2), model=Own(UNTRAINABLE[sentence]), engine=engine), NOWHERE)
     assert sentence in str(told.value)
     assert "\n" not in str(told.value)
