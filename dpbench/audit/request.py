@@ -67,7 +67,7 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
     size = count if game == "step" else max(1, count // STEPS_PER_EPOCH)
     # A learning rate that determines the noise stays: the model moves, but not its gradients.
     frozen = [] if run.method.noise_rule else ["optimizer.lr=0"]
-    return run_of([f"batch_size={size}", *frozen, *overrides])[1], count
+    return run_of([f"batch_size={size}", *frozen, *overrides], bool(frozen))[1], count
 
 
 def contender_audit(

@@ -105,7 +105,6 @@ def check_numbers(settings: Mapping[str, object]) -> None:
     integer("seed", settings["seed"], least=0)
     if settings["ema_decay"] is not None:
         fraction("ema_decay", settings["ema_decay"], zero=True)
-    check_optimizer(settings["optimizer"])
 
 
 def check_optimizer(settings: object) -> None:

@@ -6,7 +6,7 @@ from typing import Any, get_type_hints
 
 from dpbench.config import buildable
 from dpbench.config.search_path import groups
-from dpbench.config.settings import SETTINGS
+from dpbench.config.settings import SETTINGS, check_optimizer
 from dpbench.data.derive.calibration import WithCalibration
 from dpbench.data.derive.mislabelled import Mislabelled
 from dpbench.data.derive.normalization import Normalization
@@ -30,9 +30,14 @@ def prepare(overrides: list[str]) -> tuple[dict, Run, Plan]:
     return config, run, plan(run)
 
 
-def run_of(overrides: list[str]) -> tuple[dict, Run]:
-    """The configuration and the run, without the plan, which may take seconds of accounting."""
+def run_of(overrides: list[str], frozen: bool = False) -> tuple[dict, Run]:
+    """The configuration and the run, without the plan, which may take seconds of accounting.
+
+    frozen: whether its parameters are meant to stand still, as in an audit of one step.
+    """
     config = checked_config(overrides)
+    if not frozen:
+        check_optimizer(config["optimizer"])
     return config, build(config)
 
 
