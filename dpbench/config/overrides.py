@@ -158,7 +158,7 @@ def _why(key: str, value: str, error: BaseException) -> str:
     if not OF_PARSER.match(why):
         return f"{why}."
     way = f"{key}={in_quotes(value, Quote.double)}"
-    if value[:1] in ("", *"'\"[{") or len(value) > MAX_QUOTED:
+    if value[:1] in ("", *"'\"[{") or len(value) > MAX_QUOTED or not value.isprintable():
         way = 'dataset.separator=";"'
     return f"quote a value with such characters twice, as in {shlex.quote(way)}."
 
