@@ -44,7 +44,8 @@ def test_the_metrics_are_those_of_a_record(record):
 
 
 @pytest.mark.parametrize(
-    ("part", "optional"), [("privacy", set()), ("provenance", {"weights", "built"})]
+    ("part", "optional"),
+    [("privacy", set()), ("provenance", {"weights", "built", "engine_reason"})],
 )
 def test_a_part_has_the_keys_that_are_named(record, part, optional):
     assert named(part) - optional == record[part].keys()

@@ -33,6 +33,7 @@ from dpbench.gradients.layers.rules import RULES as LAYER_RULES
 from dpbench.gradients.modules import ModuleGradients, TrackedModule
 from dpbench.mechanism.step import finite_factors
 from dpbench.models.architecture import cross_entropy
+from dpbench.models.batch_norm import freeze_batch_norm
 from dpbench.models.standardised import StandardisedConv2d
 
 ROUNDING = 1e-6
@@ -79,6 +80,7 @@ RULES = {
     "embedding, wide": (lambda: nn.Embedding(3, 900), (4,), 1),
     "embedding, one row": (lambda: nn.Embedding(1, 900), (2,), 1),
     "group norm": (lambda: nn.GroupNorm(2, 4), (4, 3, 3), 1),
+    "frozen batch norm": (lambda: freeze_batch_norm(nn.BatchNorm2d(4)), (4, 3, 3), 1),
     "layer norm": (lambda: nn.LayerNorm(6), (5, 6), 1),
     "bias": (lambda: bias_of(nn.Linear(3, 5)), (90, 3), 2),
     "bias of channels": (lambda: bias_of(nn.Conv2d(2, 5, 1)), (2, 9, 8), 1),
@@ -233,6 +235,7 @@ def test_a_long_search_finds_no_example_that_adds_more(rule, seed):
 def test_every_rule_is_searched():
     searched = {type(make()) for make, _, _ in RULES.values()}
     same = {nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.RMSNorm}  # as LayerNorm
+    same |= {nn.BatchNorm1d, nn.BatchNorm3d}  # as BatchNorm2d
     assert set(LAYER_RULES) <= searched | same
 
 
