@@ -77,6 +77,7 @@ def _checked_engine(
 ) -> Ghost | Loop | Vmap:
     """The engine, checked; see `make_engine`."""
     one_of("engine", name, [*ENGINES, "auto"])
+    _refuse_compiled(model)
     _refuse_parameters(model)
     _refuse_kept_results(model)
     _refuse_mixing(model)
@@ -167,6 +168,17 @@ def _refuse_mixing(model: nn.Module) -> None:
                 f"{name} ({type(module).__name__}) mixes the examples of a batch, so an example's "
                 "gradient depends on the others; use GroupNorm or LayerNorm instead, or keep "
                 "pre-trained statistics as they are (dpbench.models.batch_norm.freeze_batch_norm)."
+            )
+
+
+def _refuse_compiled(model: nn.Module) -> None:
+    """UserError for a model with a compiled part, whose operations cannot be followed."""
+    for name, module in model.named_modules():
+        compiled = type(module).__name__ == "OptimizedModule"  # imported with torch's compiler
+        if compiled or getattr(module, "_compiled_call_impl", None) is not None:
+            raise UserError(
+                f"{name or 'the model'} is compiled by torch.compile, and an example's gradient "
+                "cannot be taken from a compiled pass over many: return it as it was before."
             )
 
 

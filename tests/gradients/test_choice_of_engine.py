@@ -212,6 +212,15 @@ def test_a_weight_that_is_kept_from_one_pass_to_the_next_is_refused(changed):
         make_engine("auto", net, cross_entropy, probe_for(Net()))
 
 
+@pytest.mark.parametrize("name", [*ENGINES, "auto"])
+def test_a_compiled_model_is_refused(name):
+    inside = Net()
+    inside.one.compile(backend="eager")
+    for model, what in ((torch.compile(Net(), backend="eager"), "the model"), (inside, "one")):
+        with pytest.raises(UserError, match=f"^{what} is compiled by torch.compile"):
+            make_engine(name, model, cross_entropy, probe_for(Net()))
+
+
 def test_an_unknown_engine_is_refused_with_the_nearest():
     with pytest.raises(UserError, match="engine=goast is unknown: did you mean ghost"):
         make_engine("goast", Net(), cross_entropy, probe_for(Net()))
