@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from dpbench.errors import UserError
@@ -10,6 +11,9 @@ from dpbench.validate import path_of
 
 Files = tuple[tuple[Path, int, int], ...]
 """Files with their sizes and the times of their last changes."""
+
+LITTER = {"__macosx", "desktop.ini", "ehthumbs.db", "thumbs.db"}
+"""Names that systems leave in folders, in lower case, beside those that begin with a dot."""
 
 
 def source_path(key: str, value: object, kind: str) -> Path:
@@ -37,18 +41,31 @@ def checksum(path: Path) -> str:
     try:
         return _checksum(path, files_of(path))
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+        culprit = error.filename or path
+        raise UserError(f"{culprit} cannot be read: {error.strerror or error}.") from error
 
 
 def files_of(path: Path) -> Files:
     """A file, or all files below a folder except hidden ones, sorted by name."""
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-    shown = [file for file in files if file == path or not _is_hidden(file.relative_to(path))]
-    return tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in shown)
+    files = [path] if path.is_file() else sorted(_below(path))
+    status = [file.stat() for file in files]
+    return tuple((f, s.st_size, s.st_mtime_ns) for f, s in zip(files, status, strict=True))
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def shown(folder: Path) -> list[Path]:
+    """What a folder contains, without what is hidden and what systems leave in it."""
+    names = (path for path in folder.iterdir() if path.name.lower() not in LITTER)
+    return [path for path in names if not path.name.startswith(".")]
+
+
+def _below(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """The files below a folder. Links are followed, but not to a folder that they are in."""
+    within = above | {folder.resolve()}
+    for path in shown(folder):
+        if path.is_dir():
+            yield from _below(path, within) if path.resolve() not in within else ()
+        elif path.is_file() or not path.exists():  # a link to nothing, so that it is refused
+            yield path
 
 
 @functools.lru_cache(maxsize=16)

@@ -1,14 +1,15 @@
 """Reads the user's own images as arrays of one size."""
 
+import math
 from collections.abc import Iterable
-from contextlib import nullcontext
+from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
-from dpbench.errors import UserError
+from dpbench.data.custom.checksums import files_of, shown
+from dpbench.errors import UserError, first_line
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev"}
@@ -16,6 +17,18 @@ SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", 
 
 MODES = {1: "L", 3: "RGB"}
 """Pillow's modes by the number of channels."""
+
+EIGHT_BITS = {"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "HSV"}
+"""Pillow's modes with at most 8 bits a channel and without transparency."""
+
+BITS, ZERO = 258, 262
+"""TIFF's tags for the bits of a sample, and for what 0 stands for: 0 for white."""
+
+DARK = 0.25
+"""Where all images with more than 8 bits are darker, 8 bits would keep few of their shades."""
+
+Named = tuple[str, Path | BytesIO]
+"""An encoded image, with its name in messages."""
 
 
 def class_folders(folder: Path) -> list[tuple[Path, int]]:
@@ -29,11 +42,12 @@ def class_folders(folder: Path) -> list[tuple[Path, int]]:
             f"dataset.folder={folder} has the folders {' and '.join(classes)}, which are splits, "
             "not classes: give the path of one of them, of which dataset.test_share is held out."
         )
+    numbers = {name: number for number, name in enumerate(classes)}
+    files = [(file, file.relative_to(folder).parts[0]) for file, _, _ in files_of(folder)]
     images = [
-        (path, number)
-        for number, name in enumerate(classes)
-        for path in sorted((folder / name).rglob("*"))
-        if path.suffix.lower() in SUFFIXES
+        (file, numbers[name])
+        for file, name in files
+        if name in numbers and file.suffix.lower() in SUFFIXES
     ]
     empty = set(range(len(classes))) - {number for _, number in images}
     if len(classes) < 2 or empty:
@@ -46,24 +60,95 @@ def class_folders(folder: Path) -> list[tuple[Path, int]]:
 
 def classes_of(folder: Path) -> list[str]:
     """The names of the classes: those of the subfolders, sorted."""
-    return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    return sorted(path.name for path in shown(folder) if path.is_dir())
 
 
-def stacked(images: Iterable[Path | Any], size: int, channels: int) -> np.ndarray:
-    """Images, or image files, as uint8 [n, channels, size, size].
+def stacked(images: Iterable[Named], size: int, channels: int) -> np.ndarray:
+    """Images as uint8 [n, channels, size, size].
 
-    Of each image the largest centred square is taken, and scaled.
+    Each is turned as its EXIF data say and put on white, and its largest centred square is scaled;
+    more than 8 bits are scaled by their range. UserError for an image that cannot be read so.
     """
-    return np.stack([_array(image, size, channels) for image in images])
+    arrays, brightest = [], 0.0
+    for name, source in images:
+        image = _upright(name, source)
+        if image.has_transparency_data and not _is_deep(image):
+            image = _on_white(name, image)
+        elif image.mode not in EIGHT_BITS:
+            shades = _shades(name, image)
+            brightest = max(brightest, float(shades.max()))
+            image = Image.fromarray((shades * 255).round().astype("uint8"))
+        whole = image.convert(MODES[channels])
+        square = ImageOps.fit(whole, (size, size), Image.Resampling.BILINEAR)
+        arrays.append(np.asarray(square).reshape(size, size, channels).transpose(2, 0, 1))
+    _check_brightness(brightest)
+    return np.stack(arrays)
 
 
-def _array(source: Path | Any, size: int, channels: int) -> np.ndarray:
+def _upright(name: str, source: Path | BytesIO) -> Image.Image:
+    """The only frame of an image, loaded; UserError for a damaged or animated one."""
     try:
-        with Image.open(source) if isinstance(source, Path) else nullcontext(source) as image:
-            whole = image.convert(MODES[channels])
-            square = ImageOps.fit(whole, (size, size), Image.Resampling.BILINEAR)
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        with Image.open(source) as image:
+            image.load()
+            ImageOps.exif_transpose(image, in_place=True)
+    except Image.DecompressionBombError as error:
+        raise UserError(f"{name} is too large: {first_line(error).rstrip('.')}.") from error
+    except Exception as error:  # what Pillow's readers raise depends on where a file is damaged
         raise UserError(
-            f"{source} is not an image, or is truncated: replace it, or remove it."
+            f"{name} is not an image, or is truncated: replace it, or remove it."
         ) from error
-    return np.asarray(square).reshape(size, size, channels).transpose(2, 0, 1)
+    if getattr(image, "is_animated", False) and image.format != "MPO":  # a photograph's preview
+        raise UserError(f"{name} has several frames: keep the one to learn from, or remove it.")
+    return image
+
+
+def _is_deep(image: Image.Image) -> bool:
+    """Whether an image has one channel with more than 8 bits."""
+    return image.mode[0] in "IF"
+
+
+def _on_white(name: str, image: Image.Image) -> Image.Image:
+    """An image with transparency on white; UserError if nothing of it is left."""
+    layers = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
+    white = Image.new("RGBA", image.size, "white")
+    whole = Image.alpha_composite(white, layers)
+    if _is_blank(whole) and not _is_blank(layers):
+        raise UserError(
+            f"{name} cannot be seen on white, on which transparent images are put: save it without "
+            "transparency, or remove it."
+        )
+    return whole
+
+
+def _is_blank(image: Image.Image) -> bool:
+    return all(low == high for low, high in np.reshape(image.getextrema(), (-1, 2)))
+
+
+def _shades(name: str, image: Image.Image) -> np.ndarray:
+    """The values, from 0 to 1, of an image with one channel of more than 8 bits [h, w]."""
+    tags, values = getattr(image, "tag_v2", {}), np.asarray(image)
+    if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PPM"):
+        transparent = values == image.info.get("transparency", -1)
+        values = np.where(transparent, 1, values / (2 ** tags.get(BITS, (16,))[0] - 1))
+    elif image.mode != "F":
+        raise _unscaled(name, image, "")
+    elif not (values.min() >= 0 and values.max() <= 1):
+        raise _unscaled(name, image, f" and values from {values.min():g} to {values.max():g}")
+    return 1 - values if tags.get(ZERO) == 0 else values
+
+
+def _unscaled(name: str, image: Image.Image, values: str) -> UserError:
+    return UserError(
+        f"{name} has Pillow's mode {image.mode}{values}, for which it is not known what is white: "
+        "save it with 8 or 16 bits a channel, or with floats from 0 to 1."
+    )
+
+
+def _check_brightness(brightest: float) -> None:
+    """UserError if the brightest of the images with more than 8 bits is dark too."""
+    if 0 < brightest < DARK:
+        factor = 2 ** math.floor(-math.log2(brightest))
+        raise UserError(
+            f"the images with more than 8 bits use only {brightest:.2g} of their range, such as 12 "
+            f"of 16 bits, and would be nearly black: multiply their values by {factor}."
+        )

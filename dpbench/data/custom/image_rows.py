@@ -72,7 +72,8 @@ class ImageFolder(ImageRows):
         place = source_path("dataset.folder", self.folder, "folder")
         verified("dataset.folder", place, self.checksum)
         paths, labels = zip(*class_folders(place), strict=True)
-        return stacked(paths, self.size, self.channels), np.array(labels, "int64")
+        images = ((str(path), path) for path in paths)
+        return stacked(images, self.size, self.channels), np.array(labels, "int64")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,4 +91,4 @@ class HubImages(ImageRows):
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         rows = hub.read(self.path, self.revision, self.part, self.checksum)
         labels = hub.labels(rows, self.target)[1]
-        return stacked(rows[self.image], self.size, self.channels), labels
+        return stacked(hub.images(rows, self.image), self.size, self.channels), labels

@@ -1,5 +1,6 @@
 """Images of the user's own: class folders, and those that the `datasets` library loads."""
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -56,10 +57,67 @@ def test_a_changed_folder_is_another_run(pets, change):
     assert digest(compose(settings(pets))) != before
 
 
-def test_hidden_files_do_not_matter(pets):
-    before = digest(compose(settings(pets)))
-    (pets / ".DS_Store").write_bytes(b"0")
+LITTER = (
+    ".ipynb_checkpoints/0.png",
+    "cat/.ipynb_checkpoints/0-checkpoint.png",
+    "cat/._0.png",
+    "cat/.DS_Store",
+    "cat/Thumbs.db",
+    "dog/desktop.ini",
+    "__MACOSX/cat/0.png",
+    "dog/__MACOSX/._0.png",
+)
+"""What editors and systems leave in folders, some of which looks like images."""
+
+
+def litter(pets):
+    image = (pets / "cat" / "0.png").read_bytes()
+    for name in LITTER:
+        (pets / name).parent.mkdir(parents=True, exist_ok=True)
+        (pets / name).write_bytes(image)
+
+
+def test_what_is_hidden_or_left_by_systems_is_not_read(pets):
+    before, whole = digest(compose(settings(pets))), run_of(settings(pets))[1].dataset.load(pets, 0)
+    litter(pets)
     assert digest(compose(settings(pets))) == before
+    read_again = run_of(settings(pets))[1].dataset.load(pets, 0)
+    assert torch.equal(read_again.train.inputs, whole.train.inputs)
+
+
+@pytest.mark.slow
+def test_the_datasets_library_does_not_read_it_either(pets, no_cache):
+    asked = ["dataset=hub_images", f"dataset.path={pets}", "dataset.size=8"]
+    before = digest(compose(asked))
+    litter(pets)
+    assert digest(compose(asked)) == before
+
+
+def test_a_folder_behind_a_link_is_read_and_is_in_the_checksum(pets, tmp_path):
+    before = compose(settings(pets))["dataset"]
+    moved = (pets / "dog").rename(tmp_path / "elsewhere")
+    (pets / "dog").symlink_to(moved)
+    (pets / "dog" / "up").symlink_to(pets)
+    linked = compose(settings(pets))["dataset"]
+    assert (linked["checksum"], linked["rows"]) == (before["checksum"], before["rows"])
+    Image.new("RGB", (8, 8)).save(moved / "0.png")
+    assert compose(settings(pets))["dataset"]["checksum"] != before["checksum"]
+    (pets / "cat" / "lost.png").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"cat/lost\.png cannot be read: No such file"):
+        compose(settings(pets))
+
+
+def test_sixteen_bits_are_the_same_picture_as_eight(pets, tmp_path):
+    """As from a microscope; they were cut off at 255, which is white."""
+    for path in pets.rglob("*.png"):
+        grey = Image.open(path).convert("L")
+        grey.save(path)
+        deep = tmp_path / "deep" / path.relative_to(pets)
+        deep.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.asarray(grey).astype("uint16") * 257).save(deep)
+    both = [run_of(settings(folder))[1].dataset for folder in (pets, tmp_path / "deep")]
+    eight, sixteen = (data.load(pets, 0).train for data in both)
+    assert torch.equal(eight.inputs, sixteen.inputs)
 
 
 def test_a_cut_image_is_named(pets):

@@ -1,0 +1,64 @@
+"""The types of columns: wherever a table is from, those that a CSV file of it would have."""
+
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+
+TRUTH = (bool, np.bool_)
+NUMBERS = (int, float, np.integer, np.floating, Decimal)
+
+STRUCTURES = {
+    "bytes": ((bytes, bytearray), re.compile(r"b(['\"]).*\1", re.DOTALL)),
+    "mappings": ((dict,), re.compile(r"\{.*\}", re.DOTALL)),
+    "lists": ((list, tuple, set, frozenset, np.ndarray), re.compile(r"\[.*\]", re.DOTALL)),
+}
+"""What is no single value: by name, its types, and how it looks as text."""
+
+
+def plain(column: pd.Series, as_text: bool = False) -> pd.Series:
+    """The column as numbers, as truth values or, if it has anything else, as texts.
+
+    Decimals are numbers; dates and durations are texts. A column of bytes, mappings or lists stays
+    one, for `structure` to name, unless it is asked for as_text.
+    """
+    if isinstance(column.dtype, pd.StringDtype) or _is_plain_number(column.dtype):
+        return column
+    values = column.astype(object).where(column.notna(), np.nan)
+    types = {*map(type, values[values.notna()])}
+    if _all_in(types, TRUTH):
+        return values.infer_objects()
+    if _all_in(types, NUMBERS) and types.isdisjoint(TRUTH):
+        numbers = pd.to_numeric(values.map(str, na_action="ignore"))
+        if is_numeric_dtype(numbers):
+            return numbers
+    if types and not as_text and any(_all_in(types, known) for known, _ in STRUCTURES.values()):
+        return values
+    return values.map(_text, na_action="ignore").astype("str")
+
+
+def structure(column: pd.Series) -> str | None:
+    """The name of what the values of a plain column are, if that is bytes, mappings or lists."""
+    values = column.dropna()
+    if not len(values) or is_numeric_dtype(column):
+        return None
+    types, is_text = {*map(type, values)}, isinstance(column.dtype, pd.StringDtype)
+    for name, (known, text) in STRUCTURES.items():
+        if all(map(text.fullmatch, values)) if is_text else _all_in(types, known):
+            return name
+    return None
+
+
+def _is_plain_number(dtype: object) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+
+
+def _text(value: object) -> str:
+    return str(value.tolist() if isinstance(value, np.ndarray) else value)
+
+
+def _all_in(types: Iterable[type], known: tuple[type, ...]) -> bool:
+    return all(issubclass(type_, known) for type_ in types)
