@@ -9,6 +9,9 @@ from torch import Tensor
 
 from dpbench.validate import integer
 
+ROUNDING = 1e-12
+"""The standard deviation, as a share of the mean, up to which a column does not vary."""
+
 
 @dataclass(frozen=True)
 class RegressionRows:
@@ -36,10 +39,21 @@ class RegressionRows:
         return self.rows - self.test_size
 
 
+def deviations(values: np.ndarray) -> np.ndarray:
+    """Standard deviations (n - 1) over the rows, with 0 for a column that does not vary.
+
+    What is left of such a column is the rounding of its mean.
+    """
+    deviation = values.std(axis=0, ddof=1)
+    return np.where(deviation > ROUNDING * np.abs(values.mean(axis=0)), deviation, 0.0)
+
+
 def z_scores(features: np.ndarray) -> Tensor:
     """Features [n, d] with mean 0 and standard deviation 1 (n - 1), as float32.
 
-    The statistics are those of the given rows, without accounting: data sets say so in their notes.
+    A column that does not vary is 0. The statistics are those of the given rows, without
+    accounting: data sets say so in their notes.
     """
-    scores = (features - features.mean(axis=0)) / features.std(axis=0, ddof=1)
+    deviation = deviations(features)
+    scores = (features - features.mean(axis=0)) / np.where(deviation, deviation, np.inf)
     return torch.from_numpy(scores).float()

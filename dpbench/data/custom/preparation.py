@@ -1,6 +1,8 @@
 """How rows of the user's own table become inputs of a model, kept to prepare new rows alike."""
 
 import json
+import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +13,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from dpbench.data.custom.column_types import plain
 from dpbench.data.custom.table import NONE, REGRESSION, TRAIN, Columns, distinct
+from dpbench.data.numeric import ROUNDING, deviations
 from dpbench.errors import UserError
-from dpbench.validate import quoted
+from dpbench.validate import LARGEST, quoted
 
 UNSCALED = (0.0, 1.0)
 """The mean and the deviation with which numbers stay as they are."""
@@ -23,17 +27,19 @@ UNSCALED = (0.0, 1.0)
 class TablePreparation:
     """Numbers minus a mean and divided by a deviation, then one feature for each category.
 
-    numbers: mean and deviation by column; categories: the values by column; classes: the values of
-    the target in the order of the model's outputs, () for regression; target: mean and deviation of
-    a regression's, whose model predicts (target - mean)/deviation. All are read from the user's
-    data: means and deviations from training rows with `standardise: train`, which no epsilon
-    covers, and categories from all rows.
+    numbers: mean and deviation by column, 0 for one that does not vary; categories: the values by
+    column; classes: the values of the target in the order of the model's outputs, () for
+    regression; target: mean and deviation of a regression's, whose model predicts
+    (target - mean)/deviation; farthest: from how many deviations on a number is taken as the
+    nearest within, with a warning. All are read from the user's data: means and deviations from
+    training rows with `standardise: train`, which no epsilon covers, and categories from all rows.
     """
 
     numbers: dict[str, tuple[float, float]]
     categories: dict[str, tuple]
     classes: tuple
     target: tuple[float, float] = UNSCALED
+    farthest: float | None = None
 
     def __call__(self, frame: pd.DataFrame) -> Tensor:
         """The inputs [n, d] float32 of the rows of a table with these columns, and perhaps others.
@@ -58,13 +64,31 @@ class TablePreparation:
 
     def _number(self, column: pd.Series) -> np.ndarray:
         mean, deviation = self.numbers[str(column.name)]
-        values = pd.to_numeric(column, errors="coerce").to_numpy("float64")
-        _check(np.isfinite(values), column, "not a number")
-        return ((values - mean) / deviation)[:, None]
+        values = pd.to_numeric(plain(column), errors="coerce").to_numpy("float64")
+        _check(np.abs(values) <= LARGEST, column, "not a number")
+        return ((self._near(values, column) - mean) / (deviation or math.inf))[:, None]
+
+    def _near(self, values: np.ndarray, column: pd.Series) -> np.ndarray:
+        """The values, or the nearest ones to which training rows can have come."""
+        if self.farthest is None:
+            return values
+        mean, deviation = self.numbers[str(column.name)]
+        reach = self.farthest * max(deviation, ROUNDING * abs(mean))
+        near = np.clip(values, mean - reach, mean + reach)
+        if len(far := np.flatnonzero(near != values)):
+            others = f" and {len(far) - 1} others" if len(far) > 1 else ""
+            warnings.warn(
+                f"column {column.name} has {values[far[0]]:g} in row {far[0] + 1}{others}, farther "
+                "from the training rows' mean than any of them can be: taken as "
+                f"{near[far[0]]:g}.",
+                stacklevel=2,
+            )
+        return near
 
     def _one_hot(self, column: pd.Series) -> np.ndarray:
         categories = self.categories[str(column.name)]
-        found = column.map({value: place for place, value in enumerate(categories)})
+        values = plain(column, as_text=True)
+        found = values.map({value: place for place, value in enumerate(categories)})
         _check(found.notna().to_numpy(), column, "not a category of the run's table")
         return np.eye(len(categories))[found.to_numpy("int64")]
 
@@ -93,13 +117,14 @@ def prepared_by(
     """The preparation of a table.
 
     standardise: `train` for statistics of the rows `train`, `none`, or mean and deviation by
-    column. A column that does not vary is only centred.
+    column. With `train`, values are clipped at sqrt(n) deviations, which none of n training rows
+    exceeds (Samuelson 1968): so they are those of rows that the model never saw.
     """
 
     def constants(name: str) -> tuple[float, float]:
         if standardise == TRAIN:
             values = frame[name].to_numpy("float64")[train]
-            return float(values.mean()), float(values.std(ddof=1)) or 1.0
+            return float(values.mean()), float(deviations(values))
         if standardise == NONE:
             return UNSCALED
         assert isinstance(standardise, Mapping)
@@ -109,10 +134,12 @@ def prepared_by(
     numbers = {name: constants(name) for name in columns.numbers(frame)}
     categorical = [name for name in columns.features(frame) if name not in numbers]
     categories = {name: tuple(distinct(frame[name], "the table")) for name in categorical}
+    farthest = math.sqrt(len(train)) if standardise == TRAIN else None
     if columns.task == REGRESSION:
-        return TablePreparation(numbers, categories, (), constants(columns.target))
+        mean, deviation = constants(columns.target)
+        return TablePreparation(numbers, categories, (), (mean, deviation or 1.0), farthest)
     classes = tuple(distinct(frame[columns.target], "the table"))
-    return TablePreparation(numbers, categories, classes)
+    return TablePreparation(numbers, categories, classes, farthest=farthest)
 
 
 def load_preparation(path: str | Path) -> TablePreparation:
@@ -121,13 +148,15 @@ def load_preparation(path: str | Path) -> TablePreparation:
     Raises UserError for a file that is none.
     """
     try:
-        plain = json.loads(Path(path).read_text())
-        mean, deviation = plain.get("target", UNSCALED)
+        kept = json.loads(Path(path).read_text())
+        mean, deviation = kept.get("target", UNSCALED)
+        farthest = kept.get("farthest")
         return TablePreparation(
-            {name: (float(m), float(d)) for name, (m, d) in plain["numbers"].items()},
-            {name: tuple(values) for name, values in plain["categories"].items()},
-            tuple(plain["classes"]),
+            {name: (float(m), float(d)) for name, (m, d) in kept["numbers"].items()},
+            {name: tuple(values) for name, values in kept["categories"].items()},
+            tuple(kept["classes"]),
             (float(mean), float(deviation)),
+            None if farthest is None else float(farthest),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(

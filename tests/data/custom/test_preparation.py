@@ -118,3 +118,67 @@ def test_what_an_earlier_training_kept_goes_with_its_model(kept):
     assert json.loads(path.read_text())["numbers"]
     kept("dataset.target=rich", "save_model=false", "again=true")
     assert not path.exists()
+
+
+def constant_but_for(frame, rows, normal=0.1):
+    """The frame with a column that has one value, except in these rows: by row, theirs."""
+    values = np.full(len(frame), normal)
+    values[[*rows]] = [*rows.values()]
+    return frame.assign(unit=values)
+
+
+@pytest.mark.parametrize("normal", [0.1, 0.0, 3.0, -1e-9])
+def test_what_does_not_vary_in_training_is_left_out_of_tests_and_predictions(kept, people, normal):
+    """0.2 in a test row became 7e15 where all training rows have 0.1, and the loss 1e14."""
+    frame = pd.read_csv(people)
+    asked = ["dataset=csv", f"dataset.file={people}", "dataset.target=rich", *SMALL]
+    test_row = int(run_of(asked)[1].dataset.order(0)[1][0])
+    constant_but_for(frame, {test_row: normal + 0.1}, normal).to_csv(people, index=False)
+    says = f"column unit has .* in row {test_row + 1}, farther from the .*: taken as {normal:g}"
+    with pytest.warns(UserWarning, match=says):
+        record, path, frame = kept("dataset.target=rich")
+    assert record.metrics["test/loss"] < 10
+    prepare = load_preparation(path)
+    assert prepare.numbers["unit"][1] == 0
+    with pytest.warns(UserWarning, match=says):
+        assert (prepare(frame)[:, 2] == 0).all()
+
+
+def test_a_value_farther_than_any_training_row_can_be_is_taken_as_the_nearest(kept):
+    _, path, frame = kept("dataset.target=rich")
+    prepare = load_preparation(path)
+    far = frame.assign(age=frame["age"].astype("float64"))
+    far.loc[[3, 5, 7], "age"] = [1e30, -1e12, 120.0]
+    with pytest.warns(UserWarning, match=r"age has 1e\+30 in row 4 and 1 others, farther from"):
+        ages = prepare(far)[:, 0]
+    assert ages[[3, 5]].tolist() == pytest.approx([48**0.5, -(48**0.5)])
+    mean, deviation = prepare.numbers["age"]
+    assert ages[7].item() == pytest.approx((120 - mean) / deviation)
+    assert torch.equal(prepare(frame), prepare(far.assign(age=frame["age"])))
+
+
+def test_no_training_row_is_ever_changed_however_far_it_is(people):
+    """Of n rows of which one differs, that one is (n - 1)/sqrt(n) deviations away, the most."""
+    asked = ["dataset=csv", f"dataset.file={people}", "dataset.target=rich"]
+    train = run_of(asked)[1].dataset.order(0)[0]
+    frame = pd.read_csv(people)
+    for value in (1e-9, 1.0, 1e30):
+        constant_but_for(frame, {train[0]: value}, 0.0).to_csv(people, index=False)
+        data = run_of(asked)[1].dataset.load(people, 0)
+        assert data.train.inputs[0, 2].item() == pytest.approx(47 / 48**0.5)
+
+
+@pytest.mark.parametrize("standardise", ["none", "{age:[40,15]}"])
+def test_without_statistics_of_training_rows_nothing_is_far(kept, standardise):
+    _, path, frame = kept("dataset.target=rich", f"dataset.standardise={standardise}")
+    far = frame.assign(age=1e9, wage=1e9)
+    expected = (1e9 - 40) / 15 if "age" in standardise else 1e9
+    assert load_preparation(path)(far)[0, :2].tolist() == pytest.approx([expected, 1e9])
+
+
+def test_a_preparation_of_an_earlier_release_prepares_as_it_did(kept):
+    _, path, frame = kept("dataset.target=rich")
+    now, old = load_preparation(path)(frame), json.loads(path.read_text())
+    del old["farthest"]
+    path.write_text(json.dumps(old))
+    assert torch.equal(load_preparation(path)(frame), now)
