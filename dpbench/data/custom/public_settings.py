@@ -78,9 +78,9 @@ def _of_table(settings: Settings, frame: Any, name: str) -> dict[str, Any]:
     return {**named, **lists, **table.describe(frame, columns, name)}
 
 
-def _hub(settings: Settings) -> Any:
+def _place(settings: Settings) -> tuple[Any, ...]:
     keys = (settings["path"], settings["revision"], settings["part"])
-    return hub.read(*keys, settings.get("checksum"))
+    return *keys, settings.get("checksum")
 
 
 def _checksum(settings: Settings) -> dict[str, Any]:
@@ -89,12 +89,12 @@ def _checksum(settings: Settings) -> dict[str, Any]:
 
 
 def _hub_table(settings: Settings) -> dict[str, Any]:
-    frame = _hub(settings).to_pandas()
+    frame = hub.table(*_place(settings))
     return _checksum(settings) | _of_table(settings, frame, settings["path"])
 
 
 def _hub_images(settings: Settings) -> dict[str, Any]:
-    rows = _hub(settings)
+    rows = hub.read(*_place(settings))
     names, labels = hub.labels(rows, settings["target"])
     hub.check_images(rows, settings["image"])
     return _checksum(settings) | _of_images(names, len(labels))

@@ -13,8 +13,9 @@ import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
+from dpbench.data.custom.column_types import plain, structure
 from dpbench.errors import UserError, first_line, nearest
-from dpbench.validate import is_integer, one_of, quoted, quoting_hint, typed
+from dpbench.validate import LARGEST, is_integer, one_of, quoted, quoting_hint, typed
 
 MAX_CATEGORIES = 1_000
 """The most categories of a column: a column with more is one of names or free text."""
@@ -22,7 +23,12 @@ MAX_CATEGORIES = 1_000
 FEW = 20
 """The number of different texts up to which a column has categories, however few its rows."""
 
-DATE = re.compile(r"(\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d{2,4})\b")
+TIMES = {
+    "dates": re.compile(r"(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[./]\d\d?[./]\d{2,4})(?!\d)"),
+    "times of day": re.compile(r"\d\d?:\d\d"),
+    "durations": re.compile(r"-?\d+ days?\b"),
+}
+"""How texts begin of which each would be a category, although they are a kind of number."""
 
 RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
 """A class is named as rare if it has fewer than 10 rows, and at most a twentieth; of such, five."""
@@ -49,6 +55,16 @@ class Columns:
     categorical: tuple[str, ...]
     drop: tuple[str, ...]
     task: str
+
+    def plain(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The columns in use, with numbers, truth values and texts only, where they can be."""
+        used = [*dict.fromkeys((*self.features(frame), *self.needed))]
+        return pd.DataFrame({name: plain(frame[name], name in self.categorical) for name in used})
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns that cannot be left out."""
+        return self.target, *filter(None, [self.group])
 
     def features(self, frame: pd.DataFrame) -> list[str]:
         """The columns that are features."""
@@ -88,7 +104,7 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     columns = Columns(target, group, **lists, task=settings["task"])
     if isinstance(settings["standardise"], Mapping):
         for name in settings["standardise"]:
-            one_of("dataset.standardise", name, columns.scalable(frame))
+            one_of("dataset.standardise", name, columns.scalable(columns.plain(frame)))
     return columns
 
 
@@ -105,6 +121,7 @@ def named(key: str, value: object, known: Collection[str]) -> str:
 
 def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]:
     """What has to be public: the numbers of rows, features and classes, and the names of groups."""
+    frame = columns.plain(frame)
     _check_values(frame, columns, name)
     regression = columns.task == REGRESSION
     if regression and columns.is_categorical(frame[columns.target]):
@@ -183,24 +200,25 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     """UserError for a table without rows, and for values that are missing or infinite."""
     if len(frame) < 2:
         raise UserError(f"{name} has {len(frame)} rows, but a run needs training and test rows.")
-    needed = (columns.target, *filter(None, [columns.group]))
     if nameless := [c for c in columns.features(frame) if str(c).startswith("Unnamed: ")]:
         raise UserError(
             f"{name} has a column without a name, such as an index that was written with it: name "
             f"it, or leave it out with \"dataset.drop=['{nameless[0]}']\"."
         )
     unusable = {}
-    for column in dict.fromkeys((*columns.features(frame), *needed)):
+    for column in frame:
         values = frame[column]
-        if column not in (*needed, *columns.categorical) and is_string_dtype(values):
+        if column not in columns.categorical:
+            _check_structure(values, columns, name)
+        if column not in (*columns.needed, *columns.categorical) and is_string_dtype(values):
             _check_categories(values, name)
         bad = values.isna()
         if not columns.is_categorical(values):
-            bad |= ~np.isfinite(values)
+            bad |= ~(np.abs(values.to_numpy("float64")) <= LARGEST)
         if bad.any():
             unusable[column] = bad
     if unusable:
-        raise _unusable(unusable, needed, name)
+        raise _unusable(unusable, columns.needed, name)
 
 
 def _unusable(cells: Mapping[str, pd.Series], needed: Collection[str], name: str) -> UserError:
@@ -250,6 +268,20 @@ def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         )
 
 
+def _check_structure(column: pd.Series, columns: Columns, name: str) -> None:
+    """UserError for a column whose values are no single ones."""
+    if what := structure(column):
+        first = column.dropna().iloc[0]
+        example = " ".join(quoted(getattr(first, "tolist", lambda: first)()).split())
+        way = f"leave the column out with dataset.drop=[{column.name}], or"
+        if column.name in columns.needed:
+            way = "choose another target or group, or"
+        raise UserError(
+            f"column {column.name} of {name} has {what}, such as {example}, and not single values: "
+            f"{way} set dataset.categorical=[{column.name}] if its values are categories."
+        )
+
+
 def _check_categories(column: pd.Series, name: str) -> None:
     """UserError for text that looks like numbers with a word among them, or names of the rows."""
     words = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
@@ -263,9 +295,9 @@ def _check_categories(column: pd.Series, name: str) -> None:
             f"{column.index.get_loc(words.index[0]) + 1}: replace it or remove the row, {ways}"
         )
     example = next(iter(column.dropna()), None)
-    if _are_dates(column):
+    if times := _times(column):
         raise UserError(
-            f"column {column.name} of {name} has dates, such as {quoted(example)}, each of "
+            f"column {column.name} of {name} has {times}, such as {quoted(example)}, each of "
             f"which would be a category: turn them into numbers, {ways}"
         )
     if (different := column.nunique()) > max(len(column) / 2, FEW):
@@ -276,9 +308,12 @@ def _check_categories(column: pd.Series, name: str) -> None:
         )
 
 
-def _are_dates(column: pd.Series) -> bool:
-    """Whether a column has many different texts that all begin with a date."""
-    return column.nunique() > FEW and bool(column.dropna().str.match(DATE).all())
+def _times(column: pd.Series) -> str | None:
+    """The name of a kind of number that all texts of a column begin with, if there are many."""
+    if column.nunique() <= FEW:
+        return None
+    found = (name for name, form in TIMES.items() if all(map(form.match, column.dropna())))
+    return next(found, None)
 
 
 def _has_fractions(column: pd.Series) -> bool:

@@ -95,6 +95,7 @@ class TableRows(Rows):
 
     def _split(self, frame: pd.DataFrame, seed: int) -> Data:
         columns, (train, test) = self._columns(frame), self.order(seed)
+        frame = columns.plain(frame)
         prepared = prepared_by(frame, columns, self.standardise, train)
         target, group = frame[columns.target], columns.group
         if columns.task == REGRESSION:
@@ -109,7 +110,8 @@ class TableRows(Rows):
     def preparation(self, seed: int) -> TablePreparation:
         """How the rows of a run with this seed are prepared; UserError if the table has changed."""
         frame = self.read()
-        return prepared_by(frame, self._columns(frame), self.standardise, self.order(seed)[0])
+        columns = self._columns(frame)
+        return prepared_by(columns.plain(frame), columns, self.standardise, self.order(seed)[0])
 
     def _columns(self, frame: pd.DataFrame) -> Columns:
         lists = {"categorical": list(self.categorical), "drop": list(self.drop)}
@@ -143,4 +145,4 @@ class HubTable(TableRows):
     needs = "dataset.path=FOLDER, or NAME with dataset.revision=COMMIT, and dataset.target=COLUMN"
 
     def read(self) -> pd.DataFrame:
-        return hub.read(self.path, self.revision, self.part, self.checksum).to_pandas()
+        return hub.table(self.path, self.revision, self.part, self.checksum)
