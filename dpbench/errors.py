@@ -1,11 +1,14 @@
 """Errors that a user can act on, and messages on the terminal."""
 
 import difflib
+import errno
+import os
+import pwd
 import re
 import sys
 import warnings
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 MAX_COMPARED, MAX_LISTED = 200, 25
 """The most characters of a name that are compared, and the most names that a message lists."""
@@ -27,6 +30,42 @@ class UserError(Exception):
 
 class Unavailable(UserError):
     """Data or pre-trained weights are missing on this machine and cannot be downloaded."""
+
+
+OF_FILES = {
+    **dict.fromkeys(("EACCES", "EPERM"), "change its permissions, or give another path"),
+    **dict.fromkeys(("ENOSPC", "EDQUOT"), "make room, or give a path on another disk"),
+    **dict.fromkeys(("EROFS", "EIO", "ESTALE", "EFBIG"), "give a path on another disk"),
+    **dict.fromkeys(("ENAMETOOLONG", "ELOOP", "EISDIR", "ENOTDIR"), "give another path"),
+}
+"""The errors by which a file cannot be used on this machine, and the way out of each."""
+
+OF_WRITING = ("ENOSPC", "EDQUOT", "EFBIG")
+"""The errors that name no file, as they are of one that is open."""
+
+
+@contextmanager
+def file_errors_told() -> Iterator[None]:
+    """Within the context, an error by which a file cannot be used on this machine is a UserError;
+    others of the system, such as of a file that is missing, stay what they are."""
+    try:
+        yield
+    except OSError as error:
+        name = errno.errorcode.get(error.errno or 0, "")
+        if name not in OF_FILES or not (error.filename or name in OF_WRITING):
+            raise
+        what = os.fsdecode(error.filename) if error.filename else "A file"
+        raise UserError(
+            f"{what} cannot be used by {_user()} ({error.strerror}): {OF_FILES[name]}."
+        ) from error
+
+
+def _user() -> str:
+    """The name of the user whose permissions this process has."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"user {os.geteuid()}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

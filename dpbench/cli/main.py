@@ -9,7 +9,13 @@ from collections.abc import Callable
 from textwrap import dedent
 
 from dpbench.cli.crash_report import check_encoding, reporting_errors
-from dpbench.errors import UserError, nearest, print_message, show_warnings_as_messages
+from dpbench.errors import (
+    UserError,
+    file_errors_told,
+    nearest,
+    print_message,
+    show_warnings_as_messages,
+)
 from dpbench.system import interrupts
 from dpbench.version import __version__
 
@@ -60,7 +66,8 @@ A run takes +table=NAME to use that table's settings for the chosen data set and
 that take options also find those of plug-ins, and in --config-dir DIR or hydra.searchpath=[DIR].
 
 Exit code: 0 if all is done, 1 if runs failed or an unexpected error occurred, 2 if the request was
-refused before any work, 130 after Ctrl-C, 143 after SIGTERM, 141 if the output was closed."""
+refused before any work, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, 141 if the output
+was closed."""
 
 
 OVERRIDES = ("run", "epsilon", "search", "audit", "reproduce", "track")
@@ -96,7 +103,8 @@ def _main() -> None:
         elif HELP & {*arguments}:
             print(usage_of(command))
         else:
-            _command(command, arguments)
+            with file_errors_told():
+                _command(command, arguments)
     except UserError as error:
         print_message(error)
         sys.exit(2)

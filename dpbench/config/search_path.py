@@ -6,6 +6,7 @@ read in place of a file that conf/ has.
 """
 
 import functools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -143,6 +144,9 @@ def _existing(name: str, key: str) -> Path:
     folder = path_of(key, name.removeprefix(FILE)).expanduser().absolute()
     if not folder.is_dir():
         raise UserError(f"{key}: {folder} is not a folder.")
+    for place in (folder, *(folder / group for group in groups())):
+        if place.is_dir() and not os.access(place, os.R_OK | os.X_OK):
+            raise UserError(f"{key}: {place} cannot be read: change its permissions.")
     return folder
 
 

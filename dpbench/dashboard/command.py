@@ -15,7 +15,7 @@ from dpbench.errors import UserError
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.records.collect import collect, no_records
 from dpbench.records.reading import Unreadable
-from dpbench.system.files import write_atomically
+from dpbench.system.files import check_replaceable, write_atomically
 from dpbench.validate import key_values, path_of
 
 DEFAULTS = {"results_dir": "results", "out": "report.html"}
@@ -70,6 +70,7 @@ def parse(arguments: list[str]) -> tuple[Path, Path]:
     out = path_of("out", values["out"], "file")
     if out.is_dir():
         raise UserError(f"out={out} is a folder: name a file in it, e.g. report.html.")
+    check_replaceable(out)
     return folder, out
 
 

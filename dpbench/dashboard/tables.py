@@ -10,6 +10,7 @@ from dpbench.errors import UserError
 from dpbench.paths import benchmarks_folder, conf_folder
 from dpbench.records.folder import TABLES
 from dpbench.records.reading import Unreadable
+from dpbench.system.files import files_in
 from dpbench.tables.conditions import row_name
 from dpbench.tables.header import HEAD
 from dpbench.tables.markdown import command_of
@@ -22,7 +23,7 @@ OTHER_COLUMNS = ("method", "column", "value", "spread", "delta")
 def tables(folder: Path) -> tuple[list[dict], list[Unreadable]]:
     """The tables in `tables/*.csv`, then the published ones that were not run."""
     ours, unreadable = [], []
-    for path in sorted((folder / TABLES).glob("*.csv")):
+    for path in files_in(folder / TABLES, "*.csv"):
         table = _compared_table(path)
         if isinstance(table, Unreadable):
             unreadable.append(table)

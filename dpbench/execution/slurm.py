@@ -9,6 +9,7 @@ from pathlib import Path
 from dpbench.errors import UserError, show_warnings_as_messages
 from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
+from dpbench.system.interrupts import hung_up
 from dpbench.validate import integer, one_of, positive, quoted
 
 CLUSTERS = ("slurm", "local")
@@ -29,7 +30,8 @@ SETTINGS_OF = {
 
 @dataclass(frozen=True)
 class Slurm:
-    """Each run is a task of an array job; the sweep waits for it, and cancels it if interrupted.
+    """Each run is a task of an array job; the sweep waits for it, and cancels it if interrupted,
+    but not if the terminal is closed.
 
     cluster: slurm, or local for processes on this machine, to try it. partition: None for the
     cluster's default. minutes, gpus, cpus, memory_gb: per task. at_once: the number of tasks that
@@ -83,7 +85,7 @@ class Slurm:
         try:
             yield attempts
         finally:
-            for task in submitted:
+            for task in submitted if not hung_up() else ():
                 if not task.done():
                     task.cancel(check=False)
 

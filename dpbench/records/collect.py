@@ -9,6 +9,7 @@ from dpbench.errors import UserError, print_message
 from dpbench.records.folder import RUNS, TABLES
 from dpbench.records.reading import Unreadable, parse, parse_named, text_of
 from dpbench.records.record import Record
+from dpbench.system.files import files_in
 
 RECORDS = "records.jsonl"
 """The suffix of a table's file of records."""
@@ -66,7 +67,7 @@ def readable_records(folder: Path) -> list[Record]:
 
 def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
     """The error for a folder without any record, such as the one of runs in a results folder."""
-    if folder.name == RUNS and any(folder.glob("*.json")):
+    if folder.name == RUNS and files_in(folder, "*.json"):
         return UserError(f"{folder} is inside a results folder: name {folder.parent} instead.")
     broken = ""
     if unreadable:
@@ -78,7 +79,7 @@ def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
 
 
 def _runs(folder: Path) -> Iterator[StoredRecord | Unreadable]:
-    for path in sorted((folder / RUNS).glob("*.json"), key=str):
+    for path in files_in(folder / RUNS, "*.json"):
         text, source = text_of(path), f"runs/{path.name}"
         if isinstance(text, Unreadable):
             yield Unreadable(source, text.reason)
@@ -87,7 +88,7 @@ def _runs(folder: Path) -> Iterator[StoredRecord | Unreadable]:
 
 
 def _tables(folder: Path) -> Iterator[StoredRecord | Unreadable]:
-    for path in sorted((folder / TABLES).glob(f"*.{RECORDS}")):
+    for path in files_in(folder / TABLES, f"*.{RECORDS}"):
         yield from records_in(path)
 
 

@@ -10,7 +10,7 @@ from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.records.trial import is_trial, released
-from dpbench.system.files import write_atomically
+from dpbench.system.files import check_replaceable, write_atomically
 from dpbench.validate import key_values
 
 UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed")
@@ -29,14 +29,14 @@ def publish(arguments: list[str]) -> Path:
     given = key_values("publish", DEFAULTS, arguments, {*DEFAULTS, "record"})
     if sum(argument.startswith("record=") for argument in arguments) > 1:
         raise UserError("publish takes one record: publish each to an out= of its own.")
-    folder = Path(given["results_dir"])
+    folder, out = Path(given["results_dir"]), Path(given["out"])
+    check_replaceable(out)
     records = _chosen(folder, readable_records(folder), given.get("record"))
     _warn_of_guessable_noise(records)
     _warn_of_unbounded_runs(records)
     _warn_of_composition(records)
     # Sorted by their text, so that the order says nothing about the seeds.
     lines = sorted(without_uncovered(record).json() for record in records)
-    out = Path(given["out"])
     write_atomically(out, "".join(f"{line}\n" for line in lines).encode(), setting="out")
     return out
 

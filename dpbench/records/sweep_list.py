@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpbench.errors import UserError, nearest
 from dpbench.records.folder import SWEEPS
-from dpbench.system.files import write_atomically
+from dpbench.system.files import files_in, write_atomically
 
 
 def write_list(folder: Path, name: str, digests: Iterable[str]) -> None:
@@ -20,7 +20,7 @@ def write_list(folder: Path, name: str, digests: Iterable[str]) -> None:
 
 def read_list(folder: Path, name: str) -> set[str]:
     """The digests of a sweep's runs; UserError for a name of no sweep."""
-    known = [path.stem for path in (folder / SWEEPS).glob("*.txt")]
+    known = [path.stem for path in files_in(folder / SWEEPS, "*.txt")]
     if name not in known:
         raise UserError(f"{folder} has no sweep {name}: {nearest(name, known)}")
     return {*_path(folder, name).read_text().split()}

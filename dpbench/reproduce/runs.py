@@ -12,6 +12,7 @@ from dpbench.records.folder import RUNS, TABLES
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
+from dpbench.system.files import files_in
 from dpbench.tables.conditions import row_name
 from dpbench.tables.counts import counted
 from dpbench.tables.not_run import NotRun
@@ -60,7 +61,7 @@ def execute(runs: TargetRuns) -> tuple[list[Record], dict[Path, str]]:
     beside the table has some that would be lost; and Unavailable if none could be run.
     """
     sweep = runs.sweep
-    found = {path.stem for path in (sweep.folder / RUNS).glob("*.json")}
+    found = {path.stem for path in files_in(sweep.folder / RUNS, "*.json")}
     repeated = {path.stem for path, run in sweep.built.items() if run.noise != "secure"}
     _check_kept(sweep, found | repeated)
     unavailable = _execute(sweep)

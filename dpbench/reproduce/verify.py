@@ -21,6 +21,7 @@ from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
 from dpbench.reproduce.render import TEXTS, texts
 from dpbench.reproduce.target import Target, target_of
+from dpbench.system.files import files_in
 from dpbench.system.progress import counting
 from dpbench.tables.counts import counted
 from dpbench.tables.markdown import command_of
@@ -60,7 +61,7 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
     entries = list(collect(folder))
     problems = [Problem(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
     stored = [entry for entry in entries if isinstance(entry, StoredRecord)]
-    tables = sorted((folder / TABLES).glob(f"*.{RECORDS}"))
+    tables = files_in(folder / TABLES, f"*.{RECORDS}")
     if not (names or entries or tables):
         raise no_records(folder, [])
     if names:

@@ -6,6 +6,7 @@ by the next write of the same file.
 """
 
 import fcntl
+import fnmatch
 import functools
 import glob
 import hashlib
@@ -82,6 +83,32 @@ def _remove_if_abandoned(part: Path) -> None:
             part.unlink()
 
 
+def files_in(folder: Path, pattern: str) -> list[Path]:
+    """The paths in a folder that match a pattern, sorted; none where there is no such folder.
+
+    Raises OSError for a folder that cannot be read: `Path.glob` would find nothing in it.
+    """
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [folder / name for name in sorted(fnmatch.filter(names, pattern))]
+
+
+def files_below(folder: Path) -> list[Path]:
+    """All files below a folder, sorted.
+
+    Raises OSError for a folder that cannot be read: `Path.rglob` would leave it out.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    walked = os.walk(folder, onerror=refuse)
+    paths = (Path(place, name) for place, _, names in walked for name in names)
+    return sorted(path for path in paths if path.is_file())
+
+
 def digest_of(path: Path, algorithm: str = "sha256") -> str:
     """The checksum of a file in hex digits."""
     with path.open("rb") as file:
@@ -114,4 +141,17 @@ def check_writable(folder: Path) -> None:
 def unwritable(path: Path, error: OSError, setting: str = "results_dir") -> UserError:
     """The error for a file or folder, named by a setting, that cannot be written."""
     other = "a writable folder" if setting == "results_dir" else "a file in a writable folder"
-    return UserError(f"{path} cannot be written ({error.strerror}); set {setting} to {other}.")
+    links = (link for link in (path, *path.parents) if link.is_symlink() and not link.exists())
+    if isinstance(error, FileExistsError) and (link := next(links, None)):
+        why = f"{link} is a link to {link.readlink()}, which does not exist"
+    else:
+        why = str(error.strerror)
+    return UserError(f"{path} cannot be written ({why}); set {setting} to {other}.")
+
+
+def check_replaceable(path: Path) -> None:
+    """UserError if `out` names a device, a pipe or a link, which a file would replace."""
+    if path.is_symlink() or not (path.is_file() or path.is_dir() or not path.exists()):
+        raise UserError(
+            f"out={path} is not a regular file, and would be replaced by one: name another file."
+        )

@@ -1,5 +1,8 @@
 """Ctrl-C: the first one exits gracefully, the second one immediately.
 
+SIGTERM and SIGHUP are as the first one, however often they come: a group of processes is sent them
+more than once, and who loses patience sends SIGKILL.
+
 A command listens from its start. Outside `graceful_interrupts` there is nothing to clean up: the
 process prints one sentence and exits. Within it the first interrupt raises KeyboardInterrupt, or,
 during training, after the current step (`between_steps`). The second one kills the process and all
@@ -64,12 +67,16 @@ class Listener:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """The signal handler, in the main thread."""
         self.first_signal = self.first_signal or number
-        if self.stop_requested or self.stop_raised or not self.graceful:
+        if number == signal.SIGINT if self._stopping else not self.graceful:
             self._exit(number)
         elif self.stepping:
             self.stop_requested = True
-        else:
+        elif not self._stopping:
             self.stop()
+
+    @property
+    def _stopping(self) -> bool:
+        return self.stop_requested or self.stop_raised
 
     def stop(self) -> None:
         """Raise KeyboardInterrupt."""
@@ -83,7 +90,8 @@ class Listener:
             if data[0] not in self._numbers:
                 continue
             count += 1
-            if count > 1 or not (self.graceful or self.stop_requested or self.stop_raised):
+            again = count > 1 and data[0] == signal.SIGINT
+            if again or not (self.graceful or self._stopping):
                 self._exit(data[0])
             if not select.select([self._read_end], [], [], PATIENCE)[0]:
                 self._print("finishing; interrupt again to exit immediately.")
@@ -136,7 +144,7 @@ _listener: Listener | None = None
 
 @contextmanager
 def listening(
-    numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM), quiet: bool = False
+    numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP), quiet: bool = False
 ) -> Iterator[None]:
     """Listen to the signals, except for those that the parent process set to be ignored."""
     global _listener
@@ -155,6 +163,11 @@ def listening(
 def _forget() -> None:
     global _listener
     _listener = None
+
+
+def hung_up() -> bool:
+    """Whether this process ends because its terminal was closed: what runs elsewhere may go on."""
+    return _listener is not None and _listener.first_signal == signal.SIGHUP
 
 
 def exit_sooner() -> None:
@@ -218,14 +231,15 @@ def between_steps() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Processes started within the context ignore Ctrl-C, which a terminal sends to all of them.
+    """Processes started within the context ignore Ctrl-C and the end of the terminal, which sends
+    both to all of them.
 
     Their parent decides when they exit.
     """
     from multiprocessing import resource_tracker
 
     resource_tracker.ensure_running()  # otherwise started later, which would unblock SIGINT
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:

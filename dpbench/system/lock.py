@@ -6,6 +6,7 @@ The `filelock` library can tell neither who holds a lock nor that its last holde
 import fcntl
 import os
 import socket
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,9 @@ from typing import IO
 
 from dpbench.errors import UserError
 from dpbench.system.files import unwritable
+
+ATTEMPTS = 100
+"""How often a lock file is made, in a folder that others may remove in the meantime."""
 
 
 class Busy(UserError):
@@ -24,9 +28,10 @@ class Busy(UserError):
 def exclusive(path: Path, wait: bool = True) -> Iterator[bool]:
     """Hold a lock file, alone in a folder that is named by the locked run.
 
-    Yields whether the last holder was killed before it finished. While another process holds the
-    lock: warn and wait, or raise Busy if `wait` is false. On exit, removes the file, its folder and
-    the parent folder if they are empty. Raises UserError if the lock file cannot be created.
+    Yields whether the last holder was killed or interrupted before it finished. While another
+    process holds the lock: warn and wait, or raise Busy if `wait` is false. On exit, unless it is
+    interrupted, removes the file, its folder and the parent folder if they are empty. Raises
+    UserError if the lock file cannot be created.
     """
     try:
         file, abandoned = _locked(path, wait)
@@ -35,20 +40,15 @@ def exclusive(path: Path, wait: bool = True) -> Iterator[bool]:
     try:
         yield abandoned
     finally:
-        _remove(file, path)
+        if not isinstance(sys.exception(), KeyboardInterrupt):
+            _remove(file, path)
         file.close()
 
 
 def _locked(path: Path, wait: bool) -> tuple[IO[str], bool]:
-    """The open file, and whether a killed holder left its name in it."""
+    """The open file, and whether a killed or interrupted holder left its name in it."""
     while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("a+")
-        except (FileNotFoundError, FileExistsError):  # the last holder removed it in the meantime
-            if path.parent.is_file():
-                raise
-            continue
+        file = _opened(path)
         _acquire(file, path, wait)
         # The previous holder may have removed the file while we waited.
         if _is_at(file, path):
@@ -59,6 +59,19 @@ def _locked(path: Path, wait: bool) -> tuple[IO[str], bool]:
             file.flush()
             return file, abandoned
         file.close()
+
+
+def _opened(path: Path) -> IO[str]:
+    """The file, made with its folder; OSError where that is impossible."""
+    attempts = ATTEMPTS
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return path.open("a+")
+        except (FileNotFoundError, FileExistsError):  # as if the last holder had just removed it
+            attempts -= 1
+            if not attempts:
+                raise
 
 
 def _acquire(file: IO[str], path: Path, wait: bool) -> None:

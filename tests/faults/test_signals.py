@@ -57,7 +57,9 @@ def test_while_it_starts_up_one_is_one_sentence(seconds, number, command, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+    "number",
+    [signal.SIGINT]
+    + [pytest.param(other, marks=pytest.mark.long) for other in (signal.SIGTERM, signal.SIGHUP)],
 )
 def test_one_puts_a_run_away_and_the_same_command_goes_on(number, command, until, tmp_path):
     there = f"results_dir={tmp_path / 'there'}"
@@ -117,3 +119,17 @@ def test_one_puts_all_runs_of_a_sweep_away(command, until, tmp_path):
     assert before.items() <= after.items()
     resumed = [load(path).provenance["resumed"] for path in after if path.stem in away]
     assert resumed == [1] * len(away)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_one_that_the_whole_group_is_sent_puts_all_runs_of_a_sweep_away(
+    number, command, until, tmp_path
+):
+    sweep = command(*ENDLESS, "-m", f"results_dir={tmp_path}", "seed=range(2)", "jobs=2")
+    until(lambda: len(list(tmp_path.glob("checkpoints/*/steps"))) == 2)
+    sweep.press(number)
+    code, _, err = sweep.end()
+    assert (code, err[-1]) == (128 + number, SAID)
+    assert len(list(tmp_path.glob("checkpoints/*/*.ckpt"))) == 2
+    assert not sweep.alive()

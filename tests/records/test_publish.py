@@ -143,3 +143,9 @@ def test_a_published_file_can_be_read_by_anything(tmp_path):
 def test_one_record_is_published_at_a_time():
     with pytest.raises(UserError, match="publish takes one record: publish each to an out= of its"):
         publish(["record=271a4ebadc674ee5", "record=9a00dc9de253f7c7"])
+
+
+def test_a_link_is_not_replaced_by_the_file(tmp_path):
+    (tmp_path / "link").symlink_to("/dev/null")
+    with pytest.raises(UserError, match="link is not a regular file"):
+        publish([f"results_dir={tmp_path}", f"out={tmp_path / 'link'}"])

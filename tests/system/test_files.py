@@ -8,7 +8,15 @@ import stat
 import pytest
 
 from dpbench.errors import UserError
-from dpbench.system.files import check_writable, remove_parts, replace_file, write_atomically
+from dpbench.system.files import (
+    check_replaceable,
+    check_writable,
+    files_below,
+    files_in,
+    remove_parts,
+    replace_file,
+    write_atomically,
+)
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
@@ -57,6 +65,29 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(write, tmp_path):
     with pytest.raises(UserError, match=r"file.*cannot be written \(.+\); set results_dir") as told:
         write(file / "runs" / "record.json")
     assert "\n" not in str(told.value)
+
+
+def test_only_a_file_is_replaced_by_one(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "nowhere").symlink_to("missing")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("file", "new"):
+        check_replaceable(tmp_path / name)
+    for name in ("link", "nowhere", "pipe", "/dev/null", "/dev/stdout"):
+        with pytest.raises(UserError, match=f"^out=.*{name} is not a regular file"):
+            check_replaceable(tmp_path / name)
+
+
+def test_the_files_of_a_folder_are_sorted_and_there_may_be_none(tmp_path):
+    for name in ("b.json", "a.json", "c.txt", "d/e.json"):
+        write_atomically(tmp_path / name, b"")
+    (tmp_path / "d" / "again").symlink_to(tmp_path)
+    assert [p.name for p in files_in(tmp_path, "*.json")] == ["a.json", "b.json"]
+    assert [p.name for p in files_below(tmp_path)] == ["a.json", "b.json", "c.txt", "e.json"]
+    assert files_in(tmp_path / "missing", "*") == files_in(tmp_path / "c.txt", "*") == []
+    with pytest.raises(FileNotFoundError):
+        files_below(tmp_path / "missing")
 
 
 def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path):

@@ -15,6 +15,7 @@ from dpbench.system.interrupts import (
     between_steps,
     descendants,
     graceful_interrupts,
+    hung_up,
     listening,
 )
 
@@ -41,7 +42,7 @@ def until(condition):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_has_nothing_to_put_in_order_ends_at_once(ended, number):
     with listening():
         interrupt(number)
@@ -97,6 +98,28 @@ def test_the_second_one_ends_a_step_that_does_not_end(ended):
 
     with listening(), pytest.raises(KeyboardInterrupt), graceful_interrupts():
         train()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_one_that_a_group_is_sent_counts_once_however_often_it_comes(number, ended):
+    made = []
+
+    def train():
+        with between_steps() as interrupted:
+            interrupt(number)
+            interrupt(number)
+            assert interrupted()
+        made.append("not reached")
+
+    with listening():
+        with pytest.raises(KeyboardInterrupt), graceful_interrupts():
+            train()
+        assert hung_up() == (number == signal.SIGHUP)
+        interrupt(number)  # while all is put in order
+        time.sleep(0.1)  # in which the thread that watches hears of it
+        assert (made, ended) == ([], [])
+        interrupt()
+        until(lambda: ended)
 
 
 @pytest.mark.slow
@@ -163,6 +186,7 @@ def test_what_is_started_deaf_hears_no_interrupt(tmp_path):
     )
     blocked = int(done.stdout.split()[1], 16)
     assert blocked & 1 << signal.SIGINT - 1
+    assert blocked & 1 << signal.SIGHUP - 1
     assert not blocked & 1 << signal.SIGTERM - 1
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -121,3 +122,29 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be written"):
         exclusive(tmp_path / "file" / "abc" / "lock").__enter__()
+
+
+def test_a_link_to_nowhere_is_one_sentence(lock, tmp_path):
+    lock.parents[1].symlink_to(tmp_path / "not-mounted")
+    with pytest.raises(UserError, match=r"locks is a link to .*not-mounted, which does not exist"):
+        exclusive(lock).__enter__()
+
+
+def test_a_folder_that_nobody_can_make_is_one_sentence():
+    """As others may remove it at any time, it is made again, but not for ever."""
+    with pytest.raises(UserError, match=r"/dev/null/abc cannot be written \(Not a directory\)"):
+        exclusive(Path("/dev/null/abc/lock")).__enter__()
+    with pytest.raises(
+        UserError, match=r"/proc/abc cannot be written \(No such file or directory\)"
+    ):
+        exclusive(Path("/proc/abc/lock")).__enter__()
+
+
+def test_one_who_was_interrupted_is_known_to_have_left_before_the_end(lock):
+    with pytest.raises(KeyboardInterrupt), exclusive(lock):
+        raise KeyboardInterrupt
+    with exclusive(lock, wait=False) as abandoned:
+        assert abandoned
+    with pytest.raises(UserError), exclusive(lock):
+        raise UserError("refused.")
+    assert not lock.parent.exists(), "what is refused leaves nothing"

@@ -10,7 +10,7 @@ from dpbench.errors import UserError, nearest, print_message
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.records.sweep_list import read_list
-from dpbench.system.files import unwritable, write_atomically
+from dpbench.system.files import check_replaceable, unwritable, write_atomically
 from dpbench.tables.counts import counted
 from dpbench.tables.sweep.cells import SweepLayout, filter_records, group_runs, varied_settings
 from dpbench.tables.sweep.differences import check_baseline
@@ -95,13 +95,15 @@ def _without_trials(records: list[Record]) -> list[Record]:
 
 def _check_own(out: Path) -> None:
     """UserError if one of the files exists, and is not of a table that this command wrote."""
-    page, *others = (out.with_name(out.name + suffix) for suffix in SUFFIXES)
+    page, *_ = paths = [out.with_name(out.name + suffix) for suffix in SUFFIXES]
+    for path in paths:
+        check_replaceable(path)
     try:
         text = page.read_text(encoding="utf-8", errors="replace") if page.exists() else ""
     except OSError as error:
         raise unwritable(page, error, "out") from error
     own = text.rstrip().rpartition("\n\n")[2].startswith(CELLS)
-    if not own and (found := [path for path in (page, *others) if path.exists()]):
+    if not own and (found := [path for path in paths if path.exists()]):
         raise UserError(
             f"{found[0]} exists, and {page} is not a table of this command: give another out=NAME."
         )

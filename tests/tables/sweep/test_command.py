@@ -199,6 +199,9 @@ def test_no_file_but_its_own_is_replaced(results, tmp_path, monkeypatch, capsys)
         with pytest.raises(UserError, match=f"^{name} exists, and .* is not a table of this"):
             table([*again[:2], f"out={name}"])
         assert (tmp_path / name).read_text() == "mine"
+    (tmp_path / "link.tex").symlink_to("/dev/null")
+    with pytest.raises(UserError, match=r"out=link\.tex is not a regular file"):
+        table([*again[:2], "out=link"])
     (tmp_path / "folder.md").mkdir()
     with pytest.raises(UserError, match=r"folder.md cannot be written .*set out to a file"):
         table([*again[:2], "out=folder"])
