@@ -7,6 +7,7 @@ from torch import nn
 
 from dpbench.config.settings import key_of
 from dpbench.data.probe import probe
+from dpbench.errors import file_errors_told
 from dpbench.execution.configuration import checkpoint_folder, data_folder, run_again, trackers_of
 from dpbench.execution.prepare import run_of
 from dpbench.records.folder import TRACKING
@@ -25,6 +26,7 @@ from dpbench.training.tracking import Tracking
 from dpbench.training.trainer import fit
 
 
+@file_errors_told()
 def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
     """The path of a run's record; the run is executed first if there is none, or `again` says so.
 
@@ -48,7 +50,7 @@ def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) ->
             if record is None or run_again(config, record):
                 record = _fit_and_save(config, run, path, checkpoints, tracking, quiet)
                 tracking.finish(record)
-            elif checkpoints.abandoned:  # by a process that was killed after it wrote the record
+            elif checkpoints.abandoned:  # by a process that ended after it wrote the record
                 tracking.finish(record)
             checkpoints.clear()
     return path
@@ -64,26 +66,27 @@ def _fit_and_save(
     retain_freed_memory()
     set_aside_invalid(path)
 
-    file, models = model_path(path.parents[1], path.stem), []
+    file = model_path(path.parents[1], path.stem)
     prepared = file.with_suffix(".preparation.json")
-
-    def keep(model: nn.Module) -> None:
-        inputs = probe(run.dataset, 1).inputs.to(next(model.parameters()).device)
-        models.append(serialised(model, config["model"], inputs, run.dataset.classes))
-
-    if config["save_model"]:
-        check_writable(file.parent)
-    for earlier in (file, prepared):  # of another training than the one of this record
-        earlier.unlink(missing_ok=True)
-    on_model = keep if config["save_model"] else None
     preparation = _preparation(run) if config["save_model"] else None
-    record = fit(run, data_folder(config), quiet, checkpoints, tracking, on_model)
-    record.save(path.parents[1])
-    for model in models:
+
+    def save(model: nn.Module, record: Record) -> None:
+        """What cannot be made again first; the record last, as with it the run is finished."""
+        if config["save_model"]:
+            inputs = probe(run.dataset, 1).inputs.to(next(model.parameters()).device)
+            content = serialised(model, config["model"], inputs, run.dataset.classes)
+            write_atomically(file, content)
+        else:
+            file.unlink(missing_ok=True)  # of another training than the one of this record
         if preparation:
             write_atomically(prepared, preparation)
-        write_atomically(file, model)
-    return record
+        else:
+            prepared.unlink(missing_ok=True)
+        record.save(path.parents[1])
+
+    if config["save_model"] or file.exists() or prepared.exists():
+        check_writable(file.parent)
+    return fit(run, data_folder(config), quiet, checkpoints, tracking, save)
 
 
 def _preparation(run: Run) -> bytes | None:

@@ -70,14 +70,16 @@ class Checkpoints:
         return minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
 
     def save_at_exit(self, state: dict, conditions: dict) -> None:
-        """Save for a run that is interrupted, unless checkpoints are disabled."""
+        """Save for a run that is interrupted or fails, unless checkpoints are disabled."""
         if self._minutes is not None:
-            self.save(state, conditions)
+            self.save(state, conditions, "the same command resumes")
 
-    def save(self, state: dict, conditions: dict) -> None:
+    def save(
+        self, state: dict, conditions: dict, then: str = "the run continues, and would resume"
+    ) -> None:
         """Write a checkpoint atomically, and remove all but the last two.
 
-        Warns if it cannot be written: the run continues, and earlier checkpoints stay.
+        Warns if it cannot be written, and of what happens then: earlier checkpoints stay.
         """
         earlier = self._paths()
         number = int(earlier[-1].stem) + 1 if earlier else 1
@@ -89,8 +91,8 @@ class Checkpoints:
                 old.unlink(missing_ok=True)
         except OSError as error:
             warnings.warn(
-                f"a checkpoint cannot be written to {self._folder} ({error.strerror}): the run "
-                "continues, and would resume from an earlier checkpoint, if there is one.",
+                f"a checkpoint cannot be written to {self._folder} ({error.strerror}): {then} "
+                "from an earlier checkpoint, if there is one.",
                 stacklevel=2,
             )
         self._saved_at = time.monotonic()

@@ -4,12 +4,14 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
-from torch import Tensor, nn
+import torch
+from torch import nn
 
 from dpbench.data.dataset import Data
 from dpbench.errors import print_message
@@ -40,7 +42,7 @@ def fit(
     quiet: bool = False,
     checkpoints: Checkpoints | None = None,
     tracking: Tracking | None = None,
-    on_model: Callable[[nn.Module], None] | None = None,
+    save: Callable[[nn.Module, Record], None] | None = None,
 ) -> Record:
     """Train and evaluate one run, and return its record.
 
@@ -48,8 +50,9 @@ def fit(
     status, and that of a run with non-finite outputs or losses, is "diverged"; its metrics are NaN,
     and its ledger has all planned steps, which covers when it ended. quiet: no progress bar.
     checkpoints: where to resume from and to save to, if anywhere; the record does not depend on
-    interruptions. tracking: logs every epoch. on_model: called with the trained model, at the
-    parameters it is evaluated at.
+    interruptions. tracking: logs every epoch. save: called with the trained model, at the
+    parameters it is evaluated at, and the record; if it fails or is interrupted, as the evaluation
+    may be, there is a checkpoint to go on from.
     """
     planned = plan(run)
     device = pick_device(run.device)
@@ -63,10 +66,18 @@ def fit(
     if training.steps_done and not quiet:
         print_message(f"resumed after step {training.steps_done:,} of {planned.steps:,}.")
     _train(run, training, quiet, checkpoints, tracking)
-    outputs, metrics = _evaluate_or_save(run, training, data, checkpoints)
-    if on_model:
-        with training.evaluated():
-            on_model(training.step.engine.model)
+    with _kept(run, training, checkpoints), training.evaluated():
+        record = _record(run, planned, training, data, device, code)
+        if save:
+            save(training.step.engine.model, record)
+    return record
+
+
+def _record(
+    run: Run, planned: Plan, training: Training, data: Data, device: torch.device, code: dict
+) -> Record:
+    """The record of a training that has ended, evaluated."""
+    outputs, metrics = evaluate(run, training.step.engine, data)
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
     complete = finite and not training.diverged
     classes = run.dataset.task == "classification"
@@ -176,17 +187,12 @@ def _train(
             checkpoints.save_at_exit(training.state_dict(), resume_conditions)
 
 
-def _evaluate_or_save(
-    run: Run,
-    training: Training,
-    data: Data,
-    checkpoints: Checkpoints | None,
-) -> tuple[Tensor, dict[str, float]]:
-    """Like `evaluate`, with a checkpoint if interrupted, so that training is not repeated."""
+@contextmanager
+def _kept(run: Run, training: Training, checkpoints: Checkpoints | None) -> Iterator[None]:
+    """Saves a checkpoint if the context fails or is interrupted: training is not repeated."""
     try:
-        with training.evaluated():
-            return evaluate(run, training.step.engine, data)
-    except KeyboardInterrupt:
+        yield
+    except BaseException:
         if checkpoints:
             resume_conditions = _checkpoint_conditions(run, training)
             checkpoints.save_at_exit(training.state_dict(), resume_conditions)

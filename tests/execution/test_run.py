@@ -12,11 +12,13 @@ import torch
 
 from dpbench.errors import UserError
 from dpbench.execution import run as runs
+from dpbench.execution.configuration import finished_record
 from dpbench.execution.run import load_or_run
 from dpbench.records.code import CHECKSUM_KEY
 from dpbench.training import evaluation, plan, provenance, trainer
 from dpbench.training.checkpoints import serialise
 from dpbench.training.loop import Training
+from dpbench.training.tracking import Tracking
 
 USUAL = ["batch_size=360", "epochs=2", "model.widths=[8]"]  # 8 steps on digits
 
@@ -265,6 +267,24 @@ def test_what_a_killed_process_left_beside_its_record_is_removed(asked, steps, t
     assert load_or_run(asked, quiet=True) == path
     assert steps == list(range(8))
     assert files(tmp_path) == [f"runs/{path.name}"]
+
+
+def test_trackers_that_were_interrupted_after_the_record_are_completed(asked, steps, tmp_path):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    tracked = [*asked, "tracker=csv"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tracking, "finish", stop)
+        with pytest.raises(KeyboardInterrupt):
+            load_or_run(tracked, quiet=True)
+    (log,) = tmp_path.glob("tracking/csv/*.csv")
+    assert "test/accuracy" not in log.read_text()
+    assert finished_record(tracked) is None
+    path = load_or_run(tracked, quiet=True)
+    assert "test/accuracy" in log.read_text()
+    assert steps == list(range(8))
+    assert finished_record(tracked) == path
 
 
 def test_a_checkpoint_that_cannot_be_removed_is_a_warning_and_the_record_is_there(

@@ -1,5 +1,6 @@
 """Models of runs as files: those that were measured, written when asked for, and read safely."""
 
+import errno
 import io
 
 import pytest
@@ -15,6 +16,9 @@ from dpbench.models.logistic import Logistic
 from dpbench.records.reading import load
 from dpbench.records.trained_model import model_path, serialised
 from dpbench.search.request import parse
+from dpbench.system import files
+from dpbench.system.files import replace_file
+from dpbench.training import trainer
 
 SMALL = ["epochs=2", "model.widths=[8]", "batch_size=512", "method=dpsgd"]
 
@@ -65,6 +69,47 @@ def test_a_training_that_keeps_no_model_leaves_none_of_an_earlier_one(made):
     _, path = made("noise=secure", "save_model=true")
     made("noise=secure", "again=true")
     assert not path.exists()
+
+
+def full(suffix):
+    """A disk without room for the files of that suffix."""
+
+    def write(path, *contents, **named):
+        if path.suffix == suffix:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace_file(path, *contents, **named)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(files, "replace_file", write)
+    return patch
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".json"])
+def test_a_full_disk_does_not_cost_the_model_whose_epsilon_is_spent(suffix, made, tmp_path):
+    asked = ("noise=secure", "save_model=true")
+    patch = full(suffix)
+    with pytest.raises(UserError, match=rf"\{suffix} cannot be written \(No space left on device"):
+        made(*asked)
+    patch.undo()
+    assert not [*tmp_path.glob("runs/*")], "the run is not finished before its model is there"
+    (checkpoint,) = tmp_path.glob("checkpoints/*/*.ckpt")
+    saved = torch.load(io.BytesIO(checkpoint.read_bytes().partition(b"\n")[2]))
+    trained = saved["parts"]["step"]["model"]
+    record, path = made(*asked)
+    assert record.provenance["resumed"] == 1
+    kept = load_model(path).state_dict()
+    assert all(torch.equal(kept[name], value) for name, value in trained.items())
+    assert not [*tmp_path.glob("checkpoints/*")]
+
+
+def test_a_training_that_fails_leaves_the_model_of_the_record_that_is_there(made, monkeypatch):
+    record, path = made("noise=secure", "save_model=true")
+    before = path.read_bytes()
+    monkeypatch.setattr(trainer, "evaluate", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        made("noise=secure", "again=true")
+    assert path.read_bytes() == before
+    assert load(path.parents[1] / "runs" / f"{path.stem}.json") == record
 
 
 @pytest.mark.parametrize("group", ["temperature", "normalization"])
