@@ -1,15 +1,14 @@
 """Fits the physical batches of a private step to the free memory."""
 
 import math
+from collections.abc import Callable
 
 import torch
 
 from dpbench.data.dataset import Batch
-from dpbench.mechanism.method import ReleasedState
+from dpbench.mechanism.dry_run import dry_run
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
-from dpbench.models.modes import in_mode
-from dpbench.seeds import torch_state_kept
 from dpbench.system.memory import largest_fitting_size
 
 
@@ -23,16 +22,11 @@ def fit_memory(step: PrivateStep, probe: Batch) -> None:
     most = math.ceil(step.expected_batch_size + 6 * math.sqrt(step.expected_batch_size))
     copies = torch.arange(most, device=probe.targets.device) % len(probe)
     batch, theta = probe.each(lambda t: t[copies]), step.engine.parameters.theta
-    # As in the second step: the first may need less memory, as some methods read earlier releases.
-    last = torch.ones_like(theta)
-    update = step.method.update.advance(last, 1.0, theta.detach())
-    released = ReleasedState(1, step.steps, last, step.seed, update)
 
-    def attempt(size: int) -> None:
-        part = batch.each(lambda t: t[:size])
-        step.clipped_sum(step.method.gradient(step.engine, part, step.clip, released), part)
-
-    with torch_state_kept(theta.device), in_mode(step.engine.model, training=True):
-        step.physical = PhysicalBatches(
-            largest_fitting_size(attempt, most, theta.device), adaptive=True
+    def fit(passes: Callable[[Batch], None]) -> None:
+        size = largest_fitting_size(
+            lambda size: passes(batch.each(lambda t: t[:size])), most, theta.device
         )
+        step.physical = PhysicalBatches(size, adaptive=True)
+
+    dry_run(step, fit)

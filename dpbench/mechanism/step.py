@@ -116,21 +116,26 @@ class PrivateStep:
 
     @property
     def clip(self) -> Clip:
-        """The clip of the next step, with its bounds scaled by the schedule."""
+        """The clip of the next step, or of the last, with its bounds scaled by the schedule."""
         if self.schedule is UNCHANGED:  # in every step several times
             return self._clip
-        factor = self.schedule.bound_at(self.released.progress)
+        factor = self.schedule.bound_at(self._progress)
         return self._clip if factor == 1 else self._clip.scaled(factor)
 
     @clip.setter
     def clip(self, clip: Clip) -> None:
         self._clip = clip
 
+    @property
+    def _progress(self) -> float:
+        """That of the next step, or of the last one after it: no schedule is checked beyond."""
+        return min(self.released.steps_done, self.steps - 1) / self.steps
+
     def _apply_schedule(self) -> None:
         """Sets learning rates and noise multiplier for the next step."""
         if self.schedule == UNCHANGED:
             return
-        progress, (rates, multiplier) = self.released.progress, self._initial
+        progress, (rates, multiplier) = self._progress, self._initial
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * self.schedule.lr_at(progress)
         self.noise_multiplier = multiplier * self.schedule.noise_at(progress)

@@ -9,6 +9,7 @@ from dpbench.data.probe import probe, probe_users
 from dpbench.errors import UserError
 from dpbench.gradients import ForwardOptions, make_engine
 from dpbench.gradients.precision import Precision
+from dpbench.mechanism.dry_run import check_method
 from dpbench.mechanism.fit_memory import fit_memory
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
@@ -55,6 +56,7 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
         noise_stream=run.stream("noise", device),
         count_stream=run.stream("counts", device),
     )
+    check_method(step, probe_batch)
     if physical == "auto" and not planned.method.whole_batches:
         fit_memory(step, probe_batch)
     return step

@@ -11,9 +11,12 @@ from dpbench.data.adult import Adult
 from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.derive.calibration import WithCalibration
 from dpbench.data.derive.unbalanced import Unbalanced
+from dpbench.data.derive.users import iid
 from dpbench.data.derive.validation import WithValidation
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
+from dpbench.methods.bam import bam_exact
+from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.fairlens import fairlens
 from dpbench.models.logistic import Logistic
 from dpbench.system import memory
@@ -141,3 +144,26 @@ def test_a_model_of_ones_own_that_cannot_be_trained_is_told_why(sentence, engine
         fit(run_of(dataset=Digits(0.2), model=Own(UNTRAINABLE[sentence]), engine=engine), NOWHERE)
     assert sentence in str(told.value)
     assert "\n" not in str(told.value)
+
+
+class Normalised:
+    """A layer normalisation, which torch on a CPU does not vectorise in two precisions."""
+
+    def build(self, shape, classes):
+        layers = nn.Linear(64, 8), nn.Mish(), nn.LayerNorm(8), nn.Linear(8, classes)
+        return nn.Sequential(nn.Flatten(), *layers)
+
+
+FEDERATED = dp_fedavg(0.5, 1, 5, 0.1, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "users"), [(FEDERATED, iid(20, 0.0)), (bam_exact(1, 0.5), None)]
+)
+def test_passes_of_a_method_that_torch_cannot_take_are_a_sentence(method, users):
+    run = replace(run_of(users=users, batch_size=10), method=method, model=Normalised())
+    fit(replace(run, epochs=1, batch_size=20 if users else 1438), NOWHERE)
+    run = replace(run, precision="bf16", engine="ghost")
+    with pytest.raises(UserError, match="fails with this model at precision=bf16: expected scalar"):
+        fit(run, NOWHERE)

@@ -17,6 +17,7 @@ from dpbench.mechanism.step import PrivateStep
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.dpsgd_global import dpsgd_global_adapt
+from dpbench.methods.dpsgld import Langevin
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import Ledger
 from dpbench.records.digest import digest
@@ -220,3 +221,31 @@ def test_the_setter_of_the_clip_is_what_the_schedule_moves(step_of):
     step = scheduled(step_of(dpsgd(0.5, "corrected")), Schedules(3.0, 1.0, 1.0), 2)
     step.clip = Abadi(2.0)
     assert step.clip == Abadi(6.0)
+
+
+REACHES_ZERO = (Cosine(1.0, 0.0), Linear(1.0, 0.0))
+
+
+@pytest.mark.parametrize("falling", REACHES_ZERO)
+def test_what_follows_from_a_rate_that_ends_at_zero_is_never_asked_for_at_the_end(
+    step_of, batch_of, falling
+):
+    """Every schedule is checked at the steps of a run, of which the end is none."""
+    steps = 4
+    schedule = Langevin("lr").schedule(Schedules(falling, falling, 1.0), steps)
+    step = scheduled(step_of(dpsgd(0.5, "corrected")), schedule, steps)
+    for _ in range(steps):
+        before = step.clip.sensitivity, step.noise_multiplier
+        step(batch_of(3))
+    assert (step.clip.sensitivity, step.noise_multiplier) == before
+    step.load_state_dict(step.state_dict())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dpsgld", "dpsghmc optimizer=momentum"])
+def test_a_rate_that_decays_to_zero_goes_with_noise_that_follows_from_it(method, tmp_path):
+    settings = [f"method={method}".split(), ["privacy=follows", "schedule=cosine", "epochs=1"]]
+    run = build(compose([*settings[0], *settings[1], "method.bound=0.1", "optimizer.lr=0.01"]))
+    record = fit(run, tmp_path)
+    assert record.status == "complete"
+    assert record.privacy["steps"] == 6
