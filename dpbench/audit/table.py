@@ -30,7 +30,7 @@ from dpbench.config.settings import is_scientific, key_of, split_settings
 from dpbench.errors import Unavailable
 from dpbench.figures.formats import images, titled
 from dpbench.records.digest import digest
-from dpbench.records.epsilon import REFUTED
+from dpbench.records.epsilon import REFUTED, USUAL
 from dpbench.records.folder import AUDITS
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
@@ -49,6 +49,8 @@ RULES = (
     "Not refuted: this attack found nothing against the claim. A lower bound can prove that a "
     "claim is wrong, but never that it is right. Refuted: under the claim such scores have a "
     "probability of at most 1e-4.",
+    f"Epsilons: {USUAL}, or per user where a method protects users; Poisson batches, unless the "
+    "row says that they are shuffled.",
     "PLD: the epsilon of the run's ledger. Its paper: the epsilon that the method's paper would "
     "print for this run, by its accountant. Its PRV or PLD: that of another library's accountant.",
 )

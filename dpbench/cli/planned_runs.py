@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dpbench.config.overrides import expand, swept_keys
 from dpbench.execution.prepare import prepare
 from dpbench.mechanism.method import Inapplicable
-from dpbench.privacy.statement import UPPER_BOUNDS
-from dpbench.records.epsilon import Terms, epsilon_or_reason, marked, rounded_up
+from dpbench.privacy.statement import UPPER_BOUNDS, Statement
+from dpbench.records.epsilon import Terms, epsilon_or_reason, legend, marked, rounded_up
 from dpbench.tables.grid import NO_VALUE, Grid
 from dpbench.tables.markdown import grid_lines
 from dpbench.training.plan import privacy_statement
@@ -15,24 +15,36 @@ HEAD = ("steps", "sampling rate", "noise multiplier", "epsilon (RDP)", "epsilon 
 
 
 def planned_runs(overrides: list[str]) -> str:
-    """A line for each combination of a sweep, without training; UserError for an invalid one.
+    """A line for each combination of a sweep, and the terms of its epsilons, without training;
+    UserError for an invalid one.
 
     A method that does not apply to a data set has the reason in its line.
     """
-    keys = swept_keys(overrides)
-    rows = tuple(tuple(_cells(run, keys)) for run in expand(overrides))
-    return grid_lines(Grid("", (*keys, *HEAD), rows))
+    keys, runs = swept_keys(overrides), list(expand(overrides))
+    stated = [_stated(run) for run in runs]
+    rows = (
+        (*_values(run, keys), *([said] if isinstance(said, str) else _cells(said)))
+        for run, said in zip(runs, stated, strict=True)
+    )
+    terms = legend(said for said in stated if not isinstance(said, str))
+    return "\n\n".join(filter(None, (grid_lines(Grid("", (*keys, *HEAD), tuple(rows))), terms)))
 
 
-def _cells(overrides: list[str], keys: list[str]) -> Iterator[str]:
+def _values(overrides: list[str], keys: list[str]) -> list[str]:
     values = {override.partition("=")[0]: override.partition("=")[2] for override in overrides}
-    yield from (values[key] for key in keys)
+    return [values[key] for key in keys]
+
+
+def _stated(overrides: list[str]) -> Statement | str:
+    """The privacy statement of a planned run, or why its method does not apply."""
     try:
         _, run, planned = prepare(overrides)
     except Inapplicable as reason:
-        yield str(reason)
-        return
-    said = privacy_statement(run, planned)
+        return str(reason)
+    return privacy_statement(run, planned)
+
+
+def _cells(said: Statement) -> Iterator[str]:
     yield f"{said['steps']:,}"
     yield NO_VALUE if said["sample_rate"] is None else f"{said['sample_rate']:.4g}"
     yield f"{said['noise_multiplier']:.4g}"

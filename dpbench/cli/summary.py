@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 
 from dpbench.metrics.registry import REGISTRY, parse_name
-from dpbench.privacy.guarantee import CLAIMED
 from dpbench.records.epsilon import OF_ITS_SEARCH, Terms, epsilon_or_reason, rounded_up
 from dpbench.records.record import Record
 from dpbench.records.trial import is_trial
@@ -50,14 +49,10 @@ def _epsilon(record: Record) -> str:
     value = OF_ITS_SEARCH if is_trial(record) else epsilon_or_reason(statement, "pld")
     if isinstance(value, str):
         return f"epsilon: {value}"
-    details = ["PLD", f"delta {statement['delta']:g}"]
+    terms, details = Terms.of(statement), ["PLD", f"delta {statement['delta']:g}"]
     if (target := budget.get("epsilon")) is not None:
         details.append(f"noise for {target:g} by {budget['accountant'].upper()}")
-    terms = Terms.of(statement)
-    if aside := terms.text(terms.unusual):
-        details.append(aside)
-    if statement["guarantee"] == CLAIMED:
-        details.append(CLAIMED)
+    details.append(terms.text([name for name in Terms._fields if name != "delta"]))
     if statement["notes"]:
         details.append("notes on the data in privacy.notes of the record")
     return f"epsilon {rounded_up(value)} ({', '.join(details)})"

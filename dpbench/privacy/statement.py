@@ -19,6 +19,15 @@ Bound = Literal["rdp", "pld"]
 UPPER_BOUNDS: tuple[Bound, ...] = get_args(Bound)
 
 
+BATCHES = {
+    "Poisson": "Poisson batches",
+    "TruncatedPoisson": "truncated Poisson batches",
+    "Allocation": "randomly allocated batches",
+    "Shuffled": "shuffled batches",
+}
+"""The law of a run's batches, as its epsilon's terms name it, by its name in the ledger."""
+
+
 class Epsilons(TypedDict):
     """The epsilons of a ledger; upper bounds are None without a guarantee or an accountant, and
     infinite if nothing hides an example."""
@@ -50,3 +59,11 @@ class Statement(Epsilons):
     ledger: list[dict]
     notes: NotRequired[list[str]]
     audit: NotRequired[dict]
+
+
+def batches_of(statement: Statement) -> str:
+    """The law of the batches of a run's training steps, such as: cyclic Poisson batches."""
+    sampling = statement["ledger"][0].get("sampling") if statement["ledger"] else None
+    if not isinstance(sampling, dict) or (law := str(sampling.get("law"))) not in BATCHES:
+        return "unknown batches"  # a record from elsewhere may say anything
+    return f"{'cyclic ' if 'cycle' in sampling else ''}{BATCHES[law]}"

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import NamedTuple, Self, TypeGuard
 
-from dpbench.privacy.guarantee import CLAIMED, WITH_EPSILON
-from dpbench.privacy.statement import Statement
+from dpbench.privacy.guarantee import CLAIMED, WITH_EPSILON, Level
+from dpbench.privacy.statement import UPPER_BOUNDS, Statement, batches_of
 
 REFUTED = "refuted"
 """The verdict of an audit on a claim that its scores contradict."""
@@ -47,27 +47,32 @@ def is_zero_out(privacy: Statement) -> bool:
 
 
 class Terms(NamedTuple):
-    """What an epsilon is stated for: its delta, and what adjacent data sets differ by."""
+    """What an epsilon is stated for: its delta, what adjacent data sets differ by, the law of the
+    batches, and how far it can be trusted."""
 
     delta: float
     unit: str
     zero_out: bool
+    batches: str
+    guarantee: Level
 
     @classmethod
     def of(cls, statement: Statement) -> Self:
         """The terms of a statement that has them all."""
-        return cls(statement["delta"], statement["unit"], is_zero_out(statement))
+        delta, unit, zero_out = statement["delta"], statement["unit"], is_zero_out(statement)
+        return cls(delta, unit, zero_out, batches_of(statement), statement["guarantee"])
 
     @property
-    def unusual(self) -> list[str]:
-        """The names of the terms that differ from one example that is added or removed."""
-        others = {"unit": self.unit != "example", "zero_out": self.zero_out}
-        return [name for name, differs in others.items() if differs]
+    def comparable(self) -> tuple[float, str, bool]:
+        """The terms that two epsilons must share for their sizes to be compared."""
+        return self.delta, self.unit, self.zero_out
 
     @property
     def text_of_delta(self) -> str:
-        """Delta, and the unusual terms in brackets, such as: 1e-06 (per user)."""
-        aside = self.text(self.unusual)
+        """Delta, and in brackets what differs from one example that is added or removed, such as:
+        1e-06 (per user)."""
+        others = {"unit": self.unit != "example", "zero_out": self.zero_out}
+        aside = self.text([name for name, differs in others.items() if differs])
         return f"{self.delta:g} ({aside})" if aside else f"{self.delta:g}"
 
     def text(self, names: Collection[str]) -> str:
@@ -76,8 +81,28 @@ class Terms(NamedTuple):
             "delta": f"delta {self.delta:g}",
             "unit": f"per {self.unit}",
             "zero_out": f"{'zero-out' if self.zero_out else 'add-or-remove'} adjacency",
+            "batches": self.batches,
+            "guarantee": self.guarantee,
         }
         return ", ".join(texts[name] for name in self._fields if name in names)
+
+
+EXACT = "exact, not covered"
+"""Said of a number that is computed from private data without noise, which no epsilon covers."""
+
+USUAL = "per example, add-or-remove adjacency"
+"""The terms of an epsilon of ours, where nothing else is said."""
+
+
+def legend(statements: Iterable[Statement]) -> str:
+    """The terms of the epsilons of several statements, as a sentence; "" where none has one."""
+    found = {Terms.of(said) for said in statements if _has_epsilon(said)}
+    texts = [sorted({terms.text([name]) for terms in found}) for name in Terms._fields]
+    return f"Epsilons: {', '.join(map(' or '.join, texts))}." if found else ""
+
+
+def _has_epsilon(statement: Statement) -> bool:
+    return any(not isinstance(epsilon_or_reason(statement, n), str) for n in UPPER_BOUNDS)
 
 
 def marked(epsilon: str, guarantee: str) -> str:

@@ -1,7 +1,7 @@
 """Renders the files of a target from its records: table or figure, numbers, records."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pandas as pd
@@ -17,6 +17,7 @@ from dpbench.privacy.ledger import from_plain
 from dpbench.privacy.statement import Statement
 from dpbench.records.collect import RECORDS
 from dpbench.records.divergence import nonfinite_gradients
+from dpbench.records.epsilon import legend
 from dpbench.records.frames import frame
 from dpbench.records.record import Record
 from dpbench.reproduce.figure import Picture, picture, remarks
@@ -97,7 +98,7 @@ def _built(target: Target, records: list[Record], not_run: NotRun) -> Table:
         _runs(target, records),
         printed_numbers(target, spec),
         epsilon=_printed_epsilons(target),
-        notes=(*target.notes, CAVEAT) if fitted else target.notes,
+        notes=[*target.notes, *([CAVEAT] if fitted else []), *_terms(records, not_run.statements)],
         not_run=not_run,
         paper_accountant=_paper_accountant(target),
     )
@@ -162,6 +163,12 @@ def _figure(
     return {"md": text, "csv": numbers.encode(), **claims_file(judged)}
 
 
+def _terms(records: Iterable[Record], planned: Mapping[str, Statement]) -> list[str]:
+    """What the epsilons of a page are stated for, if it has any."""
+    stated = [*(record.statement for record in records), *planned.values()]
+    return [*filter(None, [legend(stated)])]
+
+
 def _reasons(target: Target, reasons: Mapping[str, str]) -> list[str]:
     """Why rows have no runs; in a table with arms, each reason with the names of its rows."""
     if "arm" not in target.table:
@@ -183,7 +190,8 @@ def _privacy(target: Target, records: list[Record], planned: Mapping[str, Statem
         for arm in target.table["methods"]
     ]
     printed, baseline = _printed_epsilons(target), target.table["baseline"]
-    return [section(privacy_grid(rows, printed, baseline, planned, _paper_accountant(target)))]
+    grid = privacy_grid(rows, printed, baseline, planned, _paper_accountant(target))
+    return [section(grid), *_terms(records, planned)]
 
 
 def printed_numbers(target: Target, spec: TableSpec) -> PublishedTable:

@@ -6,7 +6,7 @@ from pathlib import Path
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.guarantee import CLAIMED
-from dpbench.records.epsilon import rounded_up
+from dpbench.records.epsilon import EXACT, rounded_up
 from dpbench.system import progress
 from dpbench.training.steps_file import StepsFile
 
@@ -17,10 +17,10 @@ FIRST_SECONDS = 2.0
 class Progress:
     """Shows steps, loss, epsilon so far and time left of a run on standard error.
 
-    plan: the run's Plan. The loss is that of the last whole epoch of this process; it is computed
-    from private data, and meant only for the data holder. Nothing is shown for runs that end within
-    a few seconds. done: steps taken before the run was resumed. steps_file: where a quiet run keeps
-    its steps for the sweep that it is part of.
+    plan: the run's Plan. The loss is that of the last whole epoch of this process, and is meant
+    only for the data holder. Nothing is shown for runs that end within a few seconds. done: steps
+    taken before the run was resumed. steps_file: where a quiet run keeps its steps for the sweep
+    that it is part of.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Progress:
         if isinstance(display, StepsFile):
             display.show(self._done)
         else:
-            loss = "" if self._loss is None else f"loss {self._loss:.3f}  "
+            loss = "" if self._loss is None else f"loss {self._loss:.3f} ({EXACT})  "
             display.show(self._done, f"{loss}epsilon {self._epsilon()}")
 
     def show_loss(self, loss: float) -> None:

@@ -5,7 +5,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpbench.errors import first_line
@@ -13,6 +13,7 @@ from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger, from_plain
+from dpbench.records.epsilon import legend
 from dpbench.records.record import Record
 from dpbench.records.trackers import Log, RunInfo, Tracker
 from dpbench.records.trial import released
@@ -22,6 +23,9 @@ from dpbench.training.run import Run
 EPSILON = "privacy/epsilon_rdp"
 """The epsilon so far, as trackers log it: by RDP, which is fast, and may be above that by PLD."""
 
+NOT_COVERED = "All other numbers are exact, such as train/loss: no epsilon covers them."
+"""Said by trackers, which log private data for the data holder alone."""
+
 
 @dataclass(frozen=True)
 class Spending:
@@ -29,6 +33,7 @@ class Spending:
 
     ledger: begins with the steps; once: of what is released once, which every epsilon includes.
     epsilon: by RDP, of all of it; None without a guarantee, and for a trial of a private search.
+    terms: what it is stated for, as a sentence; "" without an epsilon.
     """
 
     ledger: Ledger
@@ -36,6 +41,7 @@ class Spending:
     delta: float
     epsilon: float | None
     steps_per_epoch: int
+    terms: str
 
     def after(self, steps: int) -> dict[str, float]:
         """Epsilon by RDP after some steps, named as trackers log it; empty where there is none."""
@@ -49,13 +55,14 @@ class Spending:
 def planned_spending(run: Run, planned: Plan) -> Spending:
     """What a run will spend."""
     statement, steps = privacy_statement(run, planned), planned.sampler.steps_per_epoch
-    epsilon = statement["rdp"] if run.trial is None else None
-    return Spending(planned.ledger, planned.once, run.privacy.delta, epsilon, steps)
+    shown = run.trial is None
+    epsilon, terms = (statement["rdp"], legend([statement])) if shown else (None, "")
+    return Spending(planned.ledger, planned.once, run.privacy.delta, epsilon, steps, terms)
 
 
 def recorded_spending(record: Record) -> Spending:
     """What the run of a record has spent."""
-    privacy = released(record, record.privacy)
+    privacy = released(record, record.statement)
     epochs = record.config["epochs"]  # of all planned steps
     made, once = Ledger(), Ledger()
     for step, times in from_plain(privacy["ledger"]).entries:
@@ -63,7 +70,8 @@ def recorded_spending(record: Record) -> Spending:
             made = made.after(step, times)
         else:
             once = once.after(step, times)
-    return Spending(made, once, privacy["delta"], privacy["rdp"], made.steps // epochs)
+    steps, terms = made.steps // epochs, legend([privacy])
+    return Spending(made, once, privacy["delta"], privacy["rdp"], steps, terms)
 
 
 class Tracking:
@@ -102,7 +110,7 @@ class Tracking:
         history: Mapping[str, list],
         measured: Mapping[str, list],
     ) -> None:
-        self._start()
+        self._start(lambda: spending().terms)
         rows = list(_by_step(measured))
         for step, numbers in rows[self._rows_logged :]:
             self._log(step, numbers)
@@ -116,7 +124,7 @@ class Tracking:
         self._epochs_logged = epochs
 
     def _finish(self, record: Record) -> None:
-        self._start()
+        self._start(lambda: legend([released(record, record.statement)]))
         if record.history:
             spending = functools.cache(lambda: recorded_spending(record))
             self._log_new(spending, record.history, record.diagnostics)
@@ -129,8 +137,12 @@ class Tracking:
             self._for_each_log(lambda log: log.figure("reliability", png, points))
         self._for_each_log(lambda log: log.finish(record))
 
-    def _start(self) -> None:
+    def _start(self, terms: Callable[[], str]) -> None:
+        if not self._not_started:
+            return
         trackers, self._not_started = self._not_started, {}
+        said = " ".join(filter(None, (terms(), NOT_COVERED)))
+        self._info = replace(self._info, terms=said)
         for name, tracker in trackers.items():
             guarded(name, functools.partial(self._start_one, name, tracker))
 

@@ -60,7 +60,11 @@ def test_no_epsilon_is_shown_where_none_is_proven(words, command, nowhere):
 
 def test_several_runs_are_compared_in_a_table(command, nowhere):
     words = ["epsilon", "dataset=adult", "epochs=10,20", "privacy=noise1,eps3"]
-    head, _, *lines = command(*words, *nowhere).out
+    head, _, *lines, _, terms = command(*words, *nowhere).out
+    assert terms == (
+        "Epsilons: delta 1e-05 or delta 1e-06, per example, add-or-remove adjacency, Poisson "
+        "batches, proven."
+    )
     names = head.strip("| ").split(" | ")
     rows = [dict(zip(names, line.strip("| ").split(" | "), strict=True)) for line in lines]
     assert [(row["epochs"], row["privacy"]) for row in rows] == [
@@ -81,7 +85,7 @@ def test_several_runs_are_compared_in_a_table(command, nowhere):
 
 def test_too_little_noise_is_told_from_none(command, nowhere):
     words = ["epsilon", "dataset=adult", "privacy.noise_multiplier=0.1,1"]
-    _, _, little, enough = command(*words, *nowhere).out
+    _, _, little, enough, *_ = command(*words, *nowhere).out
     assert "| too little noise | too little noise |" in little
     assert "too little" not in enough
 
@@ -97,6 +101,18 @@ def test_a_table_says_what_has_no_epsilon_and_what_does_not_apply(command, nowhe
 def test_a_table_of_runs_says_what_unit_an_epsilon_protects(command, nowhere):
     users = ["users=iid", "users.number=100", "batch_size=10"]
     words = ["epsilon", "dataset=digits", "model=logistic", "epochs=1,2"]
-    assert all(line.endswith(" 1e-06 |") for line in command(*words, *nowhere).out[2:])
-    protecting = command(*words, *users, *nowhere).out[2:]
-    assert all(line.endswith(" 1e-06 (per user) |") for line in protecting)
+    _, _, *lines, _, _ = command(*words, *nowhere).out
+    assert all(line.endswith(" 1e-06 |") for line in lines)
+    _, _, *lines, _, terms = command(*words, *users, *nowhere).out
+    assert all(line.endswith(" 1e-06 (per user) |") for line in lines)
+    assert ", per user, add-or-remove adjacency, " in terms
+
+
+def test_a_table_without_an_epsilon_has_no_terms_and_one_of_several_laws_names_them(
+    command, nowhere
+):
+    (*_, last) = command("epsilon", "dataset=adult", "method=sgd,fairlens", *nowhere).out
+    assert last.startswith("| fairlens")
+    sampled = ["sampler=poisson,allocation", "batch_size=512"]
+    (*_, terms) = command("epsilon", "dataset=dutch", *sampled, *nowhere).out
+    assert ", Poisson batches or randomly allocated batches, proven." in terms

@@ -14,7 +14,8 @@ def record(metrics, privacy, seconds=12.4):
     return Record({}, metrics, privacy, {"seconds": seconds}, status="complete")
 
 
-PROVEN = {"guarantee": "proven", "pld": 3.104, "delta": 1e-5}
+LEDGER = [{"sampling": {"law": "Poisson", "rate": 0.1}}]
+PROVEN = {"guarantee": "proven", "pld": 3.104, "delta": 1e-5, "ledger": LEDGER}
 GROUPS = {"test/accuracy": 0.9123, "test/accuracy/women": 0.95, "test/accuracy/men": 0.871}
 
 
@@ -25,7 +26,7 @@ GROUPS = {"test/accuracy": 0.9123, "test/accuracy/women": 0.95, "test/accuracy/m
             GROUPS | {"test/ece": 0.0321, "train_set/accuracy": 0.99},
             PROVEN,
             "test accuracy 91.2%, worst group 87.1% (men), test ECE 3.2%, epsilon 3.11 (PLD, delta "
-            "1e-05), 12 s",
+            "1e-05, per example, add-or-remove adjacency, Poisson batches, proven), 12 s",
         ),
         (
             {"validation/accuracy": 0.5, "validation/loss": 1.0},
@@ -53,7 +54,9 @@ def test_it_is_on_standard_error_and_the_output_is_the_path(tmp_path, monkeypatc
     command = ["dpbench", "run", "epochs=1", "model=logistic", f"results_dir={tmp_path}"]
     monkeypatch.setattr("sys.argv", command)
     results = r"test accuracy [\d.]+%, worst group .* \(\d\), test ECE .*"
-    line = rf"{results} \(PLD, delta 1e-06, notes on the data in privacy.notes of the record\)"
+    terms = "per example, add-or-remove adjacency, Poisson batches, proven"
+    budget = rf"PLD, delta 1e-06, {terms}, notes on the data in privacy.notes of the record"
+    line = rf"{results} \({budget}\)"
     earlier = "dpbench: finished earlier, so nothing was trained: "
     for said in (rf"{line}, \d+ s\n", rf"{earlier}{line}\n"):
         main()
@@ -74,6 +77,6 @@ def test_an_epsilon_that_noise_was_calibrated_to_stands_beside_the_one_that_was_
 ):
     made = record(GROUPS, PROVEN)
     made.config["privacy"] = {"epsilon": 3.0, "accountant": accountant}
-    assert f"epsilon 3.11 (PLD, delta 1e-05, noise for {budget})" in summary(made)
+    assert f"epsilon 3.11 (PLD, delta 1e-05, noise for {budget}, per" in summary(made)
     made.config["privacy"] = {"epsilon": None, "accountant": accountant}
     assert "noise for" not in summary(made)

@@ -72,8 +72,8 @@ def test_a_run_is_like_any_other_and_says_what_was_built(plugin, tmp_path):
     }
     assert record.privacy["guarantee"] == "claimed"
     assert (
-        " (PLD, delta 1e-06, claimed, notes on the data in privacy.notes of the record), "
-        in summary(record)
+        " (PLD, delta 1e-06, per example, add-or-remove adjacency, Poisson batches, claimed, notes "
+        "on the data in privacy.notes of the record), " in summary(record)
     )
     assert PLUGIN_PARTS_KEY not in read(load_or_run([*SMALL, f"results_dir={tmp_path}"])).provenance
 

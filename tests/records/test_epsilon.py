@@ -1,7 +1,9 @@
 """How an epsilon is written."""
 
 import math
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,10 @@ from dpbench.records.epsilon import (
     NOT_COMPUTED,
     NOT_PRIVATE,
     TOO_LITTLE_NOISE,
+    USUAL,
+    Terms,
     epsilon_or_reason,
+    legend,
     rounded_down,
     rounded_up,
 )
@@ -69,3 +74,51 @@ def test_what_is_not_finite_is_named():
 )
 def test_what_is_shown_in_place_of_epsilon(guarantee, value, expected):
     assert epsilon_or_reason({"guarantee": guarantee, "rdp": value}, "rdp") == expected
+
+
+def stated(law="Poisson", epsilon=1.0, delta=1e-5, **more):
+    """A privacy statement whose batches have this law."""
+    terms = {"unit": "example", "adjacency": "add or remove one example", "guarantee": "proven"}
+    ledger = [{"times": 1, "sampling": {"law": law}, "releases": []}]
+    return {"rdp": epsilon, "pld": None, "delta": delta, "ledger": ledger, **terms, **more}
+
+
+def test_a_legend_has_the_terms_of_all_epsilons_and_of_nothing_else():
+    usual = "per example, add-or-remove adjacency, Poisson batches, proven."
+    assert legend([stated(), stated()]) == f"Epsilons: delta 1e-05, {usual}"
+    assert usual.startswith(USUAL)
+    none = stated("Shuffled", guarantee="none")
+    assert legend([stated(), none, stated(delta=1e-6, epsilon=math.inf)]) == legend([stated()])
+    assert legend([none]) == legend([]) == ""
+    user = stated("Allocation", unit="user", adjacency="zero out one user", guarantee="claimed")
+    assert legend([stated(), user]) == (
+        "Epsilons: delta 1e-05, per example or per user, add-or-remove adjacency or zero-out "
+        "adjacency, Poisson batches or randomly allocated batches, claimed or proven."
+    )
+
+
+@pytest.mark.parametrize(
+    "ledger", [[], [{}], [{"sampling": None}], [{"sampling": {"law": ["Poisson"]}}]]
+)
+def test_batches_that_a_ledger_does_not_name_are_unknown(ledger):
+    assert Terms.of(stated(ledger=ledger)).batches == "unknown batches"
+
+
+def test_batches_with_turns_are_cyclic():
+    ledger = [{"sampling": {"law": "Poisson", "rate": 0.1, "cycle": 4}}]
+    assert Terms.of(stated(ledger=ledger)).batches == "cyclic Poisson batches"
+
+
+TABLES = Path(__file__).parents[2] / "results" / "tables"
+WITHOUT_NOISE = "misalignment_table1"
+"""The page whose epsilons are all infinite."""
+
+
+def test_every_page_with_an_epsilon_has_its_terms():
+    pages = {path.stem: path.read_text() for path in TABLES.glob("*.md")}
+    shown = {
+        stem for stem, text in pages.items() if re.search(r"^\|.*(epsilon|claimed) ", text, re.M)
+    }
+    assert len(shown) > 25
+    for stem in shown - {WITHOUT_NOISE}:
+        assert re.search("(add-or-remove|zero-out) adjacency", pages[stem]), stem

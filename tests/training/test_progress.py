@@ -28,7 +28,7 @@ def test_a_terminal_shows_steps_loss_and_the_epsilon_so_far(clock, terminal, pla
         clock[0] += 10
         shown.advance()
     spent = rdp(Ledger().after(planned.step, 2), 1e-5)
-    assert f"loss 2.500  epsilon {rounded_up(spent)}" in terminal.getvalue()
+    assert f"loss 2.500 (exact, not covered)  epsilon {rounded_up(spent)}" in terminal.getvalue()
     assert f"2/{planned.steps}" in terminal.getvalue()
 
 

@@ -1,7 +1,7 @@
 """What trackers are told, and that no run fails by them."""
 
 import math
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +15,7 @@ from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.records.trackers import RunInfo
 from dpbench.system import lock
-from dpbench.training.tracking import Spending, Tracking, log_table
+from dpbench.training.tracking import NOT_COVERED, Spending, Tracking, log_table
 
 SMALL = ["epochs=3", "model=logistic", "batch_size=512"]
 
@@ -78,6 +78,8 @@ def test_a_run_is_told_epoch_by_epoch_with_what_it_spent(tell, tmp_path):
         tags=("digits", "logistic", "dpsgd", budget),
         config=record.config,
         folder=tmp_path / "tracking",
+        terms="Epsilons: delta 1e-06, per example, add-or-remove adjacency, Poisson batches, "
+        f"proven. {NOT_COVERED}",
     )
     steps, numbers = zip(*(told for duty, *told in notes.calls if duty == "log"), strict=True)
     per_epoch = record.privacy["steps"] // 3
@@ -107,6 +109,7 @@ def test_no_epsilon_is_told_where_none_is_proven(overrides, epsilon, tell):
     tell(notes, *overrides)
     logs = [numbers for duty, _, *rest in notes.calls if duty == "log" for numbers in rest]
     assert [n.get("privacy/epsilon_rdp") for n in logs] == [epsilon] * 3
+    assert notes.calls[0][1].terms == NOT_COVERED
 
 
 @pytest.mark.slow
@@ -241,8 +244,9 @@ def test_a_tracker_that_is_not_installed_says_what_to_install(monkeypatch, tmp_p
 def test_a_run_that_goes_on_is_told_from_its_beginning():
     """As after a checkpoint: two epochs are in the history already."""
     notes = Notes()
-    tracking = Tracking({"notes": notes}, SimpleNamespace())
-    spending = Spending(Ledger(), Ledger(), 1e-5, None, steps_per_epoch=7)
+    info = RunInfo("abc", "a run", "a group", (), {}, Path())
+    tracking = Tracking({"notes": notes}, info)
+    spending = Spending(Ledger(), Ledger(), 1e-5, None, steps_per_epoch=7, terms="")
     history = {"train/loss": [3.0, 2.0, 1.0]}
     tracking.end_of_epoch(lambda: spending, history, {})
     history["train/loss"].append(0.5)

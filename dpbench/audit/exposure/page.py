@@ -13,6 +13,7 @@ from dpbench.audit.exposure.rows import (
 )
 from dpbench.figures.formats import images, titled
 from dpbench.records.collect import RECORDS
+from dpbench.records.epsilon import legend
 from dpbench.records.record import Record
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
@@ -52,8 +53,9 @@ def exposure_figure(target: Target) -> dict[str, bytes]:
     records = shadow_runs(target)
     rows = exposure_rows(target, records, canaries)
     lines = list(_lines(rows, target.table["baseline"]))
+    terms = legend(record.statement for runs in records.values() for record in runs)
     return {
-        "md": _page(target, rows, Grid("", HEAD, tuple(lines))),
+        "md": _page(target, rows, Grid("", HEAD, tuple(lines)), terms),
         "csv": csv_text(HEAD, lines).encode(),
         **images(titled(_picture(rows), target.title)),
         RECORDS: records_text(records).encode(),
@@ -93,7 +95,7 @@ def _area(exposure: Exposure) -> str:
     return f"{exposure.auc:.3f} ± {exposure.error:.3f}"
 
 
-def _page(target: Target, rows: Sequence[ExposureRow], grid: Grid) -> bytes:
+def _page(target: Target, rows: Sequence[ExposureRow], grid: Grid, terms: str) -> bytes:
     return page(
         target,
         f"{target.table['paper']} Runs of each method: {len(target.table['seeds'])}. "
@@ -104,6 +106,7 @@ def _page(target: Target, rows: Sequence[ExposureRow], grid: Grid) -> bytes:
         grid_lines(grid),
         "## Rules and notes",
         *RULES,
+        terms,
         *target.table["notes"],
     )
 

@@ -19,7 +19,7 @@ from dpbench.papers.claims.recount import (
 )
 from dpbench.papers.claims.registry import read_claims
 from dpbench.paths import benchmarks_folder
-from dpbench.records.epsilon import rounded_up
+from dpbench.records.epsilon import USUAL, rounded_up
 from dpbench.reproduce.target import Target
 from dpbench.system.progress import counting
 from dpbench.tables.counts import counted, tally
@@ -34,6 +34,7 @@ RULES = (
     "used there: each query on a batch of its own, and `moments` with the conversion to epsilon of "
     "2017. *Shuffled, at most*, rounded up, is PLD without any gain from sampling, which holds for "
     "batches of a permutation and an example whose gradient is replaced by zero.",
+    f"Epsilons here: {USUAL}; delta and sampler are in the line of the claim.",
     f"Too small: the printed number lies more than {PLD_MARGIN:.1%} and its rounding below the "
     "smaller of RDP and PLD, by so many percent of it. Loose: more than "
     f"{LOOSE_MARGIN:.0%} above the larger, by so many percent of the smaller. Does not follow: the "

@@ -5,12 +5,14 @@ from typing import NamedTuple
 
 from dpbench.execution.prepare import prepare
 from dpbench.privacy.accountants import lower_bound, note, pld, rdp
-from dpbench.records.epsilon import rounded_down, rounded_up
+from dpbench.privacy.statement import Statement
+from dpbench.records.epsilon import legend, rounded_down, rounded_up
 from dpbench.reproduce.page import page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import bullets, grid_lines
 from dpbench.tables.tidy import csv_text
+from dpbench.training.plan import privacy_statement
 
 
 class Epsilons(NamedTuple):
@@ -44,12 +46,13 @@ def sign_epsilons(target: Target) -> dict[str, bytes]:
         for method in target.table["methods"]
         for overrides in target.cells_of(condition, method)
     ]
-    lines = [line for line, _ in rows]
+    lines, spent, stated = zip(*rows, strict=True)
     text = page(
         target,
         f"{target.table['paper']}. Scale: {target.scale_label}. Epsilons of planned runs.",
-        f"- {claim([epsilons for _, epsilons in rows])}",
-        grid_lines(Grid("", HEAD, tuple(lines))),
+        f"- {claim(spent)}",
+        grid_lines(Grid("", HEAD, lines)),
+        legend(stated),
         bullets(target.table["notes"]),
     )
     return {"md": text, "csv": csv_text(HEAD, lines).encode()}
@@ -68,8 +71,8 @@ def claim(runs: Sequence[Epsilons]) -> str:
     return f"1 claim: the note's formula (section 2) is an upper bound of epsilon. It {verdict}."
 
 
-def _row(label: str, overrides: list[str]) -> tuple[tuple[str, ...], Epsilons]:
-    """The line of a planned run, and its epsilons."""
+def _row(label: str, overrides: list[str]) -> tuple[tuple[str, ...], Epsilons, Statement]:
+    """The line of a planned run, its epsilons, and its privacy statement."""
     _, run, planned = prepare(overrides)
     delta, step = run.privacy.delta, planned.step
     spent = Epsilons(*(spend(planned.ledger, delta) for spend in (note, rdp, pld, lower_bound)))
@@ -85,4 +88,4 @@ def _row(label: str, overrides: list[str]) -> tuple[tuple[str, ...], Epsilons]:
         rounded_up(spent.pld, 3),
         rounded_down(spent.least, 3),
     )
-    return line, spent
+    return line, spent, privacy_statement(run, planned)

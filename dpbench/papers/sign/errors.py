@@ -19,6 +19,7 @@ from dpbench.privacy.ledger import (
     Release,
     Step,
 )
+from dpbench.records.epsilon import USUAL
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
@@ -113,6 +114,7 @@ def sign_errors(target: Target) -> dict[str, bytes]:
         f"{setup.delta:g}; each law's scale by the tightest account there is here.",
         image(target),
         grid_lines(_error_grid(data, setup.table_signals)),
+        f"Epsilon: {USUAL}, without sampling.",
         *target.table["notes"],
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")

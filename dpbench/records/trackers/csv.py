@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CsvTracker:
-    """`tracking/csv/DIGEST.csv`, rewritten atomically at each call, and figures beside it."""
+    """`tracking/csv/DIGEST.csv`, rewritten atomically at each call; beside it terms and figures."""
 
     def start(self, info: RunInfo) -> "CsvLog":
-        return CsvLog(info.folder / "csv" / f"{info.digest}.csv")
+        path = info.folder / "csv" / f"{info.digest}.csv"
+        write_atomically(path.with_suffix(".txt"), f"{info.terms}\n".encode())
+        return CsvLog(path)
 
     def has(self, info: RunInfo) -> bool:
         return False

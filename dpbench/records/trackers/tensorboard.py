@@ -29,6 +29,7 @@ class TensorboardTracker:
         shutil.rmtree(folder, ignore_errors=True)  # an earlier process's: all is logged again
         writer = _writer(folder)
         writer.add_text("run", f"{info.name} ({', '.join(info.tags)})")
+        writer.add_text("terms", info.terms)
         writer.add_text("config", f"```json\n{json.dumps(info.config, indent=1)}\n```")
         return TensorboardLog(writer)
 

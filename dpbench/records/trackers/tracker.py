@@ -20,7 +20,8 @@ class RunInfo:
 
     digest: of its settings. name: for people; runs that differ in other settings may share it.
     group: its table or data set, its method and its budget; runs of a group differ by their seed
-    and by settings that were swept. folder: for the files of all trackers.
+    and by settings that were swept. folder: for the files of all trackers. terms: what the logged
+    epsilon is stated for, and that no other number is covered.
     """
 
     digest: str
@@ -29,6 +30,7 @@ class RunInfo:
     tags: tuple[str, ...]
     config: dict
     folder: Path
+    terms: str = ""
 
 
 def run_info(config: dict, folder: Path, table: str = "") -> RunInfo:

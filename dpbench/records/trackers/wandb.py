@@ -69,7 +69,7 @@ class WandbTracker:
             group=info.group[:MAX_NAME],
             job_type="run",
             tags=[*(tag[:MAX_TAG] for tag in info.tags), *self.tags],
-            config=info.config | {"digest": info.digest},
+            config=info.config | {"digest": info.digest, "terms": info.terms},
             resume="allow",
         )
         run.define_metric("*", step_metric=AXIS)

@@ -80,7 +80,7 @@ class SweepTable:
         if not self._terms:
             return note
         terms = next(iter(self._terms))
-        named = {"delta", "unit", *terms.unusual} - {*self._varying}
+        named = {*Terms._fields} - {*self._differing}
         return f"{note} All epsilons: {terms.text(named)}." if named else note
 
     @property
@@ -96,17 +96,21 @@ class SweepTable:
         return {terms for runs in self.runs.values() if (terms := runs.terms)}
 
     @cached_property
-    def _varying(self) -> list[str]:
+    def _differing(self) -> list[str]:
         """The names of the terms in which epsilons of the table differ."""
         return [name for name in Terms._fields if len({getattr(t, name) for t in self._terms}) > 1]
+
+    @property
+    def _varying(self) -> list[str]:
+        """Those of them that cells name; what is only claimed is marked in any case."""
+        return [name for name in self._differing if name != "guarantee"]
 
     @property
     def csv(self) -> str:
         """A line for each row, column and metric; epsilon is empty where none may be shown."""
         numbers = ("metric", "mean", "sd", "n", "epsilon")
-        stated = (*Terms._fields, "guarantee")
         compared = ("difference", "low", "high", "pairs") if self.layout.baseline else ()
-        head = (*self.layout.rows, *self.layout.columns, *numbers, *stated, *compared)
+        head = (*self.layout.rows, *self.layout.columns, *numbers, *Terms._fields, *compared)
         return csv_text(head, self._lines())
 
     @property
@@ -187,7 +191,8 @@ class SweepTable:
 
     def _best_rows(self, column: Key, name: str) -> set[Key]:
         """The rows with the best mean, as it is shown, of those with an epsilon on equal terms."""
-        terms = {runs.terms for (_, at), runs in self.runs.items() if at == column and runs.terms}
+        found = (runs.terms for (_, at), runs in self.runs.items() if at == column)
+        terms = {terms.comparable for terms in found if terms}
         metric = parse_name(name).metric
         means = {
             row: runs.mean(name).value
@@ -208,10 +213,10 @@ class SweepTable:
         for row in self.rows:
             for column in self.columns:
                 if runs := self.runs.get((row, column)):
-                    terms = ("",) * (1 + len(Terms._fields))
+                    terms = ("",) * len(Terms._fields)
                     if runs.terms:
-                        delta, unit, zero_out = runs.terms
-                        terms = (repr(float(runs.epsilon)), f"{delta:g}", unit, str(zero_out))
+                        delta, *others, _ = runs.terms
+                        terms = (repr(float(runs.epsilon)), f"{delta:g}", *map(str, others))
                     for name in self.layout.metrics:
                         mean, spread, n = runs.mean(name)
                         numbers = (f"{mean:.6g}", f"{spread:.6g}", str(n))

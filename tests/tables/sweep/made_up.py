@@ -7,6 +7,9 @@ from dpbench.records.record import Record
 EPSILON = {"eps1": 0.9, "eps3": 2.8}
 
 
+LEDGER = [{"times": 1, "sampling": {"law": "Poisson", "rate": 0.1}, "releases": []}]
+
+
 def record(method="dpsgd", privacy="eps3", seed=0, value=0.8, lr=0.1, **more):
     """A record of the shape that runs make."""
     guarantee, pld = ("proven", EPSILON[privacy])
@@ -25,7 +28,7 @@ def record(method="dpsgd", privacy="eps3", seed=0, value=0.8, lr=0.1, **more):
         metrics={"test/accuracy": value, "test/ece": 1 - value, "test/accuracy/a": value / 2},
         privacy={
             **{"guarantee": guarantee, "pld": pld, "rdp": pld, "gdp": pld, "claimed": pld},
-            **{"why": "", "delta": 1e-5, "noise_multiplier": 1.0, "steps": 1, "ledger": []},
+            **{"why": "", "delta": 1e-5, "noise_multiplier": 1.0, "steps": 1, "ledger": LEDGER},
         },
         provenance={},
         status="complete",

@@ -46,12 +46,17 @@ def test_terms_are_said_once_where_all_share_them_and_beside_each_epsilon_where_
         return said, list(csv.DictReader(io.StringIO((folder / "t.csv").read_text())))
 
     said, lines = made({}, {})
-    assert said.endswith("All epsilons: delta 1e-05, per example.\n")
+    others = "Poisson batches, proven.\n"
+    usual = f"delta 1e-05, per example, add-or-remove adjacency, {others}"
+    assert said.endswith(f"All epsilons: {usual}")
     assert "| 2.80 |" in said
     assert "**" in said
     assert [(line["delta"], line["unit"]) for line in lines] == [("1e-05", "example")] * 2
+    assert {(line["batches"], line["guarantee"]) for line in lines} == {
+        ("Poisson batches", "proven")
+    }
     said, _ = made(*[{"adjacency": "zero out one example"}] * 4)
-    assert said.endswith("All epsilons: delta 1e-05, per example, zero-out adjacency.\n")
+    assert said.endswith(f"All epsilons: delta 1e-05, per example, zero-out adjacency, {others}")
     said, lines = made({}, {}, {"adjacency": "zero out one example"})
     assert said.count("| 2.80 (add-or-remove adjacency) |") == 2
     assert said.count("| 2.80 (zero-out adjacency) |") == 1
@@ -59,9 +64,23 @@ def test_terms_are_said_once_where_all_share_them_and_beside_each_epsilon_where_
     said, lines = made({}, {"delta": 1e-6}, {"delta": 1e-6, "unit": "user"}, {"delta": 1e-6})
     assert "| 2.80 (delta 1e-05, per example) |" in said
     assert "| 2.80 (delta 1e-06, per user) |" in said
-    assert "All epsilons" not in said
+    assert said.endswith(f"All epsilons: add-or-remove adjacency, {others}")
     assert "**" not in said, "per example and per user"
     assert {(line["delta"], line["unit"]) for line in lines} > {("1e-06", "user")}
+
+
+def test_epsilons_of_other_batches_or_guarantees_are_told_apart_and_compared(tmp_path):
+    law = {"law": "Allocation", "steps": 9, "turns": 1, "unit": "example"}
+    allocated = {"ledger": [{"times": 1, "sampling": law, "releases": []}]}
+    for method, more in (("dpsgd", {}), ("bam", allocated), ("dpsat", {"guarantee": "claimed"})):
+        one = record(method)
+        replace(one, privacy=one.privacy | more).save(tmp_path)
+    said = table([str(tmp_path), f"out={tmp_path / 't'}"])
+    assert said.count("| 2.80 (Poisson batches) |") == 1
+    assert said.count("| 2.80 (randomly allocated batches) |") == 1
+    assert said.count("| 2.80 (claimed) (Poisson batches) |") == 1
+    assert "**" in said
+    assert said.endswith("All epsilons: delta 1e-05, per example, add-or-remove adjacency.\n")
 
 
 def test_csv_has_the_numbers_of_each_cell(made):
