@@ -238,7 +238,14 @@ def _named(value: Mechanism | Sampling) -> dict:
 
 
 def from_plain(entries: list[dict]) -> Ledger:
-    """The ledger of a record."""
+    """The ledger of a record; UserError for one that is none, since a record may have anything."""
+    try:
+        return _from_plain(entries)
+    except (AttributeError, ArithmeticError, KeyError, TypeError) as error:
+        raise UserError(f"the ledger is not one that dpbench writes ({error!r:.80}).") from error
+
+
+def _from_plain(entries: list[dict]) -> Ledger:
     ledger = Ledger()
     for entry in entries:
         releases = tuple(

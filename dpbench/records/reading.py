@@ -4,7 +4,7 @@ import json
 import os
 import warnings
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -23,20 +23,44 @@ class Unreadable(NamedTuple):
     reason: str
 
 
+MAX_DEPTH = 40
+"""The most nested brackets of a record: deeper ones exceed what Python's own readers bear."""
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^(?!\.{0,2}$)[^/\\\x00-\x1f]{1,255}$")]
+"""A single component of a path: trackers name folders by the options of a record."""
+
+Settings = dict[str, object]
+
+
 class ChosenOptions(msgspec.Struct):
     """The options chosen in the groups that are in the digest."""
 
-    dataset: str
-    model: str
-    method: str
+    dataset: Name
+    model: Name
+    method: Name
 
 
 class Config(msgspec.Struct):
-    """The fields of a configuration that all readers of records rely on."""
+    """The fields of a configuration that readers of records rely on."""
 
     choices: ChosenOptions
-    method: dict
+    method: Settings
     seed: int | None  # None in published records
+    dataset: Settings = {}
+    model: Settings = {}
+    privacy: Settings | None = None
+    epochs: int = 1
+    batch_size: int | None = None
+    validation: float | None = None
+
+
+class Provenance(msgspec.Struct):
+    """The fields of a provenance that are computed with."""
+
+    seconds: float | None = None
+    peak_memory_mib: float | None = None
+    threads: int | None = None
+    physical_batch_size: int | None = None
 
 
 class BinColumns(msgspec.Struct):
@@ -61,8 +85,8 @@ class Histogram(msgspec.Struct):
 class Calibration(msgspec.Struct):
     """See `dpbench.metrics.reliability`."""
 
-    bins: BinColumns | None = None
-    histogram: Histogram | None = None
+    bins: BinColumns
+    histogram: Histogram
     interval: dict[str, float | tuple[float, float]] = {}
     temperature: dict[str, float | str] = {}
 
@@ -73,12 +97,12 @@ class RecordSchema(msgspec.Struct, forbid_unknown_fields=True):
     config: Config
     metrics: dict[str, float]
     privacy: Statement
-    provenance: dict
+    provenance: Provenance
     status: Literal["complete", "diverged"]
     schema: int
     history: dict[str, list[float]] = {}
     diagnostics: dict[str, list[float]] = {}
-    calibration: Calibration | None = None
+    calibration: Calibration | msgspec.UnsetType = msgspec.UNSET
     covered: dict[str, bool] = {}
 
 
@@ -126,6 +150,8 @@ def parse(text: str, source: str) -> Record | Unreadable:
         return Unreadable(source, f"is not a record: {error}"[:200])
     except (ValueError, RecursionError):
         return Unreadable(source, "is not JSON that Python can parse")
+    except (AttributeError, KeyError, TypeError) as error:  # of a configuration without a digest
+        return Unreadable(source, f"is not a record: {type(error).__name__} in its digest")
 
 
 def _validate(plain: object, text: str, source: str) -> Record | Unreadable:
@@ -133,13 +159,25 @@ def _validate(plain: object, text: str, source: str) -> Record | Unreadable:
         return Unreadable(source, "is not a record: not an object")
     if (schema := plain.get("schema")) != SCHEMA:
         return Unreadable(source, f"is of schema {schema!r:.20}, and this version reads {SCHEMA}")
+    if _is_deeper(plain, MAX_DEPTH):
+        return Unreadable(source, f"is not a record: more than {MAX_DEPTH} nested brackets")
+    if "\\ud" in text.lower():
+        json.dumps(plain, ensure_ascii=False).encode()  # raises for half a character
     signed = "checksum" in plain
     if signed and not _has_checksum(plain, text, plain.pop("checksum")):
         return Unreadable(source, "is damaged: its checksum does not match")
     msgspec.convert(plain, RecordSchema)
+    msgspec.convert(plain["config"]["choices"], dict[str, Name])
     record = Record(**plain, signed=signed)
     _ = record.digest  # raises for a configuration without a digest
     return record
+
+
+def _is_deeper(node: dict | list, depth: int) -> bool:
+    """Whether a part of a record has more nested brackets than a depth."""
+    parts = node.values() if isinstance(node, dict) else node
+    nested = (part for part in parts if isinstance(part, dict | list))
+    return any(depth == 1 or _is_deeper(part, depth - 1) for part in nested)
 
 
 def _has_checksum(plain: dict, text: str, expected: object) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpbench.errors import UserError, first_line
 from dpbench.records.folder import MODELS
 from dpbench.seeds import torch_state_kept
+from dpbench.validate import path_of
 
 if TYPE_CHECKING:  # a finished run is found without importing torch
     from torch import Tensor, nn
@@ -15,7 +16,8 @@ if TYPE_CHECKING:  # a finished run is found without importing torch
 KEYS = {"settings", "shape", "classes", "state", "buffers", "inputs", "outputs"}
 
 WITHOUT_WEIGHTS = {"pretrained": False, "weights": None, "checksum": None}
-"""Settings of a model with which it is built without files from elsewhere."""
+"""Settings of a model with which it is built without files from elsewhere: applied when a model is
+saved, and when it is loaded, as a file may come from somebody else."""
 
 TOLERANCE = 1e-3
 """By how much the outputs may differ between machines, relative to the largest."""
@@ -40,9 +42,8 @@ def serialised(
 
     with torch_state_kept(inputs.device), torch.no_grad(), in_mode(model, training=False):
         outputs = model(inputs)
-    without = {key: value for key, value in WITHOUT_WEIGHTS.items() if key in settings}
     content = {
-        "settings": {**settings, **without},
+        "settings": _without_weights(settings),
         "shape": [*inputs.shape[1:]],
         "classes": classes,
         "state": {name: _plain(value) for name, value in model.state_dict().items()},
@@ -55,6 +56,10 @@ def serialised(
     return buffer.getvalue()
 
 
+def _without_weights(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {**settings, **{k: v for k, v in WITHOUT_WEIGHTS.items() if k in settings}}
+
+
 def _plain(value: Any) -> Any:
     import torch
 
@@ -65,23 +70,26 @@ def load_model(path: str | Path) -> "nn.Module":
     """The model that a run with `save_model=true` has trained, in evaluation mode on the CPU.
 
     Its inputs are [B, *shape], prepared as the run's data set prepares them. Only plain values and
-    tensors are read from the file. Raises UserError for a file that is not such a model, and for
-    one whose settings build no model here, or another one.
+    tensors are read from the file, and nothing that it names: it may come from somebody else.
+    Raises UserError for a file that is not such a model, and for one whose settings build no model
+    here, or another one.
     """
     import torch
 
+    file = path_of("the model", str(path), "file")
+    if not file.exists():
+        raise UserError(f"{path} does not exist: models are written by runs with save_model=true.")
+    if not file.is_file():  # a pipe might never end
+        raise UserError(f"{path} is not a file.")
     try:
-        saved = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise UserError(
-            f"{path} does not exist: models are written by runs with save_model=true."
-        ) from error
+        saved = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch does not document the types
         raise UserError(f"{path} is not the model of a run ({type(error).__name__}).") from error
     if not isinstance(saved, dict) or saved.keys() != KEYS:
         raise UserError(f"{path} is not the model of a run with save_model=true.")
     try:
         with torch_state_kept(torch.device("cpu")), torch.no_grad():
+            _check_stored(saved)
             model = _built(saved)
             outputs = model(saved["inputs"])
             expected = saved["outputs"]  # NaN of a diverged run
@@ -100,12 +108,28 @@ def load_model(path: str | Path) -> "nn.Module":
     return model
 
 
+def _check_stored(saved: Mapping[str, Any]) -> None:
+    """ValueError for a tensor that stands for more numbers than the file has: a repeated one."""
+    import torch
+
+    tensors = [saved["inputs"], saved["outputs"], *saved["state"].values()]
+    for tensor in (*tensors, *saved["buffers"].values()):
+        if isinstance(tensor, torch.Tensor) and not tensor.is_contiguous():
+            raise ValueError("a tensor that is not stored whole")
+
+
 def _built(saved: Mapping[str, Any]) -> "nn.Module":
+    import torch
+
     from dpbench.config import buildable
     from dpbench.models.architecture import Architecture
 
-    architecture = buildable.build_as(Architecture, "model", saved["settings"])
-    model = architecture.build(tuple(saved["shape"]), saved["classes"])
+    settings = _without_weights(saved["settings"])
+    architecture = buildable.build_as(Architecture, "model", settings)
+    shape, classes = tuple(saved["shape"]), saved["classes"]
+    with torch.device("meta"):  # a model that does not fit might not fit into memory either
+        architecture.build(shape, classes).load_state_dict(saved["state"], assign=True)
+    model = architecture.build(shape, classes)
     model.load_state_dict(saved["state"])
     for name, value in model.named_buffers():
         value.copy_(saved["buffers"][name])

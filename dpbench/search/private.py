@@ -6,6 +6,7 @@ the noisy accuracy on the validation split, which is in the ledger of the trial.
 is released: neither the others nor their number.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +20,21 @@ from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, unif
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.selection import Repetitions
 from dpbench.records.folder import SEARCH
-from dpbench.records.record import Record
+from dpbench.records.reading import Unreadable, text_of
+from dpbench.records.record import Record, sha256
 from dpbench.search.planned_trials import PlannedTrials, plan_trials
 from dpbench.search.request import SearchRequest
 from dpbench.system.files import write_atomically
 from dpbench.system.lock import exclusive
 
 PRIVATE_MODE = 0o600
+
+KEY_NEEDED = (
+    "with another key other trials are drawn and another choice is released, so restore the file; "
+    "without it the search begins again under another name=, and has its epsilon a second time."
+)
+"""What a refusal says of a key that cannot be used."""
+
 MASK = 2**64 - 1
 
 
@@ -84,9 +93,34 @@ def stream_of(request: SearchRequest) -> Stream:
     # Of two processes that begin at once each would release a choice of its own.
     with exclusive(path.with_suffix(".lock")):
         if not path.exists():
-            state = secure().state_dict()
-            write_atomically(path, state["key"].encode(), PRIVATE_MODE)
-    return CipherStream(bytes.fromhex(path.read_text()))
+            _write_key(path, secure().state_dict()["key"])
+        return CipherStream(bytes.fromhex(_read_key(path)))
+
+
+def _write_key(path: Path, key: str) -> None:
+    write_atomically(path, f"{key} {_checksum(path, key)}\n".encode(), PRIVATE_MODE)
+
+
+def _read_key(path: Path) -> str:
+    """The key of a search in hex digits; UserError for a file that is not as it was written.
+
+    The first keys have no checksum. They are accepted, since their trials have spent their epsilon
+    and could not be resumed otherwise, and get one.
+    """
+    text = text_of(path)
+    if isinstance(text, Unreadable):
+        raise UserError(f"{path} {text.reason}: {KEY_NEEDED}")
+    key, _, checksum = text.rstrip("\n").partition(" ")
+    if not re.fullmatch("[0-9a-f]{64}", key) or (checksum and checksum != _checksum(path, key)):
+        raise UserError(f"{path} is damaged: {KEY_NEEDED}")
+    if not checksum:
+        _write_key(path, key)
+    return key
+
+
+def _checksum(path: Path, key: str) -> str:
+    """Of a key and the name of its file: the key of another search is none of this one."""
+    return sha256(f"{path.name} {key}")
 
 
 def key_path(request: SearchRequest) -> Path:

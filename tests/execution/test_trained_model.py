@@ -2,6 +2,8 @@
 
 import errno
 import io
+import os
+import sys
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from torch import nn
 
 from dpbench import load_model
 from dpbench.cli import commands
+from dpbench.config.compose import compose
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
@@ -178,6 +181,62 @@ def test_only_models_of_runs_are_read(changes, sentence, tmp_path):
         load_model(path)
     path.unlink()
     with pytest.raises(UserError, match=r"model.pt does not exist: models are written by runs"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"inputs": torch.ones(1, 1).expand(10**9, 2)},
+        {"state": {"1.weight": torch.ones(1).expand(9)}},
+    ],
+    ids=["inputs", "state"],
+)
+def test_a_small_file_does_not_stand_for_much_memory(changes, tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content(**changes))
+    with pytest.raises(UserError, match="a tensor that is not stored whole"):
+        load_model(path)
+
+
+def test_a_model_larger_than_its_file_is_not_made(tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content(shape=[10**13]))
+    with pytest.raises(UserError, match=r"does not fit .* size mismatch|does not fit .*Error"):
+        load_model(path)
+
+
+@pytest.mark.slow
+def test_nothing_that_a_file_names_is_read(tmp_path, opened):
+    """The settings of a model of somebody else, with weights of this machine or of the hub."""
+    weights = tmp_path / "weights"
+    weights.write_text("mine")
+    opened.clear()
+    settings = compose(["model=vit_tiny", "dataset=cifar10"])["model"]
+    for named in ({"weights": str(weights)}, {"weights": None}):
+        saved = content(settings={**settings, "pretrained": True, **named}, shape=[3, 32, 32])
+        (tmp_path / "model.pt").write_bytes(saved)
+        with pytest.raises(UserError, match="does not fit the model that its settings build"):
+            load_model(tmp_path / "model.pt")
+    assert str(weights) not in opened
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The paths that Python has opened; a connection to anywhere is refused."""
+    paths, watching = [], [True]
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("connected"))
+    sys.addaudithook(lambda event, a: event == "open" and watching and paths.append(a[0]))
+    yield paths
+    watching.clear()  # a hook stays
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_what_is_no_file_is_not_opened(kind, tmp_path):
+    path = tmp_path / "model.pt"
+    make = {"pipe": os.mkfifo, "folder": os.mkdir, "device": lambda p: p.symlink_to("/dev/zero")}
+    make[kind](path)
+    with pytest.raises(UserError, match=r"model\.pt is not a file"):
         load_model(path)
 
 

@@ -25,7 +25,10 @@ def made(seed: int, arithmetic: str = "secure") -> Record:
         status="complete",
         history={"train/loss": [0.789]},
         diagnostics={"step": [1]},
-        calibration={"bins": {"count": [1], "confidence": [0.5], "accuracy": [1.0]}},
+        calibration={
+            "bins": {"count": [1], "confidence": [0.5], "accuracy": [1.0]},
+            "histogram": {"confidence": [1], "true_class": [1]},
+        },
     )
 
 

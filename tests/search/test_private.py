@@ -1,6 +1,7 @@
 """`dpbench search private=true`: what is released, what it costs, and what is refused."""
 
 import json
+import os
 import shlex
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -240,6 +241,53 @@ def test_candidates_are_drawn_uniformly_with_replacement():
     assert any(len({place for place, _ in trials}) < len(trials) for trials in searches)
     names = [name for trials in searches for _, name in trials]
     assert len({*names}) == len(names)
+
+
+@pytest.fixture
+def key(tmp_path):
+    """A search with a key, and the file of the key."""
+    request = parse(asked(tmp_path, "noise=secure"))
+    stream_of(request)
+    return request, key_path(request)
+
+
+def test_every_flipped_bit_and_every_cut_of_a_key_is_noticed(key):
+    request, path = key
+    whole = path.read_bytes()
+    flips = (bytes([*whole[:n], whole[n] ^ 1 << bit, *whole[n + 1 :]]) for n in range(len(whole))
+             for bit in (0, 5, 7))  # fmt: skip
+    cuts = (whole[:end] for end in (0, 1, 7, 63, 66, 100, len(whole) - 2))
+    for damaged in (*flips, *cuts, whole + b"x"):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="so restore the file; without it the search begins"):
+            stream_of(request)
+
+
+def test_the_key_of_another_search_is_not_this_one_s(key):
+    request, path = key
+    other = parse(asked(path.parents[1], "noise=secure", "name=other"))
+    stream_of(other)
+    path.write_bytes(key_path(other).read_bytes())
+    with pytest.raises(UserError, match=r"\.key is damaged"):
+        stream_of(request)
+
+
+def test_a_key_that_was_written_without_a_checksum_goes_on_and_gets_one(key):
+    request, path = key
+    whole = path.read_bytes()
+    first = stream_of(request).bits(4).tolist()
+    path.write_bytes(whole[:64])
+    assert stream_of(request).bits(4).tolist() == first
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_key_that_is_no_file_is_not_opened(make, key):
+    request, path = key
+    path.unlink()
+    make(path)
+    with pytest.raises(UserError, match=r"\.key is not a regular file: with another key"):
+        stream_of(request)
 
 
 def test_no_trial_at_all_is_a_result_too(tmp_path, monkeypatch):

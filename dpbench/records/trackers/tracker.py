@@ -1,5 +1,6 @@
 """What trackers have in common: the run as they identify it, its log, and their interface."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,10 @@ from dpbench.records.record import Record
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+MAX_COMPONENT = 200
+"""The most characters of a component of a group's path."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +47,24 @@ def run_info(config: dict, folder: Path, table: str = "") -> RunInfo:
     return RunInfo(
         digest=digest(config),
         name=f"{method} {dataset} {budget} seed={config['seed']}",
-        group=f"{table or dataset}/{method}/{budget}",
+        group="/".join(map(_component, (table or dataset, method, budget))),
         tags=tuple(filter(None, (table, dataset, model, method, budget))),
         config=scientific(config),
         folder=folder,
     )
 
 
+def _component(text: str) -> str:
+    """The text as one component of a path: a folder is named by it, and a record may have any."""
+    return re.sub(r"[/\\\x00-\x1f]|^\.{1,2}$", "_", text)[:MAX_COMPONENT]
+
+
 def _budget(config: dict) -> str:
-    privacy = config["privacy"] or {}
+    privacy = config.get("privacy") or {}
     for name, label in (("epsilon", "target_epsilon"), ("noise_multiplier", "noise_multiplier")):
         if privacy.get(name) is not None:
             return f"{label}={privacy[name]}"
-    return config["choices"]["privacy"]
+    return config["choices"].get("privacy", "none")
 
 
 class Log(Protocol):

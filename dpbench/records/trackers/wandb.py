@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpbench.errors import UserError
+from dpbench.records.reading import text_of
 from dpbench.records.record import Record
 from dpbench.records.trackers.tracker import RunInfo
 from dpbench.records.trial import released
@@ -27,6 +28,10 @@ MAX_TAG, MAX_NAME = 64, 128
 
 AXIS = "step"
 """The x-axis of every curve: wandb's own step must not decrease, and diagnostics come late."""
+
+
+ID_BYTES = 4
+"""Random bytes in the id of a run, written as twice as many hex digits after its digest."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class WandbTracker:
         run without a gap; online it continues the run there, and repeats the same points."""
         path = info.folder / "wandb" / f"{info.digest}.json"
         # A finished run that is repeated needs a new id, as wandb does not reuse ids.
-        run_id = _unfinished(path) or f"{info.digest}-{secrets.token_hex(4)}"
+        run_id = _unfinished(path) or f"{info.digest}-{secrets.token_hex(ID_BYTES)}"
         for folder in path.parent.glob(f"offline-run-*-{run_id}"):
             shutil.rmtree(folder, ignore_errors=True)
         write_atomically(path, json.dumps({"id": run_id}).encode())
@@ -167,8 +172,9 @@ def _table(text: str):
 
 
 def _unfinished(path: Path) -> str | None:
-    """The id of an unfinished run; None if there is none."""
-    try:
-        return json.loads(path.read_text())["id"]
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+    """The id of an unfinished run; None without a file of one, or if it has any other text: files
+    that have the id in their name are deleted."""
+    text = text_of(path)
+    ids = rf'{{"id": "({re.escape(path.stem)}-[0-9a-f]{{{2 * ID_BYTES}}})"}}\s*'
+    found = re.fullmatch(ids, text) if isinstance(text, str) else None
+    return found and found[1]

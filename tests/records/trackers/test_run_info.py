@@ -16,3 +16,14 @@ def test_an_epsilon_that_was_aimed_at_is_named_as_such_and_a_variant_too():
     assert paper.name == "dpsgd (paper) digits target_epsilon=1.0 seed=0"
     assert paper.group == "digits/dpsgd (paper)/target_epsilon=1.0"
     assert noise.name == "dpsgd digits noise_multiplier=2 seed=0"
+
+
+def test_what_a_record_says_is_one_component_of_a_folder_s_path():
+    config = compose([])
+    config["choices"] |= {"dataset": "..", "method": "../a"}
+    config["method"]["variant"] = "b/../../c"
+    config["privacy"] = {"noise_multiplier": "/../../d" + 1000 * "e"}
+    dataset, method, budget = run_info(config, Path("x")).group.split("/")
+    assert (dataset, method) == ("_", ".._a (b_.._.._c)")
+    assert budget.startswith("noise_multiplier=_.._.._d")
+    assert len(budget) == 200

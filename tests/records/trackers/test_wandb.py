@@ -1,6 +1,8 @@
 """What is in the files that `wandb sync` would send, read by the format that W&B documents."""
 
 import json
+import os
+import re
 import struct
 import time
 
@@ -11,6 +13,7 @@ pytest.importorskip("wandb", reason="the tracking extra brings it")
 from dpbench.config.compose import compose
 from dpbench.errors import UserError
 from dpbench.execution.track import track
+from dpbench.records.trackers import RunInfo
 from dpbench.records.trackers.tracker import run_info
 from dpbench.records.trackers.wandb import WandbTracker
 
@@ -61,6 +64,44 @@ def offline(folder):
             for r in kept if r.HasField("summary") for i in r.summary.update
         }  # fmt: skip
         yield next(r.run for r in kept if r.HasField("run")), history, summary, kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"id": "x/../../../../victim"}',
+        '{"id": "*"}',
+        '{"id": "another-00000000"}',
+        '{"id": ["abc-00000000"]}',
+        "[" * 100_000,
+        "\0",
+    ],
+)
+def test_an_id_that_is_not_this_run_s_deletes_nothing(text, tmp_path):
+    """As in a results folder of somebody else."""
+    victim, path = tmp_path / "victim", tmp_path / "theirs" / "wandb" / "abc.json"
+    victim.mkdir()
+    (path.parent / "offline-run-1-x").mkdir(parents=True)
+    path.write_text(text)
+    interrupted_start(RunInfo("abc", "a run", "g", (), {}, path.parents[1]))
+    assert victim.is_dir()
+    assert (path.parent / "offline-run-1-x").is_dir()
+
+
+def test_an_id_in_a_pipe_is_not_waited_for(tmp_path):
+    (tmp_path / "wandb").mkdir()
+    os.mkfifo(tmp_path / "wandb" / "abc.json")
+    interrupted_start(RunInfo("abc", "a run", "g", (), {}, tmp_path))
+
+
+def interrupted_start(info):
+    """A start that ends when W&B would be asked for a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WandbTracker, "_init", lambda *_, **about: started.append(about["id"]) or 1)
+        started = []
+        with pytest.raises(AttributeError):  # what is not a run of W&B
+            WandbTracker("dpbench", "offline").start(info)
+    assert re.fullmatch("abc-[0-9a-f]{8}", started[0])
 
 
 @pytest.mark.slow
