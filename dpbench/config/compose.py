@@ -24,10 +24,12 @@ from omegaconf.errors import (
 
 from dpbench.config import buildable, search_path
 from dpbench.config.composition import composed, is_of_table
+from dpbench.config.interpolations import check_expansion
 from dpbench.config.overrides import grammar, parse, sentence
 from dpbench.config.plugins import plugin_of
 from dpbench.config.rules import ARM, check_table, chosen_by_table, rules
 from dpbench.config.search_path import Folders, groups
+from dpbench.config.settings import PATHS, SETTINGS
 from dpbench.errors import UserError, nearest
 from dpbench.paths import conf_folder
 from dpbench.validate import one_of, shown
@@ -78,7 +80,9 @@ def _composed(folders: Folders, *overrides: str) -> bytes:
                 check_table(table)
                 for rule in rules(table, choices):
                     config.merge_with(rule.get("set", {}))
-                _check_launcher(config, list(overrides))
+            if table is not None or len(folders) > 1:
+                _check_chosen_by_user(config, parse(list(overrides)), table is not None)
+                check_expansion(config)
             replaced = _replaced(parsed)
             for group, target in replaced.items():
                 config[group] = {buildable.TARGET: target}
@@ -105,14 +109,20 @@ def _why_not_composed(error: Exception) -> str:
     return sentence(error)
 
 
-def _check_launcher(config: DictConfig, overrides: list[str]) -> None:
-    """UserError for a table that sets the launcher, since its set-up lines run in a shell.
+def _check_chosen_by_user(config: DictConfig, own: list[Override], by_table: bool) -> None:
+    """UserError for what a file sets in the place of the user: settings of where and by what a
+    command runs, as a launcher's set-up lines run in a shell; and data sets and models, which may
+    read files, except by a table.
 
-    overrides: the user's, which may choose a launcher.
+    own: the user's overrides.
     """
-    own = [o for o in parse(overrides) if o.key_or_group.split(".")[0] == "launcher"]
-    if config["launcher"] != composed(own).config["launcher"]:
-        raise UserError("a table cannot set the launcher: choose it on the command line.")
+    keys = [key for key in map(str, config) if key not in SETTINGS]
+    for key in keys if by_table else [*keys, *PATHS]:
+        chosen = [o for o in own if o.key_or_group.split(".")[0] == key]
+        if config[key] != composed(chosen).config.get(key):
+            source = "a table" if by_table else "an option of another group"
+            name = f"the {key}" if key in groups() else key
+            raise UserError(f"{source} cannot set {name}: choose it on the command line.")
 
 
 def _replaced(overrides: list[Override]) -> dict[str, str]:

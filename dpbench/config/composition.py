@@ -15,6 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from dpbench.config import search_path
+from dpbench.config.interpolations import check_expansion
 from dpbench.config.literals import has_odd_keys
 from dpbench.config.option_files import option_node
 from dpbench.config.search_path import Folders, groups
@@ -149,6 +150,8 @@ def composed_by_hydra(overrides: list[str]) -> Composition:
     del config["hydra"]
     texts = INTERPOLATION.findall(repr(OmegaConf.to_container(config)))
     interpolated = frozenset(word for text in texts for word in re.findall(r"\w+", text))
+    if len(search_path.folders()) > 1:
+        check_expansion(config)
     table = None
     if "table" in config:
         if not isinstance(config.table, DictConfig):

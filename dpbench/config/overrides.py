@@ -1,7 +1,7 @@
 """Parses the arguments of a command line as overrides, by Hydra's grammar, with some restrictions.
 
-A command may come from somebody else, so interpolations reach nothing outside the configuration:
-`${epochs}`, another setting, is allowed, but `${oc.env:HOME}`, which reads this machine, is not.
+A command may come from somebody else, so interpolations reach nothing outside the configuration
+but what `${oc.env:NAME}` spells out: see `dpbench.config.interpolations`.
 """
 
 import itertools
@@ -22,14 +22,16 @@ from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from dpbench.config import search_path
+from dpbench.config.added_files import MAX_DEPTH, AddedFolder
+from dpbench.config.interpolations import refuse_resolvers
 from dpbench.config.literals import has_odd_keys, in_quotes, literal, prepared, restored, texts_in
 from dpbench.config.space import Choices, Interval, Range
 from dpbench.errors import UserError
 from dpbench.paths import conf_folder
 from dpbench.validate import MAX_QUOTED, quoted
 
-MAX_LENGTH, MAX_DEPTH = 20_000, 20
-"""The most characters of an override, and nested brackets: the grammar's parser is slow."""
+MAX_LENGTH = 20_000
+"""The most characters of an override: the grammar's parser is slow."""
 
 MAX_RUNS = 10_000
 """The most runs of a sweep, and values of a range."""
@@ -37,15 +39,15 @@ MAX_RUNS = 10_000
 PROVIDER = "dpbench"
 """The provider under which Hydra's search path lists the added folders."""
 
-RESOLVER = re.compile(r"\$\{[^{}]*:")
-
-LIVE_RESOLVER = re.compile(r"(?<!\\)(?:\\\\)*" + RESOLVER.pattern)
-"""A call of a resolver in a parsed text: after an odd number of backslashes it is only text."""
+INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")
+"""An interpolation in a parsed text: after an odd number of backslashes it is only text."""
 
 KEY = re.compile(r"[~+]*[\w./@$-]*", re.ASCII)
 
 OF_PARSER = re.compile("Lexer|mismatched|extraneous|missing|no viable|token|Error parsing")
 """How Hydra's messages about an override begin that its parser makes."""
+
+MAY_NAME_VARIABLES = ("data_dir", "results_dir", "tracker")
 
 BRACKETS = {"[": 1, "{": 1, "(": 1, "]": -1, "}": -1, ")": -1}
 
@@ -59,7 +61,7 @@ class AddedFolders(SearchPathPlugin):
 
 
 def _added() -> list[str]:
-    return [f"file://{folder}" for folder, _ in search_path.folders()[1:]]
+    return [f"{AddedFolder.scheme()}://{folder}" for folder, _ in search_path.folders()[1:]]
 
 
 @contextmanager
@@ -71,6 +73,7 @@ def grammar() -> Iterator[None]:
     search_path.check_folders(search_path.folders())
     if AddedFolders not in Plugins.instance().discover(SearchPathPlugin):
         Plugins.instance().register(AddedFolders)
+        Plugins.instance().register(AddedFolder)
     with hydra.initialize_config_dir(str(conf_folder().absolute()), version_base="1.3"):
         yield
 
@@ -102,8 +105,8 @@ def _parse(parser: OverridesParser, text: str) -> Override:
             "without spaces."
         )
     override = _parsed(parser, text)
-    if RESOLVER.search(text) and _may_call_resolver(override):
-        raise _no_resolver(text)
+    if _may_interpolate(override):
+        _refuse_resolvers(text)
     if re.match(r"hydra\b", override.key_or_group) and override.key_or_group != search_path.KEY:
         raise UserError(
             f"{override.key_or_group} is not supported: set the output folder with results_dir=, "
@@ -119,8 +122,7 @@ def _parsed(parser: OverridesParser, text: str) -> Override:
         ready, keys = prepared(value, lambda word: parser.parse_rule(word, "primitive").text)
         (override,) = parser.parse_overrides([f"{key}{equals}{ready}"])
     except (HydraException, ValueError) as error:
-        if RESOLVER.search(text):
-            raise _no_resolver(text) from error
+        _refuse_resolvers(text)
         raise UserError(
             f"an override must be KEY=VALUE, got {quoted(text)}: {_why(key, value, error)}"
         ) from error
@@ -133,18 +135,18 @@ def _parsed(parser: OverridesParser, text: str) -> Override:
     return override
 
 
-def _no_resolver(text: str) -> UserError:
-    return UserError(
-        f"{quoted(text)} is refused: an interpolation may name another setting, such as "
-        "${epochs}, but not call a resolver."
-    )
+def _refuse_resolvers(text: str) -> None:
+    """UserError for a call of a resolver, but for a variable of the environment in a setting that
+    is in no digest."""
+    part = text.partition("=")[0].lstrip("+").partition(".")[0]
+    refuse_resolvers(text, environment=part in MAY_NAME_VARIABLES)
 
 
-def _may_call_resolver(override: Override) -> bool:
-    """Whether a value with an interpolation is not certain to be read as text."""
+def _may_interpolate(override: Override) -> bool:
+    """Whether a value is not certain to be read as it is."""
     if override.is_sweep_override() or override.key_or_group.split(".")[0] == "table":
         return True  # read again later
-    return any(map(LIVE_RESOLVER.search, texts_in(override.value())))
+    return any(map(INTERPOLATION.search, texts_in(override.value())))
 
 
 def _why(key: str, value: str, error: BaseException) -> str:

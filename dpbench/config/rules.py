@@ -6,6 +6,7 @@ Each rule has conditions (`when`), options to choose (`choose`) and values to se
 from collections.abc import Iterator
 from typing import Any
 
+from dpbench.config.search_path import groups
 from dpbench.validate import known_keys, one_of, typed
 
 ARM = "table.arm"
@@ -53,6 +54,7 @@ def check_table(table: Any) -> None:
         for key in rule:
             one_of(f"the key of a rule in table.settings[{number}]", key, RULE)
         typed(f"table.settings[{number}].choose", rule.get("choose", {}), dict[str, str])
+        known_keys(f"table.settings[{number}].choose", rule.get("choose", {}), groups())
     arm, known = table.get("arm"), table.get("methods", [])
     if arm is not None:
         one_of(ARM, arm, known)

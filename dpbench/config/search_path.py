@@ -23,6 +23,9 @@ KEY = "hydra.searchpath"
 FLAGS = ("--config-dir", "-cd")
 FILE, PACKAGE = "file://", "pkg://"
 
+MAX_BYTES = 100_000
+"""The largest file of an added folder."""
+
 _added: ContextVar[tuple[Path, ...]] = ContextVar("added", default=())
 
 Folders = tuple[tuple[Path, tuple[tuple[Path, int], ...]], ...]
@@ -78,13 +81,16 @@ def as_overrides(added: Iterable[Path]) -> list[str]:
 
 @functools.cache
 def check_folders(searched: Folders) -> None:
-    """UserError for files that would never be read: of an unknown group, or of a name taken."""
+    """UserError for files that are never read: of an unknown group, of a name taken, too large, or
+    nothing to read at all, as a pipe."""
     (first, _), *others = searched
     groups = {folder.name for folder in first.iterdir() if folder.is_dir()}
     sources = {path.relative_to(first): first for path in first.rglob("*.yaml")}
     for folder, files in others:
         for path, _ in files:
             name = path.relative_to(folder)
+            if not path.is_file() or path.stat().st_size > MAX_BYTES:
+                raise UserError(f"{path} is not a file of at most {MAX_BYTES:,} bytes.")
             if name.parts[0] not in groups:
                 raise UserError(
                     f"{path} is not in the folder of a group: {nearest(name.parts[0], groups)}"

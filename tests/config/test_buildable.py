@@ -183,11 +183,23 @@ def test_keys_that_tell_hydra_how_to_build_are_refused(key):
 
 
 @pytest.mark.parametrize(
-    "text", ["${oc.env:HOME}", "${oc.decode:'3'}", "${a.${oc.env:HOME}}", "x${hydra:job.name}y"]
+    "text",
+    [
+        *("${oc.decode:'3'}", "${a.${oc.env:HOME}}", "x${hydra:job.name}y", "${${a}:HOME}"),
+        *("${oc.env:HOME,${oc.decode:3}}", "${ oc.env:HOME}", "${a"),
+    ],
 )
 def test_an_interpolation_reaches_nothing_outside_the_configuration(text):
     with pytest.raises(UserError, match="is refused: an interpolation may name another setting"):
         compose([f"optimizer.lr={text}"])
+
+
+def test_a_command_line_may_name_a_variable_of_the_environment(monkeypatch):
+    monkeypatch.setenv("SCRATCH", "/big")
+    assert compose(["results_dir=${oc.env:SCRATCH}/mine"])["results_dir"] == "/big/mine"
+    monkeypatch.delenv("SCRATCH")
+    with pytest.raises(UserError, match="Environment variable 'SCRATCH' not found"):
+        compose(["results_dir=${oc.env:SCRATCH}/other"])
 
 
 def test_an_interpolation_of_another_setting_is_read():

@@ -144,7 +144,7 @@ def test_a_mapping_with_odd_keys_can_stand_beside_what_only_hydra_sets():
 )
 def test_no_way_to_write_a_text_calls_a_resolver(text):
     with pytest.raises(UserError, match="is refused: an interpolation may name another setting"):
-        parse([f"results_dir={text}"])
+        parse([f"method.name={text}"])
 
 
 def test_texts_of_tables_are_never_taken_for_escaped():
