@@ -19,8 +19,9 @@ SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 MAX_INTEGER = 2**63 - 1
 """The largest integer that a tensor can hold."""
 
-MAX_NAME, MAX_PATH = 255, 3_000
-"""The most bytes of a file name, and the most characters of a path that has room for files."""
+MAX_NAME, MAX_PATH, MAX_PARTS = 255, 3_000, 200
+"""The most bytes of a file name, and the most characters of a path that has room for files; the
+most folders in it, as Python makes one within the other."""
 
 MAX_QUOTED = 60
 """The most characters of a value that a message quotes."""
@@ -120,11 +121,14 @@ def path_of(what: str, value: object, kind: str = "folder") -> Path:
     expected = f"the name of a {kind}"
     if isinstance(value, str) and value and "\0" not in value:
         try:
-            longest = max((len(part.encode()) for part in Path(value).parts), default=0)
+            parts = Path(value).parts
+            longest = max((len(part.encode()) for part in parts), default=0)
         except UnicodeEncodeError:
             raise _refusal(what, f"{expected} in UTF-8", value) from None
-        if longest <= MAX_NAME and len(value) <= MAX_PATH:
+        if longest <= MAX_NAME and len(value) <= MAX_PATH and len(parts) <= MAX_PARTS:
             return Path(value)
+        if len(parts) > MAX_PARTS:
+            raise _refusal(what, f"{expected}, at most {MAX_PARTS} folders deep", value)
         expected += f", of which no part has more than {MAX_NAME} bytes"
     raise _refusal(what, expected, value, quoting_hint(what, value))
 

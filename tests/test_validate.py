@@ -149,3 +149,8 @@ def test_a_path_is_one_that_a_system_could_have():
     for name in ("", None, 3, "a\0b", "a" * 256, "é" * 128, "b/" * 1501, "\ud800"):
         with pytest.raises(UserError, match="out must be the name of a file"):
             path_of("out", name, "file")
+
+
+def test_a_path_is_not_deeper_than_python_makes_folders():
+    with pytest.raises(UserError, match="out must be the name of a folder, at most 200 folders de"):
+        path_of("out", "a/" * 1400)

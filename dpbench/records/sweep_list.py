@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dpbench.errors import UserError, nearest
 from dpbench.records.folder import SWEEPS
+from dpbench.records.reading import Unreadable, text_of
 from dpbench.system.files import files_in, write_atomically
 
 
@@ -19,11 +20,14 @@ def write_list(folder: Path, name: str, digests: Iterable[str]) -> None:
 
 
 def read_list(folder: Path, name: str) -> set[str]:
-    """The digests of a sweep's runs; UserError for a name of no sweep."""
+    """The digests of a sweep's runs; UserError for a name of no sweep, or an unreadable file."""
     known = [path.stem for path in files_in(folder / SWEEPS, "*.txt")]
     if name not in known:
         raise UserError(f"{folder} has no sweep {name}: {nearest(name, known)}")
-    return {*_path(folder, name).read_text().split()}
+    text = text_of(path := _path(folder, name))
+    if isinstance(text, Unreadable):
+        raise UserError(f"{path} {text.reason}: run the sweep again, which writes it anew.")
+    return {*text.split()}
 
 
 def _path(folder: Path, name: str) -> Path:

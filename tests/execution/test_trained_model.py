@@ -141,6 +141,14 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_training(made, tmp_
         made("save_model=true")
 
 
+def test_a_folder_in_the_model_s_place_is_found_before_the_training(made, monkeypatch):
+    _, path = made()
+    path.mkdir(parents=True)
+    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    with pytest.raises(UserError, match=r"\.pt cannot be written"):
+        made("again=true")
+
+
 LOGISTIC = {"_target_": "dpbench.models.logistic.Logistic", "squashed": False}
 
 

@@ -6,8 +6,9 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import torch
@@ -17,7 +18,7 @@ from dpbench.data.custom.column_types import plain
 from dpbench.data.custom.table import NONE, REGRESSION, TRAIN, Columns, distinct
 from dpbench.data.numeric import ROUNDING, deviations
 from dpbench.errors import UserError
-from dpbench.validate import LARGEST, quoted
+from dpbench.validate import LARGEST, path_of, quoted
 
 UNSCALED = (0.0, 1.0)
 """The mean and the deviation with which numbers stay as they are."""
@@ -148,18 +149,32 @@ def load_preparation(path: str | Path) -> TablePreparation:
     Raises UserError for a file that is none.
     """
     try:
-        kept = json.loads(Path(path).read_text())
-        mean, deviation = kept.get("target", UNSCALED)
-        farthest = kept.get("farthest")
-        return TablePreparation(
-            {name: (float(m), float(d)) for name, (m, d) in kept["numbers"].items()},
-            {name: tuple(values) for name, values in kept["categories"].items()},
-            tuple(kept["classes"]),
-            (float(mean), float(deviation)),
-            None if farthest is None else float(farthest),
-        )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        file = path_of("the preparation", str(path), "file")
+        if not file.is_file():  # a pipe might never end
+            raise FileNotFoundError(file)
+        saved = msgspec.convert(json.loads(file.read_text(encoding="utf-8")), _Saved)
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path} is not the preparation of a table: such a file is written by a run with "
             "save_model=true on a table of your own."
         ) from error
+    categories = {name: tuple(values) for name, values in saved.categories.items()}
+    return TablePreparation(
+        saved.numbers, categories, tuple(saved.classes), saved.target, saved.farthest
+    )
+
+
+Number = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Deviation = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
+Category = str | int | float | bool | None
+
+
+class _Saved(msgspec.Struct):
+    """The content of a file, which may be somebody else's."""
+
+    numbers: dict[str, tuple[Number, Deviation]]
+    categories: dict[str, list[Category]]
+    classes: list[Category]
+    target: tuple[Number, Positive] = UNSCALED
+    farthest: Positive | None = None

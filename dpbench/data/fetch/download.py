@@ -84,7 +84,7 @@ def fetch(source: Source, folder: Path) -> Path:
 
 def verify(source: Source, path: Path) -> None:
     """UserError if the file at `path` is not the publisher's, byte for byte."""
-    if not _intact(path, source.checksum):
+    if not (path.is_file() and _intact(path, source.checksum)):
         raise altered_file(path, source.address)
 
 

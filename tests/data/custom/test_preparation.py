@@ -1,6 +1,7 @@
 """New rows of a table become the inputs that the model of a run was trained on."""
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -103,7 +104,20 @@ def test_rows_that_the_model_does_not_know_are_one_sentence(kept, change, says):
         load_preparation(path)(change(frame))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"numbers": {"a": 1}, "categories": {}}'])
+FIELDS = '"categories": {}, "classes": []'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", '{"numbers": {"a": 1}, "categories": {}}', "[" * 100_000),
+        *(f'{{"numbers": {{"a": [{n}, 1]}}, {FIELDS}}}' for n in ("1" + "0" * 400, "NaN", "true")),
+        f'{{"numbers": {{"a": [1, -1]}}, {FIELDS}}}',
+        '{"numbers": {}, "categories": {"a": [[1]]}, "classes": []}',
+        '{"numbers": {}, "categories": {}, "classes": ["a"], "target": [1]}',
+    ],
+    ids=range(11),
+)
 def test_another_file_is_refused(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text)
@@ -111,6 +125,13 @@ def test_another_file_is_refused(tmp_path, text):
         load_preparation(path)
     with pytest.raises(UserError, match="is not the preparation of a table"):
         load_preparation(tmp_path / "none")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_not_opened(make, tmp_path):
+    make(tmp_path / "x.json")
+    with pytest.raises(UserError, match="is not the preparation of a table"):
+        load_preparation(tmp_path / "x.json")
 
 
 def test_what_an_earlier_training_kept_goes_with_its_model(kept):

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import lzma
+import os
 import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -135,6 +136,14 @@ def test_a_truncated_or_altered_file_is_refused_with_the_way_out(site, tmp_path,
     assert str(path) in str(error.value)
     assert path.read_bytes() == content
     assert site.asked == []
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_not_read(make, site, tmp_path):
+    (tmp_path / "set").mkdir()
+    make(tmp_path / "set" / "file")
+    with pytest.raises(UserError, match="is truncated or altered: delete it"):
+        fetch(source(site.url("file")), tmp_path)
 
 
 def test_offline_one_sentence_says_what_to_put_where(tmp_path):
