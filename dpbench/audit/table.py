@@ -32,6 +32,7 @@ from dpbench.figures.formats import images, titled
 from dpbench.records.digest import digest
 from dpbench.records.epsilon import REFUTED, USUAL
 from dpbench.records.folder import AUDITS
+from dpbench.records.reading import text_of
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.system.files import check_writable, write_atomically
@@ -140,12 +141,22 @@ Answer = list[AuditRow] | str
 def _load_or_attack(folder: Path, again: bool, task: AuditTask) -> Answer:
     """The rows of a task, read from the file that an interrupted table has left, if any."""
     path = folder / f"{task.digest}.json"
-    if path.exists() and not again:
-        return msgspec.convert(json.loads(path.read_bytes()), list[AuditRow])
+    if not again and (rows := finished_rows(path)) is not None:
+        return rows
     answer = task.rows()
     if not isinstance(answer, str):
         write_atomically(path, json.dumps([asdict(row) for row in answer]).encode())
     return answer
+
+
+def finished_rows(path: Path) -> list[AuditRow] | None:
+    """The rows in a file; None if there is none, or it is damaged: then the attack is repeated."""
+    text = text_of(path)
+    try:
+        plain = json.loads(text) if isinstance(text, str) else None
+        return msgspec.convert(plain, list[AuditRow])
+    except (ValueError, RecursionError):
+        return None
 
 
 def _in_processes(

@@ -161,6 +161,6 @@ def _changed(folder: Path) -> tuple[tuple[Path, int], ...]:
     changed = []
     for path in sorted(folder.rglob("*.yaml")):
         if not any(part[0] == "." for part in path.relative_to(folder).parts):
-            with suppress(FileNotFoundError):  # deleted in the meantime
+            with suppress(OSError):  # deleted in the meantime, or a link to itself
                 changed.append((path, path.stat().st_mtime_ns))
     return tuple(changed)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.errors import UserError
+from dpbench.records.reading import Unreadable, text_of
 from dpbench.tables.conditions import Condition, row_name
 from dpbench.tables.spec import TableSpec
 from dpbench.validate import spelled_number
@@ -68,13 +69,21 @@ def check_covered(spec: TableSpec, published: PublishedTable) -> None:
 
 
 def without_comments(path: Path) -> list[str]:
-    """The lines of a file that do not begin with #."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if not line.startswith("#")]
+    """The lines of a file that do not begin with #; UserError for an unreadable one."""
+    text = text_of(path)
+    if isinstance(text, Unreadable):
+        raise UserError(f"{path} {text.reason}.")
+    return [line for line in text.splitlines() if not line.startswith("#")]
 
 
 def _lines(path: Path, required: list[str]) -> list[dict[str, str]]:
     reader = csv.DictReader(without_comments(path))
     if not set(required) <= set(reader.fieldnames or ()):
         raise UserError(f"{path.name} must have the columns {', '.join(required)}.")
-    return list(reader)
+    try:
+        lines = list(reader)
+    except csv.Error as error:
+        raise UserError(f"{path.name} is not a CSV file: {error}.") from error
+    if any(None in line or None in line.values() for line in lines):
+        raise UserError(f"{path.name} has a line with more or fewer fields than the header.")
+    return lines

@@ -1,0 +1,397 @@
+"""Every file that dpbench reads, damaged or somebody else's: a result or one sentence, and soon.
+
+Cases are drawn from a fixed seed: a few of each kind in every test run, thousands at length.
+"""
+
+import contextlib
+import copy
+import functools
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from dpbench import load_model, load_preparation
+from dpbench.audit.table import finished_rows
+from dpbench.config.compose import compose
+from dpbench.config.search_path import as_overrides
+from dpbench.dashboard.command import report
+from dpbench.dashboard.tables import tables
+from dpbench.errors import UserError
+from dpbench.execution.prepare import prepare
+from dpbench.execution.run import load_or_run
+from dpbench.execution.track import track
+from dpbench.records.collect import collect
+from dpbench.records.digest import digest_of_scientific, scientific
+from dpbench.records.frames import frame
+from dpbench.records.publish import publish
+from dpbench.records.record import checksum
+from dpbench.records.sweep_list import read_list
+from dpbench.records.trackers import wandb
+from dpbench.reproduce.search_trials import trials_in
+from dpbench.reproduce.verify import unsupported_lines, verify
+from dpbench.search import private
+from dpbench.tables.published import read_epsilon, read_published
+from dpbench.tables.sweep.command import table
+from dpbench.training import steps_file
+from dpbench.training.checkpoints import Checkpoints, serialise
+from tests.plugin_files import SHARP
+
+SECONDS = 20
+"""Of this process for one case."""
+
+ODD = [
+    *(None, True, 0, -1, 7, 2**63, 10**23, 10**400, 0.5, 1e308, float("nan"), float("inf")),
+    *(
+        "",
+        "x",
+        "0",
+        "../../victim",
+        "/etc/passwd",
+        "a/b",
+        "..",
+        "\ud800",
+        "\0",
+        "a\nb",
+        "${epochs}",
+    ),
+    *("${oc.env:HOME}", "*", "é" * 300, "9" * 5000, "os.system", "<script>", "-1", "nan", "$(x)"),
+    *([], [0], [[1]], [None], ["x"], {}, {"a": 1}, {"_target_": "os.system"}, [1.5] * 2000),
+]
+DEEP = b"[" * 100_000
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file: its place in a folder, a whole one, and what reads it.
+
+    fields: whether it is JSON, of which single values are changed as well. sign: makes changed
+    values a whole file again, where it has a checksum.
+    """
+
+    place: str
+    whole: bytes
+    read: object
+    fields: bool = False
+    sign: object = staticmethod(lambda plain: json.dumps(plain).encode())
+
+
+@contextlib.contextmanager
+def limited():
+    """Ends with an error what takes longer than SECONDS of this process, or waits."""
+
+    def late(*_):
+        raise TimeoutError(f"more than {SECONDS} s")
+
+    timers = ((signal.SIGVTALRM, signal.ITIMER_VIRTUAL, 1), (signal.SIGALRM, signal.ITIMER_REAL, 9))
+    before = [signal.signal(name, late) for name, _, _ in timers]
+    for _, timer, times in timers:
+        signal.setitimer(timer, times * SECONDS)
+    try:
+        yield
+    finally:
+        for (name, timer, _), handler in zip(timers, before, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(name, handler)
+
+
+def fault(read, path):
+    """Why a file is read in a way that no user may see; None if it is read, or refused."""
+    try:
+        with limited(), warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            read(path)
+    except UserError as refusal:
+        said = str(refusal)
+        whole = said.strip() and "\n" not in said and len(said) < 1000
+        return None if whole else f"it is said in {len(said)} characters: {said[:300]!r}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    return None
+
+
+def damaged(whole, draw):
+    """The bytes of a file with one fault."""
+    place, more = draw.randrange(len(whole) + 1), draw.randbytes(draw.choice([1, 9, 3000]))
+    faults = [
+        lambda: flipped(whole, draw),
+        lambda: whole[:place],
+        lambda: whole + more,
+        lambda: whole[:place] + more + whole[place:],
+        lambda: whole[:place] + whole[place + draw.randrange(1, 40) :],
+        lambda: whole[:place] + draw.choice([DEEP, b"{" * 5000, b"../../victim", b"&a [*a]"]),
+        lambda: whole.decode("latin-1").encode(draw.choice(["utf-16", "utf-8-sig", "utf-32"])),
+        lambda: word_replaced(whole, draw),
+        lambda: draw.choice([b"", b"\n", b"\0" * 99, DEEP, b"null", b"[]", b"{}", b"9" * 5000]),
+    ]
+    return draw.choice(faults)()
+
+
+def flipped(whole, draw):
+    """With one to eight bits flipped."""
+    found = bytearray(whole)
+    for _ in range(draw.randint(1, 8)):
+        found[draw.randrange(len(found))] ^= 1 << draw.randrange(8)
+    return bytes(found)
+
+
+def word_replaced(whole, draw):
+    """With an odd value in the place of one word."""
+    words = whole.split(b" ")
+    text = str(draw.choice(ODD)).encode(errors="replace")
+    words[draw.randrange(len(words))] = text
+    return b" ".join(words)
+
+
+def places(node, path=()):
+    """The way to every value in JSON."""
+    items = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, value in items:
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
+
+
+def changed(plain, draw):
+    """JSON with an odd value in one place, without it, or with an odd key beside it."""
+    plain = copy.deepcopy(plain)
+    *way, last = draw.choice([*places(plain)])
+    node = plain
+    for key in way:
+        node = node[key]
+    how = draw.random()
+    if how < 0.1:
+        del node[last]
+    elif how < 0.2 and isinstance(node, dict):
+        node[draw.choice([text for text in ODD if isinstance(text, str)])] = draw.choice(ODD)
+    else:
+        node[last] = copy.deepcopy(draw.choice(ODD))
+    return plain
+
+
+def placed(kind, path, draw):
+    """Put another thing in the place of the file."""
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    how = draw.random()
+    if how < 0.06:
+        draw.choice(
+            [
+                os.mkfifo,
+                os.mkdir,
+                lambda path: path.symlink_to("/dev/zero"),
+                lambda path: path.symlink_to("nowhere"),
+                lambda path: path.symlink_to(path.name),
+            ]
+        )(path)
+    elif kind.fields and how < 0.6:
+        path.write_bytes(kind.sign(changed(json.loads(kind.whole), draw)))
+    else:
+        path.write_bytes(damaged(kind.whole, draw))
+    return path.read_bytes()[:300] if path.is_file() else path
+
+
+def faults(kind, folder, count, seed=0):
+    """The first faults of a kind of file in many cases, and what was in the file."""
+    path = folder / kind.place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draw, found = random.Random(seed), []
+    for case in range(count):
+        content = placed(kind, path, draw)
+        if why := fault(kind.read, path):
+            found.append(f"case {case}: {why}\n    {content!r}")
+    return found
+
+
+# The kinds of files.
+
+SMALL = ["epochs=1", "model=logistic", "batch_size=512", "privacy=noise1"]
+
+
+def signed(plain):
+    """The bytes of a record with these fields, with the right checksum."""
+    if isinstance(plain, dict):
+        plain.pop("checksum", None)
+        plain["checksum"] = checksum(plain)
+    return json.dumps(plain, sort_keys=True).encode()
+
+
+def read_record(path):
+    """All that reads records, with one under the name of its run beside a whole one."""
+    folder = path.parents[1]
+    with contextlib.suppress(Exception):
+        plain = json.loads(path.read_bytes())
+        name = digest_of_scientific(scientific(plain["config"]))
+        path = path.replace(path.with_name(f"{name}.json"))
+    try:
+        for entry in collect(folder):
+            assert entry.source
+        frame(folder)
+        table([str(folder), f"out={folder}/t"])
+        report([f"results_dir={folder}", f"out={folder}/r.html"])
+        publish([f"results_dir={folder}", f"out={folder}/p.jsonl"])
+        track([f"results_dir={folder}", "tracker=csv"])
+        verify([f"results_dir={folder}"])
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def read_checkpoint(path):
+    Checkpoints(path.parent, None).resume_from_last({}, lambda state: state["a"].sum())
+
+
+def read_preparation(path):
+    load_preparation(path)(pd.DataFrame({"age": [1, 2], "town": ["a", "b"]}))
+
+
+def read_option(path):
+    prepare(["method=mine", *SMALL[:3], *as_overrides([path.parents[1]])])
+
+
+def read_table(path):
+    compose(["+table=mine", "method=sgd", *as_overrides([path.parents[1]])])
+
+
+def read_csv(path):
+    with contextlib.chdir(path.parent):
+        config = compose(["dataset=csv", f"dataset.file={path}", "dataset.target=rich"])
+    from dpbench.config.buildable import build
+
+    build("dataset", config["dataset"]).load(path.parent, 0)
+
+
+def read_table_files(path):
+    assert tables(path.parents[1])
+    for lines in path.parent.glob("*.records.jsonl"):
+        assert list(unsupported_lines(lines)) is not None
+
+
+def read_printed(path):
+    read_published(path, ["dataset"])
+    read_epsilon(path, "adult")
+
+
+def read_sweep(path):
+    read_list(path.parents[1], "mine")
+
+
+def read_steps(path):
+    steps_file.read(path.parent, 0)
+
+
+def read_trials(path):
+    trials_in(path, "test/accuracy", "test/loss")
+
+
+ROWS = (f"{20 + n},{'ab'[n % 2]},{'yn'[n % 3 > 0]}\n" for n in range(40))
+PEOPLE = "age,town,rich\n" + "".join(ROWS)
+PRINTED = b"# Table 1\ndataset,method,column,value,spread,epsilon\nadult,dpsgd,acc,80.0,0.1,3\n"
+TRIALS = b"validation/accuracy,validation/loss,failed\n0.5,1.0,\n0.6,0.9,\n"
+PREPARATION = {
+    "numbers": {"age": [40.0, 15.0]},
+    "categories": {"town": ["a", "b"]},
+    "classes": ["n", "y"],
+    "target": [0.0, 1.0],
+}
+AUDIT = [{"cells": ["a", "b"], "label": "x", "claimed": 1.0, "audited": 0.5, "refuted": False}]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A results folder with a record, its model, and a table with its records."""
+    from dpbench.reproduce.command import reproduce
+
+    folder = tmp_path_factory.mktemp("whole")
+    load_or_run([*SMALL, f"results_dir={folder}", "save_model=true"], quiet=True)
+    small = ["epochs=1", "model=logistic", "table.methods=[sgd]", "table.seeds=[0]"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reproduce("demo", [*small, "table.claims={}", f"results_dir={folder}"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kinds(results):
+    """Every kind of file, by name."""
+    (model,) = results.glob("models/*.pt")
+    text = {p.suffix: p.read_bytes() for p in results.glob("tables/demo*")}
+    conf = Path("conf/table/demo.yaml").read_bytes()
+    key, checksum_of_key = "ab" * 32, functools.partial(private._checksum, Path("a.key"))
+    record = (results / "runs" / f"{model.stem}.json").read_bytes()
+    return {
+        "record": Kind("runs/x.json", record, read_record, True, signed),
+        "records of a table": Kind("tables/demo.records.jsonl", text[".jsonl"], read_table_files),
+        "page of a table": Kind("tables/demo.md", text[".md"], read_table_files),
+        "csv of a table": Kind("tables/demo.csv", text[".csv"], read_table_files),
+        "checkpoint": Kind(
+            "run/000001.ckpt",
+            b"".join(serialise({"a": torch.ones(3)}, {"run": "run"})),
+            read_checkpoint,
+        ),
+        "model": Kind("m.pt", model.read_bytes(), load_model),
+        "preparation": Kind("p.json", json.dumps(PREPARATION).encode(), read_preparation, True),
+        "sweep": Kind("sweeps/mine.txt", b"0123456789abcdef\n" * 9, read_sweep),
+        "key": Kind("a.key", f"{key} {checksum_of_key(key)}\n".encode(), private._read_key),
+        "tracker": Kind("wandb/abc.json", b'{"id": "abc-00000000"}', wandb._unfinished, True),
+        "option": Kind("method/mine.yaml", SHARP.encode(), read_option),
+        "table": Kind("table/mine.yaml", conf, read_table),
+        "own data": Kind("people.csv", PEOPLE.encode(), read_csv),
+        "published": Kind("t.csv", PRINTED, read_printed),
+        "steps": Kind("run/steps", b"3 30".ljust(40), read_steps),
+        "audits": Kind("audits/x.json", json.dumps(AUDIT).encode(), finished_rows, True),
+        "trials": Kind("search/x.csv", TRIALS, read_trials),
+    }
+
+
+NAMES = (
+    *("record", "records of a table", "page of a table", "csv of a table", "checkpoint", "model"),
+    *("preparation", "sweep", "key", "tracker", "option", "table", "own data", "published"),
+    *("steps", "audits", "trials"),
+)
+SLOW = {"record": 10, "records of a table": 10, "page of a table": 10, "csv of a table": 10}
+"""Kinds of which one case takes as long as so many of the others."""
+
+
+@pytest.fixture
+def folder(results, kinds, tmp_path, request):
+    """A folder with what belongs beside the file, and a victim outside of it."""
+    name = request.getfixturevalue("name")
+    if name.endswith("of a table"):
+        shutil.copytree(results / "tables", tmp_path / "theirs" / "tables")
+    if name == "record":
+        shutil.copytree(results / "runs", tmp_path / "theirs" / "runs")
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "file").write_text("precious")
+    return tmp_path / "theirs"
+
+
+def check(kinds, name, folder, count):
+    assert {*kinds} == {*NAMES}
+    path = folder / kinds[name].place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(kinds[name].whole)
+    assert (why := fault(kinds[name].read, path)) is None, f"a whole file: {why}"
+    found = faults(kinds[name], folder, count // SLOW.get(name, 1))
+    assert not found, "\n".join(found[:20])
+    assert sorted(p.name for p in folder.parent.iterdir()) == ["theirs", "victim"]
+    assert (folder.parent / "victim" / "file").read_text() == "precious"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_read_or_refused_in_a_sentence(kinds, name, folder):
+    check(kinds, name, folder, 10)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
+def test_thousands_of_files_are_read_or_refused_in_a_sentence(kinds, name, folder):
+    check(kinds, name, folder, int(os.environ.get("FUZZ", 600)))
