@@ -117,7 +117,9 @@ def test_nor_do_many_files_that_read_one_another(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir], ids=str
+    "make",
+    [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir],
+    ids=["pipe", "device", "folder"],
 )
 def test_what_is_no_file_is_not_opened(make, tmp_path):
     (tmp_path / "method").mkdir()
