@@ -62,6 +62,16 @@ class ForwardCall(NamedTuple):
     output: GradientEdge
 
 
+class ForwardPass(NamedTuple):
+    """The parameters of a pass, those with a copy for each row, its losses [B K], and the calls of
+    modules."""
+
+    parameters: PassParameters
+    copies: dict[str, Tensor]
+    losses: Tensor
+    calls: dict[nn.Module, ForwardCall]
+
+
 class Ghost:
     """Per-example gradients by book-keeping, module by module.
 
@@ -135,11 +145,18 @@ class Ghost:
         without a rule draws random numbers in training: the fallback would draw others."""
         without_rule = [tracked.module for tracked in self._tracked if not tracked.has_rule]
         theta = self.parameters.theta.detach()
-        for training in (False, True):
-            with torch_state_kept(theta.device), in_mode(self.model, training):
-                with torch.no_grad(), refusing_random(without_rule, theta.device):
-                    self.model(flatten(batch, self.views, theta).rows.inputs)
-                self._together(batch, None)
+        rows = flatten(batch, self.views, theta).rows
+        with torch_state_kept(theta.device):
+            if without_rule:
+                with (
+                    in_mode(self.model, training=True),
+                    torch.no_grad(),
+                    refusing_random(without_rule, theta.device),
+                ):
+                    self.model(rows.inputs)
+            for training in (False, True):
+                with in_mode(self.model, training):
+                    self._pass(rows, None)
 
     def __call__(
         self, batch: Batch, shift: Shift | None = None
@@ -171,21 +188,8 @@ class Ghost:
         places."""
         flat = flatten(batch, self.views, self.parameters.theta.detach())
         rows = self.options.in_memory_format(flat.rows)
-        substitutes = self._substitutes(shift)
-        parameters = self._pass_parameters(shift, substitutes)
-        copies = {
-            name: value.repeat_interleave(len(rows) // len(value), 0).requires_grad_()
-            for tracked in self._tracked
-            for name, value in parameters.bare(tracked).items()
-        }
         with self.options.precision.model(rows.targets.device):
-            with parameters.installed():
-                following = (
-                    nullcontext()  # the operations of rules, after a pass that was followed
-                    if isinstance(shift, PerExampleShift)
-                    else self._row_check.during(rows.inputs, [rows.targets, *copies.values()])
-                )
-                losses, calls = self._forward(rows, {**substitutes, **copies}, following)
+            parameters, copies, losses, calls = self._pass(rows, shift)
             nodes: dict[AdjointKey, tuple[GradientEdge, torch.Size]] = {
                 **{module: (call.output, call.shape) for module, call in calls.items()},
                 **{name: (get_gradient_edge(copy), copy.shape) for name, copy in copies.items()},
@@ -208,6 +212,24 @@ class Ghost:
                 for tracked in self._tracked
             }
         return GhostGradients(flat.losses(losses.detach()), by_module, self.parameters)
+
+    def _pass(self, rows: Batch, shift: Shift | None) -> ForwardPass:
+        """The forward pass of a batch of rows."""
+        substitutes = self._substitutes(shift)
+        parameters = self._pass_parameters(shift, substitutes)
+        copies = {
+            name: value.repeat_interleave(len(rows) // len(value), 0).requires_grad_()
+            for tracked in self._tracked
+            for name, value in parameters.bare(tracked).items()
+        }
+        following = (
+            nullcontext()  # the operations of rules, after a pass that was followed
+            if isinstance(shift, PerExampleShift)
+            else self._row_check.during(rows.inputs, [rows.targets, *copies.values()])
+        )
+        with parameters.installed():
+            losses, calls = self._forward(rows, {**substitutes, **copies}, following)
+        return ForwardPass(parameters, copies, losses, calls)
 
     def _unused(
         self, adjoints: dict[AdjointKey, Tensor | None], parameters: PassParameters, losses: Tensor
