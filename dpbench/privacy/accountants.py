@@ -24,6 +24,7 @@ from dpbench.privacy.entries import (
     by_coordinate,
     deduct_failures,
     gaussian_parts,
+    is_gaussian_sign,
     joint_entries,
     one_batch_per_release,
 )
@@ -86,9 +87,9 @@ ORDERS: tuple[float, ...] = (
 
 def _renyi(entries: list[Entry]) -> np.ndarray:
     """The Renyi divergences at ORDERS."""
-    if coordinates := by_coordinate(entries):
-        return coordinate.renyi(coordinates, np.array(ORDERS))
-    return sum((e.times * _divergences(e) for e in entries), np.zeros(len(ORDERS)))
+    coordinates, others = by_coordinate(entries)
+    total = sum((e.times * _divergences(e) for e in others), np.zeros(len(ORDERS)))
+    return total + coordinate.renyi(coordinates, np.array(ORDERS)) if coordinates else total
 
 
 def _divergences(entry: Entry) -> np.ndarray:
@@ -141,21 +142,21 @@ def noise_is_too_small(ledger: Ledger, delta: float) -> bool:
 @_accountant
 def rdp_of_reals(entries: list[Entry], delta: float) -> float:
     """`rdp` for noise of real numbers."""
-    pure = bool(by_coordinate(entries))
+    pure = not by_coordinate(entries)[1]
     return epsilon_of(_renyi(entries), delta, "set privacy.accountant=pld", pure)
 
 
 def renyi_divergences(ledger: Ledger) -> np.ndarray:
     """The Renyi divergences of a ledger at ORDERS.
 
-    Raises Unaccountable for a release that has none (an exact one, or one whose sensitivity may
-    fail), and for noise on each coordinate.
+    Raises Unaccountable for a release that has none: an exact one, one whose sensitivity may fail,
+    and signs of Gaussian noise.
     """
     entries = list(joint_entries(ledger))
-    if by_coordinate(entries) or any(entry.failure or entry.joint == 0 for entry in entries):
+    if any(e.failure or e.joint == 0 or is_gaussian_sign(e.joint) for e in entries):
         raise Unaccountable(
-            "Rényi divergences are only available here for Gaussian noise whose sensitivity bound "
-            "cannot fail."
+            "Rényi divergences are only available here for noise whose sensitivity bound cannot "
+            "fail, and not for signs of Gaussian noise."
         )
     return _renyi(entries)
 
@@ -191,15 +192,22 @@ def moments(entries: list[Entry], delta: float) -> float:
 @_accountant
 def pld_of_reals(entries: list[Entry], delta: float) -> float:
     """`pld` for noise of real numbers."""
-    if coordinates := by_coordinate(entries):
-        return coordinate.composed_epsilon(coordinates, delta)
-    others = [entry for entry in entries if entry.cut or entry.slots > 1]
-    mu, sampled = gaussian_parts([entry for entry in entries if entry not in others])
-    if not (sampled or others):
-        return exact_epsilon(mu, delta)
+    steps = steps_of(entries)
+    match steps:
+        case [Steps(GaussianProfile(mu), 1.0, 1)]:
+            return exact_epsilon(mu, delta)
+    return tight_epsilon(steps, delta)
+
+
+def steps_of(entries: list[Entry]) -> list[Steps]:
+    """The steps of entries, none of which is exact or a sign of Gaussian noise, with the profile of
+    each: those on all of the data are one Gaussian mechanism."""
+    coordinates, rest = by_coordinate(entries)
+    others = [entry for entry in rest if entry.cut or entry.slots > 1]
+    mu, sampled = gaussian_parts([entry for entry in rest if entry not in others])
     steps = [Steps(GaussianProfile(1 / sigma), rate, times) for rate, sigma, times in sampled]
-    steps += map(_other_steps, others)
-    return tight_epsilon([*steps, *([Steps(GaussianProfile(mu), 1.0, 1)] if mu else [])], delta)
+    steps += [*map(_other_steps, others), *coordinate.steps_of(coordinates)]
+    return [*steps, *([Steps(GaussianProfile(mu), 1.0, 1)] if mu else [])]
 
 
 def _other_steps(entry: Entry) -> Steps:
@@ -243,8 +251,8 @@ def lower_bound(entries: list[Entry], delta: float) -> float:
 
 
 def _signs(entries: list[Entry]) -> list[tuple[float, CoordinateMechanism, int]]:
-    signs = by_coordinate(entries)
-    if len(signs) < len(entries) or not all(joint.signed for _, joint, _ in signs):
+    signs, others = by_coordinate(entries)
+    if others or not all(joint.signed for _, joint, _ in signs):
         raise Unaccountable("this formula holds only for signs of logistic noise.")
     return signs
 

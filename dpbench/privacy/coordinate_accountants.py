@@ -44,9 +44,12 @@ def equivalent_sigma(mechanism: CoordinateMechanism) -> float:
     return float(log_moments(mechanism, np.array([2.0]))[0]) ** -0.5
 
 
-def composed_epsilon(entries: Sequence[CoordinateEntry], delta: float) -> float:
-    """Epsilon by composing the profile of every step: an upper bound."""
-    return _composed(entries, delta, profile)
+def steps_of(
+    entries: Sequence[CoordinateEntry],
+    profile_of: Callable[[CoordinateMechanism], CoordinateProfile] = profile,
+) -> list[Steps]:
+    """The steps with the profile of each: upper bounds."""
+    return [Steps(profile_of(mechanism), rate, times) for rate, mechanism, times in entries]
 
 
 def symmetric_epsilon(entries: Sequence[CoordinateEntry], delta: float) -> float:
@@ -54,13 +57,5 @@ def symmetric_epsilon(entries: Sequence[CoordinateEntry], delta: float) -> float
 
     Only for signs of logistic noise; the pair reduces to two binomial distributions.
     """
-    return _composed(entries, delta, lambda m: signs(m.dimension, m.shift, symmetric_place))
-
-
-def _composed(
-    entries: Sequence[CoordinateEntry],
-    delta: float,
-    profile_of: Callable[[CoordinateMechanism], CoordinateProfile],
-) -> float:
-    steps = [Steps(profile_of(mechanism), rate, times) for rate, mechanism, times in entries]
+    steps = steps_of(entries, lambda m: signs(m.dimension, m.shift, symmetric_place))
     return tight_epsilon(steps, delta)

@@ -15,6 +15,7 @@ from scipy.special import betaincc
 
 from dpbench.privacy.composition import LossSum, connect_dots
 from dpbench.privacy.ledger import CoordinateMechanism
+from dpbench.privacy.sampling import TabulatedProfile
 
 NODES = 2400
 """Points of a profile: the chords between them are 0.03% above it where delta is 1e-12."""
@@ -38,27 +39,10 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class CoordinateProfile:
-    """Deltas [N] at epsilons [N] from 0 upwards, with linear interpolation in exp(epsilon).
+class CoordinateProfile(TabulatedProfile):
+    """The profile of noise on each coordinate."""
 
-    Beyond the last epsilon, delta stays at the last delta.
-    """
-
-    epsilons: np.ndarray
-    deltas: np.ndarray
     rounding: float = ROUNDING
-
-    @property
-    def largest(self) -> float:
-        return float(self.epsilons[-1])
-
-    def at(self, epsilons: np.ndarray) -> np.ndarray:
-        """Deltas at epsilons of at least 0, upper bounds."""
-        i = np.clip(np.searchsorted(self.epsilons, epsilons, "right"), 1, len(self.epsilons) - 1)
-        left, right = self.epsilons[i - 1], self.epsilons[i]
-        over = np.minimum(epsilons, right)
-        share = np.expm1(over - left) / np.expm1(right - left)
-        return self.deltas[i - 1] + share * (self.deltas[i] - self.deltas[i - 1])
 
     def added_moments(self, rate: float, orders: np.ndarray) -> np.ndarray:
         """An upper bound of log E_Q[(1 - q + q r)^(1 - a)] [K], for orders a [K].

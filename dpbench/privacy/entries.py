@@ -221,14 +221,14 @@ def deduct_failures(entries: Sequence[Entry], delta: float) -> tuple[list[Entry]
             f"against delta={delta:g}: make method.failure {failures / (MAX_FAILURE * delta):.2g} "
             "times smaller, or delta larger."
         )
-    signs = sum(e.rate * e.times for e in entries if _is_gaussian_sign(e.joint))
+    signs = sum(e.rate * e.times for e in entries if is_gaussian_sign(e.joint))
     if not signs:
         return list(entries), delta - failures
     failure = SIGN_SHARE * delta / signs
     gaussian = [entry._replace(joint=_as_gaussian(entry.joint, failure)) for entry in entries]
     # A sign accounted for by its sum needs no share of delta.
     tighter = any(
-        _is_gaussian_sign(old.joint) and new.joint != _multiplier_of_sum(old.joint)
+        is_gaussian_sign(old.joint) and new.joint != _multiplier_of_sum(old.joint)
         for old, new in zip(entries, gaussian, strict=True)
     )
     return gaussian, delta - failures - tighter * SIGN_SHARE * delta
@@ -237,12 +237,12 @@ def deduct_failures(entries: Sequence[Entry], delta: float) -> tuple[list[Entry]
 Joint = float | CoordinateMechanism
 
 
-def _is_gaussian_sign(joint: Joint) -> TypeGuard[CoordinateMechanism]:
+def is_gaussian_sign(joint: Joint) -> TypeGuard[CoordinateMechanism]:
     return isinstance(joint, CoordinateMechanism) and joint.noise == "gaussian"
 
 
 def _as_gaussian(joint: Joint, failure: float) -> Joint:
-    if not _is_gaussian_sign(joint):
+    if not is_gaussian_sign(joint):
         return joint
     return 1 / sign_mu(joint.dimension, joint.shift, failure)
 
@@ -251,14 +251,14 @@ def _multiplier_of_sum(joint: CoordinateMechanism) -> float:
     return 1 / (math.sqrt(joint.dimension) * joint.shift)
 
 
-def by_coordinate(entries: Sequence[Entry]) -> list[tuple[float, CoordinateMechanism, int]]:
-    """All entries if each has noise on each coordinate, [] if none has; else Unaccountable."""
-    coordinate = [
+def by_coordinate(
+    entries: Sequence[Entry],
+) -> tuple[list[tuple[float, CoordinateMechanism, int]], list[Entry]]:
+    """The entries with noise on each coordinate, as (rate, mechanism, times), and the others."""
+    coordinates = [
         (q, joint, n) for q, joint, n, *_ in entries if isinstance(joint, CoordinateMechanism)
     ]
-    if coordinate and len(coordinate) < len(entries):
-        raise Unaccountable("no accountant composes Gaussian noise with noise on each coordinate.")
-    return coordinate
+    return coordinates, [e for e in entries if not isinstance(e.joint, CoordinateMechanism)]
 
 
 def gaussians(entries: Sequence[Entry]) -> Iterator[tuple[float, float, int]]:

@@ -46,6 +46,29 @@ class DirectedProfile(Protocol):
     def addition_deltas(self, epsilons: np.ndarray) -> np.ndarray: ...
 
 
+@dataclass(frozen=True, eq=False)
+class TabulatedProfile:
+    """Deltas [N] at epsilons [N] from 0 upwards, with linear interpolation in exp(epsilon).
+
+    Beyond the last epsilon, delta stays at the last delta.
+    """
+
+    epsilons: np.ndarray
+    deltas: np.ndarray
+
+    @property
+    def largest(self) -> float:
+        return float(self.epsilons[-1])
+
+    def at(self, epsilons: np.ndarray) -> np.ndarray:
+        """Deltas at epsilons of at least 0, upper bounds."""
+        i = np.clip(np.searchsorted(self.epsilons, epsilons, "right"), 1, len(self.epsilons) - 1)
+        left, right = self.epsilons[i - 1], self.epsilons[i]
+        over = np.minimum(epsilons, right)
+        share = np.expm1(over - left) / np.expm1(right - left)
+        return self.deltas[i - 1] + share * (self.deltas[i] - self.deltas[i - 1])
+
+
 @dataclass(frozen=True)
 class TruncatedProfile:
     """A Poisson sample that is cut with probability `cut`; an example may then replace another.

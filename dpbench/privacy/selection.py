@@ -1,29 +1,48 @@
 """The privacy cost of running a mechanism a random number of times and releasing the best run.
 
-Papernot and Steinke, Hyperparameter Tuning with Renyi Differential Privacy, ICLR 2022. Algorithm 1:
-draw a number of runs K, make K independent runs of the same mechanism, and release the one with
-the highest score, where the score is part of what a run releases. Neither K nor any other run
-is released. dp_accounting has it as RepeatAndSelectDpEvent, for one event; here the mechanism may
-choose among several first, and its Renyi divergence is at most the largest of theirs.
+Algorithm 1 of Papernot and Steinke, Hyperparameter Tuning with Renyi Differential Privacy, ICLR
+2022: draw a number of runs K, make K independent runs of the same mechanism, and release the one
+with the highest score, where the score is part of what a run releases. Neither K nor any other run
+is released. Here the mechanism first chooses among several, by public uniform odds.
+
+There are two accounts, both of them upper bounds. The Renyi divergence of the best run follows from
+the largest of the mechanisms at each order (their Theorems 2 and 6; dp_accounting has it as
+RepeatAndSelectDpEvent, for one event). Its delta follows from the mean d of their privacy profiles:
+delta(epsilon + excess) <= E[K] d(epsilon). The proof is in docs/privacy.md; the idea is that of
+Koskela, Redberg and Wang, Privacy Profiles for Private Selection, ICML 2024.
 """
 
 import functools
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import gammaln
 
 from dpbench.errors import UserError
-from dpbench.privacy.accountants import ORDERS, epsilon_of, renyi_divergences
-from dpbench.privacy.entries import MAX_FAILURE
+from dpbench.privacy.accountants import (
+    ORDERS,
+    Accountant,
+    epsilon_of,
+    pld,
+    rdp,
+    renyi_divergences,
+)
+from dpbench.privacy.entries import MAX_FAILURE, Unaccountable
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.noise_ends import unhidden
+from dpbench.privacy.profiles import ledger_profile
+from dpbench.privacy.statement import UPPER_BOUNDS, Bound
 from dpbench.validate import number, one_of
 
-TRIAL_LAWS = ("negative_binomial", "poisson")
+TRIAL_LAWS = ("negative_binomial", "poisson", "binomial")
+
+PRECISE = 1e-9
+"""The relative precision of an epsilon."""
 
 MAX_MEAN = 500.0
 """The largest mean number of runs."""
@@ -32,9 +51,9 @@ MAX_MEAN = 500.0
 @dataclass(frozen=True)
 class Repetitions:
     """The law of the number of runs: truncated negative binomial with a shape eta (1: geometric, 0:
-    logarithmic), which is at least 1, or Poisson, which may be 0.
+    logarithmic), which is at least 1, or Poisson or binomial, which may be 0.
 
-    mean: of the number of runs; shape: of the negative binomial alone.
+    mean: of the number of runs; shape: of the negative binomial, or the most runs of the binomial.
     """
 
     law: str = "negative_binomial"
@@ -47,10 +66,18 @@ class Repetitions:
         number("shape", self.shape, least=0, most=MAX_MEAN)
         if self.mean <= 1:
             raise UserError(f"trials must be a mean above 1, got {self.mean:g}.")
+        if self.law == "binomial" and not (self.shape > self.mean and self.shape.is_integer()):
+            raise UserError(
+                f"law=binomial needs the largest number of trials as its shape, a whole number "
+                f"above trials={self.mean:g}: set shape={2 * math.ceil(self.mean)}, for example."
+            )
 
     @cached_property
     def gamma(self) -> float:
-        """The parameter of the negative binomial with this mean (Definition 1)."""
+        """The parameter of the negative binomial with this mean (Definition 1); that of the
+        binomial is the probability that one of its `shape` runs is not made."""
+        if self.law == "binomial":
+            return 1 - self.mean / self.shape
         if self.shape == 1:
             return 1 / self.mean
 
@@ -64,9 +91,17 @@ class Repetitions:
         if self.law == "poisson":
             ratios, first = self.mean / np.arange(1, most + 1), math.exp(-self.mean)
             return first * np.cumprod(np.concatenate([[1.0], ratios]))
+        if self.law == "binomial":
+            return self._binomial(np.arange(most + 1.0))
         k = np.arange(1, most)
         ratios = (1 - self.gamma) * (k + self.shape) / (k + 1)
         return np.concatenate([[0.0], self._first * np.cumprod(np.concatenate([[1.0], ratios]))])
+
+    def _binomial(self, k: np.ndarray) -> np.ndarray:
+        rest = np.maximum(self.shape - k, 0)
+        ways = gammaln(self.shape + 1) - gammaln(k + 1) - gammaln(rest + 1)
+        logs = ways + k * math.log1p(-self.gamma) + rest * math.log(self.gamma)
+        return np.where(k <= self.shape, np.exp(logs), 0.0)
 
     @property
     def _first(self) -> float:
@@ -82,11 +117,13 @@ class Repetitions:
             most *= 2
         return min(int(np.searchsorted(total, uniform)), most)
 
-    def divergences(self, single: np.ndarray, delta_at) -> np.ndarray:
+    def divergences(self, single: np.ndarray, delta_at: Callable[[float], float]) -> np.ndarray:
         """Renyi divergences of the best run at ORDERS, from those of a single run (Theorems 2, 6).
 
-        delta_at: the delta of a single run at an epsilon.
+        delta_at: the delta of a single run at an epsilon. Raises Unaccountable for the binomial.
         """
+        if self.law == "binomial":
+            raise Unaccountable("no theorem bounds the divergences of a binomial number of runs.")
         orders = np.array(ORDERS)
         chosen = single + math.log(self.mean) / (orders - 1)
         if self.law == "poisson":
@@ -96,28 +133,105 @@ class Repetitions:
         # Divergences grow with the order: each is bounded by all that follow.
         return np.minimum.accumulate(found[::-1])[::-1]
 
+    def excess(self, delta_at: Callable[[float], float]) -> float:
+        """What the choice adds to epsilon: a bound of log f'(F)/f'(F'), where f is the generating
+        function of the number of runs, and F and F' are masses at or below one output.
 
-def selection_epsilon(
+        delta_at: the profile of a single run, the larger of both directions.
+        """
+        if self.law == "poisson":
+            return self.mean * delta_at(0.0)
+        odds = self.gamma / (1 - self.gamma)
+        power = self.shape - 1 if self.law == "binomial" else self.shape + 1
+        # It holds where the right-hand side is 1.
+        most = math.log1p(1 / odds) * (1 + PRECISE)
+        return power * _smallest(lambda e: delta_at(e) <= odds * math.expm1(e), most)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The upper bounds of an epsilon by accountant; None where one has none."""
+
+    rdp: float | None = None
+    pld: float | None = None
+
+    @property
+    def by(self) -> Bound:
+        """The accountant with the smaller bound."""
+        return "pld" if self.rdp is None or (self.pld or math.inf) < self.rdp else "rdp"
+
+    @property
+    def epsilon(self) -> float:
+        return min(bound for bound in (self.rdp, self.pld) if bound is not None)
+
+
+def selection_costs(
     ledgers: Sequence[Ledger], repetitions: Repetitions, delta: float
-) -> tuple[float, float]:
-    """Epsilon of one run, and of the best of a random number of runs, each of which first chooses
-    among the ledgers at random, with public odds.
+) -> tuple[Cost, Cost]:
+    """The cost of one run of any of the ledgers, and of the best of a random number of runs, each
+    of which first chooses one of the ledgers uniformly at random.
 
-    Raises Unaccountable for a ledger without Renyi divergences.
+    Raises Unaccountable where neither account has a bound.
     """
+    single = _cost([functools.partial(_costliest, by, ledgers, delta) for by in (rdp, pld)])
+    # Noise as it is drawn ends; of all trials, any may show an example.
+    beyond = repetitions.mean * max(map(unhidden, ledgers))
+    if beyond > MAX_FAILURE * delta:
+        return single, Cost(math.inf, math.inf)
+    accounts = (_by_divergences, _by_profiles)
+    return single, _cost([functools.partial(by, ledgers, repetitions, delta) for by in accounts])
+
+
+def _cost(accounts: Sequence[Callable[[], float]]) -> Cost:
+    """The bounds by RDP and by PLD; Unaccountable if neither has one."""
+    bounds: dict[str, float] = {}
+    reasons: dict[str, None] = {}
+    for name, account in zip(UPPER_BOUNDS, accounts, strict=True):
+        try:
+            bounds[name] = account()
+        except Unaccountable as reason:
+            reasons[str(reason)] = None
+    if not bounds:
+        raise Unaccountable(" ".join(reasons))
+    return Cost(**bounds)
+
+
+def _costliest(by: Accountant, ledgers: Sequence[Ledger], delta: float) -> float:
+    return max(by(ledger, delta) for ledger in ledgers)
+
+
+def _by_divergences(ledgers: Sequence[Ledger], repetitions: Repetitions, delta: float) -> float:
+    """The mechanisms may be any: the largest divergence of all is used at each order."""
     from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
 
-    curves = [renyi_divergences(ledger) for ledger in dict.fromkeys(ledgers)]
-    single = np.max(curves, axis=0)
+    single = np.max([renyi_divergences(ledger) for ledger in dict.fromkeys(ledgers)], axis=0)
     best = repetitions.divergences(single, lambda e: compute_delta(ORDERS, single, e)[0])
-    # Noise as it is drawn ends; of all trials, any may show an example.
-    beyond = max(map(unhidden, ledgers))
+    return epsilon_of(best, delta - repetitions.mean * max(map(unhidden, ledgers)))
 
-    def epsilon(divergences: np.ndarray, failure: float) -> float:
-        too_likely = failure > MAX_FAILURE * delta
-        return math.inf if too_likely else epsilon_of(divergences, delta - failure)
 
-    return epsilon(single, beyond), epsilon(best, repetitions.mean * beyond)
+def _by_profiles(ledgers: Sequence[Ledger], repetitions: Repetitions, delta: float) -> float:
+    """The choice among mechanisms may be released: no output belongs to two of them, so that the
+    profile of all is the mean."""
+    share = delta / repetitions.mean
+    profiles = [(ledger_profile(ledger, share), n) for ledger, n in Counter(ledgers).items()]
+
+    def delta_at(epsilon: float) -> float:
+        return sum(n * float(profile.at(np.array(epsilon))) for profile, n in profiles) / len(
+            ledgers
+        )
+
+    last = max(profile.largest for profile, _ in profiles)
+    alone = _smallest(lambda epsilon: delta_at(epsilon) <= share, last)
+    return alone + repetitions.excess(delta_at)
+
+
+def _smallest(holds: Callable[[float], bool], high: float) -> float:
+    """The smallest epsilon up to `high`, at which it holds, rounded up."""
+    low = 0.0
+    while high - low > PRECISE * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 @functools.cache

@@ -1,10 +1,13 @@
 """The trials of a private search before any of them runs: their ledgers, and the epsilon of all."""
 
+import functools
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import brentq
 
 from dpbench.config.space import Configuration
 from dpbench.data.derive.validation import WithValidation
@@ -12,14 +15,15 @@ from dpbench.errors import UserError
 from dpbench.execution.prepare import prepare
 from dpbench.privacy.guarantee import BOUNDS, CLAIMED
 from dpbench.privacy.ledger import Ledger
-from dpbench.privacy.selection import selection_epsilon
+from dpbench.privacy.selection import Cost, selection_costs
 from dpbench.search.request import SearchRequest
 from dpbench.training.plan import Plan
 from dpbench.training.run import Run
 from dpbench.training.statement import NOISE_ENDS
 
-TOLERANCE = 1.002
-"""The ratio of the ends of a bracket of a trial's epsilon at which the bisection ends."""
+CLOSE, ATTEMPTS = 3e-3, 4
+"""How far below its target the epsilon of a search may stay, as a logarithm; and the attempts after
+which it may stay further below."""
 
 SMALLEST_SHARE = 1e-3
 """The smallest share of the epsilon of a search that a trial may have."""
@@ -30,16 +34,16 @@ class PlannedTrials:
     """The request, with the epsilon of a trial that was calibrated; its candidates, with a ledger
     for each; and what holds for all of them.
 
-    trial_epsilon: of one trial, its score included; search_epsilon: of the whole search; both by
-    RDP. claims: sentences on the guarantees that both rely on and that are only claimed. notes: on
-    the data, such as which of its statistics no epsilon covers.
+    trial: the cost of one trial, its score included; search: that of the whole search. claims:
+    sentences on the guarantees that both rely on and that are only claimed. notes: on the data,
+    such as which of its statistics no epsilon covers.
     """
 
     request: SearchRequest
     candidates: tuple[Configuration, ...]
     ledgers: tuple[Ledger, ...]
-    trial_epsilon: float
-    search_epsilon: float
+    trial: Cost
+    search: Cost
     delta: float
     claims: tuple[str, ...]
     notes: tuple[str, ...]
@@ -56,7 +60,7 @@ def plan_trials(request: SearchRequest) -> PlannedTrials:
         if request.epsilon is None
         else _calibrated(request, candidates, request.epsilon)
     )
-    if planned.search_epsilon == math.inf:
+    if planned.search.epsilon == math.inf:
         raise UserError(f"private=true: {NOISE_ENDS}")
     return planned
 
@@ -64,41 +68,59 @@ def plan_trials(request: SearchRequest) -> PlannedTrials:
 def _calibrated(
     request: SearchRequest, candidates: tuple[Configuration, ...], target: float
 ) -> PlannedTrials:
-    """The plans at the largest epsilon of a trial, to 0.2%, that keeps the search to the target.
+    """The plans at an epsilon of each trial that keeps the search to the target, and within 0.3% of
+    it if a few attempts suffice.
 
-    The bisection is by the candidate that costs most at the target, for speed; the others are only
-    planned at the end.
+    The candidate that costs most at the target is brought to the target first, for speed; all of
+    them together cost at most as much.
     """
-    assert request.repetitions
-    laws = request.repetitions
     try:
         planned = _plan(request.with_trial_epsilon(target), candidates)
     except UserError as reason:
         raise UserError(
             f"epsilon={target:g} cannot be that of the whole search: {reason}"
         ) from None
-    costs = [selection_epsilon([each], laws, planned.delta)[1] for each in planned.ledgers]
-    costliest = candidates[int(np.argmax(costs))]
-    # A search costs more than each of its trials.
-    low, high, met = SMALLEST_SHARE * target, target, False
-    while high / low > TOLERANCE:
-        middle = math.sqrt(low * high)
+    log = _calibrated_alone(request, _costliest(planned), target)
+    for attempt in itertools.count(1):
         try:
-            plan = _plan(request.with_trial_epsilon(middle), (costliest,))
+            planned = _plan(request.with_trial_epsilon(_rounded_down(math.exp(log))), candidates)
+        except UserError:
+            raise UserError(
+                f"epsilon={target:g} cannot be that of the whole search: the noisy scores alone "
+                "cost too much of it; raise epsilon or score_noise_multiplier."
+            ) from None
+        spare = math.log(target / planned.search.epsilon)
+        if spare >= 0 and (spare <= CLOSE or attempt >= ATTEMPTS):
+            break
+        log += spare - CLOSE / 2
+    return planned
+
+
+def _costliest(planned: PlannedTrials) -> Configuration:
+    """The candidate that would cost most if it were the only one."""
+    laws = planned.request.repetitions
+    assert laws
+    costs = [selection_costs([each], laws, planned.delta)[1].epsilon for each in planned.ledgers]
+    return planned.candidates[int(np.argmax(costs))]
+
+
+def _calibrated_alone(request: SearchRequest, candidate: Configuration, target: float) -> float:
+    """The logarithm of a trial's epsilon at which a search of one candidate costs the target, or
+    the least one that the noisy score leaves."""
+
+    @functools.cache
+    def excess(log: float) -> float:
+        try:
+            plan = _plan(request.with_trial_epsilon(math.exp(log)), (candidate,))
         except UserError:  # the noisy score alone costs more than this
-            low = middle
-            continue
-        within = plan.search_epsilon <= target
-        low, high, met = (middle, high, True) if within else (low, middle, met)
-    while met:
-        planned = _plan(request.with_trial_epsilon(_rounded_down(low)), candidates)
-        if planned.search_epsilon <= target:
-            return planned
-        low /= TOLERANCE
-    raise UserError(
-        f"epsilon={target:g} cannot be that of the whole search: the noisy scores alone cost too "
-        "much of it; raise epsilon or score_noise_multiplier."
-    )
+            return -1.0
+        return math.log(plan.search.epsilon / target)
+
+    low, high = math.log(SMALLEST_SHARE * target), math.log(target)
+    # By profiles, a search may cost less than one of its trials by divergences.
+    while excess(high) <= 0:
+        low, high = high, high + math.log(2)
+    return brentq(excess, low, high, xtol=CLOSE / 2)
 
 
 def _rounded_down(epsilon: float) -> float:
@@ -128,13 +150,13 @@ def _plan(request: SearchRequest, candidates: tuple[Configuration, ...]) -> Plan
     if len(deltas) > 1:
         raise UserError("private=true takes one privacy.delta for all candidates.")
     delta = deltas.pop()
-    single, whole = selection_epsilon(ledgers, request.repetitions, delta)
+    trial, search = selection_costs(ledgers, request.repetitions, delta)
     return PlannedTrials(
         request=request,
         candidates=candidates,
         ledgers=tuple(ledgers),
-        trial_epsilon=single,
-        search_epsilon=whole,
+        trial=trial,
+        search=search,
         delta=delta,
         claims=tuple(sorted(claims)),
         notes=tuple(notes),

@@ -77,6 +77,8 @@ def describe_law(request: SearchRequest) -> str:
     law, mean, shape = (getattr(request.repetitions, key) for key in ("law", "mean", "shape"))
     if law == "poisson":
         return f"Poisson with mean {mean:g}"
+    if law == "binomial":
+        return f"binomial with mean {mean:g} and at most {shape:g}"
     kind = {1: "geometric", 0: "logarithmic"}.get(shape)
     return f"{kind or f'truncated negative binomial of shape {shape:g}'} with mean {mean:g}"
 
@@ -101,18 +103,19 @@ def _parts(selected: PrivateSelection) -> list[str]:
 
 
 def _grid(planned: PlannedTrials) -> Grid:
-    head = ("", "epsilon (RDP)", "delta")
+    head = ("", "epsilon", "by", "epsilon (RDP)", "delta")
     level = CLAIMED if planned.claims else "proven"
-    rows = (
-        ("one trial, with its score", planned.trial_epsilon),
-        ("the whole search", planned.search_epsilon),
-    )
+
+    def shown(epsilon: float | None) -> str:
+        return NO_VALUE if epsilon is None else marked(rounded_up(epsilon, 3), level)
+
+    rows = (("one trial, with its score", planned.trial), ("the whole search", planned.search))
     return Grid(
         "",
         head,
         tuple(
-            (what, marked(rounded_up(epsilon, 3), level), f"{planned.delta:g}")
-            for what, epsilon in rows
+            (what, shown(cost.epsilon), cost.by.upper(), shown(cost.rdp), f"{planned.delta:g}")
+            for what, cost in rows
         ),
     )
 
@@ -134,8 +137,11 @@ def _row(selected: PrivateSelection) -> dict:
     return {
         **{range_.key: chosen.get(range_.key, NO_VALUE) for range_ in request.space.ranges},
         "noisy_accuracy": selected.score,
-        "epsilon/trial": planned.trial_epsilon,
-        "epsilon/search": planned.search_epsilon,
+        "epsilon/trial": planned.trial.epsilon,
+        "epsilon/search": planned.search.epsilon,
+        "rdp/trial": planned.trial.rdp,
+        "rdp/search": planned.search.rdp,
+        "by": planned.search.by,
         "delta": planned.delta,
         "candidates": len(planned.candidates),
         "law": describe_law(request),

@@ -206,8 +206,10 @@ def test_a_second_query_on_the_same_batch_has_no_account(spend):
         spend(Ledger().after(Step(Poisson(0.1), releases)), DELTA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spend", [rdp, pld])
-def test_gaussian_steps_beside_others_have_no_account(spend):
-    book = ledger(EVERY["sign"]).after(ledger(GaussianMechanism(1.0)).entries[0][0])
-    with pytest.raises(Unaccountable, match="no accountant composes"):
-        spend(book, DELTA)
+def test_gaussian_steps_beside_others_are_composed(spend):
+    gaussian = ledger(GaussianMechanism(8.0))
+    alone = [spend(book, DELTA) for book in (ledger(EVERY["logistic"]), gaussian)]
+    both = spend(ledger(EVERY["logistic"]).then(gaussian), DELTA)
+    assert max(alone) < both < sum(alone)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
-from scipy.stats import chisquare, geom, logser, nbinom, poisson
+from scipy.stats import binom, chisquare, geom, logser, nbinom, poisson
 
 from dpbench.errors import UserError
 from dpbench.mechanism.streams import CipherStream, uniforms
 from dpbench.paths import PACKAGE
-from dpbench.privacy.accountants import ORDERS, epsilon_of, rdp, renyi_divergences
+from dpbench.privacy.accountants import ORDERS, epsilon_of, pld, rdp, renyi_divergences
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import (
     CoordinateMechanism,
@@ -24,7 +24,8 @@ from dpbench.privacy.ledger import (
     Step,
 )
 from dpbench.privacy.noise_ends import unhidden
-from dpbench.privacy.selection import Repetitions, selection_epsilon
+from dpbench.privacy.selection import Repetitions, selection_costs
+from dpbench.records.epsilon import rounded_up
 
 DELTA = 1e-5
 LAWS = [
@@ -32,6 +33,8 @@ LAWS = [
     for mean in (1.5, 10.0, 100.0)
     for shape in (0.0, 0.5, 1.0, 3.0)
 ] + [Repetitions("poisson", mean) for mean in (1.5, 10.0)]
+
+BINOMIAL = Repetitions("binomial", 10.0, 40.0)
 
 
 def step(rate, sigma):
@@ -54,16 +57,19 @@ EVENT = dp_accounting.ComposedDpEvent(
 def test_epsilon_is_that_of_dp_accounting(law):
     shape = math.inf if law.law == "poisson" else law.shape
     theirs = RdpAccountant(ORDERS).compose(dp_event.RepeatAndSelectDpEvent(EVENT, law.mean, shape))
-    single, whole = selection_epsilon([TRIAL], law, DELTA)
-    assert whole == pytest.approx(theirs.get_epsilon(DELTA), rel=1e-6)
-    assert single == rdp(TRIAL, DELTA)
+    single, whole = selection_costs([TRIAL], law, DELTA)
+    assert whole.rdp == pytest.approx(theirs.get_epsilon(DELTA), rel=1e-6)
+    assert whole.epsilon <= whole.rdp
+    assert (single.rdp, single.pld) == (rdp(TRIAL, DELTA), pld(TRIAL, DELTA))
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_epsilon_is_never_below_that_of_one_run_and_grows_with_the_mean(law):
-    single, whole = selection_epsilon([TRIAL], law, DELTA)
+    single, whole = selection_costs([TRIAL], law, DELTA)
     more = Repetitions(law.law, 2 * law.mean, law.shape)
-    assert single < whole < selection_epsilon([TRIAL], more, DELTA)[1]
+    most = selection_costs([TRIAL], more, DELTA)[1]
+    assert single.rdp < whole.rdp < most.rdp
+    assert single.pld < whole.pld < most.pld
 
 
 @pytest.mark.parametrize("shape", [0.0, 1.0, 2.0])
@@ -101,10 +107,10 @@ def test_candidates_cost_the_largest_divergence_of_all_at_each_order():
     few = Ledger().after(step(0.2, 2.0), 20)
     many = Ledger().after(step(0.002, 0.7), 2000)
     law = Repetitions()
-    alone = [selection_epsilon([ledger], law, DELTA) for ledger in (few, many)]
-    both = selection_epsilon([few, many, few], law, DELTA)
-    assert all(one <= two for each in alone for one, two in zip(each, both, strict=True))
-    assert both == selection_epsilon([many, few], law, DELTA)
+    alone = [selection_costs([ledger], law, DELTA)[1].rdp for ledger in (few, many)]
+    both = selection_costs([few, many, few], law, DELTA)[1].rdp
+    assert both >= max(alone)
+    assert both == selection_costs([many, few], law, DELTA)[1].rdp
 
 
 def test_each_of_all_trials_may_show_an_example_where_its_noise_ends():
@@ -112,22 +118,25 @@ def test_each_of_all_trials_may_show_an_example_where_its_noise_ends():
     law = Repetitions(mean=10.0)
     beyond = unhidden(little)
     delta = 50 * law.mean * beyond
-    single, whole = selection_epsilon([TRIAL, little], law, delta)
-    assert 0 < single < whole < math.inf
+    single, whole = selection_costs([TRIAL, little], law, delta)
+    assert 0 < single.rdp < whole.rdp < math.inf
     reals = renyi_divergences(little)
-    assert single >= epsilon_of(reals, delta - beyond)
-    assert selection_epsilon([little], law, delta)[1] == pytest.approx(
+    assert single.rdp >= epsilon_of(reals, delta - beyond)
+    assert selection_costs([little], law, delta)[1].rdp == pytest.approx(
         epsilon_of(law.divergences(reals, None), delta * 49 / 50), rel=1e-12
     )
-    one, all_trials = selection_epsilon([little], law, 2 * law.mean * beyond)
-    assert one < all_trials == math.inf
-    assert selection_epsilon([little], law, 2 * beyond) == (math.inf, math.inf)
+    one, all_trials = selection_costs([little], law, 2 * law.mean * beyond)
+    assert one.epsilon < all_trials.epsilon == math.inf
+    one, all_trials = selection_costs([little], law, 2 * beyond)
+    assert one.epsilon == all_trials.epsilon == math.inf
 
 
 def expected(law, most):
     k = np.arange(most)
     if law.law == "poisson":
         return poisson.pmf(k, law.mean)
+    if law.law == "binomial":
+        return binom.pmf(k, law.shape, law.mean / law.shape)
     if law.shape == 0:
         return logser.pmf(k, 1 - law.gamma)
     if law.shape == 1:
@@ -136,7 +145,7 @@ def expected(law, most):
     return np.where(k > 0, untruncated / (1 - law.gamma**law.shape), 0)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=repr)
+@pytest.mark.parametrize("law", [*LAWS, BINOMIAL], ids=repr)
 def test_the_number_of_runs_follows_its_law(law):
     most = 4096
     assert law.probabilities(most - 1) == pytest.approx(expected(law, most), abs=1e-12)
@@ -167,19 +176,26 @@ def test_the_negative_binomial_makes_a_run_at_least_and_poisson_perhaps_none():
 
 @pytest.mark.parametrize(
     "mechanism",
-    [Exact(), GaussianMechanism(1.0, failure=1e-9), CoordinateMechanism("logistic", 1.0, 10)],
+    [
+        Exact(),
+        GaussianMechanism(1.0, failure=1e-9),
+        CoordinateMechanism("gaussian", 1.0, 10, signed=True),
+    ],
     ids=repr,
 )
 def test_what_has_no_divergences_is_refused(mechanism):
     ledger = Ledger().after(Step(Poisson(0.1), (Release("x", mechanism),)))
-    with pytest.raises(Unaccountable, match="Gaussian noise whose sensitivity bound cannot fail"):
-        selection_epsilon([ledger], Repetitions(), DELTA)
+    with pytest.raises(Unaccountable, match="noise whose sensitivity bound cannot fail"):
+        renyi_divergences(ledger)
 
 
 @pytest.mark.parametrize(
     ("law", "says"),
     [
-        ({"law": "binomial"}, "law"),
+        ({"law": "uniform"}, "law"),
+        ({"law": "binomial"}, "a whole number above trials=10: set shape=20"),
+        ({"law": "binomial", "shape": 10.0}, "a whole number above trials=10"),
+        ({"law": "binomial", "shape": 20.5}, "a whole number above trials=10"),
         ({"mean": 1.0}, "trials must be a mean above 1"),
         ({"mean": math.inf}, "trials"),
         ({"mean": 1e6}, "trials"),
@@ -192,10 +208,22 @@ def test_a_law_that_cannot_be_is_refused(law, says):
         Repetitions(**law)
 
 
-def test_the_page_has_the_epsilons_of_these_laws():
+PRINTED = {
+    "one run": None,
+    "logarithmic, mean 10": Repetitions(shape=0.0),
+    "geometric, mean 10": Repetitions(),
+    "geometric, mean 2": Repetitions(mean=2.0),
+    "geometric, mean 30": Repetitions(mean=30.0),
+    "geometric, mean 100": Repetitions(mean=100.0),
+    "Poisson, mean 10": Repetitions("poisson"),
+    "binomial, mean 10 of at most 20": Repetitions("binomial", 10.0, 20.0),
+}
+
+
+@pytest.mark.parametrize(("name", "law"), PRINTED.items(), ids=PRINTED)
+def test_the_page_has_the_epsilons_of_these_laws(name, law):
     page = (PACKAGE.parent / "docs" / "privacy.md").read_text()
-    laws = {"logarithmic": {"shape": 0.0}, "geometric": {}, "Poisson": {"law": "poisson"}}
-    for name, law in laws.items():
-        (row,) = [line for line in page.splitlines() if line.startswith(f"| {name}")]
-        single, whole = selection_epsilon([TRIAL], Repetitions(mean=10.0, **law), DELTA)
-        assert row.endswith(f"| {single:.2f} | {whole:.2f} |")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| {name} |")]
+    cost = selection_costs([TRIAL], law or Repetitions(), DELTA)[law is not None]
+    by_divergences = "-" if cost.rdp is None else rounded_up(cost.rdp, 3)
+    assert row == f"| {name} | {by_divergences} | {rounded_up(cost.pld, 3)} |"

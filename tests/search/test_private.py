@@ -20,7 +20,8 @@ from dpbench.execution.prepare import prepare
 from dpbench.mechanism.streams import CipherStream, secure
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import rdp
-from dpbench.privacy.selection import Repetitions, selection_epsilon
+from dpbench.privacy.selection import Repetitions, selection_costs
+from dpbench.records.epsilon import rounded_up
 from dpbench.records.reading import load
 from dpbench.records.trained_model import load_model
 from dpbench.search.command import search
@@ -116,12 +117,17 @@ def test_one_epsilon_of_the_whole_search_stands_beside_that_of_a_trial(finished)
     folder, text = finished
     (row,) = pd.read_csv(folder / "search" / "some.csv").to_dict("records")
     (record, *_) = records(folder).values()
-    assert record.privacy["rdp"] == pytest.approx(row["epsilon/trial"])
+    assert record.privacy["rdp"] == pytest.approx(row["rdp/trial"])
+    assert record.privacy["pld"] == pytest.approx(row["epsilon/trial"])
     ledger = prepare(["epochs=1", *SMALL[1:3], "validation=0.2", SMALL[4]])[2].ledger
-    both = selection_epsilon([ledger], Repetitions("negative_binomial", 4.0), row["delta"])
-    assert (row["epsilon/trial"], row["epsilon/search"]) == pytest.approx(both)
-    assert row["epsilon/search"] > row["epsilon/trial"] == pytest.approx(rdp(ledger, row["delta"]))
-    assert f"| the whole search | {row['epsilon/search']:.3f} |" in text
+    both = selection_costs([ledger], Repetitions("negative_binomial", 4.0), row["delta"])
+    for cost, what in zip(both, ("trial", "search"), strict=True):
+        found = row[f"epsilon/{what}"], row[f"rdp/{what}"]
+        assert found == pytest.approx((cost.epsilon, cost.rdp))
+    assert row["by"] == "pld"
+    assert row["epsilon/search"] > row["epsilon/trial"]
+    epsilon, by_divergences = (rounded_up(row[f"{key}/search"], 3) for key in ("epsilon", "rdp"))
+    assert f"| the whole search | {epsilon} | PLD | {by_divergences} |" in text
 
 
 @pytest.mark.slow
@@ -170,14 +176,14 @@ def test_trials_are_calibrated_to_the_epsilon_of_the_whole_search(target, candid
     more = [*candidates, "score_noise_multiplier=20", f"epsilon={target}"]
     words = [o for o in asked(tmp_path) if o.split("=")[0] not in keys(more)]
     planned = plan_trials(parse([*words, *more]))
-    assert 0.99 * target < planned.search_epsilon <= target
+    assert 0.99 * target < planned.search.epsilon <= target
     for candidate in planned.candidates:
         _, run, plan = prepare(planned.request.trial_run(candidate, "t"))
-        assert rdp(plan.ledger, run.privacy.delta) <= planned.trial_epsilon
+        assert rdp(plan.ledger, run.privacy.delta) <= planned.trial.rdp
     ledgers = set(planned.ledgers)
     assert len(ledgers) == (2 if candidates else 1)
     larger = planned.request.with_trial_epsilon(1.02 * run.privacy.epsilon)
-    assert plan_trials(replace(larger, epsilon=None)).search_epsilon > target
+    assert plan_trials(replace(larger, epsilon=None)).search.epsilon > target
 
 
 def test_the_epsilon_of_a_search_is_met_by_what_it_trains(tmp_path):
@@ -187,7 +193,7 @@ def test_the_epsilon_of_a_search_is_met_by_what_it_trains(tmp_path):
     assert len(epsilons) == 1
     assert f"`privacy.epsilon={epsilons.pop()}`" in text
     for record in records(tmp_path).values():
-        assert record.privacy["rdp"] == pytest.approx(row["epsilon/trial"])
+        assert record.privacy["rdp"] == pytest.approx(row["rdp/trial"])
     assert 1.98 < row["epsilon/search"] <= 2
 
 
@@ -335,7 +341,7 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
         (["method=sgd"], "a method that adds noise"),
         (["method=fairlens", "dataset=dutch"], "fairlens"),
         (["sampler=shuffled"], "no accountant covers"),
-        (["method=dpsgd_jl"], "sensitivity bound cannot fail"),
+        (["method=dpsgd_jl", "method.failure=2e-8"], "not small against delta="),
         (["validation=null"], "validation split"),
         (["epsilon=2", "privacy=eps8"], "leave out privacy=eps8 .privacy.delta sets delta"),
         (["epsilon=2", "privacy.epsilon=1,2"], "leave out privacy.epsilon=1,2"),

@@ -284,7 +284,6 @@ def test_a_run_that_ends_before_or_within_the_fit_goes_on_to_the_same_bits(
         (["temperature.sample_rate=2"], "temperature.sample_rate must be a number above 0"),
         (["temperature.noise_multiplier=0"], "temperature.noise_multiplier must be a positive"),
         (["privacy=eps1", "temperature.noise_multiplier=3"], "even a noise multiplier of 100,000"),
-        (["method=dp_signlosgd"], "no accountant composes Gaussian noise with noise on each"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused_before_anything_is_read(overrides, message, tmp_path):
