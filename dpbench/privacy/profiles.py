@@ -1,4 +1,4 @@
-"""The privacy profile of a whole ledger: upper bounds of delta at every epsilon, not only at one."""
+"""The privacy profile of a whole ledger: upper bounds of delta at all epsilons, not one alone."""
 
 import functools
 

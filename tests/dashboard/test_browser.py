@@ -250,8 +250,9 @@ def test_the_canaries_of_an_audit_are_no_data_set(record_of, page_of, opened):
 
 def test_what_a_record_says_is_never_markup_or_code(record_of, page_of, opened):
     bad = "<b>x</b></script><img src=x onerror=alert(1)><script>alert(2)</script><b>&amp;$'`\\"
+    named = bad.replace("/", "").replace("\\", "")  # the name of an option is part of paths
     record = record_of(seed=0)
-    choices = record.config["choices"] | {"dataset": bad, "model": bad, "method": bad}
+    choices = record.config["choices"] | {"dataset": named, "model": named, "method": named}
     record.config["choices"] = choices
     record.config["sampler"] = bad
     record.privacy["why"] = record.privacy["adjacency"] = record.provenance["device"] = bad
@@ -261,10 +262,10 @@ def test_what_a_record_says_is_never_markup_or_code(record_of, page_of, opened):
         drawn(window, part)
     window.locator("#part-utility select").first.select_option(f"test/{bad}")
     window.locator("#part-runs tbody button").first.click()
-    assert shown_record(window)["record"]["config"]["choices"]["method"] == bad
+    assert shown_record(window)["record"]["config"]["choices"]["method"] == named
     assert "No command" in window.inner_text("#detail")
     ticks = window.locator("#part-cost .ytick text").all_text_contents()
-    assert any(text.startswith(bad[:20]) for text in ticks)
+    assert any(text.startswith(named[:20]) for text in ticks)
     assert window.locator("img").count() == 0
     assert window.locator("b b").count() == 0
     assert window.locator("h3", has_text="onerror=alert(1)").count() > 0

@@ -201,6 +201,7 @@ class CanaryInsertion:
     def __call__(
         self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
     ) -> Gradients:
-        assert isinstance(batch, MixedBatch)
+        if not isinstance(batch, MixedBatch):  # synthetic examples, among which are no canaries
+            return self.base(engine, batch, clip, released)
         spikes = self.canaries.gradients(batch.numbers, engine.parameters.layers)
         return JoinedGradients(self.base(engine, batch.real, clip, released), spikes)
