@@ -341,7 +341,7 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
         (["method=sgd"], "a method that adds noise"),
         (["method=fairlens", "dataset=dutch"], "fairlens"),
         (["sampler=shuffled"], "no accountant covers"),
-        (["method=dpsgd_jl", "method.failure=2e-8"], "not small against delta="),
+        (["method=dpsgd_jl", "method.failure=5e-8"], "not small against delta="),
         (["validation=null"], "validation split"),
         (["epsilon=2", "privacy=eps8"], "leave out privacy=eps8 .privacy.delta sets delta"),
         (["epsilon=2", "privacy.epsilon=1,2"], "leave out privacy.epsilon=1,2"),
