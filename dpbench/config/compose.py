@@ -37,6 +37,9 @@ from dpbench.validate import one_of, shown
 BUDGET = re.compile(r"eps(\d+(?:\.\d+)?)")
 """The name of an option that, in the group privacy, would be a budget of this epsilon."""
 
+PRETRAINED = "dpbench.data.derive.pretrained.Pretrained"
+"""Features whose settings are completed from the file of weights."""
+
 CUSTOM = "dpbench.data.custom."
 """The modules of data sets whose settings are completed from the data."""
 
@@ -53,6 +56,10 @@ def compose(overrides: list[str]) -> dict:
         from dpbench.models.weights import named_by_content  # which imports torch
 
         plain["model"] = named_by_content(plain["model"])
+    if _target_of(plain["features"]) == PRETRAINED:
+        from dpbench.data.fetch import published_weights  # which imports torch
+
+        plain["features"] = published_weights.named_by_content(plain["features"])
     if str(_target_of(plain["dataset"])).startswith(CUSTOM):
         from dpbench.data.custom.public_settings import (  # which imports pandas
             display_name,

@@ -63,8 +63,9 @@ class Split:
     """All examples of a split, on one device: inputs [n, ...], targets [n], groups [n].
 
     Images may be stored as uint8 [n, channels, height, width]; batches of them are scaled to
-    [0, 1]. Texts may be stored as int32 [n, 2, T]; batches of them are int64. normalize: applied to
-    the inputs of every batch afterwards.
+    [0, 1]. Texts may be stored as int32 [n, 2, T]; batches of them are int64. Features may be
+    stored as float16; batches of them are float32. normalize: applied to the inputs of every batch
+    afterwards.
     """
 
     inputs: Tensor
@@ -96,6 +97,8 @@ class Split:
             inputs = inputs.float() / 255
         elif inputs.dtype == torch.int32:
             inputs = inputs.long()
+        elif inputs.dtype == torch.float16:
+            inputs = inputs.float()
         if self.normalize is not None:
             inputs = self.normalize(inputs)
         return Batch(inputs, targets, groups)

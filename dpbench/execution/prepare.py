@@ -8,9 +8,9 @@ from dpbench.config import buildable
 from dpbench.config.search_path import groups
 from dpbench.config.settings import SETTINGS, check_optimizer
 from dpbench.data.derive.calibration import WithCalibration
+from dpbench.data.derive.features import Features, WithFeatures
 from dpbench.data.derive.mislabelled import Mislabelled
 from dpbench.data.derive.normalization import Normalization
-from dpbench.data.derive.scattering import Scattered, Scattering
 from dpbench.data.derive.validation import WithValidation
 from dpbench.errors import UserError
 from dpbench.execution.configuration import checked_config
@@ -49,7 +49,7 @@ def build(config: dict) -> Run:
     parts["engine"] = parts["engine"].get("name")
     dataset = parts["dataset"]
     if features := parts.pop("features"):
-        dataset = Scattered(dataset, features)
+        dataset = WithFeatures(dataset, features, parts["device"])
         _check_after_features(parts)
     if temperature := parts["temperature"]:
         dataset = WithCalibration(dataset, temperature.share)
@@ -86,4 +86,4 @@ def _check_after_features(parts: dict[str, Any]) -> None:
 def _types_of_groups() -> dict[str, Any]:
     """The type of the part that each group builds. `Run` has no fields for two of them: an engine
     is passed by name, and features are part of the data set."""
-    return get_type_hints(Run) | {"engine": dict[str, Any], "features": Scattering | None}
+    return get_type_hints(Run) | {"engine": dict[str, Any], "features": Features | None}

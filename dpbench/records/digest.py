@@ -69,7 +69,7 @@ def _text(key: str, part: Any, method: str) -> str:
 
 def _named_part(key: str, part: Any, method: str) -> Any:
     """The settings of a part that are in the digest."""
-    if key == "model":
+    if key in ("model", "features"):
         return _with_one_name_of_weights(part)
     if key == "method":
         defaults = {**ADDED_TO_METHODS, **ADDED_TO_METHOD.get(method, {})}.items()
@@ -104,14 +104,15 @@ def with_current_options(choices: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _with_one_name_of_weights(model):
-    """The model's settings with its weights named once at most: by checksum or revision."""
-    if not isinstance(model, dict):
-        return model
-    omitted = [key for key in ("revision", "checksum") if model.get(key) is None]
+def _with_one_name_of_weights(part):
+    """The settings of a model or of features with their weights named once at most: by checksum or
+    revision."""
+    if not isinstance(part, dict):
+        return part
+    omitted = [key for key in ("revision", "checksum") if part.get(key) is None]
     if "checksum" not in omitted:
-        omitted.append("revision")
-    return {key: value for key, value in model.items() if key not in omitted}
+        omitted += ["revision", "package", "hub"]
+    return {key: value for key, value in part.items() if key not in omitted}
 
 
 def _canonical(value):

@@ -25,6 +25,7 @@ CHOICES = sorted(
 )
 TABLE = "dataset.target=y dataset.features=7 dataset.groups=[all]"
 IMAGES = "dataset.groups=[a,b]"
+WEIGHTS = f"features.backbone=resnet18 features.checksum=sha256:{'0' * 64}"
 CUSTOM = {"csv": TABLE, "hub": TABLE, "images": IMAGES, "hub_images": IMAGES}
 """What is otherwise read from the user's own data."""
 # Two groups for fairlens; a small sampling rate, so that noise for an epsilon is found quickly; a
@@ -36,6 +37,8 @@ NEEDS = dict.fromkeys(
     ("dataset", "imagenet32"): "privacy.delta=1e-7",
     ("normalization", "cifar10"): "dataset=cifar10",
     ("features", "scattering_imagenet"): "dataset=cifar10",
+    ("features", "efficientnet_lite0"): "dataset=cifar10",
+    ("features", "pretrained"): WEIGHTS,
     ("dataset", "snli"): "model=bert_tiny",
     ("temperature", "private"): "dataset=dutch",
     ("method", "dpsgld"): "privacy=follows",

@@ -59,6 +59,8 @@ NEEDS = {
     "bert_tiny": ["dataset=snli"],
     **dict.fromkeys(["resnet9", "wrn16_4", "vit_tiny", "cnn_tanh"], IMAGES),
     "scattering": ["dataset=mnist"],
+    "efficientnet_lite0": IMAGES,
+    "pretrained": ["features.backbone=test_vit", f"features.checksum=sha256:{'0' * 64}"],
     **dict.fromkeys(["shifts_flips", "half", "private", "sample_convnet", "tempered_cnn"], IMAGES),
 }
 LARGE = {"bert_base", "vit_base"}

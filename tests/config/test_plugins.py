@@ -114,7 +114,7 @@ def test_what_is_claimed_is_marked_wherever_an_epsilon_is_shown(plugin, tmp_path
     assert " (claimed) |" in search([*run, "N=1", "batch_size=512,1024"])
     noisy = ["private=true", "score_noise_multiplier=2", "trials=2", "name=noisy"]
     found = search([*run, "batch_size=512,1024", *noisy])
-    assert found.count(" (claimed) |") == 2
+    assert found.count(" (claimed) |") == 4
     assert f"softened: {CLAIM}" in found
 
 

@@ -13,11 +13,11 @@ import torch
 from safetensors.torch import save_file
 
 from dpbench.config.compose import compose
+from dpbench.data.fetch.weights import tensors_of, verified_checksum, weights_file
 from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
 from dpbench.models.bert import Bert
 from dpbench.models.vit import Vit
-from dpbench.models.weights import tensors_of, verified_checksum, weights_file
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.records.record import Record

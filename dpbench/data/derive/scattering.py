@@ -2,22 +2,17 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.data.caches import ensure_cached
-from dpbench.data.dataset import Data, Dataset, DerivedDataset, Split
+from dpbench.data.dataset import Dataset
 from dpbench.data.derive.normalization import Normalization
 from dpbench.data.fetch.library import library
 from dpbench.errors import UserError
 from dpbench.validate import integer
-
-AT_ONCE = 256
-"""The number of images transformed at once."""
 
 ANGLES = 8
 
@@ -36,6 +31,8 @@ class Scattering:
     depth: int = 2
     normalization: Normalization | None = None
 
+    dtype = np.float32
+
     def __post_init__(self) -> None:
         integer("features.depth", self.depth, most=5)
 
@@ -43,6 +40,10 @@ class Scattering:
     def channels(self) -> int:
         """The number of features for one channel at one position."""
         return 1 + ANGLES * self.depth + ANGLES**2 * self.depth * (self.depth - 1) // 2
+
+    @property
+    def note(self) -> str:
+        return self.normalization.note if self.normalization else ""
 
     def shape_of(self, dataset: Dataset) -> tuple[int, ...]:
         """The shape of the features of an image; UserError for data that cannot be transformed."""
@@ -56,6 +57,19 @@ class Scattering:
             self.normalization.check(dataset)
         return (shape[0] * self.channels, *(side // least for side in shape[1:]))
 
+    def check_files(self) -> None:
+        """Does nothing: wavelets are computed."""
+
+    def file_name(self, inputs: str) -> str:
+        """The name of a file of features: 1.1 GB for MNIST, 3.7 GB for CIFAR-10."""
+        name = f"scattering{self.depth}_{inputs}"
+        if self.normalization:
+            name += f"_{hashlib.sha256(repr(self.normalization).encode()).hexdigest()[:8]}"
+        return name
+
+    def extractor(self, dataset: Dataset, device: torch.device) -> Callable[[Tensor], Tensor]:
+        return self.transform(dataset.shape[1:])
+
     def transform(self, sides: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         """A function from images [B, C, H, W] to features [B, C * channels, H / 2^J, W / 2^J]."""
         # The part for 3D, which kymatio.torch imports as well, needs an older SciPy.
@@ -64,51 +78,3 @@ class Scattering:
         network = kymatio.ScatteringTorch2D(J=self.depth, shape=sides, L=ANGLES)
         normalize = self.normalization or (lambda images: images)
         return lambda images: network(normalize(images).contiguous()).flatten(1, 2)
-
-
-@dataclass(frozen=True)
-class Scattered(DerivedDataset):
-    """`base` with scattering features as inputs [C, H, W], computed once and cached on disk.
-
-    The name of a cached file contains a checksum of the images, so that a data set drawn by a seed
-    has a file for each draw.
-    """
-
-    base: Dataset
-    features: Scattering
-
-    def __post_init__(self) -> None:
-        self.features.shape_of(self.base)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.features.shape_of(self.base)
-
-    @property
-    def note(self) -> str:
-        normalization = self.features.normalization
-        return normalization.note if normalization else ""
-
-    def load(self, folder: Path, seed: int) -> Data:
-        """Load `base`, and its features: 1.1 GB and some minutes for MNIST, 3.7 GB for CIFAR-10."""
-        data = self.base.load(folder, seed)
-        train, test = (self._transformed(split, folder) for split in (data.train, data.test))
-        return replace(data, train=train, test=test)
-
-    def _transformed(self, split: Split, folder: Path) -> Split:
-        pixels = np.ascontiguousarray(split.inputs.numpy())
-        name = hashlib.sha256(pixels.data).hexdigest()[:16]
-        if self.features.normalization:
-            constants = repr(self.features.normalization).encode()
-            name += f"_{hashlib.sha256(constants).hexdigest()[:8]}"
-        path = folder / "features" / f"scattering{self.features.depth}_{name}.npy"
-        ensure_cached([path], lambda parts: self._write(split, parts[0]))
-        return replace(split, inputs=torch.from_numpy(np.load(path, mmap_mode="c")))
-
-    def _write(self, split: Split, path: Path) -> None:
-        transform = self.features.transform(self.base.shape[1:])
-        size = (len(split), *self.shape)
-        out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=size)
-        for indices in split.batches(AT_ONCE):
-            out[indices.numpy()] = transform(split.at(indices).inputs).numpy()
-        out.flush()

@@ -8,16 +8,17 @@ import torch
 from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
 
 from dpbench.config.compose import compose
-from dpbench.data.derive import scattering
+from dpbench.data.derive import features
+from dpbench.data.derive.features import WithFeatures
 from dpbench.data.derive.normalization import Normalization
-from dpbench.data.derive.scattering import Scattered, Scattering
+from dpbench.data.derive.scattering import Scattering
 from dpbench.data.digits import Digits
 from dpbench.errors import UserError
 from dpbench.execution.prepare import build, prepare
 from dpbench.records.digest import digest
 
 DIGITS = Digits(test_share=0.2)
-SCATTERED = Scattered(DIGITS, Scattering(depth=1))
+SCATTERED = WithFeatures(DIGITS, Scattering(depth=1))
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +52,17 @@ def test_an_image_has_the_features_that_it_has_alone(data):
 
 def test_pixels_are_normalised_before(tmp_path, data):
     constants = Normalization([0.5], [0.25])
-    features = Scattered(DIGITS, Scattering(depth=1, normalization=constants))
-    normalised = features.load(tmp_path, 0)
+    with_features = WithFeatures(DIGITS, Scattering(depth=1, normalization=constants))
+    normalised = with_features.load(tmp_path, 0)
     pixels = (DIGITS.load(None, 0).test.inputs - 0.5) / 0.25
     library = ScatteringTorch2D(J=1, shape=(8, 8))
     expected = library(pixels.contiguous()).flatten(1, 2)
     assert torch.allclose(normalised.test.inputs, expected, atol=1e-5)
-    assert features.notes == (*DIGITS.notes, constants.note)
-    before = Scattered(DIGITS, Scattering(depth=1)).load(tmp_path, 0)
+    assert with_features.notes == (*DIGITS.notes, constants.note)
+    before = WithFeatures(DIGITS, Scattering(depth=1)).load(tmp_path, 0)
     assert torch.equal(before.test.inputs, data.test.inputs), "files of both are kept"
     with pytest.raises(UserError, match="channels"):
-        Scattered(DIGITS, Scattering(1, Normalization([0.5] * 3, [0.25]))).load(tmp_path, 0)
+        WithFeatures(DIGITS, Scattering(1, Normalization([0.5] * 3, [0.25]))).load(tmp_path, 0)
 
 
 @pytest.mark.slow
@@ -73,7 +74,7 @@ def test_bytes_are_scaled_to_one_before(tmp_path):
                 object.__setattr__(split, "inputs", (split.inputs * 255).round().byte())
             return plain
 
-    small = Scattered(Bytes(0.2), Scattering(1)).load(tmp_path, 0)
+    small = WithFeatures(Bytes(0.2), Scattering(1)).load(tmp_path, 0)
     mean = small.test.inputs[:, 0].mean()
     pixels = DIGITS.load(tmp_path, 0).test.inputs.mean()
     assert 0.2 < float(mean / pixels) < 5  # and not 255 times as large
@@ -148,7 +149,7 @@ def test_few_images_are_transformed_at_once(monkeypatch, tmp_path):
         sizes.append(len(images))
         return images.repeat(1, 9, 1, 1)[..., :4, :4]
 
-    monkeypatch.setattr(scattering, "AT_ONCE", 500)
+    monkeypatch.setattr(features, "AT_ONCE", 500)
     monkeypatch.setattr(Scattering, "transform", lambda self, sides: counting)
     SCATTERED.load(tmp_path, 0)
     assert max(sizes) == 500
