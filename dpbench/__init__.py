@@ -8,7 +8,7 @@ its inputs. They are imported on demand, so that importing dpbench takes no time
 from typing import TYPE_CHECKING, Any
 
 from dpbench import reproduce
-from dpbench.version import __version__ as __version__
+from dpbench.system.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from dpbench.data.custom.preparation import load_preparation

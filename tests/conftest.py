@@ -32,8 +32,8 @@ from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import Stream, seeded
 from dpbench.models.architecture import cross_entropy
 from dpbench.privacy.ledger import to_plain
-from dpbench.seeds import seed_torch
 from dpbench.system import progress
+from dpbench.system.seeds import seed_torch
 from tests.plugin_files import FILES, write
 
 UNPACK = Path(__file__).parents[2] / "shared" / "data" / "unpack"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dpbench
-from dpbench.errors import UserError
 from dpbench.execution.python_api import as_overrides
 from dpbench.execution.run import load_or_run
 from dpbench.records.reading import Unreadable, load, read
 from dpbench.reproduce import Page, command
+from dpbench.system.errors import UserError
 
 SMALL = {"epochs": 1, "model": "logistic", "batch_size": 512}
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.errors import UserError
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.models.bert import Bert
 from dpbench.models.mlp import Mlp
+from dpbench.system.errors import UserError
 from dpbench.training.budget import Privacy
 from dpbench.training.plan import plan
 from dpbench.training.run import Run

@@ -67,7 +67,7 @@ def test_the_wheel_has_the_licence_and_the_command(wheel, names):
 
 def test_an_unpacked_wheel_finds_its_own_resources(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    code = "from dpbench.paths import *; print(conf_folder()); print(benchmarks_folder())"
+    code = "from dpbench.system.paths import *; print(conf_folder()); print(benchmarks_folder())"
     # From a folder elsewhere, with the wheel before the checkout on the path.
     out = subprocess.run(
         [sys.executable, "-c", code],

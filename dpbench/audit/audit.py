@@ -16,11 +16,11 @@ from dpbench.audit.inference import (
     strongest_attack,
 )
 from dpbench.audit.steps import play_steps
-from dpbench.errors import UserError
 from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.privacy.guarantee import BOUNDS
 from dpbench.records.epsilon import REFUTED, rounded_down, rounded_up
 from dpbench.records.record import CANARIES, COVERED, Record
+from dpbench.system.errors import UserError
 from dpbench.training.plan import privacy_statement
 from dpbench.training.provenance import provenance
 from dpbench.training.run import Run

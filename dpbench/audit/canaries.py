@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from dpbench.clipping import Clip, DelegatingClip, Layerwise
 from dpbench.data.dataset import Data, Split
 from dpbench.data.derive.users import Population, Users
-from dpbench.seeds import generator
+from dpbench.system.seeds import generator
 
 MAX_NORM, POINTS = 1e15, 4001
 """The largest gradient norm to try, and the number of norms up to it."""

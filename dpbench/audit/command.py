@@ -9,9 +9,9 @@ from dpbench.audit.request import DEFAULTS, FOR_CONTENDERS, contender_audit, pre
 from dpbench.audit.row import HEAD, row_of
 from dpbench.config.settings import split_settings
 from dpbench.system.files import check_writable
+from dpbench.system.validate import fraction, number, one_of, spelled_number
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
-from dpbench.validate import fraction, number, one_of, spelled_number
 
 
 def run_audit(arguments: list[str]) -> str:

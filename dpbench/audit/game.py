@@ -20,10 +20,10 @@ from dpbench.audit.canaries import (
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import MatchedFilter, ScoreAccumulator, WholeRunScores
 from dpbench.config.names import with_variant
-from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.methods.dpzero import AlongDirection
 from dpbench.privacy.ledger import Ledger, Mechanism, Poisson
+from dpbench.system.errors import UserError
 from dpbench.training.plan import Plan, plan
 from dpbench.training.progress import Progress
 from dpbench.training.provenance import ResourceUsage

@@ -6,11 +6,11 @@ from dpbench.audit.audit import Audit
 from dpbench.audit.game import check_auditable
 from dpbench.audit.peers.contenders import CONTENDERS, audit_contender
 from dpbench.config.settings import SETTINGS, key_of
-from dpbench.errors import UserError
 from dpbench.execution.prepare import run_of
 from dpbench.metrics.students_t import CONFIDENCE
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer, one_of, spelled_integer
 from dpbench.training.run import Run
-from dpbench.validate import integer, one_of, spelled_integer
 
 DEFAULTS = {
     "canaries": "",

@@ -18,10 +18,10 @@ from dpbench.audit.game import RunGame, attacked, last_release, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled, step_scores
 from dpbench.data.dataset import Split
-from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.privacy.ledger import Ledger, Poisson, Step
-from dpbench.seeds import generator
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import generator
 from dpbench.training.plan import plan
 from dpbench.training.provenance import ResourceUsage
 from dpbench.training.run import Run

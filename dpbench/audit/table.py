@@ -27,7 +27,6 @@ from dpbench.audit.row import HEAD, row_of
 from dpbench.config.buildable import settings_of
 from dpbench.config.compose import compose
 from dpbench.config.settings import is_scientific, key_of, split_settings
-from dpbench.errors import Unavailable
 from dpbench.figures.formats import images, titled
 from dpbench.records.digest import digest
 from dpbench.records.epsilon import REFUTED, USUAL
@@ -35,6 +34,7 @@ from dpbench.records.folder import AUDITS
 from dpbench.records.reading import text_of
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
+from dpbench.system.errors import Unavailable
 from dpbench.system.files import check_writable, write_atomically
 from dpbench.system.progress import counting
 from dpbench.tables.grid import Grid

@@ -9,9 +9,9 @@ from torch import nn
 from dpbench.config.buildable import TARGET, build
 from dpbench.config.yaml_files import read_settings
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.models.architecture import Architecture
-from dpbench.paths import conf_folder
+from dpbench.system.errors import UserError
+from dpbench.system.paths import conf_folder
 
 
 class CannotBeTimed(Exception):

@@ -15,8 +15,8 @@ from dpbench.bench.contenders import BASELINE, CONTENDERS, Contender
 from dpbench.bench.environment import environment
 from dpbench.bench.timing import measure
 from dpbench.bench.whole_commands import COMMANDS, Command
-from dpbench.errors import UserError
-from dpbench.validate import integer, key_values, one_of, path_of, spelled_integer
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer, key_values, one_of, path_of, spelled_integer
 
 MAX_REPEATS = 10_000
 

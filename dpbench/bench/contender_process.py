@@ -12,8 +12,8 @@ import torch
 from dpbench.bench.cases import CannotBeTimed, Case
 from dpbench.bench.check import Observation, observe
 from dpbench.bench.stepper import Stepper
-from dpbench.errors import first_line
 from dpbench.execution.worker import Worker, WorkerDied
+from dpbench.system.errors import first_line
 from dpbench.system.interrupts import exit_sooner
 from dpbench.system.memory import reset_peak, resident, retain_freed_memory
 

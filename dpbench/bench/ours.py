@@ -9,7 +9,6 @@ from torch import nn
 from dpbench.bench.cases import CannotBeTimed, Case, from_conf
 from dpbench.bench.stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import Engine, make_engine
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import NoNoise
@@ -17,6 +16,7 @@ from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.mechanism.streams import seeded
 from dpbench.models.architecture import cross_entropy
+from dpbench.system.errors import UserError
 
 
 class Ours(TorchStepper):

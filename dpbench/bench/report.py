@@ -10,7 +10,7 @@ import pandas as pd
 from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE
 from dpbench.bench.timing import Timing
-from dpbench.errors import UserError, print_message
+from dpbench.system.errors import UserError, print_message
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import bullets, document, grid_lines
 

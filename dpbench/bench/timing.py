@@ -11,7 +11,7 @@ from dpbench.bench.check import Verdict, verdict
 from dpbench.bench.contender_process import ContenderError, ContenderProcess
 from dpbench.bench.contenders import Contender
 from dpbench.bench.ours import reference
-from dpbench.errors import print_message
+from dpbench.system.errors import print_message
 
 Reference = np.ndarray | ContenderError
 """The update [D] that a step must agree with, or why it is not available."""

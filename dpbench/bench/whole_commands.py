@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpbench.bench.report import environment_lines, spread
-from dpbench.errors import print_message
+from dpbench.system.errors import print_message
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import bullets, document, grid_lines
 

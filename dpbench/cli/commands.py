@@ -5,8 +5,8 @@ import sys
 from functools import partial
 from textwrap import indent
 
-from dpbench.errors import UserError, print_message
-from dpbench.validate import one_of
+from dpbench.system.errors import UserError, print_message
+from dpbench.system.validate import one_of
 
 OWN_DATA = ("csv", "hub", "hub_images", "images")
 """The data sets that read the user's own data, so that a name is not enough to download them."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from dpbench.config.compose import compose, options
 from dpbench.config.search_path import groups
-from dpbench.validate import one_of
+from dpbench.system.validate import one_of
 
 SHELLS = ("bash",)
 

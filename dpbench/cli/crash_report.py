@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from dpbench.errors import UserError, print_message, visible
-from dpbench.validate import quoted
-from dpbench.version import __version__
+from dpbench.system.errors import UserError, print_message, visible
+from dpbench.system.validate import quoted
+from dpbench.system.version import __version__
 
 FAILED = 1
 """Exit code of a command that failed at its work; a request refused beforehand exits with 2."""

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from textwrap import dedent
 
 from dpbench.cli.crash_report import check_encoding, reporting_errors
-from dpbench.errors import (
+from dpbench.system import interrupts
+from dpbench.system.errors import (
     UserError,
     file_errors_told,
     nearest,
     print_message,
     show_warnings_as_messages,
 )
-from dpbench.system import interrupts
-from dpbench.version import __version__
+from dpbench.system.version import __version__
 
 USAGE = """dpbench COMMAND [KEY=VALUE ...]
 

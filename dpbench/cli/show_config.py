@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from dpbench.errors import UserError, nearest
-from dpbench.validate import shown
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.validate import shown
 
 MULTIRUN = ("-m", "--multirun")
 CONFIG = ("-c", "--cfg")

@@ -16,8 +16,8 @@ from dpbench.clipping.functions import (
     Unclipped,
 )
 from dpbench.clipping.layerwise import Layerwise, share_out
-from dpbench.errors import UserError
-from dpbench.validate import one_of
+from dpbench.system.errors import UserError
+from dpbench.system.validate import one_of
 
 BY_NORM: dict[str, Callable[[float], ByNorm]] = {
     "abadi": Abadi,

@@ -7,9 +7,9 @@ from typing import ClassVar, Self
 
 from torch import Tensor
 
-from dpbench.errors import UserError
 from dpbench.gradients import Gradients, Layer
-from dpbench.validate import number, positive
+from dpbench.system.errors import UserError
+from dpbench.system.validate import number, positive
 
 Bound = float | Tensor
 

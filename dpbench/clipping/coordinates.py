@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping.clip import Bound, Clip, checked_bound
-from dpbench.errors import UserError
 from dpbench.gradients import Gradients
+from dpbench.system.errors import UserError
 
 
 @dataclass(frozen=True)

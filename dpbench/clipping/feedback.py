@@ -10,7 +10,7 @@ from dpbench.clipping.clip import Memory, checked_bound
 from dpbench.clipping.delegating import DelegatingClip
 from dpbench.clipping.functions import ByNorm
 from dpbench.gradients import Gradients
-from dpbench.validate import fraction
+from dpbench.system.validate import fraction
 
 
 @dataclass(frozen=True)

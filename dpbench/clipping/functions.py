@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping.clip import MAX_FACTOR, Bound, Clip, checked_bound, ratio
-from dpbench.validate import positive
+from dpbench.system.validate import positive
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dpbench.clipping.clip import (
     checked_bound,
     ratio,
 )
-from dpbench.validate import positive
+from dpbench.system.validate import positive
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping.clip import Bound, Clip, CountQuery, checked_bound, ratio
-from dpbench.validate import one_of
+from dpbench.system.validate import one_of
 
 BASE_IS_NO_BOUND = (
     "Noise is scaled by the base bound, and an example moves the sum by up to its group's bound."

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from dpbench.clipping.clip import Bound, Clip
 from dpbench.clipping.functions import ByNorm
-from dpbench.errors import UserError
 from dpbench.gradients import Gradients, Layer
+from dpbench.system.errors import UserError
 
 
 @dataclass(frozen=True)

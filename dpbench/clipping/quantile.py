@@ -17,8 +17,8 @@ from dpbench.clipping.clip import (
 from dpbench.clipping.delegating import DelegatingClip
 from dpbench.clipping.functions import ByNorm
 from dpbench.clipping.layerwise import Layerwise
-from dpbench.errors import UserError
-from dpbench.validate import fraction, positive
+from dpbench.system.errors import UserError
+from dpbench.system.validate import fraction, positive
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping.clip import Bound, Clip, CountQuery, checked_bound, ratio
-from dpbench.errors import UserError
-from dpbench.validate import fraction, integer, positive
+from dpbench.system.errors import UserError
+from dpbench.system.validate import fraction, integer, positive
 
 MAX_SLOTS = 4096
 

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from dpbench.config import search_path
 from dpbench.config.interpolations import refuse_resolvers
 from dpbench.config.yaml_files import broken_files_named
-from dpbench.errors import UserError, first_line
+from dpbench.system.errors import UserError, first_line
 
 MAX_DEPTH = 20
 """The most nested brackets, of a file and of an override."""

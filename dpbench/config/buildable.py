@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.config.plugins import Plugin, plugin_of, plugins
-from dpbench.errors import UserError, nearest
-from dpbench.paths import conf_folder
-from dpbench.validate import fits, quoted, typed
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.paths import conf_folder
+from dpbench.system.validate import fits, quoted, typed
 
 TARGET, PARTIAL = "_target_", "_partial_"
 

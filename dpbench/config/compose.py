@@ -30,9 +30,9 @@ from dpbench.config.plugins import plugin_of
 from dpbench.config.rules import ARM, check_table, chosen_by_table, rules
 from dpbench.config.search_path import Folders, groups
 from dpbench.config.settings import PATHS, SETTINGS
-from dpbench.errors import UserError, nearest
-from dpbench.paths import conf_folder
-from dpbench.validate import one_of, shown
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.paths import conf_folder
+from dpbench.system.validate import one_of, shown
 
 BUDGET = re.compile(r"eps(\d+(?:\.\d+)?)")
 """The name of an option that, in the group privacy, would be a budget of this epsilon."""

@@ -20,8 +20,8 @@ from dpbench.config.literals import has_odd_keys
 from dpbench.config.option_files import option_node
 from dpbench.config.search_path import Folders, groups
 from dpbench.config.yaml_files import broken_files_named
-from dpbench.errors import UserError
-from dpbench.validate import quoted
+from dpbench.system.errors import UserError
+from dpbench.system.validate import quoted
 
 INTERPOLATION = re.compile(r"\$\{([^{}]*)")
 

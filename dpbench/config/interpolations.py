@@ -10,8 +10,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from dpbench.errors import UserError
-from dpbench.validate import quoted
+from dpbench.system.errors import UserError
+from dpbench.system.validate import quoted
 
 NAMED = re.compile(r"\$\{([^{}:$]*)\}")
 """An interpolation of another setting."""

@@ -6,7 +6,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
-from dpbench.paths import conf_folder
+from dpbench.system.paths import conf_folder
 
 COMPOSED = ("defaults:", "@package", "${")
 """What marks a file that only Hydra can compose."""

@@ -26,9 +26,9 @@ from dpbench.config.added_files import MAX_DEPTH, AddedFolder
 from dpbench.config.interpolations import refuse_resolvers
 from dpbench.config.literals import has_odd_keys, in_quotes, literal, prepared, restored, texts_in
 from dpbench.config.space import Choices, Interval, Range
-from dpbench.errors import UserError
-from dpbench.paths import conf_folder
-from dpbench.validate import MAX_QUOTED, quoted
+from dpbench.system.errors import UserError
+from dpbench.system.paths import conf_folder
+from dpbench.system.validate import MAX_QUOTED, quoted
 
 MAX_LENGTH = 20_000
 """The most characters of an override: the grammar's parser is slow."""

@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from dpbench.paths import PACKAGE, benchmarks_folder
+from dpbench.system.paths import PACKAGE, benchmarks_folder
 
 GROUP = "dpbench.plugins"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpbench.config.search_path import groups
-from dpbench.validate import known_keys, one_of, typed
+from dpbench.system.validate import known_keys, one_of, typed
 
 ARM = "table.arm"
 """The key that selects a row of a table whose rows differ by more than their method."""

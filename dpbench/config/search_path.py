@@ -15,9 +15,9 @@ from pathlib import Path
 
 from dpbench.config.plugins import plugins
 from dpbench.config.settings import key_of
-from dpbench.errors import UserError, nearest
-from dpbench.paths import conf_folder
-from dpbench.validate import path_of, quoted
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.paths import conf_folder
+from dpbench.system.validate import path_of, quoted
 
 KEY = "hydra.searchpath"
 FLAGS = ("--config-dir", "-cd")

@@ -5,8 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpbench.errors import UserError
-from dpbench.validate import boolean, fraction, integer, is_number, key_values, positive, quoted
+from dpbench.system.errors import UserError
+from dpbench.system.validate import (
+    boolean,
+    fraction,
+    integer,
+    is_number,
+    key_values,
+    positive,
+    quoted,
+)
 
 
 @dataclass(frozen=True)

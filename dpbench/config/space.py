@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpbench.errors import UserError, nearest
-from dpbench.seeds import numpy_generator
-from dpbench.validate import SMALLEST, number
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.seeds import numpy_generator
+from dpbench.system.validate import SMALLEST, number
 
 if TYPE_CHECKING:  # it is only needed to draw, and takes long to import
     import numpy as np

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from dpbench.config import search_path
-from dpbench.errors import UserError, first_line
-from dpbench.validate import quoted
+from dpbench.system.errors import UserError, first_line
+from dpbench.system.validate import quoted
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from dpbench.dashboard.page import page
 from dpbench.dashboard.summarise import Summary
 from dpbench.dashboard.tables import tables
 from dpbench.dashboard.texts import RecordTexts
-from dpbench.errors import UserError
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.records.collect import collect, no_records
 from dpbench.records.reading import Unreadable
+from dpbench.system.errors import UserError
 from dpbench.system.files import check_replaceable, write_atomically
-from dpbench.validate import key_values, path_of
+from dpbench.system.validate import key_values, path_of
 
 DEFAULTS = {"results_dir": "results", "out": "report.html"}
 

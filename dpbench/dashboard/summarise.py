@@ -11,11 +11,11 @@ from dpbench.dashboard.boards import boards
 from dpbench.dashboard.run import ReportedRun, display_name, reported_run, seven_digits
 from dpbench.dashboard.settings import differences, group_of, series_of, setting_of
 from dpbench.dashboard.sweeps import swept_settings
-from dpbench.errors import UserError
 from dpbench.metrics.students_t import CONFIDENCE, quantiles
 from dpbench.records.collect import StoredRecord
 from dpbench.records.reading import Unreadable
-from dpbench.version import __version__
+from dpbench.system.errors import UserError
+from dpbench.system.version import __version__
 
 
 class Summary:

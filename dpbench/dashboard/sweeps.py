@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from dpbench.dashboard.settings import DEFAULTS, flatten
-from dpbench.validate import spelled_number
+from dpbench.system.validate import spelled_number
 
 MAX_SETTINGS = 24
 """The most settings on the page; those with the most values on one data set and method come

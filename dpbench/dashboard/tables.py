@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpbench.errors import UserError
-from dpbench.paths import benchmarks_folder, conf_folder
 from dpbench.records.folder import TABLES
 from dpbench.records.reading import Unreadable
+from dpbench.system.errors import UserError
 from dpbench.system.files import files_in
+from dpbench.system.paths import benchmarks_folder, conf_folder
 from dpbench.tables.conditions import row_name
 from dpbench.tables.header import HEAD
 from dpbench.tables.markdown import command_of

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dpbench.data.fetch.download import writing
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.system.files import cached_digest_of, digest_of, replace_file
 
 

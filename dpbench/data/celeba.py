@@ -15,8 +15,8 @@ from torch import Tensor
 from dpbench.data.caches import ensure_cached
 from dpbench.data.dataset import Data, Split
 from dpbench.data.fetch.download import Source, altered_file, fetch, missing_file
-from dpbench.errors import UserError, nearest
-from dpbench.validate import integer
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.validate import integer
 
 PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 ATTRIBUTES = Source(

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from dpbench.data.dataset import Data, Split
-from dpbench.errors import UserError
-from dpbench.seeds import numpy_generator
-from dpbench.validate import fraction
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
+from dpbench.system.validate import fraction
 
 
 def held_out(count: int, test_share: float) -> int:

@@ -11,7 +11,7 @@ from dpbench.data.caches import ensure_cached
 from dpbench.data.dataset import Data, Split
 from dpbench.data.fetch.download import Source
 from dpbench.data.fetch.pickled import read_images
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 
 def _source(name: str, md5: str) -> Source:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.validate import integer
+from dpbench.system.validate import integer
 
 ROUNDING = 1e-12
 """The standard deviation, as a share of the mean, up to which a column does not vary."""

@@ -15,7 +15,7 @@ from dpbench.data.dataset import Data, Split
 from dpbench.data.fetch.download import Source, altered_file, fetch, writing
 from dpbench.data.fetch.library import library
 from dpbench.data.tokens import Tokens
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 LABELS = ("entailment", "neutral", "contradiction")
 NUMBERS = {"-": -1} | {label: number for number, label in enumerate(LABELS)}

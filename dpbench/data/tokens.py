@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from dpbench.data.fetch.library import library
-from dpbench.errors import Unavailable, UserError
-from dpbench.validate import integer
+from dpbench.system.errors import Unavailable, UserError
+from dpbench.system.validate import integer
 
 PADDING = 0
 """The padding token of BERT."""

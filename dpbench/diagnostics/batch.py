@@ -16,7 +16,7 @@ from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.engine import Shift
 from dpbench.mechanism.step import PrivateStep, finite_factors
 from dpbench.models.modes import in_mode
-from dpbench.seeds import torch_state_kept
+from dpbench.system.seeds import torch_state_kept
 
 
 class GroupMeans(NamedTuple):

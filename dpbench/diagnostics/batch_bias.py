@@ -19,8 +19,8 @@ from dpbench.diagnostics.batch import (
     unaugmented,
 )
 from dpbench.diagnostics.decomposition import cosine, decompose
-from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep
+from dpbench.system.errors import UserError
 
 
 def measure(

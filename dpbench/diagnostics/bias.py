@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import unaugmented
 from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
 from dpbench.diagnostics.observer import Observer
 from dpbench.diagnostics.settings import chosen_groups
-from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep
-from dpbench.validate import fraction, integer, one_of
+from dpbench.system import seeds
+from dpbench.system.errors import UserError
+from dpbench.system.validate import fraction, integer, one_of
 
 EXAMPLES = ("batch", "probe", "all")
 

@@ -11,11 +11,11 @@ from torch import Tensor
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import isolated_evaluation
 from dpbench.diagnostics.observer import Observer
-from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep
 from dpbench.metrics import calibration, classification
 from dpbench.models.predict import predict
-from dpbench.validate import integer
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics import excess_risk, lower_bounds
 from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, isolated_evaluation
@@ -18,7 +17,8 @@ from dpbench.diagnostics.observer import Observer
 from dpbench.diagnostics.settings import chosen_groups
 from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
 from dpbench.mechanism.step import PrivateStep
-from dpbench.validate import integer
+from dpbench.system import seeds
+from dpbench.system.validate import integer
 
 MAX_VECTORS = 100_000
 

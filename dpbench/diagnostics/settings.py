@@ -1,8 +1,8 @@
 """Checks the settings of diagnostics."""
 
 from dpbench.data.dataset import Split
-from dpbench.errors import UserError
-from dpbench.validate import is_integer, quoted
+from dpbench.system.errors import UserError
+from dpbench.system.validate import is_integer, quoted
 
 
 def chosen_groups(groups: list[int] | None, train: Split) -> list[int]:

@@ -3,10 +3,10 @@
 import traceback
 from collections.abc import Iterator, Sequence
 
-from dpbench.errors import Unavailable, UserError, first_line
 from dpbench.execution.launcher import Attempts, Failure, Outcome
 from dpbench.records.reading import load
 from dpbench.records.record import Record
+from dpbench.system.errors import Unavailable, UserError, first_line
 from dpbench.system.lock import Busy
 
 

@@ -11,7 +11,6 @@ from dpbench.config import buildable
 from dpbench.config.compose import compose, options
 from dpbench.config.settings import check_compute, check_numbers
 from dpbench.data.fetch.folder import default_folder
-from dpbench.errors import UserError
 from dpbench.execution.launcher import Launcher
 from dpbench.records.code import is_stale
 from dpbench.records.folder import CHECKPOINTS
@@ -19,7 +18,8 @@ from dpbench.records.reading import load
 from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import Tracker
 from dpbench.records.trained_model import model_path
-from dpbench.validate import boolean, integer, one_of, path_of, positive, quoted, typed
+from dpbench.system.errors import UserError
+from dpbench.system.validate import boolean, integer, one_of, path_of, positive, quoted, typed
 
 STALE = "stale"
 """The value of `again` that repeats runs whose record was made by other code."""

@@ -12,10 +12,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 
-from dpbench.errors import show_warnings_as_messages
 from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
 from dpbench.execution.worker import Worker, WorkerDied
+from dpbench.system.errors import show_warnings_as_messages
 from dpbench.system.interrupts import exit_sooner, listening
 
 GRACE = 10.0

@@ -12,10 +12,10 @@ from dpbench.data.derive.features import Features, WithFeatures
 from dpbench.data.derive.mislabelled import Mislabelled
 from dpbench.data.derive.normalization import Normalization
 from dpbench.data.derive.validation import WithValidation
-from dpbench.errors import UserError
 from dpbench.execution.configuration import checked_config
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.records.code import built_by_plugins
+from dpbench.system.errors import UserError
 from dpbench.training.plan import Plan, plan
 from dpbench.training.run import Run
 

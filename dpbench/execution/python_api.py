@@ -5,9 +5,9 @@ import warnings
 from collections.abc import Mapping
 
 from dpbench.config.literals import literal
-from dpbench.errors import UserError
 from dpbench.records.record import Record
-from dpbench.validate import quoted
+from dpbench.system.errors import UserError
+from dpbench.system.validate import quoted
 
 RESTART = "If you have changed the code since Python imported it, start Python again."
 

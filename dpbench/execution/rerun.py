@@ -13,8 +13,8 @@ from dpbench.config.literals import is_plain_key, literal
 from dpbench.config.option_files import option_node
 from dpbench.config.search_path import groups
 from dpbench.config.settings import ADDED_TO_METHODS, NAMED_GROUPS, OFF_VALUES, SCIENTIFIC
-from dpbench.errors import UserError
 from dpbench.records.digest import digest, with_current_names, with_current_options
+from dpbench.system.errors import UserError
 
 NAME = re.compile(r"[A-Za-z_][\w./:-]*")
 OPTION = re.compile(rf"\w+={NAME.pattern}")

@@ -9,7 +9,6 @@ from torch import nn
 
 from dpbench.config.settings import key_of
 from dpbench.data.probe import probe
-from dpbench.errors import file_errors_told
 from dpbench.execution.configuration import checkpoint_folder, data_folder, run_again, trackers_of
 from dpbench.execution.prepare import run_of
 from dpbench.records.folder import TRACKING
@@ -17,6 +16,7 @@ from dpbench.records.reading import load, set_aside_invalid
 from dpbench.records.record import Record, record_path
 from dpbench.records.trackers import run_info
 from dpbench.records.trained_model import model_path, serialised
+from dpbench.system.errors import file_errors_told
 from dpbench.system.files import check_writable, remove_parts, unwritable, write_atomically
 from dpbench.system.interrupts import graceful_interrupts
 from dpbench.system.memory import retain_freed_memory

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from dpbench.config.compose import compose
-from dpbench.errors import UserError
 from dpbench.records.digest import digest
 from dpbench.records.folder import CHECKPOINTS
+from dpbench.system.errors import UserError
 from dpbench.system.progress import Steps
 from dpbench.training.steps_file import read
 

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpbench.errors import UserError, show_warnings_as_messages
 from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
+from dpbench.system.errors import UserError, show_warnings_as_messages
 from dpbench.system.interrupts import hung_up
-from dpbench.validate import integer, one_of, positive, quoted
+from dpbench.system.validate import integer, one_of, positive, quoted
 
 CLUSTERS = ("slurm", "local")
 

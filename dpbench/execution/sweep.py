@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpbench.errors import UserError
 from dpbench.execution.attempt import attempt_all
 from dpbench.execution.configuration import checkpoint_folder, launcher_of, run_again
 from dpbench.execution.launcher import Failure, Outcome
@@ -19,6 +18,7 @@ from dpbench.records import divergence
 from dpbench.records.folder import FAILURES, LAUNCHED, RUNS
 from dpbench.records.reading import load
 from dpbench.records.record import record_path
+from dpbench.system.errors import UserError
 from dpbench.system.files import check_writable, remove_parts, write_atomically
 from dpbench.system.interrupts import graceful_interrupts
 from dpbench.system.progress import counting

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from dpbench.config.settings import is_scientific, key_of
-from dpbench.errors import UserError
 from dpbench.execution.configuration import checked_config, trackers_of
 from dpbench.execution.run import tracking_folder
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.records.trackers import RunInfo, Tracker, run_info
+from dpbench.system.errors import UserError
 from dpbench.system.progress import counting
 from dpbench.tables.counts import counted
 from dpbench.tables.sweep.cells import filter_records

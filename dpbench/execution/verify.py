@@ -14,7 +14,6 @@ from typing import Any
 from dpbench.config.buildable import TARGET
 from dpbench.config.compose import compose
 from dpbench.config.settings import NAMED_GROUPS
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.execution.run import load_or_run
@@ -26,6 +25,7 @@ from dpbench.records.digest import with_current_names
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.reading import load
 from dpbench.records.record import CANARIES, COVERED, Record
+from dpbench.system.errors import UserError
 from dpbench.training.plan import Plan, plan, privacy_statement
 from dpbench.training.run import Run
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpbench.errors import UserError
 from dpbench.figures.formats import titled
 from dpbench.metrics.registry import REGISTRY, parse_name
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError
 from dpbench.tables.conditions import setting
 from dpbench.tables.grid import Grid, number
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 
-from dpbench.errors import UserError
 from dpbench.figures.formats import titled
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError
 from dpbench.tables.conditions import setting
 
 if TYPE_CHECKING:

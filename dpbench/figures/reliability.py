@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from dpbench.errors import UserError
 from dpbench.figures.formats import SCREEN_DPI, image, titled
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from dpbench.errors import UserError
 from dpbench.figures.formats import titled
 from dpbench.figures.lines import NamedRecord
 from dpbench.metrics.registry import REGISTRY, Metric, parse_name
 from dpbench.metrics.worst_group import value_of
 from dpbench.records.divergence import DIVERGED
+from dpbench.system.errors import UserError
 from dpbench.tables.grid import NO_VALUE, Grid
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from dpbench.gradients.draws import OtherDraws, Recorded, Repeated
 from dpbench.gradients.engine import Engine, Gradients, MaterialisedGradients, PerExampleShift
 from dpbench.gradients.loop import Loop
 from dpbench.models.modes import in_mode
-from dpbench.seeds import torch_state_kept
 from dpbench.system.memory import is_out_of_memory
+from dpbench.system.seeds import torch_state_kept
 
 FLOAT64, FLOAT32 = 1e-8, 1e-3
 """The largest errors, relative to a gradient's norm, that rounding explains: of a model that

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError, first_line
 from dpbench.gradients.agreement import disagreement
 from dpbench.gradients.coupling import crowd, refuse_coupling
 from dpbench.gradients.engine import Engine, Loss
@@ -18,9 +17,10 @@ from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.vmap import Vmap
 from dpbench.models.modes import in_mode
-from dpbench.seeds import torch_state_kept
+from dpbench.system.errors import UserError, first_line
 from dpbench.system.memory import is_out_of_memory
-from dpbench.validate import one_of
+from dpbench.system.seeds import torch_state_kept
+from dpbench.system.validate import one_of
 
 ENGINES: dict[str, type[Ghost | Loop | Vmap]] = {"ghost": Ghost, "loop": Loop, "vmap": Vmap}
 

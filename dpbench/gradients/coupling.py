@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Parameters
-from dpbench.seeds import seed_torch, torch_state, torch_state_kept
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import seed_torch, torch_state, torch_state_kept
 
 COUPLED = (
     "the loss of one example depends on the other examples of its batch%s; make each loss depend "

@@ -10,7 +10,7 @@ from dpbench.gradients.flatten import flatten
 from dpbench.gradients.norms import squared_norms
 from dpbench.gradients.parameters import Layer
 from dpbench.gradients.precision import at_least_float32
-from dpbench.seeds import torch_state_kept
+from dpbench.system.seeds import torch_state_kept
 
 
 class DirectionalGradients(Gradients):

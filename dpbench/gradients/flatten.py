@@ -5,7 +5,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 
 class FlatBatch(NamedTuple):

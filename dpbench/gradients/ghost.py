@@ -47,7 +47,7 @@ from dpbench.gradients.precision import at_least_float32
 from dpbench.gradients.row_check import RowCheck
 from dpbench.gradients.tangents import detached
 from dpbench.models.modes import in_mode
-from dpbench.seeds import torch_state_kept
+from dpbench.system.seeds import torch_state_kept
 
 
 class ForwardCall(NamedTuple):

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients.engine import Loss, MaterialisedGradients, Shift, empty, shift_vector
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
+from dpbench.system.errors import UserError
 
 
 class Loop:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dpbench.errors import UserError
 from dpbench.gradients.layers import FALLBACK, LayerGradient, LayerRule, ModuleCall, rule_of
-from dpbench.seeds import torch_state
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import torch_state
 
 AdjointKey = nn.Module | str
 """A key of the backward pass's adjoints: a module, for its output, or a bare parameter's name."""

@@ -19,7 +19,7 @@ from dpbench.gradients.engine import (
 from dpbench.gradients.ghost import Ghost, GhostGradients
 from dpbench.gradients.tangents import dual, plus_tangent
 from dpbench.gradients.vmap import Vmap
-from dpbench.seeds import torch_state_kept
+from dpbench.system.seeds import torch_state_kept
 
 Named = dict[str, Tensor]
 

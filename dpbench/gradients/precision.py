@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpbench.validate import one_of
+from dpbench.system.validate import one_of
 
 PRECISIONS = ("float32", "tf32", "bf16")
 

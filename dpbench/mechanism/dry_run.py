@@ -5,13 +5,13 @@ from collections.abc import Callable
 import torch
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError, first_line
 from dpbench.gradients.options import ForwardOptions
 from dpbench.mechanism.method import ReleasedState, plain
 from dpbench.mechanism.step import PrivateStep
 from dpbench.models.modes import in_mode
-from dpbench.seeds import torch_state_kept
+from dpbench.system.errors import UserError, first_line
 from dpbench.system.memory import is_out_of_memory
+from dpbench.system.seeds import torch_state_kept
 
 
 def dry_run(step: PrivateStep, work: Callable[[Callable[[Batch], None]], None]) -> None:

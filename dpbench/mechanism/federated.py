@@ -9,13 +9,13 @@ from torch import Tensor
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch
 from dpbench.data.derive.users import Units
-from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.delegating import DelegatingGradients
 from dpbench.mechanism.method import Gradient, Method, ReleasedState, as_published
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import Guarantee
-from dpbench.validate import positive
+from dpbench.system.errors import UserError
+from dpbench.system.validate import positive
 
 GUARANTEE = Guarantee(
     "proven",

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.derive.users import Units
-from dpbench.errors import UserError
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import Schedules, constant, run_lengths
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import PROVEN
-from dpbench.validate import number
+from dpbench.system.errors import UserError
+from dpbench.system.validate import number
 
 PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
 """Settings of torch.optim.SGD for which its step is lr times the gradient."""

@@ -8,7 +8,7 @@ import torch
 from scipy import signal
 from torch import Tensor
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 
 @dataclass(frozen=True)

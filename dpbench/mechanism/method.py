@@ -11,14 +11,14 @@ from dpbench.clipping import Clip
 from dpbench.config.settings import CORRECTED
 from dpbench.data.dataset import Batch, Dataset
 from dpbench.data.derive.users import Units, Users, units_of
-from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
 from dpbench.mechanism.noise import Gaussian, Noise
 from dpbench.mechanism.schedules import Schedules
 from dpbench.mechanism.update import Plain, Update
 from dpbench.privacy.guarantee import PRIVATE_DIVISOR, Guarantee
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism, Release
-from dpbench.validate import one_of
+from dpbench.system.errors import UserError
+from dpbench.system.validate import one_of
 
 GRADIENT_SUM = "gradient sum"
 """The first release of every training step, as ledgers name it."""

@@ -9,7 +9,6 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.errors import UserError
 from dpbench.mechanism.streams import Stream, uniforms
 from dpbench.privacy.ledger import (
     CoordinateLaw,
@@ -18,6 +17,7 @@ from dpbench.privacy.ledger import (
     GaussianMechanism,
     Mechanism,
 )
+from dpbench.system.errors import UserError
 
 CHUNK = {"cpu": 2**15, "cuda": 2**22}
 """Numbers drawn at once: as many as fit the cache of each core that torch uses, or few enough to

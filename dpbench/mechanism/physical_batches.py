@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TypeVar
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.system.memory import is_out_of_memory, run_with_halving
 
 Summand = TypeVar("Summand")

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dpbench.errors import UserError
 from dpbench.mechanism.streams import Stream, permutation, uniforms
 from dpbench.privacy.ledger import Allocation, Poisson, Sampling, Shuffled, TruncatedPoisson
-from dpbench.validate import integer
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer
 
 RARE = 1e-12
 """The probability per step of truncating a batch, at which the suggested limit hardly matters."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from dpbench.errors import UserError
-from dpbench.validate import integer, is_number, quoted
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer, is_number, quoted
 
 Schedule = Callable[[float], float]
 

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from dpbench.clipping import Clip, CountQuery
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients
 from dpbench.mechanism.eager import eager_step
 from dpbench.mechanism.method import Method, ReleasedState
@@ -23,7 +22,8 @@ from dpbench.mechanism.physical_batches import PhysicalBatches, Summand
 from dpbench.mechanism.schedules import UNCHANGED, Schedules
 from dpbench.mechanism.state import restore_state, state_of
 from dpbench.mechanism.streams import Stream
-from dpbench.validate import number, positive
+from dpbench.system.errors import UserError
+from dpbench.system.validate import number, positive
 
 
 class StepReport(NamedTuple):

@@ -12,7 +12,7 @@ from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.mechanism.method import Method, ReleasedState
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import Guarantee
-from dpbench.validate import fraction, positive
+from dpbench.system.validate import fraction, positive
 
 GUARANTEE = Guarantee(
     "proven",

@@ -10,7 +10,7 @@ from dpbench.mechanism.low_pass import LowPass
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
-from dpbench.validate import fraction, positive
+from dpbench.system.validate import fraction, positive
 
 
 def dp_adam_bc(

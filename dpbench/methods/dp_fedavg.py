@@ -13,7 +13,7 @@ from dpbench.gradients.engine import MaterialisedGradients, empty
 from dpbench.gradients.vmap import Vmap
 from dpbench.mechanism.federated import federated_method
 from dpbench.mechanism.method import Method, ReleasedState
-from dpbench.validate import integer, positive
+from dpbench.system.validate import integer, positive
 
 MAX_LOCAL_EPOCHS = 100_000
 

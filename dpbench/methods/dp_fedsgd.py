@@ -8,7 +8,7 @@ from dpbench.gradients import Engine, Gradients
 from dpbench.mechanism.federated import federated_method
 from dpbench.mechanism.local_batches import local_batches
 from dpbench.mechanism.method import Gradient, Method, ReleasedState, plain
-from dpbench.validate import integer
+from dpbench.system.validate import integer
 
 
 def dp_fedsgd(

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping import Bounds, make_clip
-from dpbench.errors import UserError
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import CorrelatedGaussian, draws
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism
-from dpbench.validate import integer
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer
 
 MAX_BANDS = 4096
 

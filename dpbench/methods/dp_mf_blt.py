@@ -13,7 +13,7 @@ from dpbench.mechanism.noise import CorrelatedGaussian, draws
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import Mechanism, ToeplitzGaussian
-from dpbench.validate import integer
+from dpbench.system.validate import integer
 
 MAX_BUFFERS = 8
 

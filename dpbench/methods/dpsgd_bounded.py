@@ -1,9 +1,9 @@
 """DP-SGD with a bound that tracks a quantile of the gradient norms, but never falls too low."""
 
 from dpbench.clipping import Bounds, CountQuery, NormalisedQuantile, by_norm
-from dpbench.errors import UserError
 from dpbench.mechanism.method import Method
 from dpbench.privacy.guarantee import JOINT
+from dpbench.system.errors import UserError
 
 
 def dpsgd_bounded(

@@ -4,7 +4,7 @@ from dpbench.clipping import STYLES, CountQuery, Global, GlobalAdapt, Layerwise,
 from dpbench.mechanism.method import Method, as_published
 from dpbench.methods.dpsgd import fixed_clip
 from dpbench.privacy.guarantee import JOINT
-from dpbench.validate import one_of
+from dpbench.system.validate import one_of
 
 
 def dpsgd_global(bound: float, strict_bound: float, variant: str, style: str = "flat") -> Method:

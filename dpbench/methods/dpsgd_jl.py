@@ -6,15 +6,15 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dpbench import seeds
 from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import Engine, Gradients, Layer
 from dpbench.gradients.delegating import DelegatingGradients
 from dpbench.mechanism.method import Method, ReleasedState, as_published
 from dpbench.privacy.guarantee import Guarantee
-from dpbench.validate import fraction, integer
+from dpbench.system import seeds
+from dpbench.system.errors import UserError
+from dpbench.system.validate import fraction, integer
 
 MAX_PROJECTIONS = 100_000
 

@@ -6,9 +6,9 @@ import torch
 
 from dpbench.clipping import Bounds
 from dpbench.data.derive.users import Units
-from dpbench.errors import UserError
 from dpbench.mechanism.langevin import PLAIN, NoiseFollowingRate, langevin
 from dpbench.mechanism.method import Method
+from dpbench.system.errors import UserError
 
 
 def dpsghmc(

@@ -6,10 +6,10 @@ import torch
 
 from dpbench.clipping import Bounds
 from dpbench.data.derive.users import Units
-from dpbench.errors import UserError
 from dpbench.mechanism.langevin import PLAIN, NoiseFollowingRate, langevin
 from dpbench.mechanism.method import Method
-from dpbench.validate import one_of
+from dpbench.system.errors import UserError
+from dpbench.system.validate import one_of
 
 LAWS = ("lr", "posterior")
 

@@ -6,7 +6,6 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench import seeds
 from dpbench.clipping import Abadi, Clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
@@ -15,7 +14,8 @@ from dpbench.gradients.engine import empty
 from dpbench.mechanism.method import Method, ReleasedState
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import Guarantee
-from dpbench.validate import positive
+from dpbench.system import seeds
+from dpbench.system.validate import positive
 
 GUARANTEE = Guarantee(
     "proven",

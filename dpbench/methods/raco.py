@@ -14,8 +14,8 @@ from dpbench.gradients.flatten import FlatBatch, flatten
 from dpbench.gradients.precision import at_least_float32
 from dpbench.mechanism.method import Inapplicable, Method, ReleasedState
 from dpbench.privacy.guarantee import Guarantee
-from dpbench.seeds import torch_state_kept
-from dpbench.validate import fraction, one_of, positive
+from dpbench.system.seeds import torch_state_kept
+from dpbench.system.validate import fraction, one_of, positive
 
 CONSTRAINTS, RATES = ("demographic_parity", "equalized_odds"), ("hard", "soft")
 

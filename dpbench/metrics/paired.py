@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

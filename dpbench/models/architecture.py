@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpbench.errors import UserError, first_line
 from dpbench.models.modes import in_mode
-from dpbench.seeds import torch_state_kept
+from dpbench.system.errors import UserError, first_line
 from dpbench.system.memory import is_out_of_memory
-from dpbench.validate import quoted
+from dpbench.system.seeds import torch_state_kept
+from dpbench.system.validate import quoted
 
 
 class Architecture(Protocol):

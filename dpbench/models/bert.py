@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from dpbench.data.fetch.library import library
 from dpbench.data.fetch.weights import NAMES, verified_checksum, weights_file
 from dpbench.data.tokens import PADDING
-from dpbench.errors import UserError
 from dpbench.models.layers import MAX_LAYERS
 from dpbench.models.pretrained import attention, loading_weights, planning, train_biases, train_only
 from dpbench.models.weights import check_weights
-from dpbench.validate import fraction, integer, one_of
+from dpbench.system.errors import UserError
+from dpbench.system.validate import fraction, integer, one_of
 
 TRAIN = ("all", "last_layer_and_head", "biases_and_head")
 

@@ -1,6 +1,6 @@
 """The input shape of image models."""
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 
 def image_shape(model: str, shape: tuple[int, ...], least: int) -> tuple[int, int, int]:

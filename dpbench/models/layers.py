@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from dpbench.errors import UserError
-from dpbench.validate import integer
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer
 
 MAX_LAYERS = 1_000
 """More layers take too long to build."""

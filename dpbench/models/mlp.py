@@ -7,7 +7,7 @@ from math import prod
 from torch import nn
 
 from dpbench.models.layers import check_layers
-from dpbench.validate import one_of
+from dpbench.system.validate import one_of
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from dpbench.errors import Unavailable, UserError
+from dpbench.system.errors import Unavailable, UserError
 
 
 def planning() -> bool:

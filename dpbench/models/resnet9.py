@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dpbench.models.images import image_shape
 from dpbench.models.standardised import convolution
-from dpbench.validate import integer, one_of
+from dpbench.system.validate import integer, one_of
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "mish": nn.Mish,

@@ -11,11 +11,11 @@ from torch.nn import functional as F
 
 from dpbench.data.fetch.library import library
 from dpbench.data.fetch.weights import NAMES, tensors_of, verified_checksum, weights_file
-from dpbench.errors import UserError
 from dpbench.models.images import image_shape
 from dpbench.models.pretrained import attention, loading_weights, planning, train_biases, train_only
 from dpbench.models.weights import check_weights
-from dpbench.validate import integer, one_of
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer, one_of
 
 TRAIN = ("all", "last_block_and_head", "biases_and_head")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpbench.data.fetch.weights import check_checksum, verified_checksum, weights_file
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 
 def named_by_content(model: Mapping[str, Any]) -> dict[str, Any]:

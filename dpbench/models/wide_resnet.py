@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from dpbench.errors import UserError
 from dpbench.models.images import image_shape
 from dpbench.models.layers import MAX_LAYERS
 from dpbench.models.standardised import convolution
-from dpbench.validate import integer
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer
 
 
 class Block(nn.Module):

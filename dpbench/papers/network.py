@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients.engine import Loss, MaterialisedGradients
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.vmap import Vmap
 from dpbench.models.architecture import LOSSES
+from dpbench.system.errors import UserError
 from dpbench.training.run import Run
 
 MAX_NUMBERS = 10**8

@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpbench.errors import UserError
 from dpbench.privacy import coordinate_accountants as coordinate
 from dpbench.privacy.allocation import allocated
 from dpbench.privacy.central_limit import limit_epsilon, poisson_mu
@@ -35,6 +34,7 @@ from dpbench.privacy.renyi import sampled_gaussian, smallest_epsilon
 from dpbench.privacy.sampling import TruncatedProfile
 from dpbench.privacy.sign_note import note_epsilon
 from dpbench.privacy.tight import Steps, tight_epsilon
+from dpbench.system.errors import UserError
 
 Accountant = Callable[[Ledger, float], float]
 

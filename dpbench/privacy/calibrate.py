@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 
-from dpbench.errors import UserError
 from dpbench.privacy.accountants import ACCOUNTANTS
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
-from dpbench.validate import one_of, positive
+from dpbench.system.errors import UserError
+from dpbench.system.validate import one_of, positive
 
 BRACKET_RATIO = 1.002
 """The ratio of the ends of a bracket below which it is only bisected."""

@@ -7,7 +7,6 @@ from typing import NamedTuple, TypeGuard
 
 from scipy.special import betainc
 
-from dpbench.errors import UserError
 from dpbench.privacy.gaussian_sign import sign_mu
 from dpbench.privacy.ledger import (
     Allocation,
@@ -22,6 +21,7 @@ from dpbench.privacy.ledger import (
     TruncatedPoisson,
 )
 from dpbench.privacy.toeplitz import sensitivity
+from dpbench.system.errors import UserError
 
 SIGN_SHARE = 0.01
 """The share of delta spent by the account of Gaussian signs, where that account is tighter."""

@@ -8,8 +8,8 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
-from dpbench.errors import UserError
-from dpbench.validate import fraction, integer, positive
+from dpbench.system.errors import UserError
+from dpbench.system.validate import fraction, integer, positive
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from dpbench.errors import UserError
 from dpbench.privacy.accountants import (
     ORDERS,
     Accountant,
@@ -37,7 +36,8 @@ from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.noise_ends import unhidden
 from dpbench.privacy.profiles import ledger_profile
 from dpbench.privacy.statement import UPPER_BOUNDS, Bound
-from dpbench.validate import number, one_of
+from dpbench.system.errors import UserError
+from dpbench.system.validate import number, one_of
 
 TRIAL_LAWS = ("negative_binomial", "poisson", "binomial")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpbench.config.plugins import plugin_of, plugins
-from dpbench.paths import PACKAGE
 from dpbench.records.digest import scientific, with_current_names
 from dpbench.records.record import Record
+from dpbench.system.paths import PACKAGE
 
 STALE_RECORD = (
     "this record was produced by a different version of the code; rerun it with again=stale."

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from dpbench.errors import UserError, print_message
 from dpbench.records.folder import RUNS, TABLES
 from dpbench.records.reading import Unreadable, parse, parse_named, text_of
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError, print_message
 from dpbench.system.files import files_in
 
 RECORDS = "records.jsonl"

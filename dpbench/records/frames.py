@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpbench.config.settings import NAMED_GROUPS, leaves, variant_of, varying_keys
-from dpbench.errors import UserError
 from dpbench.records.collect import StoredRecord, readable
 from dpbench.records.reading import Unreadable, read
 from dpbench.records.record import Record
 from dpbench.records.trial import released
+from dpbench.system.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

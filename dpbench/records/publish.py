@@ -5,13 +5,13 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from dpbench.errors import UserError
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.records.trial import is_trial, released
+from dpbench.system.errors import UserError
 from dpbench.system.files import check_replaceable, write_atomically
-from dpbench.validate import key_values
+from dpbench.system.validate import key_values
 
 UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed")
 """Fields of the provenance that depend on the sizes of private batches."""

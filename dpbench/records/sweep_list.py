@@ -6,9 +6,9 @@ One folder keeps the runs of many sweeps, which may share some of them.
 from collections.abc import Iterable
 from pathlib import Path
 
-from dpbench.errors import UserError, nearest
 from dpbench.records.folder import SWEEPS
 from dpbench.records.reading import Unreadable, text_of
+from dpbench.system.errors import UserError, nearest
 from dpbench.system.files import files_in, write_atomically
 
 

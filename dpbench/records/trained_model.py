@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpbench.errors import UserError, first_line
 from dpbench.records.folder import MODELS
-from dpbench.seeds import torch_state_kept
-from dpbench.validate import path_of
+from dpbench.system.errors import UserError, first_line
+from dpbench.system.seeds import torch_state_kept
+from dpbench.system.validate import path_of
 
 if TYPE_CHECKING:  # a finished run is found without importing torch
     from torch import Tensor, nn

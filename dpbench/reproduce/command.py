@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dpbench.config.buildable import function
-from dpbench.errors import print_message
 from dpbench.execution.configuration import trackers_of
 from dpbench.execution.run import tracking_folder
 from dpbench.records.code import is_stale
@@ -13,6 +12,7 @@ from dpbench.reproduce.figure import check_figure
 from dpbench.reproduce.render import render, spec_of
 from dpbench.reproduce.runs import execute, not_run, plan_runs
 from dpbench.reproduce.target import Target, target_of
+from dpbench.system.errors import print_message
 from dpbench.system.files import check_writable, write_atomically
 from dpbench.training.tracking import log_table
 

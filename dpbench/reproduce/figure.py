@@ -8,7 +8,6 @@ import pandas as pd
 
 from dpbench.config.buildable import TARGET, check, check_settings
 from dpbench.config.names import method_name
-from dpbench.errors import UserError
 from dpbench.figures.bands import band_grid, bands
 from dpbench.figures.heat import draw_heat, heat_grids, heat_points
 from dpbench.figures.lines import (
@@ -32,10 +31,11 @@ from dpbench.records.divergence import DIVERGED, nonfinite_gradients, note
 from dpbench.records.record import Record
 from dpbench.reproduce.search_trials import search_trials
 from dpbench.reproduce.target import Target
+from dpbench.system.errors import UserError
+from dpbench.system.validate import one_of, typed
 from dpbench.tables.conditions import row_name
 from dpbench.tables.grid import Grid
 from dpbench.tables.spec import PAPER_SCALE
-from dpbench.validate import one_of, typed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

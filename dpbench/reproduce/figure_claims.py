@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from dpbench.config.settings import CORRECTED
-from dpbench.errors import UserError
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
+from dpbench.system.errors import UserError
 from dpbench.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.tables.claims.grids import claims_grid, comparisons_grid
 from dpbench.tables.claims.quantities import MINUS, Quantity

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dpbench.errors import Unavailable, UserError
 from dpbench.execution.sweep import Sweep, plan_sweep, report, run_missing
 from dpbench.privacy.statement import Statement
 from dpbench.records.collect import RECORDS, StoredRecord, records_in
@@ -12,13 +11,14 @@ from dpbench.records.folder import RUNS, TABLES
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
+from dpbench.system.errors import Unavailable, UserError
 from dpbench.system.files import files_in
+from dpbench.system.validate import one_of
 from dpbench.tables.conditions import row_name
 from dpbench.tables.counts import counted
 from dpbench.tables.not_run import NotRun
 from dpbench.training.plan import plan, privacy_statement
 from dpbench.training.run import Run
-from dpbench.validate import one_of
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from dpbench.errors import UserError
 from dpbench.records.folder import SEARCH
 from dpbench.records.reading import Unreadable, text_of
 from dpbench.reproduce.target import Target
+from dpbench.system.errors import UserError
 
 COLUMNS = ["condition", "arm", "x", "y"]
 

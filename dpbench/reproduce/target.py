@@ -13,12 +13,12 @@ from dpbench.config.compose import compose, options
 from dpbench.config.plugins import published_files
 from dpbench.config.rules import ARM
 from dpbench.config.settings import CORRECTED, is_scientific, key_of, path_settings, variant_of
-from dpbench.errors import UserError, nearest
 from dpbench.execution.prepare import build
 from dpbench.records.digest import digest
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.validate import one_of, typed
 from dpbench.tables.conditions import Condition, conditions_of, restricted_to, setting
 from dpbench.tables.spec import PAPER_SCALE
-from dpbench.validate import one_of, typed
 
 T = TypeVar("T")
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpbench.config.compose import options
-from dpbench.errors import UserError, nearest, print_message
 from dpbench.execution.verify import contradictions, differences_of_rerun, equal, has_data
 from dpbench.records.collect import RECORDS, StoredRecord, collect, no_records
 from dpbench.records.folder import TABLES
@@ -21,13 +20,14 @@ from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
 from dpbench.reproduce.render import TEXTS, texts
 from dpbench.reproduce.target import Target, target_of
+from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import files_in
 from dpbench.system.progress import counting
+from dpbench.system.validate import integer, key_values, spelled_integer, spelled_number
 from dpbench.tables.counts import counted
 from dpbench.tables.markdown import command_of
 from dpbench.tables.privacy import AS_PLANNED
 from dpbench.tables.verdict import IMPOSSIBLE
-from dpbench.validate import integer, key_values, spelled_integer, spelled_number
 
 DEFAULTS = {"results_dir": "results", "rerun": "0"}
 

@@ -11,12 +11,12 @@ from scipy.optimize import brentq
 
 from dpbench.config.space import Configuration
 from dpbench.data.derive.validation import WithValidation
-from dpbench.errors import UserError
 from dpbench.execution.prepare import prepare
 from dpbench.privacy.guarantee import BOUNDS, CLAIMED
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.selection import Cost, selection_costs
 from dpbench.search.request import SearchRequest
+from dpbench.system.errors import UserError
 from dpbench.training.plan import Plan
 from dpbench.training.run import Run
 from dpbench.training.statement import NOISE_ENDS

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import torch
 
-from dpbench.errors import UserError
 from dpbench.execution.attempt import record_of
 from dpbench.execution.running_steps import names_by_digest
 from dpbench.execution.sweep import launching
@@ -24,6 +23,7 @@ from dpbench.records.reading import Unreadable, text_of
 from dpbench.records.record import Record, sha256
 from dpbench.search.planned_trials import PlannedTrials, plan_trials
 from dpbench.search.request import SearchRequest
+from dpbench.system.errors import UserError
 from dpbench.system.files import write_atomically
 from dpbench.system.lock import exclusive
 

@@ -10,10 +10,10 @@ from dpbench.privacy.statement import Bound
 from dpbench.records.epsilon import largest_epsilon, marked, rounded_up
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
+from dpbench.system.validate import spelled_number
 from dpbench.tables.counts import counted
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import document, grid_lines
-from dpbench.validate import spelled_number
 
 NOTES = (
     "Validation examples are drawn from the training set by the seed of a run; no test metric was "

@@ -11,14 +11,14 @@ from dpbench.config.overrides import split_ranges
 from dpbench.config.search_path import groups
 from dpbench.config.settings import is_scientific, key_of, leaves, split_settings
 from dpbench.config.space import Choices, Configuration, Range, Space
-from dpbench.errors import UserError, nearest
 from dpbench.execution.configuration import check_execution
 from dpbench.privacy.selection import Repetitions
 from dpbench.records.digest import digest
 from dpbench.records.publish import without_seed_and_checksum
 from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
-from dpbench.validate import (
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.validate import (
     integer,
     number,
     one_of,

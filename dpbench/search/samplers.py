@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from dpbench.config.space import Choices, Configuration, Interval, Range, Space
-from dpbench.errors import UserError
-from dpbench.seeds import numpy_generator
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
 
 STARTUP = 10
 """Random trials before the tree-structured Parzen estimator has anything to learn from."""

@@ -5,11 +5,11 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dpbench.errors import UserError
 from dpbench.metrics import worst_group
 from dpbench.privacy.statement import Bound
 from dpbench.records.epsilon import Terms
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError
 
 ACCURACY, LOSS = "validation/accuracy", "validation/loss"
 WORST_GROUP = worst_group.WORST_GROUP.replace("test/", "validation/")

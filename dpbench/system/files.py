@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 TOKEN_BYTES = 8
 """Random bytes in the name of a part, written as twice as many hex digits."""

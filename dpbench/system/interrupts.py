@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-from dpbench.errors import print_message
+from dpbench.system.errors import print_message
 
 RESUME_HINT = "interrupted; rerun the same command to resume."
 PATIENCE = 1.0

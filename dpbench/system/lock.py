@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.system.files import unwritable
 
 ATTEMPTS = 100

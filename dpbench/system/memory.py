@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import torch
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 T = TypeVar("T")
 

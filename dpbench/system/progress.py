@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from dpbench.errors import print_message
+from dpbench.system.errors import print_message
 
 REDRAWN_EVERY = 2.0
 """Seconds between two looks at the runs of a sweep, which may train in this very process."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 Value = str | int | float | None
 

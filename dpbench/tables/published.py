@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpbench.errors import UserError
 from dpbench.records.reading import Unreadable, text_of
+from dpbench.system.errors import UserError
+from dpbench.system.validate import spelled_number
 from dpbench.tables.conditions import Condition, row_name
 from dpbench.tables.spec import TableSpec
-from dpbench.validate import spelled_number
 
 
 @dataclass(frozen=True)

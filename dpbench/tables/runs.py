@@ -8,10 +8,10 @@ import pandas as pd
 
 from dpbench.config.names import with_variant
 from dpbench.config.settings import CORRECTED
-from dpbench.errors import UserError
 from dpbench.metrics.paired import is_paired, pair_with_baseline
 from dpbench.metrics.worst_group import WORST_GROUP, with_worst_group
 from dpbench.records.divergence import DIVERGED
+from dpbench.system.errors import UserError
 from dpbench.tables.conditions import row_name
 from dpbench.tables.spec import TableSpec
 

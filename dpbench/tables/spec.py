@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from dpbench.config.buildable import check_settings
-from dpbench.errors import UserError
 from dpbench.metrics.paired import is_paired
 from dpbench.metrics.registry import Better, parse_name
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer, known_keys, one_of, positive
 from dpbench.tables.claims.spec import Claim, claims_of
-from dpbench.validate import integer, known_keys, one_of, positive
 
 STANDARD_ERROR = "standard error"
 STANDARD_DEVIATION = "standard deviation"

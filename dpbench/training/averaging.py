@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from dpbench.validate import fraction
+from dpbench.system.validate import fraction
 
 
 class MovingAverage:

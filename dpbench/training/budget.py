@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpbench.data.derive.users import Units
-from dpbench.errors import UserError
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import UNCHANGED, Schedules, run_lengths
 from dpbench.privacy.accountants import ACCOUNTANTS
@@ -16,7 +15,8 @@ from dpbench.privacy.ledger import (
     Sampling,
     Step,
 )
-from dpbench.validate import fraction, one_of, positive
+from dpbench.system.errors import UserError
+from dpbench.system.validate import fraction, one_of, positive
 
 MAX_ENTRIES = 100
 """Entries of a ledger, one per change of the noise: an accountant takes about a second for each."""

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from dpbench import seeds
 from dpbench.data.dataset import Batch, Split
 from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.derive.users import Population
@@ -23,6 +22,7 @@ from dpbench.mechanism.state import state_fields
 from dpbench.mechanism.step import PrivateStep, StepReport
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import Ledger
+from dpbench.system import seeds
 from dpbench.training.averaging import MovingAverage
 from dpbench.training.plan import Plan
 from dpbench.training.provenance import ResourceUsage

@@ -10,9 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from dpbench.mechanism.step import PrivateStep
-from dpbench.paths import PACKAGE
 from dpbench.system import memory
-from dpbench.version import __version__
+from dpbench.system.paths import PACKAGE
+from dpbench.system.version import __version__
 
 PACKAGES = ("torch", "numpy", "dp-accounting", "opacus")
 

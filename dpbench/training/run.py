@@ -14,7 +14,6 @@ from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.derive.normalization import Normalization, with_transform
 from dpbench.data.derive.users import Users
 from dpbench.diagnostics import Diagnostics
-from dpbench.errors import UserError, first_line
 from dpbench.gradients import ENGINES
 from dpbench.gradients.precision import PRECISIONS
 from dpbench.mechanism.method import Method
@@ -25,13 +24,14 @@ from dpbench.models.architecture import Architecture
 from dpbench.privacy.accountants import CLAIMS
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.records.digest import digest
-from dpbench.seeds import derived, seed_torch, torch_state_kept
+from dpbench.system.errors import UserError, first_line
+from dpbench.system.seeds import derived, seed_torch, torch_state_kept
+from dpbench.system.validate import one_of, typed
 from dpbench.training.budget import Privacy
 from dpbench.training.score import SCORE_NOTE
 from dpbench.training.statement import ARITHMETIC
 from dpbench.training.statistics import PrivateNormalization
 from dpbench.training.temperature import PrivateTemperature
-from dpbench.validate import one_of, typed
 
 
 @dataclass(frozen=True)

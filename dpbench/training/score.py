@@ -9,12 +9,12 @@ from torch import Tensor
 from dpbench.data.dataset import Dataset
 from dpbench.data.derive.users import Users
 from dpbench.data.derive.validation import WithValidation
-from dpbench.errors import UserError
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
-from dpbench.validate import positive
+from dpbench.system.errors import UserError
+from dpbench.system.validate import positive
 
 SCORE_NOTE = (
     "The noisy accuracy on the validation split is in epsilon, and a choice by it alone can be "

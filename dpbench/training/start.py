@@ -2,11 +2,9 @@
 
 import torch
 
-from dpbench import seeds
 from dpbench.config.settings import no_device
 from dpbench.data.dataset import Batch, Data
 from dpbench.data.probe import probe, probe_users
-from dpbench.errors import UserError
 from dpbench.gradients import ForwardOptions, make_engine
 from dpbench.gradients.precision import Precision
 from dpbench.mechanism.dry_run import check_method
@@ -14,6 +12,8 @@ from dpbench.mechanism.fit_memory import fit_memory
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.models.architecture import LOSSES, check_outputs
+from dpbench.system import seeds
+from dpbench.system.errors import UserError
 from dpbench.training.averaging import MovingAverage
 from dpbench.training.loop import Batches, Training
 from dpbench.training.plan import Plan

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from dpbench.data.dataset import Dataset, Split
 from dpbench.data.derive.users import Users
-from dpbench.errors import UserError
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
-from dpbench.validate import positive
+from dpbench.system.errors import UserError
+from dpbench.system.validate import positive
 
 AT_ONCE = 1024
 """Examples read at once."""

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from dpbench.clipping import Abadi
 from dpbench.data.dataset import Batch, Dataset, Split, calibration_size_of
 from dpbench.data.derive.users import Users
-from dpbench.errors import UserError
 from dpbench.gradients import make_engine
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.physical_batches import PhysicalBatches
@@ -25,7 +24,8 @@ from dpbench.mechanism.streams import Stream
 from dpbench.models.architecture import LOSSES
 from dpbench.privacy.guarantee import PROVEN
 from dpbench.privacy.ledger import Poisson, Step
-from dpbench.validate import fraction, integer, positive
+from dpbench.system.errors import UserError
+from dpbench.system.validate import fraction, integer, positive
 
 MAX_NOISE = 0.1
 """The standard deviation that the noise of all steps together may have in the mean gradient of the

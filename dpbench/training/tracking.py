@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dpbench.errors import first_line
 from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
@@ -17,6 +16,7 @@ from dpbench.records.epsilon import legend
 from dpbench.records.record import Record
 from dpbench.records.trackers import Log, RunInfo, Tracker
 from dpbench.records.trial import released
+from dpbench.system.errors import first_line
 from dpbench.training.plan import Plan, privacy_statement
 from dpbench.training.run import Run
 

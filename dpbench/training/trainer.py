@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Data
-from dpbench.errors import print_message
 from dpbench.gradients.precision import full_precision_products
 from dpbench.metrics.reliability import reliability
 from dpbench.privacy.ledger import to_plain
@@ -22,6 +21,7 @@ from dpbench.privacy.statement import Statement
 from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, built_by_plugins, imported_code_of
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import COVERED, Record
+from dpbench.system.errors import print_message
 from dpbench.system.interrupts import between_steps
 from dpbench.system.memory import check_measurable
 from dpbench.training.checkpoints import Checkpoints

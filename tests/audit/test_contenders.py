@@ -14,9 +14,9 @@ from dpbench.audit.peers.peer import Task
 from dpbench.audit.request import contender_audit
 from dpbench.cli.main import main
 from dpbench.clipping.functions import Abadi
-from dpbench.errors import UserError
 from dpbench.privacy.accountants import pld
 from dpbench.reproduce.command import reproduce
+from dpbench.system.errors import UserError
 
 # So few canaries are no data set: attacks are sharper at a large delta. jax_privacy calls optax by
 # an old name.

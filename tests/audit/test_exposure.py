@@ -13,11 +13,11 @@ from dpbench.audit.exposure.page import _findings
 from dpbench.audit.exposure.rows import ExposureRow, black_box
 from dpbench.audit.inference import gdp_epsilon, one_run_epsilon
 from dpbench.config.compose import compose
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.records.reading import parse
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.verify import unsupported_lines
+from dpbench.system.errors import UserError
 from dpbench.training.trainer import fit
 
 pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")

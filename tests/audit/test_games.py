@@ -14,7 +14,6 @@ from dpbench.audit.inference import REFUTATION_LEVEL, gdp_epsilon, refutes, stro
 from dpbench.audit.request import prepare_audit
 from dpbench.cli.main import main
 from dpbench.clipping import Coordinates
-from dpbench.errors import UserError
 from dpbench.gradients.ghost import Ghost
 from dpbench.mechanism import sampling
 from dpbench.mechanism.noise import Gaussian
@@ -23,6 +22,7 @@ from dpbench.methods.dp_mf import BandedGaussian
 from dpbench.methods.dp_mf_blt import BufferedGaussian
 from dpbench.records.reading import read
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError
 from dpbench.training.plan import privacy_statement
 
 # So few canaries are no data set: attacks are sharper at a large delta.

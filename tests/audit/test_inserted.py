@@ -18,10 +18,10 @@ from dpbench.audit.exposure.white_box import Transcript, likelihood, play_white_
 from dpbench.audit.inference import gdp_epsilon, one_run_epsilon
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Split
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build, run_of
 from dpbench.mechanism.noise import Gaussian
 from dpbench.privacy.accountants import pld
+from dpbench.system.errors import UserError
 from dpbench.training.plan import plan
 from dpbench.training.start import private_step
 

@@ -15,7 +15,7 @@ from dpbench.bench.report import read
 from dpbench.bench.timing import measure
 from dpbench.cli.main import main
 from dpbench.config import search_path
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.system.memory import resident
 
 ROOT = Path(__file__).resolve().parents[2]

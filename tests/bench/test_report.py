@@ -8,7 +8,7 @@ from dpbench.bench import report
 from dpbench.bench.cases import DEPTH, Case
 from dpbench.bench.check import Verdict
 from dpbench.bench.timing import Timing
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 CASE = Case("tiny", "mlp", (5,), 3, 8)
 

@@ -7,7 +7,7 @@ import pytest
 from dpbench.bench.command import bench, parse
 from dpbench.bench.report import read
 from dpbench.bench.whole_commands import BASELINE, COMMANDS, Command, markdown, measure, rows
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 ARGUMENTS = ("suite=table", "device=cpu")
 

@@ -14,7 +14,7 @@ import torch
 
 from dpbench.cli import commands, crash_report
 from dpbench.cli import main as cli
-from dpbench.errors import UserError, print_message
+from dpbench.system.errors import UserError, print_message
 from tests.plugin_files import write
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,9 +4,9 @@ import pytest
 
 from dpbench.clipping import CLIPS, STYLES
 from dpbench.config.compose import compose
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build, prepare
 from dpbench.records.digest import digest
+from dpbench.system.errors import UserError
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -35,9 +35,9 @@ from dpbench.clipping import (
     Unclipped,
     make_clip,
 )
-from dpbench.errors import UserError
 from dpbench.gradients import Layer
 from dpbench.gradients.engine import MaterialisedGradients
+from dpbench.system.errors import UserError
 
 GROUPS, DIMENSION = 3, 4
 ASK = CountQuery(10.0, before=True)

@@ -8,10 +8,10 @@ from torch import nn
 
 from dpbench.clipping import Coordinates
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import make_engine
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.models.architecture import cross_entropy
+from dpbench.system.errors import UserError
 
 cheap = settings(derandomize=True, deadline=None, max_examples=30)
 rows = st.lists(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), min_size=1, max_size=5)

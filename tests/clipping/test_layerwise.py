@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.clipping import Layerwise, make_clip
-from dpbench.errors import UserError
 from dpbench.gradients import Layer
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.mechanism.step import finite_factors
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.system.errors import UserError
 from dpbench.training.statement import statement
 
 SPLIT = (Layer("a", slice(0, 2)), Layer("b", slice(2, 3)), Layer("c", slice(3, 7)))

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from dpbench.clipping import Abadi, CountQuery, Quantile, make_clip
-from dpbench.errors import UserError
 from dpbench.methods.dpsgd_quantile import dpsgd_quantile
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.ledger import Ledger, Poisson, Step
+from dpbench.system.errors import UserError
 
 QUERY = CountQuery(25.6, before=False)
 NOBODY = torch.zeros(4, dtype=torch.long)

@@ -9,8 +9,8 @@ from dpbench.config.compose import compose
 from dpbench.config.option_files import option_node
 from dpbench.config.search_path import as_overrides
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build, run_of
+from dpbench.system.errors import UserError
 from tests.plugin_files import write
 
 GLOBAL = "# @package _global_\n"

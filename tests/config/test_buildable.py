@@ -13,10 +13,10 @@ from dpbench.cli.main import main
 from dpbench.config import buildable
 from dpbench.config.compose import compose
 from dpbench.config.search_path import groups
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build, run_of
-from dpbench.paths import conf_folder
-from dpbench.validate import fits
+from dpbench.system.errors import UserError
+from dpbench.system.paths import conf_folder
+from dpbench.system.validate import fits
 
 GROUPS = [group for group in groups() if group != "table"]
 

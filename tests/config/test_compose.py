@@ -5,8 +5,8 @@ import pytest
 from dpbench.config import compose as configuration
 from dpbench.config.compose import compose
 from dpbench.config.overrides import expand
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
+from dpbench.system.errors import UserError
 
 
 @pytest.mark.slow

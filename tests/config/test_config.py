@@ -9,11 +9,11 @@ from omegaconf import OmegaConf
 from dpbench.config.compose import compose, options
 from dpbench.config.overrides import expand
 from dpbench.config.search_path import groups
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build, prepare
-from dpbench.paths import conf_folder
 from dpbench.records.digest import digest
 from dpbench.reproduce.target import target_of
+from dpbench.system.errors import UserError
+from dpbench.system.paths import conf_folder
 
 FILES = sorted(conf_folder().rglob("*.yaml"))
 TABLES = sorted(path.stem for path in (conf_folder() / "table").glob("*.yaml"))

@@ -15,9 +15,9 @@ import pytest
 from dpbench.config.compose import compose, options
 from dpbench.config.overrides import grammar
 from dpbench.config.search_path import groups
-from dpbench.errors import UserError
 from dpbench.execution.configuration import check_execution, launcher_of, trackers_of
 from dpbench.execution.prepare import build, prepare
+from dpbench.system.errors import UserError
 from dpbench.training.plan import plan
 
 SECONDS = 20

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from dpbench.config.compose import compose
 from dpbench.config.literals import literal
 from dpbench.config.overrides import expand, parse
-from dpbench.errors import UserError
 from dpbench.execution.python_api import as_overrides
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.records.digest import digest, scientific
+from dpbench.system.errors import UserError
 from dpbench.tables.sweep.command import table
 from tests.tables.sweep.made_up import record
 

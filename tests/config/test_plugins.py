@@ -12,7 +12,6 @@ from dpbench.cli.summary import summary
 from dpbench.config import buildable
 from dpbench.config.compose import compose, options
 from dpbench.config.plugins import GROUP, plugins
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build, prepare, run_of
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.execution.run import load_or_run
@@ -21,6 +20,7 @@ from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, code_of
 from dpbench.records.digest import digest
 from dpbench.records.reading import read
 from dpbench.search.command import search
+from dpbench.system.errors import UserError
 from dpbench.tables.sweep.command import table
 from dpbench.training.plan import privacy_statement
 from dpbench.training.trainer import _checkpoint_conditions

@@ -7,8 +7,8 @@ import pytest
 from dpbench.config.compose import compose, options
 from dpbench.config.overrides import expand, grammar
 from dpbench.config.search_path import KEY, as_overrides, searching, split_folders
-from dpbench.errors import UserError
 from dpbench.execution.prepare import run_of
+from dpbench.system.errors import UserError
 from tests.plugin_files import SHARP, write
 
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from dpbench.config.space import Choices, Interval, Space
-from dpbench.errors import UserError
-from dpbench.seeds import numpy_generator
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
 
 LOG = frozenset({"log"})
 LR = Interval("lr", 1e-4, 1.0, LOG)

@@ -6,7 +6,7 @@ import pytest
 
 from dpbench.config.compose import compose
 from dpbench.config.search_path import MAX_BYTES, as_overrides
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from tests.plugin_files import SHARP, write
 
 GLOBAL = "# @package _global_\n"

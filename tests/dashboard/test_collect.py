@@ -1,9 +1,9 @@
 import pytest
 
 from dpbench.dashboard.command import report
-from dpbench.errors import UserError
 from dpbench.records.collect import StoredRecord, collect
 from dpbench.records.reading import Unreadable
+from dpbench.system.errors import UserError
 
 
 def sorted_out(folder):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.dashboard.command import parse, report
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 
 def test_the_usual_request():

@@ -6,8 +6,8 @@ from scipy import stats
 
 from dpbench.dashboard.summarise import Summary
 from dpbench.dashboard.texts import strict
-from dpbench.errors import UserError
 from dpbench.records.collect import StoredRecord
+from dpbench.system.errors import UserError
 
 
 def summarised(records, command):

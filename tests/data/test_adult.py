@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dpbench.data.adult import MEN, WOMEN, Adult, encode, read
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 ROWS = """\
 39, Private, 1, HS-grad, 9, Divorced, Sales, Husband, White, Male, 0, 0, 40, Cuba, <=50K

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from dpbench.data.caches import ensure_cached
 from dpbench.data.celeba import CelebA
 from dpbench.data.fetch.download import missing_file
-from dpbench.errors import UserError
 from dpbench.system import files
+from dpbench.system.errors import UserError
 
 
 @pytest.fixture

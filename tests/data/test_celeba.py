@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 
 from dpbench.data.celeba import CelebA, pack, read_photograph
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 SMALL = CelebA(size=16, target="Male", group="Eyeglasses")
 

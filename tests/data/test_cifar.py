@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dpbench.data.cifar import ARCHIVE_10, TEST_10, TEST_100, TRAIN_10, TRAIN_100, Cifar10, Cifar100
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 LAYOUTS = {
     Cifar10: ("cifar-10-python.tar.gz", "labels", TRAIN_10, TEST_10),

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from dpbench.data.dataset import Split
 from dpbench.data.draws import shuffle_and_split, subsample
-from dpbench.seeds import numpy_generator
+from dpbench.system.seeds import numpy_generator
 
 
 def numbered(count: int) -> Split:

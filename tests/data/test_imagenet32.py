@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dpbench.data.imagenet32 import TEST, TRAIN, ImageNet32
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 ROWS = 3  # per file
 

@@ -15,7 +15,7 @@ from dpbench.data.california import California
 from dpbench.data.derive.unbalanced import Unbalanced
 from dpbench.data.derive.validation import WithValidation
 from dpbench.data.wine import Wine
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 SETS = {"california": (California(2064), 18_576, 2_064), "wine": (Wine(320), 1_279, 320)}
 BLOCKS = """\

@@ -14,8 +14,8 @@ from omegaconf import OmegaConf
 from dpbench.data import snli
 from dpbench.data.snli import LABELS, Snli, from_hub, read
 from dpbench.data.tokens import Tokens
-from dpbench.errors import UserError
-from dpbench.paths import conf_folder
+from dpbench.system.errors import UserError
+from dpbench.system.paths import conf_folder
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "runs", "sleep", "##s", "."]
 PAIRS = [

@@ -8,9 +8,9 @@ from torch.func import functional_call, jacrev
 
 from dpbench.clipping import Abadi, CountQuery, Global, GlobalAdapt, Groupwise, Layerwise, Unclipped
 from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
-from dpbench.errors import UserError
 from dpbench.methods.clipping_errors import Exchange
 from dpbench.models.architecture import cross_entropy
+from dpbench.system.errors import UserError
 
 GROUPS = [0, 1, 1, 2] * 8
 QUANTILES = [0.0, 0.3, 0.5, 1.0]

@@ -7,9 +7,9 @@ from torch import nn
 from dpbench.data.dataset import Split
 from dpbench.diagnostics.batch_bias import measure
 from dpbench.diagnostics.bias import BiasDiagnostics
-from dpbench.errors import UserError
 from dpbench.gradients import make_engine
 from dpbench.models.architecture import cross_entropy
+from dpbench.system.errors import UserError
 
 GROUPS = [0, 1] * 12 + [0] * 6
 QUANTILES = [0.25, 0.5]

@@ -6,11 +6,11 @@ from torch import nn
 
 from dpbench.data.dataset import Split
 from dpbench.diagnostics.curves import CurveDiagnostics
-from dpbench.errors import UserError
 from dpbench.gradients import make_engine
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.metrics.evaluation import evaluate
 from dpbench.models.architecture import squared_error
+from dpbench.system.errors import UserError
 
 
 def split_of(batch_of, n, seed):

@@ -6,7 +6,7 @@ from torch import nn
 
 from dpbench.diagnostics import excess_risk
 from dpbench.diagnostics.misalignment import MisalignmentDiagnostics
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 GROUPS = [0, 1] * 12 + [0] * 6
 LR = 0.5

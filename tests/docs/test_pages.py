@@ -33,7 +33,7 @@ from dpbench.execution.prepare import prepare
 from dpbench.reproduce import verify
 from dpbench.reproduce.target import target_of
 from dpbench.search.request import parse
-from dpbench.validate import key_values
+from dpbench.system.validate import key_values
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

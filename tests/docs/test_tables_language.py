@@ -9,8 +9,8 @@ import yaml
 
 from dpbench.config.rules import RULE, TYPES
 from dpbench.figures.lines import Panel
-from dpbench.paths import conf_folder
 from dpbench.reproduce.target import Scale
+from dpbench.system.paths import conf_folder
 from dpbench.tables.claims.spec import HINTS, RELATIONS
 from dpbench.tables.spec import Column
 from tests.docs.test_pages import DOCS

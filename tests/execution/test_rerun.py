@@ -6,10 +6,10 @@ import pytest
 
 from dpbench.config.compose import compose, options
 from dpbench.config.literals import literal
-from dpbench.errors import UserError
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.records.digest import digest
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError
 
 RUNS = [
     [],

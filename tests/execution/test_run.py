@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpbench.errors import UserError
 from dpbench.execution import run as runs
 from dpbench.execution.configuration import finished_record
 from dpbench.execution.run import load_or_run
 from dpbench.records.code import CHECKSUM_KEY
+from dpbench.system.errors import UserError
 from dpbench.training import evaluation, plan, provenance, trainer
 from dpbench.training.checkpoints import serialise
 from dpbench.training.loop import Training

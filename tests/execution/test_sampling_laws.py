@@ -5,13 +5,13 @@ import math
 import pytest
 
 from dpbench.config.compose import compose
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build, prepare
 from dpbench.execution.run import load_or_run
 from dpbench.execution.verify import contradictions
 from dpbench.privacy.accountants import pld
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
+from dpbench.system.errors import UserError
 from dpbench.training.plan import plan, privacy_statement
 
 ALLOCATION = ["sampler=allocation"]

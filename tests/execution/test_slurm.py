@@ -7,11 +7,11 @@ import pytest
 
 from dpbench.config.compose import compose
 from dpbench.config.search_path import as_overrides
-from dpbench.errors import UserError
 from dpbench.execution import sweep as sweeps
 from dpbench.execution.configuration import launcher_of
 from dpbench.execution.slurm import Slurm, SlurmTask
 from dpbench.records.reading import load
+from dpbench.system.errors import UserError
 from tests.plugin_files import write
 
 ROOT = Path(__file__).resolve().parents[2]

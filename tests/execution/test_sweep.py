@@ -6,7 +6,6 @@ import re
 import pytest
 
 from dpbench.config.compose import compose
-from dpbench.errors import UserError
 from dpbench.execution import local
 from dpbench.execution import run as runs
 from dpbench.execution import sweep as sweeps
@@ -15,6 +14,7 @@ from dpbench.execution.running_steps import names_by_digest, short_names
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.system import progress
+from dpbench.system.errors import UserError
 from dpbench.system.lock import exclusive
 from dpbench.training import steps_file
 

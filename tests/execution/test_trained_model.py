@@ -13,13 +13,13 @@ from dpbench import load_model
 from dpbench.cli import commands
 from dpbench.config.compose import compose
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
 from dpbench.models.logistic import Logistic
 from dpbench.records.reading import load
 from dpbench.records.trained_model import model_path, serialised
 from dpbench.search.request import parse
 from dpbench.system import files
+from dpbench.system.errors import UserError
 from dpbench.system.files import replace_file
 from dpbench.training import trainer
 

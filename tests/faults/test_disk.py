@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
+from dpbench.system.errors import UserError
 from dpbench.training import plan
 from dpbench.training.loop import Training
 

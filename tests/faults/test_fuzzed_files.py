@@ -26,7 +26,6 @@ from dpbench.config.compose import compose
 from dpbench.config.search_path import as_overrides
 from dpbench.dashboard.command import report
 from dpbench.dashboard.tables import tables
-from dpbench.errors import UserError
 from dpbench.execution.prepare import prepare
 from dpbench.execution.run import load_or_run
 from dpbench.execution.track import track
@@ -40,6 +39,7 @@ from dpbench.records.trackers import wandb
 from dpbench.reproduce.search_trials import trials_in
 from dpbench.reproduce.verify import unsupported_lines, verify
 from dpbench.search import private
+from dpbench.system.errors import UserError
 from dpbench.tables.published import read_epsilon, read_published
 from dpbench.tables.sweep.command import table
 from dpbench.training import steps_file

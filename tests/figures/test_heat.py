@@ -2,10 +2,10 @@ import math
 
 import pytest
 
-from dpbench.errors import UserError
 from dpbench.figures.formats import image
 from dpbench.figures.heat import draw_heat, heat_grids, heat_points
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError
 
 PANELS = {"accuracy": "test/accuracy", "ECE": "test/ece"}
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpbench.errors import UserError
 from dpbench.figures.bands import bands
 from dpbench.figures.formats import image, images
 from dpbench.figures.lines import LineFigure, Panel, draw_lines, line_points
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError
 
 LOSS = Panel("loss", "step", {"loss": "tested/loss"})
 ERRORS = Panel("errors", "step", {"ECE": "tested/ece", "loss": "tested/loss"})

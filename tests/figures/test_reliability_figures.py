@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from dpbench.errors import UserError
 from dpbench.figures.formats import image
 from dpbench.figures.reliability import (
     HISTOGRAMS,
@@ -17,6 +16,7 @@ from dpbench.figures.reliability import (
 from dpbench.metrics.calibration import expected_calibration_error
 from dpbench.metrics.reliability import CELLS, reliability
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError
 
 PNG = b"\x89PNG\r\n"
 

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, EngineFallback, PerExampleShift, make_engine
 from dpbench.gradients.agreement import FLOAT32, FLOAT64
 from dpbench.gradients.ghost import Ghost
@@ -16,6 +15,7 @@ from dpbench.gradients.modules import Unsupported
 from dpbench.gradients.parameters import Parameters
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.standardised import StandardisedConv2d
+from dpbench.system.errors import UserError
 
 
 def labelled(inputs: torch.Tensor) -> Batch:

@@ -10,9 +10,9 @@ from torch.nn.functional import linear
 from torch.nn.utils import prune
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, EngineFallback, layers, make_engine
 from dpbench.models.architecture import cross_entropy
+from dpbench.system.errors import UserError
 from tests.gradients.nets import Net
 
 

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, make_engine
 from dpbench.models.architecture import cross_entropy
+from dpbench.system.errors import UserError
 
 COUPLED = r"depends on the other examples of its batch"
 

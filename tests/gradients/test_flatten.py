@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import PerExampleShift, make_engine
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.penalised import penalised
 from dpbench.models.architecture import cross_entropy
+from dpbench.system.errors import UserError
 
 ENGINES = ("ghost", "vmap", "loop")
 

@@ -5,12 +5,12 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import ForwardOptions, make_engine
 from dpbench.gradients.engine import PerExampleShift
 from dpbench.gradients.precision import Precision
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.standardised import StandardisedConv2d
+from dpbench.system.errors import UserError
 
 BITS = {"float32": 1e-5, "tf32": 1e-5, "bf16": 0.1}
 """How far a gradient may be from that of the float32 model, relative to its norm."""

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from dpbench.errors import UserError
 from dpbench.gradients.precision import (
     PRECISIONS,
     Precision,
     at_least_float32,
     full_precision_products,
 )
+from dpbench.system.errors import UserError
 
 CPU = torch.device("cpu")
 

@@ -11,13 +11,13 @@ from torch.nn import functional as F
 
 from dpbench.clipping import Abadi
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, EngineFallback, PerExampleShift, make_engine
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.penalised import penalised
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.batch_norm import freeze_batch_norm
+from dpbench.system.errors import UserError
 
 WIDTH = 6
 

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import make_engine
 from dpbench.mechanism.fit_memory import fit_memory
 from dpbench.mechanism.physical_batches import PhysicalBatches
@@ -16,6 +15,7 @@ from dpbench.mechanism.streams import Stream, seeded
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.fairlens import fairlens
 from dpbench.models.architecture import cross_entropy
+from dpbench.system.errors import UserError
 from tests.mechanism.step_methods import METHODS
 
 

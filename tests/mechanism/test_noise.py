@@ -7,7 +7,6 @@ import pytest
 import torch
 from scipy import special, stats
 
-from dpbench.errors import UserError
 from dpbench.mechanism.noise import (
     CHUNK,
     GRID,
@@ -30,6 +29,7 @@ from dpbench.privacy.ledger import (
     Step,
 )
 from dpbench.privacy.noise_ends import GAUSSIAN_END, LOGISTIC_END
+from dpbench.system.errors import UserError
 
 SIZE = 20_000
 

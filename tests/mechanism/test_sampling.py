@@ -6,7 +6,6 @@ import pytest
 import torch
 from scipy import stats
 
-from dpbench.errors import UserError
 from dpbench.mechanism.sampling import (
     SAMPLERS,
     AllocationSampler,
@@ -18,6 +17,7 @@ from dpbench.mechanism.sampling import (
 )
 from dpbench.mechanism.streams import Stream, seeded
 from dpbench.privacy.ledger import Allocation, Poisson, Shuffled, TruncatedPoisson
+from dpbench.system.errors import UserError
 
 SIZE, BATCH, STEPS = 40, 10, 4000
 LIMIT = 12

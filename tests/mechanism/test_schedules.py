@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpbench.errors import UserError
 from dpbench.mechanism.schedules import (
     UNCHANGED,
     Constant,
@@ -19,6 +18,7 @@ from dpbench.mechanism.schedules import (
     run_lengths,
     schedule,
 )
+from dpbench.system.errors import UserError
 
 SHARES = st.floats(0, 1)
 VALUES = st.floats(-10, 10)

@@ -10,7 +10,6 @@ from torch import nn
 
 from dpbench.clipping import Abadi, Unclipped
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import make_engine
 from dpbench.mechanism.noise import NoNoise
 from dpbench.mechanism.physical_batches import PhysicalBatches
@@ -22,6 +21,7 @@ from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
 from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
+from dpbench.system.errors import UserError
 
 ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")
 

@@ -16,9 +16,9 @@ from dpbench.config import buildable
 from dpbench.config.compose import options
 from dpbench.data.derive.users import iid
 from dpbench.mechanism.method import Method
-from dpbench.paths import conf_folder
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.toeplitz import encoded
+from dpbench.system.paths import conf_folder
 
 VARIANTS = ("corrected", "paper")
 EPSILONS = ("rdp", "pld", "gdp")

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, make_engine
 from dpbench.gradients.penalised import penalised
 from dpbench.mechanism.method import ReleasedState
@@ -16,6 +15,7 @@ from dpbench.mechanism.schedules import Linear
 from dpbench.methods.bam import bam, bam_exact
 from dpbench.methods.dpsat import dpsat
 from dpbench.methods.dpsgd import dpsgd
+from dpbench.system.errors import UserError
 
 METHODS = {"dpsat": dpsat, "bam": bam, "bam_exact": bam_exact}
 START = ReleasedState(0, 1, None)

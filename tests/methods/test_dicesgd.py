@@ -10,7 +10,6 @@ import torch
 from scipy import stats
 
 from dpbench.clipping import Abadi, ErrorFeedback
-from dpbench.errors import UserError
 from dpbench.mechanism.noise import NoNoise
 from dpbench.mechanism.state import restore_state, state_of
 from dpbench.methods.dicesgd import dicesgd
@@ -25,6 +24,7 @@ from dpbench.privacy.ledger import (
     from_plain,
     to_plain,
 )
+from dpbench.system.errors import UserError
 
 
 def theta(step):

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 import torch
 
-from dpbench.errors import UserError
 from dpbench.mechanism.method import ReleasedState
 from dpbench.mechanism.noise import NoNoise
 from dpbench.mechanism.state import restore_state, state_of
@@ -13,6 +12,7 @@ from dpbench.methods.disk import Kalman, disk
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step
+from dpbench.system.errors import UserError
 
 
 def made(kappa=0.7, gamma=None, bound=0.5, **changes):

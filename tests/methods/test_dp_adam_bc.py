@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.errors import UserError
 from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dp_adam_bc import adam_bc, dp_adam_bc
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step
+from dpbench.system.errors import UserError
 
 FLOOR = 1e-8
 

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.mechanism.method import ReleasedState
 from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.dp_fedsgd import dp_fedsgd
+from dpbench.system.errors import UserError
 
 RELEASED = ReleasedState(0, 1, None)
 LOCAL = [(1, None), (1, 1), (3, 2), (2, 3), (2, None)]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from dpbench.data.dataset import Batch
 from dpbench.data.derive.users import Units
-from dpbench.errors import UserError
 from dpbench.mechanism.federated import WeightedMean, Weights
 from dpbench.mechanism.local_batches import local_batches
 from dpbench.mechanism.method import ReleasedState
@@ -21,6 +20,7 @@ from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.dp_fedsgd import dp_fedsgd
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
+from dpbench.system.errors import UserError
 from dpbench.training.statement import statement
 
 FED = dp_fedsgd(0.5, None)

@@ -9,7 +9,6 @@ import pytest
 import torch
 from dp_accounting.pld import PLDAccountant
 
-from dpbench.errors import UserError
 from dpbench.mechanism.sampling import PoissonSampler
 from dpbench.mechanism.state import restore_state, state_of
 from dpbench.methods.dp_mf import BandedGaussian, banded_square_root, dp_mf
@@ -25,6 +24,7 @@ from dpbench.privacy.ledger import (
     from_plain,
     to_plain,
 )
+from dpbench.system.errors import UserError
 
 STEPS, SIZE = 13, 4000
 

@@ -14,7 +14,6 @@ from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.errors import UserError
 from dpbench.mechanism.buffered_toeplitz import Buffers, buffered_square_root, error, optimal
 from dpbench.mechanism.sampling import PoissonSampler, make_sampler
 from dpbench.mechanism.state import restore_state, state_of
@@ -32,6 +31,7 @@ from dpbench.privacy.ledger import (
     to_plain,
 )
 from dpbench.privacy.toeplitz import encoded, sensitivity
+from dpbench.system.errors import UserError
 
 DECAYS, WEIGHTS = (0.9861, 0.7421, 0.2103), (0.1512, 0.2034, 0.1277)
 STEPS, SIZE = 13, 4000

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from dpbench.clipping import Abadi
-from dpbench.errors import UserError
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_bounded import dpsgd_bounded
 from dpbench.methods.dpsgd_quantile import dpsgd_quantile
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step
+from dpbench.system.errors import UserError
 
 NOBODY = torch.zeros(6, dtype=torch.long)
 NORMS = torch.tensor([0.01, 0.1, 0.3, 0.9, 2.6, 40.0], dtype=torch.float64)

@@ -10,7 +10,6 @@ from scipy import stats
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.gradients import Layer, make_engine
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.mechanism.method import ReleasedState
@@ -20,6 +19,7 @@ from dpbench.models.architecture import cross_entropy
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
+from dpbench.system.errors import UserError
 from dpbench.training.statement import statement
 
 LAYERS = (Layer("a", slice(0, 2)), Layer("b", slice(2, 6)))

@@ -13,7 +13,6 @@ from scipy import linalg
 from dpbench.clipping import Abadi
 from dpbench.data.derive.users import Units
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.mechanism.schedules import Pieces, Schedules
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsghmc import Hamiltonian, dpsghmc
@@ -21,6 +20,7 @@ from dpbench.methods.dpsgld import Langevin, dpsgld
 from dpbench.models.mlp import Mlp
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.system.errors import UserError
 from dpbench.training.budget import PlannedSteps, Privacy
 from dpbench.training.plan import plan
 from dpbench.training.run import Run

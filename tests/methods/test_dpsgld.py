@@ -10,11 +10,11 @@ import torch
 
 from dpbench.data.derive.users import Units
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.mechanism.schedules import Pieces, Schedules
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgld import Langevin, dpsgld
 from dpbench.models.mlp import Mlp
+from dpbench.system.errors import UserError
 from dpbench.training.budget import PlannedSteps, Privacy
 from dpbench.training.plan import plan
 from dpbench.training.run import Run

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from dpbench.audit.request import prepare_audit
-from dpbench.errors import UserError
 from dpbench.gradients import ENGINES, Parameters
 from dpbench.gradients.directional import losses_on_both_sides
 from dpbench.mechanism.noise import NoNoise
@@ -17,6 +16,7 @@ from dpbench.methods.dpzero import AlongDirection, dpzero
 from dpbench.models.architecture import cross_entropy
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step
+from dpbench.system.errors import UserError
 
 
 def theta(step):

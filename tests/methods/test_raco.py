@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.gradients import make_engine
 from dpbench.mechanism.method import Inapplicable, Method, ReleasedState
@@ -17,6 +16,7 @@ from dpbench.mechanism.state import restore_state, state_of
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.raco import MIN_SHARE, raco
 from dpbench.models.architecture import cross_entropy
+from dpbench.system.errors import UserError
 from dpbench.training.plan import plan
 from dpbench.training.trainer import fit
 from tests.methods.raco_parts import (

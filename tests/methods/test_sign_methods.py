@@ -9,13 +9,13 @@ import torch
 from scipy import stats
 
 from dpbench.clipping import Abadi
-from dpbench.errors import UserError
 from dpbench.mechanism.noise import PerCoordinate
 from dpbench.methods.dp_losgd import dp_losgd, dp_signlosgd
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.sgd import sgd
 from dpbench.methods.signsgd import dp_signsgd, dp_signsgd_laplace, signsgd
 from dpbench.privacy.ledger import CoordinateMechanism
+from dpbench.system.errors import UserError
 
 SIZE = 579  # parameters of the model of step_of
 BOUND, MULTIPLIER = 0.01, 0.02

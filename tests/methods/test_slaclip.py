@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.clipping import Slack
-from dpbench.errors import UserError
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.slaclip import slaclip
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step
+from dpbench.system.errors import UserError
 
 
 def clip(bound=2.0, slots=4, **changes):

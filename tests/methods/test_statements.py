@@ -8,13 +8,13 @@ import pytest
 from dpbench.clipping import Abadi, ErrorFeedback, Groupwise, Unclipped
 from dpbench.clipping.clip import CountQuery
 from dpbench.config.compose import compose, options
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.mechanism.method import Inapplicable, Method
 from dpbench.mechanism.update import Plain
 from dpbench.methods.raco import RateClip
 from dpbench.privacy.guarantee import PRIVATE_DIVISOR, PROVEN
 from dpbench.privacy.ledger import Exact, Ledger, Poisson, Shuffled, Step
+from dpbench.system.errors import UserError
 from dpbench.training.statement import statement
 from tests.methods.every_method import (
     EPSILONS,

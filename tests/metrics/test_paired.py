@@ -3,8 +3,8 @@ import math
 import pandas as pd
 import pytest
 
-from dpbench.errors import UserError
 from dpbench.metrics.paired import is_paired, pair_with_baseline
+from dpbench.system.errors import UserError
 
 COLUMNS = [
     *("dataset", "model", "method", "variant", "seed"),

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.errors import UserError
 from dpbench.methods.bam import bam
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import dpsgd_f
@@ -16,6 +15,7 @@ from dpbench.methods.fairlens import fairlens
 from dpbench.methods.sgd import sgd
 from dpbench.models.mlp import Mlp
 from dpbench.search.selection import RULES, Trial, ranked
+from dpbench.system.errors import UserError
 from dpbench.training.budget import Privacy
 from dpbench.training.run import Run
 from dpbench.training.trainer import fit

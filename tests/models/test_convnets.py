@@ -5,13 +5,13 @@ import torch
 from timm.layers import ScaledStdConv2d
 
 from dpbench.config.compose import compose
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.models.resnet9 import ResNet9
 from dpbench.models.sample_convnet import SampleConvNet
 from dpbench.models.standardised import StandardisedConv2d, standardised_kernel
 from dpbench.models.tempered_cnn import TemperedCnn
 from dpbench.models.wide_resnet import WideResNet
+from dpbench.system.errors import UserError
 
 CIFAR = (3, 32, 32)
 

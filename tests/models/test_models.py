@@ -7,13 +7,13 @@ import torch
 
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.gradients import make_engine
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.cnn_tanh import CnnTanh
 from dpbench.models.logistic import Logistic
 from dpbench.models.mlp import Mlp
+from dpbench.system.errors import UserError
 
 
 def size(model: torch.nn.Module) -> int:

@@ -12,10 +12,10 @@ from safetensors.torch import save_file
 from transformers import BertForSequenceClassification
 
 from dpbench.config.compose import compose
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.models.bert import Bert
 from dpbench.models.vit import Vit
+from dpbench.system.errors import UserError
 
 VIT = Vit("test_vit", pretrained=False, image_size=32, train="all")
 BERT = Bert(

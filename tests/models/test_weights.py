@@ -14,7 +14,6 @@ from safetensors.torch import save_file
 
 from dpbench.config.compose import compose
 from dpbench.data.fetch.weights import tensors_of, verified_checksum, weights_file
-from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
 from dpbench.models.bert import Bert
 from dpbench.models.vit import Vit
@@ -22,6 +21,7 @@ from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.reproduce.target import target_of
+from dpbench.system.errors import UserError
 
 VIT = Vit("test_vit", pretrained=True, image_size=32, train="all")
 BERT = Bert(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from opacus.accountants import GaussianAccountant, RDPAccountant
 from scipy import stats
 
-from dpbench.errors import UserError
 from dpbench.privacy.accountants import (
     ACCOUNTANTS,
     gdp,
@@ -37,6 +36,7 @@ from dpbench.privacy.ledger import (
     Shuffled,
     Step,
 )
+from dpbench.system.errors import UserError
 
 DELTA = 1e-5
 RATE, STEPS = 0.02, 300

@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from dpbench.errors import UserError
 from dpbench.privacy.accountants import ACCOUNTANTS
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import Unaccountable
@@ -16,6 +15,7 @@ from dpbench.privacy.ledger import (
     Release,
     Step,
 )
+from dpbench.system.errors import UserError
 
 DELTA = 1e-5
 RATE, STEPS = 0.02, 300

@@ -11,7 +11,6 @@ from scipy import stats
 from scipy.linalg import solve_banded
 from scipy.special import ndtr
 
-from dpbench.errors import UserError
 from dpbench.privacy.accountants import gdp, pld, rdp
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import SIGN_SHARE
@@ -25,6 +24,7 @@ from dpbench.privacy.ledger import (
     Release,
     Step,
 )
+from dpbench.system.errors import UserError
 
 DELTA = 1e-5
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.errors import UserError
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Shuffled, Step
+from dpbench.system.errors import UserError
 
 
 def step(sigma: float = 1.0, rate: float = 0.1) -> Step:

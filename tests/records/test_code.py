@@ -8,10 +8,10 @@ import pytest
 from dpbench.cli.main import main
 from dpbench.config.compose import compose
 from dpbench.execution.run import load_or_run
-from dpbench.paths import PACKAGE
 from dpbench.records import code
 from dpbench.records.code import CHECKSUM_KEY, STALE_RECORD, code_of, is_stale
 from dpbench.records.reading import read
+from dpbench.system.paths import PACKAGE
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512"]
 

@@ -3,10 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from dpbench.errors import UserError
 from dpbench.records.publish import publish
 from dpbench.records.reading import parse
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError
 
 PRIVACY = {
     **{"rdp": 2.0, "pld": 1.5, "gdp": None, "claimed": 2.0, "delta": 1e-6, "ledger": []},

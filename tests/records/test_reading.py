@@ -168,7 +168,7 @@ def test_nothing_but_a_file_is_opened(tmp_path):
 
 @pytest.mark.slow
 def test_every_committed_record_is_read_and_written_as_it_is():
-    from dpbench.paths import PACKAGE
+    from dpbench.system.paths import PACKAGE
 
     folder = PACKAGE.parent / "results" / "tables"
     files = folder.glob("*.records.jsonl")

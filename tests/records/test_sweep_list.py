@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from dpbench.errors import UserError
 from dpbench.records.sweep_list import read_list, write_list
+from dpbench.system.errors import UserError
 
 
 def test_the_runs_of_a_sweep_are_read_by_its_name(tmp_path):

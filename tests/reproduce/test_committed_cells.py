@@ -3,8 +3,8 @@
 import pytest
 
 from dpbench.execution.run import load_or_run
-from dpbench.paths import PACKAGE
 from dpbench.records.reading import load, parse
+from dpbench.system.paths import PACKAGE
 
 COMMITTED = PACKAGE.parent / "results" / "tables" / "misalignment_table5.records.jsonl"
 CELL = ["+table=misalignment_table5", "method=dpsgd_global_adapt", "seed=0", "threads=1"]

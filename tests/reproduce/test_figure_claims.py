@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from dpbench.config.compose import options
-from dpbench.errors import UserError
 from dpbench.reproduce.figure_claims import STATISTICS, claims_blocks, judge_figure
 from dpbench.reproduce.target import target_of
+from dpbench.system.errors import UserError
 from dpbench.tables.claims.spec import Statistic, claims_of
 from dpbench.tables.conditions import row_name
 

@@ -15,12 +15,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpbench import paths as resources
-from dpbench.errors import UserError
 from dpbench.records.reading import load, parse, parse_named
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import render
 from dpbench.reproduce.target import target_of
+from dpbench.system import paths as resources
+from dpbench.system.errors import UserError
 from dpbench.tables.not_run import NotRun
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dpbench import paths as resources
-from dpbench.errors import UserError
 from dpbench.records.reading import parse
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import _printed_epsilons, render
 from dpbench.reproduce.target import target_of
+from dpbench.system import paths as resources
+from dpbench.system.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,7 +13,6 @@ from transformers import BertForSequenceClassification
 from dpbench.clipping.choice import CLIPS, STYLES
 from dpbench.config.compose import compose, options
 from dpbench.data import mnist
-from dpbench.errors import Unavailable, UserError
 from dpbench.execution.prepare import prepare
 from dpbench.metrics.temperature import CAVEAT
 from dpbench.privacy.accountants import rdp
@@ -22,6 +21,7 @@ from dpbench.records.reading import parse
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import render
 from dpbench.reproduce.target import target_of
+from dpbench.system.errors import Unavailable, UserError
 from dpbench.training.plan import privacy_statement
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,10 +3,10 @@
 import pytest
 
 from dpbench.config.compose import compose
-from dpbench.errors import UserError
 from dpbench.reproduce.figure import _title
 from dpbench.reproduce.render import printed_numbers, spec_of
 from dpbench.reproduce.target import target_of
+from dpbench.system.errors import UserError
 
 
 def test_fixing_what_a_table_varies_is_a_part_of_the_paper_s_table():

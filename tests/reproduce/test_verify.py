@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from dpbench.cli.main import main
-from dpbench.errors import UserError
 from dpbench.execution.run import load_or_run
 from dpbench.execution.verify import contradictions
-from dpbench.paths import PACKAGE
 from dpbench.records.reading import parse, read
 from dpbench.records.record import Record
 from dpbench.reproduce.render import render
@@ -20,6 +18,8 @@ from dpbench.reproduce.verify import (
     unsupported_lines,
     verify,
 )
+from dpbench.system.errors import UserError
+from dpbench.system.paths import PACKAGE
 from dpbench.tables.markdown import document, made_by
 from dpbench.tables.not_run import NotRun
 

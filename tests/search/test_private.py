@@ -15,7 +15,6 @@ import torch
 from scipy.stats import chisquare
 
 from dpbench.data.custom.checksums import checksum
-from dpbench.errors import UserError
 from dpbench.execution.prepare import prepare
 from dpbench.mechanism.streams import CipherStream, secure
 from dpbench.metrics.registry import NOISY_ACCURACY
@@ -28,6 +27,7 @@ from dpbench.search.command import search
 from dpbench.search.planned_trials import plan_trials
 from dpbench.search.private import draw_trials, key_path, select, stream_of
 from dpbench.search.request import parse
+from dpbench.system.errors import UserError
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "private=true", "score_noise_multiplier=2"]
 LR = "optimizer.lr=0.01,0.1,1"

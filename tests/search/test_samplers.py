@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from dpbench.config.space import Choices, Interval, Space
-from dpbench.errors import UserError
 from dpbench.search.samplers import SAMPLERS, STARTUP, check_installed, random, tpe
+from dpbench.system.errors import UserError
 
 SPACE = Space(
     (

@@ -7,7 +7,6 @@ import pytest
 
 from dpbench.config.compose import compose
 from dpbench.config.overrides import expand
-from dpbench.errors import UserError
 from dpbench.execution import run as runs
 from dpbench.execution.run import load_or_run
 from dpbench.records.digest import digest
@@ -16,6 +15,7 @@ from dpbench.search.command import search
 from dpbench.search.report import at_edge
 from dpbench.search.request import parse
 from dpbench.search.selection import Trial
+from dpbench.system.errors import UserError
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512"]
 LR = "optimizer.lr=tag(log,interval(1e-2,1))"

@@ -2,7 +2,6 @@ import math
 
 import pytest
 
-from dpbench.errors import UserError
 from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, NOT_PRIVATE
 from dpbench.records.record import Record
 from dpbench.search.report import EPSILONS, shown_epsilon
@@ -15,6 +14,7 @@ from dpbench.search.selection import (
     check_any,
     ranked,
 )
+from dpbench.system.errors import UserError
 
 
 def record(accuracy, loss=1.0, status="complete", rdp=2.0, test=0.0):

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.system.files import (
     check_replaceable,
     check_writable,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.system.lock import Busy, exclusive
 
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 
-from dpbench.errors import UserError
 from dpbench.system import memory
+from dpbench.system.errors import UserError
 from dpbench.system.memory import (
     check_measurable,
     free,

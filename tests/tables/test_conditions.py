@@ -1,6 +1,6 @@
 import pytest
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.tables.conditions import Condition, conditions_of, restricted_to, row_name, setting
 
 BLOCKS = [

@@ -9,9 +9,9 @@ import pytest
 
 from dpbench.config.compose import options
 from dpbench.metrics.paired import is_paired
-from dpbench.paths import conf_folder
 from dpbench.reproduce.render import printed_numbers, spec_of
 from dpbench.reproduce.target import target_of
+from dpbench.system.paths import conf_folder
 from dpbench.tables.claims.comparisons import FAILS, HOLDS
 from dpbench.tables.conditions import row_name
 from dpbench.tables.constants import constants

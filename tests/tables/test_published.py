@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.tables.published import Published, check_covered, read_epsilon, read_published
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "misalignment"

@@ -2,7 +2,7 @@ from dataclasses import fields
 
 import pytest
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.tables.spec import TableSpec, table_spec
 
 COLUMN = {

@@ -4,7 +4,7 @@ import random
 import numpy as np
 import pytest
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.tables.latex import to_latex
 from dpbench.tables.markdown import to_markdown
 from dpbench.tables.privacy import NO_PROOF

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.training.averaging import MovingAverage
 
 

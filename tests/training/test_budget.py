@@ -6,7 +6,6 @@ import math
 import pytest
 
 from dpbench.data.derive.users import Units
-from dpbench.errors import UserError
 from dpbench.mechanism.method import Method
 from dpbench.methods.dp_losgd import dp_losgd, dp_signlosgd
 from dpbench.methods.dpsgd import dpsgd
@@ -15,6 +14,7 @@ from dpbench.methods.sgd import sgd
 from dpbench.privacy.accountants import ACCOUNTANTS, gdp, note, pld, rdp
 from dpbench.privacy.entries import Unaccountable, one_batch_per_release
 from dpbench.privacy.ledger import Ledger, Poisson, Shuffled, Step, from_plain
+from dpbench.system.errors import UserError
 from dpbench.training.budget import PlannedSteps, Privacy
 from dpbench.training.statement import statement
 

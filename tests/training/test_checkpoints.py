@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.training import checkpoints
 from dpbench.training.checkpoints import FORMAT, Checkpoints, locked_checkpoints
 

@@ -14,12 +14,12 @@ from dpbench.data.derive.unbalanced import Unbalanced
 from dpbench.data.derive.users import iid
 from dpbench.data.derive.validation import WithValidation
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.methods.bam import bam_exact
 from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.fairlens import fairlens
 from dpbench.models.logistic import Logistic
 from dpbench.system import memory
+from dpbench.system.errors import UserError
 from dpbench.training.plan import plan
 from dpbench.training.trainer import fit
 from tests.training.small_runs import NOWHERE, run_of

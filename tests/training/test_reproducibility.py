@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from dpbench.data.derive.augmentation import ShiftsFlips
-from dpbench.errors import UserError
 from dpbench.mechanism.streams import seeded
+from dpbench.system.errors import UserError
 from dpbench.training.plan import plan
 from dpbench.training.provenance import ResourceUsage
 from dpbench.training.start import private_step, start_training

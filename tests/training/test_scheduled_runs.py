@@ -10,7 +10,6 @@ from dp_accounting.rdp import RdpAccountant
 
 from dpbench.clipping import Abadi
 from dpbench.config.compose import compose
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build, prepare
 from dpbench.mechanism.schedules import UNCHANGED, Cosine, Linear, Pieces, Schedules
 from dpbench.mechanism.step import PrivateStep
@@ -21,6 +20,7 @@ from dpbench.methods.dpsgld import Langevin
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import Ledger
 from dpbench.records.digest import digest
+from dpbench.system.errors import UserError
 from dpbench.training.trainer import fit
 
 PIECE = "{_target_:dpbench.mechanism.schedules.Pieces,values:[%s],until:[%s]}"

@@ -8,13 +8,13 @@ import pytest
 import torch
 from scipy.stats import kstest, norm
 
-from dpbench.errors import UserError
 from dpbench.execution.prepare import prepare
 from dpbench.execution.run import load_or_run
 from dpbench.mechanism.streams import CipherStream
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.ledger import GaussianMechanism
 from dpbench.records.reading import load
+from dpbench.system.errors import UserError
 from dpbench.training.plan import privacy_statement
 from dpbench.training.score import SENSITIVITY, noisy_accuracy
 

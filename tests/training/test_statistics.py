@@ -13,13 +13,13 @@ from scipy.stats import kstest, norm
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Split
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build, prepare
 from dpbench.execution.run import load_or_run
 from dpbench.mechanism.streams import CipherStream
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism
 from dpbench.records.reading import load
+from dpbench.system.errors import UserError
 from dpbench.training import statistics
 from dpbench.training.checkpoints import Checkpoints
 from dpbench.training.statistics import PrivateNormalization, clipped_sum, noisy_median

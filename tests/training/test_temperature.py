@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.data.dataset import Split
-from dpbench.errors import UserError
 from dpbench.execution.prepare import prepare
 from dpbench.execution.run import load_or_run
 from dpbench.execution.verify import contradictions
@@ -26,6 +25,7 @@ from dpbench.metrics.calibration import expected_calibration_error
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Poisson
 from dpbench.records.reading import load
+from dpbench.system.errors import UserError
 from dpbench.training import trainer
 from dpbench.training.loop import Training
 from dpbench.training.temperature import PrivateTemperature, Scaling

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from dpbench.config.compose import compose
-from dpbench.errors import UserError
 from dpbench.execution.configuration import trackers_of
 from dpbench.execution.run import load_or_run
 from dpbench.execution.track import track
@@ -15,6 +14,7 @@ from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.records.trackers import RunInfo
 from dpbench.system import lock
+from dpbench.system.errors import UserError
 from dpbench.training.tracking import NOT_COVERED, Spending, Tracking, log_table
 
 SMALL = ["epochs=3", "model=logistic", "batch_size=512"]

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.predict import predict
+from dpbench.system.errors import UserError
 from dpbench.training.averaging import MovingAverage
 from dpbench.training.plan import plan
 from dpbench.training.start import pick_device

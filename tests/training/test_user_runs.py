@@ -12,7 +12,6 @@ from dpbench.config.compose import compose
 from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.derive.users import dirichlet, iid, shards
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.methods.bam import bam
 from dpbench.methods.dp_fedavg import dp_fedavg
@@ -24,6 +23,7 @@ from dpbench.models.mlp import Mlp
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.records.digest import digest
+from dpbench.system.errors import UserError
 from dpbench.training.budget import Privacy
 from dpbench.training.plan import plan
 from dpbench.training.run import Run

@@ -19,7 +19,7 @@ from dpbench.data.dataset import Batch, Split
 from dpbench.gradients import Engine, Gradients, Layer
 from dpbench.mechanism.method import Gradient, ReleasedState
 from dpbench.mechanism.step import PrivateStep
-from dpbench.seeds import generator
+from dpbench.system.seeds import generator
 
 SAMPLE, CHUNK = 512, 64
 """The number of examples whose gradients decide which coordinates are quiet, and of those processed

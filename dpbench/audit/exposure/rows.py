@@ -20,7 +20,6 @@ from dpbench.audit.exposure.membership import (
 )
 from dpbench.audit.exposure.white_box import WhiteBox, play_white_box
 from dpbench.audit.inference import Bounds, Scores, bounds, gdp_epsilon, one_run_epsilon
-from dpbench.errors import UserError
 from dpbench.execution.configuration import data_folder
 from dpbench.execution.prepare import run_of
 from dpbench.metrics.students_t import CONFIDENCE
@@ -28,9 +27,10 @@ from dpbench.privacy.guarantee import BOUNDS
 from dpbench.records.record import Record
 from dpbench.reproduce.runs import execute, plan_runs
 from dpbench.reproduce.target import Target
+from dpbench.system.errors import UserError
 from dpbench.system.progress import counting
+from dpbench.system.validate import integer
 from dpbench.training.run import Run
-from dpbench.validate import integer
 
 ALL_GROUPS = "all"
 

@@ -19,9 +19,9 @@ from dpbench.audit.game import check_auditable, last_release
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled
 from dpbench.data.dataset import Data
-from dpbench.errors import UserError
 from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Mechanism, Poisson
+from dpbench.system.errors import UserError
 from dpbench.training.plan import plan
 from dpbench.training.progress import Progress
 from dpbench.training.provenance import ResourceUsage

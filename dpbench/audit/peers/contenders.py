@@ -16,12 +16,12 @@ from dpbench.audit.peers.jax_peer import JaxPrivacy
 from dpbench.audit.peers.opacus_peer import ADAPTIVE, Opacus, Settings
 from dpbench.audit.peers.peer import Peer, Task
 from dpbench.audit.scores import ScoreAccumulator
-from dpbench.errors import Unavailable
 from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
-from dpbench.seeds import derived, generator, torch_state_kept
+from dpbench.system.errors import Unavailable
 from dpbench.system.progress import counting
+from dpbench.system.seeds import derived, generator, torch_state_kept
 from dpbench.training.plan import plan
 from dpbench.training.run import Run
 

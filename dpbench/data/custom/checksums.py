@@ -5,9 +5,9 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.system.files import digest_of
-from dpbench.validate import path_of
+from dpbench.system.validate import path_of
 
 Files = tuple[tuple[Path, int, int], ...]
 """Files with their sizes and the times of their last changes."""

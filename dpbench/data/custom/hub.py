@@ -14,8 +14,8 @@ from dpbench.data.custom.checksums import checksum, files_of, verified
 from dpbench.data.custom.column_types import plain, structure
 from dpbench.data.custom.image_files import Named
 from dpbench.data.fetch.library import library
-from dpbench.errors import Unavailable, UserError, first_line
-from dpbench.validate import one_of, quoted
+from dpbench.system.errors import Unavailable, UserError, first_line
+from dpbench.system.validate import one_of, quoted
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from dpbench.data.custom.checksums import files_of, shown
-from dpbench.errors import UserError, first_line
+from dpbench.system.errors import UserError, first_line
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev"}

@@ -12,8 +12,8 @@ from dpbench.data.custom.checksums import source_path, verified
 from dpbench.data.custom.image_files import MODES, class_folders, stacked
 from dpbench.data.custom.rows import Rows
 from dpbench.data.dataset import Data, Split
-from dpbench.errors import UserError
-from dpbench.validate import integer
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer
 
 MAX_PIXELS = 1_024
 """The largest side of an image."""

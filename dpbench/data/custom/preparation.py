@@ -17,8 +17,8 @@ from torch import Tensor
 from dpbench.data.custom.column_types import plain
 from dpbench.data.custom.table import NONE, REGRESSION, TRAIN, Columns, distinct
 from dpbench.data.numeric import ROUNDING, deviations
-from dpbench.errors import UserError
-from dpbench.validate import LARGEST, path_of, quoted
+from dpbench.system.errors import UserError
+from dpbench.system.validate import LARGEST, path_of, quoted
 
 UNSCALED = (0.0, 1.0)
 """The mean and the deviation with which numbers stay as they are."""

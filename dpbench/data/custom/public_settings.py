@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from dpbench.data.custom import hub, table
 from dpbench.data.custom.checksums import source_path, verified
 from dpbench.data.custom.image_files import class_folders, classes_of
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 Settings = Mapping[str, Any]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpbench.data.draws import held_out
-from dpbench.errors import UserError
-from dpbench.seeds import numpy_generator
-from dpbench.validate import fraction, integer, quoted
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
+from dpbench.system.validate import fraction, integer, quoted
 
 
 @dataclass(frozen=True, kw_only=True)

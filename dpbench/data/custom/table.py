@@ -14,8 +14,8 @@ from pandas.api.types import is_float_dtype, is_string_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from dpbench.data.custom.column_types import plain, structure
-from dpbench.errors import UserError, first_line, nearest
-from dpbench.validate import LARGEST, is_integer, one_of, quoted, quoting_hint, typed
+from dpbench.system.errors import UserError, first_line, nearest
+from dpbench.system.validate import LARGEST, is_integer, one_of, quoted, quoting_hint, typed
 
 MAX_CATEGORIES = 1_000
 """The most categories of a column: a column with more is one of names or free text."""

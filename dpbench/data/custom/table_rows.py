@@ -24,8 +24,8 @@ from dpbench.data.custom.table import (
     read_csv,
 )
 from dpbench.data.dataset import Data, Split
-from dpbench.errors import UserError
-from dpbench.validate import integer, one_of, quoted
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer, one_of, quoted
 
 
 @dataclass(frozen=True, kw_only=True)

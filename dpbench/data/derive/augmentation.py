@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from dpbench.data.dataset import Batch, Dataset
-from dpbench.errors import UserError
-from dpbench.validate import fraction, integer, one_of
+from dpbench.system.errors import UserError
+from dpbench.system.validate import fraction, integer, one_of
 
 MAX_VIEWS = 10_000
 PADDINGS = ("reflect", "zero")

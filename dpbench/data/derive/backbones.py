@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from dpbench.data.fetch.library import library
 from dpbench.data.fetch.weights import tensors_of
-from dpbench.errors import UserError, first_line
-from dpbench.validate import one_of
+from dpbench.system.errors import UserError, first_line
+from dpbench.system.validate import one_of
 
 Constants = tuple[tuple[float, ...], tuple[float, ...]]
 """The mean and the standard deviation by which a network expects channels to be normalised."""

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from dpbench.data.dataset import Data, Dataset, DerivedDataset, Split, Targets
-from dpbench.errors import UserError
-from dpbench.seeds import numpy_generator
-from dpbench.validate import integer
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
+from dpbench.system.validate import integer
 
 SPLIT_SEED = 0
 """The seed of the split, the targets and their labels, the same in all runs of an attack."""

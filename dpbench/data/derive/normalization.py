@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from dpbench.data.dataset import Data, Dataset
-from dpbench.errors import UserError
-from dpbench.validate import is_number, positive, quoted
+from dpbench.system.errors import UserError
+from dpbench.system.validate import is_number, positive, quoted
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from dpbench.data.derive.backbones import POOLINGS, Backbone, TimmBackbone, Tran
 from dpbench.data.derive.backbones import width as width_of
 from dpbench.data.derive.normalization import Normalization
 from dpbench.data.fetch.published_weights import PublishedWeights
-from dpbench.errors import UserError
-from dpbench.seeds import torch_state_kept
-from dpbench.validate import integer, one_of
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import torch_state_kept
+from dpbench.system.validate import integer, one_of
 
 AT_ONCE = 32
 """The number of images in each pass of a network."""

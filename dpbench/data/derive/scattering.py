@@ -11,8 +11,8 @@ from torch import Tensor
 from dpbench.data.dataset import Dataset
 from dpbench.data.derive.normalization import Normalization
 from dpbench.data.fetch.library import library
-from dpbench.errors import UserError
-from dpbench.validate import integer
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer
 
 ANGLES = 8
 

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from dpbench.data.dataset import Data, Dataset, DerivedDataset
 from dpbench.data.draws import subsample
-from dpbench.errors import UserError
-from dpbench.validate import fraction, integer
+from dpbench.system.errors import UserError
+from dpbench.system.validate import fraction, integer
 
 
 class WithClassSizes(Dataset, Protocol):

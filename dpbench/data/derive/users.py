@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from dpbench.data.dataset import Batch, Dataset, Split
-from dpbench.errors import UserError
-from dpbench.seeds import numpy_generator
-from dpbench.validate import integer, number, positive
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
+from dpbench.system.validate import integer, number, positive
 
 MAX_SHARDS = 10_000
 """The most shards per user; if there are more shards than examples, the rest are empty."""

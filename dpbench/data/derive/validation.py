@@ -7,9 +7,9 @@ import torch
 
 from dpbench.data.dataset import Data, Dataset, DerivedDataset
 from dpbench.data.draws import held_out
-from dpbench.errors import UserError
-from dpbench.seeds import numpy_generator
-from dpbench.validate import fraction
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
+from dpbench.system.validate import fraction
 
 
 @dataclass(frozen=True)

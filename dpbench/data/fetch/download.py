@@ -24,7 +24,7 @@ from filelock import FileLock
 from rich.console import Console
 from rich.progress import Progress
 
-from dpbench.errors import Unavailable, UserError
+from dpbench.system.errors import Unavailable, UserError
 from dpbench.system.files import digest_of
 
 ATTEMPTS = 3  # per mirror, if transfers break off or leftovers are stale

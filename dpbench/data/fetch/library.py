@@ -3,7 +3,7 @@
 from importlib import import_module
 from types import ModuleType
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 
 def library(name: str, setting: str = "this", extra: str | None = None) -> ModuleType:

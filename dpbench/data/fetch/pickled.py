@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from dpbench.data.fetch.download import Source, altered_file, fetch
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 BROKEN = (
     *(pickle.UnpicklingError, EOFError, LookupError, TypeError, ValueError, AttributeError),

@@ -9,8 +9,8 @@ from typing import Any
 
 from dpbench.data.fetch.library import library
 from dpbench.data.fetch.weights import NAMES, check_checksum, verified_checksum_of, weights_file
-from dpbench.errors import Unavailable, UserError, first_line
-from dpbench.validate import quoted
+from dpbench.system.errors import Unavailable, UserError, first_line
+from dpbench.system.validate import quoted
 
 CONFIG = "config.json"
 """The file that describes a model of transformers, beside its weights."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from torch import Tensor
 
 from dpbench.data.fetch.library import library
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.system.files import cached_digest_of
-from dpbench.validate import path_of, quoted
+from dpbench.system.validate import path_of, quoted
 
 NAMES = ("model.safetensors", "pytorch_model.bin")
 """The names of weights files in a folder; the first one that exists is used."""

@@ -24,11 +24,11 @@ from dpbench.papers.network import Network, in_float64, initial_network
 from dpbench.reproduce.page import own_scale, page
 from dpbench.reproduce.target import Target
 from dpbench.system.progress import counting
+from dpbench.system.validate import integer, positive
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import bullets, grid_lines
 from dpbench.tables.tidy import csv_text
 from dpbench.training.run import Run
-from dpbench.validate import integer, positive
 
 PLAIN, AWARE = "L", "L_BAO"
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from dpbench.config.settings import CORRECTED
-from dpbench.errors import UserError
 from dpbench.figures.formats import images, titled
 from dpbench.records.record import Record
 from dpbench.reproduce.figure_claims import claims_blocks
 from dpbench.reproduce.page import NOT_PRIVATE, image, own_scale, page
 from dpbench.reproduce.target import Target
+from dpbench.system.errors import UserError
 from dpbench.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.tables.claims.quantities import quantity
 from dpbench.tables.claims.spec import Claim, claims_of

@@ -15,9 +15,9 @@ from dpbench.papers.calibration.report import (
     summary,
     to_csv,
 )
-from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.page import own_scale
 from dpbench.reproduce.target import Target
+from dpbench.system.paths import benchmarks_folder
 from dpbench.system.progress import counting
 from dpbench.tables.files import table_files
 from dpbench.tables.published import read_published

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dpbench.validate import positive
+from dpbench.system.validate import positive
 
 Velocity = Callable[[Tensor], Tensor]
 """Maps the gradient G [D] at the next time to the velocity dw/dt [D]; stateful."""

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import torch
 
-from dpbench import seeds
 from dpbench.clipping import Clip
 from dpbench.data.dataset import Batch
 from dpbench.papers.calibration.dynamics import Descent, Dynamics
 from dpbench.papers.calibration.flow import Flow, Steps, follow
 from dpbench.papers.calibration.linear import Examples
 from dpbench.papers.network import Network, in_float64, initial_network
+from dpbench.system import seeds
+from dpbench.system.validate import integer, positive
 from dpbench.training.run import Run
-from dpbench.validate import integer, positive
 
 FINER = 16
 """The ratio between the two step sizes at which the effect of noise is measured."""

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
-from dpbench.errors import UserError
 from dpbench.models.architecture import squared_error
 from dpbench.papers.network import Network
+from dpbench.system.errors import UserError
 
 
 class OneWeightPerLayer(nn.Module):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 
-from dpbench.errors import UserError
 from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.privacy.accountants import ACCOUNTANTS, CLAIMS
 from dpbench.privacy.ledger import (
@@ -19,7 +18,8 @@ from dpbench.privacy.ledger import (
     Release,
     Step,
 )
-from dpbench.validate import one_of
+from dpbench.system.errors import UserError
+from dpbench.system.validate import one_of
 
 SHUFFLED = "shuffled"
 SAMPLERS = ("poisson", SHUFFLED, "unstated")

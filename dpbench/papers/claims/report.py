@@ -4,7 +4,6 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from dpbench.errors import UserError
 from dpbench.papers.claims.recount import (
     FOLLOWS,
     HOLDS,
@@ -18,9 +17,10 @@ from dpbench.papers.claims.recount import (
     recount,
 )
 from dpbench.papers.claims.registry import read_claims
-from dpbench.paths import benchmarks_folder
 from dpbench.records.epsilon import USUAL, rounded_up
 from dpbench.reproduce.target import Target
+from dpbench.system.errors import UserError
+from dpbench.system.paths import benchmarks_folder
 from dpbench.system.progress import counting
 from dpbench.tables.counts import counted, tally
 from dpbench.tables.files import table_files

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpbench.errors import UserError
 from dpbench.figures.formats import images, titled
 from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.papers.laws.shuffled import shuffled_lower_bound
@@ -22,9 +21,10 @@ from dpbench.privacy.ledger import (
 )
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
+from dpbench.system.errors import UserError
+from dpbench.system.validate import fraction, integer, number, positive
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
-from dpbench.validate import fraction, integer, number, positive
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -22,9 +22,9 @@ from dpbench.privacy.ledger import (
 from dpbench.records.epsilon import USUAL
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
+from dpbench.system.validate import fraction, integer, number, positive
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
-from dpbench.validate import fraction, integer, number, positive
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ from PIL import Image
 
 from dpbench.records.record import Record
 from dpbench.records.trackers.tracker import RunInfo
-from dpbench.validate import MAX_NAME
+from dpbench.system.validate import MAX_NAME
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpbench.errors import UserError
 from dpbench.records.reading import text_of
 from dpbench.records.record import Record
 from dpbench.records.trackers.tracker import RunInfo
 from dpbench.records.trial import released
+from dpbench.system.errors import UserError
 from dpbench.system.files import write_atomically
-from dpbench.validate import one_of, quoted
+from dpbench.system.validate import one_of, quoted
 
 if TYPE_CHECKING:
     import pandas as pd

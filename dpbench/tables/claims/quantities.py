@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpbench.errors import UserError, nearest
 from dpbench.metrics.registry import sign_of
+from dpbench.system.errors import UserError, nearest
 from dpbench.tables.published import PublishedTable
 from dpbench.tables.runs import Row
 from dpbench.tables.spec import Column, TableSpec

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from dpbench.errors import UserError
-from dpbench.validate import known_keys, one_of, typed
+from dpbench.system.errors import UserError
+from dpbench.system.validate import known_keys, one_of, typed
 
 Relation = Literal["better", "larger", "smaller"]
 Statistic = Literal["mean", "min", "max", "first", "last", "change"]

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 from dpbench.config.literals import literal
 from dpbench.config.settings import NAMED_GROUPS, leaves, varying_keys
-from dpbench.errors import UserError, nearest
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.guarantee import weakest
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.epsilon import OF_ITS_SEARCH, Terms, largest_epsilon
 from dpbench.records.record import Record
 from dpbench.records.trial import is_trial
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.validate import quoted, spelled_number
 from dpbench.tables.cells import standard_deviation
 from dpbench.tables.conditions import setting
-from dpbench.validate import quoted, spelled_number
 
 Key = tuple[Any, ...]
 """The values of the settings of a row, or of a column."""

@@ -6,16 +6,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpbench.errors import UserError, nearest, print_message
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.records.sweep_list import read_list
+from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import check_replaceable, unwritable, write_atomically
+from dpbench.system.validate import key_values, path_of
 from dpbench.tables.counts import counted
 from dpbench.tables.sweep.cells import SweepLayout, filter_records, group_runs, varied_settings
 from dpbench.tables.sweep.differences import check_baseline
 from dpbench.tables.sweep.page import CELLS, SweepTable, metric_label
-from dpbench.validate import key_values, path_of
 
 DEFAULTS = {
     "sweep": "",

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpbench.errors import UserError, nearest
 from dpbench.metrics.registry import parse_name
 from dpbench.metrics.students_t import Estimate, paired
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError, nearest
 from dpbench.tables.grid import NO_VALUE, signed
 from dpbench.tables.sweep.cells import Key, Runs, SweepLayout, value_of
 

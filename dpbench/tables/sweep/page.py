@@ -11,6 +11,7 @@ from dpbench.config.names import method_name
 from dpbench.metrics.registry import parse_name
 from dpbench.records.epsilon import Terms, marked, rounded_up
 from dpbench.records.record import Record
+from dpbench.system.validate import is_number
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import tabular
 from dpbench.tables.markdown import document, grid_lines, section
@@ -24,7 +25,6 @@ from dpbench.tables.sweep.cells import (
 )
 from dpbench.tables.sweep.differences import Differences
 from dpbench.tables.tidy import csv_text
-from dpbench.validate import is_number
 
 EQUAL_BUDGETS = 1.05
 """The ratio up to which epsilons are those of one budget, as noise is calibrated to about 0.1%, and

@@ -9,7 +9,7 @@ from PIL import Image
 
 from dpbench.data.custom.hub import images
 from dpbench.data.custom.image_files import stacked
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 SHADES = np.linspace(0, 1, 64, dtype="float32").reshape(8, 8)
 """A picture of which every half is different."""

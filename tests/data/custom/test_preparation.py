@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from dpbench import load_model, load_preparation
-from dpbench.errors import UserError
 from dpbench.execution.prepare import run_of
 from dpbench.execution.run import load_or_run
 from dpbench.records.reading import load
+from dpbench.system.errors import UserError
 
 SMALL = ["model=logistic", "epochs=2", "batch_size=16", "privacy=eps8", "privacy.delta=1e-2"]
 

@@ -11,7 +11,6 @@ import torch
 
 from dpbench.config.compose import compose
 from dpbench.config.settings import SCIENTIFIC
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build, run_of
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.execution.run import load_or_run
@@ -19,6 +18,7 @@ from dpbench.execution.verify import contradictions
 from dpbench.records.digest import digest, scientific
 from dpbench.records.reading import read
 from dpbench.reproduce.verify import verify
+from dpbench.system.errors import UserError
 
 
 def settings(path, *more):

@@ -11,12 +11,12 @@ from dpbench.data.dataset import Batch
 from dpbench.data.derive.augmentation import FLIPS, PADDINGS, ShiftsFlips
 from dpbench.data.digits import Digits
 from dpbench.data.dutch import Dutch
-from dpbench.errors import UserError
 from dpbench.gradients import make_engine
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.models.architecture import cross_entropy
+from dpbench.system.errors import UserError
 
 SHIFT = 2
 AXES = {"horizontal": 2, "vertical": 1}

@@ -9,8 +9,8 @@ from dpbench.config.compose import compose
 from dpbench.data.dataset import Data, Split, calibration_size_of
 from dpbench.data.derive.calibration import WithCalibration
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
+from dpbench.system.errors import UserError
 
 FITTED = ["temperature=private", "temperature.share=0.3"]
 

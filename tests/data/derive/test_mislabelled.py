@@ -10,11 +10,11 @@ from dpbench.data.california import California
 from dpbench.data.derive.mislabelled import Mislabelled
 from dpbench.data.derive.normalization import Normalization, with_transform
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.models.predict import predict
 from dpbench.records.digest import digest
 from dpbench.records.publish import without_uncovered
+from dpbench.system.errors import UserError
 from dpbench.training.plan import plan
 from dpbench.training.provenance import ResourceUsage
 from dpbench.training.start import start_training

@@ -8,9 +8,9 @@ from dpbench.config.compose import compose
 from dpbench.data.dataset import Data
 from dpbench.data.derive.normalization import Normalization, with_transform
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.records.digest import digest
+from dpbench.system.errors import UserError
 from dpbench.training.plan import plan
 from dpbench.training.trainer import fit
 

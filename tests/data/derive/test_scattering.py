@@ -13,9 +13,9 @@ from dpbench.data.derive.features import WithFeatures
 from dpbench.data.derive.normalization import Normalization
 from dpbench.data.derive.scattering import Scattering
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build, prepare
 from dpbench.records.digest import digest
+from dpbench.system.errors import UserError
 
 DIGITS = Digits(test_share=0.2)
 SCATTERED = WithFeatures(DIGITS, Scattering(depth=1))

@@ -4,7 +4,7 @@ import torch
 from dpbench.data.derive.unbalanced import Unbalanced
 from dpbench.data.digits import Digits
 from dpbench.data.mnist import Mnist
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 DIGITS = Digits(test_share=0.2)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpbench.data.dataset import Split
 from dpbench.data.derive.users import dirichlet, iid, shards, units_of
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 DEALS = {
     "iid": iid(12, 0.0),

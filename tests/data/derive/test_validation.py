@@ -8,9 +8,9 @@ from dpbench.data.dataset import Data
 from dpbench.data.derive.unbalanced import Unbalanced
 from dpbench.data.derive.validation import WithValidation
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
-from dpbench.seeds import numpy_generator
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
 from dpbench.training.plan import plan
 from dpbench.training.trainer import fit
 

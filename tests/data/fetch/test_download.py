@@ -16,7 +16,7 @@ import pytest
 from dpbench.data.fetch import download
 from dpbench.data.fetch.download import Source, fetch
 from dpbench.data.fetch.folder import default_folder
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 CONTENT = bytes(range(256)) * 2000
 MD5 = "md5:" + hashlib.md5(CONTENT).hexdigest()

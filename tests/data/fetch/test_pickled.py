@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dpbench.data.fetch.pickled import read_pickle
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
 ARRAYS = [
     np.arange(24, dtype=np.uint8).reshape(2, 3, 4),

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from dpbench.errors import UserError
 from dpbench.papers.calibration.coincidence import curves, distances, judge_distances
 from dpbench.records.reading import parse
 from dpbench.records.record import Record
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import render
 from dpbench.reproduce.target import target_of
+from dpbench.system.errors import UserError
 from dpbench.tables.claims.spec import claims_of
 
 DIGITS = [

@@ -5,12 +5,12 @@ import io
 
 import pytest
 
-from dpbench.errors import UserError
 from dpbench.papers.calibration.laboratory import FlowSettings
 from dpbench.papers.calibration.report import PROPERTIES
-from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.target import target_of
+from dpbench.system.errors import UserError
+from dpbench.system.paths import benchmarks_folder
 from dpbench.tables.published import read_published
 
 CLIPPINGS = [

@@ -9,14 +9,14 @@ import torch
 from scipy.integrate import solve_ivp
 
 from dpbench.clipping import Abadi, Global, Layerwise
-from dpbench.errors import UserError
 from dpbench.papers.calibration.dynamics import AdaGrad, Adam, HeavyBall, Nesterov, RmsProp
 from dpbench.papers.calibration.flow import Steps, follow
 from dpbench.papers.calibration.laboratory import Finding, FlowSettings
 from dpbench.papers.calibration.linear import Examples
 from dpbench.papers.calibration.report import SAME, ZERO, claims
-from dpbench.paths import benchmarks_folder
 from dpbench.reproduce.target import target_of
+from dpbench.system.errors import UserError
+from dpbench.system.paths import benchmarks_folder
 from dpbench.tables.published import read_published
 
 TARGET = target_of("calibration_theorem3", [])

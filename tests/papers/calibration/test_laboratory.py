@@ -5,10 +5,10 @@ import torch
 
 from dpbench.clipping import Abadi, Unclipped
 from dpbench.config.compose import compose
-from dpbench.errors import UserError
 from dpbench.execution.prepare import build
 from dpbench.papers.calibration.flow import Flow
 from dpbench.papers.calibration.laboratory import FlowSettings, distance, examine
+from dpbench.system.errors import UserError
 
 NOWHERE = Path("/nowhere")
 PLAIN = {

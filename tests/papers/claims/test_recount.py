@@ -14,10 +14,10 @@ from scipy.stats import norm
 from dpbench.papers.claims.recount import LOOSE_MARGIN, PLD_MARGIN, judge, recount_one
 from dpbench.papers.claims.registry import read_claims
 from dpbench.papers.claims.report import WORDS, summary
-from dpbench.paths import PACKAGE, benchmarks_folder
 from dpbench.privacy.accountants import lower_bound, moments, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.records.epsilon import rounded_up
+from dpbench.system.paths import PACKAGE, benchmarks_folder
 
 CLAIMS = {claim.id: claim for claim in read_claims(benchmarks_folder() / "claims" / "claims.csv")}
 COMMITTED = PACKAGE.parent / "results" / "tables" / "recount.csv"

@@ -5,11 +5,11 @@ import io
 
 import pytest
 
-from dpbench.errors import UserError
 from dpbench.execution.prepare import prepare
 from dpbench.papers.claims.registry import read_claims
-from dpbench.paths import PACKAGE, benchmarks_folder
 from dpbench.privacy.entries import joint_entries
+from dpbench.system.errors import UserError
+from dpbench.system.paths import PACKAGE, benchmarks_folder
 
 FOLDER = benchmarks_folder() / "claims"
 CLAIMS = {claim.id: claim for claim in read_claims(FOLDER / "claims.csv")}

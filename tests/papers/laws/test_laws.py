@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpbench.errors import UserError
 from dpbench.papers.laws.figure import SamplingLawSettings, epsilons
 from dpbench.papers.laws.shuffled import shuffled_lower_bound
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.reproduce.command import reproduce
+from dpbench.system.errors import UserError
 
 
 @pytest.mark.parametrize(("sigma", "epochs"), [(0.7, 1), (1.0, 4), (3.0, 9)])

@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("wandb", reason="the tracking extra brings it")
 
 from dpbench.config.compose import compose
-from dpbench.errors import UserError
 from dpbench.execution.track import track
 from dpbench.records.trackers import RunInfo
 from dpbench.records.trackers.tracker import run_info
 from dpbench.records.trackers.wandb import WandbTracker
+from dpbench.system.errors import UserError
 
 BLOCK, HEADER = 32768, 7
 

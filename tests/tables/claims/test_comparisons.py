@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.tables.claims.comparisons import evidence, interval, verdict_of
 from dpbench.tables.claims.quantities import PrintedNumber, Quantity
 from dpbench.tables.markdown import to_markdown

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.tables.sweep.cells import SweepLayout, filter_records, group_runs
 from dpbench.tables.sweep.command import command_for, table
 from tests.tables.sweep.made_up import record

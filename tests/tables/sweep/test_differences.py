@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 from dpbench.tables.sweep.command import table
 from tests.tables.sweep.made_up import record, swept
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Protocol, TypeGuard, Union, get_args, get_origin
 
-from dpbench.errors import UserError, nearest
+from dpbench.system.errors import UserError, nearest
 
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """The range of normal float32 numbers: in a computation, less would be 0 and more infinite."""

@@ -5,9 +5,9 @@ A wheel contains both in the package; in a checkout they are beside it.
 
 from pathlib import Path
 
-from dpbench.errors import UserError
+from dpbench.system.errors import UserError
 
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def conf_folder() -> Path:

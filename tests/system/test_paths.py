@@ -1,7 +1,7 @@
 import pytest
 
-from dpbench import paths as resources
-from dpbench.errors import UserError
+from dpbench.system import paths as resources
+from dpbench.system.errors import UserError
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpbench.seeds import derived, generator
+from dpbench.system.seeds import derived, generator
 
 CPU = torch.device("cpu")
 PURPOSES = ["sampling", "noise", "counts", "initial weights", "dropout"]

@@ -9,9 +9,9 @@ import pytest
 
 from dpbench.data.dataset import Dataset
 from dpbench.data.digits import Digits
-from dpbench.errors import UserError, nearest
 from dpbench.mechanism.schedules import Constant, Linear
-from dpbench.validate import (
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.validate import (
     LARGEST,
     MAX_INTEGER,
     SMALLEST,
