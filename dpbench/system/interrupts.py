@@ -5,22 +5,21 @@ more than once, and who loses patience sends SIGKILL.
 
 A command listens from its start. Outside `graceful_interrupts` there is nothing to clean up: the
 process prints one sentence and exits. Within it the first interrupt raises KeyboardInterrupt, or,
-during training, after the current step (`between_steps`). The second one kills the process and all
-of its descendants.
+during training, sets the flag that `between_steps` reads after each step. The second one kills the
+process and those that it started.
 
-A thread watches for signals, because Python delivers them to the main thread only between two
-bytecode instructions, and one call of torch may take minutes.
+Python runs the handler between two bytecode instructions of the main thread, so a signal waits for
+the end of the present call of torch.
 """
 
 import atexit
 import gc
 import os
-import select
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -37,74 +36,40 @@ class Listener:
     quiet: prints nothing, as in a worker process.
     """
 
-    def __init__(self, numbers: tuple[int, ...], quiet: bool):
-        self._numbers, self._quiet = numbers, quiet
+    def __init__(self, quiet: bool):
+        self._quiet = quiet
         self.graceful = 0  # nested contexts
-        self.stepping, self.stop_requested, self.stop_raised = False, False, False
+        self.stepping = False
         self.first_signal = 0
         self._hint_shown = False
-        self._exiting = threading.Lock()
-        self._read_end, self._write_end = os.pipe()
-        os.set_blocking(self._write_end, False)
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def begin(self) -> Callable[[], None]:
-        """Start listening; returns a function that restores the previous handlers."""
-        handlers = {number: signal.signal(number, self._interrupt) for number in self._numbers}
-        wakeup = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
-        self._thread.start()
-
-        def end() -> None:
-            signal.set_wakeup_fd(wakeup)
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            os.close(self._write_end)
-            self._thread.join()
-            os.close(self._read_end)
-
-        return end
-
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """The signal handler, in the main thread."""
-        self.first_signal = self.first_signal or number
-        if number == signal.SIGINT if self._stopping else not self.graceful:
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """The signal handler."""
+        if self.first_signal:
+            if number == signal.SIGINT:
+                self._exit(number)
+            return
+        self.first_signal = number
+        if not self.graceful:
             self._exit(number)
-        elif self.stepping:
-            self.stop_requested = True
-        elif not self._stopping:
-            self.stop()
+            return
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+        if not self.stepping:
+            raise KeyboardInterrupt
 
-    @property
-    def _stopping(self) -> bool:
-        return self.stop_requested or self.stop_raised
-
-    def stop(self) -> None:
-        """Raise KeyboardInterrupt."""
-        self.stop_raised = True
-        raise KeyboardInterrupt
-
-    def _watch(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
-        count = 0
-        while data := os.read(self._read_end, 1):
-            if data[0] not in self._numbers:
-                continue
-            count += 1
-            again = count > 1 and data[0] == signal.SIGINT
-            if again or not (self.graceful or self._stopping):
-                self._exit(data[0])
-            if not select.select([self._read_end], [], [], PATIENCE)[0]:
-                self._print("finishing; interrupt again to exit immediately.")
+    def say_how_to_exit(self, number: int, frame: FrameType | None) -> None:
+        """The handler of the timer that the first interrupt sets."""
+        self._print("finishing; interrupt again to exit immediately.")
 
     def _exit(self, number: int) -> None:
-        """Kill all descendants and exit immediately.
+        """Kill the child processes and exit immediately.
 
-        Must not import anything or wait for locks: the main thread may hold them.
+        Imports nothing: the interrupted code may be in the middle of the same import.
         """
-        self._exiting.acquire()  # never released: only one thread may run this
-        for process in descendants():
+        children = getattr(sys.modules.get("multiprocessing"), "active_children", list)
+        for child in children():
             with suppress(OSError):
-                os.kill(process, signal.SIGKILL)
+                os.kill(child.pid, signal.SIGKILL)
         self.say_resume_hint()
         os._exit(128 + number)
 
@@ -123,22 +88,6 @@ class Listener:
             os.write(2, f"{show_cursor}dpbench: {sentence}\n".encode())
 
 
-def descendants() -> list[int]:
-    """Process ids of all descendants of this process; without /proc, of its children only."""
-    if not os.path.isdir("/proc/self"):
-        multiprocessing = sys.modules.get("multiprocessing")
-        return [child.pid for child in multiprocessing.active_children()] if multiprocessing else []
-    parents: dict[int, int] = {}
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            # The fields after the program's name, which may contain anything: state, parent.
-            parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
-    family = [os.getpid()]
-    for process in family:
-        family += [child for child, parent in parents.items() if parent == process]
-    return family[1:]
-
-
 _listener: Listener | None = None
 
 
@@ -149,20 +98,20 @@ def listening(
     """Listen to the signals, except for those that the parent process set to be ignored."""
     global _listener
     main = threading.current_thread() is threading.main_thread()
-    handled = tuple(n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN)
+    handled = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
     if _listener or not main or not handled:
         yield
         return
-    _listener = Listener(handled, quiet)
-    with ExitStack() as stack:
-        stack.callback(_listener.begin())
-        stack.callback(_forget)
+    _listener = Listener(quiet)
+    handlers = {number: signal.signal(number, _listener.interrupt) for number in handled}
+    handlers[signal.SIGALRM] = signal.signal(signal.SIGALRM, _listener.say_how_to_exit)
+    try:
         yield
-
-
-def _forget() -> None:
-    global _listener
-    _listener = None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        _listener = None
 
 
 def hung_up() -> bool:
@@ -202,7 +151,7 @@ def graceful_interrupts() -> Iterator[None]:
         return
     listener.graceful += 1
     try:
-        if listener.stop_raised:  # and the exception was swallowed
+        if listener.first_signal:  # and the exception was swallowed
             raise KeyboardInterrupt
         yield
     finally:
@@ -222,11 +171,11 @@ def between_steps() -> Iterator[Callable[[], bool]]:
         return
     listener.stepping = True
     try:
-        yield lambda: listener.stop_requested or listener.stop_raised
+        yield lambda: bool(listener.first_signal)
     finally:
         listener.stepping = False
-    if listener.stop_requested or listener.stop_raised:
-        listener.stop()
+    if listener.first_signal:
+        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dpbench.system.interrupts import (
+    RESUME_HINT,
     Listener,
     between_steps,
-    descendants,
     graceful_interrupts,
     hung_up,
     listening,
@@ -116,7 +116,6 @@ def test_one_that_a_group_is_sent_counts_once_however_often_it_comes(number, end
             train()
         assert hung_up() == (number == signal.SIGHUP)
         interrupt(number)  # while all is put in order
-        time.sleep(0.1)  # in which the thread that watches hears of it
         assert (made, ended) == ([], [])
         interrupt()
         until(lambda: ended)
@@ -190,17 +189,42 @@ def test_what_is_started_deaf_hears_no_interrupt(tmp_path):
     assert not blocked & 1 << signal.SIGTERM - 1
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="only Linux tells")
-def test_descendants_are_children_and_theirs():
-    shell = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE)
+ENDLESS_CHILD = """
+import multiprocessing, os, signal, time
+from dpbench.system.interrupts import graceful_interrupts, listening
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+    child.start()
+    print(child.pid, flush=True)
+    with listening(), graceful_interrupts():
+        while True:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                pass
+"""
+
+
+@pytest.mark.slow
+def test_the_second_one_kills_child_processes_too(tmp_path):
+    (tmp_path / "parent.py").write_text(ENDLESS_CHILD)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "parent.py"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (130, f"dpbench: {RESUME_HINT}\n")
+    until(lambda: not is_alive(int(done.stdout)))
+
+
+def is_alive(process):
     try:
-        sleeper = int(shell.stdout.readline())
-        assert {shell.pid, sleeper} <= set(descendants())
-        assert os.getpid() not in descendants()
-        os.kill(sleeper, signal.SIGKILL)
-    finally:
-        shell.communicate()
-    assert not {shell.pid, sleeper} & set(descendants())
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{process}/stat")  # a killed orphan that nobody has waited for
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 LEAVES_GARBAGE = """
