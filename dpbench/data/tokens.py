@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpbench.data.fetch.library import library
 from dpbench.system.errors import Unavailable, UserError
-from dpbench.system.validate import integer
+from dpbench.system.validate import Count, integer
 
 PADDING = 0
 """The padding token of BERT."""
@@ -27,11 +27,10 @@ class Tokens:
     """
 
     tokenizer: str
-    vocabulary: int
+    vocabulary: Count
     length: int
 
     def __post_init__(self) -> None:
-        integer("dataset.tokens.vocabulary", self.vocabulary)
         integer("dataset.tokens.length", self.length, most=MAX_TOKENS)
 
     def of(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:

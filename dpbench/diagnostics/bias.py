@@ -18,7 +18,7 @@ from dpbench.diagnostics.settings import chosen_groups
 from dpbench.mechanism.step import PrivateStep
 from dpbench.system import seeds
 from dpbench.system.errors import UserError
-from dpbench.system.validate import fraction, integer, one_of
+from dpbench.system.validate import Count, Share, integer, one_of
 
 EXAMPLES = ("batch", "probe", "all")
 
@@ -37,23 +37,19 @@ class BiasDiagnostics:
     parameters, `repeats` of each.
     """
 
-    every: int
+    every: Count
     examples: str
-    probe_size: int
-    chunk: int
+    probe_size: Count
+    chunk: Count
     groups: list[int] | None
-    quantiles: list[float]
+    quantiles: list[Share]
     sizes: list[int]
-    repeats: int
+    repeats: Count
 
     def __post_init__(self) -> None:
-        for name in ("every", "probe_size", "chunk", "repeats"):
-            integer(f"diagnostics.{name}", getattr(self, name))
         for size in self.sizes:
             integer("diagnostics.sizes", size)
         one_of("diagnostics.examples", self.examples, EXAMPLES)
-        for quantile in self.quantiles:
-            fraction("each of diagnostics.quantiles", quantile, zero=True, one=True)
 
     def observer(
         self, step: PrivateStep, train: Split, test: Split | None = None

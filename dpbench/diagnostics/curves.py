@@ -15,7 +15,7 @@ from dpbench.mechanism.step import PrivateStep
 from dpbench.metrics import calibration, classification
 from dpbench.models.predict import predict
 from dpbench.system.errors import UserError
-from dpbench.system.validate import integer
+from dpbench.system.validate import Count
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class CurveDiagnostics:
     too, at the cost of a pass over it.
     """
 
-    steps: int | None
-    epochs: int | None
+    steps: Count | None
+    epochs: Count | None
     train: bool
 
     def __post_init__(self) -> None:
@@ -36,9 +36,6 @@ class CurveDiagnostics:
             raise UserError(
                 "diagnostics takes either steps or epochs: set one, leave the other null."
             )
-        for name in ("steps", "epochs"):
-            if getattr(self, name) is not None:
-                integer(f"diagnostics.{name}", getattr(self, name))
 
     def observer(self, step: PrivateStep, train: Split, test: Split) -> "CurveObserver":
         """An observer of `step` on the split that the run is evaluated on."""

@@ -18,7 +18,7 @@ from dpbench.diagnostics.settings import chosen_groups
 from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
 from dpbench.mechanism.step import PrivateStep
 from dpbench.system import seeds
-from dpbench.system.validate import integer
+from dpbench.system.validate import Count, integer
 
 MAX_VECTORS = 100_000
 
@@ -46,17 +46,14 @@ class MisalignmentDiagnostics:
     exactly two.
     """
 
-    every: int | None
+    every: Count | None
     hutchinson: int
     eigenvalues: bool
-    chunk: int
+    chunk: Count
     groups: list[int] | None
 
     def __post_init__(self) -> None:
-        if self.every is not None:
-            integer("diagnostics.every", self.every)
         integer("diagnostics.hutchinson", self.hutchinson, 0, most=MAX_VECTORS)
-        integer("diagnostics.chunk", self.chunk)
 
     def observer(
         self, step: PrivateStep, train: Split, test: Split | None = None

@@ -10,7 +10,7 @@ from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
 from dpbench.system.errors import UserError, show_warnings_as_messages
 from dpbench.system.interrupts import hung_up
-from dpbench.system.validate import integer, one_of, positive, quoted
+from dpbench.system.validate import Count, Positive, integer, one_of, quoted
 
 CLUSTERS = ("slurm", "local")
 
@@ -42,11 +42,11 @@ class Slurm:
 
     cluster: str
     partition: str | None
-    minutes: int
+    minutes: Count
     gpus: int
-    cpus: int
-    memory_gb: float
-    at_once: int
+    cpus: Count
+    memory_gb: Positive
+    at_once: Count
     requeues: int
     account: str | None = None
     qos: str | None = None
@@ -56,11 +56,8 @@ class Slurm:
 
     def __post_init__(self) -> None:
         one_of("launcher.cluster", self.cluster, CLUSTERS)
-        for name in ("minutes", "cpus", "at_once"):
-            integer(f"launcher.{name}", getattr(self, name))
         for name in ("gpus", "requeues"):
             integer(f"launcher.{name}", getattr(self, name), least=0)
-        positive("launcher.memory_gb", self.memory_gb)
         for name, pattern in NAMES.items():
             value = getattr(self, name)
             if value is not None and not re.fullmatch(pattern, value):

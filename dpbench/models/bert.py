@@ -13,7 +13,7 @@ from dpbench.models.layers import MAX_LAYERS
 from dpbench.models.pretrained import attention, loading_weights, planning, train_biases, train_only
 from dpbench.models.weights import check_weights
 from dpbench.system.errors import UserError
-from dpbench.system.validate import fraction, integer, one_of
+from dpbench.system.validate import Count, fraction, integer, one_of
 
 TRAIN = ("all", "last_layer_and_head", "biases_and_head")
 
@@ -36,11 +36,11 @@ class Bert:
     name: str
     pretrained: bool
     layers: int
-    hidden: int
-    heads: int
-    intermediate: int
-    vocabulary: int
-    length: int
+    hidden: Count
+    heads: Count
+    intermediate: Count
+    vocabulary: Count
+    length: Count
     dropout: float
     train: str
     weights: str | None = None
@@ -48,8 +48,6 @@ class Bert:
 
     def __post_init__(self) -> None:
         integer("model.layers", self.layers, most=MAX_LAYERS)
-        for name in ("hidden", "heads", "intermediate", "vocabulary", "length"):
-            integer(f"model.{name}", getattr(self, name))
         fraction("model.dropout", self.dropout, zero=True)
         one_of("model.train", self.train, TRAIN)
         check_weights(self.pretrained, self.weights, self.checksum)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dpbench.models.images import image_shape
 from dpbench.models.standardised import convolution
-from dpbench.system.validate import integer, one_of
+from dpbench.system.validate import Count, one_of
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "mish": nn.Mish,
@@ -35,14 +35,12 @@ class ResNet9:
     2,447,946 parameters for w = 64 on 32x32x3 and ten classes; standardisation adds 1,472 gains.
     """
 
-    width: int
-    groups: int
+    width: Count
+    groups: Count
     activation: str
     weight_standardisation: bool
 
     def __post_init__(self) -> None:
-        integer("model.width", self.width)
-        integer("model.groups", self.groups)
         one_of("model.activation", self.activation, ACTIVATIONS)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -15,7 +15,7 @@ from dpbench.models.images import image_shape
 from dpbench.models.pretrained import attention, loading_weights, planning, train_biases, train_only
 from dpbench.models.weights import check_weights
 from dpbench.system.errors import UserError
-from dpbench.system.validate import integer, one_of
+from dpbench.system.validate import Count, one_of
 
 TRAIN = ("all", "last_block_and_head", "biases_and_head")
 
@@ -37,14 +37,13 @@ class Vit:
 
     name: str
     pretrained: bool
-    image_size: int
+    image_size: Count
     train: str
     revision: str | None = None
     weights: str | None = None
     checksum: str | None = None
 
     def __post_init__(self) -> None:
-        integer("model.image_size", self.image_size)
         one_of("model.train", self.train, TRAIN)
         check_weights(self.pretrained, self.weights, self.checksum)
 

@@ -8,7 +8,7 @@ from dpbench.models.images import image_shape
 from dpbench.models.layers import MAX_LAYERS
 from dpbench.models.standardised import convolution
 from dpbench.system.errors import UserError
-from dpbench.system.validate import integer
+from dpbench.system.validate import Count, integer
 
 
 class Block(nn.Module):
@@ -34,13 +34,11 @@ class WideResNet:
     """
 
     depth: int
-    width: int
-    groups: int
+    width: Count
+    groups: Count
     weight_standardisation: bool
 
     def __post_init__(self) -> None:
-        integer("model.width", self.width)
-        integer("model.groups", self.groups)
         if integer("model.depth", self.depth, 10, MAX_LAYERS) % 6 != 4:
             raise UserError(f"depth={self.depth} is not one of 10, 16, 22, 28, ... (6 n + 4).")
 

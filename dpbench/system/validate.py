@@ -9,7 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import Parameter, getattr_static
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Protocol, TypeGuard, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Protocol, TypeGuard, Union, get_args, get_origin
+
+from msgspec import Meta
 
 from dpbench.system.errors import UserError, nearest
 
@@ -25,6 +27,12 @@ most folders in it, as Python makes one within the other."""
 
 MAX_QUOTED = 60
 """The most characters of a value that a message quotes."""
+
+Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0)]
+Fraction = Annotated[float, Meta(gt=0, lt=1)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+"""Ranges of settings, which are checked where a constructor's settings are read (`typed`)."""
 
 
 def quoted(value: object) -> str:
@@ -175,13 +183,37 @@ def key_values(
 
 
 def typed(what: str, value: object, hint: Any) -> None:
-    """UserError unless a value of a configuration has the annotated type.
+    """UserError unless a value of a configuration has the annotated type, and is in its range.
 
     A list may stand for a tuple, and any object with a protocol's members for that protocol.
     """
     if not fits(value, hint):
         way = quoting_hint(what, value) if fits(_as_text(value), hint) else ""
         raise _refusal(what, _in_words(hint) + _size_hint(value), value, way)
+    _check_range(what, value, hint)
+
+
+def _check_range(what: str, value: Any, hint: Any) -> None:
+    """UserError for a value of the annotated type that is out of its range."""
+    origin, options = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        _check_bounds(what, value, options[0], options[1])
+    elif origin in (Union, UnionType) and value is not None:
+        _check_range(what, value, next(option for option in options if fits(value, option)))
+    elif origin is list:
+        for part in value:
+            _check_range(f"each of {what}", part, options[0])
+
+
+def _check_bounds(what: str, value: Any, kind: type, bounds: Any) -> None:
+    if kind is int:
+        integer(what, value, bounds.ge, MAX_INTEGER if bounds.le is None else bounds.le)
+    elif 1 in (bounds.lt, bounds.le):
+        fraction(what, value, zero=bounds.ge == 0, one=bounds.le == 1)
+    elif bounds.gt == 0:
+        positive(what, value)
+    else:
+        number(what, value, bounds.ge)
 
 
 def quoting_hint(what: str, value: object) -> str:
@@ -208,6 +240,8 @@ def _as_text(value: object) -> object:
 def fits(value: object, hint: Any) -> bool:
     """Whether a value has the annotated type, by the rules of `typed`."""
     origin, options = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return fits(value, options[0])
     if origin in (Union, UnionType):
         return any(fits(value, option) for option in options)
     if origin is Literal:
@@ -263,6 +297,8 @@ WORDS = {
 def _in_words(hint: Any, plural: bool = False) -> str:
     """The name of a type in messages."""
     origin, options = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _in_words(options[0], plural)
     if origin in (Union, UnionType):
         named = [o for o in options if not getattr(o, "__module__", "").startswith("torch")]
         return " or ".join(dict.fromkeys(_in_words(option, plural) for option in named))

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from dpbench.config.buildable import check_settings
 from dpbench.data.dataset import Split
 from dpbench.diagnostics.batch_bias import measure
 from dpbench.diagnostics.bias import BiasDiagnostics
@@ -18,7 +19,8 @@ QUANTILES = [0.25, 0.5]
 def settings(**changes):
     plain = {"every": 2, "examples": "batch", "probe_size": 10, "chunk": 7, "groups": None}
     plain |= {"quantiles": QUANTILES, "sizes": [], "repeats": 2}
-    return BiasDiagnostics(**{**plain, **changes})
+    check_settings(BiasDiagnostics, plain | changes, "diagnostics.")
+    return BiasDiagnostics(**plain | changes)
 
 
 def run(small, diagnostics, name="dpsgd", groups=GROUPS, count=5):
@@ -181,7 +183,7 @@ def test_an_empty_batch_is_measured_as_unknown_and_the_next_as_ever(small):
         ({"probe_size": 2.5}, "diagnostics.probe_size must be a whole number"),
         ({"examples": "sample"}, "diagnostics.examples=sample is unknown"),
         ({"quantiles": [0.5, 1.5]}, "diagnostics.quantiles must be a number from 0 to 1"),
-        ({"quantiles": ["half"]}, "diagnostics.quantiles must be a number from 0 to 1"),
+        ({"quantiles": ["half"]}, "diagnostics.quantiles must be a list of numbers"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(changes, sentence):

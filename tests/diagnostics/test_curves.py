@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from dpbench.config.buildable import check_settings
 from dpbench.data.dataset import Split
 from dpbench.diagnostics.curves import CurveDiagnostics
 from dpbench.gradients import make_engine
@@ -115,7 +116,14 @@ def test_a_diverged_model_measures_nan(parts, batch_of):
     assert all(math.isnan(series[f"tested/{name}"][0]) for name in ("loss", "ece", "mce"))
 
 
-@pytest.mark.parametrize("values", [(None, None), (1, 1), (0, None), (None, 0), (1.5, None)])
+@pytest.mark.parametrize("values", [(None, None), (1, 1)])
 def test_one_interval_is_asked_for(values):
     with pytest.raises(UserError, match="diagnostics"):
         CurveDiagnostics(*values, train=False)
+
+
+@pytest.mark.parametrize("values", [(0, None), (None, 0), (1.5, None)])
+def test_an_interval_is_a_whole_number_of_at_least_1(values):
+    settings = {"steps": values[0], "epochs": values[1], "train": False}
+    with pytest.raises(UserError, match=r"diagnostics\.(steps|epochs) must be .*whole number"):
+        check_settings(CurveDiagnostics, settings, "diagnostics.")

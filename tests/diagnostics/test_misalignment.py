@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from dpbench.config.buildable import check_settings
 from dpbench.diagnostics import excess_risk
 from dpbench.diagnostics.misalignment import MisalignmentDiagnostics
 from dpbench.system.errors import UserError
@@ -14,6 +15,7 @@ LR = 0.5
 
 def settings(**changes):
     plain = {"every": 2, "hutchinson": 3, "eigenvalues": True, "chunk": 7, "groups": None}
+    check_settings(MisalignmentDiagnostics, plain | changes, "diagnostics.")
     return MisalignmentDiagnostics(**plain | changes)
 
 

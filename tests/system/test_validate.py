@@ -1,11 +1,13 @@
 """Every check takes what it should, and refuses all else in one sentence that names it."""
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
+from msgspec import Meta
 
 from dpbench.data.dataset import Dataset
 from dpbench.data.digits import Digits
@@ -15,6 +17,10 @@ from dpbench.system.validate import (
     LARGEST,
     MAX_INTEGER,
     SMALLEST,
+    Count,
+    Fraction,
+    Positive,
+    Share,
     boolean,
     fits,
     fraction,
@@ -141,6 +147,32 @@ def test_a_type_takes_what_a_reader_of_it_expects(hint, fitting, others):
     with pytest.raises(UserError, match=r"^x must be .*, got ") as told:
         typed("x", others[0], hint)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "sentence"),
+    [
+        (Count, 0, "x must be a whole number of at least 1, got 0."),
+        (Count | None, -1, "x must be a whole number of at least 1, got -1."),
+        (list[Count], [2, 0], "each of x must be a whole number of at least 1, got 0."),
+        (Annotated[int, Meta(ge=2, le=5)], 6, "x must be a whole number from 2 to 5, got 6."),
+        (Annotated[float, Meta(ge=1)], 0.5, "x must be a number of at least 1, got 0.5."),
+        (Positive, 0.0, "x must be a positive number, got 0.0."),
+        (Fraction, 1, "x must be a number between 0 and 1, got 1."),
+        (Share, 1.5, "x must be a number from 0 to 1, got 1.5."),
+    ],
+)
+def test_a_value_out_of_its_annotated_range_is_refused(hint, value, sentence):
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+        typed("x", value, hint)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [(Count, 1), (Count | None, None), (list[Count], []), (Positive, 1e-9), (Share, 0)],
+)
+def test_a_value_in_its_annotated_range_is_taken(hint, value):
+    typed("x", value, hint)
 
 
 def test_a_path_is_one_that_a_system_could_have():

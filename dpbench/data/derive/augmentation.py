@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dpbench.data.dataset import Batch, Dataset
 from dpbench.system.errors import UserError
-from dpbench.system.validate import fraction, integer, one_of
+from dpbench.system.validate import Share, integer, one_of
 
 MAX_VIEWS = 10_000
 PADDINGS = ("reflect", "zero")
@@ -32,14 +32,13 @@ class ShiftsFlips:
     shift: int
     padding: str
     flip: str
-    probability: float
+    probability: Share
 
     def __post_init__(self) -> None:
         integer("augmentation.views", self.views, most=MAX_VIEWS)
         integer("augmentation.shift", self.shift, least=0)
         one_of("augmentation.padding", self.padding, PADDINGS)
         one_of("augmentation.flip", self.flip, FLIPS)
-        fraction("augmentation.probability", self.probability, zero=True, one=True)
 
     def check(self, dataset: Dataset) -> None:
         """UserError for data other than images, or images not larger than the shift."""

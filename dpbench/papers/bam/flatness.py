@@ -24,7 +24,7 @@ from dpbench.papers.network import Network, in_float64, initial_network
 from dpbench.reproduce.page import own_scale, page
 from dpbench.reproduce.target import Target
 from dpbench.system.progress import counting
-from dpbench.system.validate import integer, positive
+from dpbench.system.validate import Count, Positive
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import bullets, grid_lines
 from dpbench.tables.tidy import csv_text
@@ -42,16 +42,10 @@ HEAD = ("minimised", "seed", "loss", "|mean g|", "mean |g|", "largest eigenvalue
 class FlatnessSettings:
     """The settings. weight: lambda; lr, steps: of full-batch gradient descent in float64."""
 
-    examples: int
-    lr: float
-    steps: int
-    weight: float
-
-    def __post_init__(self) -> None:
-        for name in ("examples", "steps"):
-            integer(f"table.compute.{name}", getattr(self, name))
-        for name in ("lr", "weight"):
-            positive(f"table.compute.{name}", getattr(self, name))
+    examples: Count
+    lr: Positive
+    steps: Count
+    weight: Positive
 
 
 @dataclass(frozen=True)

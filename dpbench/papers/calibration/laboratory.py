@@ -13,7 +13,7 @@ from dpbench.papers.calibration.flow import Flow, Steps, follow
 from dpbench.papers.calibration.linear import Examples
 from dpbench.papers.network import Network, in_float64, initial_network
 from dpbench.system import seeds
-from dpbench.system.validate import integer, positive
+from dpbench.system.validate import Count, Positive
 from dpbench.training.run import Run
 
 FINER = 16
@@ -31,22 +31,16 @@ class FlowSettings:
     as an additional problem.
     """
 
-    examples: int
-    lr: float
-    steps: int
-    every: int
-    zero: float
-    noise: float
-    noise_steps: int
+    examples: Count
+    lr: Positive
+    steps: Count
+    every: Count
+    zero: Positive
+    noise: Positive
+    noise_steps: Count
     clips: dict[str, Clip]
     optimizers: dict[str, Dynamics] = field(default_factory=dict)
     by_hand: Examples | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("examples", "steps", "every", "noise_steps"):
-            integer(f"table.compute.{name}", getattr(self, name))
-        for name in ("lr", "zero", "noise"):
-            positive(f"table.compute.{name}", getattr(self, name))
 
     @property
     def flows(self) -> dict[str, tuple[Dynamics, Clip]]:

@@ -1,9 +1,10 @@
 """Epsilons of the same training under several sampling laws, beside what Poisson reports."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import pandas as pd
+from msgspec import Meta
 
 from dpbench.figures.formats import images, titled
 from dpbench.mechanism.method import GRADIENT_SUM
@@ -22,7 +23,7 @@ from dpbench.privacy.ledger import (
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
-from dpbench.system.validate import fraction, integer, number, positive
+from dpbench.system.validate import Count, Fraction, Positive, integer
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
 
@@ -50,25 +51,18 @@ class SamplingLawSettings:
     of steps in an epoch. limit: of truncated batches, in multiples of the expected size.
     """
 
-    size: int
-    delta: float
-    noise_multipliers: list[float]
-    epochs: list[int]
+    size: Count
+    delta: Fraction
+    noise_multipliers: list[Positive]
+    epochs: list[Count]
     steps: list[int]
-    limit: float
+    limit: Annotated[float, Meta(ge=1)]
 
     def __post_init__(self) -> None:
-        integer("table.compute.size", self.size)
-        fraction("table.compute.delta", self.delta)
-        number("table.compute.limit", self.limit, least=1)
         if len(self.noise_multipliers) != len(self.epochs):
             raise UserError(
                 "table.compute.noise_multipliers and epochs are the panels: give as many of each."
             )
-        for multiplier in self.noise_multipliers:
-            positive("each of table.compute.noise_multipliers", multiplier)
-        for epochs in self.epochs:
-            integer("each of table.compute.epochs", epochs)
         for steps in self.steps:
             integer("each of table.compute.steps", steps, 2, min(self.size, MAX_STEPS))
 

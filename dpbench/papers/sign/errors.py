@@ -22,7 +22,7 @@ from dpbench.privacy.ledger import (
 from dpbench.records.epsilon import USUAL
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
-from dpbench.system.validate import fraction, integer, number, positive
+from dpbench.system.validate import Count, Fraction, Positive, integer, number
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
 
@@ -55,19 +55,14 @@ MAX_POINTS = 10_000
 class SignErrorSettings:
     """The settings of the figure, with `points` signals, and of the table, with `table_signals`."""
 
-    epsilon: float
-    delta: float
-    dimensions: list[int]
-    largest_signal: float
+    epsilon: Positive
+    delta: Fraction
+    dimensions: list[Count]
+    largest_signal: Positive
     points: int
     table_signals: list[float]
 
     def __post_init__(self) -> None:
-        positive("table.compute.epsilon", self.epsilon)
-        fraction("table.compute.delta", self.delta)
-        for dimension in self.dimensions:
-            integer("each of table.compute.dimensions", dimension)
-        positive("table.compute.largest_signal", self.largest_signal)
         integer("table.compute.points", self.points, 2, MAX_POINTS)
         for signal in self.table_signals:
             number("each of table.compute.table_signals", signal, 0, self.largest_signal)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from dpbench.clipping import Abadi, Unclipped
+from dpbench.config.buildable import check_settings
 from dpbench.config.compose import compose
 from dpbench.execution.prepare import build
 from dpbench.papers.calibration.flow import Flow
@@ -18,6 +19,7 @@ PLAIN = {
 
 
 def setup(**changed) -> FlowSettings:
+    check_settings(FlowSettings, PLAIN | changed, "table.compute.")
     return FlowSettings(**PLAIN | changed)
 
 
