@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dpbench
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.python_api import as_overrides
-from dpbench.execution.run import load_or_run
 from dpbench.records.reading import Unreadable, load, read
 from dpbench.reproduce import Page, command
 from dpbench.system.errors import UserError

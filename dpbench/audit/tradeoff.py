@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpbench.privacy.amplification import SymmetricProfile
 from dpbench.privacy.coordinate_profiles import profile
 from dpbench.privacy.entries import Entry, deduct_failures, joint_entries
 from dpbench.privacy.gaussian import GaussianProfile
 from dpbench.privacy.ledger import CoordinateMechanism, Exact, Ledger, Mechanism, Step
-from dpbench.privacy.sampling import SymmetricProfile
 from dpbench.privacy.tight import Steps, sum_of_losses
 
 POINTS = 400

@@ -40,7 +40,7 @@ def _run(overrides: list[str]) -> None:
 
     path = finished = finished_record(overrides)
     if path is None:
-        from dpbench.execution.run import load_or_run  # which imports torch
+        from dpbench.execution.load_or_run import load_or_run  # which imports torch
 
         path = load_or_run(overrides)
     record = load(path)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dpbench.dashboard.choice import Group, choose, groups_of, ranked_by, sign_of
 from dpbench.dashboard.metrics import metric_entry
-from dpbench.dashboard.run import ReportedRun, seven_digits
+from dpbench.dashboard.run_row import ReportedRun, seven_digits
 from dpbench.metrics.students_t import Estimate, estimate, paired
 from dpbench.metrics.worst_group import WORST_GROUP, value_of
 

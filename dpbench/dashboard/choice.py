@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dpbench.dashboard.run import ReportedRun
+from dpbench.dashboard.run_row import ReportedRun
 from dpbench.metrics.registry import REGISTRY
 from dpbench.metrics.students_t import Estimate, estimate
 

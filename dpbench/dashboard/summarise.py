@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dpbench.dashboard import metrics, privacy
 from dpbench.dashboard.boards import boards
-from dpbench.dashboard.run import ReportedRun, display_name, reported_run, seven_digits
-from dpbench.dashboard.settings import differences, group_of, series_of, setting_of
+from dpbench.dashboard.differing_settings import differences, group_of, series_of, setting_of
+from dpbench.dashboard.run_row import ReportedRun, display_name, reported_run, seven_digits
 from dpbench.dashboard.sweeps import swept_settings
 from dpbench.metrics.students_t import CONFIDENCE, quantiles
 from dpbench.records.collect import StoredRecord

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 
-from dpbench.dashboard.settings import DEFAULTS, flatten
+from dpbench.dashboard.differing_settings import DEFAULTS, flatten
 from dpbench.system.validate import spelled_number
 
 MAX_SETTINGS = 24

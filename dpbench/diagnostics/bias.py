@@ -13,8 +13,8 @@ from torch import Tensor
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.batch import unaugmented
 from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
+from dpbench.diagnostics.checks import chosen_groups
 from dpbench.diagnostics.observer import Observer
-from dpbench.diagnostics.settings import chosen_groups
 from dpbench.mechanism.step import PrivateStep
 from dpbench.system import seeds
 from dpbench.system.errors import UserError

@@ -12,9 +12,9 @@ from torch import Tensor
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics import excess_risk, lower_bounds
 from dpbench.diagnostics.batch import GroupMeans, clipped_batch, group_means, isolated_evaluation
+from dpbench.diagnostics.checks import chosen_groups
 from dpbench.diagnostics.curvature import MeanLoss
 from dpbench.diagnostics.observer import Observer
-from dpbench.diagnostics.settings import chosen_groups
 from dpbench.diagnostics.spectrum import largest_eigenvalue, trace
 from dpbench.mechanism.step import PrivateStep
 from dpbench.system import seeds

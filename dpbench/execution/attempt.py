@@ -12,7 +12,7 @@ from dpbench.system.lock import Busy
 
 def attempt(overrides: list[str], wait: bool = True, quiet: bool = True) -> Outcome:
     """The path of a run's record, or why the run failed."""
-    from dpbench.execution.run import load_or_run  # which imports torch
+    from dpbench.execution.load_or_run import load_or_run  # which imports torch
 
     try:
         return load_or_run(overrides, quiet, wait)

@@ -19,7 +19,7 @@ def run(*overrides: str, quiet: bool = False, **settings: object) -> Record:
     without a dot, such as `method="bam", seed=1`. quiet: without a progress bar. Raises UserError
     for settings that are refused.
     """
-    from dpbench.execution.run import load_or_run  # which imports torch
+    from dpbench.execution.load_or_run import load_or_run  # which imports torch
     from dpbench.records.code import STALE_RECORD, is_stale
     from dpbench.records.reading import read
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dpbench.config.settings import is_scientific, key_of
 from dpbench.execution.configuration import checked_config, trackers_of
-from dpbench.execution.run import tracking_folder
+from dpbench.execution.load_or_run import tracking_folder
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.records.trackers import RunInfo, Tracker, run_info

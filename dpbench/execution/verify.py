@@ -14,9 +14,9 @@ from typing import Any
 from dpbench.config.buildable import TARGET
 from dpbench.config.compose import compose
 from dpbench.config.settings import NAMED_GROUPS
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build
 from dpbench.execution.rerun import CommandBuilder
-from dpbench.execution.run import load_or_run
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import ACCOUNTANTS
 from dpbench.privacy.ledger import from_plain, to_plain

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpbench.privacy import coordinate_accountants as coordinate
 from dpbench.privacy.allocation import allocated
+from dpbench.privacy.amplification import TruncatedProfile
 from dpbench.privacy.central_limit import limit_epsilon, poisson_mu
 from dpbench.privacy.entries import (
     MAX_FAILURE,
@@ -31,7 +32,6 @@ from dpbench.privacy.gaussian import GaussianProfile, exact_epsilon
 from dpbench.privacy.ledger import CoordinateMechanism, Ledger
 from dpbench.privacy.noise_ends import unhidden
 from dpbench.privacy.renyi import sampled_gaussian, smallest_epsilon
-from dpbench.privacy.sampling import TruncatedProfile
 from dpbench.privacy.sign_note import note_epsilon
 from dpbench.privacy.tight import Steps, tight_epsilon
 from dpbench.system.errors import UserError

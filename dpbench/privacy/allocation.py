@@ -21,8 +21,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr
 
+from dpbench.privacy.amplification import Profile
 from dpbench.privacy.gaussian import GaussianProfile
-from dpbench.privacy.sampling import Profile
 
 REACH = 11.0
 """Standard deviations of the log-normal variable that its grid covers on either side."""
@@ -62,7 +62,7 @@ class Ratios:
 @dataclass(frozen=True)
 class AllocatedGaussian:
     """The privacy profile of an epoch: noise multiplier 1/mu, and one of `slots` steps for each
-    example. An upper bound in both directions (`dpbench.privacy.sampling.DirectedProfile`)."""
+    example. An upper bound in both directions (`dpbench.privacy.amplification.DirectedProfile`)."""
 
     mu: float
     slots: int

@@ -1,6 +1,6 @@
 """Privacy profiles of noise on each of d coordinates, and of its sign.
 
-A profile (dpbench.privacy.sampling) is convex in exp(epsilon), so the chord between two of its
+A profile (dpbench.privacy.amplification) is convex in exp(epsilon), so the chord between two of its
 points lies above it: profiles are stored as such points. A step's profile dominates the step
 regardless of earlier releases, so profiles compose (Zhu, Dong and Wang 2022, Theorems 10 and 11).
 """
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaincc
 
+from dpbench.privacy.amplification import TabulatedProfile
 from dpbench.privacy.composition import LossSum, connect_dots
 from dpbench.privacy.ledger import CoordinateMechanism
-from dpbench.privacy.sampling import TabulatedProfile
 
 NODES = 2400
 """Points of a profile: the chords between them are 0.03% above it where delta is 1e-12."""

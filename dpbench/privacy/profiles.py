@@ -5,11 +5,11 @@ import functools
 import numpy as np
 
 from dpbench.privacy.accountants import steps_of
+from dpbench.privacy.amplification import TabulatedProfile
 from dpbench.privacy.composition import LossSum
 from dpbench.privacy.entries import Unaccountable, deduct_failures, joint_entries
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.noise_ends import unhidden
-from dpbench.privacy.sampling import TabulatedProfile
 from dpbench.privacy.tight import sum_of_losses
 
 NODES = 2000

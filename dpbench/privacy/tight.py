@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpbench.privacy.amplification import Profile, addition_deltas, removal_deltas
 from dpbench.privacy.composition import LossSum, connect_dots
-from dpbench.privacy.sampling import Profile, addition_deltas, removal_deltas
 
 FINE, USUAL = 60, 1e-4
 """Grid points per standard deviation of the loss of a step, which make its variance 0.005% too

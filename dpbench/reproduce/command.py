@@ -5,13 +5,13 @@ from pathlib import Path
 
 from dpbench.config.buildable import function
 from dpbench.execution.configuration import trackers_of
-from dpbench.execution.run import tracking_folder
+from dpbench.execution.load_or_run import tracking_folder
 from dpbench.records.code import is_stale
 from dpbench.records.folder import TABLES
 from dpbench.reproduce.figure import check_figure
 from dpbench.reproduce.render import render, spec_of
-from dpbench.reproduce.runs import execute, not_run, plan_runs
 from dpbench.reproduce.target import Target, target_of
+from dpbench.reproduce.target_runs import execute, not_run, plan_runs
 from dpbench.system.errors import print_message
 from dpbench.system.files import check_writable, write_atomically
 from dpbench.training.tracking import log_table

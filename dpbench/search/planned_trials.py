@@ -14,12 +14,12 @@ from dpbench.data.derive.validation import WithValidation
 from dpbench.execution.prepare import prepare
 from dpbench.privacy.guarantee import BOUNDS, CLAIMED
 from dpbench.privacy.ledger import Ledger
-from dpbench.privacy.selection import Cost, selection_costs
+from dpbench.privacy.private_selection import Cost, selection_costs
 from dpbench.search.request import SearchRequest
 from dpbench.system.errors import UserError
+from dpbench.training.accounting import NOISE_ENDS
 from dpbench.training.plan import Plan
 from dpbench.training.run import Run
-from dpbench.training.statement import NOISE_ENDS
 
 CLOSE, ATTEMPTS = 3e-3, 4
 """How far below its target the epsilon of a search may stay, as a logarithm; and the attempts after

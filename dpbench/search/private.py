@@ -17,7 +17,7 @@ from dpbench.execution.running_steps import names_by_digest
 from dpbench.execution.sweep import launching
 from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
 from dpbench.metrics.registry import NOISY_ACCURACY
-from dpbench.privacy.selection import Repetitions
+from dpbench.privacy.private_selection import Repetitions
 from dpbench.records.folder import SEARCH
 from dpbench.records.reading import Unreadable, text_of
 from dpbench.records.record import Record, sha256

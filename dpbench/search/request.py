@@ -12,7 +12,7 @@ from dpbench.config.search_path import groups
 from dpbench.config.settings import is_scientific, key_of, leaves, split_settings
 from dpbench.config.space import Choices, Configuration, Range, Space
 from dpbench.execution.configuration import check_execution
-from dpbench.privacy.selection import Repetitions
+from dpbench.privacy.private_selection import Repetitions
 from dpbench.records.digest import digest
 from dpbench.records.publish import without_seed_and_checksum
 from dpbench.search.samplers import SAMPLERS, check_installed

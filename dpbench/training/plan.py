@@ -9,7 +9,7 @@ from torch import nn
 
 from dpbench.data.dataset import has_random_size, vocabulary_of
 from dpbench.data.derive.users import Units, units_of
-from dpbench.diagnostics.settings import check_groups
+from dpbench.diagnostics.checks import check_groups
 from dpbench.gradients import Layout
 from dpbench.mechanism.eager import eager_step, leave_out_compiler
 from dpbench.mechanism.method import Method
@@ -19,10 +19,10 @@ from dpbench.models.architecture import check_module
 from dpbench.privacy.ledger import Ledger, Step
 from dpbench.privacy.statement import Statement
 from dpbench.system.errors import UserError, first_line
+from dpbench.training.accounting import statement
 from dpbench.training.budget import PlannedSteps
 from dpbench.training.run import Run
 from dpbench.training.score import score_steps
-from dpbench.training.statement import statement
 from dpbench.training.statistics import statistics_steps
 from dpbench.training.temperature import temperature_steps
 

@@ -27,9 +27,9 @@ from dpbench.records.digest import digest
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.seeds import derived, seed_torch, torch_state_kept
 from dpbench.system.validate import one_of, typed
+from dpbench.training.accounting import ARITHMETIC
 from dpbench.training.budget import Privacy
 from dpbench.training.score import SCORE_NOTE
-from dpbench.training.statement import ARITHMETIC
 from dpbench.training.statistics import PrivateNormalization
 from dpbench.training.temperature import PrivateTemperature
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.execution.run import load_or_run
+from dpbench.execution.load_or_run import load_or_run
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["run", "model=logistic", "epochs=1"]

@@ -181,7 +181,7 @@ def test_a_results_folder_that_cannot_be_written_is_refused_before_training(
     command, tmp_path, monkeypatch
 ):
     (tmp_path / "file").touch()
-    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
     for arguments in (["run"], ["reproduce", "demo"]):
         done = command(*arguments, f"results_dir={tmp_path / 'file'}")
         refused(done, "cannot be written (Not a directory); set results_dir")

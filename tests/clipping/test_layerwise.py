@@ -15,7 +15,7 @@ from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.system.errors import UserError
-from dpbench.training.statement import statement
+from dpbench.training.accounting import statement
 
 SPLIT = (Layer("a", slice(0, 2)), Layer("b", slice(2, 3)), Layer("c", slice(3, 7)))
 WHOLE = (Layer("all", slice(0, 7)),)

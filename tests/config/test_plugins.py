@@ -12,9 +12,9 @@ from dpbench.cli.summary import summary
 from dpbench.config import buildable
 from dpbench.config.compose import compose, options
 from dpbench.config.plugins import GROUP, plugins
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, prepare, run_of
 from dpbench.execution.rerun import CommandBuilder
-from dpbench.execution.run import load_or_run
 from dpbench.privacy.ledger import Ledger
 from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, code_of
 from dpbench.records.digest import digest

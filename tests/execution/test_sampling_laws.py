@@ -5,8 +5,8 @@ import math
 import pytest
 
 from dpbench.config.compose import compose
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, prepare
-from dpbench.execution.run import load_or_run
 from dpbench.execution.verify import contradictions
 from dpbench.privacy.accountants import pld
 from dpbench.records.digest import digest

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from dpbench.config.compose import compose
+from dpbench.execution import load_or_run as runs
 from dpbench.execution import local
-from dpbench.execution import run as runs
 from dpbench.execution import sweep as sweeps
 from dpbench.execution.attempt import attempt
 from dpbench.execution.running_steps import names_by_digest, short_names

@@ -57,7 +57,7 @@ def test_a_disk_that_is_full_is_said_before_training(tmp_path):
 # Notes every training in a file, and then trains.
 NOTING = """
 import sys
-from dpbench.execution import run as runs
+from dpbench.execution import load_or_run as runs
 fit, note = runs.fit, sys.argv.pop(1)
 def noted(run, *rest):
     with open(note, "a") as file:

@@ -13,7 +13,7 @@ from dpbench import load_model
 from dpbench.cli import commands
 from dpbench.config.compose import compose
 from dpbench.data.digits import Digits
-from dpbench.execution.run import load_or_run
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.models.logistic import Logistic
 from dpbench.records.reading import load
 from dpbench.records.trained_model import model_path, serialised
@@ -135,7 +135,7 @@ def test_a_model_with_seeded_noise_is_not_for_others(tmp_path, capsys):
 
 
 def test_a_folder_that_cannot_be_written_is_found_before_the_training(made, tmp_path, monkeypatch):
-    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
     (tmp_path / "models").touch()
     with pytest.raises(UserError, match="models cannot be written"):
         made("save_model=true")
@@ -144,7 +144,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_training(made, tmp_
 def test_a_folder_in_the_model_s_place_is_found_before_the_training(made, monkeypatch):
     _, path = made()
     path.mkdir(parents=True)
-    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
     with pytest.raises(UserError, match=r"\.pt cannot be written"):
         made("again=true")
 

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from dpbench.cli.main import main
-from dpbench.execution.run import load_or_run
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.verify import (
     _epsilons_of_ledger,
     _planned,

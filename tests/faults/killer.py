@@ -17,8 +17,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import prepare
-from dpbench.execution.run import load_or_run
 from dpbench.training import plan
 from dpbench.training.loop import Training
 

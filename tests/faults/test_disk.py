@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.execution.run import load_or_run
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.system.errors import UserError
 from dpbench.training import plan
 from dpbench.training.loop import Training

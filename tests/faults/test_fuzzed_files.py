@@ -26,8 +26,8 @@ from dpbench.config.compose import compose
 from dpbench.config.search_path import as_overrides
 from dpbench.dashboard.command import report
 from dpbench.dashboard.tables import tables
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import prepare
-from dpbench.execution.run import load_or_run
 from dpbench.execution.track import track
 from dpbench.records.collect import collect
 from dpbench.records.digest import digest_of_scientific, scientific

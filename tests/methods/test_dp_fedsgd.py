@@ -21,7 +21,7 @@ from dpbench.methods.dp_fedsgd import dp_fedsgd
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.system.errors import UserError
-from dpbench.training.statement import statement
+from dpbench.training.accounting import statement
 
 FED = dp_fedsgd(0.5, None)
 SIZES = Units("user", 4, (1, 2, 3, 4))

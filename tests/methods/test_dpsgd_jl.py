@@ -20,7 +20,7 @@ from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.system.errors import UserError
-from dpbench.training.statement import statement
+from dpbench.training.accounting import statement
 
 LAYERS = (Layer("a", slice(0, 2)), Layer("b", slice(2, 6)))
 RELEASED = ReleasedState(0, 1, None)

@@ -15,7 +15,7 @@ from dpbench.methods.raco import RateClip
 from dpbench.privacy.guarantee import PRIVATE_DIVISOR, PROVEN
 from dpbench.privacy.ledger import Exact, Ledger, Poisson, Shuffled, Step
 from dpbench.system.errors import UserError
-from dpbench.training.statement import statement
+from dpbench.training.accounting import statement
 from tests.methods.every_method import (
     EPSILONS,
     MULTIPLIER,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.execution.run import load_or_run
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.metrics.last_epochs import last_epochs_metrics
 from dpbench.records.frames import frame
 from dpbench.records.reading import load, parse

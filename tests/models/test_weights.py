@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from dpbench.config.compose import compose
 from dpbench.data.fetch.weights import tensors_of, verified_checksum, weights_file
-from dpbench.execution.run import load_or_run
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.models.bert import Bert
 from dpbench.models.vit import Vit
 from dpbench.records.digest import digest

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import fft, stats
 
+from dpbench.privacy.amplification import addition_deltas, removal_deltas
 from dpbench.privacy.composition import (
     PER_STAGE,
     TRUNCATED_MASS,
@@ -15,7 +16,6 @@ from dpbench.privacy.composition import (
     connect_dots,
 )
 from dpbench.privacy.gaussian import GaussianProfile
-from dpbench.privacy.sampling import addition_deltas, removal_deltas
 
 
 def sampled(mu: float, rate: float, interval: float, low: int, high: int) -> Losses:

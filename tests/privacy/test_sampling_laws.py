@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
+from dpbench.privacy.amplification import addition_deltas, removal_deltas
 from dpbench.privacy.coordinate_profiles import signs, symmetric_place
 from dpbench.privacy.gaussian import GaussianProfile
-from dpbench.privacy.sampling import addition_deltas, removal_deltas
 
 
 def hockey_stick(log_p: np.ndarray, log_q: np.ndarray, epsilon: float) -> float:

@@ -22,8 +22,8 @@ from dpbench.privacy.ledger import (
     Step,
     ToeplitzGaussian,
 )
+from dpbench.privacy.private_selection import Repetitions, selection_costs
 from dpbench.privacy.profiles import ledger_profile
-from dpbench.privacy.selection import Repetitions, selection_costs
 
 DELTA = 1e-5
 MOST_ATOMS, MOST_RUNS = 7, 4000

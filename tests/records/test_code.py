@@ -7,7 +7,7 @@ import pytest
 
 from dpbench.cli.main import main
 from dpbench.config.compose import compose
-from dpbench.execution.run import load_or_run
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.records import code
 from dpbench.records.code import CHECKSUM_KEY, STALE_RECORD, code_of, is_stale
 from dpbench.records.reading import read

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpbench.execution.run import load_or_run
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.records.reading import load, parse
 from dpbench.system.paths import PACKAGE
 

@@ -109,7 +109,7 @@ def results(finished, tmp_path):
 
 @pytest.fixture
 def no_training(monkeypatch):
-    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
 
 
 def start(checkout, *arguments):
@@ -277,7 +277,7 @@ def test_a_run_that_fails_is_reported_and_makes_no_table(checkout, tmp_path, mon
     def fail(*_):
         raise UserError("no luck")
 
-    monkeypatch.setattr("dpbench.execution.run.fit", fail)
+    monkeypatch.setattr("dpbench.execution.load_or_run.fit", fail)
     with pytest.raises(UserError, match="no luck"):
         reproduce("tiny", [f"results_dir={tmp_path}"])
     assert list((tmp_path / "tables").iterdir()) == []

@@ -217,7 +217,7 @@ def test_a_smaller_scale_says_what_it_shrinks_and_reproduces_nothing(finished):
 def test_one_condition_of_the_table_is_a_part_of_it_and_trains_nothing_new(
     finished, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
     shutil.copytree(finished / "runs", tmp_path / "runs")
     reproduce(
         "toy_bam", [f"results_dir={tmp_path}", "dataset=digits", "privacy.noise_multiplier=2"]

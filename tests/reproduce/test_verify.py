@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.cli.main import main
-from dpbench.execution.run import load_or_run
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.verify import contradictions
 from dpbench.records.reading import parse, read
 from dpbench.records.record import Record

@@ -19,7 +19,7 @@ from dpbench.execution.prepare import prepare
 from dpbench.mechanism.streams import CipherStream, secure
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import rdp
-from dpbench.privacy.selection import Repetitions, selection_costs
+from dpbench.privacy.private_selection import Repetitions, selection_costs
 from dpbench.records.epsilon import rounded_up
 from dpbench.records.reading import load
 from dpbench.records.trained_model import load_model
@@ -164,7 +164,7 @@ def test_trials_share_no_noise_even_of_one_candidate(tmp_path):
 
 def test_the_same_command_gives_the_same_search_without_training(finished, monkeypatch):
     folder, text = finished
-    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
     assert search(asked(folder, "seed=3")) == text
 
 
@@ -318,7 +318,7 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
     def crash(*_):
         raise RuntimeError("out of something")
 
-    monkeypatch.setattr("dpbench.execution.run.fit", crash)
+    monkeypatch.setattr("dpbench.execution.load_or_run.fit", crash)
     with pytest.raises(UserError, match="nothing is released: RuntimeError: out of something"):
         search(asked(tmp_path))
     assert not list((tmp_path / "search").glob("some*"))

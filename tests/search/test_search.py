@@ -7,8 +7,8 @@ import pytest
 
 from dpbench.config.compose import compose
 from dpbench.config.overrides import expand
-from dpbench.execution import run as runs
-from dpbench.execution.run import load_or_run
+from dpbench.execution import load_or_run as runs
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.search.command import search
@@ -129,7 +129,7 @@ def test_a_search_that_was_killed_goes_on_where_it_was(folder, tmp_path, monkeyp
     after = records(tmp_path)
     assert before.items() < after.items()
     assert len(after) == 4
-    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
     assert search(asked) == text
     # More trials of the same search begin with the same ones.
     assert search([*asked, "N=3"]).count("| 2 |") == 1
@@ -145,7 +145,7 @@ def test_what_fails_is_listed_with_its_reason_and_the_rest_goes_on(folder, tmp_p
             raise RuntimeError("out of something\nand more")
         return fit(run, *rest)
 
-    monkeypatch.setattr("dpbench.execution.run.fit", crash)
+    monkeypatch.setattr("dpbench.execution.load_or_run.fit", crash)
     asked = [*SMALL, "method=sgd", "optimizer.lr=-1,0.25,0.5,1e38", "name=some", folder]
     text = search(asked)
     rows = pd.read_csv(tmp_path / "search" / "some.csv").set_index("optimizer.lr")
@@ -224,7 +224,7 @@ def test_optuna_s_sampler_resumes_by_the_records_alone(folder, tmp_path, monkeyp
     text = search([*asked, "N=5"])
     assert before.items() < records(tmp_path).items()
     assert len(records(tmp_path)) == 5
-    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
     assert search([*asked, "N=5"]) == text
 
 
@@ -274,7 +274,7 @@ def test_a_search_that_cannot_be_is_refused_in_one_sentence(words, sentence, fol
 
 def test_a_folder_that_cannot_be_written_is_refused_before_any_trial(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    monkeypatch.setattr("dpbench.execution.run.fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
     with pytest.raises(UserError, match="cannot be written"):
         search([LR, f"results_dir={tmp_path / 'file'}"])
 

@@ -15,8 +15,8 @@ from dpbench.privacy.accountants import ACCOUNTANTS, gdp, note, pld, rdp
 from dpbench.privacy.entries import Unaccountable, one_batch_per_release
 from dpbench.privacy.ledger import Ledger, Poisson, Shuffled, Step, from_plain
 from dpbench.system.errors import UserError
+from dpbench.training.accounting import statement
 from dpbench.training.budget import PlannedSteps, Privacy
-from dpbench.training.statement import statement
 
 DELTA, RATE, STEPS = 1e-5, 0.02, 200
 POISSON = Poisson(RATE)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.stats import kstest, norm
 
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import prepare
-from dpbench.execution.run import load_or_run
 from dpbench.mechanism.streams import CipherStream
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.ledger import GaussianMechanism

@@ -13,8 +13,8 @@ from scipy.stats import kstest, norm
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Split
 from dpbench.data.digits import Digits
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, prepare
-from dpbench.execution.run import load_or_run
 from dpbench.mechanism.streams import CipherStream
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism

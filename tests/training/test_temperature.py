@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.data.dataset import Split
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import prepare
-from dpbench.execution.run import load_or_run
 from dpbench.execution.verify import contradictions
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.sampling import poisson_indices

@@ -7,7 +7,7 @@ import pytest
 
 from dpbench.config.compose import compose
 from dpbench.execution.configuration import trackers_of
-from dpbench.execution.run import load_or_run
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.track import track
 from dpbench.privacy.ledger import Ledger
 from dpbench.records.digest import digest
@@ -17,6 +17,7 @@ from dpbench.system import lock
 from dpbench.system.errors import UserError
 from dpbench.training.tracking import NOT_COVERED, Spending, Tracking, log_table
 
+RUNS = "dpbench.execution.load_or_run"
 SMALL = ["epochs=3", "model=logistic", "batch_size=512"]
 
 
@@ -59,7 +60,9 @@ def tell(monkeypatch, tmp_path):
     """tell(tracker, *overrides): the record of a run that the tracker hears of."""
 
     def make(tracker, *overrides):
-        monkeypatch.setattr("dpbench.execution.run.trackers_of", lambda config: {"notes": tracker})
+        monkeypatch.setattr(
+            "dpbench.execution.load_or_run.trackers_of", lambda config: {"notes": tracker}
+        )
         return load(load_or_run([*SMALL, f"results_dir={tmp_path}", *overrides]))
 
     return make
@@ -227,7 +230,7 @@ def test_a_tracker_that_fails_is_one_warning_and_the_run_is_what_it_is(duty, tel
 def test_one_that_fails_leaves_the_others_alone(monkeypatch, tmp_path):
     sound = Notes()
     both = {"broken": Notes(fails_at="start"), "sound": sound}
-    monkeypatch.setattr("dpbench.execution.run.trackers_of", lambda config: both)
+    monkeypatch.setattr("dpbench.execution.load_or_run.trackers_of", lambda config: both)
     with pytest.warns(UserWarning, match="tracker=broken failed"):
         load_or_run([*SMALL, f"results_dir={tmp_path}"])
     assert sound.duties() == ["start", *["log"] * 3, "figure", "finish"]
@@ -236,7 +239,9 @@ def test_one_that_fails_leaves_the_others_alone(monkeypatch, tmp_path):
 def test_a_tracker_that_is_not_installed_says_what_to_install(monkeypatch, tmp_path):
     tracker = Notes()
     tracker.start = lambda about: (_ for _ in ()).throw(ImportError("No module named 'wandb'"))
-    monkeypatch.setattr("dpbench.execution.run.trackers_of", lambda config: {"wandb": tracker})
+    monkeypatch.setattr(
+        "dpbench.execution.load_or_run.trackers_of", lambda config: {"wandb": tracker}
+    )
     with pytest.warns(UserWarning, match=r"pip install 'dpbench-suite\[tracking\]'"):
         load_or_run([*SMALL, f"results_dir={tmp_path}"])
 

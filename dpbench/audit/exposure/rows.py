@@ -25,8 +25,8 @@ from dpbench.execution.prepare import run_of
 from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.privacy.guarantee import BOUNDS
 from dpbench.records.record import Record
-from dpbench.reproduce.runs import execute, plan_runs
 from dpbench.reproduce.target import Target
+from dpbench.reproduce.target_runs import execute, plan_runs
 from dpbench.system.errors import UserError
 from dpbench.system.progress import counting
 from dpbench.system.validate import integer

@@ -12,8 +12,8 @@ from dpbench import load_preparation
 from dpbench.config.compose import compose
 from dpbench.data.custom.column_types import plain, structure
 from dpbench.data.custom.hub import labels
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import run_of
-from dpbench.execution.run import load_or_run
 from dpbench.system.errors import UserError
 
 N = 48

@@ -7,8 +7,8 @@ from PIL import Image
 
 from dpbench.config.compose import compose
 from dpbench.data.custom.hub import labels
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import run_of
-from dpbench.execution.run import load_or_run
 from dpbench.records.digest import digest, scientific
 from dpbench.records.reading import read
 from dpbench.system.errors import UserError

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from dpbench import load_model, load_preparation
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import run_of
-from dpbench.execution.run import load_or_run
 from dpbench.records.reading import load
 from dpbench.system.errors import UserError
 

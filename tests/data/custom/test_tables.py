@@ -11,9 +11,9 @@ import torch
 
 from dpbench.config.compose import compose
 from dpbench.config.settings import SCIENTIFIC
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, run_of
 from dpbench.execution.rerun import CommandBuilder
-from dpbench.execution.run import load_or_run
 from dpbench.execution.verify import contradictions
 from dpbench.records.digest import digest, scientific
 from dpbench.records.reading import read

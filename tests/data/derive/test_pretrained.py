@@ -19,8 +19,8 @@ from dpbench.data.derive.features import WithFeatures
 from dpbench.data.derive.normalization import Normalization
 from dpbench.data.derive.pretrained import AT_ONCE, Pretrained, one_by_one
 from dpbench.data.digits import Digits
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, prepare
-from dpbench.execution.run import load_or_run
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.system.errors import Unavailable, UserError

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpbench.execution.run import load_or_run
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.records.trackers import RunInfo

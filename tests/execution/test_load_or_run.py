@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpbench.execution import run as runs
+from dpbench.execution import load_or_run as runs
 from dpbench.execution.configuration import finished_record
-from dpbench.execution.run import load_or_run
+from dpbench.execution.load_or_run import load_or_run
 from dpbench.records.code import CHECKSUM_KEY
 from dpbench.system.errors import UserError
 from dpbench.training import evaluation, plan, provenance, trainer

@@ -22,7 +22,7 @@ from dpbench.privacy.ledger import (
     Step,
 )
 from dpbench.privacy.noise_ends import unhidden
-from dpbench.privacy.selection import Repetitions, selection_costs
+from dpbench.privacy.private_selection import Repetitions, selection_costs
 from dpbench.records.epsilon import rounded_up
 from dpbench.system.errors import UserError
 from dpbench.system.paths import PACKAGE

@@ -2,7 +2,7 @@ import copy
 
 import pytest
 
-from dpbench.dashboard.settings import differences, group_of, series_of
+from dpbench.dashboard.differing_settings import differences, group_of, series_of
 
 
 def with_changes(config, **changes):
