@@ -8,8 +8,9 @@ is released. Here the mechanism first chooses among several, by public uniform o
 There are two accounts, both of them upper bounds. The Renyi divergence of the best run follows from
 the largest of the mechanisms at each order (their Theorems 2 and 6; dp_accounting has it as
 RepeatAndSelectDpEvent, for one event). Its delta follows from the mean d of their privacy profiles:
-delta(epsilon + excess) <= E[K] d(epsilon). The proof is in docs/privacy.md; the idea is that of
-Koskela, Redberg and Wang, Privacy Profiles for Private Selection, ICML 2024.
+delta(epsilon + excess) <= E[K] d(epsilon). The proof is in
+docs/privacy/search_and_temperature.md; the idea is that of Koskela, Redberg and Wang, Privacy
+Profiles for Private Selection, ICML 2024.
 """
 
 import functools

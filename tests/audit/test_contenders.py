@@ -176,7 +176,7 @@ def test_an_empty_batch_is_a_step_of_noise():
     "name", ["opacus_functorch", "opacus_ew", "opacus_ghost", "opacus_adaptive"]
 )
 def test_these_modes_of_opacus_fail_on_an_empty_batch(name):
-    """docs/privacy.md says so: a failure tells that the batch was empty."""
+    """docs/privacy/audits.md says so: a failure reveals that the batch was empty."""
     torch.manual_seed(1)
     with pytest.raises(RuntimeError):
         list(CONTENDERS[name](task_of(size=4, rate=0.1, steps=60)).steps())

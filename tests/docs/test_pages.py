@@ -216,8 +216,10 @@ def anchor(heading: str) -> str:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "README.md"], ids=named)
 def test_the_index_leads_to_every_page(page):
-    index = DOCS / "README.md" if page.parent == DOCS else page.parent / "README.md"
-    assert f"]({page.name})" in index.read_text()
+    """A folder's index is its README, or the page beside it that has its name."""
+    beside = page.parent.with_suffix(".md")
+    index = beside if beside.exists() else page.parent / "README.md"
+    assert f"]({page.relative_to(index.parent)})" in index.read_text()
 
 
 def test_what_a_page_shows_is_held_against_what_is_printed():

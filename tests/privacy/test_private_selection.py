@@ -222,7 +222,7 @@ PRINTED = {
 
 @pytest.mark.parametrize(("name", "law"), PRINTED.items(), ids=PRINTED)
 def test_the_page_has_the_epsilons_of_these_laws(name, law):
-    page = (PACKAGE.parent / "docs" / "privacy.md").read_text()
+    page = (PACKAGE.parent / "docs/privacy/search_and_temperature.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {name} |")]
     cost = selection_costs([TRIAL], law or Repetitions(), DELTA)[law is not None]
     by_divergences = "-" if cost.rdp is None else rounded_up(cost.rdp, 3)
