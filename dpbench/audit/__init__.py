@@ -1,4 +1,5 @@
-"""Attacks on claimed epsilons: lower bounds from canaries in the real training code.
+"""Attacks on nominal epsilons: lower bounds from canaries in the real training code.
 
-game (a whole run, or single steps) -> scores of canaries -> inference -> verdict on the claim
+game (a whole run, or single steps) -> scores of canaries -> inference -> verdict on the
+nominal epsilon
 """

@@ -1,4 +1,4 @@
-"""One audit: a game, the bounds that its scores prove, and the verdict on the claimed epsilon."""
+"""One audit: a game, the bounds that its scores prove, and the verdict on the nominal epsilon."""
 
 import math
 from dataclasses import dataclass, replace
@@ -31,8 +31,8 @@ PAPER, GIVEN = "its paper", "given"
 
 
 @dataclass(frozen=True)
-class AuditedClaim:
-    """A claimed epsilon and its source; proven: whether it follows from the game's ledger."""
+class NominalEpsilon:
+    """An epsilon under attack and its source; proven: whether it follows from the game's ledger."""
 
     epsilon: float
     source: str
@@ -43,33 +43,34 @@ class AuditedClaim:
 class Audit:
     """The result of an attack on one run: lower bounds of epsilon at `confidence`.
 
-    verdict: "refuted" if the scores have a probability of at most 1e-4 under the claim, else "not
-    refuted", which is no proof. At 95% confidence one bound in twenty exceeds a claim that is true.
+    verdict: "refuted" if the scores have a probability of at most 1e-4 under the nominal epsilon,
+    else "not refuted", which is no proof. At 95% confidence one bound in twenty exceeds an epsilon
+    that is true.
     """
 
     game: Game
     scores: Scores
-    claim: AuditedClaim
+    nominal: NominalEpsilon
     bounds: Bounds
     confidence: float
     verdict: str
 
     @property
     def ratio(self) -> float:
-        """The audited lower bound over the claimed epsilon; NaN for a claim of 0."""
-        return self.bounds.family / self.claim.epsilon if self.claim.epsilon else math.nan
+        """The audited lower bound over the nominal epsilon; NaN if that is 0."""
+        return self.bounds.family / self.nominal.epsilon if self.nominal.epsilon else math.nan
 
     @property
-    def papers_claim(self) -> AuditedClaim | None:
-        """What the method's paper would claim; None if it has no accountant of its own, or if this
-        is already the audited claim."""
+    def of_paper(self) -> NominalEpsilon | None:
+        """The epsilon by the reasoning of the method's paper; None if that has no accountant of its
+        own, or if this is already the nominal epsilon."""
         game = self.game
         if not isinstance(game, RunGame):
             return None
-        if game.run.method.own_accountant is None or self.claim.source == PAPER:
+        if game.run.method.own_accountant is None or self.nominal.source == PAPER:
             return None
         epsilon = privacy_statement(game.run, game.planned, game.ledger)["claimed"]
-        return None if epsilon is None else AuditedClaim(epsilon, PAPER)
+        return None if epsilon is None else NominalEpsilon(epsilon, PAPER)
 
     @property
     def sentence(self) -> str:
@@ -80,13 +81,14 @@ class Audit:
             says = "is not refuted, and not confirmed either; more canaries or steps attack harder"
         return (
             f"At {100 * self.confidence:g}% confidence the run spends an epsilon of at least "
-            f"{rounded_down(self.bounds.family, 3)}, by this attack. The claim of "
-            f"{rounded_up(self.claim.epsilon, 3)} {says}."
+            f"{rounded_down(self.bounds.family, 3)}, by this attack. The nominal epsilon "
+            f"of {rounded_up(self.nominal.epsilon, 3)} {says}."
         )
 
-    def against(self, claim: AuditedClaim) -> "Audit":
-        """The same attack on another claim."""
-        return replace(self, claim=claim, verdict=_verdict(self.game, self.scores, claim))
+    def against(self, nominal: NominalEpsilon) -> "Audit":
+        """The same attack on another epsilon."""
+        verdict = _verdict(self.game, self.scores, nominal)
+        return replace(self, nominal=nominal, verdict=verdict)
 
     @property
     def plain(self) -> dict:
@@ -97,8 +99,8 @@ class Audit:
             "gdp": self.bounds.gdp,
             "one_run": self.bounds.one_run,
             "canaries": len(self.scores.values),
-            "claimed": self.claim.epsilon,
-            "claimed_by": self.claim.source,
+            "claimed": self.nominal.epsilon,
+            "claimed_by": self.nominal.source,
             "verdict": self.verdict,
         }
 
@@ -112,46 +114,47 @@ GAMES = {
 def audit(
     run: Run,
     canaries: int,
-    claimed: float | None = None,
+    nominal: float | None = None,
     confidence: float = CONFIDENCE,
     game: str = "run",
     quiet: bool = False,
 ) -> Audit:
     """Attack a run, whose data and model are replaced by canaries.
 
-    claimed: an epsilon to refute, instead of that of the ledger or the paper. game: "run" for all
+    nominal: an epsilon to refute, instead of that of the ledger or the paper. game: "run" for all
     canaries in one run, "step" for one canary in `canaries` independent steps.
     """
     check_auditable(run)
     played = GAMES[game](run, canaries, quiet)
-    claim = _claim(played) if claimed is None else AuditedClaim(claimed, GIVEN)
-    return judge(played, claim, confidence)
+    epsilon = _nominal(played) if nominal is None else NominalEpsilon(nominal, GIVEN)
+    return judge(played, epsilon, confidence)
 
 
-def judge(game: Game, claim: AuditedClaim, confidence: float) -> Audit:
-    """The audit of a claim by the strongest attack of a game."""
+def judge(game: Game, nominal: NominalEpsilon, confidence: float) -> Audit:
+    """The audit of an epsilon by the strongest attack of a game."""
     scores = strongest_attack(game.attacks, game.seed)
     proven = bounds(scores, game.ledger, game.delta, confidence, game.seed)
-    return Audit(game, scores, claim, proven, confidence, _verdict(game, scores, claim))
+    verdict = _verdict(game, scores, nominal)
+    return Audit(game, scores, nominal, proven, confidence, verdict)
 
 
-def _claim(game: RunGame) -> AuditedClaim:
+def _nominal(game: RunGame) -> NominalEpsilon:
     statement = privacy_statement(game.run, game.planned, game.ledger)
     if statement["guarantee"] in BOUNDS and statement["pld"] not in (None, math.inf):
-        return AuditedClaim(statement["pld"], "PLD", proven=True)
+        return NominalEpsilon(statement["pld"], "PLD", proven=True)
     if statement["pld"] == math.inf:
         raise UserError("no epsilon holds for so little noise: give one to refute, e.g. claim=3.")
     if statement["claimed"] is None:
         raise UserError(f"{game.run.method.name} claims no epsilon: give one, e.g. claim=3.")
-    return AuditedClaim(statement["claimed"], PAPER)
+    return NominalEpsilon(statement["claimed"], PAPER)
 
 
-def _verdict(game: Game, scores: Scores, claim: AuditedClaim) -> str:
+def _verdict(game: Game, scores: Scores, nominal: NominalEpsilon) -> str:
     ledger, delta, seed = game.ledger, game.delta, game.seed
-    if claim.proven:
+    if nominal.proven:
         return REFUTED if refutes(scores, ledger, delta, seed) else NOT_REFUTED
     least = bounds(scores, ledger, delta, REFUTATION_LEVEL, seed).family
-    return REFUTED if least > claim.epsilon else NOT_REFUTED
+    return REFUTED if least > nominal.epsilon else NOT_REFUTED
 
 
 def record_of(result: Audit) -> Record:

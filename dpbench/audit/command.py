@@ -19,16 +19,16 @@ def run_audit(arguments: list[str]) -> str:
     settings, overrides = split_settings("audit", DEFAULTS, arguments)
     game = one_of("game", settings["game"], FOR_CONTENDERS if settings["contender"] else GAMES)
     claim = settings["claim"]
-    claimed = number("claim", spelled_number(claim), least=0) if claim else None
+    nominal = number("claim", spelled_number(claim), least=0) if claim else None
     confidence = fraction("confidence", spelled_number(settings["confidence"]))
     if settings["contender"]:
-        result = contender_audit(settings, overrides, claimed, confidence)
+        result = contender_audit(settings, overrides, nominal, confidence)
         summary = {"contender": settings["contender"], **result.plain}
         return _page(result, summary)
     run, canaries = prepare_audit(overrides, settings["canaries"], game)
     folder = Path(run.config["results_dir"])
     check_writable(folder)
-    result = audit(run, canaries, claimed, confidence, game)
+    result = audit(run, canaries, nominal, confidence, game)
     path = record_of(result).save(folder)
     summary = {"method": run.method.name, **result.plain, "record": str(path)}
     return _page(result, summary)

@@ -73,7 +73,7 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
 def contender_audit(
     settings: Mapping[str, str],
     overrides: list[str],
-    claimed: float | None = None,
+    nominal: float | None = None,
     confidence: float = CONFIDENCE,
 ) -> Audit:
     """Attack another library, given the settings of an audit and the overrides of a run; UserError
@@ -83,7 +83,7 @@ def contender_audit(
     run, canaries = prepare_audit(
         overrides, settings["canaries"] or str(FOR_CONTENDERS[game]), game
     )
-    return audit_contender(name, run, canaries, claimed, confidence, game)
+    return audit_contender(name, run, canaries, nominal, confidence, game)
 
 
 def check_for_contender(name: str, overrides: Iterable[str]) -> None:

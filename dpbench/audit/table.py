@@ -1,4 +1,4 @@
-"""The table of audits: every method that claims an epsilon, attacked."""
+"""The table of audits: every method that has an epsilon, attacked."""
 
 import hashlib
 import json
@@ -111,8 +111,8 @@ class AuditTask:
 
 
 def audit_table(target: Target) -> dict[str, bytes]:
-    """The files of the table by suffix: a row for each method, variant and claim of its paper, and
-    for other libraries."""
+    """The files of the table by suffix: a row for each method, variant and epsilon of its paper,
+    and for other libraries."""
     (condition,) = target.conditions
     tasks = [
         AuditTask(tuple(overrides))
@@ -180,14 +180,14 @@ def _in_processes(
 
 
 def _row(result: Audit) -> AuditRow:
-    claim, game = result.claim, result.game
-    label = f"{game.attacked}, {game.name}, {claim.source.partition(' (')[0]}"
-    epsilons = claim.epsilon, result.bounds.family
+    nominal, game = result.nominal, result.game
+    label = f"{game.attacked}, {game.name}, {nominal.source.partition(' (')[0]}"
+    epsilons = nominal.epsilon, result.bounds.family
     return AuditRow(row_of(result), label, *epsilons, result.verdict == REFUTED)
 
 
 def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
-    """The audits of a whole run, of the claim of its method's paper, and of single steps."""
+    """The audits of a whole run, of the epsilon of its method's paper, and of single steps."""
     run, canaries = prepare_audit(list(overrides))
     if not run.method.clip.per_coordinate:
         run, canaries = prepare_audit(
@@ -195,8 +195,8 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
         )
     first = audit(run, canaries, quiet=True)
     yield first
-    if (claim := first.papers_claim) is not None:
-        yield first.against(claim)
+    if (stated := first.of_paper) is not None:
+        yield first.against(stated)
     if not run.method.users_only and run.method.noise.bands == 1:
         single, steps = prepare_audit(list(overrides), str(STEPS), "step")
         yield audit(single, steps, game="step", quiet=True)
@@ -229,7 +229,7 @@ def _page(target: Target, rows: Sequence[AuditRow], grid: Grid, missing: Sequenc
 
 
 def _picture(rows: Sequence[AuditRow]):
-    """Lower bounds beside claims, a line for each audit."""
+    """Lower bounds beside nominal epsilons, a line for each audit."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 1.5 + 0.28 * len(rows)), layout="constrained")

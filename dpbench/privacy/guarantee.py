@@ -10,7 +10,7 @@ Level = Literal["none", "claimed", "approximate", "proven"]
 """How far an epsilon can be trusted, weakest first.
 
 - "none": not at all, and none is shown.
-- "claimed": by the author of a plug-in, and not checked here.
+- "claimed": vouched for by the author of a plug-in, and not checked here.
 - "approximate": it is an estimate, and no upper bound.
 - "proven": it is an upper bound.
 """
@@ -20,9 +20,10 @@ STRENGTH: tuple[Level, ...] = get_args(Level)
 WITH_EPSILON = STRENGTH[1:]
 """The levels with which an epsilon may be shown."""
 
-CLAIMED: Level = "claimed"
+VOUCHED: Level = "claimed"
+"""The level of a guarantee that rests on the word of a plug-in's author, as records spell it."""
 
-BOUNDS: tuple[Level, ...] = ("proven", CLAIMED)
+BOUNDS: tuple[Level, ...] = ("proven", VOUCHED)
 """The levels whose epsilons are, or are said to be, upper bounds."""
 
 DEFAULT_CLAIM = "rdp"
@@ -49,7 +50,7 @@ class Guarantee:
         """The guarantee of a method that contains unchecked code by this author."""
         if self.level == "none":
             return self
-        return Guarantee(CLAIMED, f"Claimed by {author}, not checked by dpbench: {self.why}")
+        return Guarantee(VOUCHED, f"Claimed by {author}, not checked by dpbench: {self.why}")
 
     def under(self, law: Sampling) -> "Guarantee":
         """The guarantee if batches are drawn by this law."""

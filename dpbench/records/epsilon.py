@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import NamedTuple, Self, TypeGuard
 
-from dpbench.privacy.guarantee import CLAIMED, WITH_EPSILON, Level
+from dpbench.privacy.guarantee import VOUCHED, WITH_EPSILON, Level
 from dpbench.privacy.statement import UPPER_BOUNDS, Statement, batches_of
 
 REFUTED = "refuted"
@@ -107,7 +107,7 @@ def _has_epsilon(statement: Statement) -> bool:
 
 def marked(epsilon: str, guarantee: str) -> str:
     """An epsilon as pages show it: marked if it is only claimed."""
-    return f"{epsilon} ({CLAIMED})" if guarantee == CLAIMED else epsilon
+    return f"{epsilon} ({VOUCHED})" if guarantee == VOUCHED else epsilon
 
 
 def rounded_up(epsilon: float, digits: int = 2) -> str:

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from dpbench.config.space import Configuration
 from dpbench.data.derive.validation import WithValidation
 from dpbench.execution.prepare import prepare
-from dpbench.privacy.guarantee import BOUNDS, CLAIMED
+from dpbench.privacy.guarantee import BOUNDS, VOUCHED
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.private_selection import Cost, selection_costs
 from dpbench.search.request import SearchRequest
@@ -144,7 +144,7 @@ def _plan(request: SearchRequest, candidates: tuple[Configuration, ...]) -> Plan
             raise UserError(f"private=true: candidate {settings} is refused: {reason}") from None
         ledgers.append(planned.ledger)
         deltas.add(run.privacy.delta)
-        if (guarantee := planned.method.guarantee).level == CLAIMED:
+        if (guarantee := planned.method.guarantee).level == VOUCHED:
             claims.add(f"{planned.method.name}: {guarantee.why}")
         notes |= dict.fromkeys(_notes_on_data(run))
     if len(deltas) > 1:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpbench.config.settings import key_of
-from dpbench.privacy.guarantee import CLAIMED
+from dpbench.privacy.guarantee import VOUCHED
 from dpbench.records.epsilon import marked, rounded_up
 from dpbench.records.trained_model import model_path
 from dpbench.search.planned_trials import PlannedTrials
@@ -104,7 +104,7 @@ def _parts(selected: PrivateSelection) -> list[str]:
 
 def _grid(planned: PlannedTrials) -> Grid:
     head = ("", "epsilon", "by", "epsilon (RDP)", "delta")
-    level = CLAIMED if planned.claims else "proven"
+    level = VOUCHED if planned.claims else "proven"
 
     def shown(epsilon: float | None) -> str:
         return NO_VALUE if epsilon is None else marked(rounded_up(epsilon, 3), level)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
-from dpbench.privacy.guarantee import CLAIMED
+from dpbench.privacy.guarantee import VOUCHED
 from dpbench.records.epsilon import EXACT, rounded_up
 from dpbench.system import progress
 from dpbench.training.steps_file import StepsFile
@@ -63,7 +63,7 @@ class Progress:
         method = self._plan.method
         if not method.private or method.guarantee.level == "none":
             return "inf"
-        known = "RDP, claimed" if method.guarantee.level == CLAIMED else "RDP"
+        known = "RDP, claimed" if method.guarantee.level == VOUCHED else "RDP"
         try:
             return f"{rounded_up(rdp(self._plan.spent(self._done), self._delta))} ({known})"
         except Unaccountable:

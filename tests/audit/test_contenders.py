@@ -240,5 +240,5 @@ def test_a_claim_below_our_pld_is_held_against_as_a_number(epsilon, proven, monk
     monkeypatch.setattr(Opacus, "epsilon", lambda self, delta: epsilon)
     settings = {"contender": "opacus_hooks", "game": "run", "canaries": "1000"}
     result = contender_audit(settings, ["batch_size=1000", "epochs=9", "privacy.delta=1e-3"])
-    assert result.claim.proven == proven
+    assert result.nominal.proven == proven
     assert result.verdict == ("not refuted" if proven else "refuted")

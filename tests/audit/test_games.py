@@ -320,10 +320,10 @@ def test_the_notes_epsilon_of_a_sampled_sign_is_refuted():
     run, canaries = prepare_audit(words, "4000", game="step")
     result = audit(run, canaries, game="step", quiet=True)
     assert result.verdict == "not refuted"
-    claim = result.papers_claim
-    assert claim is not None
-    assert claim.epsilon < result.bounds.family < result.claim.epsilon
-    assert result.against(claim).verdict == "refuted"
+    stated = result.of_paper
+    assert stated is not None
+    assert stated.epsilon < result.bounds.family < result.nominal.epsilon
+    assert result.against(stated).verdict == "refuted"
 
 
 @pytest.mark.slow

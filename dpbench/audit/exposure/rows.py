@@ -1,4 +1,4 @@
-"""The rows of a figure of realistic attacks: claimed epsilon, white box and black box, by method.
+"""The rows of a figure of realistic attacks: nominal epsilon, white box and black box, by method.
 
 White box: one run with inserted canaries; the attacker sees all noisy sums. Black box: shadow runs
 on random halves of mislabelled targets; the attacker sees only the losses of the final models.

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from dpbench.audit.audit import GIVEN, Audit, AuditedClaim, judge
+from dpbench.audit.audit import GIVEN, Audit, NominalEpsilon, judge
 from dpbench.audit.canaries import Canaries, OneHotPatterns
 from dpbench.audit.game import Game, on_canaries
 from dpbench.audit.inference import Scores
@@ -73,25 +73,26 @@ def audit_contender(
     name: str,
     run: Run,
     canaries: int,
-    claimed: float | None,
+    nominal: float | None,
     confidence: float,
     game: str,
 ) -> Audit:
     """Attack a library at the run's sampling rate, noise, number of steps, delta and seed.
 
-    The claim is the epsilon of the library's own accountant. It is tested by the trade-off curve of
-    what the library accounts for; if it is below our PLD epsilon, only as a number.
+    nominal: the epsilon under attack, None for that of the library's own accountant. The latter is
+    tested by the trade-off curve of what the library accounts for; if it is below our PLD epsilon,
+    only as a number.
     """
     make, delta = CONTENDERS[name], run.privacy.delta
     task = _task(run, canaries)
     with _isolated_generator(run.seed):
         played, peer = GAMES[game](make, task, delta)
     exact = pld(played.ledger, delta)
-    if claimed is not None:
-        return judge(played, AuditedClaim(claimed, GIVEN), confidence)
+    if nominal is not None:
+        return judge(played, NominalEpsilon(nominal, GIVEN), confidence)
     epsilon = peer.epsilon(delta)
     source = f"{peer.accountant} (our PLD: {exact:.3f})"
-    return judge(played, AuditedClaim(epsilon, source, proven=epsilon >= exact), confidence)
+    return judge(played, NominalEpsilon(epsilon, source, proven=epsilon >= exact), confidence)
 
 
 def _task(run: Run, canaries: int) -> Task:

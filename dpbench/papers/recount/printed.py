@@ -26,7 +26,7 @@ SAMPLERS = ("poisson", SHUFFLED, "unstated")
 EVIDENCE = ("verified", "assumed", "derived")
 MECHANISMS = ("gaussian", "logistic_sign")
 NAMED_ACCOUNTANTS = ("", *ACCOUNTANTS, *(name for name in CLAIMS if name not in ACCOUNTANTS))
-"""The accountants that a claim may name as its own; "" for none, or one that is not here."""
+"""The accountants that a source may name as its own; "" for none, or one that is not here."""
 
 
 @dataclass(frozen=True)
@@ -120,21 +120,21 @@ class PrintedEpsilon:
         return Release(GRADIENT_SUM, mechanism)
 
 
-def read_claims(path: Path) -> list[PrintedEpsilon]:
+def read_printed(path: Path) -> list[PrintedEpsilon]:
     """The rows of a registry in their order; UserError for the first malformed one."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     names = [field.name for field in fields(PrintedEpsilon)]
     if not rows or list(rows[0]) != names:
         raise UserError(f"{path.name} must have the columns {', '.join(names)}.")
-    claims = [_claim(row, f"{path.name}, line {line}") for line, row in enumerate(rows, 2)]
-    for number, claim in enumerate(claims):
-        if claim.id in {other.id for other in claims[:number]}:
-            raise UserError(f"{path.name} has {claim.id} twice.")
-    return claims
+    printed = [_entry(row, f"{path.name}, line {line}") for line, row in enumerate(rows, 2)]
+    for number, entry in enumerate(printed):
+        if entry.id in {other.id for other in printed[:number]}:
+            raise UserError(f"{path.name} has {entry.id} twice.")
+    return printed
 
 
-def _claim(row: Mapping[str, str], place: str) -> PrintedEpsilon:
+def _entry(row: Mapping[str, str], place: str) -> PrintedEpsilon:
     parsers: dict[str, Callable[[str], object]] = {
         **dict.fromkeys(("n", "batch", "steps", "dimension"), _integer),
         **dict.fromkeys(
@@ -152,21 +152,21 @@ def _claim(row: Mapping[str, str], place: str) -> PrintedEpsilon:
             values[name] = parsers.get(name, str)(text or "")
         except (ValueError, ZeroDivisionError):
             raise UserError(f"{place}: {name} cannot be {text!r}.") from None
-    claim = PrintedEpsilon(**values)  # type: ignore[arg-type]
-    _check(claim, place)
-    return claim
+    entry = PrintedEpsilon(**values)  # type: ignore[arg-type]
+    _check(entry, place)
+    return entry
 
 
-def _check(claim: PrintedEpsilon, place: str) -> None:
-    if not (claim.id and claim.source and claim.where and claim.setting):
+def _check(entry: PrintedEpsilon, place: str) -> None:
+    if not (entry.id and entry.source and entry.where and entry.setting):
         raise UserError(f"{place}: a claim needs an id, a source, a place in it and a setting.")
-    one_of(f"{place}: sampler", claim.sampler, SAMPLERS)
-    one_of(f"{place}: evidence", claim.evidence, EVIDENCE)
-    one_of(f"{place}: mechanism", claim.mechanism, MECHANISMS)
-    one_of(f"{place}: accountant", claim.accountant, NAMED_ACCOUNTANTS)
-    if not claim.delta < 1 or (claim.rate is not None and claim.rate > 1):
+    one_of(f"{place}: sampler", entry.sampler, SAMPLERS)
+    one_of(f"{place}: evidence", entry.evidence, EVIDENCE)
+    one_of(f"{place}: mechanism", entry.mechanism, MECHANISMS)
+    one_of(f"{place}: accountant", entry.accountant, NAMED_ACCOUNTANTS)
+    if not entry.delta < 1 or (entry.rate is not None and entry.rate > 1):
         raise UserError(f"{place}: delta must be below 1, and the sampling rate at most 1.")
-    if (claim.mechanism == "gaussian") != (claim.dimension is None):
+    if (entry.mechanism == "gaussian") != (entry.dimension is None):
         raise UserError(
             f"{place}: noise on each coordinate needs a dimension, and other noise has none."
         )

@@ -6,35 +6,35 @@ import io
 import pytest
 
 from dpbench.execution.prepare import prepare
-from dpbench.papers.claims.registry import read_claims
+from dpbench.papers.recount.printed import read_printed
 from dpbench.privacy.entries import joint_entries
 from dpbench.system.errors import UserError
 from dpbench.system.paths import PACKAGE, benchmarks_folder
 
 FOLDER = benchmarks_folder() / "claims"
-CLAIMS = {claim.id: claim for claim in read_claims(FOLDER / "claims.csv")}
+PRINTED = {entry.id: entry for entry in read_printed(FOLDER / "claims.csv")}
 
 
-def test_there_are_forty_claims_and_all_four_papers_are_among_them():
-    assert len(CLAIMS) >= 40
-    papers = {name.partition("-")[0] for name in CLAIMS}
+def test_there_are_at_least_forty_and_all_four_papers_are_among_them():
+    assert len(PRINTED) >= 40
+    papers = {name.partition("-")[0] for name in PRINTED}
     assert {"misalignment", "bam", "calibration", "sign"} <= papers
-    assert {claim.evidence for claim in CLAIMS.values()} == {"verified", "assumed", "derived"}
+    assert {entry.evidence for entry in PRINTED.values()} == {"verified", "assumed", "derived"}
 
 
-@pytest.mark.parametrize("name", CLAIMS)
-def test_a_claim_has_a_setting_that_fits_together(name):
-    claim = CLAIMS[name]
-    if not claim.is_complete:
-        assert claim.note
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_printed_epsilon_has_a_setting_that_fits_together(name):
+    entry = PRINTED[name]
+    if not entry.is_complete:
+        assert entry.note
         return
-    assert claim.epsilon > 0
-    assert claim.rate <= 1
-    assert claim.steps * claim.rate > 0.99  # an epoch, but for a last part of a batch
-    if claim.batch and claim.n:
-        assert claim.rate == pytest.approx(claim.batch / claim.n, rel=0.02)
-        assert claim.delta < 1.1 / claim.n  # 8e-7 is printed for 1,281,167
-    assert claim.evidence == "assumed" or "assumed" not in claim.note
+    assert entry.epsilon > 0
+    assert entry.rate <= 1
+    assert entry.steps * entry.rate > 0.99  # an epoch, but for a last part of a batch
+    if entry.batch and entry.n:
+        assert entry.rate == pytest.approx(entry.batch / entry.n, rel=0.02)
+        assert entry.delta < 1.1 / entry.n  # 8e-7 is printed for 1,281,167
+    assert entry.evidence == "assumed" or "assumed" not in entry.note
 
 
 def test_every_printed_epsilon_of_our_papers_is_there():
@@ -42,7 +42,7 @@ def test_every_printed_epsilon_of_our_papers_is_there():
         text = (benchmarks_folder() / paper / "epsilon.csv").read_text()
         lines = io.StringIO("".join(x for x in text.splitlines(True) if not x.startswith("#")))
         for line in csv.DictReader(lines):
-            found = {(c.printed, c.id) for c in CLAIMS.values() if c.id.startswith(paper)}
+            found = {(c.printed, c.id) for c in PRINTED.values() if c.id.startswith(paper)}
             data = line["dataset"].partition("_")[0]
             assert any(line["epsilon"] == printed and data in name for printed, name in found)
 
@@ -58,10 +58,10 @@ def test_every_printed_epsilon_of_our_papers_is_there():
         ("sign-adult-0.25", ["+table=sign_table2", "privacy.noise_multiplier=0.25"]),
     ],
 )
-def test_a_claim_of_our_papers_has_the_setting_of_our_runs(name, run):
+def test_an_epsilon_of_our_papers_has_the_setting_of_our_runs(name, run):
     method = [] if "+table=sign_table2" not in run else ["method=dp_signlosgd"]
     _, _, planned = prepare([*run, *method])
-    ((rate, joint, steps, *_),) = joint_entries(CLAIMS[name].ledger)
+    ((rate, joint, steps, *_),) = joint_entries(PRINTED[name].ledger)
     ((planned_rate, planned_joint, planned_steps, *_),) = joint_entries(planned.ledger)
     assert (rate, steps) == (pytest.approx(planned_rate), planned_steps)
     if isinstance(joint, float):
@@ -93,16 +93,16 @@ def test_a_row_that_is_not_well_formed_is_refused_by_line_and_column(column, tex
     rows = list(csv.DictReader((FOLDER / "claims.csv").read_text().splitlines()))[:3]
     rows[1][column] = text
     with pytest.raises(UserError, match=r"line 3: ") as refused:
-        read_claims(written(tmp_path, rows))
+        read_printed(written(tmp_path, rows))
     assert says in str(refused.value)
 
 
-def test_a_claim_twice_and_a_file_of_other_columns_are_refused(tmp_path):
+def test_an_id_twice_and_a_file_of_other_columns_are_refused(tmp_path):
     rows = list(csv.DictReader((FOLDER / "claims.csv").read_text().splitlines()))[:1]
     with pytest.raises(UserError, match="twice"):
-        read_claims(written(tmp_path, rows * 2))
+        read_printed(written(tmp_path, rows * 2))
     with pytest.raises(UserError, match="must have the columns"):
-        read_claims(FOLDER / "statements.csv")
+        read_printed(FOLDER / "statements.csv")
 
 
 def written(folder, rows):

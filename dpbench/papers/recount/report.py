@@ -4,7 +4,8 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from dpbench.papers.claims.recount import (
+from dpbench.papers.recount.printed import read_printed
+from dpbench.papers.recount.recount import (
     FOLLOWS,
     HOLDS,
     LOOSE,
@@ -16,7 +17,6 @@ from dpbench.papers.claims.recount import (
     Recount,
     recount,
 )
-from dpbench.papers.claims.registry import read_claims
 from dpbench.records.epsilon import USUAL, rounded_up
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
@@ -30,15 +30,15 @@ from dpbench.tables.tidy import csv_text
 
 RULES = (
     "RDP and PLD, rounded up, are upper bounds of what the setting spends, were its batches "
-    "Poisson samples; GDP is an approximation. *Own* is the account that the claim names, as it is "
-    "used there: each query on a batch of its own, and `moments` with the conversion to epsilon of "
-    "2017. *Shuffled, at most*, rounded up, is PLD without any gain from sampling, which holds for "
+    "Poisson samples; GDP is an approximation. *Own* is the account that the source names, as it "
+    "is used there: each query on a batch of its own, and `moments` with the conversion to epsilon "
+    "of 2017. *Shuffled, at most*, rounded up, is PLD without any gain from sampling, which holds for "
     "batches of a permutation and an example whose gradient is replaced by zero.",
-    f"Epsilons here: {USUAL}; delta and sampler are in the line of the claim.",
+    f"Epsilons here: {USUAL}; delta and sampler are in each line.",
     f"Too small: the printed number lies more than {PLD_MARGIN:.1%} and its rounding below the "
     "smaller of RDP and PLD, by so many percent of it. Loose: more than "
     f"{LOOSE_MARGIN:.0%} above the larger, by so many percent of the smaller. Does not follow: the "
-    "setting has no epsilon, for the reason given, or the account that the claim names gives less "
+    "setting has no epsilon, for the reason given, or the account that the source names gives less "
     f"by more than {FOLLOWS:.0%}. Holds: all else. *If Poisson*: the source shuffles or does not "
     "say how it samples, and nothing is known of its own sampler but *shuffled, at most*.",
     "*verified*: the setting was read in a public copy of the source; *assumed*: some of it was "
@@ -61,30 +61,30 @@ HEAD = (
 STATEMENT_HEAD = ("source", "where", "statement", "what holds", "shown by")
 
 
-def recounted_claims(target: Target) -> dict[str, bytes]:
+def recounted_epsilons(target: Target) -> dict[str, bytes]:
     """The files by suffix; nothing is trained. Raises UserError for a malformed registry."""
     path = benchmarks_folder() / target.table["published"]
-    claims = read_claims(path)
-    with counting("claims", len(claims)) as count:
-        recounts = recount(claims, count)
+    printed = read_printed(path)
+    with counting("epsilons", len(printed)) as count:
+        recounts = recount(printed, count)
     return table_files(_table(target, recounts, path), _csv(recounts))
 
 
 def summary(recounts: Sequence[Recount]) -> list[str]:
-    """The number of claims by verdict, and those that are too small, the worst first."""
+    """The number of printed epsilons by verdict, and those that are too small, the worst first."""
     parts = tally((item.verdict for item in recounts), WORDS)
-    sentences = [f"{counted(len(recounts), 'claim')}: {parts}."]
+    sentences = [f"{counted(len(recounts), 'printed epsilon')}: {parts}."]
     worst = sorted((o for o in recounts if o.verdict == TOO_SMALL), key=lambda o: -o.share)
     if worst:
-        named = (f"{o.claim.id} ({o.claim.printed}, not {_text(o.pld, rounded_up)})" for o in worst)
+        named = (f"{o.entry.id} ({o.entry.printed}, not {_text(o.pld, rounded_up)})" for o in worst)
         sentences.append(f"Too small: {', '.join(named)}.")
     return sentences
 
 
 def _table(target: Target, recounts: Sequence[Recount], path: Path) -> Table:
-    sources = dict.fromkeys(item.claim.source for item in recounts)
+    sources = dict.fromkeys(item.entry.source for item in recounts)
     grids = [
-        Grid(source, HEAD, tuple(_row(item) for item in recounts if item.claim.source == source))
+        Grid(source, HEAD, tuple(_row(item) for item in recounts if item.entry.source == source))
         for source in sources
     ]
     return Table(
@@ -101,30 +101,30 @@ def _table(target: Target, recounts: Sequence[Recount], path: Path) -> Table:
 
 
 def _notes(recounts: Sequence[Recount]) -> Iterable[str]:
-    """Each reason and each note once, after the ids of its claims."""
+    """Each reason and each note once, after the ids of its printed epsilons."""
     ids: dict[str, list[str]] = {}
     for item in recounts:
-        for text in filter(None, (item.reason, item.claim.note)):
-            ids.setdefault(text, []).append(item.claim.id)
+        for text in filter(None, (item.reason, item.entry.note)):
+            ids.setdefault(text, []).append(item.entry.id)
     return (f"{', '.join(names)}: {text}" for text, names in ids.items())
 
 
 def _row(item: Recount) -> tuple[str, ...]:
-    claim = item.claim
-    given = (claim.rate, claim.noise_multiplier)
+    entry = item.entry
+    given = (entry.rate, entry.noise_multiplier)
     return (
-        claim.id,
-        claim.setting,
-        str(claim.steps or NO_VALUE),
+        entry.id,
+        entry.setting,
+        str(entry.steps or NO_VALUE),
         *(NO_VALUE if value is None else f"{value:.4g}" for value in given),
-        claim.sampler,
-        f"{claim.delta:.3g}",
-        claim.printed,
+        entry.sampler,
+        f"{entry.delta:.3g}",
+        entry.printed,
         *(_text(value, rounded_up) for value in (item.rdp, item.pld)),
         *(_text(value, "{:.2f}".format) for value in (item.gdp, item.own)),
         _text(item.unamplified, rounded_up),
         item.ruling,
-        claim.evidence,
+        entry.evidence,
     )
 
 
@@ -142,14 +142,14 @@ def _statements(path: Path) -> Grid:
 
 
 def _csv(recounts: Sequence[Recount]) -> str:
-    """One row for each claim, with its place in its source."""
+    """One row for each printed epsilon, with its place in its source."""
     rows = (
         (
-            item.claim.source,
-            item.claim.where,
+            item.entry.source,
+            item.entry.where,
             *_row(item),
-            item.claim.accountant,
-            " ".join(filter(None, (item.reason, item.claim.note))),
+            item.entry.accountant,
+            " ".join(filter(None, (item.reason, item.entry.note))),
         )
         for item in recounts
     )
