@@ -32,8 +32,8 @@ RULES = (
     "RDP and PLD, rounded up, are upper bounds of what the setting spends, were its batches "
     "Poisson samples; GDP is an approximation. *Own* is the account that the source names, as it "
     "is used there: each query on a batch of its own, and `moments` with the conversion to epsilon "
-    "of 2017. *Shuffled, at most*, rounded up, is PLD without any gain from sampling, which holds for "
-    "batches of a permutation and an example whose gradient is replaced by zero.",
+    "of 2017. *Shuffled, at most*, rounded up, is PLD without any gain from sampling, which holds "
+    "for batches of a permutation and an example whose gradient is replaced by zero.",
     f"Epsilons here: {USUAL}; delta and sampler are in each line.",
     f"Too small: the printed number lies more than {PLD_MARGIN:.1%} and its rounding below the "
     "smaller of RDP and PLD, by so many percent of it. Loose: more than "
