@@ -1,8 +1,8 @@
 """Reproduces the tables of papers on private SGD, and checks whether every epsilon holds.
 
 From Python: `run` executes a run, `frame` returns records as a data frame, `reproduce` a paper's
-table, `load_model` a trained model, and `load_preparation` how rows of one's own table become
-its inputs. They are imported on demand, so that importing dpbench takes no time.
+table, `load_model` a trained model from its `model_file`, and `load_preparation` how rows of one's
+own table become its inputs. They are imported on demand, so that importing dpbench takes no time.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from dpbench.data.custom.preparation import load_preparation
     from dpbench.execution.python_api import run
     from dpbench.records.frames import frame
-    from dpbench.records.trained_model import load_model
+    from dpbench.records.trained_model import load_model, model_file
 
-__all__ = ["frame", "load_model", "load_preparation", "reproduce", "run"]
+__all__ = ["frame", "load_model", "load_preparation", "model_file", "reproduce", "run"]
 
 
 def __dir__() -> list[str]:
@@ -32,10 +32,10 @@ def __getattr__(name: str) -> Any:
         from dpbench.records import frames
 
         return frames.frame
-    if name == "load_model":
+    if name in ("load_model", "model_file"):
         from dpbench.records import trained_model
 
-        return trained_model.load_model
+        return getattr(trained_model, name)
     if name == "load_preparation":
         from dpbench.data.custom import preparation
 

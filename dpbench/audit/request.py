@@ -31,6 +31,9 @@ FOR_CONTENDERS = {"run": 20_000, "step": STEPS, "bits": STEPS}
 COMMON_SETTINGS = ("privacy", "batch_size", "epochs", "seed")
 """The settings of a run that other libraries have too."""
 
+DEFAULT_PRIVACY = "privacy=noise1"
+"""A noise multiplier, since a noise that is calibrated to an epsilon differs between methods."""
+
 MAX_CANARIES = 10_000_000
 
 STEPS_PER_EPOCH = 142
@@ -47,8 +50,8 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
     """The run of the overrides, and the number of canaries; UserError for settings that canaries
     replace.
 
-    By default a run has 20 epochs at a sampling rate of 1/142, single steps have a rate of 1, and
-    the learning rate is 0.
+    By default a run has noise multiplier 1 and 20 epochs at a sampling rate of 1/142, single steps
+    have a rate of 1, and the learning rate is 0.
     """
     for override in overrides:
         if key_of(override).partition(".")[0] in REPLACED:
@@ -56,6 +59,7 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
                 f"{override} cannot be set in an audit, whose canaries replace data and model: set "
                 "method, privacy, batch_size, epochs, schedule or seed."
             )
+    overrides = [DEFAULT_PRIVACY, *overrides]
     config, run = run_of(overrides)
     if config["save_model"]:
         raise UserError("an audit keeps no model: leave out save_model=true.")

@@ -36,7 +36,7 @@ def _run(overrides: list[str]) -> None:
     from dpbench.records.code import STALE_RECORD, is_stale
     from dpbench.records.divergence import remarks
     from dpbench.records.reading import load
-    from dpbench.records.trained_model import model_path
+    from dpbench.records.trained_model import model_file
 
     path = finished = finished_record(overrides)
     if path is None:
@@ -50,7 +50,7 @@ def _run(overrides: list[str]) -> None:
         print_message(reason)
     if record and is_stale(record):
         print_message(STALE_RECORD)
-    if record and (model := model_path(path.parents[1], path.stem)).exists():
+    if record and (model := model_file(record, path.parents[1])).exists():
         seeded = record.privacy.get("arithmetic") == "float"
         warning = ": keep it to yourself, as its noise follows from the seed" if seeded else ""
         print_message(f"its trained model is {model}{warning}.")
@@ -83,17 +83,22 @@ def _sweep(overrides: list[str]) -> None:
 
 
 def epsilon(arguments: list[str]) -> None:
-    """The privacy statement of a run, as one JSON object, or a table of several; trains nothing."""
+    """The privacy statement of a run, as one JSON object, or a table of several; trains nothing.
+
+    The object has one epsilon more than a record: `replace_one`, for one example replaced.
+    """
     from dpbench.cli.planned_runs import planned_runs
     from dpbench.config.overrides import swept_keys
     from dpbench.execution.prepare import prepare
+    from dpbench.privacy.adjacency import replaced
     from dpbench.training.plan import privacy_statement
 
     if swept_keys(arguments):
         print(planned_runs(arguments))
         return
     _, run, planned = prepare(arguments)
-    print(json.dumps(privacy_statement(run, planned)))
+    statement = privacy_statement(run, planned)
+    print(json.dumps(statement | {"replace_one": replaced(statement, planned.ledger)}))
 
 
 def reproduce(arguments: list[str]) -> None:

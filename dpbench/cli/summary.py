@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterator
 
 from dpbench.metrics.registry import REGISTRY, parse_name
-from dpbench.records.epsilon import OF_ITS_SEARCH, Terms, epsilon_or_reason, rounded_up
+from dpbench.records.epsilon import epsilon_in_words
 from dpbench.records.record import Record
-from dpbench.records.trial import is_trial
 
 SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")
 """The metrics in the line, if the task has them."""
@@ -17,7 +16,7 @@ def summary(record: Record, reused: bool = False) -> str:
 
     reused: the run was finished before this command, whose time is not that of the record.
     """
-    results = ", ".join([*_metrics(record), _epsilon(record)])
+    results = ", ".join([*_metrics(record), epsilon_in_words(record)])
     if reused:
         return f"finished earlier, so nothing was trained: {results}"
     seconds = record.provenance.get("seconds")
@@ -42,17 +41,3 @@ def _formatted(base: str, value: float) -> str:
     metric = REGISTRY[base]
     number = f"{metric.factor * value:.{metric.digits or 3}f}"
     return f"{number}%" if metric.unit == "percent" else number
-
-
-def _epsilon(record: Record) -> str:
-    statement, budget = record.statement, record.config.get("privacy") or {}
-    value = OF_ITS_SEARCH if is_trial(record) else epsilon_or_reason(statement, "pld")
-    if isinstance(value, str):
-        return f"epsilon: {value}"
-    terms, details = Terms.of(statement), ["PLD", f"delta {statement['delta']:g}"]
-    if (target := budget.get("epsilon")) is not None:
-        details.append(f"noise for {target:g} by {budget['accountant'].upper()}")
-    details.append(terms.text([name for name in Terms._fields if name != "delta"]))
-    if statement["notes"]:
-        details.append("notes on the data in privacy.notes of the record")
-    return f"epsilon {rounded_up(value)} ({', '.join(details)})"

@@ -84,8 +84,9 @@ def run_again(config: dict, record: Record | None) -> bool:
         return True
     if not config["save_model"]:
         return False
-    wanted = not model_path(Path(config["results_dir"]), record.digest).exists()
-    if wanted and config["noise"] == "secure":
+    folder, noise = Path(config["results_dir"]), config["noise"]
+    wanted = not model_path(folder, record.digest, noise).exists()
+    if wanted and noise == "secure":
         raise UserError(
             "save_model=true: this run is finished, its model was not saved, and with noise=secure "
             "no second one is equal: again=true trains another, at an epsilon of its own."

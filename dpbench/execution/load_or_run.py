@@ -11,6 +11,7 @@ from dpbench.config.settings import key_of
 from dpbench.data.probe import probe
 from dpbench.execution.configuration import checkpoint_folder, data_folder, run_again, trackers_of
 from dpbench.execution.prepare import run_of
+from dpbench.records.epsilon import epsilon_in_words
 from dpbench.records.folder import TRACKING
 from dpbench.records.reading import load, set_aside_invalid
 from dpbench.records.record import Record, record_path
@@ -68,7 +69,7 @@ def _fit_and_save(
     retain_freed_memory()
     set_aside_invalid(path)
 
-    file = model_path(path.parents[1], path.stem)
+    file = model_path(path.parents[1], path.stem, run.noise)
     prepared = file.with_suffix(".preparation.json")
     preparation = _preparation(run) if config["save_model"] else None
 
@@ -76,7 +77,8 @@ def _fit_and_save(
         """What cannot be made again first; the record last, as with it the run is finished."""
         if config["save_model"]:
             inputs = probe(run.dataset, 1).inputs.to(next(model.parameters()).device)
-            content = serialised(model, config["model"], inputs, run.dataset.classes)
+            classes, privacy = run.dataset.classes, epsilon_in_words(record)
+            content = serialised(model, config["model"], inputs, classes, privacy)
             write_atomically(file, content)
         else:
             file.unlink(missing_ok=True)  # of another training than the one of this record

@@ -95,8 +95,8 @@ def joint_entries(ledger: Ledger) -> Iterator[Entry]:
         match step.sampling:
             case Shuffled():
                 raise Unaccountable(
-                    "no accountant covers Shuffled batches; use sampler=poisson, truncated or "
-                    "allocation."
+                    "no accountant covers shuffled batches: use sampler=poisson, truncated or "
+                    "allocation, or privacy=noise1, which has a noise and states no epsilon."
                 )
             case TruncatedPoisson() as law:
                 yield Entry(law.rate, _infallible_multiplier(step), times, cut=cut_probability(law))

@@ -7,6 +7,8 @@ from typing import NamedTuple, Self, TypeGuard
 
 from dpbench.privacy.guarantee import VOUCHED, WITH_EPSILON, Level
 from dpbench.privacy.statement import UPPER_BOUNDS, Statement, batches_of
+from dpbench.records.record import Record
+from dpbench.records.trial import is_trial
 
 REFUTED = "refuted"
 """The verdict of an audit on a claim that its scores contradict."""
@@ -92,6 +94,21 @@ EXACT = "exact, not covered"
 
 USUAL = "per example, add-or-remove adjacency"
 """The terms of an epsilon of ours, where nothing else is said."""
+
+
+def epsilon_in_words(record: Record) -> str:
+    """The epsilon of a run by PLD with its terms, or why there is none."""
+    statement, budget = record.statement, record.config.get("privacy") or {}
+    value = OF_ITS_SEARCH if is_trial(record) else epsilon_or_reason(statement, "pld")
+    if isinstance(value, str):
+        return f"epsilon: {value}"
+    terms, details = Terms.of(statement), ["PLD", f"delta {statement['delta']:g}"]
+    if (target := budget.get("epsilon")) is not None:
+        details.append(f"noise for {target:g} by {budget['accountant'].upper()}")
+    details.append(terms.text([name for name in Terms._fields if name != "delta"]))
+    if statement["notes"]:
+        details.append("notes on the data in privacy.notes of the record")
+    return f"epsilon {rounded_up(value)} ({', '.join(details)})"
 
 
 def legend(statements: Iterable[Statement]) -> str:

@@ -1,12 +1,17 @@
 """Trained models as files: the parameters, and the settings that their model is built from."""
 
+import hashlib
+import hmac
 import io
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpbench.records.folder import MODELS
+from dpbench.records.record import Record
 from dpbench.system.errors import UserError, first_line
+from dpbench.system.files import write_once
 from dpbench.system.seeds import torch_state_kept
 from dpbench.system.validate import path_of
 
@@ -14,6 +19,12 @@ if TYPE_CHECKING:  # a finished run is found without importing torch
     from torch import Tensor, nn
 
 KEYS = {"settings", "shape", "classes", "state", "buffers", "inputs", "outputs"}
+
+PRIVACY_KEY = "privacy"
+"""The key of the epsilon with its terms, in words; older files have none."""
+
+SALT = ".salt"
+"""The file beside the models with the key of names that say nothing of the data."""
 
 WITHOUT_WEIGHTS = {"pretrained": False, "weights": None, "checksum": None}
 """Settings of a model with which it is built without files from elsewhere: applied when a model is
@@ -23,18 +34,33 @@ TOLERANCE = 1e-3
 """By how much the outputs may differ between machines, relative to the largest."""
 
 
-def model_path(results: Path, digest: str) -> Path:
-    """The file of a run's model in a results folder."""
-    return results / MODELS / f"{digest}.pt"
+def model_path(results: Path, digest: str, noise: str) -> Path:
+    """The file of a run's model in a results folder.
+
+    A run is named by its settings, among them the checksum of one's own data: with the name alone,
+    whoever knows all rows but one can tell candidates for it apart. A model that may be released,
+    of noise=secure, is therefore named by a keyed hash, whose key stays beside it.
+    """
+    folder = results / MODELS
+    if noise == "secure":
+        key = write_once(folder / SALT, secrets.token_bytes(32))
+        digest = hmac.new(key, digest.encode(), hashlib.sha256).hexdigest()[:16]
+    return folder / f"{digest}.pt"
+
+
+def model_file(record: Record, results_dir: str | Path = "results") -> Path:
+    """Where the model of a run with `save_model=true` is."""
+    return model_path(Path(results_dir), record.digest, record.config.get("noise", "seeded"))
 
 
 def serialised(
-    model: "nn.Module", settings: Mapping[str, Any], inputs: "Tensor", classes: int
+    model: "nn.Module", settings: Mapping[str, Any], inputs: "Tensor", classes: int, privacy: str
 ) -> bytes:
     """The content of a file that `load_model` reads.
 
     settings: those of the group `model`. inputs: some synthetic ones [B, *shape], whose outputs are
-    kept to check the loaded model by. classes: the number of outputs.
+    kept to check the loaded model by. classes: the number of outputs. privacy: the model's epsilon
+    with its terms, for whoever gets the file alone.
     """
     import torch
 
@@ -50,6 +76,7 @@ def serialised(
         "buffers": {name: _plain(value) for name, value in model.named_buffers()},
         "inputs": _plain(inputs),
         "outputs": _plain(outputs),
+        PRIVACY_KEY: privacy,
     }
     buffer = io.BytesIO()
     torch.save(content, buffer)
@@ -85,7 +112,7 @@ def load_model(path: str | Path) -> "nn.Module":
         saved = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch does not document the types
         raise UserError(f"{path} is not the model of a run ({type(error).__name__}).") from error
-    if not isinstance(saved, dict) or saved.keys() != KEYS:
+    if not isinstance(saved, dict) or saved.keys() - {PRIVACY_KEY} != KEYS:
         raise UserError(f"{path} is not the model of a run with save_model=true.")
     try:
         with torch_state_kept(torch.device("cpu")), torch.no_grad():

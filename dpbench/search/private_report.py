@@ -58,9 +58,8 @@ def how_to_publish(selected: PrivateSelection) -> str:
         f"To train on all examples, whose epsilon adds up: {_run_command(selected)}",
     ]
     if request.config["save_model"]:
-        lines.append(
-            f"The chosen model: {model_path(results, digest)}. No epsilon covers those of others."
-        )
+        model = model_path(results, digest, request.config["noise"])
+        lines.append(f"The chosen model: {model}. No epsilon covers those of others.")
     return "".join(f"\n{line}\n" for line in lines)
 
 

@@ -37,6 +37,21 @@ def write_atomically(
         raise unwritable(path, error, setting) from error
 
 
+def write_once(path: Path, content: bytes) -> bytes:
+    """The content of a file for its owner's eyes only, which is written if there is none.
+
+    All processes that call it at once get the content of the first. Raises UserError where it
+    cannot be written.
+    """
+    if not path.exists():
+        whole = path.with_name(f"{path.name}.{secrets.token_hex(TOKEN_BYTES)}")
+        write_atomically(whole, content, 0o600)
+        with suppress(FileExistsError):
+            os.link(whole, path)
+        whole.unlink()
+    return path.read_bytes()
+
+
 def replace_file(path: Path, *contents: bytes | memoryview, mode: int = 0o666) -> None:
     """Write the concatenated contents to a file atomically; OSError where it cannot be written.
 

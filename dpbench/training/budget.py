@@ -73,10 +73,11 @@ class Privacy:
 
     def __post_init__(self) -> None:
         if (self.noise_multiplier is None) == (self.epsilon is None):
-            example = 2 if self.epsilon is None else self.epsilon
+            epsilon, noise = self.epsilon or 2, self.noise_multiplier or 1
             raise UserError(
                 "privacy takes either noise_multiplier or epsilon, and the other is null: for an "
-                f"epsilon of {example}, write privacy=eps1 privacy.epsilon={example}."
+                f"epsilon of {epsilon}, write privacy=eps1 privacy.epsilon={epsilon}; for a noise "
+                f"multiplier of {noise}, privacy=noise1 privacy.noise_multiplier={noise}."
             )
         if self.noise_multiplier not in (None, FOLLOWS):
             positive("privacy.noise_multiplier", self.noise_multiplier)

@@ -47,13 +47,20 @@ def test_epsilon_without_privacy_is_infinite(command, nowhere):
     line = command("epsilon", "method=sgd", *nowhere).out[-1]
     assert '"rdp": Infinity' in line
     said = json.loads(line)
-    assert said["rdp"] == said["pld"] == said["gdp"] == math.inf
+    assert said["rdp"] == said["pld"] == said["gdp"] == said["replace_one"] == math.inf
 
 
-@pytest.mark.parametrize("words", ["dataset=dutch method=fairlens", "sampler=shuffled"])
+def test_one_example_replaced_costs_more_than_one_removed(command, nowhere):
+    said = json.loads(command("epsilon", "privacy=eps3", *nowhere).out[-1])
+    assert 2 * said["pld"] < said["replace_one"] < 3 * said["pld"]
+
+
+@pytest.mark.parametrize(
+    "words", ["dataset=dutch method=fairlens", "privacy=noise1 sampler=shuffled"]
+)
 def test_no_epsilon_is_shown_where_none_is_proven(words, command, nowhere):
     said = json.loads(command("epsilon", *words.split(), *nowhere).out[-1])
-    assert [said["rdp"], said["pld"], said["gdp"]] == [None, None, None]
+    assert [said[name] for name in ("rdp", "pld", "gdp", "replace_one")] == [None] * 4
     assert said["guarantee"] == "none"
     assert said["why"]
 
@@ -84,7 +91,7 @@ def test_several_runs_are_compared_in_a_table(command, nowhere):
 
 
 def test_too_little_noise_is_told_from_none(command, nowhere):
-    words = ["epsilon", "dataset=adult", "privacy.noise_multiplier=0.1,1"]
+    words = ["epsilon", "dataset=adult", "privacy=noise1", "privacy.noise_multiplier=0.1,1"]
     _, _, little, enough, *_ = command(*words, *nowhere).out
     assert "| too little noise | too little noise |" in little
     assert "too little" not in enough
@@ -102,9 +109,9 @@ def test_a_table_of_runs_says_what_unit_an_epsilon_protects(command, nowhere):
     users = ["users=iid", "users.number=100", "batch_size=10"]
     words = ["epsilon", "dataset=digits", "model=logistic", "epochs=1,2"]
     _, _, *lines, _, _ = command(*words, *nowhere).out
-    assert all(line.endswith(" 1e-06 |") for line in lines)
+    assert all(line.endswith(" 1e-05 |") for line in lines)
     _, _, *lines, _, terms = command(*words, *users, *nowhere).out
-    assert all(line.endswith(" 1e-06 (per user) |") for line in lines)
+    assert all(line.endswith(" 1e-05 (per user) |") for line in lines)
     assert ", per user, add-or-remove adjacency, " in terms
 
 
@@ -113,6 +120,6 @@ def test_a_table_without_an_epsilon_has_no_terms_and_one_of_several_laws_names_t
 ):
     (*_, last) = command("epsilon", "dataset=adult", "method=sgd,fairlens", *nowhere).out
     assert last.startswith("| fairlens")
-    sampled = ["sampler=poisson,allocation", "batch_size=512"]
+    sampled = ["sampler=poisson,allocation", "batch_size=512", "privacy.accountant=pld"]
     (*_, terms) = command("epsilon", "dataset=dutch", *sampled, *nowhere).out
     assert ", Poisson batches or randomly allocated batches, proven." in terms

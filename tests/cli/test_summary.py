@@ -55,7 +55,8 @@ def test_it_is_on_standard_error_and_the_output_is_the_path(tmp_path, monkeypatc
     monkeypatch.setattr("sys.argv", command)
     results = r"test accuracy [\d.]+%, worst group .* \(\d\), test ECE .*"
     terms = "per example, add-or-remove adjacency, Poisson batches, proven"
-    budget = rf"PLD, delta 1e-06, {terms}, notes on the data in privacy.notes of the record"
+    notes = "notes on the data in privacy.notes of the record"
+    budget = rf"PLD, delta 1e-05, noise for 3 by RDP, {terms}, {notes}"
     line = rf"{results} \({budget}\)"
     earlier = "dpbench: finished earlier, so nothing was trained: "
     for said in (rf"{line}, \d+ s\n", rf"{earlier}{line}\n"):

@@ -203,7 +203,7 @@ def test_a_command_line_may_name_a_variable_of_the_environment(monkeypatch):
 
 
 def test_an_interpolation_of_another_setting_is_read():
-    assert compose(["optimizer.lr=${privacy.delta}"])["optimizer"]["lr"] == 1e-6
+    assert compose(["optimizer.lr=${privacy.delta}"])["optimizer"]["lr"] == 1e-5
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_without_a_table_the_defaults_hold():
         "dataset": "digits",
         "model": "mlp",
         "method": "dpsgd",
-        "privacy": "noise1",
+        "privacy": "eps3",
         "optimizer": "sgd",
         "features": "none",
         "normalization": "none",

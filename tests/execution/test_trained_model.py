@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import sys
 
 import pytest
@@ -32,7 +33,8 @@ def made(tmp_path):
 
     def make(*overrides):
         path = load_or_run([*SMALL, *overrides, f"results_dir={tmp_path}"], quiet=True)
-        return load(path), model_path(tmp_path, path.stem)
+        record = load(path)
+        return record, model_path(tmp_path, path.stem, record.config["noise"])
 
     return make
 
@@ -46,6 +48,29 @@ def test_the_file_has_the_model_that_was_measured(made, average):
     with torch.no_grad():
         right = model(test.inputs).argmax(1) == test.targets
     assert float(right.float().mean()) == pytest.approx(record.metrics["test/accuracy"])
+
+
+def test_the_name_of_a_model_to_be_released_says_nothing_of_the_data(made, tmp_path):
+    record, path = made("save_model=true", "noise=secure")
+    assert path.exists()
+    assert record.digest not in path.name
+    assert model_path(tmp_path / "elsewhere", record.digest, "secure").name != path.name
+    assert (path.parent / ".salt").stat().st_mode & 0o077 == 0
+
+
+def test_the_file_says_what_its_epsilon_is_the_epsilon_of(made):
+    _, path = made("save_model=true")
+    privacy = torch.load(path)["privacy"]
+    assert re.fullmatch(r"epsilon [\d.]+ \(PLD, delta 1e-05.*, Poisson batches, proven.*", privacy)
+
+
+@pytest.mark.slow
+def test_a_model_of_an_older_version_has_no_terms_and_is_read(made):
+    _, path = made("save_model=true")
+    saved = torch.load(path)
+    del saved["privacy"]
+    torch.save(saved, path)
+    load_model(path)
 
 
 def test_a_finished_run_is_trained_again_for_its_model_and_measures_the_same(made):
@@ -112,7 +137,7 @@ def test_a_training_that_fails_leaves_the_model_of_the_record_that_is_there(made
     with pytest.raises(ZeroDivisionError):
         made("noise=secure", "again=true")
     assert path.read_bytes() == before
-    assert load(path.parents[1] / "runs" / f"{path.stem}.json") == record
+    assert load(path.parents[1] / "runs" / f"{record.digest}.json") == record
 
 
 @pytest.mark.parametrize("group", ["temperature", "normalization"])
@@ -154,7 +179,9 @@ LOGISTIC = {"_target_": "dpbench.models.logistic.Logistic", "squashed": False}
 
 def content(**changes):
     """A file with another content than runs write."""
-    saved = torch.load(io.BytesIO(serialised(Logistic(False).build((2,), 3), LOGISTIC, INPUTS, 3)))
+    saved = torch.load(
+        io.BytesIO(serialised(Logistic(False).build((2,), 3), LOGISTIC, INPUTS, 3, ""))
+    )
     buffer = io.BytesIO()
     torch.save(saved | changes, buffer)
     return buffer.getvalue()
@@ -251,7 +278,7 @@ def test_what_is_no_file_is_not_opened(kind, tmp_path):
 def test_the_model_of_a_diverged_run_is_read_too(tmp_path):
     model, path = Logistic(False).build((2,), 3), tmp_path / "model.pt"
     nn.init.constant_(next(model.parameters()), torch.nan)
-    path.write_bytes(serialised(model, LOGISTIC, INPUTS, 3))
+    path.write_bytes(serialised(model, LOGISTIC, INPUTS, 3, ""))
     assert load_model(path)(INPUTS).isnan().all()
 
 
@@ -270,7 +297,7 @@ class Fixed(nn.Module):
 def test_buffers_that_are_in_no_state_are_kept_and_no_generator_is_moved(tmp_path, monkeypatch):
     monkeypatch.setattr(Logistic, "build", lambda *_: Fixed())
     model, path = Fixed(), tmp_path / "model.pt"
-    path.write_bytes(serialised(model, LOGISTIC, INPUTS, 3))
+    path.write_bytes(serialised(model, LOGISTIC, INPUTS, 3, ""))
     before = torch.get_rng_state()
     assert torch.equal(load_model(path)(INPUTS), model(INPUTS))
     assert torch.equal(torch.get_rng_state(), before)

@@ -341,14 +341,14 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
         (["method=sgd"], "a method that adds noise"),
         (["method=fairlens", "dataset=dutch"], "fairlens"),
         (["sampler=shuffled"], "no accountant covers"),
-        (["method=dpsgd_jl", "method.failure=5e-8"], "not small against delta="),
+        (["method=dpsgd_jl", "method.failure=5e-7"], "not small against delta="),
         (["validation=null"], "validation split"),
         (["epsilon=2", "privacy=eps8"], "leave out privacy=eps8 .privacy.delta sets delta"),
         (["epsilon=2", "privacy.epsilon=1,2"], "leave out privacy.epsilon=1,2"),
         (["epsilon=0"], "epsilon must be a positive number"),
         (["epsilon=0.1"], "epsilon=0.1 cannot be that of the whole search: .* beside the gradient"),
         (["epsilon=2.5"], "epsilon=2.5 cannot be that .*; raise epsilon or score_noise_multiplier"),
-        (["privacy.noise_multiplier=0.1"], "ends where it would have to hide an example"),
+        (["privacy=noise1", "privacy.noise_multiplier=0.1"], "ends where it would have to hide"),
     ],
 )
 def test_what_cannot_be_private_is_refused_before_any_trial(more, says, tmp_path):

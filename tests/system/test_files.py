@@ -7,6 +7,7 @@ import stat
 
 import pytest
 
+from dpbench.system import files
 from dpbench.system.errors import UserError
 from dpbench.system.files import (
     check_replaceable,
@@ -16,6 +17,7 @@ from dpbench.system.files import (
     remove_parts,
     replace_file,
     write_atomically,
+    write_once,
 )
 
 
@@ -157,3 +159,23 @@ def test_hidden_files_of_others_are_left(tmp_path):
     os.mkfifo(tmp_path / ".table.md.fedcba9876543210")
     write_atomically(tmp_path / "table.md", b"")
     assert names(tmp_path) == sorted(["table.md", ".table.md.fedcba9876543210", *theirs])
+
+
+def test_a_file_that_is_written_once_keeps_its_first_content(tmp_path):
+    path = tmp_path / "folder" / "key"
+    assert write_once(path, b"first") == b"first"
+    assert write_once(path, b"second") == b"first"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [file.name for file in path.parent.iterdir()] == ["key"]
+
+
+def test_of_processes_that_write_once_together_the_first_wins(tmp_path, monkeypatch):
+    path, write = tmp_path / "key", files.write_atomically
+
+    def overtaken(whole, *arguments):
+        path.write_bytes(b"first")
+        write(whole, *arguments)
+
+    monkeypatch.setattr(files, "write_atomically", overtaken)
+    assert write_once(path, b"second") == b"first"
+    assert [*tmp_path.iterdir()] == [path]

@@ -137,7 +137,7 @@ def check_resumed(run: Run, at: int, lost: int) -> None:
 @cache
 def run_of(*overrides: str) -> Run:
     """A run of twelve steps on what is made up here, composed but for that."""
-    composed = build(compose(["batch_size=12", "epochs=3", *overrides]))
+    composed = build(compose(["batch_size=12", "epochs=3", "privacy=noise1", *overrides]))
     return replace(composed, dataset=Made(), model=Dropping())
 
 

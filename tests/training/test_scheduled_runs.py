@@ -24,7 +24,7 @@ from dpbench.system.errors import UserError
 from dpbench.training.trainer import fit
 
 PIECE = "{_target_:dpbench.mechanism.schedules.Pieces,values:[%s],until:[%s]}"
-TWO_SIGMAS = ["schedule=custom", "schedule.noise=" + PIECE % ("1,2", "0.5")]
+TWO_SIGMAS = ["privacy=noise1", "schedule=custom", "schedule.noise=" + PIECE % ("1,2", "0.5")]
 
 
 def scheduled(step: PrivateStep, schedule: Schedules, steps: int) -> PrivateStep:
@@ -182,14 +182,14 @@ def test_relative_counts_follow_the_noise(no_statement):
 
 
 def test_an_epsilon_is_met_by_the_whole_schedule(no_statement):
-    _, run, planned = prepare([*TWO_SIGMAS, "privacy=eps3", "dataset=dutch"])
+    _, run, planned = prepare([*TWO_SIGMAS[1:], "privacy=eps3", "dataset=dutch"])
     sigmas = [s.releases[0].mechanism.noise_multiplier for s, _ in planned.ledger.entries]
     assert sigmas == [planned.noise_multiplier, 2 * planned.noise_multiplier]
     assert 2.97 <= rdp(planned.ledger, run.privacy.delta) <= 3
 
 
 def test_falling_noise_falls_in_four_stairs(no_statement):
-    _, _, planned = prepare(["schedule=noise_falls", "epochs=2"])
+    _, _, planned = prepare(["schedule=noise_falls", "privacy=noise1", "epochs=2"])
     sigmas = [s.releases[0].mechanism.noise_multiplier for s, _ in planned.ledger.entries]
     assert sigmas == pytest.approx([1.2, 16 / 15, 14 / 15, 0.8])
 

@@ -18,7 +18,8 @@ from dpbench.system.errors import UserError
 from dpbench.training.plan import privacy_statement
 from dpbench.training.score import SENSITIVITY, noisy_accuracy
 
-SMALL = ["epochs=1", "model=logistic", "batch_size=512", "validation=0.2"]
+PLAIN = ["epochs=1", "model=logistic", "batch_size=512", "validation=0.2"]
+SMALL = [*PLAIN, "privacy=noise1"]
 SCORED = [*SMALL, "score_noise_multiplier=4"]
 
 
@@ -86,7 +87,8 @@ def test_a_run_with_a_score_is_the_same_run_and_its_ledger_has_one_release_more(
 
 @pytest.mark.slow
 def test_a_target_epsilon_is_met_with_the_score(no_statement):
-    plain, scored = (prepare([*o, "privacy=eps3"])[2] for o in (SMALL, SCORED))
+    scores = ([], ["score_noise_multiplier=4"])
+    plain, scored = (prepare([*PLAIN, "privacy=eps3", *score])[2] for score in scores)
     assert scored.noise_multiplier > plain.noise_multiplier
     from dpbench.privacy.accountants import rdp
 

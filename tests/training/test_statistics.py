@@ -25,7 +25,7 @@ from dpbench.training.checkpoints import Checkpoints
 from dpbench.training.statistics import PrivateNormalization, clipped_sum, noisy_median
 from dpbench.training.trainer import fit
 
-SMALL = ["epochs=1", "model=logistic", "batch_size=512"]
+SMALL = ["epochs=1", "model=logistic", "batch_size=512", "privacy=noise1"]
 MEASURED = [*SMALL, "normalization=private"]
 BOTH = SMALL, MEASURED
 TARGET = ["privacy=eps3", "privacy.accountant=pld"]

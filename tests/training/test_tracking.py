@@ -73,7 +73,7 @@ def test_a_run_is_told_epoch_by_epoch_with_what_it_spent(tell, tmp_path):
     notes = Notes()
     record = tell(notes)
     assert notes.duties() == ["start", *["log"] * 3, "figure", "finish"]
-    budget = "noise_multiplier=1.0"
+    budget = "target_epsilon=3.0"
     assert notes.calls[0][1] == RunInfo(
         digest=record.digest,
         name=f"dpsgd digits {budget} seed=0",
@@ -81,7 +81,7 @@ def test_a_run_is_told_epoch_by_epoch_with_what_it_spent(tell, tmp_path):
         tags=("digits", "logistic", "dpsgd", budget),
         config=record.config,
         folder=tmp_path / "tracking",
-        terms="Epsilons: delta 1e-06, per example, add-or-remove adjacency, Poisson batches, "
+        terms="Epsilons: delta 1e-05, per example, add-or-remove adjacency, Poisson batches, "
         f"proven. {NOT_COVERED}",
     )
     steps, numbers = zip(*(told for duty, *told in notes.calls if duty == "log"), strict=True)
@@ -103,7 +103,7 @@ def test_a_run_is_told_epoch_by_epoch_with_what_it_spent(tell, tmp_path):
     ("overrides", "epsilon"),
     [
         (["method=sgd"], math.inf),
-        (["sampler=shuffled"], None),
+        (["sampler=shuffled", "privacy=noise1"], None),
         (["trial=a", "validation=0.2", "score_noise_multiplier=10"], None),
     ],
 )

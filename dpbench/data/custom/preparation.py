@@ -23,6 +23,12 @@ from dpbench.system.validate import LARGEST, path_of, quoted
 UNSCALED = (0.0, 1.0)
 """The mean and the deviation with which numbers stay as they are."""
 
+NOT_COVERED = (
+    "No epsilon covers this file: its categories are all values in the table, even those of a "
+    "single row, and its means and deviations are exact, unless dataset.standardise gave them."
+)
+"""What whoever gets the file alone has to know."""
+
 
 @dataclass(frozen=True)
 class TablePreparation:
@@ -95,7 +101,7 @@ class TablePreparation:
 
     def json(self) -> str:
         """Its text, which `load_preparation` reads."""
-        return json.dumps(vars(self), default=_plain, indent=1) + "\n"
+        return json.dumps({"privacy": NOT_COVERED, **vars(self)}, default=_plain, indent=1) + "\n"
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ def test_a_run_is_a_file_of_its_steps(tracked, tmp_path):
         f"{record.digest}.txt",
     ]
     assert (folder / f"{record.digest}.txt").read_text() == (
-        "Epsilons: delta 1e-06, per example, add-or-remove adjacency, Poisson batches, proven. "
+        "Epsilons: delta 1e-05, per example, add-or-remove adjacency, Poisson batches, proven. "
         "All other numbers are exact, such as train/loss: no epsilon covers them.\n"
     )
     kept = rows(folder / f"{record.digest}.csv")

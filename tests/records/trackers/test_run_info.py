@@ -9,7 +9,7 @@ from dpbench.records.trackers.tracker import run_info
 def test_an_epsilon_that_was_aimed_at_is_named_as_such_and_a_variant_too():
     plain = run_info(compose(["privacy=eps1", "seed=3"]), Path("x"))
     paper = run_info(compose(["privacy=eps1", "method.variant=paper"]), Path("x"))
-    noise = run_info(compose(["privacy.noise_multiplier=2"]), Path("x"))
+    noise = run_info(compose(["privacy=noise1", "privacy.noise_multiplier=2"]), Path("x"))
     assert plain.name == "dpsgd digits target_epsilon=1.0 seed=3"
     assert plain.group == "digits/dpsgd/target_epsilon=1.0"
     assert "target_epsilon=1.0" in plain.tags

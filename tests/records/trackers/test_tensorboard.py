@@ -19,7 +19,7 @@ def events(folder):
 @pytest.mark.slow
 def test_a_run_is_in_the_folder_of_its_method(tracked, tmp_path):
     record = tracked("tensorboard")
-    group = "digits/dpsgd/noise_multiplier=1.0"
+    group = "digits/dpsgd/target_epsilon=3.0"
     kept = events(tmp_path / "tracking" / "tensorboard" / group / record.digest)
     steps = record.privacy["steps"]
     losses = [(event.step, event.value) for event in kept.Scalars("train/loss")]

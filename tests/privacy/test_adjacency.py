@@ -1,0 +1,55 @@
+"""Epsilons for one example replaced, against exact divergences and other libraries."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from scipy.stats import norm
+
+from dpbench.privacy.accountants import pld
+from dpbench.privacy.adjacency import replace_one_epsilon
+from dpbench.privacy.entries import Unaccountable
+from dpbench.privacy.ledger import Exact, GaussianMechanism, Ledger, Poisson, Release, Step
+
+DELTA = 1e-5
+
+
+def trained(rate, sigma, steps):
+    release = Release("gradient sum", GaussianMechanism(sigma))
+    return Ledger().after(Step(Poisson(rate), (release,)), steps)
+
+
+@pytest.mark.parametrize(("sigma", "steps"), [(1.0, 1), (4.0, 10), (30.0, 100)])
+def test_without_sampling_it_covers_twice_the_sensitivity_and_little_more(sigma, steps):
+    exact = privacy_loss_distribution.from_gaussian_mechanism(
+        sigma / math.sqrt(steps), sensitivity=2.0
+    ).get_epsilon_for_delta(DELTA)
+    ours = replace_one_epsilon(trained(1.0, sigma, steps), DELTA)
+    assert exact <= ours <= 1.35 * exact
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(0.01, 0.6), (0.1, 1.0), (0.5, 2.0)])
+def test_one_sampled_step_never_leaks_more(rate, sigma):
+    """Against the exact divergence of a step in which the example's gradient turns around."""
+    epsilon = replace_one_epsilon(trained(rate, sigma, 1), DELTA)
+    x = np.linspace(-40 * sigma, 40 * sigma, 2_000_001)
+    rest = (1 - rate) * norm.pdf(x, 0, sigma)
+    first, second = rest + rate * norm.pdf(x, 1, sigma), rest + rate * norm.pdf(x, -1, sigma)
+    leaked = np.trapezoid(np.maximum(first - math.exp(epsilon) * second, 0), x)
+    assert leaked <= DELTA
+
+
+@pytest.mark.parametrize("steps", [10, 1000])
+def test_it_is_above_one_removal_and_below_group_privacy_of_two(steps):
+    book = trained(0.01, 1.0, steps)
+    one = pld(book, DELTA)
+    half = pld(book, DELTA / (1 + math.exp(one)))
+    assert one < replace_one_epsilon(book, DELTA)
+    assert replace_one_epsilon(book, DELTA) <= 2 * pld(book, DELTA / (1 + math.exp(half))) * 1.001
+
+
+def test_a_ledger_with_an_exact_release_has_none():
+    book = Ledger().after(Step(Poisson(0.1), (Release("count", Exact()),)))
+    with pytest.raises(Unaccountable, match="no privacy profile"):
+        replace_one_epsilon(book, DELTA)
