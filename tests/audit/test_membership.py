@@ -74,7 +74,7 @@ def test_with_many_runs_the_attack_is_the_ratio_of_fitted_normal_laws():
 
 
 @pytest.mark.slow
-def test_with_few_runs_what_targets_have_in_common_is_learned():
+def test_with_few_runs_gains_are_shrunk_towards_the_mean():
     """Of a common gain of 0.3 the best attack has an AUC of Phi(0.3/sqrt 2) = 0.584."""
     shadows, _ = world(8, 2000, gain=0.3, seed=1)
     counts = shadows.included[4:].sum(0)

@@ -75,7 +75,7 @@ def test_an_error_in_a_plug_in_is_not_reported_as_one_of_ours(plugin, code, erro
     assert "bug" not in err
 
 
-def test_a_traceback_that_no_file_takes_is_not_lost(ended, monkeypatch, tmp_path):
+def test_a_traceback_is_printed_if_no_file_can_be_written(ended, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     code, _, err = ended(raising(ZeroDivisionError("x")))
     assert code == 1
@@ -91,7 +91,7 @@ def test_a_traceback_that_no_file_takes_is_not_lost(ended, monkeypatch, tmp_path
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes"),
     ],
 )
-def test_memory_that_runs_out_is_no_bug(error, ended, tmp_path):
+def test_running_out_of_memory_is_not_reported_as_a_bug(error, ended, tmp_path):
     code, _, err = ended(raising(error))
     assert code == 1
     assert err.startswith("dpbench: memory ran out: ")
@@ -123,7 +123,9 @@ class Broken(io.StringIO):
     ],
 )
 @pytest.mark.parametrize("command", [print, raising(SystemExit(1))])
-def test_an_output_that_is_not_taken_is_no_bug(number, code, said, command, ended, monkeypatch):
+def test_a_closed_or_full_output_is_not_reported_as_a_bug(
+    number, code, said, command, ended, monkeypatch
+):
     monkeypatch.setattr(sys, "stdout", Broken(number))
     assert ended(command)[::2] == (code, said)
 
@@ -184,7 +186,7 @@ def test_an_argument_that_is_not_utf_8_is_refused(ended):
         ("{} list $'\\xff'", 2, "is not UTF-8"),
     ],
 )
-def test_a_process_ends_as_it_should(shell, code, said):
+def test_a_process_exits_with_the_right_code_and_message(shell, code, said):
     command = shell.format(f"{sys.executable} -m dpbench")
     done = subprocess.run(
         ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
@@ -199,7 +201,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_what_controls_a_terminal_is_shown_on_it_as_an_escape(capsys):
+def test_control_characters_are_escaped_on_a_terminal(capsys):
     odd, safe = "\x1b[31mred\x07\r\u202eé\t\n", "\\x1b[31mred\\x07\\r\\u202eé\t\n"
     print_message(f"{odd.strip()}")
     assert capsys.readouterr().err == f"dpbench: {safe.strip()}\n"
@@ -209,7 +211,7 @@ def test_what_controls_a_terminal_is_shown_on_it_as_an_escape(capsys):
 
 
 @pytest.mark.parametrize("words", [[], ["physical_batch_size=auto"]])
-def test_what_is_set_already_is_not_advised_where_memory_ran_out(ended, words):
+def test_advice_on_memory_leaves_out_what_is_set_already(ended, words):
     code, _, err = ended(raising(torch.OutOfMemoryError("CUDA out of memory")), *words)
     assert code == 1
     assert ("physical_batch_size=auto" in err) == (not words)

@@ -17,7 +17,7 @@ import pytest
         ("misalignment_table3", "2.49"),
     ],
 )
-def test_epsilon_is_the_one_that_the_paper_printed(table, printed, command, nowhere):
+def test_epsilon_agrees_with_the_printed_one(table, printed, command, nowhere):
     done = command("epsilon", f"+table={table}", "method=dpsgd", *nowhere)
     assert (done.code, done.err) == (0, [])
     said = json.loads(done.out[-1])
@@ -27,7 +27,7 @@ def test_epsilon_is_the_one_that_the_paper_printed(table, printed, command, nowh
 
 
 @pytest.mark.slow
-def test_epsilon_says_what_it_is_the_epsilon_of(command, nowhere):
+def test_epsilon_states_its_terms(command, nowhere):
     table = "+table=misalignment_table4"
     said = json.loads(command("epsilon", table, "method=dpsgd_global_adapt", *nowhere).out[-1])
     assert said["delta"] == 1e-6
@@ -90,7 +90,7 @@ def test_several_runs_are_compared_in_a_table(command, nowhere):
         assert float(row["delta"]) == said["delta"]
 
 
-def test_too_little_noise_is_told_from_none(command, nowhere):
+def test_too_little_noise_is_distinguished_from_none(command, nowhere):
     words = ["epsilon", "dataset=adult", "privacy=noise1", "privacy.noise_multiplier=0.1,1"]
     _, _, little, enough, *_ = command(*words, *nowhere).out
     assert "| too little noise | too little noise |" in little

@@ -33,7 +33,7 @@ def test_the_version_is_that_of_the_package(said):
 
 
 @pytest.mark.parametrize("flags", [["--cfg", "job"], ["-c", "job"], ["--cfg=job"]])
-def test_the_configuration_is_shown_and_nothing_run(flags, said, tmp_path):
+def test_the_configuration_is_shown_without_running(flags, said, tmp_path):
     overrides = ["+table=misalignment_table5", "method=dpsgd_global", "seed=3"]
     shown = yaml.safe_load(said("run", *flags, *overrides, f"results_dir={tmp_path}"))
     expected = compose([*overrides, f"results_dir={tmp_path}"])
@@ -48,7 +48,7 @@ def test_the_information_names_each_file_and_the_record(said):
     assert lines[-1] == f"record: results/runs/{digest(compose(['method=bam', 'epochs=3']))}.json"
 
 
-def test_flags_are_told_from_overrides():
+def test_flags_are_distinguished_from_overrides():
     assert split_flags(["a=1", "-m", "b=2"]) == ({"-m"}, ["a=1", "b=2"])
     assert split_flags(["--multirun"]) == ({"-m"}, [])
 
@@ -70,7 +70,7 @@ def test_flags_are_told_from_overrides():
         (["--completion"], "--completion= is unknown"),
     ],
 )
-def test_what_is_not_understood_is_refused_in_a_sentence(arguments, message, said, capsys):
+def test_unknown_flags_are_refused_in_one_sentence(arguments, message, said, capsys):
     with pytest.raises(SystemExit) as left:
         said(*arguments)
     assert left.value.code == 2
@@ -109,7 +109,7 @@ def test_bash_completes_commands_options_and_keys(line, expected):
     assert completed(line) == expected
 
 
-def test_what_is_completed_for_the_benchmark_are_its_settings():
+def test_the_settings_of_bench_are_completed():
     pairs = [word.partition("=") for word in words(COMMANDS, OVERRIDES)["bench"]]
     assert {key for key, _, _ in pairs} == {f.name for f in dataclasses.fields(BenchRequest)}
     assert {value for key, _, value in pairs if key == "suite"} == {*SUITES}

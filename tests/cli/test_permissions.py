@@ -179,7 +179,7 @@ def ended(place):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_a_file_of_others_is_one_sentence(name, ended):
+def test_an_inaccessible_file_is_one_sentence(name, ended):
     code, lines = ended[name]
     assert code == 2
     (line,) = lines

@@ -128,7 +128,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "sentence"), REFUSED, ids=[words for words, _ in REFUSED])
-def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, command, nowhere):
+def test_an_impossible_run_is_refused_in_one_sentence(words, sentence, command, nowhere):
     refused(command("run", *nowhere, *words.split()), sentence)
 
 
@@ -172,7 +172,7 @@ def test_a_run_that_cannot_be_is_refused_in_one_sentence(words, sentence, comman
         ("reproduce demo jobs=0", "jobs must be a whole number from 1 to "),
     ],
 )
-def test_a_command_that_cannot_be_is_refused_in_one_sentence(words, sentence, command, nowhere):
+def test_an_impossible_command_is_refused_in_one_sentence(words, sentence, command, nowhere):
     overrides = nowhere if words.startswith("reproduce ") else ()
     refused(command(*words.split(), *overrides), sentence)
 

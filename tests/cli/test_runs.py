@@ -29,7 +29,7 @@ def first(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_run_prints_where_its_record_is_and_beside_it_a_line_for_people(first):
+def test_a_run_prints_its_path_and_a_summary(first):
     done, folder = first
     (line,) = done.err
     assert line.startswith("dpbench: test accuracy ")
@@ -38,7 +38,7 @@ def test_a_run_prints_where_its_record_is_and_beside_it_a_line_for_people(first)
     assert done.out == [str(path)]
 
 
-def test_a_record_has_what_other_tools_read(first):
+def test_a_record_has_the_fields_that_other_tools_read(first):
     done, _ = first
     record = json.loads(Path(done.out[-1]).read_text())
     assert record["schema"] == SCHEMA
@@ -71,7 +71,7 @@ def test_a_record_names_the_commit(first):
 
 
 @pytest.mark.slow
-def test_a_run_is_made_once_unless_it_is_asked_for_again(first, command):
+def test_a_run_is_executed_once_unless_repetition_is_requested(first, command):
     done, folder = first
     path = Path(done.out[-1])
     content, changed = path.read_bytes(), path.stat().st_mtime_ns
@@ -111,7 +111,7 @@ def test_a_finished_run_says_how_to_log_it(tracker, first, command):
         ("+launcher.x=1", "launcher.x is not a setting: there are none."),
     ],
 )
-def test_what_no_record_depends_on_is_refused_for_a_finished_run_too(
+def test_bad_settings_of_execution_are_refused_for_finished_runs_too(
     word, sentence, first, command
 ):
     done = command("run", *SMALL, f"results_dir={first[1]}", word)
@@ -139,7 +139,7 @@ main()
         ),
     ],
 )
-def test_a_finished_run_and_a_refusal_import_none_of_what_takes_long(words, code, first):
+def test_a_finished_run_and_a_refusal_import_nothing_slow(words, code, first):
     made, folder = first
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_LIBRARIES, "run", *SMALL, f"results_dir={folder}", *words],
@@ -154,7 +154,7 @@ def test_a_finished_run_and_a_refusal_import_none_of_what_takes_long(words, code
 
 
 @pytest.mark.slow
-def test_a_broken_record_is_made_again(command, tmp_path):
+def test_a_broken_record_is_replaced(command, tmp_path):
     overrides = ["epochs=1", "model=logistic", f"results_dir={tmp_path}"]
     path = Path(command("run", *overrides).out[-1])
     record = json.loads(path.read_text())

@@ -41,7 +41,7 @@ GROUPS = {"test/accuracy": 0.9123, "test/accuracy/women": 0.95, "test/accuracy/m
         ({"test/accuracy": float("nan")}, PROVEN, "test accuracy nan%, epsilon 3.11"),
     ],
 )
-def test_the_line_says_what_a_person_asks_first(metrics, privacy, expected):
+def test_the_summary_has_the_main_results(metrics, privacy, expected):
     assert summary(record(metrics, privacy)).startswith(expected)
 
 
@@ -50,7 +50,7 @@ def test_a_trial_of_a_private_search_is_not_said_to_cost_its_own_epsilon_alone()
     assert summary(trial).endswith("epsilon: see its search")
 
 
-def test_it_is_on_standard_error_and_the_output_is_the_path(tmp_path, monkeypatch, capsys):
+def test_the_summary_goes_to_standard_error(tmp_path, monkeypatch, capsys):
     command = ["dpbench", "run", "epochs=1", "model=logistic", f"results_dir={tmp_path}"]
     monkeypatch.setattr("sys.argv", command)
     results = r"test accuracy [\d.]+%, worst group .* \(\d\), test ECE .*"

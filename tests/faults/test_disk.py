@@ -106,7 +106,7 @@ def whole(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_refused_call_costs_a_sentence_at_most(name, whole, tmp_path):
+def test_a_failing_call_to_the_disk_is_at_most_one_sentence(name, whole, tmp_path):
     with refusing(name, tmp_path / "counted", None) as calls:
         run(tmp_path / "counted")
     total = calls[0]
@@ -145,7 +145,7 @@ def turn_a_bit(path: Path, draw: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2 * ROUNDS))
-def test_a_bit_turned_in_each_checkpoint_starts_the_run_over(seed, whole, tmp_path):
+def test_flipped_bits_in_all_checkpoints_restart_the_run(seed, whole, tmp_path):
     folder = tmp_path / "turned"
     interrupted(folder, before=3)
     checkpoints = list(folder.glob("checkpoints/*/*.ckpt"))
@@ -158,7 +158,7 @@ def test_a_bit_turned_in_each_checkpoint_starts_the_run_over(seed, whole, tmp_pa
 
 
 @pytest.mark.parametrize("seed", range(2 * ROUNDS))
-def test_a_record_with_a_turned_bit_is_made_again(seed, whole, tmp_path):
+def test_a_record_with_a_flipped_bit_is_replaced(seed, whole, tmp_path):
     folder = tmp_path / "turned"
     run(folder)
     (record,) = folder.glob("runs/*.json")

@@ -75,7 +75,7 @@ def folder(tmp_path) -> Folder:
         pytest.param("fsync", 4, False, marks=pytest.mark.long),  # it may be there in part
     ],
 )
-def test_killed_around_the_writing_of_a_checkpoint(folder, whole, name, number, after):
+def test_a_run_killed_while_writing_a_checkpoint_resumes(folder, whole, name, number, after):
     *killed, last = folder.after("at_a_call", name, number, after)
     assert len(killed) >= 3
     assert set(killed) == {-SIGKILL}
@@ -84,21 +84,21 @@ def test_killed_around_the_writing_of_a_checkpoint(folder, whole, name, number, 
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("FAULT_ROUNDS", "1"))))
-def test_killed_at_random(folder, whole, seed):
+def test_a_run_killed_at_random_resumes(folder, whole, seed):
     *killed, last = folder.after("at_random", seed, str(folder.results / "checkpoints"), 0.02)
     assert killed
     assert last == 0
     assert folder.record == whole
 
 
-def test_of_two_at_once_one_waits_and_no_step_is_made_twice(folder, whole):
+def test_of_two_processes_one_waits_and_no_step_is_repeated(folder, whole):
     assert folder.after("at_once", 2) == [0, 0]
     assert folder.steps == list(range(STEPS))
     assert folder.record == whole
 
 
 @pytest.mark.long
-def test_who_waited_goes_on_when_the_other_is_killed(folder, whole):
+def test_a_waiting_process_takes_over_from_a_killed_one(folder, whole):
     assert folder.after("the_first", str(folder.results / "checkpoints")) == [-SIGKILL, 0]
     assert folder.record == whole
     assert folder.steps.count(0) == 1

@@ -46,7 +46,7 @@ def measured(folder):
     ("seconds", "number"),
     [(0, signal.SIGINT), (0.05, signal.SIGTERM), (0.5, signal.SIGINT), (2, signal.SIGTERM)],
 )
-def test_while_it_starts_up_one_is_one_sentence(seconds, number, command, tmp_path):
+def test_a_signal_during_start_up_prints_one_sentence(seconds, number, command, tmp_path):
     one = command(*ENDLESS, f"results_dir={tmp_path}")
     time.sleep(seconds)
     one.press(number)
@@ -61,7 +61,7 @@ def test_while_it_starts_up_one_is_one_sentence(seconds, number, command, tmp_pa
     [signal.SIGINT]
     + [pytest.param(other, marks=pytest.mark.long) for other in (signal.SIGTERM, signal.SIGHUP)],
 )
-def test_one_puts_a_run_away_and_the_same_command_goes_on(number, command, until, tmp_path):
+def test_an_interrupted_run_resumes_with_the_same_command(number, command, until, tmp_path):
     there = f"results_dir={tmp_path / 'there'}"
     one = command(*LONG, there, "checkpoint_minutes=0.001")
     until(lambda: any(tmp_path.glob("there/checkpoints/*/*.ckpt")))  # so it is training
@@ -83,7 +83,7 @@ def test_one_puts_a_run_away_and_the_same_command_goes_on(number, command, until
     [(0.3, True), pytest.param(1.2, False, marks=pytest.mark.long)],
     ids=["group", "first process"],
 )
-def test_the_second_one_ends_a_sweep_and_all_its_processes(pause, group, command, until, tmp_path):
+def test_a_second_interrupt_ends_a_sweep_and_its_processes(pause, group, command, until, tmp_path):
     make(*RUN[1:], "epochs=1", f"results_dir={tmp_path}")
     before = {path: path.read_bytes() for path in tmp_path.glob("runs/*")}
     sweep = command(*ENDLESS, "-m", f"results_dir={tmp_path}", "seed=range(4)", "jobs=2")
@@ -101,7 +101,7 @@ def test_the_second_one_ends_a_sweep_and_all_its_processes(pause, group, command
 
 
 @pytest.mark.long
-def test_one_puts_all_runs_of_a_sweep_away(command, until, tmp_path):
+def test_an_interrupted_sweep_saves_all_its_runs(command, until, tmp_path):
     sweep = [*LONG, "-m", f"results_dir={tmp_path}", "seed=range(2)", "jobs=2"]
     one = command(*sweep)
     until(at_work(tmp_path, 2))
@@ -123,9 +123,7 @@ def test_one_puts_all_runs_of_a_sweep_away(command, until, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_one_that_the_whole_group_is_sent_puts_all_runs_of_a_sweep_away(
-    number, command, until, tmp_path
-):
+def test_a_signal_to_the_group_saves_all_runs_of_a_sweep(number, command, until, tmp_path):
     sweep = command(*ENDLESS, "-m", f"results_dir={tmp_path}", "seed=range(2)", "jobs=2")
     until(lambda: len(list(tmp_path.glob("checkpoints/*/steps"))) == 2)
     sweep.press(number)

@@ -36,7 +36,7 @@ LONG = ("wrn16_4", "vit_tiny")
     "name",
     [pytest.param(n, marks=pytest.mark.long if n in LONG else pytest.mark.slow) for n in MODELS],
 )
-def test_a_gradient_changes_by_a_part_in_a_hundred_thousand_at_most(name):
+def test_regrouping_changes_a_gradient_by_at_most_a_hundred_thousandth(name):
     examples, shape = MODELS[name]
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -63,7 +63,7 @@ class Attention(nn.Module):
 
 @pytest.mark.parametrize("size", [None, 2, 4])
 @pytest.mark.parametrize("scale", [1.0, 100.0])
-def test_the_reference_does_not_round_by_company_however_large_the_weights(scale, size):
+def test_rounding_in_the_reference_does_not_depend_on_the_batch(scale, size):
     model, draw = Attention(), torch.Generator().manual_seed(0)
     engine = Loop(model, cross_entropy, Parameters(model))
     theta = engine.parameters.theta.data

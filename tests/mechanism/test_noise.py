@@ -223,7 +223,7 @@ class Uniform24:
         return stream().bits(size) // 2**40 * 2**40
 
 
-def test_the_tail_goes_on_where_that_of_float32_uniforms_ends():
+def test_the_tail_extends_beyond_that_of_float32_uniforms():
     """An output beyond the last value that noise can take proves that the example is there."""
     ends = {
         name: float(draws(bits, 10**6, torch.special.ndtri).abs().max())
@@ -298,7 +298,7 @@ def guessed(release) -> int:
     return right
 
 
-def test_the_lattice_tells_who_is_in_the_sum_of_float32_noise_and_not_of_ours():
+def test_the_lattice_of_float32_noise_reveals_an_example_and_ours_does_not():
     assert guessed(of_torch) > 190
     assert stats.binomtest(guessed(ours), 200, 0.5).pvalue > 1e-3
 

@@ -159,7 +159,7 @@ def test_it_costs_what_the_two_parts_cost_that_are_composed_by_hand():
 # not. No divergence at the chosen orders exceeds that of the ledger.
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize(("rate", "c2"), [(0.3, 0.3), (0.5, 0.05), (0.9, 1.0)])
-def test_brute_force_spends_no_more_than_the_ledger_says(rate, c2, sign):
+def test_brute_force_finds_no_more_than_the_ledger_accounts_for(rate, c2, sign):
     sigma, delta = 1.5, 1e-2
     y = np.linspace(-14, 16, 1501)
     cell = (y[1] - y[0]) ** 2

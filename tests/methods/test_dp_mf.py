@@ -212,7 +212,7 @@ def inclusion(sampler, size, steps, stream):
 
 
 @pytest.mark.parametrize("cycle", [2, 5])
-def test_the_turns_of_a_unit_are_a_cycle_apart_through_all_epochs(stream_of, cycle):
+def test_the_turns_of_a_unit_are_one_cycle_apart_in_all_epochs(stream_of, cycle):
     sampler, stream, size = PoissonSampler(400, 20, "example", cycle), stream_of(7), 400
     steps = sampler.steps_per_epoch
     assert steps % cycle == 0

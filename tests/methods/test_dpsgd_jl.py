@@ -60,7 +60,7 @@ def test_the_estimate_is_the_root_mean_square_of_inner_products():
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("positions", [64, 512])
-def test_positions_that_cancel_leave_no_more_than_the_bound(positions, seed):
+def test_gradients_that_cancel_over_positions_stay_within_the_bound(positions, seed):
     draw = torch.Generator().manual_seed(seed)
     half = torch.randn(4, positions // 2, 8, generator=draw)
     order = torch.randperm(positions, generator=draw)
@@ -222,7 +222,7 @@ def mixed_delta(failure, epsilon, removing):
 
 @pytest.mark.parametrize("removing", [True, False])
 @pytest.mark.parametrize("failure", [1e-3, 0.3])
-def test_a_failure_moves_the_profile_of_a_step_by_at_most_its_share_of_the_rate(removing, failure):
+def test_a_failing_sensitivity_adds_at_most_its_probability_to_delta(removing, failure):
     for epsilon in (-1.0, -0.02, 0.0, 0.01, 0.5, 2.0):
         moved = mixed_delta(failure, epsilon, removing) - mixed_delta(0.0, epsilon, removing)
         assert moved <= RATE * failure * (1 + 1e-9) + 1e-12

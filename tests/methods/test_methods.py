@@ -61,7 +61,7 @@ sizes, seeds = st.integers(1, 8), st.integers(0, 10**6)
     8, 0, 1e3, [[9, 0, 9, 0, 0, 9, 0, 0, 0]]
 )  # the gradients of one group were long, and all are now
 @settings(derandomize=True, deadline=None, max_examples=5)
-def test_one_example_moves_the_sum_before_noise_by_at_most_what_the_noise_reads(
+def test_one_example_changes_the_sum_by_at_most_the_stated_sensitivity(
     step_of, examples_for, name, variant, n, seed, size, answers
 ):
     method = method_of(name, variant)
@@ -117,7 +117,7 @@ def test_the_paper_variant_of_dpsgd_f_fails_the_property_and_says_so(step_of, ba
 @private
 @pytest.mark.parametrize("examples", [0, 9])
 @pytest.mark.parametrize("physical", [None, 2])
-def test_the_noise_is_one_draw_as_large_as_the_ledger_hears(
+def test_the_noise_is_drawn_once_with_the_scale_in_the_ledger(
     step_of, examples_for, variance_p, name, variant, examples, physical
 ):
     method = listening(method_of(name, variant))

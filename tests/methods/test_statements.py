@@ -118,7 +118,7 @@ def test_every_query_of_the_clip_is_in_the_ledger(name, variant):
 
 @every
 @pytest.mark.parametrize("sampling", [Poisson(0.05), Shuffled(20)], ids=["poisson", "shuffled"])
-def test_the_statement_shows_epsilons_only_as_far_as_the_guarantee_goes(name, variant, sampling):
+def test_the_statement_shows_only_epsilons_that_the_guarantee_covers(name, variant, sampling):
     method = method_of(name, variant)
     multiplier = (4.0 if method.noise.bands is None else 1.0) * method.excess
     if isinstance(sampling, Poisson):

@@ -68,14 +68,14 @@ def composed(accountant, book: Ledger):
 
 
 @pytest.mark.parametrize("book", [ledger(1.0), ledger(0.6), ledger(5.0), MIXED])
-def test_rdp_is_that_of_dp_accounting(book):
+def test_rdp_agrees_with_dp_accounting(book):
     theirs = composed(RdpAccountant(), book).get_epsilon(DELTA)  # on its own orders
     assert rdp(book, DELTA) == pytest.approx(theirs, rel=2e-3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("book", [ledger(1.0), ledger(5.0), MIXED])
-def test_pld_is_that_of_dp_accounting(book):
+def test_pld_agrees_with_dp_accounting(book):
     theirs = composed(PLDAccountant(), book).get_epsilon(DELTA)
     assert pld(book, DELTA) == pytest.approx(theirs, rel=5e-5)  # their grid is coarser at sigma 5
 
@@ -96,7 +96,7 @@ def test_gdp_is_that_of_opacus(sigma):
 
 
 @pytest.mark.slow
-def test_gdp_understates_which_is_why_it_is_only_a_comparison():
+def test_gdp_understates_epsilon():
     assert gdp(ledger(0.6), DELTA) < 0.8 * pld(ledger(0.6), DELTA)
 
 
@@ -127,7 +127,7 @@ def hockey_stick(log_ratio: np.ndarray, mass: np.ndarray, epsilon: float) -> flo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sigmas", [(1.0, 2.0), (0.8, 8.0)])
-def test_two_gaussians_on_one_sampled_batch_cost_what_brute_force_says(sigmas):
+def test_two_gaussians_on_one_batch_agree_with_brute_force(sigmas):
     # The pair on a grid in both dimensions: N(0, I) against the mixture of one example in or out.
     rate, epsilon = 0.3, pld(ledger(*sigmas, rate=0.3, steps=1), DELTA)
     grid = np.linspace(-9, 12, 2101)

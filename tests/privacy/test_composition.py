@@ -68,7 +68,7 @@ def test_a_transform_is_as_exact_as_is_said(bits):
 
 
 @pytest.mark.parametrize("times", [30, 3_000, 100_000])
-def test_what_is_added_for_round_off_is_more_than_it_makes(times):
+def test_the_allowance_for_round_off_exceeds_it(times):
     if np.finfo(np.longdouble).eps > 1e-18:
         pytest.skip("long double is no longer than double here")
     total = LossSum([(sampled(1.0, 0.05, 1e-3, 400, 4_000), times)], 1e-3)

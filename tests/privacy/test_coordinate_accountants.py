@@ -73,7 +73,7 @@ def simulated(mechanism, epsilon: float, removing: bool) -> tuple[float, float]:
 @pytest.mark.parametrize(
     ("spend", "signed"), [(pld, False), (lower_bound, True)], ids=["sum", "symmetric sign"]
 )
-def test_composed_profiles_are_what_monte_carlo_says(spend, signed, delta):
+def test_composed_profiles_agree_with_monte_carlo(spend, signed, delta):
     mechanism = noise(0.45, 20, signed=signed)
     epsilon = spend(ledger(mechanism, 0.3, 5), delta)
     mean, error = max(simulated(mechanism, epsilon, removing) for removing in (True, False))

@@ -44,7 +44,7 @@ def renyi_of_bits(x: np.ndarray, y: np.ndarray, order: float) -> np.ndarray:
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("shift", [0.02, 0.7, 3.0])
-def test_moments_are_those_of_numerical_integration(law, shift):
+def test_moments_agree_with_numerical_integration(law, shift):
     theirs = [math.log(expected(law, shift, lambda r, k=k: r**k)) for k in ORDERS]
     ours = log_moments(noise(law, shift), ORDERS)
     assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-11)
@@ -101,7 +101,7 @@ def test_coordinates_add_up_and_all_of_them_move(law):
 @pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("rate", [0.01, 0.5])
-def test_sampling_is_that_of_numerical_integration(law, rate):
+def test_sampled_moments_agree_with_numerical_integration(law, rate):
     shift = 1.5
     ours = removed_moments(noise(law, shift), rate, ORDERS)
     for order, bound in zip(ORDERS, ours, strict=True):

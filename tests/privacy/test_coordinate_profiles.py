@@ -44,7 +44,7 @@ def of_count(dimension: int, shift: float, place: float) -> tuple[np.ndarray, np
 
 @pytest.mark.parametrize("dimension", [1, 2, 7, 60])
 @pytest.mark.parametrize("shift", [0.05, 0.6, 2.5])
-def test_signs_have_the_profile_of_the_worst_place(dimension, shift):
+def test_signs_have_the_profile_of_the_worst_position(dimension, shift):
     places = np.concatenate([np.linspace(-9 - shift, 9, 600), np.linspace(-2 - shift, 2, 600)])
     pairs = [of_count(dimension, shift, place) for place in places]
     for epsilon in np.array([0, 0.1, 0.5, 0.9]) * min(

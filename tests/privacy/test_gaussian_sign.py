@@ -75,7 +75,7 @@ def test_of_one_coordinate_the_worst_place_tells_as_much_as_the_sum():
 
 @pytest.mark.parametrize("dimension", [1500, 20_000])
 @pytest.mark.parametrize("multiplier", [0.5, 2.0])
-def test_no_common_place_spends_more(dimension, multiplier):
+def test_no_common_position_exceeds_the_bound(dimension, multiplier):
     shift, failure = 1 / (multiplier * dimension**0.5), 1e-7
     bound = GaussianProfile(sign_mu(dimension, shift, failure))
     for place in np.concatenate([np.linspace(-6, 4, 41), [-shift / 2, -shift]]):
@@ -86,7 +86,7 @@ def test_no_common_place_spends_more(dimension, multiplier):
 
 
 @pytest.mark.parametrize("others", [-3.0, -1.0, 0.4, 2.5])
-def test_no_mixture_of_two_places_spends_more(others):
+def test_no_mixture_of_two_positions_exceeds_the_bound(others):
     dimension, shift, failure = 3000, 1 / 3000**0.5, 1e-7
     bound = GaussianProfile(sign_mu(dimension, shift, failure))
     for share in (0.2, 0.5, 0.8):

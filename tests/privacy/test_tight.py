@@ -30,7 +30,7 @@ from dpbench.privacy.tight import Steps, tight_epsilon
         (1_000_000, 1.0, 1e-9),
     ],
 )
-def test_many_gaussian_steps_are_never_below_the_one_that_they_are(times, mu, delta):
+def test_composed_gaussian_steps_are_never_below_the_exact_epsilon(times, mu, delta):
     exact = exact_epsilon(mu, delta)
     ours = tight_epsilon([Steps(GaussianProfile(mu / times**0.5), 1.0, times)], delta)
     assert exact * (1 - 1e-11) <= ours <= exact * (1 + 1e-3)
@@ -71,7 +71,7 @@ def binomial_delta(truth: float, rate: float, times: int, epsilon: float, removi
     ("truth", "rate", "times"), [(0.9, 0.02, 300), (0.6, 0.5, 2000), (0.75, 0.01, 100_000)]
 )
 @pytest.mark.parametrize("delta", [1e-5, 1e-14, 1e-30])
-def test_many_sampled_answers_are_never_below_their_binomial(truth, rate, times, delta):
+def test_composed_randomised_responses_are_never_below_the_binomial(truth, rate, times, delta):
     epsilon = tight_epsilon([Steps(randomised_response(truth), rate, times)], delta)
     spent = [max(binomial_delta(truth, rate, times, e, way) for way in (True, False))
              for e in (epsilon, epsilon * 0.998)]  # fmt: skip
@@ -131,7 +131,7 @@ def two_steps(mu: float, rate: float, epsilon: float) -> mpmath.mpf:
 @pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-4, 1e-13, 1e-25])
 @pytest.mark.parametrize(("mu", "rate"), [(1.0, 0.1), (0.5, 0.9)])
-def test_two_sampled_steps_are_what_the_integral_says(mu, rate, delta):
+def test_two_sampled_steps_agree_with_the_integral(mu, rate, delta):
     epsilon = tight_epsilon([Steps(GaussianProfile(mu), rate, 2)], delta)
     assert two_steps(mu, rate, epsilon) <= delta * (1 + 1e-9)
     assert two_steps(mu, rate, epsilon * 0.9999) > delta
@@ -182,7 +182,7 @@ def test_several_kinds_of_steps_add_up():
 
 
 @pytest.mark.slow
-def test_no_number_of_steps_and_no_noise_takes_more_memory_than_a_grid_may_have():
+def test_no_budget_exceeds_the_memory_limit_of_a_grid():
     tracemalloc.start()
     epsilons = [
         tight_epsilon([Steps(GaussianProfile(mu), 0.9, times)], 1e-5)

@@ -23,7 +23,7 @@ from dpbench.system.files import (
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_write_that_fails_leaves_what_was_there(call, error, tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_file(call, error, tmp_path, monkeypatch):
     path = tmp_path / "record.json"
     write_atomically(path, b"first")
 
@@ -37,7 +37,7 @@ def test_a_write_that_fails_leaves_what_was_there(call, error, tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_nothing_stands_under_the_name_before_all_is_written(tmp_path, monkeypatch):
+def test_a_file_appears_only_when_it_is_complete(tmp_path, monkeypatch):
     path, seen = tmp_path / "record.json", []
     replace = os.replace
 
@@ -50,7 +50,7 @@ def test_nothing_stands_under_the_name_before_all_is_written(tmp_path, monkeypat
     assert seen == [(False, b"all of it", True)]
 
 
-def test_others_may_read_what_is_written(tmp_path):
+def test_a_written_file_has_the_permissions_of_the_umask(tmp_path):
     path = tmp_path / "table.md"
     before = os.umask(0o022)
     try:
@@ -69,7 +69,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(write, tmp_path):
     assert "\n" not in str(told.value)
 
 
-def test_only_a_file_is_replaced_by_one(tmp_path):
+def test_only_a_regular_file_is_replaced(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("file")
     (tmp_path / "nowhere").symlink_to("missing")
@@ -81,7 +81,7 @@ def test_only_a_file_is_replaced_by_one(tmp_path):
             check_replaceable(tmp_path / name)
 
 
-def test_the_files_of_a_folder_are_sorted_and_there_may_be_none(tmp_path):
+def test_files_in_a_folder_are_sorted_and_may_be_none(tmp_path):
     for name in ("b.json", "a.json", "c.txt", "d/e.json"):
         write_atomically(tmp_path / name, b"")
     (tmp_path / "d" / "again").symlink_to(tmp_path)
@@ -92,12 +92,12 @@ def test_the_files_of_a_folder_are_sorted_and_there_may_be_none(tmp_path):
         files_below(tmp_path / "missing")
 
 
-def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path):
+def test_a_writable_folder_is_created_and_left_empty(tmp_path):
     check_writable(tmp_path / "new" / "runs")
     assert list((tmp_path / "new" / "runs").iterdir()) == []
 
 
-def test_nobody_else_may_read_what_is_written_for_its_owner_alone(tmp_path):
+def test_a_private_file_is_readable_by_its_owner_only(tmp_path):
     replace_file(tmp_path / "000001.ckpt", b"", mode=0o600)
     assert stat.S_IMODE((tmp_path / "000001.ckpt").stat().st_mode) == 0o600
 
@@ -128,7 +128,7 @@ def names(folder):
 
 
 @pytest.mark.slow
-def test_the_next_one_who_writes_a_file_removes_what_a_killed_process_left_of_it(tmp_path):
+def test_the_next_write_removes_parts_left_by_a_killed_process(tmp_path):
     for name in ("table.md", "other.md"):
         process(write_and_die, tmp_path / name).join()
     assert len(names(tmp_path)) == 2
@@ -138,7 +138,7 @@ def test_the_next_one_who_writes_a_file_removes_what_a_killed_process_left_of_it
     assert table == "table.md"
 
 
-def test_what_somebody_is_writing_is_left_to_them(tmp_path):
+def test_parts_being_written_are_left_alone(tmp_path):
     path, context = tmp_path / "table.md", multiprocessing.get_context("fork")
     begun, go_on = context.Event(), context.Event()
     writer = process(write_slowly, path, begun, go_on)
@@ -151,7 +151,7 @@ def test_what_somebody_is_writing_is_left_to_them(tmp_path):
     assert (names(tmp_path), path.read_bytes()) == (["table.md"], b"slow")
 
 
-def test_hidden_files_of_others_are_left(tmp_path):
+def test_other_hidden_files_are_left_alone(tmp_path):
     theirs = [".table.md.swp", ".table.md.0123456789abcdef.orig", ".tablexmd.0123456789abcdef"]
     for name in theirs:
         (tmp_path / name).touch()

@@ -43,14 +43,14 @@ def until(condition):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_what_has_nothing_to_put_in_order_ends_at_once(ended, number):
+def test_a_signal_exits_immediately_outside_the_context(ended, number):
     with listening():
         interrupt(number)
         until(lambda: ended)
     assert set(ended) == {number}
 
 
-def test_what_is_orderly_hears_of_the_first_one_and_the_second_one_ends_it(ended):
+def test_the_first_interrupt_is_raised_and_the_second_exits(ended):
     with listening():
         with pytest.raises(KeyboardInterrupt), graceful_interrupts():
             interrupt()
@@ -59,7 +59,7 @@ def test_what_is_orderly_hears_of_the_first_one_and_the_second_one_ends_it(ended
         until(lambda: ended)
 
 
-def test_a_step_is_not_interrupted_and_the_one_after_it_is_not_begun(ended):
+def test_a_step_is_finished_and_no_other_is_begun(ended):
     made = []
 
     def train():
@@ -77,7 +77,7 @@ def test_a_step_is_not_interrupted_and_the_one_after_it_is_not_begun(ended):
     assert ended == []
 
 
-def test_one_that_is_swallowed_ends_the_steps_all_the_same(ended):
+def test_a_swallowed_interrupt_still_ends_the_steps(ended):
     def train():
         with suppress(KeyboardInterrupt):  # as some library may
             interrupt()
@@ -89,7 +89,7 @@ def test_one_that_is_swallowed_ends_the_steps_all_the_same(ended):
     assert ended == []
 
 
-def test_the_second_one_ends_a_step_that_does_not_end(ended):
+def test_the_second_interrupt_exits_in_the_middle_of_a_step(ended):
     def train():
         with between_steps():
             interrupt()
@@ -101,7 +101,7 @@ def test_the_second_one_ends_a_step_that_does_not_end(ended):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_one_that_a_group_is_sent_counts_once_however_often_it_comes(number, ended):
+def test_a_repeated_signal_to_a_process_group_counts_once(number, ended):
     made = []
 
     def train():
@@ -122,7 +122,7 @@ def test_one_that_a_group_is_sent_counts_once_however_often_it_comes(number, end
 
 
 @pytest.mark.slow
-def test_who_takes_long_to_end_is_told_of_the_quicker_way(ended, capfd):
+def test_a_slow_exit_prints_how_to_exit_immediately(ended, capfd):
     with listening(), graceful_interrupts():
         with pytest.raises(KeyboardInterrupt):
             interrupt()
@@ -131,7 +131,7 @@ def test_who_takes_long_to_end_is_told_of_the_quicker_way(ended, capfd):
     assert "".join(said) == "dpbench: finishing; interrupt again to exit immediately.\n"
 
 
-def test_everything_is_put_back(ended):
+def test_the_previous_handlers_are_restored(ended):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with listening(), listening():
         assert signal.getsignal(signal.SIGINT) != before[0]
@@ -140,7 +140,7 @@ def test_everything_is_put_back(ended):
         interrupt()
 
 
-def test_what_was_to_be_ignored_is_ignored(ended):
+def test_an_ignored_signal_stays_ignored(ended):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with listening():
@@ -150,7 +150,7 @@ def test_what_was_to_be_ignored_is_ignored(ended):
     assert ended == []
 
 
-def test_where_nobody_listens_python_does_as_it_always_did():
+def test_without_a_listener_python_handles_interrupts():
     with graceful_interrupts(), between_steps() as interrupted:
         assert not interrupted()
         with pytest.raises(KeyboardInterrupt):
@@ -173,7 +173,7 @@ if __name__ == "__main__":
 @pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="only Linux says what is blocked"
 )
-def test_what_is_started_deaf_hears_no_interrupt(tmp_path):
+def test_processes_started_in_the_context_block_interrupts(tmp_path):
     """The very first process, which starts the tracker of multiprocessing too, is no exception."""
     (tmp_path / "deaf.py").write_text(DEAF)
     done = subprocess.run(
@@ -206,7 +206,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_the_second_one_kills_child_processes_too(tmp_path):
+def test_the_second_interrupt_kills_child_processes(tmp_path):
     (tmp_path / "parent.py").write_text(ENDLESS_CHILD)
     done = subprocess.run(
         [sys.executable, tmp_path / "parent.py"],
@@ -244,6 +244,6 @@ Cycle()
 """
 
 
-def test_a_process_that_exits_sooner_does_what_is_registered_and_collects_nothing():
+def test_exit_handlers_run_but_no_garbage_collection():
     said = subprocess.check_output([sys.executable, "-c", LEAVES_GARBAGE], cwd=ROOT, text=True)
     assert said == "registered\n"

@@ -19,7 +19,7 @@ def lock(tmp_path):
     return tmp_path / "locks" / "abc" / "lock"
 
 
-def test_whoever_does_not_wait_is_told_who_has_it(lock):
+def test_without_waiting_the_holder_is_named(lock):
     with exclusive(lock):
         with pytest.raises(Busy, match=r"process \d+ on .* is already executing run abc"):
             exclusive(lock, wait=False).__enter__()
@@ -28,7 +28,7 @@ def test_whoever_does_not_wait_is_told_who_has_it(lock):
         pass
 
 
-def test_whoever_waits_comes_after(lock):
+def test_with_waiting_the_lock_is_acquired_afterwards(lock):
     order = []
 
     def second():
@@ -44,7 +44,7 @@ def test_whoever_waits_comes_after(lock):
     assert order == ["first", "second"]
 
 
-def test_nothing_is_left_behind_but_what_others_put_there(lock, tmp_path):
+def test_empty_folders_are_removed_and_other_files_kept(lock, tmp_path):
     with exclusive(lock):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -59,7 +59,7 @@ def hold(path, has_it):
         time.sleep(600)
 
 
-def test_a_killed_process_holds_nothing(lock):
+def test_the_lock_of_a_killed_process_is_free(lock):
     context = multiprocessing.get_context("fork")  # nothing here has threads
     has_it = context.Event()
     holder = context.Process(target=hold, args=(lock, has_it))
@@ -75,7 +75,7 @@ def test_a_killed_process_holds_nothing(lock):
         assert not abandoned, "the one before ended as it should"
 
 
-def test_a_lock_that_somebody_removed_and_another_has_taken_is_left_to_them(lock):
+def test_a_lock_retaken_by_another_process_is_not_removed(lock):
     with exclusive(lock):
         shutil.rmtree(lock.parent)
         other = exclusive(lock)
@@ -86,7 +86,7 @@ def test_a_lock_that_somebody_removed_and_another_has_taken_is_left_to_them(lock
     other.__exit__(None, None, None)
 
 
-def test_a_lock_that_cannot_be_removed_ends_nothing(lock, monkeypatch):
+def test_failing_to_remove_a_lock_is_harmless(lock, monkeypatch):
     def refused(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -106,7 +106,7 @@ def count_up(path, file, times):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* is already executing")
-def test_no_two_have_it_though_each_removes_the_file(lock, tmp_path):
+def test_removing_the_lock_file_does_not_break_exclusion(lock, tmp_path):
     file = tmp_path / "count"
     file.write_text("0")
     context = multiprocessing.get_context("fork")
@@ -124,13 +124,13 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
         exclusive(tmp_path / "file" / "abc" / "lock").__enter__()
 
 
-def test_a_link_to_nowhere_is_one_sentence(lock, tmp_path):
+def test_a_broken_link_is_one_sentence(lock, tmp_path):
     lock.parents[1].symlink_to(tmp_path / "not-mounted")
     with pytest.raises(UserError, match=r"locks is a link to .*not-mounted, which does not exist"):
         exclusive(lock).__enter__()
 
 
-def test_a_folder_that_nobody_can_make_is_one_sentence():
+def test_a_folder_that_cannot_be_created_is_one_sentence():
     """As others may remove it at any time, it is made again, but not for ever."""
     with pytest.raises(UserError, match=r"/dev/null/abc cannot be written \(Not a directory\)"):
         exclusive(Path("/dev/null/abc/lock")).__enter__()
@@ -140,7 +140,7 @@ def test_a_folder_that_nobody_can_make_is_one_sentence():
         exclusive(Path("/proc/abc/lock")).__enter__()
 
 
-def test_one_who_was_interrupted_is_known_to_have_left_before_the_end(lock):
+def test_an_interrupted_holder_is_reported_as_abandoned(lock):
     with pytest.raises(KeyboardInterrupt), exclusive(lock):
         raise KeyboardInterrupt
     with exclusive(lock, wait=False) as abandoned:

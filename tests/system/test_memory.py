@@ -25,13 +25,13 @@ MIB = 2**20
 measured = pytest.mark.skipif(memory.resident("VmHWM") is None, reason="needs Linux's /proc")
 
 
-def test_torch_s_own_allocator_says_so_in_words_that_are_known():
+def test_the_error_of_torch_s_allocator_is_recognised():
     with pytest.raises(RuntimeError) as told:
         torch.empty(2**60, dtype=torch.uint8)
     assert is_out_of_memory(told.value)
 
 
-def test_only_a_lack_of_memory_is_one():
+def test_other_errors_are_not_taken_for_lack_of_memory():
     assert is_out_of_memory(
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
     )
@@ -65,7 +65,7 @@ def test_sizes_are_halved_until_one_fits(start, tried):
     assert fitted == tried[-1]
 
 
-def test_a_repetition_draws_what_the_first_attempt_drew():
+def test_a_retry_repeats_the_draws_of_the_first_attempt():
     torch.manual_seed(0)
     expected, state = torch.rand(3), torch.get_rng_state()
     torch.manual_seed(0)
@@ -74,7 +74,7 @@ def test_a_repetition_draws_what_the_first_attempt_drew():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_what_filled_the_memory_is_gone_before_the_next_attempt():
+def test_memory_is_freed_before_a_retry():
     class Large:
         alive = 0
 
@@ -93,7 +93,7 @@ def test_what_filled_the_memory_is_gone_before_the_next_attempt():
     assert run_with_halving(work, 8) == (0, 2)
 
 
-def test_not_even_one_is_a_sentence():
+def test_failing_with_one_example_is_one_sentence():
     with pytest.raises(UserError, match="even with one example at a time; choose a smaller model"):
         run_with_halving(holding(0)[0], 8)
 
@@ -119,21 +119,21 @@ def largest_of(monkeypatch, room: int, taken, most: int, holds: int = 10**9) -> 
         (10**9, 1, 1, [1]),
     ],
 )
-def test_sizes_are_doubled_while_the_next_is_likely_to_fit(monkeypatch, room, most, found, tried):
+def test_sizes_double_while_the_next_is_likely_to_fit(monkeypatch, room, most, found, tried):
     assert largest_of(monkeypatch, room, lambda n: 100 * n, most) == (found, tried)
 
 
-def test_a_size_that_fails_against_expectation_is_the_end(monkeypatch):
+def test_an_unexpected_failure_ends_the_search(monkeypatch):
     assert largest_of(monkeypatch, 10**9, lambda n: 0, 100, holds=20) == (16, [1, 2, 4, 8, 16, 32])
 
 
-def test_a_search_says_so_where_one_example_does_not_fit(monkeypatch):
+def test_a_search_refuses_if_one_example_does_not_fit(monkeypatch):
     with pytest.raises(UserError, match="even with one example at a time"):
         largest_of(monkeypatch, 10**9, lambda n: n, 100, holds=0)
 
 
 @measured
-def test_the_peak_on_a_cpu_is_what_was_allocated_since_the_last_was_forgotten():
+def test_the_peak_on_a_cpu_is_since_the_last_reset():
     rest = in_use(CPU)
 
     def work(mebibytes: int) -> None:
@@ -147,7 +147,7 @@ def test_the_peak_on_a_cpu_is_what_was_allocated_since_the_last_was_forgotten():
 
 
 @measured
-def test_the_size_found_takes_no_more_than_its_share_of_real_memory(monkeypatch):
+def test_the_size_found_stays_within_its_share_of_memory(monkeypatch):
     """8 MiB per example and 200 MiB free: 16 examples take 128, and 32 would take 256.
 
     8 is found where a busy machine made the process look larger than it is.
@@ -159,7 +159,7 @@ def test_the_size_found_takes_no_more_than_its_share_of_real_memory(monkeypatch)
 
 
 @measured
-def test_free_memory_is_a_part_of_the_machine_s():
+def test_free_memory_is_less_than_that_of_the_machine():
     assert 0 < free(CPU) <= memory._field(memory.Path("/proc/meminfo"), "MemTotal:")
 
 
@@ -170,7 +170,7 @@ def written(root, files: dict[str, str]) -> None:
         path.write_text(text)
 
 
-def test_every_group_above_a_process_may_limit_it(tmp_path):
+def test_every_parent_control_group_may_limit_memory(tmp_path):
     stat = "inactive_anon 7\ninactive_file 100\nactive_file 9\n"
     written(tmp_path, {"proc/self/cgroup": "0::/user/job/step\n"})
     for folder, most, usage in [
@@ -184,7 +184,7 @@ def test_every_group_above_a_process_may_limit_it(tmp_path):
     assert list(memory._free_in_groups(tmp_path)) == [600, 5100]
 
 
-def test_the_first_version_of_control_groups_is_read_too(tmp_path):
+def test_version_1_of_control_groups_is_read(tmp_path):
     written(
         tmp_path,
         {
@@ -197,7 +197,7 @@ def test_the_first_version_of_control_groups_is_read_too(tmp_path):
     assert list(memory._free_in_groups(tmp_path)) == [3020]
 
 
-def test_where_nothing_can_be_measured_a_number_is_asked_for(monkeypatch):
+def test_without_a_measurement_a_number_is_required(monkeypatch):
     with pytest.raises(UserError, match="cannot measure the memory of mps on this machine; set"):
         check_measurable(torch.device("mps"))
     monkeypatch.setattr(memory, "resident", lambda _: None)
@@ -237,7 +237,7 @@ def faults_and_memory_in_use(first: str) -> list[int]:
 @pytest.mark.slow
 @measured
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
-def test_memory_of_one_step_is_there_for_the_next_and_is_not_counted_as_in_use():
+def test_freed_memory_is_kept_for_the_next_step():
     returned, in_use_then = faults_and_memory_in_use("")
     retained, in_use_now = faults_and_memory_in_use("memory.retain_freed_memory()")
     assert returned > 100  # ten blocks of 40 MiB, in pages of 4 KiB or 2 MiB
@@ -246,7 +246,7 @@ def test_memory_of_one_step_is_there_for_the_next_and_is_not_counted_as_in_use()
 
 
 @pytest.mark.parametrize("most", [2**25, memory.RETAINED_BLOCK])
-def test_where_glibc_refuses_large_blocks_smaller_ones_are_kept(most, monkeypatch):
+def test_old_glibc_keeps_smaller_blocks(most, monkeypatch):
     kept = {}
 
     def mallopt(function, parameter, value):

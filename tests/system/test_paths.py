@@ -12,7 +12,7 @@ def package(tmp_path, monkeypatch):
     return folder
 
 
-def test_a_checkout_s_own_folders_are_found():
+def test_the_folders_of_a_checkout_are_found():
     root = resources.PACKAGE.parent
     assert resources.conf_folder() == root / "conf"
     assert resources.benchmarks_folder() == root / "benchmarks"
@@ -25,7 +25,7 @@ def test_the_folder_inside_the_package_comes_first(package):
     assert resources.conf_folder() == package / "conf"
 
 
-def test_a_folder_of_that_name_beside_an_installed_package_is_not_ours(package):
+def test_a_folder_beside_an_installed_package_is_not_used(package):
     (package.parent / "benchmarks").mkdir()
     with pytest.raises(UserError, match=r"benchmarks/ is neither in .* nor in a checkout"):
         resources.benchmarks_folder()

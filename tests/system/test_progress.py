@@ -11,7 +11,7 @@ from dpbench.system.progress import Bar, Lines, Steps, counting
 ANSI = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 
 
-def test_a_sweep_without_a_terminal_is_a_line_a_minute(clock, log, capfd):
+def test_without_a_terminal_a_sweep_prints_a_line_a_minute(clock, log, capfd):
     with counting("runs", 1000) as count:
         for _ in range(300):
             clock[0] += 0.25
@@ -27,7 +27,7 @@ def test_a_sweep_on_a_terminal_shows_every_run(terminal):
     assert "2/3" in terminal.getvalue()
 
 
-def test_what_is_printed_for_another_program_is_not_sent_to_the_terminal(terminal, capsys):
+def test_redirected_output_is_not_sent_to_the_terminal(terminal, capsys):
     with counting("runs", 3):
         print("runs/record.json")
     assert capsys.readouterr().out == "runs/record.json\n"
@@ -55,7 +55,7 @@ UNDER_WAY = [Steps("seed=0", 40, 1200), Steps("a=[b] seed=1", 7, 1200)]
 
 
 @pytest.mark.parametrize("total", [1, 2])
-def test_a_terminal_shows_each_run_that_is_under_way(terminal, monkeypatch, total):
+def test_a_terminal_shows_each_running_run(terminal, monkeypatch, total):
     after_a_look(monkeypatch, UNDER_WAY, total)
     shown = ANSI.sub("", terminal.getvalue())
     assert re.search(r"^  seed=0 +\S+ +40/1200", shown, re.MULTILINE)
@@ -63,20 +63,20 @@ def test_a_terminal_shows_each_run_that_is_under_way(terminal, monkeypatch, tota
     assert shown.splitlines()[-1].startswith("runs "), "what has ended is shown no more"
 
 
-def test_a_line_names_the_runs_under_way_before_any_has_ended(log, monkeypatch, capfd):
+def test_a_line_names_running_runs_before_any_has_ended(log, monkeypatch, capfd):
     after_a_look(monkeypatch, UNDER_WAY)
     line = "runs: 0 of 2; seed=0: step 40 of 1,200; a=[b] seed=1: step 7 of 1,200"
     assert capfd.readouterr().err == f"dpbench: {line}\n"
 
 
-def test_of_many_runs_under_way_the_first_are_shown_and_all_are_counted(log, monkeypatch, capfd):
+def test_only_the_first_of_many_running_runs_are_shown(log, monkeypatch, capfd):
     after_a_look(monkeypatch, [Steps(f"seed={seed}", 1, 2) for seed in range(20)])
     said = capfd.readouterr().err
     assert said.startswith("dpbench: runs: 0 of 2, 20 runs under way; seed=0: step 1 of 2; ")
     assert said.count("step") == progress.MAX_SHOWN
 
 
-def test_nothing_is_said_of_a_quick_sweep(log, capfd):
+def test_a_quick_sweep_prints_no_progress(log, capfd):
     with counting("runs", 3) as count:
         count()
     assert capfd.readouterr() == ("", "")

@@ -22,23 +22,23 @@ def draw(seed, purpose):
         (7, "initial weights", 326242880108516224),
     ],
 )
-def test_a_seed_is_the_same_number_for_ever(seed, purpose, expected):
+def test_derived_seeds_never_change(seed, purpose, expected):
     assert derived(seed, purpose) == expected
 
 
 @given(numbers, numbers, st.sampled_from(PURPOSES), st.sampled_from(PURPOSES))
-def test_other_seeds_and_other_purposes_give_other_numbers(first, second, one, other):
+def test_seeds_and_purposes_give_different_numbers(first, second, one, other):
     same = (first, one) == (second, other)
     assert (derived(first, one) == derived(second, other)) == same
 
 
 @given(numbers, st.sampled_from(PURPOSES))
-def test_every_number_is_one_that_torch_takes(seed, purpose):
+def test_every_derived_seed_is_accepted_by_torch(seed, purpose):
     assert 0 <= derived(seed, purpose) < 2**63
     generator(seed, purpose, CPU)
 
 
-def test_purpose_and_seed_cannot_run_into_each_other():
+def test_purpose_and_seed_cannot_be_confused():
     assert derived(11, "a") != derived(1, "a/1")
 
 
@@ -47,7 +47,7 @@ def test_the_same_purpose_draws_the_same_again():
     assert draw(3, "noise") != draw(4, "noise")
 
 
-def test_no_purpose_notices_how_much_another_draws():
+def test_draws_for_one_purpose_do_not_affect_another():
     noise, counts = generator(0, "noise", CPU), generator(0, "counts", CPU)
     torch.rand(1000, generator=counts)
     torch.rand(1000)

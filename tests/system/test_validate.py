@@ -39,7 +39,7 @@ NO_NUMBERS = [True, False, None, "1", "", [1], {}, math.nan, math.inf, -math.inf
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: quoted(value)[:12])
 @pytest.mark.parametrize("check", [number, positive, fraction, integer])
-def test_what_is_no_number_is_refused_by_every_check_of_numbers(check, value):
+def test_every_check_of_numbers_refuses_other_types(check, value):
     with pytest.raises(UserError, match=r"^the setting must be .*, got .*\.$") as told:
         check("the setting", value)
     assert len(str(told.value)) < 200
@@ -54,7 +54,7 @@ def test_what_is_no_number_is_refused_by_every_check_of_numbers(check, value):
         (integer, [1, 2, MAX_INTEGER]),
     ],
 )
-def test_what_is_one_is_given_back_as_it_is(check, values):
+def test_a_valid_number_is_returned_unchanged(check, values):
     for value in values:
         assert check("the setting", value) is value
 
@@ -77,25 +77,25 @@ def test_what_is_one_is_given_back_as_it_is(check, values):
         (lambda w, v: integer(w, v, 0, 9), 10),
     ],
 )
-def test_bounds_are_kept(check, value):
+def test_numbers_outside_the_bounds_are_refused(check, value):
     with pytest.raises(UserError, match=r"^the setting must be a"):
         check("the setting", value)
 
 
-def test_ends_that_count_do():
+def test_allowed_ends_of_a_range_are_accepted():
     assert fraction("x", 0, zero=True) == 0
     assert fraction("x", 1, one=True) == 1
     assert integer("x", 0, least=0) == 0
 
 
-def test_truth_is_neither_a_number_nor_a_word():
+def test_only_booleans_are_booleans():
     assert boolean("x", False) is False
     for value in (0, 1, "true", None):
         with pytest.raises(UserError, match="x must be true or false"):
             boolean("x", value)
 
 
-def test_an_unknown_name_is_answered_with_the_nearest():
+def test_an_unknown_name_is_refused_with_the_nearest_ones():
     assert one_of("x", "dpsgd", ["dpsgd", "sgd"]) == "dpsgd"
     for value in ("dpgsd", None, ["dpsgd"], "d" * 10**6):
         with pytest.raises(UserError, match=r"^x=.* is unknown: ") as told:
@@ -112,11 +112,11 @@ def test_an_unknown_name_is_answered_with_the_nearest():
         ("opt", "choose from Mine_table4, dpsgd, optimizer.lr, seed."),
     ],
 )
-def test_part_of_a_name_and_another_case_are_near_it(name, hint):
+def test_parts_of_a_name_and_other_cases_are_near(name, hint):
     assert nearest(name, ["optimizer.lr", "dpsgd", "Mine_table4", "seed"]) == hint
 
 
-def test_digits_are_an_integer_and_too_many_are_refused():
+def test_digits_are_parsed_unless_there_are_too_many():
     assert spelled_integer("007") == 7
     for text in ("-1", "1.0", "", "9" * 5000, "²"):
         with pytest.raises(UserError, match="x must be a whole number"):
@@ -141,7 +141,7 @@ def test_digits_are_an_integer_and_too_many_are_refused():
         (Constant, [Constant(1.0)], [1.0, Linear(0.0, 1.0)]),
     ],
 )
-def test_a_type_takes_what_a_reader_of_it_expects(hint, fitting, others):
+def test_values_fit_the_types_that_they_seem_to_fit(hint, fitting, others):
     assert all(fits(value, hint) for value in fitting)
     assert not any(fits(value, hint) for value in others)
     with pytest.raises(UserError, match=r"^x must be .*, got ") as told:
@@ -175,7 +175,7 @@ def test_a_value_in_its_annotated_range_is_taken(hint, value):
     typed("x", value, hint)
 
 
-def test_a_path_is_one_that_a_system_could_have():
+def test_a_path_must_be_possible_on_a_file_system():
     assert path_of("out", "a/b c/é") == Path("a/b c/é")
     assert path_of("out", ".") == Path()
     for name in ("", None, 3, "a\0b", "a" * 256, "é" * 128, "b/" * 1501, "\ud800"):
@@ -183,6 +183,6 @@ def test_a_path_is_one_that_a_system_could_have():
             path_of("out", name, "file")
 
 
-def test_a_path_is_not_deeper_than_python_makes_folders():
+def test_a_path_must_not_be_too_deep():
     with pytest.raises(UserError, match="out must be the name of a folder, at most 200 folders de"):
         path_of("out", "a/" * 1400)

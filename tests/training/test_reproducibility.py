@@ -38,7 +38,7 @@ def named(seed: int, bound: float) -> dict:
 
 
 @pytest.mark.slow
-def test_no_stream_of_a_run_is_another_s_nor_another_run_s(streams):
+def test_no_two_purposes_or_runs_share_a_stream(streams):
     """Noise, counts and batches: of two seeds, and of two runs that share their seed."""
     for seed in (0, 1):
         for bound in (0.5, 0.6):

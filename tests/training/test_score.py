@@ -39,7 +39,7 @@ def test_one_example_changes_the_number_of_right_answers_by_at_most_the_sensitiv
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 2 / 3, 3 / 2])
-def test_the_noise_has_the_scale_that_the_ledger_says(scale):
+def test_the_noise_has_the_scale_in_the_ledger(scale):
     step, times = ledger(SCORED).entries[-1]
     (release,) = step.releases
     assert (release.mechanism, times, step.sampling.rate) == (GaussianMechanism(4), 1, 1.0)

@@ -97,7 +97,7 @@ def test_the_constants_are_the_mean_and_deviation_where_nothing_is_clipped_or_no
 
 
 @pytest.mark.parametrize("scale", [1.0, 2 / 3, 3 / 2])
-def test_the_noise_has_the_scale_that_the_ledger_says(scale, monkeypatch):
+def test_the_noise_has_the_scale_in_the_ledger(scale, monkeypatch):
     step = PrivateNormalization(8.0, 16.0).step
     assert step.sampling.rate == 1.0
     multipliers = [release.mechanism.noise_multiplier for release in step.releases]

@@ -60,9 +60,7 @@ def overconfident(n, too_large=3.0, classes=4, seed=0):
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(rows=rows_of, bound=st.floats(1e-3, 1e3), parameters=st.sampled_from([1, 2]))
-def test_one_example_moves_the_sum_before_noise_by_at_most_what_the_noise_reads(
-    rows, bound, parameters
-):
+def test_one_example_changes_the_sum_by_at_most_the_stated_sensitivity(rows, bound, parameters):
     with pytest.MonkeyPatch.context() as patch:
         made = []
 
@@ -85,7 +83,7 @@ def test_one_example_moves_the_sum_before_noise_by_at_most_what_the_noise_reads(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 2 / 3, 3 / 2])
-def test_the_noise_has_the_scale_that_the_ledger_says(scale, variance_p):
+def test_the_noise_has_the_scale_in_the_ledger(scale, variance_p):
     fit = replace(ONE_STEP, noise_multiplier=scale * 32, lr=0.1)
     nothing = split(torch.empty(0, 3))
     scalings = [fit.fitted(nothing, 100, lambda p, k=k: streams(p, k)) for k in range(150)]

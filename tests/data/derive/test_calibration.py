@@ -39,7 +39,7 @@ def test_each_example_is_in_one_part_and_the_test_set_in_none():
     assert torch.equal(data.test.targets, plain.test.targets)
 
 
-def test_an_example_more_changes_its_own_part_by_itself_and_the_other_not_at_all():
+def test_one_more_example_changes_only_its_own_part():
     """As the ledger's adjacency needs; a permutation of the examples fails it."""
     for number in range(200, 260):
         (train, held), (more_train, more_held) = parts(number), parts(number + 1)
