@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import NoReturn, TextIO
 
 from dpbench.system.errors import UserError, print_message, visible
@@ -68,11 +69,8 @@ def _output_errors() -> Iterator[None]:
 
 
 @contextmanager
-def reporting_errors() -> Iterator[None]:
-    """On any unexpected error, including one of the output, exit with a message and a code.
-
-    UserError, KeyboardInterrupt and SystemExit pass through.
-    """
+def checked_output() -> Iterator[None]:
+    """Exit with a message and a code if the standard output cannot be written."""
     with _output() as output:
         try:
             try:
@@ -80,12 +78,8 @@ def reporting_errors() -> Iterator[None]:
             finally:
                 if output:
                     output.flush()
-        except UserError:
-            raise
         except OutputError as error:
             _exit_without_output(error.__cause__)
-        except Exception as error:
-            _exit_with_report(error)
 
 
 @contextmanager
@@ -110,23 +104,26 @@ def _exit_without_output(error: BaseException | None) -> NoReturn:
     sys.exit(FAILED)
 
 
-def _exit_with_report(error: Exception) -> NoReturn:
+def report(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None = None
+) -> None:
+    """The `sys.excepthook` of commands, after which Python exits with code 1."""
     from dpbench.system.memory import is_out_of_memory
 
+    if not isinstance(error, Exception):
+        return sys.__excepthook__(kind, error, trace)
     if is_out_of_memory(error):
         auto = "" if "physical_batch_size=auto" in sys.argv else " physical_batch_size=auto,"
-        print_message(f"memory ran out: use a smaller model,{auto} or fewer jobs.")
-        sys.exit(FAILED)
+        return print_message(f"memory ran out: use a smaller model,{auto} or fewer jobs.")
     first = " ".join(str(error).split("\n")[0].split())[:200]
-    what, report = f"{type(error).__name__}: {first}", _save_report(error)
+    what, path = f"{kind.__name__}: {first}", _save_report(error)
     if author := _plugin_in(error):
-        print_message(f"the plug-in {author} failed with {what}; the details are in {report}.")
+        print_message(f"the plug-in {author} failed with {what}; the details are in {path}.")
     else:
-        print_message(f"unexpected {what}; please report this dpbench bug and attach {report}.")
-    sys.exit(FAILED)
+        print_message(f"unexpected {what}; please report this dpbench bug and attach {path}.")
 
 
-def _plugin_in(error: Exception) -> str:
+def _plugin_in(error: BaseException) -> str:
     """The plug-in whose code an error came through, or ""."""
     from dpbench.config.plugins import plugins
 
@@ -139,7 +136,7 @@ def _plugin_in(error: Exception) -> str:
     )
 
 
-def _save_report(error: Exception) -> str:
+def _save_report(error: BaseException) -> str:
     """Save the traceback, and return the path; print it if no file can be written."""
     text = "".join(traceback.format_exception(error))
     versions = f"dpbench {__version__}, Python {platform.python_version()}"

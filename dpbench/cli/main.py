@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from textwrap import dedent
 
-from dpbench.cli.crash_report import check_encoding, reporting_errors
+from dpbench.cli.crash_report import check_encoding, checked_output, report
 from dpbench.system import interrupts
 from dpbench.system.errors import (
     UserError,
@@ -84,7 +84,8 @@ COMMANDS = tuple(re.findall(r"^  (\w+) ", USAGE, re.MULTILINE))
 def main() -> None:
     """Run a command; a request that cannot be met ends with one sentence and exit code 2."""
     interrupts.exit_sooner()
-    with interrupts.listening(), reporting_errors():
+    sys.excepthook = report
+    with interrupts.listening(), checked_output():
         _main()
 
 

@@ -28,9 +28,15 @@ def ended(monkeypatch, capsys, tmp_path):
     def end(command, *words):
         monkeypatch.setattr(sys, "argv", ["dpbench", "list", *words])
         monkeypatch.setitem(commands.COMMANDS, "list", command)
-        with pytest.raises(SystemExit) as code:
+        code = 0
+        try:
             cli.main()
-        return code.value.code, *capsys.readouterr()
+        except SystemExit as exit:
+            code = exit.code
+        except Exception as error:
+            sys.excepthook(type(error), error, error.__traceback__)
+            code = 1  # as Python exits after it
+        return code, *capsys.readouterr()
 
     return end
 
@@ -54,6 +60,25 @@ def test_an_unexpected_error_is_one_sentence_and_its_traceback_is_in_a_file(ende
     assert text.startswith("dpbench list dataset\n")
     assert "Traceback (most recent call last)" in text
     assert "raise error" in text
+
+
+CRASH = """
+import sys
+from dpbench.cli import commands, main
+commands.COMMANDS["list"] = lambda words: {}["absent"]
+sys.argv = ["dpbench", "list"]
+main.main()
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_crashes_exits_with_code_1_and_one_sentence(tmp_path):
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", CRASH], cwd=ROOT, env=env, capture_output=True)
+    (line,) = done.stderr.decode().splitlines()
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert line.startswith("dpbench: unexpected KeyError: 'absent'; please report")
+    assert "Traceback" in next(tmp_path.iterdir()).read_text()
 
 
 @pytest.mark.parametrize(
