@@ -85,7 +85,7 @@ def test_a_mapping_in_place_of_settings_is_refused(call):
         call({"epochs": 1})
 
 
-def test_what_is_refused_is_one_sentence():
+def test_refusals_are_one_sentence():
     with pytest.raises(UserError, match="epoch is not a setting: did you mean epochs"):
         dpbench.run(epoch=3)
     with pytest.raises(AttributeError, match="no attribute 'rum'"):

@@ -21,7 +21,7 @@ README = (ROOT / "README.md").read_text()
 COMMANDS = re.findall(r"^dpbench (.+?)(?:\s+#.*)?$", README, re.MULTILINE)
 
 
-def test_it_is_short():
+def test_the_readme_is_short():
     assert README.count("\n") < 120
 
 
@@ -55,7 +55,7 @@ PAPERS = re.findall(r"^\| \[(\w+)\]\(bench.+?\|(.+)\|$", README, re.MULTILINE)
 
 
 @pytest.mark.parametrize("row", PAPERS, ids=lambda row: row[0])
-def test_what_was_run_in_full_in_part_and_not_at_all_is_so(row):
+def test_the_overview_of_what_was_run_is_true(row):
     paper, cells = row
     full, part, none = map(targets, cells.split("|"))
     pages = {path.stem for path in (ROOT / "results/tables").glob(f"{paper}_*.md")}

@@ -76,7 +76,7 @@ def test_the_ledger_and_the_claim_are_those_of_the_library(name):
 
 
 @pytest.mark.parametrize("name", ["opacus_hooks", "jax_privacy"])
-def test_the_claim_of_a_step_is_that_of_one_step(name):
+def test_the_nominal_epsilon_of_a_step_is_for_one_step(name):
     """Without a warning of Opacus, whose accountant takes the logarithm of 1 - rate."""
     needs(name)
     played, trained = GAMES["step"](CONTENDERS[name], task_of(size=20), 1e-3)
@@ -97,7 +97,7 @@ def test_steps_with_and_without_the_canary_have_noise_of_their_own(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["opacus_hooks", "opacus_ghost", "jax_privacy"])
 @pytest.mark.parametrize("game", ["run", "step"])
-def test_what_is_right_holds(name, game):
+def test_a_correct_library_is_not_refuted(name, game):
     needs(name)
     assert not is_refuted(name, game, size=1500, rate=0.1, steps=40)
 
@@ -208,7 +208,9 @@ def test_the_command_prints_a_table_and_one_object(capsys, monkeypatch, tmp_path
         (["contender=opacus_hooks", "canaries=3"], "canaries"),
     ],
 )
-def test_what_cannot_be_audited_is_one_sentence(words, why, capsys, monkeypatch, tmp_path):
+def test_unsupported_settings_are_refused_in_one_sentence(
+    words, why, capsys, monkeypatch, tmp_path
+):
     monkeypatch.setattr("sys.argv", ["dpbench", "audit", *words, f"results_dir={tmp_path}"])
     with pytest.raises(SystemExit) as left:
         main()

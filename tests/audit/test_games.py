@@ -116,7 +116,7 @@ def test_single_steps_of_correlated_noise_are_not_attacked():
         *(pytest.param(name, marks=pytest.mark.long) for name in ("dp_fedsgd", "bam", "dpsgd_jl")),
     ],
 )
-def test_what_is_right_holds(method):
+def test_a_correct_run_is_not_refuted(method):
     assert not is_refuted(f"method={method}", canaries=4000)
     assert not is_refuted(f"method={method}", canaries=4000, rate=0.1, steps=40)
 
@@ -125,7 +125,7 @@ def test_what_is_right_holds(method):
 @pytest.mark.parametrize(
     "method", ["dp_losgd", pytest.param("dp_signlosgd", marks=pytest.mark.long), "dpsgd_coordinate"]
 )
-def test_what_is_right_holds_where_canaries_share_coordinates(method):
+def test_a_correct_run_with_shared_coordinates_is_not_refuted(method):
     assert not is_refuted(f"method={method}", canaries=400, rate=0.1, steps=40)
 
 
@@ -385,7 +385,7 @@ def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
         (["game=step", "schedule=cosine"], "needs game=run"),
     ],
 )
-def test_what_cannot_be_audited_is_one_sentence(words, why, capsys, monkeypatch, tmp_path):
+def test_unsupported_runs_are_refused_in_one_sentence(words, why, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("sys.argv", ["dpbench", "audit", *words, f"results_dir={tmp_path}"])
     with pytest.raises(SystemExit) as left:
         main()

@@ -37,7 +37,7 @@ TINY = Case("tiny", "mlp", (5,), 3, 8, {"widths": [4]})
         ("repeats=0", "does not exist; measure with repeats=20"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(words, sentence, tmp_path):
+def test_impossible_requests_are_refused_in_one_sentence(words, sentence, tmp_path):
     with pytest.raises(UserError, match=r"\.$|\?$") as refused:
         bench(["device=cpu", f"out={tmp_path}", words])
     assert sentence in str(refused.value)
@@ -62,7 +62,7 @@ def test_every_case_has_a_name_of_its_own(known):
     assert len({case.name for case in known}) == len(known)
 
 
-def test_what_is_not_there_yet_says_so():
+def test_missing_results_are_refused_in_one_sentence():
     with pytest.raises(CannotBeTimed, match="model=nonsuch is not available yet"):
         Case("tiny", "nonsuch", (5,), 3, 8).build(CPU)
     with pytest.raises(CannotBeTimed, match=r"cannot be built: model\.width is not a setting"):
@@ -105,7 +105,7 @@ def test_an_option_without_a_target_says_so(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["opacus_hooks", "jax_privacy"])
-def test_a_peer_that_is_not_installed_says_so(name, monkeypatch):
+def test_a_library_that_is_not_installed_is_reported(name, monkeypatch):
     for package in ("opacus.grad_sample.utils", "jax"):
         monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(CannotBeTimed, match="not installed"):

@@ -26,7 +26,7 @@ def test_every_command_with_options_takes_the_flag(command, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_table_of_one_s_own_is_verified_with_its_folder(command, tmp_path):
+def test_a_user_s_table_is_verified_with_its_folder(command, tmp_path):
     demo = file_of("table", "demo").read_text()
     folder = write(tmp_path / "mine", {"table/my.yaml": demo})
     flag, where = ["--config-dir", folder], f"results_dir={tmp_path}"

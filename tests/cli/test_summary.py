@@ -73,9 +73,7 @@ def test_a_group_without_examples_is_not_the_worst(values):
 
 
 @pytest.mark.parametrize(("accountant", "budget"), [("rdp", "3 by RDP"), ("pld", "3 by PLD")])
-def test_an_epsilon_that_noise_was_calibrated_to_stands_beside_the_one_that_was_spent(
-    accountant, budget
-):
+def test_the_target_epsilon_is_shown_beside_the_spent_one(accountant, budget):
     made = record(GROUPS, PROVEN)
     made.config["privacy"] = {"epsilon": 3.0, "accountant": accountant}
     assert f"epsilon 3.11 (PLD, delta 1e-05, noise for {budget}, per" in summary(made)

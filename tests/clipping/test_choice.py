@@ -44,7 +44,7 @@ def test_a_clip_without_proof_is_labelled_and_no_other(clip, style):
         (["method=dpsgd_quantile", "method.clip=none"], "has no bound to adapt"),
     ],
 )
-def test_what_cannot_be_combined_is_refused_with_the_reason(overrides, sentence):
+def test_impossible_combinations_are_refused_with_the_reason(overrides, sentence):
     with pytest.raises(UserError) as refused:
         build(compose(overrides))
     assert sentence in str(refused.value)

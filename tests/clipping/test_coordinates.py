@@ -43,7 +43,7 @@ def test_the_sensitivity_is_reached():
 
 @given(rows)
 @cheap
-def test_it_is_numpy_s_clip(gradients):
+def test_coordinates_are_clipped_as_by_numpy(gradients):
     gradients = torch.tensor(gradients, dtype=torch.float64)
     expected = torch.tensor(gradients.numpy().clip(-2, 2).sum(0))
     assert torch.allclose(clipped_sum(Coordinates(2.0), gradients), expected)

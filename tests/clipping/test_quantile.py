@@ -25,7 +25,7 @@ def method(**changes):
     return dpsgd_quantile(**{**usual, "clip": "abadi", "style": "flat", **changes})
 
 
-def test_it_counts_one_up_for_a_norm_within_the_bound_and_one_down_for_any_other():
+def test_norms_within_the_bound_count_up_and_others_down():
     norms = torch.tensor([0.2, 1.0, 1.1, math.nan])
     assert quantile().counts_by_norm(norms, NOBODY).tolist() == [0]
     assert quantile().counts_by_norm(norms[:3], NOBODY).tolist() == [1]
@@ -101,7 +101,7 @@ def test_count_and_sum_are_one_joint_release_of_the_batch(sigma, count_noise):
 
 
 @pytest.mark.parametrize("clip", ["batch", "none"])
-def test_what_has_no_bound_has_none_to_adapt(clip):
+def test_a_clip_without_a_bound_cannot_adapt(clip):
     with pytest.raises(UserError, match=f"method.clip={clip} has no bound to adapt: choose abadi"):
         method(clip=clip)
 

@@ -53,7 +53,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path):
         ("optimizer", "optimizer._partial_ is missing: write _partial_: true beside _target_"),
     ],
 )
-def test_an_option_of_any_group_without_a_target_says_so(tmp_path, group, sentence):
+def test_an_option_without_a_target_is_refused_in_any_group(tmp_path, group, sentence):
     added = write(tmp_path / "added", {f"{group}/mine.yaml": "a: 1\n"})
     with pytest.raises(UserError) as told:
         run_of([f"{group}=mine", *as_overrides([added])])

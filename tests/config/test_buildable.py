@@ -96,7 +96,7 @@ def test_nothing_is_called_wherever_a_configuration_names_it(place, bomb, tmp_pa
 
 @pytest.mark.parametrize("name", IMPORTABLE)
 @pytest.mark.parametrize("group", GROUPS)
-def test_what_can_only_be_imported_is_not_declared(group, name):
+def test_importable_names_are_not_declared(group, name):
     with pytest.raises(UserError, match="is refused: no file in conf/"):
         buildable.build(group, {"_target_": name, "_partial_": group == "optimizer"})
 
@@ -108,7 +108,7 @@ def test_a_target_that_is_no_name_is_refused(target):
 
 
 @pytest.mark.slow
-def test_the_command_of_somebody_s_record_runs_nothing(bomb, tmp_path, monkeypatch, capsys):
+def test_a_forged_record_cannot_run_code(bomb, tmp_path, monkeypatch, capsys):
     attack = f"schedule.lr={call('dpbench.records.record.pd.read_pickle', bomb)}"
     for command in (["run"], ["run", "-m", "seed=0,1"], ["epsilon"], ["reproduce", "demo"]):
         words = [*command, "schedule=custom", attack, f"results_dir={tmp_path}"]
@@ -262,7 +262,7 @@ def test_every_annotation_is_one_that_settings_can_be_held_against(group):
 
 
 @pytest.mark.slow
-def test_what_is_built_is_what_hydra_would_build():
+def test_objects_are_built_as_by_hydra():
     from hydra.utils import instantiate
 
     for overrides in ([], ["dataset=snli"], ["schedule=noise_falls"], ["optimizer=nadam"]):

@@ -18,7 +18,7 @@ def test_an_option_of_the_user_wins_over_the_table_s_choice_and_has_its_settings
         compose([*asked, "model.activation=relu"])
 
 
-def test_what_the_user_says_wins_over_the_table_whatever_the_order():
+def test_overrides_take_precedence_over_the_table_in_any_order():
     said = ["optimizer.lr=0.3", "epochs=2", "method.bound=2.0", "dataset=dutch"]
     table = ["+table=misalignment_table4", "method=dpsgd_global"]
     for overrides in ([*table, *said], [*said, *table]):
@@ -116,7 +116,7 @@ def test_an_argument_that_the_constructor_knows_may_be_added():
         (["optimizer._target_=torch.optim.Nonsense"], "'torch.optim.Nonsense' is refused"),
     ],
 )
-def test_what_is_unknown_is_refused_with_the_nearest_names(overrides, sentence):
+def test_unknown_names_are_refused_with_the_nearest_ones(overrides, sentence):
     with pytest.raises(UserError, match=sentence) as told:
         build(compose(overrides))
     assert "\n" not in str(told.value)

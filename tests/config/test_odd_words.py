@@ -249,7 +249,7 @@ bench out={LONG}
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("line", WORDS.split("\n")[1:-1], ids=lambda line: line[:60])
-def test_what_nobody_should_type_is_refused_in_one_sentence(line, tmp_path, monkeypatch, capsys):
+def test_odd_input_is_refused_in_one_sentence(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
     monkeypatch.setattr(sys, "argv", ["dpbench", *shlex.split(line)])

@@ -47,7 +47,7 @@ def test_it_takes_private_steps_as_it_does_on_separate_parameters(optimizer, ste
 
 
 @pytest.mark.parametrize("foreach", [True, False])
-def test_what_a_method_keeps_of_a_step_is_what_was_released(optimizer, foreach, step_of, batch_of):
+def test_a_method_keeps_only_what_a_step_released(optimizer, foreach, step_of, batch_of):
     # torch's foreach, the default on a GPU, writes Nesterov's step over the gradient.
     _, make = optimizer
     step = step_of(dpsat(0.5, 0.1))

@@ -92,7 +92,7 @@ CLAIM = "Claimed by clip-works, not checked by dpbench: Poisson-sampled Gaussian
         (["method=sharp"], "proven", "Poisson-sampled"),
     ],
 )
-def test_what_its_author_says_of_its_privacy_is_a_claim(plugin, overrides, guarantee, why):
+def test_the_guarantee_of_a_plug_in_is_only_claimed(plugin, overrides, guarantee, why):
     methods = plugin / "clipworks/conf/method"
     write(plugin, {"clipworks/own.py": OWN, "clipworks/watching.py": WATCHING})
     write(plugin / "clipworks/conf/diagnostics", {"watching.yaml": WATCH})
@@ -105,7 +105,7 @@ def test_what_its_author_says_of_its_privacy_is_a_claim(plugin, overrides, guara
 
 
 @pytest.mark.slow
-def test_what_is_claimed_is_marked_wherever_an_epsilon_is_shown(plugin, tmp_path):
+def test_a_claimed_epsilon_is_marked_wherever_it_is_shown(plugin, tmp_path):
     run = ["method=softened", "epochs=1", f"results_dir={tmp_path}"]
     record = read(load_or_run([*run, "batch_size=512"]))
     epsilon = f"{record.privacy['pld']:.2f} (claimed)"
@@ -176,7 +176,7 @@ def test_only_what_it_declares_is_built(plugin, target):
 
 
 @pytest.mark.slow
-def test_what_it_declares_of_other_packages_is_not_built(plugin):
+def test_a_plug_in_cannot_declare_targets_of_other_packages(plugin):
     write(plugin, {"clipworks/conf/model/shell.yaml": "_target_: os.system\ncommand: 'exit 3'\n"})
     with pytest.raises(UserError, match=r"_target_='os.system' is refused"):
         run_of(["model=shell"])

@@ -66,7 +66,7 @@ def test_a_changed_file_is_read_again(folder):
         ([f"{KEY}=["], f"{KEY} must be a list of folders"),
     ],
 )
-def test_what_is_not_a_folder_is_refused_in_a_sentence(arguments, sentence):
+def test_a_path_that_is_no_folder_is_refused_in_one_sentence(arguments, sentence):
     with pytest.raises(UserError) as told:
         split_folders(arguments)
     assert sentence in str(told.value)

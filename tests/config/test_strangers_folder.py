@@ -50,7 +50,7 @@ def test_an_option_may_set_other_groups_of_the_run(tmp_path):
     assert compose(["privacy=mine", *as_overrides([folder])])["schedule"] == {"lr": 1.0}
 
 
-def test_what_the_user_chose_is_the_user_s(tmp_path):
+def test_the_choices_of_the_user_take_precedence(tmp_path):
     folder = write(tmp_path / "added", {"privacy/mine.yaml": f"{GLOBAL}schedule: {{}}\n"})
     own = ["results_dir=x", "tracker=csv", "launcher=slurm", "dataset=mnist", "jobs=2"]
     config = compose(["privacy=mine", *own, *as_overrides([folder])])
@@ -121,7 +121,7 @@ def test_nor_do_many_files_that_read_one_another(tmp_path):
     [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir],
     ids=["pipe", "device", "folder"],
 )
-def test_what_is_no_file_is_not_opened(make, tmp_path):
+def test_only_regular_files_are_opened(make, tmp_path):
     (tmp_path / "method").mkdir()
     make(tmp_path / "method" / "mine.yaml")
     assert "mine.yaml is not a file of at most 100,000 bytes" in refusal(tmp_path, "method=mine")

@@ -70,7 +70,7 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, which, bit):
 
 
 @pytest.mark.parametrize("lost", ["a.npy", "b.npy", "a.npy.sha256", "b.npy.sha256"])
-def test_where_one_is_missing_all_are_made_again(two, tmp_path, lost):
+def test_if_one_file_is_missing_all_are_created_again(two, tmp_path, lost):
     two()
     (tmp_path / lost).unlink()
     two()

@@ -48,7 +48,7 @@ def test_texts_are_token_numbers_and_types_and_one_ends_in_padding():
     assert (types[tokens == 0] == 0).all()
 
 
-def test_it_is_the_same_whatever_else_was_drawn():
+def test_the_probe_does_not_depend_on_other_draws():
     first = probe(Texts(), 1)
     torch.rand(5)
     assert torch.equal(probe(Texts(), 1).inputs, first.inputs)

@@ -186,12 +186,12 @@ def test_an_empty_batch_is_measured_as_unknown_and_the_next_as_ever(small):
         ({"quantiles": ["half"]}, "diagnostics.quantiles must be a list of numbers"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(changes, sentence):
+def test_invalid_settings_are_refused(changes, sentence):
     with pytest.raises(UserError, match=sentence):
         settings(**changes)
 
 
-def test_what_the_training_split_does_not_have_is_refused(small):
+def test_groups_and_sizes_beyond_the_training_split_are_refused(small):
     split = small.split(GROUPS)
     step = small.step(small.method("dpsgd", split), small.network())
     for changes, sentence in [

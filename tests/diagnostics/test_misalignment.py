@@ -250,7 +250,7 @@ def test_two_of_three_groups_are_compared_beside_the_rest(small):
 
 
 @pytest.mark.parametrize("changes", [{"every": 0}, {"hutchinson": 1.5}, {"chunk": True}])
-def test_settings_that_cannot_be_are_refused(changes):
+def test_invalid_settings_are_refused(changes):
     with pytest.raises(UserError, match=f"diagnostics.{next(iter(changes))} must be"):
         settings(**changes)
 

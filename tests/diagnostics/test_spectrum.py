@@ -43,7 +43,7 @@ def test_the_sign_counts_and_a_repeated_eigenvalue_ends_early():
     assert asked == [1]
 
 
-def test_what_has_not_converged_is_never_too_large():
+def test_unconverged_eigenvalues_are_never_too_large():
     matrix = symmetric(list(torch.linspace(-3, 3, 60).tolist()), 0)
     found = [largest_eigenvalue(times(matrix), start(60), iterations=n) for n in (1, 3, 10)]
     assert found == sorted(found)

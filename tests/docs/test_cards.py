@@ -43,7 +43,7 @@ def test_a_card_has_the_parts_of_a_step_the_cost_and_the_source(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_card_takes_from_yaml_and_code_is_current(name):
+def test_generated_parts_of_a_card_are_current(name):
     text = card(name)
     assert GENERATED(name, text) == text, "run scripts/cards"
     kinds = ["defaults", *["guarantee"] * (2 if "variant" in settings_of(name) else 1)]

@@ -222,7 +222,7 @@ def test_the_index_leads_to_every_page(page):
     assert f"]({page.relative_to(index.parent)})" in index.read_text()
 
 
-def test_what_a_page_shows_is_held_against_what_is_printed():
+def test_shown_output_is_compared_with_printed_output():
     printed = "trial 1\naccuracy 0.913 in 2.31 s\nresults/runs/12ab34.json\n"
     assert agree("accuracy 0.91 in ... s", printed)
     assert agree("trial 1\n...\nresults/runs/12ab34.json", printed)

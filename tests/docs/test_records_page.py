@@ -51,6 +51,6 @@ def test_a_part_has_the_keys_that_are_named(record, part, optional):
     assert named(part) - optional == record[part].keys()
 
 
-def test_what_names_a_run_is_the_scientific_part(record):
+def test_the_scientific_part_of_the_configuration_names_a_run(record):
     assert named("How runs are named") == set(SCIENTIFIC)
     assert record["config"].keys() == {*SCIENTIFIC, "choices"}

@@ -88,7 +88,7 @@ def test_the_same_command_goes_on_where_the_last_one_ended(asked, steps, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_says_so(asked, steps, capsys):
+def test_a_resumed_run_is_reported(asked, steps, capsys):
     interrupted(asked, steps, before=3)
     load_or_run(asked)
     assert "dpbench: resumed after step 3 of 8.\n" in capsys.readouterr().err
@@ -257,7 +257,7 @@ def test_a_file_in_the_place_of_the_checkpoints_is_refused_before_any_work(asked
     assert steps == []
 
 
-def test_what_a_killed_process_left_beside_its_record_is_removed(asked, steps, tmp_path):
+def test_parts_left_beside_a_record_are_removed(asked, steps, tmp_path):
     """It was killed after it had saved the record."""
     path = load_or_run(asked, quiet=True)
     left = tmp_path / "checkpoints" / path.stem

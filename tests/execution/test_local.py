@@ -35,7 +35,7 @@ def test_a_run_whose_process_is_killed_fails_alone(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_is_going_on_at_the_end_is_stopped(tmp_path):
+def test_running_processes_are_stopped_at_the_end(tmp_path):
     forever = [*SMALL, f"results_dir={tmp_path}", "epochs=100000"]
     with workers(2) as attempts:
         results = attempts([[*forever, f"seed={seed}"] for seed in range(3)], False)

@@ -65,7 +65,7 @@ def test_settings_of_execution_are_not_swept(tmp_path):
         sweeps.plan_sweep("some", twice)
 
 
-def test_what_fails_is_listed_and_the_rest_is_done(sweep, failing, tmp_path):
+def test_failed_runs_are_listed_and_the_others_continue(sweep, failing, tmp_path):
     trained = failing({0: RuntimeError("out of luck\nand more"), 1: UserError("No such thing.")})
     heard = []
     said = sweeps.run_and_report(sweep(), heard.append)
@@ -84,7 +84,7 @@ def test_what_fails_is_listed_and_the_rest_is_done(sweep, failing, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_failed_is_tried_again_and_then_listed_no_more(sweep, failing, tmp_path):
+def test_failed_runs_are_retried_and_then_no_longer_listed(sweep, failing, tmp_path):
     errors = {1: RuntimeError("once")}
     trained = failing(errors)
     assert sweeps.run_and_report(sweep())
@@ -151,7 +151,7 @@ def test_a_finished_sweep_trains_nothing(sweep, failing):
 
 
 @pytest.mark.slow
-def test_what_killed_processes_left_is_swept_away_though_all_is_finished(sweep, tmp_path):
+def test_leftovers_of_killed_processes_are_removed_from_finished_sweeps(sweep, tmp_path):
     one = sweep()
     sweeps.run_and_report(one)
     digest = next(iter(one.runs)).stem

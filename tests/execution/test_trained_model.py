@@ -267,7 +267,7 @@ def opened(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
-def test_what_is_no_file_is_not_opened(kind, tmp_path):
+def test_only_regular_files_are_opened(kind, tmp_path):
     path = tmp_path / "model.pt"
     make = {"pipe": os.mkfifo, "folder": os.mkdir, "device": lambda p: p.symlink_to("/dev/zero")}
     make[kind](path)

@@ -59,7 +59,7 @@ def changed(record: Record, part: str, **values) -> Record:
         ("provenance", {"commit": "0123456789ab+"}, "uncommitted changes"),
     ],
 )
-def test_what_a_record_says_falsely_is_found(record, part, values, what):
+def test_false_statements_in_a_record_are_found(record, part, values, what):
     assert any(what in found for found in contradictions(changed(record, part, **values)))
 
 
@@ -122,7 +122,7 @@ def test_a_record_on_canaries_is_that_of_an_audit_and_has_no_metrics(record):
     assert "names canaries as its data, and is no record of an audit." in [*found]
 
 
-def test_of_an_audit_each_epsilon_is_that_of_its_ledger(tmp_path, capsys, monkeypatch):
+def test_the_epsilons_of_an_audit_follow_from_its_ledger(tmp_path, capsys, monkeypatch):
     words = ["audit", "canaries=100", "epochs=1", "game=step", f"results_dir={tmp_path}"]
     monkeypatch.setattr("sys.argv", ["dpbench", *words])
     main()

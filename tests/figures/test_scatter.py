@@ -69,7 +69,7 @@ def test_the_order_of_addition_puts_no_mean_on_the_front():
     assert front(points(runs)) == [("wine", "a")]
 
 
-def test_lower_is_better_where_the_registry_says_so():
+def test_the_direction_of_a_metric_is_that_of_the_registry():
     spec = ScatterFigure("Toy", "test/ece", "test/accuracy", SPEC.arms, "plain", ("wine",))
     runs = []
     for arm, ece, accuracy in (("a", 0.1, 0.8), ("b", 0.2, 0.9), ("c", 0.3, 0.8)):

@@ -218,7 +218,7 @@ def test_a_wrong_rule_for_shifts_of_each_example_s_own_is_noticed(monkeypatch, k
         assert make_engine("ghost", model, cross_entropy, labelled(inputs)).name == "vmap"
 
 
-def test_what_is_not_finite_does_not_agree(monkeypatch):
+def test_non_finite_values_do_not_agree(monkeypatch):
     right = RULES[nn.Linear]
     nothing = right._replace(
         gradients=lambda call: right.gradients(call._replace(a=call.a * torch.nan))

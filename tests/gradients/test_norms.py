@@ -40,7 +40,7 @@ def test_squares_that_underflow_make_a_norm_no_shorter(size, exponent):
 
 
 @pytest.mark.parametrize("size", [10, 1000])
-def test_what_is_beyond_squares_or_no_number_has_no_finite_norm(size):
+def test_values_whose_squares_overflow_have_no_finite_norm(size):
     x = torch.ones(4, size)
     x[:, -1] = torch.tensor([3e19, torch.inf, torch.nan, 1.0])
     assert squared_norms(x).isfinite().tolist() == [False, False, False, True]

@@ -103,7 +103,7 @@ def test_fewer_bits_make_nearly_the_same_gradients(model, engine, precision):
 
 
 @pytest.mark.parametrize("engine", ["auto", "vmap"])
-def test_what_one_example_adds_is_its_own_in_few_bits_too(engine):
+def test_gradients_are_per_example_in_low_precision_too(engine):
     batch, made = batch_of(6), engine_of("convolutions", engine, "bf16")
     whole = made(batch).stack()
     for i in range(6):

@@ -23,7 +23,7 @@ def pair():
 
 
 @pytest.mark.parametrize("what", ["losses", "norms", "layer_norms"])
-def test_it_measures_the_translated_gradients(pair, what):
+def test_the_norms_are_of_the_translated_gradients(pair, what):
     ours, right = (getattr(gradients, what) for gradients in pair)
     assert torch.allclose(ours, right)
 

@@ -32,7 +32,7 @@ def test_an_optimizer_moves_theta_as_with_its_wrappers(name):
     assert not torch.equal(plain, torch.linspace(-1, 1, 5))
 
 
-def test_an_optimizer_of_somebody_else_keeps_its_step():
+def test_a_custom_optimizer_keeps_its_own_step():
     class Halving(torch.optim.SGD):
         def step(self, closure=None):
             with torch.no_grad():

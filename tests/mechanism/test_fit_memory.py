@@ -162,7 +162,7 @@ def test_a_size_found_by_trying_moves_nothing(step_of, batch_of):
     assert all(map(torch.equal, everything(plain, batches), everything(tried, batches)))
 
 
-def test_where_memory_is_no_matter_nearly_every_batch_stays_whole(step_of, batch_of):
+def test_with_enough_memory_nearly_every_batch_is_one_piece(step_of, batch_of):
     step = step_of(METHODS["dpsgd"], expected=100.0)
     fit_memory(step, batch_of(2))
     assert step.physical.size == 160

@@ -50,7 +50,7 @@ def test_a_local_batch_is_so_many_examples_of_its_user_each_once(size, seed, ste
     assert torch.equal(batch.users, EVERYBODY.users)
 
 
-def test_who_has_no_more_keeps_all_and_where_all_do_nothing_changes():
+def test_users_with_few_examples_keep_all_of_them():
     most = int(EVERYBODY.sizes.max())
     assert local_batches(EVERYBODY, most, 0, 0) is EVERYBODY
     halves = drawn(EVERYBODY, most - 1)
@@ -87,7 +87,7 @@ def test_users_steps_and_seeds_draw_independently():
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_user_draws_alike_in_any_company(size):
+def test_a_user_s_draws_do_not_depend_on_other_users(size):
     """Or taking one away would move the others too, and the bound would bound nothing."""
     together = drawn(EVERYBODY, size, seed=3, step=7)
     for k in range(12):
@@ -106,6 +106,6 @@ def test_a_draw_is_the_first_of_an_order_of_its_own_stream():
         assert some == [owned[k][place] for place in sorted(first)]
 
 
-def test_nobody_draws_nothing():
+def test_an_empty_batch_draws_nothing():
     nobody = EVERYBODY.each(lambda t: t[:0])
     assert len(local_batches(nobody, 1, 0, 0)) == 0

@@ -81,7 +81,7 @@ def test_gaussian_noise_is_what_another_library_makes_of_the_same_bits(released,
 
 
 @pytest.mark.slow
-def test_what_is_drawn_in_pieces_is_one_draw(released):
+def test_drawing_in_pieces_gives_the_same_noise(released):
     size = 2 * CHUNK["cpu"] + 12_345
     pieces = Gaussian().add(torch.zeros(size, dtype=torch.float64), 2.0, 3.0, stream())
     np.testing.assert_allclose(pieces.numpy(), released(np.zeros(size), 6.0, stream()), atol=1e-13)
@@ -115,18 +115,18 @@ def test_only_the_given_stream_is_used():
     torch.set_rng_state(before)
 
 
-def test_what_the_ledger_hears_is_the_multiplier():
+def test_the_ledger_has_the_noise_multiplier():
     assert Gaussian().mechanism(0.8) == GaussianMechanism(0.8)
     assert Gaussian().private
 
 
 @pytest.mark.parametrize("multiplier", [0, -1.0, float("nan")])
-def test_the_ledger_hears_of_no_gaussian_without_noise(multiplier):
+def test_the_ledger_has_no_gaussian_without_noise(multiplier):
     with pytest.raises(UserError, match="noise_multiplier"):
         Gaussian().mechanism(multiplier)
 
 
-def test_no_noise_changes_nothing_and_says_so():
+def test_without_noise_the_sum_is_unchanged():
     total = torch.arange(3.0)
     assert torch.equal(NoNoise().add(total, 1.0, 5.0, stream()), total)
     assert NoNoise().mechanism(5.0) == Exact()
@@ -194,7 +194,7 @@ def test_noise_per_coordinate_is_added_in_pieces_that_are_one_draw(noise, law):
 
 
 @laws
-def test_the_ledger_hears_of_the_law_and_of_every_coordinate(noise, law):
+def test_the_ledger_has_the_law_and_the_number_of_coordinates(noise, law):
     mechanism = noise.for_size(12).mechanism(0.8)
     assert mechanism == CoordinateMechanism(noise.law, 0.8, 12)
     assert mechanism.shift == pytest.approx(1 / (0.8 * 12**0.5))
@@ -338,7 +338,7 @@ def test_an_output_beyond_all_noise_shows_an_example_and_no_epsilon_is_claimed()
 
 
 @pytest.mark.parametrize("multiplier", [0.2, 0.25])
-def test_what_noise_does_not_hide_is_deducted_from_delta(multiplier):
+def test_unreachable_outputs_are_deducted_from_delta(multiplier):
     """One step of a Gaussian cut off at the end: its delta at the epsilon, in closed form."""
     release = Release("sum", Gaussian().mechanism(multiplier))
     book, delta, shift = Ledger().after(Step(Poisson(1.0), (release,))), 1e-6, 1 / multiplier

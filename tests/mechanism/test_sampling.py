@@ -169,7 +169,7 @@ def test_a_batch_is_never_larger_than_its_limit_and_is_cut_as_often_as_the_law_s
     assert TruncatedSampler(SIZE, BATCH, batch_limit=LIMIT).expected_batch_size == BATCH
 
 
-def test_what_is_cut_is_drawn_at_random(truncated):
+def test_truncated_batches_are_random_subsets(truncated):
     numbers = range(SIZE + 1)
     mean = sum(min(k, LIMIT) * stats.binom.pmf(k, SIZE, 0.25) for k in numbers)
     assert all(binomial_p(row.sum(), STEPS, mean / SIZE) > 1e-3 / SIZE for row in truncated.T)
@@ -177,7 +177,7 @@ def test_what_is_cut_is_drawn_at_random(truncated):
     assert all(binomial_p(row.sum(), len(full), LIMIT / SIZE) > 1e-3 / SIZE for row in full.T)
 
 
-def test_where_nothing_is_cut_batches_are_those_of_poisson():
+def test_untruncated_batches_are_poisson_samples():
     whole = inclusion(TruncatedSampler(SIZE, BATCH, batch_limit=SIZE), steps=50)
     assert torch.equal(whole, inclusion(PoissonSampler(SIZE, BATCH), steps=50))
 

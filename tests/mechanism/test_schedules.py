@@ -84,7 +84,7 @@ def test_schedules_are_factors_and_unchanged_ones_are_one():
 
 
 @pytest.mark.parametrize("name", ["bound", "lr", "noise"])
-def test_what_is_no_schedule_is_refused_by_name(name):
+def test_invalid_schedules_are_refused_by_name(name):
     with pytest.raises(UserError, match=rf"^schedule\.{name} must be a number or a schedule"):
         Schedules(**{"bound": 1.0, "lr": 1.0, "noise": 1.0, name: "falling"})
 
@@ -119,7 +119,7 @@ def test_stretches_are_the_values_of_all_steps_in_their_order():
     assert [times for _, times in run_lengths(falling, 30)] == [8, 7, 8, 7]
 
 
-def test_what_never_changes_is_told_at_once_whatever_the_number_of_steps():
+def test_constant_schedules_are_recognised_without_enumerating_steps():
     assert list(run_lengths(1.0, 10**18)) == [(1.0, 10**18)]
     Schedules(1.0, Constant(2.0), 3.0).check(10**18)
     assert constant(Constant(2.0)) == constant(2.0) == 2.0

@@ -27,7 +27,7 @@ def test_bits_are_the_key_stream_of_aes_in_counter_mode():
     assert CipherStream(key).bits(99).tolist() == expected
 
 
-def test_a_seed_makes_the_same_bits_for_ever():
+def test_the_bits_of_a_seed_never_change():
     key = hashlib.sha256(b"noise/3/0123456789abcdef").digest()
     made = first(seeded("noise", 3, "0123456789abcdef", CPU))
     assert made == first(CipherStream(key))
@@ -35,7 +35,7 @@ def test_a_seed_makes_the_same_bits_for_ever():
 
 
 @given(st.lists(st.integers(0, 40), max_size=6), st.integers(0, 40))
-def test_what_is_put_away_goes_on_where_it_was(sizes, more):
+def test_a_restored_stream_continues_where_it_was(sizes, more):
     stream = seeded("noise", 0, "run", CPU)
     for size in sizes:
         stream.bits(size)
@@ -65,7 +65,7 @@ def test_names_cannot_run_into_each_other():
     assert first(seeded("a", 11, "", CPU)) != first(seeded("a", 1, "1", CPU))
 
 
-def test_what_is_secure_is_never_made_again():
+def test_secure_streams_never_repeat():
     assert first(secure()) != first(secure())
 
 

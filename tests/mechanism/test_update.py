@@ -23,7 +23,7 @@ def test_a_sign_is_one_of_two_answers_and_zero_is_what_was_said(zero):
     assert found.dtype == NOISY.dtype
 
 
-def test_of_logistic_noise_the_ledger_hears_that_signs_are_all_that_leaves():
+def test_the_ledger_marks_logistic_noise_released_as_signs():
     signed = Sign().releases(LOGISTIC, 9)
     assert signed == CoordinateMechanism("logistic", 0.7, 9, signed=True)
     for mechanism in (LAPLACE, GaussianMechanism(1.0), Exact()):

@@ -49,7 +49,7 @@ def test_steps_are_those_of_the_algorithm(step_of, batch_of):
         assert torch.allclose(theta(step), now - 0.3 * v / 4, rtol=1e-9, atol=1e-12)
 
 
-def test_what_is_clipped_away_is_made_up_for_later(step_of, batch_of):
+def test_clipped_parts_are_added_to_later_sums(step_of, batch_of):
     """With a large C2, the sum of all steps is that of the gradients, but for the last error."""
     method = dataclasses.replace(dicesgd(0.1, 1e9, 0.5), noise=NoNoise())
     step = step_of(method, expected=1.0, lr=0.0, multiplier=0.0)
@@ -140,7 +140,7 @@ def test_the_ledger_has_both_parts_and_their_variances_are_those_of_the_noise():
 
 
 @pytest.mark.slow
-def test_it_costs_what_the_two_parts_cost_that_are_composed_by_hand():
+def test_epsilon_agrees_with_a_composition_by_hand():
     method, sigma, rate, steps = dicesgd(1.0, 0.01, 0.5), 1.3, 0.02, 300
     sampled = GaussianMechanism(1.3 * 0.5**0.5)
     whole = GaussianMechanism(1.3 * 0.5**0.5 / 0.02)

@@ -106,7 +106,7 @@ def test_a_filter_comes_back_from_its_state():
     assert state_of(start) == {}
 
 
-def test_it_costs_what_dpsgd_costs():
+def test_epsilon_is_that_of_dpsgd():
     def epsilon(method):
         return pld(Ledger().after(Step(Poisson(0.02), method.releases(0.9)), 500), 1e-5)
 

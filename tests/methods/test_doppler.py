@@ -44,7 +44,7 @@ def made(a, b):
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_it_is_scipy_s_filter_over_that_of_ones(name):
+def test_the_filter_agrees_with_scipy(name):
     a, b = FILTERS[name]
     rows = means()
     ours = filtered(LowPassUpdate(LowPass(a, b)), rows)
@@ -54,7 +54,7 @@ def test_it_is_scipy_s_filter_over_that_of_ones(name):
 
 
 # The recursion as printed: m_t = -sum a_k m_{t-k} + sum b_k g_{t-k}, c_t likewise, and m_t/c_t.
-def test_it_is_the_recursion_step_by_step():
+def test_the_filter_follows_the_recursion():
     a, b, rows = (-1.2, 0.5), (0.1, 0.1, 0.1), means(8, 1).flatten().tolist()
     m, c, expected = [0.0, 0.0], [0.0, 0.0], []
     for t in range(len(rows)):
@@ -101,7 +101,7 @@ def test_a_filter_comes_back_from_its_state(name):
     assert torch.equal(filtered(back, rows[7:]), filtered(update, rows[7:]))
 
 
-def test_it_costs_what_dpsgd_costs():
+def test_epsilon_is_that_of_dpsgd():
     def epsilon(method):
         return pld(Ledger().after(Step(Poisson(0.02), method.releases(0.9)), 500), 1e-5)
 
@@ -112,7 +112,7 @@ def test_it_costs_what_dpsgd_costs():
     ("a", "b"),
     [((-1.0,), (0.1,)), ((1.5,), (1.0,)), ((), ()), ((), (-1.0,)), ((), (1.0, -2.0)), ((), (0.0,))],
 )
-def test_what_is_no_low_pass_filter_is_refused(a, b):
+def test_filters_that_are_not_low_pass_are_refused(a, b):
     with pytest.raises(UserError, match=r"method.a and method.b do not define a low-pass filter"):
         made(a, b)
 

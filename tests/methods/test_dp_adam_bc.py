@@ -102,7 +102,7 @@ def test_noise_alone_is_not_taken_for_a_gradient(step_of, batch_of):
     assert abs(float(torch.stack(squares[30:]).mean())) < 0.02 * scale**2
 
 
-def test_it_costs_what_dpsgd_costs():
+def test_epsilon_is_that_of_dpsgd():
     def epsilon(method):
         return pld(Ledger().after(Step(Poisson(0.02), method.releases(0.9)), 500), 1e-5)
 

@@ -66,7 +66,7 @@ def test_every_user_trains_as_it_would_alone(step_of, users_of, epochs, size, bo
 
 @pytest.mark.parametrize("clip", ["abadi", "automatic", "normalise", "global", "psac", "tanh"])
 @pytest.mark.parametrize("style", ["flat", "layerwise"])
-def test_a_user_trains_alike_in_any_company(step_of, users_of, clip, style):
+def test_a_user_s_update_does_not_depend_on_other_users(step_of, users_of, clip, style):
     # Or taking one away would move the others too, and the bound would bound nothing.
     method, batch = dp_fedavg(0.3, 2, 1, 0.1, None, clip, style), users_of(6)
     step = step_of(method)
@@ -110,7 +110,7 @@ def test_losses_are_those_of_the_first_epoch(step_of, users_of):
     assert torch.allclose(losses, step.engine(batch).losses, rtol=1e-6)
 
 
-def test_an_example_that_is_not_finite_takes_its_user_with_it_and_nobody_else(step_of, users_of):
+def test_a_non_finite_example_removes_only_its_user(step_of, users_of):
     method, batch = dp_fedavg(0.5, 2, 1, 0.1, None), users_of(5)
     last = int(batch.sizes[1]) - 1
     batch.inputs[1, last] = torch.nan

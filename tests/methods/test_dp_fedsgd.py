@@ -55,7 +55,7 @@ def test_a_user_s_gradient_is_that_of_its_mean_loss(step_of, users_of, engine):
 
 
 @pytest.mark.parametrize("engine", ["loop", "vmap", "ghost"])
-def test_what_only_fills_a_row_up_does_not_matter(step_of, users_of, engine):
+def test_padding_does_not_affect_the_gradient(step_of, users_of, engine):
     batch = users_of(6)
     other = dataclasses.replace(
         batch,

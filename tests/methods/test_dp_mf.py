@@ -155,7 +155,7 @@ def test_a_bound_that_changes_scales_the_noise_of_all_steps_alike(stream_of):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("bands", "steps"), [(1, 300), (4, 300), (7, 300), (7, 5)])
-def test_it_costs_as_many_sampled_gaussians_as_an_example_has_turns(bands, steps):
+def test_the_cost_is_one_sampled_gaussian_per_turn(bands, steps):
     epsilon, rate, sigma = pld(ledger_of(1.3, 0.05, bands, steps), 1e-5), 0.05, 1.3
     theirs = PLDAccountant()
     event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(sigma))
@@ -173,7 +173,7 @@ def test_it_costs_as_many_sampled_gaussians_as_an_example_has_turns(bands, steps
         (3.0, 100, 1000, 10, 200, 6.999226753712008),
     ],
 )
-def test_it_costs_what_jax_privacy_says(sigma, b, n, bands, steps, theirs):
+def test_epsilon_agrees_with_jax_privacy(sigma, b, n, bands, steps, theirs):
     ours = pld(ledger_of(sigma, b / (n // bands), bands, steps), 1e-5)
     assert ours == pytest.approx(theirs, abs=1e-6)
 

@@ -55,7 +55,7 @@ def test_no_answer_pushes_the_bound_below_its_lower_bound(style):
     assert clip.sensitivity == 1
 
 
-def test_what_moves_is_the_share_of_a_clip_and_not_its_sensitivity():
+def test_the_bound_adapts_and_the_sensitivity_stays():
     clip = bounded().clip
     for count in (1e3, -1e3, 7.0):
         clip = clip.updated(torch.tensor([count], dtype=torch.float64), 8.0)
@@ -76,7 +76,7 @@ def test_with_a_bound_that_cannot_move_it_is_dpsgd_with_the_learning_rate_over_t
 
 
 @pytest.mark.slow
-def test_it_costs_what_the_quantile_costs():
+def test_epsilon_is_that_of_dpsgd_quantile():
     def epsilon(method):
         return pld(Ledger().after(Step(Poisson(0.02), method.releases(1.0)), 300), 1e-5)
 

@@ -159,7 +159,7 @@ def test_failures_that_are_rarer_than_coarse_draws_are_refused(projections, rare
         jl(projections=projections, failure=rarest / 1e4)
 
 
-def test_what_holds_is_said():
+def test_the_guarantee_states_the_failure_probability():
     paper, corrected = jl(variant="paper").guarantee, jl().guarantee
     assert paper.level == "none"
     assert "below the true ones" in paper.why
@@ -177,7 +177,7 @@ def book(method, multiplier=1.0):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spend", [rdp, pld])
-def test_what_fails_in_any_step_is_paid_from_delta(spend):
+def test_failures_in_all_steps_are_deducted_from_delta(spend):
     failure = 1e-8
     ours = spend(book(jl(failure=failure)), DELTA)
     plain = book(dpsgd(0.5, "corrected"))

@@ -151,7 +151,7 @@ def test_without_examples_it_samples_the_prior(step_of, batch_of, variance_p):
 
 
 @pytest.mark.parametrize("bound", [1e9, 0.5])
-def test_it_is_dp_heavy_ball_with_the_noise_that_follows(step_of, batch_of, bound):
+def test_the_step_is_heavy_ball_with_the_implied_noise(step_of, batch_of, bound):
     """Section 4.5 of Bu et al., to the bit; with the large R nothing is clipped."""
     ours = hamiltonian(step_of, dpsghmc(bound, 0.0))
     sigma = B * math.sqrt(2 * 0.2 / (N * 0.04)) / bound

@@ -101,7 +101,7 @@ def test_one_example_moves_the_counts_by_at_most_one(
         assert (held.answers[0] - other).norm() <= 1 + 1e-4
 
 
-def test_the_paper_variant_of_dpsgd_f_fails_the_property_and_says_so(step_of, batch_of):
+def test_the_paper_variant_of_dpsgd_f_violates_its_sensitivity(step_of, batch_of):
     method = method_of("dpsgd_f", "paper")
     assert method.guarantee.level == "none"
     # A group whose gradients were all long, beside one whose were short: its C_k is above C0.
@@ -155,7 +155,7 @@ def test_the_update_is_that_of_the_noisy_sum_over_the_expected_batch_size(
 
 
 @those(lambda method: method.private and method.clip.query is not None)
-def test_counts_have_the_noise_that_the_ledger_hears(step_of, batch_of, variance_p, name, variant):
+def test_counts_have_the_noise_in_the_ledger(step_of, batch_of, variance_p, name, variant):
     method = method_of(name, variant)
     held = Held(method.clip, [])
     step = step_of(dataclasses.replace(method, clip=held), multiplier=MULTIPLIER, lr=0.0)

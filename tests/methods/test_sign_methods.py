@@ -87,7 +87,7 @@ def test_accumulation_adds_clipped_sums_before_one_draw_and_one_sign(
     assert torch.allclose(start - theta(step), method.update(noisy, start), atol=1e-8)
 
 
-def test_the_ledger_hears_of_every_coordinate_and_of_signs():
+def test_the_ledger_lists_every_coordinate_and_signs():
     for make, signed in ((dp_losgd, False), (dp_signlosgd, True)):
         (release,) = make(BOUND).for_size(SIZE).releases(0.4)
         assert release.mechanism == CoordinateMechanism("logistic", 0.4, SIZE, signed)

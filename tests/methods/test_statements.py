@@ -63,7 +63,7 @@ def test_a_proof_needs_noise_a_finite_sensitivity_and_a_public_divisor(name, var
 
 
 @those(lambda method: method.by_real_size)
-def test_what_is_published_with_a_private_divisor_has_no_guarantee(name, variant):
+def test_variants_with_a_private_divisor_have_no_guarantee(name, variant):
     assert method_of(name, variant).guarantee.level == "none"
 
 

@@ -21,13 +21,13 @@ def curves(mce, steps_per_epoch=7):
     return {"epoch": epochs, "step": [steps_per_epoch * e for e in epochs], "tested/mce": mce}
 
 
-def test_it_is_the_median_of_the_last_ten_and_no_single_test_decides_it():
+def test_the_metric_is_the_median_over_the_last_ten_epochs():
     said = last_epochs_metrics({"epochs": 11}, curves(MCE))
     assert said == {"test/mce_last10": statistics.median(MCE[-10:])} == {"test/mce_last10": 0.45}
     assert last_epochs_metrics({"epochs": 11}, curves([*MCE[:-1], 0.61])) == said
 
 
-def test_it_is_of_the_validation_split_where_that_is_tested():
+def test_the_metric_uses_the_validation_split_if_there_is_one():
     assert [*last_epochs_metrics({"epochs": 11, "validation": 0.1}, curves(MCE))] == [
         "validation/mce_last10"
     ]
@@ -61,7 +61,7 @@ def test_without_ten_epochs_there_is_none(config, diagnostics):
     assert last_epochs_metrics(config, diagnostics) == {}
 
 
-def test_it_is_no_number_where_one_of_the_ten_is_none():
+def test_the_metric_is_nan_if_one_of_the_ten_is():
     said = last_epochs_metrics({"epochs": 11}, curves([*MCE[:-2], math.nan, 0.2]))
     assert math.isnan(said["test/mce_last10"])
 

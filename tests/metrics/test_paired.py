@@ -58,7 +58,7 @@ def test_a_run_without_its_baseline_has_nan():
     assert all(math.isnan(last[name]) for name in last.index if is_paired(name))
 
 
-def test_what_was_there_stays_in_its_order():
+def test_the_order_of_rows_is_kept():
     kept = pair_with_baseline(RUNS, ("a", "b"), "sgd")[COLUMNS]
     pd.testing.assert_frame_equal(kept, RUNS)
 
@@ -75,6 +75,6 @@ def test_two_baselines_for_one_run_are_refused():
         pair_with_baseline(twice, ("a", "b"), "sgd")
 
 
-def test_a_group_that_nobody_measured_is_refused():
+def test_an_unmeasured_group_is_refused():
     with pytest.raises(UserError, match="no group 'c'"):
         pair_with_baseline(RUNS, ("a", "c"), "sgd")

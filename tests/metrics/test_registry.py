@@ -22,7 +22,7 @@ def test_a_name_has_split_base_and_group(name, parts):
 
 
 @pytest.mark.parametrize("name", [*(f"{prefix}a" for prefix in PER_GROUP), *GAPS])
-def test_what_compares_two_runs_is_known(name):
+def test_metrics_that_compare_two_runs_are_known(name):
     assert parse_name(name).metric.better == "lower"
 
 

@@ -90,7 +90,7 @@ def test_engines_agree_and_private_methods_learn(method):
     assert ours["test/r2"] > 0.5
 
 
-def test_a_method_that_needs_groups_says_so():
+def test_a_method_that_needs_groups_is_refused():
     with pytest.raises(UserError, match="fairlens is defined for exactly 2 groups and line has 1"):
         fit(replace(USUAL, method=fairlens(1.0, 1.0, 1.0, "corrected")), NOWHERE)
 

@@ -50,7 +50,7 @@ def test_torch_finds_the_same_temperature():
     )
 
 
-def test_it_is_fitted_at_even_places_and_measured_at_odd_ones():
+def test_the_temperature_is_fitted_on_even_and_measured_on_odd_positions():
     logits, targets = made(101, 3.0)
     said = effect_of_scaling(logits, targets)
     assert (said.fitted, said.measured) == (51, 50)

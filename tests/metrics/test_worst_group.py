@@ -6,7 +6,7 @@ import pytest
 from dpbench.metrics.worst_group import WORST_GROUP, with_worst_group
 
 
-def test_it_is_the_lowest_accuracy_of_each_run_by_itself():
+def test_the_worst_group_is_determined_for_each_run():
     frame = pd.DataFrame(
         {
             "test/accuracy": [0.1, 0.1],

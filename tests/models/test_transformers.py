@@ -81,12 +81,12 @@ def test_small_and_grey_images_are_enlarged_and_repeated():
     assert model(torch.rand(2, 1, 8, 8)).shape == (2, 4)
 
 
-def test_a_vit_without_a_class_token_is_left_as_it_is():
+def test_a_vit_without_a_class_token_is_unchanged():
     model = replace(VIT, name="test_vit3").build((3, 32, 32), 4)
     assert model(torch.rand(2, 3, 32, 32)).shape == (2, 4)
 
 
-def test_what_no_vit_can_be_is_refused():
+def test_impossible_vits_are_refused():
     with pytest.raises(UserError, match="vit_tiny_patch16_224"):
         replace(VIT, name="vit_tiny_patch16_242").build((3, 32, 32), 4)
     with pytest.raises(UserError, match="last_block_and_head"):
@@ -137,7 +137,7 @@ def test_published_weights_are_loaded_and_the_head_is_new(tmp_path):
         assert torch.equal(model.net.bert.get_parameter(name), parameter), name
 
 
-def test_what_no_bert_can_be_is_refused(tmp_path):
+def test_impossible_berts_are_refused(tmp_path):
     with pytest.raises(UserError, match="last_layer_and_head"):
         replace(BERT, train="last_layer")
     for shape in ((1, 28, 28), (3, 10), (2, 13)):

@@ -131,13 +131,13 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(tmp_path, capsys):
         ("text.safetensors", b"weights of a model"),
     ],
 )
-def test_what_is_no_file_of_weights_is_refused(tmp_path, name, content):
+def test_invalid_files_of_weights_are_refused(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match="contains no weights that are safe to read"):
         tensors_of(tmp_path / name)
 
 
-def test_what_is_no_state_dict_is_refused(tmp_path):
+def test_files_without_a_state_dict_are_refused(tmp_path):
     torch.save({"epoch": 3}, tmp_path / "a.pt")
     with pytest.raises(UserError, match="contains no state dict"):
         tensors_of(tmp_path / "a.pt")
@@ -173,7 +173,7 @@ def test_random_weights_have_no_file(model, changed):
 
 @pytest.mark.parametrize("checksum", ["", "zzz", "md5:0", OTHER + "0", OTHER.upper()])
 @pytest.mark.parametrize("model", [VIT, BERT])
-def test_what_is_no_checksum_is_refused(model, checksum):
+def test_invalid_checksums_are_refused(model, checksum):
     with pytest.raises(UserError, match="write sha256: and 64 hex digits"):
         replace(model, checksum=checksum)
 

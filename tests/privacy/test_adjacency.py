@@ -41,7 +41,7 @@ def test_one_sampled_step_never_leaks_more(rate, sigma):
 
 
 @pytest.mark.parametrize("steps", [10, 1000])
-def test_it_is_above_one_removal_and_below_group_privacy_of_two(steps):
+def test_replacement_costs_more_than_a_removal_and_less_than_group_privacy(steps):
     book = trained(0.01, 1.0, steps)
     one = pld(book, DELTA)
     half = pld(book, DELTA / (1 + math.exp(one)))

@@ -103,7 +103,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("steps", "epochs", "sigma", "least", "most"), OTHERS)
-def test_it_lies_between_the_bounds_of_another_library(steps, epochs, sigma, least, most):
+def test_epsilon_lies_between_the_bounds_of_another_library(steps, epochs, sigma, least, most):
     assert least < pld(ledger(Allocation(steps), sigma, steps * epochs), 1e-5) < most
 
 
@@ -156,7 +156,7 @@ def test_the_ratio_has_mean_one_up_to_the_stated_rounding(mu, slots):
     assert max(ratios.zero, ratios.infinite) < 1e-24
 
 
-def test_it_is_composed_with_releases_of_the_whole_data():
+def test_allocation_composes_with_releases_of_the_whole_data():
     alone = ledger(Allocation(20), 1.0, 60)
     both = alone.after(Step(Poisson(1.0), (Release("score", GaussianMechanism(5.0)),)))
     assert pld(alone, 1e-5) < pld(both, 1e-5) < pld(alone, 5e-6) + exact_epsilon(0.2, 5e-6)

@@ -135,7 +135,7 @@ def test_a_multiplier_that_has_no_account_on_the_way_costs_only_time(monkeypatch
     assert calibrate(lambda m: m, 3.0, 1e-5, "rdp") == halved(failing_below_one, 3.0)
 
 
-def test_what_is_no_budget_is_refused_before_any_search():
+def test_invalid_budgets_are_refused_before_any_search():
     with pytest.raises(UserError, match="epsilon must be a positive number, got -3"):
         calibrate(lambda sigma: Ledger(), -3.0, 1e-5, "pld")
     with pytest.raises(UserError, match="accountant=foo is unknown"):

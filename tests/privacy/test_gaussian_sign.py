@@ -60,7 +60,7 @@ def test_the_moment_of_an_exit_is_that_of_its_differential_equation(lambda_, dow
     assert ours == pytest.approx(math.log(solved), rel=1e-4)
 
 
-def test_of_one_coordinate_the_worst_place_tells_as_much_as_the_sum():
+def test_one_sign_reveals_as_much_as_the_sum():
     shift = 0.8
     places = np.linspace(-8, 8, 40_001)
     for epsilon in (0.0, 0.5, 2.0):
@@ -126,7 +126,7 @@ def test_the_symmetric_place_spends_nearly_as_much(dimension, close):
 
 
 @pytest.mark.parametrize("failure", [1e-6, 1e-12])
-def test_of_many_coordinates_it_is_two_over_pi_of_the_sum_and_never_more_than_it(failure):
+def test_many_signs_cost_two_over_pi_of_the_sum(failure):
     part = [sign_mu(d, 1 / d**0.5, failure) for d in (1, 30, 3000, 10**5, 10**7)]
     assert all(one <= 1 + 1e-12 for one in part)
     assert part == sorted(part, reverse=True)

@@ -48,9 +48,7 @@ def test_epsilon_is_infinite_where_noise_ends_before_it_hides_an_example_at_this
     ],
     ids=str,
 )
-def test_what_noise_does_not_hide_adds_up_over_the_steps_that_an_example_is_in(
-    mechanism, law, times
-):
+def test_unreachable_outputs_add_up_over_the_steps_of_an_example(mechanism, law, times):
     one, rate = mechanism, 1 / 50
     inside = rate * times
     if isinstance(one, GaussianMechanism):

@@ -183,7 +183,7 @@ def test_the_negative_binomial_makes_a_run_at_least_and_poisson_perhaps_none():
     ],
     ids=repr,
 )
-def test_what_has_no_divergences_is_refused(mechanism):
+def test_mechanisms_without_divergences_are_refused(mechanism):
     ledger = Ledger().after(Step(Poisson(0.1), (Release("x", mechanism),)))
     with pytest.raises(Unaccountable, match="noise whose sensitivity bound cannot fail"):
         renyi_divergences(ledger)

@@ -266,7 +266,7 @@ def test_candidates_cost_the_mean_of_their_profiles():
     ],
     ids=["failure", "signs", "allocation", "binomial"],
 )
-def test_what_has_no_divergences_has_a_profile(ledger, law):
+def test_mechanisms_without_divergences_have_a_profile(ledger, law):
     single, whole = selection_costs([ledger.after(SCORE)], law, DELTA)
     assert whole.rdp is None
     assert whole.by == "pld"
@@ -300,7 +300,7 @@ def test_a_failure_is_added_to_delta_for_each_trial():
         selection_costs([too_likely], law, DELTA)
 
 
-def test_what_is_released_exactly_has_no_profile():
+def test_exact_releases_have_no_profile():
     with pytest.raises(Unaccountable, match="exact release"):
         ledger_profile(Ledger().after(step(Exact())), DELTA)
 

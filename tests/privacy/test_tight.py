@@ -153,7 +153,7 @@ def test_two_sampled_steps_agree_with_the_integral(mu, rate, delta):
         (5.0, 0.02, 300, 1e-5),
     ],
 )
-def test_it_is_that_of_dp_accounting(sigma, rate, times, delta):
+def test_epsilon_agrees_with_dp_accounting(sigma, rate, times, delta):
     event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(sigma))
     theirs = PLDAccountant().compose(event, times).get_epsilon(delta)
     ours = tight_epsilon([Steps(GaussianProfile(1 / sigma), rate, times)], delta)

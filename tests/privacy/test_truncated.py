@@ -93,7 +93,7 @@ def test_epsilon_is_that_of_dp_accounting(limit, tolerance):
 
 
 @pytest.mark.slow
-def test_it_is_never_below_poisson_and_the_same_without_a_cut():
+def test_truncation_never_costs_less_than_poisson():
     whole = ledger(Poisson(0.01), 1.0, 200)
     for accountant in (rdp, pld):
         cuts = [
@@ -120,7 +120,7 @@ def test_noise_that_meets_an_epsilon():
         Release("gradient sum", GaussianMechanism(1.0), unsampled=True),
     ],
 )
-def test_what_has_an_account_for_poisson_alone_is_refused(release):
+def test_methods_accounted_only_for_poisson_are_refused(release):
     book = Ledger().after(Step(TruncatedPoisson(0.01, 140, 10_000), (release,)), 10)
     for accountant in (rdp, pld):
         with pytest.raises(Unaccountable, match="sampler=poisson"):

@@ -43,7 +43,7 @@ def copy(tmp_path, monkeypatch):
         ("execution/slurm.py", False),
     ],
 )
-def test_what_a_run_reaches_matters_and_nothing_else(file, matters, copy):
+def test_only_the_code_that_a_run_imports_affects_its_hash(file, matters, copy):
     config = compose(["method=bam", "model=logistic"])
     before = code_of(config)
     path = copy / file

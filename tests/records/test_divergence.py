@@ -48,7 +48,7 @@ def some_broken(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_run_that_diverges_says_so_each_time_it_is_asked_for(said, tmp_path):
+def test_divergence_is_reported_each_time_a_run_is_requested(said, tmp_path):
     for _ in range(2):
         (path,), err = said(*WILD)
         assert err[0] == (
@@ -63,7 +63,7 @@ def test_a_run_that_goes_well_says_only_what_came_of_it(said):
     assert line.startswith("dpbench: test accuracy ")
 
 
-def test_what_is_left_out_is_counted(said, some_broken):
+def test_gradients_left_out_are_counted(said, some_broken):
     (path,), (_, line) = said(*TAME)
     count, rest = line.removeprefix("dpbench: ").split(" ", 1)
     (counted,) = json.loads(Path(path).read_text())["history"]["train/not_finite"]

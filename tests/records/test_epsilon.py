@@ -52,7 +52,7 @@ def test_two_decimals_are_written_and_more_of_a_small_bound(epsilon, up, down):
     assert (rounded_up(epsilon), rounded_down(epsilon)) == (up, down)
 
 
-def test_what_is_not_finite_is_named():
+def test_infinite_and_missing_epsilons_are_shown_in_words():
     assert [rounded_up(value) for value in (math.inf, math.nan)] == ["inf", "nan"]
 
 

@@ -39,7 +39,7 @@ def published(folder, *records) -> list[Record]:
     return [parse(line, "x") for line in path.read_text().splitlines()]
 
 
-def test_what_no_epsilon_covers_and_the_seed_are_not_published(tmp_path):
+def test_neither_seeds_nor_uncovered_parts_are_published(tmp_path):
     (record,) = published(tmp_path, made(31337))
     text = (tmp_path / "out.jsonl").read_text()
     for number in ("31337", "0.123", "0.456", "0.789", "1.23", "321", "7,", "101"):
@@ -100,7 +100,7 @@ def test_the_checksum_of_a_data_file_would_confirm_a_guess_of_its_last_row(tmp_p
     assert record.config["dataset"] == {"checksum": None}
 
 
-def test_of_a_private_search_only_a_record_that_is_named_is_published(tmp_path):
+def test_a_trial_of_a_private_search_is_published_only_by_name(tmp_path):
     trials = [made(seed) for seed in range(3)]
     trials = [replace(t, config=t.config | {"trial": f"{k}"}) for k, t in enumerate(trials)]
     other = made(7)

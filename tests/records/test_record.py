@@ -63,7 +63,7 @@ def test_how_a_run_is_carried_out_leaves_its_name_alone(override, default):
 
 
 @pytest.mark.parametrize("override", SCIENCE)
-def test_what_a_run_is_changes_its_name(override, default):
+def test_scientific_settings_change_the_name_of_a_run(override, default):
     assert digest(compose([override])) != digest(default)
     assert is_scientific(override)
     assert is_scientific(f"++{override}")
@@ -76,7 +76,7 @@ def test_every_setting_is_known_to_matter_or_not(default):
     assert not carried_out & {*SCIENTIFIC}
 
 
-def test_the_name_of_a_run_is_the_same_for_ever():
+def test_the_names_of_runs_never_change():
     assert digest(PLAIN) == "a8f75cc91bd07d02"
 
 
@@ -133,7 +133,7 @@ def test_a_record_comes_back_as_it_was_saved_nan_and_infinity_too(tmp_path):
     assert back.digest == path.stem
 
 
-def test_a_record_holds_nobody_s_paths(tmp_path):
+def test_a_record_contains_no_paths(tmp_path):
     assert "somebody" not in record().save(tmp_path).read_text()
 
 

@@ -29,7 +29,7 @@ def test_a_name_reaches_no_other_file(name, tmp_path):
         (lambda path: path.write_bytes(b"\377\376\200"), "is not UTF-8 text"),
     ],
 )
-def test_what_is_no_list_is_one_sentence(make, reason, tmp_path):
+def test_an_invalid_list_is_one_sentence(make, reason, tmp_path):
     (tmp_path / "sweeps").mkdir()
     make(tmp_path / "sweeps" / "mine.txt")
     with pytest.raises(UserError, match=rf"mine\.txt {reason}: run the sweep again"):

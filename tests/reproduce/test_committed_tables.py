@@ -63,7 +63,7 @@ ON_WINES = ("calibration_table1", "calibration_theorem3", "bam_lemma3")
         *(pytest.param(name, marks=pytest.mark.long) for name in (*LENGTHY, *ON_WINES)),
     ],
 )
-def test_what_needs_no_private_training_is_made_again_as_it_is_committed(name, tmp_path, request):
+def test_tables_without_training_reproduce_the_committed_bytes(name, tmp_path, request):
     """Numbers may differ in their last digit, as machines do; what is not a number may not."""
     needs = ["regression_folder"] * (name in ON_WINES)
     data = [f"data_dir={request.getfixturevalue(folder)}" for folder in needs]

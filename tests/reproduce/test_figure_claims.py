@@ -45,7 +45,7 @@ def toy(*claims, groups=(), labels=("",)):
     ("over", "gap"),
     [("mean", 1), ("max", 4), ("min", -1), ("first", 2), ("last", -1), ("change", -3)],
 )
-def test_what_the_claim_says_of_a_series_counts(over, gap):
+def test_a_claim_is_judged_by_the_statistic_that_it_names(over, gap):
     claim = {"larger": ["a"], "than": ["b"], "in": ["s"], "over": over}
     records = [run("a", 0, s=[3, 5, 0, 0]), run("b", 0, s=[1, 1, 1, 1])]
     (one,) = judged(toy(claim), records)
@@ -183,7 +183,7 @@ def test_every_claim_of_a_figure_is_of_its_rows_and_can_hold_and_can_fail(name):
             assert one.verdict == ("holds" if expected else "does not hold"), claim.name
 
 
-def test_a_figure_of_one_seed_says_so_in_its_title():
+def test_the_title_of_a_figure_mentions_a_single_seed():
     assert target_of("misalignment_fig4", ["table.seeds=[0]"]).title.endswith(", one seed")
     assert "seed" not in target_of("misalignment_fig4", []).title
     assert "seed" not in target_of("misalignment_table4", ["table.seeds=[0]"]).title

@@ -209,7 +209,7 @@ def test_an_impossible_method_is_a_row_with_its_reason(finished):
 
 
 @pytest.mark.slow
-def test_what_is_finished_is_not_run_again_and_gives_the_same_bytes(finished, results, no_training):
+def test_finished_runs_are_reused_and_give_the_same_bytes(finished, results, no_training):
     text = reproduce("tiny", [f"results_dir={results}"])
     assert text == finished.text
     assert tables(results) == tables(finished.folder)

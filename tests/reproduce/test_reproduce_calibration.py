@@ -122,7 +122,7 @@ def test_the_systems_are_every_clip_and_optimiser_once():
 
 
 @pytest.mark.parametrize("arm", ["small_r", "dpsgd_jl", "dpsgld", *FEDERATED])
-def test_what_is_private_of_the_systems_has_the_same_epsilon(arm):
+def test_all_private_systems_have_the_same_epsilon(arm):
     _, run, planned = prepare(["+table=calibration_systems", f"table.arm={arm}"])
     assert rdp(planned.ledger, run.privacy.delta) == pytest.approx(1.46, rel=5e-3)
 
@@ -260,7 +260,7 @@ MIXED = "table.conditions=[{dataset:[digits],model:[mlp]},{dataset:[cifar10],mod
 
 
 @pytest.mark.slow
-def test_a_row_without_weights_says_so_beside_the_others(small, offline):
+def test_a_row_without_weights_shows_the_reason(small, offline):
     whole = ["table.published=null", "table.epsilon=null", "table.methods=[small_r]"]
     text, _, _ = small("calibration_table2", MIXED, *whole, on=SMALL[2:])
     digits, cifar = cells(text, "Ours")

@@ -43,7 +43,7 @@ def test_a_scale_narrows_and_the_user_may_still_change_its_runs():
     assert last.index("epochs=3") < last.index("epochs=1"), "the last one counts"
 
 
-def test_a_scale_can_be_moved_to_another_data_set_and_says_so():
+def test_a_scale_on_another_data_set_is_labelled():
     wanted = target_of("bam_table1", ["scale=cpu_hour", "dataset=cifar100"])
     assert [c.label for c in wanted.conditions] == ["cifar100, epsilon 10"]
     assert (wanted.stem, wanted.scale_label) == (
@@ -81,7 +81,7 @@ def test_every_cell_is_there_once():
 
 
 @pytest.mark.parametrize("asked", ["method=bam", "seed=1", "+table=demo"])
-def test_what_the_table_chooses_is_refused(asked):
+def test_overriding_settings_of_the_table_is_refused(asked):
     with pytest.raises(UserError, match="is set by the table"):
         target_of("bam_table1", [asked])
 

@@ -81,7 +81,7 @@ def published(name: str, folder: Path) -> Path:
         ("misalignment_fig8", "claims.csv", ",holds\n", ",open\n"),
     ],
 )
-def test_what_was_changed_in_a_published_text_is_found(name, suffix, true, false, tmp_path):
+def test_a_changed_published_text_is_found(name, suffix, true, false, tmp_path):
     copy = published(name, tmp_path)
     changed = tmp_path / f"{name}.{suffix}"
     text = changed.read_text()
@@ -106,7 +106,7 @@ def test_what_was_changed_in_a_published_text_is_found(name, suffix, true, false
         ("calibration_fig1", "md", r"(?m)^\| \d.*\n"),
     ],
 )
-def test_what_was_deleted_from_a_published_text_is_found(name, suffix, pattern, tmp_path):
+def test_a_deletion_from_a_published_text_is_found(name, suffix, pattern, tmp_path):
     copy = published(name, tmp_path)
     changed = tmp_path / f"{name}.{suffix}"
     text = re.sub(pattern, "", changed.read_text(), count=1)
@@ -126,7 +126,7 @@ def test_a_text_that_the_records_do_not_give_is_found(tmp_path):
 
 
 @pytest.mark.slow
-def test_of_a_row_that_was_impossible_or_planned_there_is_no_record(tmp_path):
+def test_impossible_and_planned_rows_need_no_record(tmp_path):
     target = target_of("misalignment_table5", [])
     stored = [
         r

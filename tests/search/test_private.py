@@ -113,7 +113,7 @@ def test_a_page_says_what_of_the_data_no_epsilon_covers(tmp_path):
     assert prepare(shlex.split(line.partition(": dpbench run ")[2]))[1].dataset.name == "mine"
 
 
-def test_one_epsilon_of_the_whole_search_stands_beside_that_of_a_trial(finished):
+def test_the_page_shows_the_epsilons_of_search_and_trial(finished):
     folder, text = finished
     (row,) = pd.read_csv(folder / "search" / "some.csv").to_dict("records")
     (record, *_) = records(folder).values()
@@ -351,7 +351,7 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
         (["privacy=noise1", "privacy.noise_multiplier=0.1"], "ends where it would have to hide"),
     ],
 )
-def test_what_cannot_be_private_is_refused_before_any_trial(more, says, tmp_path):
+def test_searches_that_cannot_be_private_are_refused_before_any_trial(more, says, tmp_path):
     words = [o for o in asked(tmp_path, *more) if o.split("=")[0] not in keys(more)] + more
     with pytest.raises(UserError, match=says):
         search(words)

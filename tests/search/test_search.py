@@ -137,7 +137,7 @@ def test_a_search_that_was_killed_goes_on_where_it_was(folder, tmp_path, monkeyp
 
 
 @pytest.mark.slow
-def test_what_fails_is_listed_with_its_reason_and_the_rest_goes_on(folder, tmp_path, monkeypatch):
+def test_failed_trials_are_listed_and_the_others_continue(folder, tmp_path, monkeypatch):
     fit = runs.fit
 
     def crash(run, *rest):

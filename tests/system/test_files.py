@@ -169,7 +169,7 @@ def test_a_file_that_is_written_once_keeps_its_first_content(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["key"]
 
 
-def test_of_processes_that_write_once_together_the_first_wins(tmp_path, monkeypatch):
+def test_of_concurrent_writers_the_first_wins(tmp_path, monkeypatch):
     path, write = tmp_path / "key", files.write_atomically
 
     def overtaken(whole, *arguments):

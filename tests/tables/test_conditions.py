@@ -25,7 +25,7 @@ def test_without_blocks_there_is_one_condition_that_varies_nothing():
     assert row_name(only.label, "sgd") == "sgd"
 
 
-def test_of_all_conditions_one_holds_in_a_configuration():
+def test_exactly_one_condition_holds_in_a_configuration():
     held = [c for c in conditions_of(BLOCKS) if c.is_met_by(CONFIG)]
     assert [c.overrides() for c in held] == [["dataset=b", "privacy.epsilon=2.5"]]
     assert Condition((("privacy.epsilon", 10),)).is_met_by({**CONFIG, "privacy": {"epsilon": 10.0}})

@@ -7,7 +7,7 @@ SAID = {"rdp": 6.5, "pld": 5.13, "gdp": 1.25, "claimed": 6.5, "delta": 1e-6, "ar
 PLAN = {**SAID, "guarantee": "proven", "why": "Gaussian.", "steps": 9}
 
 
-def test_a_row_that_lacks_what_it_needs_shows_its_plan_and_says_so():
+def test_a_row_with_missing_requirements_shows_its_plan_and_the_reason():
     rows = [Row("snli", method, "corrected", pd.DataFrame()) for method in ("dpsgd", "sgd", "bam")]
     grid = privacy_grid(rows, {"snli": "1.25"}, "sgd", {"snli, dpsgd": PLAN})
     (line,) = grid.rows

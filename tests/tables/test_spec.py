@@ -56,7 +56,7 @@ def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
         ({"columns": {"x": {"metric": "test/new"}}}, "'factor' is missing in column x"),
     ],
 )
-def test_what_makes_no_sense_is_refused(plain, changes, complaint):
+def test_inconsistent_settings_of_a_table_are_refused(plain, changes, complaint):
     with pytest.raises(UserError, match=complaint):
         table_spec({**plain, **changes})
 

@@ -137,7 +137,7 @@ def test_arms_may_differ_in_data_and_model(build, run):
     assert [row[0] for row in block(build(runs, arms=True), "Ours").rows][:2] == ["sgd", "dpsgd"]
 
 
-def test_a_metric_that_nobody_measured_is_refused(build):
+def test_an_unmeasured_metric_is_refused(build):
     column = {"metric": "test/acuracy", "factor": 1, "digits": 1, "better": "lower"}
     with pytest.raises(UserError, match="no column test/acuracy"):
         build(columns={"acc": column})
@@ -196,13 +196,13 @@ def test_epsilon_is_shown_as_strongly_as_it_holds(build, run, runs):
     assert line(table, "Privacy", "sgd")[1:6] == ("-", "-", "inf", "inf", "inf")
 
 
-def test_an_epsilon_that_nobody_could_compute_is_no_proof(build, run, runs):
+def test_an_epsilon_that_cannot_be_computed_is_shown_as_no_proof(build, run, runs):
     unknown = dict.fromkeys(["privacy/rdp", "privacy/pld", "privacy/gdp", "privacy/delta"])
     table = build([*runs, run("fair", 0, 0.8, **unknown, **{"privacy/guarantee": "none"})])
     assert line(table, "Privacy", "fair")[2:7] == ("3.41", *[NO_PROOF] * 3, "-")
 
 
-def test_of_several_runs_the_weakest_guarantee_and_largest_epsilon_count(build, run, runs):
+def test_a_cell_shows_the_weakest_guarantee_and_the_largest_epsilon(build, run, runs):
     weaker = run("dpsgd", 1, 0.74, **{"privacy/guarantee": "approximate", "privacy/rdp": 4.0})
     assert line(build([*runs[:3], weaker]), "Privacy", "dpsgd")[3] == "4.00"
     assert line(build([*runs[:3], weaker]), "Privacy", "dpsgd")[8] == "approximate"

@@ -24,7 +24,7 @@ def averaged(decay, steps):
 
 @pytest.mark.parametrize("decay", [0.0, 0.3, 0.9, 0.9999])
 @pytest.mark.parametrize("steps", [0, 1, 2, 40])
-def test_it_is_the_published_recursion(decay, steps):
+def test_the_average_follows_the_published_recursion(decay, steps):
     average, places = averaged(decay, steps)
     expected = places[0].tolist()
     for t in range(steps):
@@ -39,7 +39,7 @@ def test_without_decay_it_is_the_last_iterate_to_the_last_bit():
     assert torch.equal(average.average, places[-1])
 
 
-def test_it_stands_in_for_the_parameters_and_leaves_them_as_they_were():
+def test_evaluation_uses_the_average_and_restores_the_parameters():
     average, places = averaged(0.9, 7)
     theta = average.theta
     view = theta.data[:2]  # as a module's own parameters are
@@ -58,6 +58,6 @@ def test_it_stands_in_for_the_parameters_and_leaves_them_as_they_were():
 
 
 @pytest.mark.parametrize("decay", [1.0, -0.1, True, "0.9", float("nan")])
-def test_what_is_no_decay_is_refused(decay):
+def test_an_invalid_decay_is_refused(decay):
     with pytest.raises(UserError, match="ema_decay must be a number from 0 to below 1, got"):
         MovingAverage(decay, walk(0)[0])

@@ -40,7 +40,7 @@ def target(epsilon: float, accountant: str = "rdp") -> Privacy:
     return Privacy(noise_multiplier=None, epsilon=epsilon, delta=DELTA, accountant=accountant)
 
 
-def test_a_given_multiplier_is_taken_as_it_is():
+def test_a_given_multiplier_is_used_unchanged():
     assert noise(0.8).multiplier(PlannedSteps(dpsgd(1.0, "corrected"), Poisson(RATE), STEPS)) == 0.8
 
 

@@ -54,7 +54,7 @@ def saved(kept, *states, conditions=CONDITIONS):
         kept.save(state, conditions)
 
 
-def test_what_was_put_away_comes_back(kept):
+def test_a_saved_state_is_restored(kept):
     saved(kept, STATE)
     back = taken_up(kept, CONDITIONS)
     assert same(back, STATE)
@@ -62,7 +62,7 @@ def test_what_was_put_away_comes_back(kept):
         assert torch.equal(back["tensors"][name], tensor)
 
 
-def test_where_nothing_was_put_away_there_is_nothing(kept):
+def test_without_checkpoints_nothing_is_restored(kept):
     assert taken_up(kept, CONDITIONS) is None
 
 
@@ -217,7 +217,7 @@ def test_a_pipe_in_the_place_of_one_is_not_read(kept, tmp_path):
         assert taken_up(kept, CONDITIONS) == numbered(1)
 
 
-def test_one_that_cannot_be_loaded_is_passed_over(kept):
+def test_a_checkpoint_that_cannot_be_loaded_is_skipped(kept):
     saved(kept, numbered(1), numbered(2))
     tried = []
 
@@ -233,7 +233,7 @@ def test_one_that_cannot_be_loaded_is_passed_over(kept):
     assert tried == [2, 1]
 
 
-def test_where_memory_runs_out_nothing_is_passed_over(kept):
+def test_running_out_of_memory_does_not_skip_a_checkpoint(kept):
     saved(kept, numbered(1), numbered(2))
 
     def load(state):
@@ -252,7 +252,7 @@ def test_only_its_owner_may_read_one(kept, tmp_path):
     assert stat.S_IMODE((tmp_path / "000001.ckpt").stat().st_mode) == 0o600
 
 
-def test_a_folder_that_somebody_removed_is_made_again(tmp_path):
+def test_a_removed_folder_is_recreated(tmp_path):
     with locked_checkpoints(tmp_path / "checkpoints" / "run", None) as kept:
         saved(kept, numbered(1))
         shutil.rmtree(tmp_path / "checkpoints")
@@ -320,7 +320,7 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(kept, tmp_path, where):
     assert numbers(tmp_path) == [2, 3]
 
 
-def test_one_that_cannot_be_written_is_tried_again_only_when_the_next_is_due(monkeypatch, tmp_path):
+def test_a_failed_write_is_retried_when_the_next_checkpoint_is_due(monkeypatch, tmp_path):
     now = [0.0]
     monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now[0])
     (tmp_path / "file").touch()
@@ -332,7 +332,7 @@ def test_one_that_cannot_be_written_is_tried_again_only_when_the_next_is_due(mon
     assert not kept.due()
 
 
-def test_what_a_killed_process_was_about_to_write_is_swept_away(tmp_path):
+def test_parts_left_by_a_killed_process_are_removed(tmp_path):
     folder = tmp_path / "checkpoints" / "run"
     with locked_checkpoints(folder, None) as kept:
         saved(kept, numbered(1))

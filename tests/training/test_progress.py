@@ -68,7 +68,7 @@ def test_a_run_of_a_sweep_keeps_its_steps_in_a_file_while_it_trains(clock, plann
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_run_has_left_is_no_progress(tmp_path):
+def test_a_steps_file_left_by_a_killed_run_is_ignored(tmp_path):
     StepsFile(tmp_path / NAME, 9).show(4)
     assert read(tmp_path, time.time() - 60) == (4, 9)
     os.utime(tmp_path / NAME, (1, 1))

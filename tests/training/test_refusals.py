@@ -68,12 +68,12 @@ def test_a_plan_reads_nothing():
         ({"ema_decay": 1.0}, "ema_decay must be a number from 0 to below 1"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_before_data_is_read(changes, sentence):
+def test_impossible_runs_are_refused_before_data_are_read(changes, sentence):
     with pytest.raises(UserError, match=sentence):
         fit(run_of(dataset=Unreadable(0.2), **changes), NOWHERE)
 
 
-def test_where_memory_cannot_be_measured_nothing_is_read(monkeypatch):
+def test_unmeasurable_memory_is_refused_before_data_are_read(monkeypatch):
     monkeypatch.setattr(memory, "resident", lambda _: None)
     run = run_of(dataset=Unreadable(0.2), physical_batch_size="auto", device="cpu")
     with pytest.raises(UserError, match="physical_batch_size=auto cannot measure"):

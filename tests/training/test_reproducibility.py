@@ -53,7 +53,7 @@ def test_no_two_purposes_or_runs_share_a_stream(streams):
         assert batches.state_dict()["drawn"] > 1000
 
 
-def test_runs_of_one_seed_start_from_the_same_weights_and_have_draws_of_their_own():
+def test_runs_of_one_seed_share_initial_weights_but_no_draws():
     """Two runs with the same draws differ by what an example more changed, and by no noise."""
 
     def step(bound):

@@ -231,6 +231,6 @@ def test_a_run_with_secure_noise_goes_on_with_the_constants_it_began_with(tmp_pa
         (["normalization.median_noise_multiplier=x"], "median_noise_multiplier must be"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_before_anything_is_read(overrides, message):
+def test_unsupported_runs_are_refused_before_data_are_read(overrides, message):
     with pytest.raises(UserError, match=message):
         prepare([*MEASURED, *overrides])

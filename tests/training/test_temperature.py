@@ -151,7 +151,7 @@ def test_a_temperature_changes_no_class_and_a_bias_may():
         assert not torch.equal(scaling(examples.inputs).argmax(1), examples.inputs.argmax(1))
 
 
-def test_what_is_overconfident_by_a_factor_is_calibrated_with_the_usual_noise():
+def test_an_overconfident_model_is_calibrated_despite_the_noise():
     scaling = USUAL.fitted(overconfident(4000, seed=1), 4000, streams)
     examples = overconfident(10_000)
     with torch.no_grad():
@@ -284,7 +284,7 @@ def test_a_run_that_ends_before_or_within_the_fit_goes_on_to_the_same_bits(
         (["privacy=eps1", "temperature.noise_multiplier=3"], "even a noise multiplier of 100,000"),
     ],
 )
-def test_what_cannot_be_fitted_is_refused_before_anything_is_read(overrides, message, tmp_path):
+def test_impossible_fits_are_refused_before_data_are_read(overrides, message, tmp_path):
     with pytest.raises(UserError, match=message):
         prepare([*FITTED, *overrides])
 

@@ -227,7 +227,7 @@ def test_a_tracker_that_fails_is_one_warning_and_the_run_is_what_it_is(duty, tel
 
 
 @pytest.mark.slow
-def test_one_that_fails_leaves_the_others_alone(monkeypatch, tmp_path):
+def test_a_failing_tracker_does_not_affect_the_others(monkeypatch, tmp_path):
     sound = Notes()
     both = {"broken": Notes(fails_at="start"), "sound": sound}
     monkeypatch.setattr("dpbench.execution.load_or_run.trackers_of", lambda config: both)
@@ -287,7 +287,7 @@ def test_a_run_that_ends_after_its_last_step_loses_no_row(where, tracked, tmp_pa
 
 
 @pytest.mark.slow
-def test_one_that_ends_between_its_record_and_its_trackers_is_told_of(
+def test_a_run_that_ends_before_its_trackers_finish_is_tracked_later(
     tracked, tmp_path, monkeypatch
 ):
     overrides, whole = tracked
@@ -303,7 +303,7 @@ def test_one_that_ends_between_its_record_and_its_trackers_is_told_of(
     assert not (tmp_path / "ended" / "checkpoints").exists()
 
 
-def test_a_table_is_kept_by_whoever_can(tmp_path):
+def test_a_table_is_logged_by_trackers_that_support_it(tmp_path):
     notes, broken = Notes(), Notes(fails_at="table")
     with pytest.warns(UserWarning, match="tracker=broken failed"):
         log_table({"broken": broken, "notes": notes}, "name", {"md": b"x"}, tmp_path)

@@ -51,7 +51,7 @@ def test_the_ledger_holds_every_step(batch_size, steps):
 
 
 @pytest.mark.slow
-def test_what_is_measured_is_the_last_model_on_the_test_examples():
+def test_metrics_are_of_the_last_model_on_the_test_examples():
     witness, record = witnessed()
     test = Digits(0.2).load(NOWHERE, 0).test
     outputs, losses = predict(
@@ -126,6 +126,6 @@ def test_a_device_is_picked_by_name():
             pick_device(name)
 
 
-def test_nothing_is_drawn_where_nobody_looks(capfd):
+def test_a_quick_run_prints_no_progress(capfd):
     fit(run_of(epochs=1), NOWHERE)
     assert capfd.readouterr() == ("", "")

@@ -146,7 +146,7 @@ def test_memory_is_bounded_by_itself():
         ({"diagnostics": object()}, "diagnostics=none"),
     ],
 )
-def test_what_makes_no_sense_with_users_is_refused(changes, said):
+def test_settings_incompatible_with_users_are_refused(changes, said):
     with pytest.raises(UserError, match=said):
         plan(run_of(**{"users": iid(100, 0.0)} | changes))
 
@@ -179,6 +179,6 @@ def test_users_are_chosen_by_name_and_set_by_key(name):
 
 
 @pytest.mark.slow
-def test_a_validation_split_is_nobody_s():
+def test_a_validation_split_belongs_to_no_user():
     run = build(compose(["method=dp_fedsgd", "users=iid", "validation=0.5"]))
     assert sum(plan(run).units.sizes) == 719

@@ -140,9 +140,7 @@ READ = [name for name, (_, expected) in TYPES.items() if isinstance(expected, in
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:column .* numbers the rows")
 @pytest.mark.parametrize("source", ["csv", "parquet", "jsonl"])
-def test_what_was_read_is_kept_beside_the_model_and_prepares_the_same(
-    source, written, no_cache, tmp_path
-):
+def test_the_saved_preparation_prepares_rows_alike(source, written, no_cache, tmp_path):
     names = [name for name in READ if name not in NOT_IN.get(source, ())]
     drop = [f"'{name}'" for name in FRAME if name not in (*names, "y", *NOT_IN.get(source, ()))]
     small = ["model=logistic", "epochs=1", "batch_size=16", "save_model=true"]
@@ -213,7 +211,7 @@ def test_lists_are_neither_targets_nor_groups(role, tmp_path, no_cache):
         compose([*asked, "dataset.drop=[]"])
 
 
-def test_what_is_unlabelled_is_no_class(tmp_path, no_cache):
+def test_unlabelled_rows_are_no_class(tmp_path, no_cache):
     """The library marks it by -1 in a column of classes."""
     datasets = pytest.importorskip("datasets")
     kinds = {"x": datasets.Value("float64"), "y": datasets.ClassLabel(names=["a", "b"])}

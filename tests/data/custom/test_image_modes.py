@@ -98,7 +98,7 @@ def test_a_transparent_colour_is_white(mode):
     assert np.abs(pixels - GREY).flatten()[1:].max() <= 1
 
 
-def test_what_white_hides_is_refused():
+def test_shapes_invisible_on_white_are_refused():
     white, unseen = Image.new("RGBA", (8, 8), "white"), grey("RGBA")
     white.putalpha(Image.fromarray(GREY))
     unseen.putalpha(0)
@@ -154,7 +154,7 @@ def test_twelve_bits_are_scaled_by_their_own_range():
     assert np.abs(pixels - GREY).max() <= 1
 
 
-def test_where_0_is_white_it_is_read_as_white():
+def test_inverted_modes_are_read_correctly():
     pixels = read(tiff_of((65535 * SHADES).round().astype("uint16"), 16, white_is_zero=True))[0]
     assert np.abs(255 - pixels - GREY).max() <= 1
 

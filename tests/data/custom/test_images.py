@@ -77,7 +77,7 @@ def litter(pets):
         (pets / name).write_bytes(image)
 
 
-def test_what_is_hidden_or_left_by_systems_is_not_read(pets):
+def test_hidden_and_system_files_are_not_read(pets):
     before, whole = digest(compose(settings(pets))), run_of(settings(pets))[1].dataset.load(pets, 0)
     litter(pets)
     assert digest(compose(settings(pets))) == before

@@ -54,7 +54,7 @@ def test_predictions_on_raw_rows_are_as_right_as_the_run_was(kept, more):
     assert right.sum() == pytest.approx(counts)
 
 
-def test_it_is_kept_under_a_validation_split_and_changed_labels_too(kept):
+def test_a_preparation_is_kept_for_derived_data_sets_too(kept):
     _, path, frame = kept("dataset.target=rich", "validation=0.2", "mislabelled=10")
     assert load_preparation(path)(frame).shape == (60, 7)
 
@@ -128,13 +128,13 @@ def test_another_file_is_refused(tmp_path, text):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
-def test_what_is_no_file_is_not_opened(make, tmp_path):
+def test_only_regular_files_are_opened(make, tmp_path):
     make(tmp_path / "x.json")
     with pytest.raises(UserError, match="is not the preparation of a table"):
         load_preparation(tmp_path / "x.json")
 
 
-def test_what_an_earlier_training_kept_goes_with_its_model(kept):
+def test_an_earlier_preparation_is_removed_with_its_model(kept):
     _, path, _ = kept("dataset.target=rich")
     assert json.loads(path.read_text())["numbers"]
     kept("dataset.target=rich", "save_model=false", "again=true")
@@ -149,7 +149,7 @@ def constant_but_for(frame, rows, normal=0.1):
 
 
 @pytest.mark.parametrize("normal", [0.1, 0.0, 3.0, -1e-9])
-def test_what_does_not_vary_in_training_is_left_out_of_tests_and_predictions(kept, people, normal):
+def test_columns_constant_in_training_are_0_everywhere(kept, people, normal):
     """0.2 in a test row became 7e15 where all training rows have 0.1, and the loss 1e14."""
     frame = pd.read_csv(people)
     asked = ["dataset=csv", f"dataset.file={people}", "dataset.target=rich", *SMALL]

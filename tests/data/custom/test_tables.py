@@ -30,7 +30,7 @@ def data_of(path, *more, seed=0):
     return run.dataset, run.dataset.load(path.parent / "unread", seed)
 
 
-def test_what_is_public_is_in_the_configuration_and_the_path_is_not(people):
+def test_the_configuration_has_public_values_and_no_path(people):
     config = compose(settings(people, "dataset.group=sex"))
     assert config["choices"]["dataset"] == "csv:people_of"
     part = scientific(config)["dataset"]
@@ -378,7 +378,7 @@ def test_a_table_by_the_datasets_library_is_the_same_as_by_its_file(people, no_c
         (["dataset.part=tset"], "cannot be loaded with dataset.part=tset"),
     ],
 )
-def test_what_the_library_cannot_load_is_one_sentence(people, no_cache, more, sentence):
+def test_files_that_cannot_be_loaded_are_one_sentence(people, no_cache, more, sentence):
     asked = ["dataset=hub", f"dataset.path='{people}'", "dataset.target=rich", *more]
     with pytest.raises(UserError) as told:
         compose(asked)

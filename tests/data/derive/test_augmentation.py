@@ -162,12 +162,12 @@ def test_an_example_is_clipped_once_whatever_its_views(name, stream_of):
         ({"probability": True}, "augmentation.probability must be a number, got True"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(changes, sentence):
+def test_invalid_values_are_refused(changes, sentence):
     with pytest.raises(UserError, match=sentence):
         usual(**changes)
 
 
-def test_what_cannot_be_shifted_is_refused():
+def test_inputs_that_cannot_be_shifted_are_refused():
     usual(shift=7).check(Digits(0.2))
     with pytest.raises(UserError, match=r"shift=8 must be less than the side .* digits"):
         usual(shift=8).check(Digits(0.2))

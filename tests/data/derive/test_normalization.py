@@ -77,7 +77,7 @@ def test_a_run_is_that_on_a_data_set_which_was_normalised_before(tmp_path):
     assert record.privacy | {"notes": []} == fit(plain, tmp_path).privacy | {"notes": []}
 
 
-def test_it_names_the_run_and_without_it_runs_are_named_as_before():
+def test_normalization_is_part_of_the_name_unless_it_is_none():
     plain, half = (run_of(*more).config for more in ([], ["normalization=half"]))
     assert digest(plain) != digest(half)
     older = {k: v for k, v in plain.items() if k != "normalization"}

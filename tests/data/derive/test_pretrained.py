@@ -82,7 +82,7 @@ def test_features_are_those_of_the_network_before_its_head(data, network):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backbone", [BACKBONE, "test_vit", "test_efficientnet", "test_convnext"])
-def test_an_image_has_the_bits_that_it_has_in_any_company(backbone, tmp_path):
+def test_features_do_not_depend_on_the_batch(backbone, tmp_path):
     path = tmp_path / "w.safetensors"
     save_file(seeded(lambda: timm.create_model(backbone)).state_dict(), path)
     size = timm.get_pretrained_cfg(backbone).input_size[1]
@@ -112,7 +112,7 @@ def test_a_network_whose_rows_depend_on_each_other_sees_one_at_a_time():
 
 
 @pytest.mark.slow
-def test_what_an_interrupted_process_has_computed_is_kept(weights, data, tmp_path, monkeypatch):
+def test_batches_computed_before_an_interruption_are_kept(weights, data, tmp_path, monkeypatch):
     of = WithFeatures(DIGITS, pretrained(weights=str(weights)))
     extractor, computed = Pretrained.extractor, []
 
@@ -239,7 +239,7 @@ def overrides(*more):
         ),
     ],
 )  # fmt: skip
-def test_what_is_missing_or_wrong_is_one_sentence(more, says, weights, monkeypatch):
+def test_missing_or_wrong_weights_are_one_sentence(more, says, weights, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     more = [o.replace("weights=W", f"weights={weights}") for o in more]
     with pytest.raises((UserError, Unavailable), match=says) as told:

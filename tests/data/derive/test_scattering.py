@@ -131,7 +131,7 @@ def test_they_name_the_run_and_without_them_runs_are_named_as_before():
         (["augmentation=shifts_flips"], "set augmentation=none, and normalization=private"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_read(overrides, message):
+def test_invalid_settings_are_refused_before_data_are_read(overrides, message):
     with pytest.raises(UserError, match=message):
         prepare(["features=scattering", *overrides])
 

@@ -66,7 +66,7 @@ def test_a_share_that_is_none_is_refused(share):
         WithValidation(DIGITS, share)
 
 
-def test_a_share_that_holds_out_nobody_is_refused():
+def test_a_share_that_holds_out_no_example_is_refused():
     with pytest.raises(UserError, match="holds out none of the 1438 training examples"):
         WithValidation(DIGITS, 0.0001)
 

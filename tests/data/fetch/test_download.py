@@ -96,7 +96,7 @@ def test_a_transfer_that_breaks_off_is_resumed_where_it_stopped(site, tmp_path):
 
 @pytest.mark.parametrize("ranges", [True, False])
 @pytest.mark.parametrize("left", [CONTENT[:1000], CONTENT, b"stale", b"stale" * 200_000])
-def test_what_an_earlier_run_left_never_gets_in_the_way(site, tmp_path, left, ranges):
+def test_leftovers_of_earlier_downloads_are_harmless(site, tmp_path, left, ranges):
     site.ranges = ranges
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "file.part").write_bytes(left)
@@ -139,7 +139,7 @@ def test_a_truncated_or_altered_file_is_refused_with_the_way_out(site, tmp_path,
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_what_is_no_file_is_not_read(make, site, tmp_path):
+def test_only_regular_files_are_read(make, site, tmp_path):
     (tmp_path / "set").mkdir()
     make(tmp_path / "set" / "file")
     with pytest.raises(UserError, match="is truncated or altered: delete it"):

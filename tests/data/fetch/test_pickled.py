@@ -90,7 +90,7 @@ def test_nothing_in_a_pickle_is_run(read, tmp_path, wrap, protocol):
         (np.str_("text"), "multiarray.scalar"),
     ],
 )
-def test_what_a_pickle_asks_for_is_named(read, evil, name):
+def test_forbidden_names_in_a_pickle_are_reported(read, evil, name):
     with pytest.raises(UserError, match=rf"({name}), .* from https://its.publisher"):
         read({"data": evil})
 
@@ -110,7 +110,7 @@ def test_what_a_pickle_asks_for_is_named(read, evil, name):
     ],
     ids=["list", "objects", "records", "empty", "text", "too long", "long", "a call", "a state"],
 )
-def test_what_is_no_dictionary_of_numbers_is_refused(read, content):
+def test_other_pickles_are_refused(read, content):
     with pytest.raises(UserError, match="truncated or altered"):
         read(content)
 

@@ -36,7 +36,7 @@ def run():
         ({"lr": -1.0}, "table.compute.lr"),
     ],
 )
-def test_a_set_up_that_cannot_be_is_refused(changed, says):
+def test_invalid_settings_are_refused(changed, says):
     with pytest.raises(UserError, match=says):
         setup(**changed)
 
@@ -66,7 +66,7 @@ def test_the_distance_of_curves_is_in_units_of_the_first_loss():
         distance(Flow([4.0]), Flow([4.0, 1.0]))
 
 
-def test_what_cannot_be_examined_is_refused(run):
+def test_unsupported_problems_are_refused(run):
     with pytest.raises(UserError, match=r"examples=5000 is more than the 1438"):
         examine(run, setup(examples=5000), "none", NOWHERE, 0)
     large = build(compose(["model.widths=[2000]"]))

@@ -18,7 +18,7 @@ def test_an_epsilon_that_was_aimed_at_is_named_as_such_and_a_variant_too():
     assert noise.name == "dpsgd digits noise_multiplier=2 seed=0"
 
 
-def test_what_a_record_says_is_one_component_of_a_folder_s_path():
+def test_names_from_a_record_are_single_components_of_a_path():
     config = compose([])
     config["choices"] |= {"dataset": "..", "method": "../a"}
     config["method"]["variant"] = "b/../../c"

@@ -170,7 +170,7 @@ def test_p_is_that_of_the_wilcoxon_test_in_the_claim_s_direction(judged):
     assert judged((0.65, 0.69)).comparisons[0].p == 1
 
 
-def test_what_print_says_of_a_claim_stands_beside_it(build, run, runs):
+def test_a_claim_is_also_judged_by_the_printed_numbers(build, run, runs):
     more = [*runs, run("fair", 0, 0.75), run("fair", 1, 0.79)]
     reverse = {**PRINTED, ("fair", "acc_a"): Published("71.0", None)}
     for published, said in ((PRINTED, "agrees"), (reverse, "against it in 1 of 1"), ({}, None)):

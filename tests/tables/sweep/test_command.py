@@ -126,7 +126,7 @@ def test_runs_that_differ_by_more_than_their_seed_are_never_averaged(results, ma
 
 
 @pytest.mark.parametrize(("split_seed", "shared"), [(0, True), (None, False)])
-def test_a_table_of_data_that_all_seeds_split_alike_says_so(tmp_path, split_seed, shared):
+def test_a_table_mentions_that_all_seeds_share_one_split(tmp_path, split_seed, shared):
     for seed in (0, 1):
         run = record(seed=seed)
         run.config["dataset"] = {"split_seed": split_seed}
@@ -245,13 +245,13 @@ def test_records_that_cannot_be_read_are_named(results, made, capsys):
         (["rows=method,method"], "method,method names something twice"),
     ],
 )
-def test_what_no_record_has_is_refused_in_a_sentence(made, arguments, sentence):
+def test_unknown_settings_are_refused_in_one_sentence(made, arguments, sentence):
     with pytest.raises(UserError) as told:
         made(*arguments)
     assert sentence in str(told.value)
 
 
-def test_without_a_folder_or_records_it_says_so(tmp_path):
+def test_a_missing_folder_or_missing_records_are_refused(tmp_path):
     for arguments, named in (
         ([], "results"),
         (["rows=method"], "results"),

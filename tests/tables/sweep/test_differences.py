@@ -75,7 +75,7 @@ def test_the_section_of_differences_has_common_seeds_and_no_row_of_the_baseline(
     assert "Differences: mean over common seeds" in said
 
 
-def test_where_the_baseline_has_several_rows_none_is_picked(tmp_path):
+def test_a_baseline_with_several_rows_is_ambiguous(tmp_path):
     uneven(tmp_path)
     record("dpsgd", "eps3", 0, 0.4, lr=0.2).save(tmp_path)
     arguments = [str(tmp_path), f"out={tmp_path / 't'}", "rows=method,optimizer.lr", BASELINE]
