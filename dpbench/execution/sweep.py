@@ -12,7 +12,7 @@ from dpbench.execution.attempt import attempt_all
 from dpbench.execution.configuration import checkpoint_folder, launcher_of, run_again
 from dpbench.execution.launcher import Failure, Outcome
 from dpbench.execution.prepare import prepare, run_of
-from dpbench.execution.running_steps import running_steps, short_names
+from dpbench.execution.run_names import short_names
 from dpbench.mechanism.method import Inapplicable
 from dpbench.records import divergence
 from dpbench.records.folder import FAILURES, LAUNCHED, RUNS
@@ -24,6 +24,7 @@ from dpbench.system.interrupts import graceful_interrupts
 from dpbench.system.progress import counting
 from dpbench.training.plan import plan
 from dpbench.training.run import Run
+from dpbench.training.steps_file import running_steps
 
 
 @dataclass(frozen=True)

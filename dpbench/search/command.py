@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dpbench.config.space import Configuration
 from dpbench.execution.attempt import record_of
-from dpbench.execution.running_steps import names_by_digest
+from dpbench.execution.run_names import names_by_digest
 from dpbench.execution.sweep import Outcomes, launching
 from dpbench.records.folder import SEARCH
 from dpbench.search import private_report

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from dpbench.execution.attempt import record_of
-from dpbench.execution.running_steps import names_by_digest
+from dpbench.execution.run_names import names_by_digest
 from dpbench.execution.sweep import launching
 from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
 from dpbench.metrics.registry import NOISY_ACCURACY

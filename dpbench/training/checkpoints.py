@@ -55,14 +55,9 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path, minutes: float | None, abandoned: bool = False):
-        self._folder, self._minutes, self._run = folder, minutes, {"run": folder.name}
+        self.folder, self._minutes, self._run = folder, minutes, {"run": folder.name}
         self.abandoned = abandoned
         self._saved_at = time.monotonic()
-
-    @property
-    def steps_file(self) -> Path:
-        """The file in which the run keeps the number of its steps while it trains."""
-        return self._folder / steps_file.NAME
 
     def due(self) -> bool:
         """Whether it is time for the next checkpoint."""
@@ -83,15 +78,15 @@ class Checkpoints:
         """
         earlier = self._paths()
         number = int(earlier[-1].stem) + 1 if earlier else 1
-        path = self._folder / f"{number:06}.ckpt"
+        path = self.folder / f"{number:06}.ckpt"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)  # it may have been removed
+            self.folder.mkdir(parents=True, exist_ok=True)  # it may have been removed
             replace_file(path, *serialise(state, conditions | self._run), mode=0o600)
             for old in earlier[: -(CHECKPOINTS_KEPT - 1)]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             warnings.warn(
-                f"a checkpoint cannot be written to {self._folder} ({error.strerror}): {then} "
+                f"a checkpoint cannot be written to {self.folder} ({error.strerror}): {then} "
                 "from an earlier checkpoint, if there is one.",
                 stacklevel=2,
             )
@@ -125,7 +120,7 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Remove all checkpoints; warns of those that cannot be removed, as the run is complete."""
-        steps_file.remove(self.steps_file)
+        steps_file.remove(self.folder)
         for path in self._paths():
             try:
                 path.unlink(missing_ok=True)
@@ -136,7 +131,7 @@ class Checkpoints:
                 )
 
     def _paths(self) -> list[Path]:
-        numbered = (path for path in self._folder.glob("*.ckpt") if path.stem.isdecimal())
+        numbered = (path for path in self.folder.glob("*.ckpt") if path.stem.isdecimal())
         return sorted(numbered, key=lambda path: int(path.stem))
 
 

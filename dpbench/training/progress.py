@@ -19,20 +19,18 @@ class Progress:
 
     plan: the run's Plan. The loss is that of the last whole epoch of this process, and is meant
     only for the data holder. Nothing is shown for runs that end within a few seconds. done: steps
-    taken before the run was resumed. steps_file: where a quiet run keeps its steps for the sweep
+    taken before the run was resumed. folder: where a quiet run keeps its steps for the sweep
     that it is part of.
     """
 
-    def __init__(
-        self, plan, delta: float, quiet: bool, done: int = 0, steps_file: Path | None = None
-    ):
+    def __init__(self, plan, delta: float, quiet: bool, done: int = 0, folder: Path | None = None):
         self._plan, self._delta, self._done = plan, delta, done
         self._loss: float | None = None
         self._display: progress.Display | StepsFile | None = None
         if not quiet:
             self._display = progress.display("training", plan.steps, done)
-        elif steps_file:
-            self._display = StepsFile(steps_file, plan.steps)
+        elif folder:
+            self._display = StepsFile(folder, plan.steps)
         if self._display:
             self._shown_at = time.monotonic() + max(FIRST_SECONDS, self._display.interval)
 

@@ -1,8 +1,13 @@
 """The number of steps that a run has taken, in a small file for other processes to read."""
 
 import os
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+from dpbench.records.folder import CHECKPOINTS
+from dpbench.system.progress import Steps
 
 NAME = "steps"
 """The file's name in the folder of the run's checkpoints."""
@@ -19,27 +24,27 @@ class StepsFile:
 
     interval = 2.0
 
-    def __init__(self, path: Path, total: int):
-        self._path, self._total = path, total
+    def __init__(self, folder: Path, total: int):
+        self._folder, self._total = folder, total
 
     def show(self, done: int) -> None:
         text = f"{done} {self._total}".ljust(CHARACTERS).encode()
         # Overwritten in place: emptying or replacing a file waits for the disk.
         with suppress(OSError):
-            file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o666)
+            file = os.open(self._folder / NAME, os.O_WRONLY | os.O_CREAT, 0o666)
             try:
                 os.pwrite(file, text, 0)
             finally:
                 os.close(file)
 
     def stop(self) -> None:
-        remove(self._path)
+        remove(self._folder)
 
 
-def remove(path: Path) -> None:
+def remove(folder: Path) -> None:
     """Remove the file, which a killed process may have left."""
     with suppress(OSError):
-        path.unlink()
+        (folder / NAME).unlink()
 
 
 def read(folder: Path, since: float) -> tuple[int, int] | None:
@@ -52,3 +57,20 @@ def read(folder: Path, since: float) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return done, total
+
+
+def running_steps(results: Path, name: Callable[[str], str | None]) -> Callable[[], list[Steps]]:
+    """A function that reads the steps of the runs under way in a results folder.
+
+    name: maps a digest to the run's name, or to None for a run of another command. Files written
+    before now are ignored, since their runs were killed.
+    """
+    begun = time.time()
+
+    def steps() -> list[Steps]:
+        folders = [path.parent for path in (results / CHECKPOINTS).glob(f"*/{NAME}")]
+        named = [(label, path) for path in folders if (label := name(path.name)) is not None]
+        found = [(label, read(path, begun)) for label, path in sorted(named)]
+        return [Steps(label, *steps) for label, steps in found if steps]
+
+    return steps

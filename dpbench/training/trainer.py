@@ -165,8 +165,8 @@ def _train(
 ) -> None:
     """Take all remaining steps."""
     resume_conditions = _checkpoint_conditions(run, training)
-    steps_file = checkpoints.steps_file if checkpoints else None
-    progress = Progress(training.plan, run.privacy.delta, quiet, training.steps_done, steps_file)
+    folder = checkpoints.folder if checkpoints else None
+    progress = Progress(training.plan, run.privacy.delta, quiet, training.steps_done, folder)
 
     @functools.cache
     def spending() -> Spending:

@@ -10,7 +10,7 @@ from dpbench.execution import load_or_run as runs
 from dpbench.execution import local
 from dpbench.execution import sweep as sweeps
 from dpbench.execution.attempt import attempt
-from dpbench.execution.running_steps import names_by_digest, short_names
+from dpbench.execution.run_names import names_by_digest, short_names
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.system import progress

@@ -75,7 +75,7 @@ class Kept:
         folder.mkdir(exist_ok=True)
         self._on_disk, self._at, self._ends = Checkpoints(folder, None), at, ends
         self._steps, self.resume_from_last = count(1), self._on_disk.resume_from_last
-        self.steps_file = self._on_disk.steps_file
+        self.folder = self._on_disk.folder
 
     def due(self) -> bool:
         step = next(self._steps)

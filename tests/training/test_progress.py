@@ -57,7 +57,7 @@ def test_without_a_terminal_a_run_is_a_line_a_minute(clock, log, planned, capfd)
 
 
 def test_a_run_of_a_sweep_keeps_its_steps_in_a_file_while_it_trains(clock, planned, tmp_path):
-    with Progress(planned, 1e-5, True, 0, tmp_path / NAME) as shown:
+    with Progress(planned, 1e-5, True, 0, tmp_path) as shown:
         shown.advance()
         assert read(tmp_path, 0) is None, "written for a run that may end at once"
         clock[0] += 3
@@ -69,13 +69,13 @@ def test_a_run_of_a_sweep_keeps_its_steps_in_a_file_while_it_trains(clock, plann
 
 
 def test_a_steps_file_left_by_a_killed_run_is_ignored(tmp_path):
-    StepsFile(tmp_path / NAME, 9).show(4)
+    StepsFile(tmp_path, 9).show(4)
     assert read(tmp_path, time.time() - 60) == (4, 9)
     os.utime(tmp_path / NAME, (1, 1))
     assert read(tmp_path, time.time() - 60) is None
     (tmp_path / NAME).write_text("4 ")
     assert read(tmp_path, 0) is None
-    StepsFile(tmp_path / "missing" / NAME, 9).show(4)  # a folder that is gone stops no run
+    StepsFile(tmp_path / "missing", 9).show(4)  # a folder that is gone stops no run
 
 
 @pytest.mark.parametrize("quick", [True, False])
