@@ -49,7 +49,7 @@ table:
   settings:
     - set: {epochs: 2, batch_size: 128, optimizer: {lr: 0.5}}
 """
-PRINTED = "method,column,value,spread\nsoftened,accuracy,99.9,0.1\n"
+PRINTED = "method,column,value,spread\nsoftened,accuracy,199.9,0.1\n"
 
 
 @pytest.fixture

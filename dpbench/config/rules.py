@@ -26,6 +26,7 @@ TYPES: dict[str, Any] = {
     "conditions": list[dict[str, list[Value]]],
     "scales": dict[str, dict[str, str | list[str]]],
     "settings": list[dict[str, dict[str, Any]]],
+    "at_edge": dict[str, dict[str, list[Value]]],
     "variants": dict[str, list[str | dict[str, Value]]],
     "figure.kind": str,
     "figure._target_": str,

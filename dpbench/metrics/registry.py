@@ -1,4 +1,4 @@
-"""The registry of metrics: label, unit, digits and which direction is better."""
+"""The registry of metrics: label, unit, digits, direction, and the difference that matters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ Kind = Literal["utility", "calibration", "fairness"]
 NOISY_ACCURACY = "validation/noisy_accuracy"
 """The metric that private searches select by: the only one on validation that epsilon covers."""
 
+WORST = "worst_group_accuracy"
 FACTORS = {"percent": 100, "nats": 1, "": 1}
 """Factors from recorded values to a unit: records contain fractions."""
 
@@ -21,11 +22,38 @@ def sign_of(better: Better | None) -> int:
 
 
 @dataclass(frozen=True)
+class Margin:
+    """The largest difference of a metric that does not matter: absolute, and a share of its value.
+
+    absolute: in the unit in which it is shown; relative: a fraction.
+    """
+
+    absolute: float = 0.0
+    relative: float = 0.0
+
+    def __str__(self) -> str:
+        """`0.5`, or `2 %`."""
+        return f"{100 * self.relative:g} %" if self.relative else f"{self.absolute:g}"
+
+    def in_records(self, factor: float) -> "Margin":
+        """The margin in the unit of the records, of which a factor makes that which is shown."""
+        return Margin(self.absolute / factor, self.relative)
+
+    def at(self, value: float) -> float:
+        """The margin around a value, in its unit."""
+        return self.absolute + self.relative * abs(value)
+
+
+OTHER_MARGIN = Margin(relative=0.05)
+"""Of metrics and series that state no margin of their own."""
+
+
+@dataclass(frozen=True)
 class Metric:
-    """How a metric is shown.
+    """How a metric is shown, and the differences of it that matter.
 
     digits: decimals in its unit; None if they depend on the data. better: the better direction;
-    None if there is none.
+    None if there is none. margin: what a reader would not choose a method for.
     """
 
     label: str
@@ -33,6 +61,7 @@ class Metric:
     digits: int | None
     better: Better | None
     kind: Kind = "utility"
+    margin: Margin = OTHER_MARGIN
 
     @property
     def factor(self) -> int:
@@ -45,46 +74,54 @@ class Metric:
         return sign_of(self.better)
 
 
-def _calibration(label: str) -> Metric:
-    return Metric(label, "percent", 1, "lower", "calibration")
+def _accuracy(label: str) -> Metric:
+    return Metric(label, "percent", 1, "higher", margin=Margin(0.5))
+
+
+def _loss(label: str, digits: int) -> Metric:
+    return Metric(label, "nats", digits, "lower", margin=Margin(relative=0.02))
+
+
+def _calibration(label: str, margin: float = 0.5) -> Metric:
+    return Metric(label, "percent", 1, "lower", "calibration", Margin(margin))
 
 
 def _fairness(label: str) -> Metric:
-    return Metric(label, "percent", 1, "lower", "fairness")
+    return Metric(label, "percent", 1, "lower", "fairness", Margin(1.0))
 
 
 REGISTRY: Mapping[str, Metric] = {
-    "accuracy": Metric("accuracy", "percent", 1, "higher"),
-    "noisy_accuracy": Metric("accuracy, with noise", "percent", 1, "higher"),
-    "loss": Metric("loss", "nats", 3, "lower"),
-    "nll": Metric("negative log-likelihood", "nats", 2, "lower"),
-    "nll_unscaled": Metric("NLL before the private temperature", "nats", 2, "lower"),
-    "accuracy_unscaled": Metric("accuracy before the private temperature", "percent", 1, "higher"),
+    "accuracy": _accuracy("accuracy"),
+    "noisy_accuracy": _accuracy("accuracy, with noise"),
+    "loss": _loss("loss", 3),
+    "nll": _loss("negative log-likelihood", 2),
+    "nll_unscaled": _loss("NLL before the private temperature", 2),
+    "accuracy_unscaled": _accuracy("accuracy before the private temperature"),
     "ece": _calibration("ECE"),
-    "mce": _calibration("MCE"),
-    "mce_min20": _calibration("MCE of bins of 20 and more"),
-    "mce_last10": _calibration("MCE, median of the last ten epochs"),
+    "mce": _calibration("MCE", 2.0),
+    "mce_min20": _calibration("MCE of bins of 20 and more", 2.0),
+    "mce_last10": _calibration("MCE, median of the last ten epochs", 2.0),
     "adaptive_ece": _calibration("adaptive ECE"),
     "ece_temperature": _calibration("ECE after a temperature"),
     "ece_unscaled": _calibration("ECE before the private temperature"),
-    "mce_unscaled": _calibration("MCE before the private temperature"),
+    "mce_unscaled": _calibration("MCE before the private temperature", 2.0),
     "brier": Metric("Brier score", "", 3, "lower", "calibration"),
     "temperature": Metric("private temperature", "", 2, None),
     "bias": Metric("private bias", "", 2, None),
-    "worst_group_accuracy": Metric(
-        "accuracy of the worst group", "percent", 1, "higher", "fairness"
-    ),
+    WORST: Metric("accuracy of the worst group", "percent", 1, "higher", "fairness", Margin(1.0)),
     "accuracy_gap": _fairness("accuracy gap between groups"),
     "demographic_parity_difference": _fairness("demographic parity difference"),
     "equalized_odds_difference": _fairness("equalised odds difference"),
     "mse": Metric("mean squared error", "", None, "lower"),
     "rmse": Metric("root mean squared error", "", None, "lower"),
     "mae": Metric("mean absolute error", "", None, "lower"),
-    "r2": Metric("R²", "", None, "higher"),
+    "r2": Metric("R²", "", None, "higher", margin=Margin(0.01)),
     "privacy_cost": _fairness("privacy cost"),
     "privacy_cost_gap": _fairness("privacy cost gap"),
-    "excessive_risk": Metric("excessive risk", "nats", 3, "lower", "fairness"),
-    "excessive_risk_gap": Metric("excessive risk gap", "nats", 3, "lower", "fairness"),
+    "excessive_risk": Metric("excessive risk", "nats", 3, "lower", "fairness", Margin(0.01)),
+    "excessive_risk_gap": Metric(
+        "excessive risk gap", "nats", 3, "lower", "fairness", Margin(0.01)
+    ),
 }
 """In display order."""
 
@@ -101,6 +138,14 @@ class MetricName:
     def metric(self) -> Metric | None:
         """The metric in the registry; None if it is unknown."""
         return REGISTRY.get(self.base)
+
+    @property
+    def margin(self) -> Margin:
+        """The metric's margin, of a group twice that of all examples where it is an accuracy;
+        a share of the value for a metric that is unknown."""
+        if self.group and self.base == "accuracy":
+            return REGISTRY[WORST].margin
+        return self.metric.margin if self.metric else OTHER_MARGIN
 
 
 def parse_name(name: str) -> MetricName:

@@ -4,17 +4,19 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dpbench.metrics.registry import WORST
+
 if TYPE_CHECKING:
     import pandas as pd
 
-WORST_GROUP = "test/worst_group_accuracy"
+WORST_GROUP = f"test/{WORST}"
 """Not in the records: tables compute it, per run, from `test/accuracy/<group>`."""
 
 
 def value_of(metrics: Mapping[str, float], name: str) -> float:
     """A metric of a run, NaN where it has none; `SPLIT/worst_group_accuracy` is computed."""
     split, _, base = name.partition("/")
-    if base != WORST_GROUP.partition("/")[2]:
+    if base != WORST:
         return metrics.get(name, math.nan)
     groups = (value for key, value in metrics.items() if key.startswith(f"{split}/accuracy/"))
     return min((value for value in groups if not math.isnan(value)), default=math.nan)

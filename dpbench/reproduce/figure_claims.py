@@ -7,17 +7,24 @@ import numpy as np
 import pandas as pd
 
 from dpbench.config.settings import CORRECTED
+from dpbench.metrics.registry import Margin, parse_name
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
 from dpbench.tables.claims.comparisons import JudgedClaim, evidence
-from dpbench.tables.claims.grids import claims_grid, comparisons_grid
+from dpbench.tables.claims.grids import (
+    RULE,
+    chance_line,
+    claims_grid,
+    comparisons_grid,
+    power_line,
+)
 from dpbench.tables.claims.quantities import MINUS, Quantity
 from dpbench.tables.claims.spec import Claim, claims_of
-from dpbench.tables.markdown import section
+from dpbench.tables.markdown import bullets, section
 from dpbench.tables.runs import Row
-from dpbench.tables.spec import PAPER_SCALE, Column
+from dpbench.tables.spec import Column
 from dpbench.tables.summary import claims_line
 
 STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
@@ -29,13 +36,10 @@ STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
     "change": lambda points: points[-1] - points[0],
 }
 
-RULE = (
-    "Claims: a gap is the row's value minus the other's (or minus a number), paired by seed, with "
-    "its 95% interval by Student's t; the value of a series is its mean along a run, or, where the "
-    "claim is about every point, its largest or smallest value. A comparison holds if the interval "
-    "lies on the claimed side of 0, does not hold if it lies on the other side, and is undecided "
-    "otherwise. A claim holds if all of its comparisons hold, and does not hold if one of them "
-    "does not. p: one-sided Wilcoxon signed-rank test, at least 2^-n with n seeds."
+SERIES_RULE = (
+    "The value of a series is its mean along a run, or, where the claim is about every point, its "
+    "largest or smallest value. The margin is the metric's own; that of other series is 5% of the "
+    "larger value."
 )
 
 RULES_OVER = {
@@ -64,7 +68,7 @@ def judge_figure(
         Row(label, method, CORRECTED, part)
         for (label, method), part in data.groupby(["condition", "method"], sort=False)
     ]
-    judge = evidence(target.labels, target.scale_label == PAPER_SCALE, rows, {}).judge
+    judge = evidence(target.labels, rows, {}).judge
     return [
         judge(claim, [Quantity(c.name, (c,)) for c in _columns(target, claim)]) for claim in claims
     ]
@@ -75,8 +79,9 @@ def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[str], list[str]]:
     if not judged:
         return [], []
     over = {item.claim.over for item in judged}
-    rules = [RULE, *(rule for name, rule in RULES_OVER.items() if name in over)]
-    before = [f"- {claims_line(judged)}", section(claims_grid(judged))]
+    rules = [RULE, SERIES_RULE, *(rule for name, rule in RULES_OVER.items() if name in over)]
+    lines = [claims_line(judged), chance_line(judged), power_line(judged)]
+    before = [bullets(filter(None, lines)), section(claims_grid(judged))]
     return before, [section(comparisons_grid(judged)), *rules]
 
 
@@ -90,9 +95,17 @@ def _columns(target: Target, claim: Claim) -> list[Column]:
     ]
     prefix = "" if claim.over == "mean" else f"{claim.over} of "
     return [
-        Column(f"{prefix}{label}", f"{claim.over} of {name}", 1, None, "higher", label)
+        Column(
+            f"{prefix}{label}", f"{claim.over} of {name}", 1, None, "higher", label, _margin(name)
+        )
         for label, name in series
     ]
+
+
+def _margin(series: str) -> Margin:
+    """The margin of a metric, in the unit of the records, or of another series."""
+    name = parse_name(series)
+    return name.margin.in_records(name.metric.factor) if name.metric else name.margin
 
 
 def _value(record: Record, name: str) -> float:

@@ -82,7 +82,8 @@ def spec_of(target: Target) -> TableSpec:
     plain = {k: v for k, v in target.table.items() if k not in RUN_KEYS}
     plain |= {"name": target.name, "title": target.title, "scale_label": target.scale_label}
     plain |= {"arms": target.has_arms}
-    return table_spec(plain | {"conditions": target.labels, "claims": target.claims})
+    plain |= {"conditions": target.labels, "claims": target.claims, "at_edge": target.at_edge}
+    return table_spec(plain)
 
 
 def _table(target: Target, records: list[Record], not_run: NotRun) -> dict[str, bytes]:

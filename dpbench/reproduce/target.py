@@ -17,7 +17,13 @@ from dpbench.execution.prepare import build
 from dpbench.records.digest import digest
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of, typed
-from dpbench.tables.conditions import Condition, conditions_of, restricted_to, setting
+from dpbench.tables.conditions import (
+    Condition,
+    conditions_of,
+    restricted_to,
+    row_name,
+    setting,
+)
 from dpbench.tables.spec import PAPER_SCALE
 
 T = TypeVar("T")
@@ -148,17 +154,26 @@ class Target:
     def claims(self) -> dict[str, dict]:
         """The table's claims, with the labels of conditions in place of the settings in `under`."""
         return {
-            name: {**claim, "under": self._labels(name, claim["under"])}
+            name: {**claim, "under": self._labels(f"under in claim {name}", claim["under"])}
             if "under" in claim
             else claim
             for name, claim in self.table.get("claims", {}).items()
         }
 
-    def _labels(self, claim: str, values: Mapping[str, list]) -> list[str]:
+    @property
+    def at_edge(self) -> list[str]:
+        """The names of the rows whose settings a search chose at an end of the range it tried."""
+        return [
+            row_name(label, method)
+            for method, values in self.table.get("at_edge", {}).items()
+            for label in self._labels(f"of {method} in table.at_edge", values)
+        ]
+
+    def _labels(self, what: str, values: Mapping[str, list]) -> list[str]:
         """The labels of the conditions whose settings are among the values, by key."""
-        typed(f"under in claim {claim}", values, dict[str, list])
+        typed(what, values, dict[str, list])
         for key in values:
-            one_of(f"a condition in claim {claim}", key, self.conditions[0].keys)
+            one_of(f"a condition {what}", key, self.conditions[0].keys)
         return [
             c.label
             for c in self.conditions

@@ -9,7 +9,7 @@ from dpbench.metrics.paired import is_paired
 from dpbench.tables.published import Published, PublishedTable
 from dpbench.tables.runs import Row
 from dpbench.tables.spec import STANDARD_ERROR, Column, TableSpec
-from dpbench.tables.verdict import IMPOSSIBLE, MISSING, tolerance, verdict
+from dpbench.tables.verdict import IMPOSSIBLE, MISSING, Distance, judge
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Cell:
     """One number of a table, in the column's unit.
 
     ours: the mean of n runs, NaN if any of them diverged; spread: the standard error or deviation,
-    as specified, NaN with fewer than two runs.
+    as specified, NaN with fewer than two runs; distance: from the printed number.
     """
 
     condition: str
@@ -28,6 +28,7 @@ class Cell:
     n: int
     published: Published | None
     verdict: str
+    distance: Distance | None = None
 
     @property
     def difference(self) -> float:
@@ -62,9 +63,8 @@ def _cell(
     mean = statistics.fmean(values)
     error = standard_error(values)
     spread = error if spec.spread == STANDARD_ERROR else standard_deviation(values)
-    close = tolerance(spec, published, row.condition, column)
-    result = verdict(spec, close, mean, error, len(values), printed)
-    return Cell(row.condition, row.label, column, mean, spread, len(values), printed, result)
+    result = judge(spec, column, values, printed)
+    return Cell(row.condition, row.label, column, mean, spread, len(values), printed, *result)
 
 
 def standard_deviation(values: Sequence[float]) -> float:

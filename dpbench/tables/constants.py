@@ -8,11 +8,11 @@ from dpbench.tables.conditions import row_name
 from dpbench.tables.grid import Grid
 from dpbench.tables.published import Published, PublishedTable
 from dpbench.tables.spec import Column, TableSpec
-from dpbench.tables.verdict import CLOSE, REPRODUCED, tolerance, verdict
+from dpbench.tables.verdict import MARGINS, REPRODUCED, judge
 
 RULE = (
-    "Constants: how many of a column's cells would be reproduced or close if every row had 0, or "
-    "the mean of the column's printed numbers, over as many runs and without an error of its own."
+    "Constants: how many of a column's cells would be reproduced if every row had 0, or the mean "
+    "of the column's printed numbers, over as many runs and without an error of its own."
 )
 
 
@@ -21,7 +21,6 @@ class ConstantBaseline(NamedTuple):
 
     condition: str
     column: Column
-    tolerance: float
     printed: int
     zeros: int
     means: int
@@ -30,10 +29,10 @@ class ConstantBaseline(NamedTuple):
 def constants(spec: TableSpec, published: PublishedTable) -> list[ConstantBaseline]:
     """One for each column with printed numbers, under each condition."""
     return [
-        _baseline(spec, published, condition, column, numbers)
+        _baseline(spec, condition, column, numbers)
         for condition in spec.conditions
         for column in spec.columns
-        if (numbers := list(_printed(spec, published, condition, column)))
+        if column.judged and (numbers := list(_printed(spec, published, condition, column)))
     ]
 
 
@@ -42,13 +41,13 @@ def constants_grid(baselines: list[ConstantBaseline]) -> Grid:
     lines = [
         (
             row_name(b.condition, b.column.name),
-            f"{b.tolerance:g}",
+            f"{MARGINS} x {b.column.margin}",
             str(b.printed),
             *(f"{n} (all)" if n == b.printed else str(n) for n in (b.zeros, b.means)),
         )
         for b in baselines
     ]
-    head = ("column", "close within", "printed", "zeros that pass", "means that pass")
+    head = ("column", "within", "printed", "zeros that pass", "means that pass")
     return Grid("What a constant would pass", head, tuple(lines))
 
 
@@ -61,20 +60,14 @@ def _printed(
 
 
 def _baseline(
-    spec: TableSpec,
-    published: PublishedTable,
-    condition: str,
-    column: Column,
-    numbers: list[Published],
+    spec: TableSpec, condition: str, column: Column, numbers: list[Published]
 ) -> ConstantBaseline:
-    close = tolerance(spec, published, condition, column)
     mean = statistics.fmean(float(number.value) for number in numbers)
     counts = [
         sum(
-            verdict(spec, close, constant, 0.0, max(2, spec.published_runs), number)
-            in (REPRODUCED, CLOSE)
+            judge(spec, column, [constant] * max(2, spec.published_runs), number)[0] == REPRODUCED
             for number in numbers
         )
         for constant in (0.0, mean)
     ]
-    return ConstantBaseline(condition, column, close, len(numbers), *counts)
+    return ConstantBaseline(condition, column, len(numbers), *counts)

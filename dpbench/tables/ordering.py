@@ -1,20 +1,22 @@
 """Whether the rows are in the published order, by pairs that differ significantly in print."""
 
 import itertools
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dpbench.metrics.paired import is_paired
-from dpbench.tables.claims.comparisons import FAILS, HOLDS, Evidence, verdict_of
-from dpbench.tables.claims.quantities import PrintedNumber, Quantity, quantity
+from dpbench.metrics.paired_test import LEVEL, PairedTest, holm, paired_test
+from dpbench.tables.claims.comparisons import FAILS, HOLDS, UNDECIDED, Evidence
+from dpbench.tables.claims.quantities import PrintedNumber, quantity
 from dpbench.tables.grid import Grid
 from dpbench.tables.spec import Column, TableSpec
 
 HEAD = ("column", "pairs apart in print", "as printed", "reversed", "undecided")
 RULE = (
     "Order: pairs of rows under one condition whose printed numbers are more than twice their "
-    "standard errors and rounding apart; as printed or reversed where the 95% interval of our gap, "
-    "paired by seed, lies on one side of 0."
+    "standard errors and rounding apart; as printed or reversed where our gap, paired by seed, "
+    "lies on one side of 0 (two-sided t-test at 5%, Holm's correction within the column)."
 )
 
 
@@ -34,6 +36,13 @@ def order_grid(counts: dict[str, Counter]) -> Grid:
 
 
 def _verdicts(spec: TableSpec, evidence: Evidence, column: Column) -> Iterator[str]:
+    tests = list(_tests(spec, evidence, column))
+    for test, p in zip(tests, holm([test.p_difference for test in tests]), strict=True):
+        yield UNDECIDED if p > LEVEL else HOLDS if test.mean > 0 else FAILS
+
+
+def _tests(spec: TableSpec, evidence: Evidence, column: Column) -> Iterator[PairedTest]:
+    """The tests of our gaps, of which those with print's sign are positive; NaN without runs."""
     value = quantity(column.name, [column])
     paired = is_paired(column.metric)
     methods = [method for method in spec.methods if not (paired and method == spec.baseline)]
@@ -41,15 +50,14 @@ def _verdicts(spec: TableSpec, evidence: Evidence, column: Column) -> Iterator[s
         for row, other in itertools.combinations(methods, 2):
             printed = evidence.printed_gap(condition, row, other, value)
             if printed and _apart(printed):
-                yield _verdict(evidence, condition, row, other, value, printed.value)
+                gaps = evidence.gaps(condition, row, other, value)
+                yield _in_order(gaps, printed)
 
 
 def _apart(gap: PrintedNumber) -> bool:
     return abs(gap.value) > 2 * gap.error + 2 * gap.rounding
 
 
-def _verdict(
-    evidence: Evidence, condition: str, row: str, other: str, value: Quantity, printed: float
-) -> str:
-    gaps = evidence.gaps(condition, row, other, value)
-    return verdict_of([gap if printed > 0 else -gap for gap in gaps])
+def _in_order(gaps: Mapping[int, float], printed: PrintedNumber) -> PairedTest:
+    sign = 1 if printed.value > 0 else -1
+    return paired_test([sign * gap for gap in gaps.values()] or [math.nan], 0.0)

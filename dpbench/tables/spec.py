@@ -1,14 +1,15 @@
 """The specification of a table: its methods, its columns and the published numbers."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from dpbench.config.buildable import check_settings
 from dpbench.metrics.paired import is_paired
-from dpbench.metrics.registry import Better, parse_name
+from dpbench.metrics.registry import Better, Margin, parse_name
 from dpbench.system.errors import UserError
-from dpbench.system.validate import integer, known_keys, one_of, positive
+from dpbench.system.validate import integer, known_keys, one_of, positive, spelled_number
 from dpbench.tables.claims.spec import Claim, claims_of
 
 STANDARD_ERROR = "standard error"
@@ -23,7 +24,9 @@ class Column:
     factor: converts the metric to the column's unit (100 for percent). digits: decimals, or None
     for three significant digits. better: "higher" or "lower". In YAML these default to those of
     `metrics.registry`. printed: the column of the published numbers to compare with, in YAML by
-    default the same name.
+    default the same name. margin: the largest difference that does not matter, in the column's
+    unit, in YAML by default the metric's. judged: whether a verdict is given on its cells, as one
+    of several columns that stand for the same printed number.
     """
 
     name: str
@@ -32,6 +35,8 @@ class Column:
     digits: int | None
     better: Better
     printed: str
+    margin: Margin
+    judged: bool = True
 
     def __post_init__(self) -> None:
         one_of(f"better in column {self.name}", self.better, ("higher", "lower"))
@@ -48,8 +53,9 @@ class TableSpec:
     runs the paper averaged; spread: the meaning of the paper's ±, and of ours; baseline: the
     non-private method that privacy costs are relative to; groups: the two groups a and b, or none;
     conditions: labels, "" for a table that varies only its methods; scale_label: "paper", or what
-    differs from the paper's runs; claims: what the paper claims about the rows; arms: whether rows
-    may differ in data set and model.
+    differs from the paper's runs; claims: what the paper claims about the rows; at_edge: names of
+    rows whose settings a search chose at an end of the range that it tried; arms: whether rows may
+    differ in data set and model.
     """
 
     name: str
@@ -66,6 +72,7 @@ class TableSpec:
     scale_label: str
     columns: tuple[Column, ...]
     claims: tuple[Claim, ...]
+    at_edge: tuple[str, ...]
     notes: tuple[str, ...]
     arms: bool
 
@@ -100,7 +107,8 @@ def table_spec(plain: Mapping[str, Any]) -> TableSpec:
     """
     keys = [field.name for field in fields(TableSpec)]
     known_keys("the table", plain, keys, required=keys)
-    lists = {key: tuple(plain[key]) for key in ("methods", "seeds", "conditions", "notes")}
+    names = ("methods", "seeds", "conditions", "at_edge", "notes")
+    lists = {key: tuple(plain[key]) for key in names}
     groups = tuple(str(group) for group in plain["groups"])
     columns = tuple(_column(name, values) for name, values in plain["columns"].items())
     claims = claims_of(plain["claims"])
@@ -108,19 +116,28 @@ def table_spec(plain: Mapping[str, Any]) -> TableSpec:
 
 
 def _column(name: str, values: Mapping[str, Any]) -> Column:
-    settings = {"printed": name, **_defaults(values), **values}
-    keys = [field.name for field in fields(Column) if field.name != "name"]
+    metric = parse_name(str(values.get("metric")))
+    defaults: dict[str, Any] = {"printed": name, "judged": True}
+    # Without a direction, as where the registry does not know it, a column must name its own.
+    if metric.metric and metric.metric.better:
+        defaults |= {key: getattr(metric.metric, key) for key in ("factor", "digits", "better")}
+    settings = defaults | dict(values)
+    margin = _margin(name, settings.pop("margin")) if "margin" in settings else metric.margin
+    keys = [field.name for field in fields(Column) if field.name not in ("name", "margin")]
     known_keys(f"column {name}", settings, keys, required=keys)
-    check_settings(Column, {**settings, "name": name}, f"table.columns.{name}.")
-    return Column(name=name, **settings)
+    check_settings(Column, {**settings, "name": name, "margin": margin}, f"table.columns.{name}.")
+    return Column(name=name, margin=margin, **settings)
 
 
-def _defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Factor, digits and better by the registry; nothing for a metric that it does not know."""
-    metric = parse_name(str(values.get("metric"))).metric
-    if metric is None or metric.better is None:
-        return {}
-    return {"factor": metric.factor, "digits": metric.digits, "better": metric.better}
+def _margin(column: str, value: object) -> Margin:
+    """The margin in YAML: a number in the column's unit, or a share of its value as `2%`."""
+    text = str(value)
+    number = spelled_number(text.removesuffix("%"))
+    if not isinstance(number, float) or not 0 < number < math.inf:
+        raise UserError(
+            f"margin in column {column} must be a number above 0 or a share such as 2%, not {text}."
+        )
+    return Margin(relative=number / 100) if text.endswith("%") else Margin(number)
 
 
 def _distinct(what: str, values: Iterable[Any]) -> None:

@@ -8,7 +8,7 @@ from dpbench.tables.claims.comparisons import FAILS, HOLDS, JudgedClaim
 from dpbench.tables.claims.grids import count_verdicts
 from dpbench.tables.constants import ConstantBaseline
 from dpbench.tables.counts import counted
-from dpbench.tables.verdict import CLOSE, DIFFERS, OTHER_SCALE, REPRODUCED, UNDECIDED
+from dpbench.tables.verdict import DIFFERS, NOT_JUDGED, OTHER_SCALE, REPRODUCED, UNDECIDED
 
 
 def claims_line(judged: Sequence[JudgedClaim]) -> str:
@@ -26,7 +26,7 @@ def opening(cells: Sequence[Cell]) -> str:
 
     Empty where nothing is printed.
     """
-    printed = [cell for cell in cells if cell.published and cell.n]
+    printed = [c for c in cells if c.published and c.n and c.verdict != NOT_JUDGED]
     if not printed:
         return ""
     counts = Counter(cell.verdict for cell in printed)
@@ -35,7 +35,7 @@ def opening(cells: Sequence[Cell]) -> str:
         return (
             f"Not the paper's runs: {len(printed)} printed numbers are shown, not judged; {seeds}."
         )
-    others = ", ".join(f"{counts[name]} {name}" for name in (CLOSE, UNDECIDED) if counts[name])
+    others = f"{counts[UNDECIDED]} {UNDECIDED}" if counts[UNDECIDED] else ""
     parts = [others, _differing([cell for cell in printed if cell.verdict == DIFFERS])]
     reproduced = f"{counts[REPRODUCED]} of {len(printed)} printed numbers are reproduced"
     said = f"{', '.join(filter(None, [reproduced, *parts]))}; {seeds}."
@@ -71,7 +71,7 @@ def constants_line(baselines: Sequence[ConstantBaseline]) -> str:
         sum(getattr(b, name) for b in baselines) for name in ("printed", "zeros", "means")
     )
     return (
-        f"Constants: of {printed} printed numbers, {zeros} would be reproduced or close if every "
+        f"Constants: of {printed} printed numbers, {zeros} would be reproduced if every "
         f"row had 0, and {means} if every row had its column's mean."
     )
 

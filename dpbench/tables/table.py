@@ -20,7 +20,7 @@ from dpbench.tables.published import PublishedTable, check_covered
 from dpbench.tables.runs import Row, rows_of
 from dpbench.tables.spec import PAPER_SCALE, TableSpec
 from dpbench.tables.summary import claims_line, constants_line, opening, order_line
-from dpbench.tables.verdict import rule
+from dpbench.tables.verdict import rule, scores_line
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,18 @@ def build_table(
     cells = cells_of(spec, rows, published, not_run.reasons)
     privacy = privacy_grid(rows, epsilon, spec.baseline, not_run.statements, paper_accountant)
     at_paper_scale = spec.scale_label == PAPER_SCALE
-    data = evidence(spec.conditions, at_paper_scale, rows, printed_table(spec, published))
+    data = evidence(spec.conditions, rows, printed_table(spec, published), spec.at_edge)
     judged = judge(spec, data)
     order, baselines = ordering.order_of(spec, data), constants.constants(spec, published)
     judged_constants = baselines if at_paper_scale else []
-    lines = (claims_line(judged), constants_line(judged_constants), order_line(order))
+    lines = (
+        claims_line(judged),
+        claim_grids.chance_line(judged),
+        claim_grids.power_line(judged),
+        scores_line(cell.distance for cell in cells if cell.distance),
+        constants_line(judged_constants),
+        order_line(order),
+    )
     grids = [
         claim_grids.claims_grid(judged),
         _main(spec, rows, cells, not_run.reasons, privacy),
@@ -89,7 +96,12 @@ def build_table(
         summary=tuple(filter(None, lines)),
         grids=tuple(block for block in grids if block.rows),
         rules=tuple(_rules(spec, bool(published))),
-        notes=(*spec.notes, *notes, *_notes_on_runs(spec, rows, not_run.reasons)),
+        notes=(
+            *spec.notes,
+            *_notes_on_tuning(spec),
+            *notes,
+            *_notes_on_runs(spec, rows, not_run.reasons),
+        ),
         cells=tuple(cells),
         claims=tuple(judged),
     )
@@ -157,6 +169,14 @@ def _comparison(cells: Sequence[Cell]) -> Grid:
         for cell in cells
     ]
     return Grid("Ours and published", head, tuple(lines))
+
+
+def _notes_on_tuning(spec: TableSpec) -> Iterable[str]:
+    if spec.at_edge:
+        yield (
+            f"Tuned at an edge of the range that was searched: {'; '.join(spec.at_edge)}. Another "
+            "range might serve them better, so a comparison that one of them loses is undecided."
+        )
 
 
 def _notes_on_runs(

@@ -3,11 +3,10 @@
 import csv
 import io
 import math
-import statistics
 from collections.abc import Iterable, Sequence
 
 from dpbench.tables.cells import Cell
-from dpbench.tables.claims.comparisons import Comparison, JudgedClaim, interval
+from dpbench.tables.claims.comparisons import Comparison, JudgedClaim
 from dpbench.tables.header import HEAD
 from dpbench.tables.table import Table
 
@@ -26,7 +25,7 @@ def to_csv(table: Table) -> str:
 CLAIMS_HEAD = (
     *("claim", "statement", "source", "claim_verdict"),
     *("condition", "row", "than", "in"),
-    *("gap", "low", "high", "n", "printed_gap", "p", "verdict"),
+    *("gap", "low", "high", "n", "margin", "printed_gap", "verdict"),
 )
 
 
@@ -53,8 +52,7 @@ def csv_text(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def _numbers(c: Comparison) -> tuple[str, ...]:
-    low, high = interval(c.gaps)
-    mean = statistics.fmean(c.gaps) if c.gaps else math.nan
+    mean, low, high = (c.test.mean, *c.test.interval()) if c.gaps else (math.nan,) * 3
     return (
         c.condition,
         c.row,
@@ -62,8 +60,8 @@ def _numbers(c: Comparison) -> tuple[str, ...]:
         c.quantity.name,
         *(_text(value) for value in (mean, low, high)),
         str(len(c.gaps)),
+        _text(c.margin),
         _text(c.printed.value) if c.printed else "",
-        _text(c.p),
         c.verdict,
     )
 

@@ -1,15 +1,15 @@
 """The rule that decides whether a published number was reproduced."""
 
 import math
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from dpbench.tables.claims.spec import Claim
-from dpbench.tables.conditions import row_name
-from dpbench.tables.published import Published, PublishedTable
+from dpbench.metrics.paired_test import LEVEL
+from dpbench.tables.published import Published
 from dpbench.tables.spec import PAPER_SCALE, STANDARD_DEVIATION, Column, TableSpec
 
 REPRODUCED = "reproduced"
-CLOSE = "close"
 DIFFERS = "differs"
 UNDECIDED = "undecided"
 NOTHING_PUBLISHED = "-"
@@ -17,38 +17,86 @@ MISSING = "missing"
 IMPOSSIBLE = "not possible"
 NO_NUMBER = "no number"
 OTHER_SCALE = "other scale"
+NOT_JUDGED = "not judged"
+
+MARGINS = 2
+"""How many of a column's margins a mean may lie from print: other seeds, code and hardware make
+the means of two laboratories differ more than two methods that share their seeds."""
 
 
-def verdict(
-    spec: TableSpec,
-    tolerance: float,
-    ours: float,
-    standard_error: float,
-    n: int,
-    printed: Published | None,
-) -> str:
-    """The verdict on our mean of n runs, by its standard error, in the column's unit.
+@dataclass(frozen=True)
+class Distance:
+    """Our mean minus a printed one, and what is known of its error, in the column's unit.
 
-    With r half a unit of the last printed digit, the mean is within the error if
-    |ours - printed| <= 2 sqrt(se_ours^2 + se_printed^2 + r^2). It is then `reproduced` if n is at
-    least the paper's number of runs. Otherwise it is `close` within the tolerance, `undecided` if
-    within the error of fewer runs or if there is only one run, and else `differs`. A standard error
-    that was not printed is 0. At another scale the verdict is always `other scale`.
+    error: its standard error, NaN for a single run; degrees: of freedom (Welch 1947); rounding:
+    half a unit of the last printed digit; allowed: the distance that still counts as reproduced.
     """
-    if printed is None:
-        return NOTHING_PUBLISHED
-    if math.isnan(ours):
-        return NO_NUMBER
-    if spec.scale_label != PAPER_SCALE:
-        return OTHER_SCALE
-    errors = (standard_error, published_standard_error(spec, printed), printed.rounding)
-    distance = abs(ours - float(printed.value))
-    within = n > 1 and _at_most(distance, 2 * math.hypot(*errors))
-    if within and n >= spec.published_runs:
-        return REPRODUCED
-    if _at_most(distance, tolerance):
-        return CLOSE
-    return UNDECIDED if within or n == 1 else DIFFERS
+
+    value: float
+    error: float
+    degrees: float
+    rounding: float
+    allowed: float
+
+    @property
+    def score(self) -> float:
+        """The distance in standard errors, as a standard normal number; NaN without an error.
+
+        The probability of Student's t is converted, so that few runs do not widen the scores.
+        """
+        if not self.error > 0:
+            return math.nan
+        from scipy.special import ndtri, stdtr
+
+        # The lower tail is the one that does not round to 1.
+        return math.copysign(
+            float(ndtri(stdtr(self.degrees, -abs(self.value) / self.error))), self.value
+        )
+
+    @property
+    def verdict(self) -> str:
+        """REPRODUCED if the interval at 1 - 2 LEVEL, widened by the rounding, lies within what is
+        allowed; DIFFERS if that at 1 - LEVEL lies beyond it; else UNDECIDED."""
+        if not math.isfinite(self.error):
+            return UNDECIDED
+        distance = abs(self.value)
+        if distance + self._half(1 - LEVEL) + self.rounding <= self.allowed:
+            return REPRODUCED
+        if distance - self._half(1 - LEVEL / 2) - self.rounding > self.allowed:
+            return DIFFERS
+        return UNDECIDED
+
+    def _half(self, quantile: float) -> float:
+        from scipy.special import stdtrit
+
+        return float(stdtrit(self.degrees, quantile)) * self.error if self.error else 0.0
+
+
+def distance(
+    spec: TableSpec, column: Column, values: Sequence[float], printed: Published
+) -> Distance:
+    """Our runs' mean against a printed one. values [n]: in the column's unit, n at least 1.
+
+    A standard error that was not printed is that of our runs' spread over the paper's runs.
+    """
+    n, theirs = len(values), spec.published_runs
+    deviation = statistics.stdev(values) if n > 1 else math.nan
+    errors = (deviation / math.sqrt(n), published_standard_error(spec, printed))
+    if printed.spread is None:
+        errors = (errors[0], deviation / math.sqrt(theirs))
+    return Distance(
+        value=statistics.fmean(values) - float(printed.value),
+        error=math.hypot(*errors),
+        degrees=_degrees(errors, (n, n if printed.spread is None else theirs)),
+        rounding=printed.rounding,
+        allowed=MARGINS * column.margin.at(float(printed.value)),
+    )
+
+
+def _degrees(errors: tuple[float, float], runs: tuple[int, int]) -> float:
+    """The degrees of freedom of a difference of means (Welch and Satterthwaite)."""
+    parts = sum(e**4 / (n - 1) for e, n in zip(errors, runs, strict=True) if n > 1)
+    return math.hypot(*errors) ** 4 / parts if parts > 0 else math.inf
 
 
 def published_standard_error(spec: TableSpec, printed: Published) -> float:
@@ -59,29 +107,44 @@ def published_standard_error(spec: TableSpec, printed: Published) -> float:
     return spread
 
 
-def tolerance(spec: TableSpec, published: PublishedTable, condition: str, column: Column) -> float:
-    """The largest difference that counts as close; 0 where no claim compares rows of the column.
+def judge(
+    spec: TableSpec, column: Column, values: Sequence[float], printed: Published | None
+) -> tuple[str, Distance | None]:
+    """The verdict on our runs against a printed mean by `rule`, and the distance that it is about.
 
-    A third of the smallest gap that the paper printed, in that column and under that condition,
-    between two rows that a claim compares: no constant is close to both.
+    values [n]: n at least 1. The distance is None where there is nothing to judge.
     """
-    gaps = [
-        abs(float(first.value) - float(second.value))
-        for claim in spec.claims
-        for names in _pairs(claim, condition)
-        for first, second in [[published.get((name, column.printed)) for name in names]]
-        if first and second
-    ]
-    return min((gap / 3 for gap in gaps if gap > 0), default=0.0)
+    if printed is None:
+        return NOTHING_PUBLISHED, None
+    if not all(map(math.isfinite, values)):
+        return NO_NUMBER, None
+    if spec.scale_label != PAPER_SCALE:
+        return OTHER_SCALE, None
+    if not column.judged:
+        return NOT_JUDGED, None
+    found = distance(spec, column, values, printed)
+    return found.verdict, found
 
 
-def _pairs(claim: Claim, condition: str) -> Iterator[tuple[str, str]]:
-    """The names of the rows that a claim compares under a condition."""
-    if claim.under is None or condition in claim.under:
-        for row in claim.rows:
-            for than in claim.than:
-                if isinstance(than, str):
-                    yield row_name(condition, row), row_name(condition, than)
+def scores_line(distances: Iterable[Distance]) -> str:
+    """How far the judged cells lie from print in standard errors, beside what chance would give;
+    "" where fewer than two have an error."""
+    scores = [score for d in distances if math.isfinite(score := d.score)]
+    if len(scores) < 2:
+        return ""
+    from scipy.special import chdtrc, ndtr
+
+    total, beyond = sum(z * z for z in scores), sum(abs(z) > 2 for z in scores)
+    return (
+        f"Distances to print in standard errors: {beyond} of {len(scores)} are beyond 2, of which "
+        f"chance alone would give {2 * float(ndtr(-2)) * len(scores):.1f}; the sum of their "
+        f"squares is {total:.0f} (p {_p_text(float(chdtrc(len(scores), total)))} if all means "
+        "were the same)."
+    )
+
+
+def _p_text(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def rule(spec: TableSpec) -> str:
@@ -93,23 +156,31 @@ def rule(spec: TableSpec) -> str:
             "judged."
         )
     return (
-        "Cells: reproduced if |ours - published| <= 2 sqrt(se_ours^2 + se_published^2 + r^2), "
-        f"with se the standard error over runs{_conversion(spec)} (0 where the paper printed no "
-        "spread) and r half a unit of the last printed digit, over at least as many runs as the "
-        f"paper's ({spec.published_runs}); close if within a third of the smallest gap that the "
-        "paper printed, in that column and under that condition, between two rows that a claim "
-        "compares; undecided if only few runs make it agree, or a single run does not; otherwise "
-        "differs. "
-        f'"{NOTHING_PUBLISHED}" means that nothing was published.'
+        f"Cells: with m = {MARGINS} margins of the column ({_margins(spec)}), reproduced if the "
+        "90% interval of ours - published lies within m; differs if the 95% one lies beyond m; "
+        "otherwise undecided. Intervals are by Student's t with Welch's degrees of freedom, from "
+        f"the spread over our runs and over the paper's {spec.published_runs}{_conversion(spec)} "
+        "(our own spread where the paper printed none), and widened by half a unit of the last "
+        f'printed digit. "{NOTHING_PUBLISHED}" means that nothing was published{_unjudged(spec)}.'
     )
+
+
+def _margins(spec: TableSpec) -> str:
+    """`acc_a, acc_b 0.5; loss_a 2 %`."""
+    columns: dict[str, list[str]] = {}
+    for column in spec.columns:
+        if column.judged:
+            columns.setdefault(str(column.margin), []).append(column.name)
+    return "; ".join(f"{', '.join(names)} {margin}" for margin, names in columns.items())
+
+
+def _unjudged(spec: TableSpec) -> str:
+    if all(column.judged for column in spec.columns):
+        return ""
+    return f', "{NOT_JUDGED}" that another column stands for the same printed numbers'
 
 
 def _conversion(spec: TableSpec) -> str:
     if spec.spread != STANDARD_DEVIATION:
         return ""
-    return f", a printed standard deviation being divided by sqrt({spec.published_runs})"
-
-
-def _at_most(value: float, bound: float) -> bool:
-    """value <= bound, but for rounding errors: 81 - 80 must not exceed a tolerance of 1."""
-    return value <= bound + 1e-9
+    return f" (a printed standard deviation being divided by sqrt({spec.published_runs}))"

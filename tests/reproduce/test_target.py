@@ -108,7 +108,10 @@ def test_a_claim_about_some_conditions_names_those_that_are_there():
 @pytest.mark.parametrize(
     ("under", "sentence"),
     [
-        ({"datset": ["mnist"]}, "condition in claim ece=datset is unknown: did you mean dataset"),
+        (
+            {"datset": ["mnist"]},
+            "condition under in claim ece=datset is unknown: did you mean dataset",
+        ),
         ("mnist", "under in claim ece must be a mapping"),
     ],
 )

@@ -44,6 +44,7 @@ PLAIN = {
             "in": ["acc_a"],
         },
     },
+    "at_edge": [],
     "notes": ["The test set is also the validation set."],
 }
 

@@ -26,6 +26,12 @@ TABLES = [
 CONTRADICTED = [("misalignment_table5", "global_f_loss")]
 """Claims that print is against in every comparison."""
 
+ALIKE_IN_PRINT = [
+    ("misalignment_table1", "acc_a"),
+    *(("misalignment_table5", column) for column in ("acc_b", "pi_b", "train_R_ab")),
+]
+"""Columns whose printed numbers differ by less than what matters: their mean passes for all."""
+
 PRIVACY = {
     **{f"privacy/{name}": 1.0 for name in ("rdp", "pld", "gdp", "claimed", "delta")},
     **{"privacy/guarantee": "proven", "privacy/why": "Made up.", "privacy/arithmetic": "float"},
@@ -60,7 +66,7 @@ def made_up(spec, value):
 def judged(name, value, *claims):
     """The table of made-up values, with all of its claims or with those named."""
     spec, printed = known(name)
-    spec = replace(spec, claims=claims or spec.claims)
+    spec = replace(spec, claims=claims or spec.claims, at_edge=())
     nothing = {"epsilon": {}, "notes": ()}
     return build_table(spec, made_up(spec, value), printed, **nothing)
 
@@ -95,7 +101,9 @@ def test_a_table_fed_its_print_holds_where_print_does(name):
             # What is printed as equal may differ by what other printed numbers give.
             if printed is not None and abs(printed.value) > printed.rounding:
                 assert (comparison.verdict == HOLDS) == comparison.agrees
-    assert {cell.verdict for cell in table.cells if cell.published} <= {"reproduced", "close"}
+    # What is printed with a large spread stays undecided, however near the mean is.
+    verdicts = {cell.verdict for cell in table.cells if cell.published}
+    assert verdicts <= {"reproduced", "undecided", "not judged"}
 
 
 @pytest.mark.slow
@@ -116,7 +124,7 @@ def fails_reversed(name, said, row, than):
         against = comparison.agrees is False and abs(comparison.printed.value) > 1e-9
         assert comparison.verdict == (HOLDS if against else FAILS), said.name
     with_print = any(c.agrees is not False for c in told)
-    assert not with_print or one.verdict == FAILS, said.name
+    assert not with_print or one.verdict != HOLDS, said.name
     return with_print
 
 
@@ -166,9 +174,10 @@ def test_a_table_of_constants_makes_no_claim_hold(name, constant):
 @pytest.mark.parametrize("name", TABLES)
 def test_no_constant_passes_a_column(name):
     """Under some condition print may tell no row from another; never under all of them, unless it
-    has a single number in all."""
+    has a single number in all, or its numbers are alike."""
     found = constants(*known(name))
     for column in {passed.column for passed in found}:
         of = [passed for passed in found if passed.column == column]
-        printed, zeros, means = (sum(x) for x in zip(*(p[3:] for p in of), strict=True))
-        assert max(zeros, means) < printed or printed == 1, column.name
+        printed, zeros, means = (sum(x) for x in zip(*(p[2:] for p in of), strict=True))
+        passes = max(zeros, means) == printed and printed > 1
+        assert passes == ((name, column.name) in ALIKE_IN_PRINT), column.name

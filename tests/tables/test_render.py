@@ -14,14 +14,16 @@ PRINTED = {
 MARKDOWN = """\
 # Toy
 
-2 of 2 printed numbers are reproduced, none differs; 2 seeds.
+0 of 2 printed numbers are reproduced, 2 undecided, none differs; 2 seeds.
 
 Doe 2020, Table 1. Cells: mean ± standard error (number of runs). Scale: paper.
 
 Groups: a = m, b = f.
 
 - 1 claim: 1 not run.
-- Constants: of 2 printed numbers, 0 would be reproduced or close if every row had 0, \
+- Distances to print in standard errors: 0 of 2 are beyond 2, of which chance alone would give \
+0.1; the sum of their squares is 1 (p = 0.578 if all means were the same).
+- Constants: of 2 printed numbers, 0 would be reproduced if every row had 0, \
 and 0 if every row had its column's mean.
 - Order: of 1 pairs of rows that differ in print, 0 have the printed order and 0 the \
 reverse; 1 are undecided.
@@ -43,8 +45,8 @@ reverse; 1 are undecided.
 
 | method | column | ours | published | difference | verdict |
 | --- | ---: | ---: | ---: | ---: | ---: |
-| sgd | acc_a | 81.0 ± 1.0 (2) | 79.0 ± 0.0 | +2.0 | reproduced |
-| dpsgd | acc_a | 72.0 ± 2.0 (2) | 72.0 ± 0.1 | 0.0 | reproduced |
+| sgd | acc_a | 81.0 ± 1.0 (2) | 79.0 ± 0.0 | +2.0 | undecided |
+| dpsgd | acc_a | 72.0 ± 2.0 (2) | 72.0 ± 0.1 | 0.0 | undecided |
 | dpsgd | pi_ab | 9.0 ± 1.0 (2) | - | - | - |
 
 ## Order of the rows
@@ -55,15 +57,15 @@ reverse; 1 are undecided.
 
 ## What a constant would pass
 
-| column | close within | printed | zeros that pass | means that pass |
+| column | within | printed | zeros that pass | means that pass |
 | --- | ---: | ---: | ---: | ---: |
-| acc_a | 0 | 2 | 0 | 0 |
+| acc_a | 2 x 1 | 2 | 0 | 0 |
 """
 
 CSV = """\
 method,column,ours,spread,n,published,published_spread,difference,verdict
-sgd,acc_a,81,1,2,79.0,0.0,2,reproduced
-dpsgd,acc_a,72,2,2,72.0,0.1,0,reproduced
+sgd,acc_a,81,1,2,79.0,0.0,2,undecided
+dpsgd,acc_a,72,2,2,72.0,0.1,0,undecided
 dpsgd,pi_ab,9,1,2,,,nan,-
 """
 
@@ -87,7 +89,7 @@ def test_markdown(build):
     text = to_markdown(table(build))
     assert text.startswith(MARKDOWN)
     assert text.endswith("- The test set is also the validation set.\n- One note.\n")
-    assert "Cells: reproduced if |ours - published| <= 2 sqrt(" in text
+    assert "Cells: with m = 2 margins of the column (acc_a, pi_ab 1), reproduced if" in text
 
 
 def test_csv(build):
@@ -95,8 +97,8 @@ def test_csv(build):
 
 
 CLAIMS = """\
-claim,statement,source,claim_verdict,condition,row,than,in,gap,low,high,n,printed_gap,p,verdict
-fair,fair is more accurate than dpsgd.,section 5,holds,,fair,dpsgd,acc_a,5,5,5,2,,0.25,holds
+claim,statement,source,claim_verdict,condition,row,than,in,gap,low,high,n,margin,printed_gap,verdict
+fair,fair is more accurate than dpsgd.,section 5,holds,,fair,dpsgd,acc_a,5,5,5,2,1,,holds
 away,Elsewhere.,section 6,not run,,,,,,,,,,,not run
 """
 

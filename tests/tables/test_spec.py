@@ -53,6 +53,12 @@ def test_columns_keep_their_order_and_lists_become_tuples(plain, spec):
         ({"claims": {"x": {**CLAIM, "by": "2"}}}, "by in claim x must be a number"),
         ({"claims": {"x": ["better"]}}, "claim x must be a mapping"),
         ({"claims": {"x": {"better": ["fair"]}}}, "'statement' is missing in claim x"),
+        (
+            {"columns": {"x": {**COLUMN, "margin": "1/2"}}},
+            "margin in column x must be a number abov",
+        ),
+        ({"columns": {"x": {**COLUMN, "margin": 0}}}, "a share such as 2%, not 0"),
+        ({"columns": {"x": {**COLUMN, "judged": "no"}}}, "table.columns.x.judged must be"),
         ({"columns": {"x": {"metric": "test/new"}}}, "'factor' is missing in column x"),
     ],
 )
@@ -66,6 +72,19 @@ def test_a_column_has_unit_digits_and_direction_of_the_registry(plain):
     x, y = table_spec({**plain, "columns": columns}).columns
     assert (x.factor, x.digits, x.better, x.printed) == (100, 1, "higher", "x")
     assert (y.factor, y.digits, y.better) == (1, 1, "lower")
+
+
+def test_a_column_has_the_margin_of_its_metric_unless_it_states_one(plain):
+    columns = {
+        "all": {"metric": "test/accuracy"},
+        "group": {"metric": "test/accuracy/a"},
+        "loss": {"metric": "test/loss"},
+        "new": {"metric": "test/new", "factor": 1, "digits": 1, "better": "lower"},
+        "own": {"metric": "test/accuracy", "margin": 0.25},
+    }
+    margins = [column.margin for column in table_spec({**plain, "columns": columns}).columns]
+    assert list(map(str, margins)) == ["0.5", "1", "2 %", "5 %", "0.25"]
+    assert [margin.at(-80) for margin in margins] == [0.5, 1, 1.6, 4, 0.25]
 
 
 @pytest.mark.parametrize("key", [field.name for field in fields(TableSpec)])

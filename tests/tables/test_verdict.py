@@ -1,118 +1,152 @@
 import math
+import statistics
 
+import numpy as np
 import pytest
+from scipy import stats
 
+from dpbench.metrics.registry import Margin
 from dpbench.tables.published import Published
 from dpbench.tables.spec import table_spec
-from dpbench.tables.verdict import _at_most, published_standard_error, rule, tolerance, verdict
+from dpbench.tables.verdict import (
+    Distance,
+    distance,
+    judge,
+    published_standard_error,
+    rule,
+    scores_line,
+)
+
+VALUES = (79.0, 80.0, 80.5, 80.9)
 
 
 @pytest.fixture
-def judged(spec):
-    """The verdict on the mean of n runs, with a tolerance of 1."""
-
-    def _judged(ours, error, printed, spec=spec, n=4, close=1.0):
-        return verdict(spec, close, ours, error, n, printed)
-
-    return _judged
+def accuracy(spec):
+    """The accuracy of a group, with a margin of a point: a mean may be two points away."""
+    return spec.columns[0]
 
 
-def test_reproduced_up_to_twice_the_combined_error_and_no_further(judged):
-    printed = Published("80.0", "0.4")
-    bound = 2 * math.sqrt(0.3**2 + 0.4**2 + 0.05**2)
-    assert judged(80 + bound - 1e-6, 0.3, printed) == "reproduced"
-    assert judged(80 - bound + 1e-6, 0.3, printed) == "reproduced"
-    assert judged(80 + bound + 1e-6, 0.3, printed) == "differs"
+@pytest.fixture
+def verdict(spec, accuracy):
+    """The verdict on runs, beside a mean over four runs in print."""
+    return lambda values, printed, spec=spec: judge(spec, accuracy, values, printed)[0]
 
 
-def test_close_up_to_the_tolerance_and_no_further(judged):
-    printed = Published("80.0", "0.0")
-    assert judged(80.11, 0, printed) == "close"
-    assert judged(100 * 0.81, 0, printed) == "close"
-    assert 0.8 - 0.7 > 0.1  # as floats
-    assert _at_most(0.8 - 0.7, 0.1)
-    assert not _at_most(0.8 - 0.7, 0.0999)
-    assert judged(81.01, 0, printed) == "differs"
+def shifted(by, spread=1.0):
+    """Runs whose mean is 80 + by."""
+    center = statistics.fmean(VALUES)
+    return [80 + by + spread * (value - center) for value in VALUES]
 
 
-def test_a_number_printed_without_spread_still_has_its_rounding(judged):
-    assert judged(80.1, 0, Published("80.0", None)) == "reproduced"
-    assert judged(80.101, 0, Published("80.0", None)) == "close"
-    assert judged(80.101, 0, Published("80", None)) == "reproduced"
+@pytest.mark.parametrize("printed", [Published("80.0", "0.3"), Published("80.0", None)])
+def test_the_interval_is_that_of_welch_s_t_test(spec, accuracy, printed):
+    """By scipy, from the summary of both samples; a spread that was not printed is our own."""
+    values = shifted(0.4)
+    ours = statistics.stdev(values)
+    theirs = ours if printed.spread is None else 0.3 * math.sqrt(spec.published_runs)
+    found = distance(spec, accuracy, values, printed)
+    n = spec.published_runs
+    p = stats.ttest_ind_from_stats(80.4, ours, 4, 80.0, theirs, n, equal_var=False).pvalue
+    assert 2 * stats.norm.cdf(-abs(found.score)) == pytest.approx(p)
+    assert found.value == pytest.approx(0.4)
 
 
-def test_fewer_runs_than_the_paper_s_never_reproduce(judged):
-    """However exactly they agree: their larger error must not make it easier."""
-    printed = Published("80.0", "0.4")
-    assert judged(80.0, 0.3, printed, n=4) == "reproduced"
-    assert judged(80.0, 0.3, printed, n=3) == "close"
-    assert judged(83.0, 5.0, printed, n=3) == "undecided"
-    assert judged(83.0, 0.1, printed, n=3) == "differs"
+def test_reproduced_if_the_90_percent_interval_is_within_two_margins_and_no_further():
+    def at(value):
+        return Distance(value, error=0.2, degrees=6, rounding=0.05, allowed=1.0).verdict
+
+    inner = 1 - 0.05 - 0.2 * stats.t.ppf(0.95, 6)
+    outer = 1 + 0.05 + 0.2 * stats.t.ppf(0.975, 6)
+    for sign in (-1, 1):
+        assert at(sign * (inner - 1e-9)) == "reproduced"
+        assert at(sign * (inner + 1e-9)) == "undecided"
+        assert at(sign * (outer - 1e-9)) == "undecided"
+        assert at(sign * (outer + 1e-9)) == "differs"
 
 
-def test_one_run_is_close_or_says_nothing(judged):
-    assert judged(80.0, math.nan, Published("80.0", "0.4"), n=1) == "close"
-    assert judged(90.0, math.nan, Published("80.0", "0.4"), n=1) == "undecided"
+def test_noisy_runs_decide_nothing_however_near_their_mean_is(verdict):
+    printed = Published("80.0", "0.1")
+    assert verdict(shifted(0, 0.2), printed) == "reproduced"
+    assert verdict(shifted(0, 5), printed) == "undecided"
+    assert verdict(shifted(0, 0.2), Published("80.0", "2.0")) == "undecided", "print is noisy"
 
 
-def test_nothing_published_and_no_number(judged):
-    assert judged(80.0, 0.1, None) == "-"
-    assert judged(math.nan, math.nan, Published("80.0", "0.1")) == "no number"
+def test_a_shown_difference_within_the_margins_does_not_matter(spec, accuracy, verdict):
+    found = distance(spec, accuracy, shifted(1.2, 0.1), Published("80.0", "0.05"))
+    assert found.score > 3
+    assert found.verdict == "reproduced"
+    assert verdict(shifted(2.6, 0.1), Published("80.0", "0.05")) == "differs"
 
 
-def test_another_scale_is_never_reproduced(judged, plain):
+def test_one_run_decides_nothing(verdict):
+    assert verdict([80.0], Published("80.0", "0.4")) == "undecided"
+    assert verdict([90.0], Published("80.0", "0.4")) == "undecided"
+
+
+def test_runs_without_spread_beside_print_without_spread_leave_its_rounding(verdict):
+    assert verdict([81.9] * 2, Published("80.0", None)) == "reproduced"
+    assert verdict([81.96] * 2, Published("80.0", None)) == "undecided"
+    assert verdict([82.06] * 2, Published("80.0", None)) == "differs"
+    assert verdict([82.4] * 2, Published("80", None)) == "undecided"
+
+
+def test_a_margin_may_be_a_share_of_the_printed_number(plain):
+    columns = {"acc_a": {"metric": "test/accuracy/m", "margin": "2%"}}
+    spec = table_spec({**plain, "columns": columns})
+    assert spec.columns[0].margin == Margin(relative=0.02)
+    found = distance(spec, spec.columns[0], shifted(0), Published("50.0", "0.1"))
+    assert found.allowed == 2
+
+
+def test_nothing_published_and_no_number(verdict):
+    assert verdict([80.0, 80.1], None) == "-"
+    assert verdict([80.0, math.nan], Published("80.0", "0.1")) == "no number"
+
+
+def test_a_column_that_is_not_judged_says_so(spec, plain):
+    columns = {**plain["columns"]}
+    columns["acc_a"] = {**columns["acc_a"], "judged": False}
+    other = table_spec({**plain, "columns": columns})
+    assert judge(other, other.columns[0], VALUES, Published("80.0", "0.1")) == ("not judged", None)
+    assert '"not judged" that another column' in rule(other)
+    assert "not judged" not in rule(spec)
+
+
+def test_another_scale_is_never_reproduced(verdict, plain):
     spec = table_spec({**plain, "scale_label": "2 of 20 epochs"})
-    assert judged(80.0, 0.1, Published("80.0", "0.1"), spec) == "other scale"
+    assert verdict(shifted(0, 0.1), Published("80.0", "0.1"), spec) == "other scale"
     assert "2 of 20 epochs" in rule(spec)
 
 
-def test_a_printed_standard_deviation_becomes_a_standard_error(judged, plain, spec):
+def test_a_printed_standard_deviation_becomes_a_standard_error(plain, spec):
     deviation = table_spec({**plain, "spread": "standard deviation"})
     printed = Published("80.0", "0.8")
     assert published_standard_error(deviation, printed) == 0.4
     assert published_standard_error(spec, printed) == 0.8
     assert "divided by sqrt(4)" in rule(deviation)
-    assert judged(80 + 2 * 0.8, 0, printed) == "reproduced"
-    assert judged(80 + 2 * 0.8, 0, printed, deviation) == "differs"
 
 
-CLAIMS = {
-    "first": {"better": ["fair"], "than": ["dpsgd"], "in": ["acc_a"]},
-    "second": {"better": ["fair"], "than": ["sgd"], "in": ["acc_a"], "under": ["y"]},
-}
-ABOUT = {"statement": "So.", "source": "page 1"}
+def test_the_rule_names_the_margin_of_every_column(spec):
+    assert "with m = 2 margins of the column (acc_a, pi_ab 1)" in rule(spec)
 
 
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
-        pytest.param("x", 0.8, id="of the pair that a claim compares there"),
-        pytest.param("y", 0.3, id="the smallest of several"),
-        pytest.param("z", 0.0, id="nothing that is printed, or a tie"),
-    ],
-)
-def test_a_tolerance_is_a_third_of_the_smallest_gap_between_rows_that_a_claim_compares(
-    plain, condition, expected
-):
-    claims = {name: {**claim, **ABOUT} for name, claim in CLAIMS.items()}
-    spec = table_spec({**plain, "claims": claims, "conditions": ["x", "y", "z"]})
-    printed = {
-        (f"{label}, {row}", "acc_a"): Published(value, None)
-        for label, row, value in [
-            *(("x", "sgd", "90.0"), ("x", "dpsgd", "70.0"), ("x", "fair", "72.4")),
-            *(("y", "sgd", "73.3"), ("y", "dpsgd", "70.0"), ("y", "fair", "72.4")),
-            *(("z", "dpsgd", "70.0"), ("z", "fair", "70.0")),
-        ]
-    }
-    assert tolerance(spec, printed, condition, spec.columns[0]) == pytest.approx(expected)
+def test_scores_count_what_is_beyond_two_standard_errors_beside_what_chance_gives():
+    """Scores of -3, 0, 1 and 2.5, by normal errors."""
+    found = [Distance(z, 1.0, math.inf, 0.05, 1.0) for z in (-3.0, 0.0, 1.0, 2.5)]
+    p = stats.chi2.sf(9 + 0 + 1 + 6.25, 4)
+    assert scores_line(found) == (
+        "Distances to print in standard errors: 2 of 4 are beyond 2, of which chance alone would "
+        f"give 0.2; the sum of their squares is 16 (p = {p:.3f} if all means were the same)."
+    )
+    assert scores_line([*found[:1], Distance(1.0, math.nan, 1, 0.05, 1.0)]) == ""
 
 
-def test_no_constant_is_close_to_both_rows_of_a_claim(spec, judged):
-    printed = {
-        ("dpsgd", "acc_a"): Published("70.0", "0.0"),
-        ("fair", "acc_a"): Published("70.5", "0.0"),
-    }
-    close = tolerance(spec, printed, "", spec.columns[0])
-    for constant in (70.0, 70.1, 70.2, 70.25, 70.3, 70.4, 70.5):
-        verdicts = [judged(constant, 0, number, close=close) for number in printed.values()]
-        assert "differs" in verdicts
+def test_scores_of_equal_means_are_standard_normal_whatever_the_number_of_runs(spec, accuracy):
+    """Three runs of ours, four of the paper's: Student's t would be beyond 2 twice as often."""
+    generator = np.random.default_rng(1)
+    scores = []
+    for _ in range(4000):
+        theirs = generator.normal(80, 1, spec.published_runs)
+        printed = Published(f"{theirs.mean():.4f}", f"{stats.sem(theirs):.4f}")
+        scores.append(distance(spec, accuracy, generator.normal(80, 1, 3), printed).score)
+    assert np.mean(np.abs(scores) > 2) == pytest.approx(2 * stats.norm.cdf(-2), abs=0.012)

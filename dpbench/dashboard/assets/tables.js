@@ -2,9 +2,9 @@
 
 const VERDICTS = {
   reproduced: ["good", "✓"],
-  close: ["near", "≈"],
   differs: ["bad", "✗"],
   holds: ["good", "✓"],
+  "holds on average": ["near", "✓"],
   "does not hold": ["bad", "✗"],
   undecided: ["near", "?"],
 };

@@ -11,6 +11,7 @@ import pandas as pd
 
 from dpbench.config.settings import CORRECTED
 from dpbench.figures.formats import images, titled
+from dpbench.metrics.registry import OTHER_MARGIN
 from dpbench.records.record import Record
 from dpbench.reproduce.figure_claims import claims_blocks
 from dpbench.reproduce.page import NOT_PRIVATE, image, own_scale, page
@@ -95,8 +96,8 @@ def judge_distances(claims: Iterable[Claim], gaps: pd.DataFrame) -> list[JudgedC
     gaps: from `distances`. Raises UserError for a claim about anything else.
     """
     rows = [Row("", f"lr {lr:g}", CORRECTED, part) for lr, part in gaps.groupby("lr")]
-    columns = [Column("distance", "distance", 1, None, "lower", "distance")]
-    judge = evidence([""], True, rows, {}).judge
+    columns = [Column("distance", "distance", 1, None, "lower", "distance", OTHER_MARGIN)]
+    judge = evidence([""], rows, {}).judge
     return [judge(c, [quantity(name, columns) for name in c.quantities]) for c in claims]
 
 

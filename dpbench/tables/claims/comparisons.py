@@ -1,17 +1,18 @@
-"""Judges claims by runs: gaps between rows, paired by seed, with confidence intervals."""
+"""Judges claims by runs: gaps between rows, paired by seed, against the difference that matters."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import statistics
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
-from dpbench.metrics.significance import signed_rank
-from dpbench.metrics.students_t import estimate
+from dpbench.metrics.paired_test import LEVEL, PairedTest, holm, paired_test
 from dpbench.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity
 from dpbench.tables.claims.spec import Claim
 from dpbench.tables.conditions import row_name
 from dpbench.tables.runs import Row
 
 HOLDS = "holds"
+ON_AVERAGE = "holds on average"
 FAILS = "does not hold"
 UNDECIDED = "undecided"
 NOT_RUN = "not run"
@@ -21,70 +22,163 @@ NOT_RUN = "not run"
 class Comparison:
     """One row against another (or a number), in one quantity and under one condition.
 
-    gaps: the row's value - the other's for each seed that both have, in the quantity's unit;
-    printed: the gap of the printed numbers. favour: 1 where the claim needs gaps above `by`, -1
-    where below -by. p: of the one-sided Wilcoxon signed-rank test, NaN without a seed.
+    gaps: the row's value - the other's for each of the seeds that both have; printed: the gap of
+    the printed numbers; margin: the largest gap that does not matter; all in the quantity's unit.
+    favour: 1 where the claim needs gaps above `by`, -1 where below -by. excused: whether the row
+    that loses was tuned at an end of the range that was tried, which may be why.
     """
 
     condition: str
     row: str
     than: str | float
     quantity: Quantity
+    seeds: tuple[int, ...]
     gaps: tuple[float, ...]
     printed: PrintedNumber | None
     favour: int
     by: float
-    p: float
-    verdict: str
+    margin: float
+    excused: bool = False
+    verdict: str = NOT_RUN
 
     @property
     def agrees(self) -> bool | None:
         """Whether the printed numbers support the claim; None where none were printed."""
         return None if self.printed is None else self.favour * self.printed.value > self.by
 
+    @property
+    def printed_in_favour(self) -> float:
+        """What the printed gap has beyond what is claimed, in margins; NaN without one."""
+        gap = self.printed.value if self.printed else math.nan
+        return (self.favour * gap - self.by) / (self.margin or 1.0)
+
+    @property
+    def in_favour(self) -> dict[int, float]:
+        """By seed, what the gap has beyond what is claimed, in margins; positive supports it."""
+        unit = self.margin or 1.0
+        return {
+            seed: (self.favour * gap - self.by) / unit
+            for seed, gap in zip(self.seeds, self.gaps, strict=True)
+        }
+
+    @property
+    def test(self) -> PairedTest:
+        """The test of the gaps, in the quantity's unit; there must be one at least."""
+        return paired_test(self.gaps, self.margin)
+
+    @property
+    def claimed(self) -> PairedTest:
+        """The test of `in_favour`, against a margin of 1."""
+        return paired_test([*self.in_favour.values()], 1.0)
+
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim and its comparisons."""
+    """A claim and its comparisons, judged together."""
 
     claim: Claim
     comparisons: tuple[Comparison, ...]
 
     @property
+    def effect(self) -> PairedTest | None:
+        """The mean of all comparisons' `in_favour` over the seeds that they share, in margins; None
+        where they share none."""
+        return _effect(self._run)
+
+    @property
     def verdict(self) -> str:
-        """HOLDS if all comparisons do, FAILS if one of them does, else UNDECIDED or NOT_RUN."""
-        verdicts = {comparison.verdict for comparison in self.comparisons}
-        if not verdicts - {NOT_RUN}:
+        """The verdict on the claim as a whole.
+
+        HOLDS if the interval of the effect lies above 0, but ON_AVERAGE if no comparison holds by
+        itself, or some does not hold or is more than a margin on the other side; FAILS if it lies
+        below 0, or if the effect, or every single one, is shown to be smaller than a margin;
+        NOT_RUN without runs; else UNDECIDED. What holds or fails only by comparisons that are
+        excused is undecided, and so is what holds without some that were not run.
+        """
+        if not self._run:
             return NOT_RUN
-        if FAILS in verdicts:
-            return FAILS
-        return HOLDS if verdicts == {HOLDS} else UNDECIDED
+        verdict = self._verdict(self._run)
+        fair = [c for c in self._run if not c.excused]
+        if len(fair) < len(self._run) and self._verdict(fair) != verdict:
+            return UNDECIDED
+        missing = len(self._run) < len(self.comparisons)
+        return UNDECIDED if missing and verdict in (HOLDS, ON_AVERAGE) else verdict
+
+    @property
+    def _run(self) -> list[Comparison]:
+        return [comparison for comparison in self.comparisons if comparison.gaps]
+
+    def _verdict(self, comparisons: Sequence[Comparison]) -> str:
+        effect = _effect(comparisons)
+        if effect is None:
+            return UNDECIDED
+        verdict = _verdict(self.claim, effect, effect.p_difference, effect.p_equivalence)
+        found = {comparison.verdict for comparison in comparisons}
+        against = any(comparison.claimed.mean < -1 for comparison in comparisons)
+        if verdict != HOLDS or (HOLDS in found and FAILS not in found and not against):
+            return verdict
+        return FAILS if found == {FAILS} and effect.p_equivalence <= LEVEL else ON_AVERAGE
+
+
+def _effect(comparisons: Sequence[Comparison]) -> PairedTest | None:
+    in_favour = [comparison.in_favour for comparison in comparisons]
+    shared = set.intersection(*map(set, in_favour)) if in_favour else set()
+    if not shared:
+        return None
+    means = [statistics.fmean(gaps[seed] for gaps in in_favour) for seed in sorted(shared)]
+    return paired_test(means, 1.0)
+
+
+def _verdict(claim: Claim, test: PairedTest, p_difference: float, p_equivalence: float) -> str:
+    """The verdict by a test whose positive values support the claim, and its corrected p-values.
+
+    A gap that is shown to be smaller than the margin refutes a claim of a gap, but not one of a
+    gap `by` some number, which it may exceed by as little.
+    """
+    if p_difference <= LEVEL:
+        return HOLDS if test.mean > 0 else FAILS
+    return FAILS if p_equivalence <= LEVEL and not claim.by else UNDECIDED
+
+
+def judged_claim(claim: Claim, comparisons: Sequence[Comparison]) -> JudgedClaim:
+    """The claim with the verdicts on its comparisons, corrected for their number (Holm 1979)."""
+    run = [c for c in comparisons if c.gaps]
+    tests = [c.claimed for c in run]
+    different = holm([test.p_difference for test in tests])
+    equivalent = holm([test.p_equivalence for test in tests])
+    verdicts = {
+        id(c): UNDECIDED if c.excused else _verdict(claim, test, *adjusted)
+        for c, test, *adjusted in zip(run, tests, different, equivalent, strict=True)
+    }
+    return JudgedClaim(
+        claim, tuple(replace(c, verdict=verdicts.get(id(c), NOT_RUN)) for c in comparisons)
+    )
 
 
 @dataclass(frozen=True)
 class Evidence:
     """The data that claims are judged by: rows by name, and the printed numbers.
 
-    conditions: their labels; at_paper_scale: whether the runs are of the paper's scale.
+    conditions: their labels; at_edge: the names of rows that a search tuned to an end of the range
+    that it tried.
     """
 
     conditions: Sequence[str]
-    at_paper_scale: bool
     rows: Mapping[str, Row]
     published: PrintedTable
+    at_edge: Set[str] = frozenset()
 
     def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> JudgedClaim:
         """The claim with the verdicts on its comparisons. quantities: those of the claim."""
-        return JudgedClaim(claim, tuple(self._comparisons(claim, quantities)))
+        return judged_claim(claim, tuple(self._comparisons(claim, quantities)))
 
     def gaps(
         self, condition: str, row: str, than: str | float, quantity: Quantity
-    ) -> tuple[float, ...]:
-        """The row's value - the other's for each seed that both have."""
+    ) -> dict[int, float]:
+        """The row's value - the other's by seed, for the seeds that both have."""
         ours = self._values(condition, row, quantity)
         theirs = self._others(condition, than, quantity, ours)
-        # Rounded, so that rounding errors of equal values do not count as gaps.
-        return tuple(round(ours[s] - theirs[s], 12) for s in sorted(ours.keys() & theirs.keys()))
+        return {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
 
     def printed_gap(
         self, condition: str, row: str, than: str | float, quantity: Quantity
@@ -109,17 +203,33 @@ class Evidence:
         self, claim: Claim, condition: str, row: str, than: str | float, quantity: Quantity
     ) -> Comparison:
         gaps = self.gaps(condition, row, than, quantity)
-        printed = self.printed_gap(condition, row, than, quantity)
         favour = {"better": quantity.sign, "larger": 1, "smaller": -1}[claim.relation]
-        in_favour = [favour * gap - claim.by for gap in gaps]
-        least = -math.inf
-        if printed and self.at_paper_scale and not claim.by:
-            least = favour * printed.value / 2
-        verdict = verdict_of(in_favour, least)
-        p = signed_rank(in_favour)
-        return Comparison(
-            condition, row, than, quantity, gaps, printed, favour, claim.by, p, verdict
+        found = Comparison(
+            condition=condition,
+            row=row,
+            than=than,
+            quantity=quantity,
+            seeds=tuple(gaps),
+            gaps=tuple(gaps.values()),
+            printed=self.printed_gap(condition, row, than, quantity),
+            favour=favour,
+            by=claim.by,
+            margin=self._margin(condition, row, than, quantity),
         )
+        return replace(found, excused=self._is_excused(found)) if gaps else found
+
+    def _margin(self, condition: str, row: str, than: str | float, quantity: Quantity) -> float:
+        """The margin around the larger of the two values, of which print has no part."""
+        ours = self._values(condition, row, quantity.first)
+        theirs = self._others(condition, than, quantity.first, ours)
+        sizes = [abs(statistics.fmean(values.values())) for values in (ours, theirs) if values]
+        return quantity.columns[0].margin.at(max(sizes, default=0.0))
+
+    def _is_excused(self, found: Comparison) -> bool:
+        """Whether the row that loses was tuned at an end of the range that was tried."""
+        wins = statistics.fmean(found.in_favour.values()) > 0
+        loser = found.than if wins else found.row
+        return isinstance(loser, str) and self._full_name(found.condition, loser) in self.at_edge
 
     def _values(self, condition: str, name: str, quantity: Quantity) -> dict[int, float]:
         row = self.rows.get(self._full_name(condition, name))
@@ -138,37 +248,13 @@ class Evidence:
 
 
 def evidence(
-    conditions: Sequence[str], at_paper_scale: bool, rows: Sequence[Row], published: PrintedTable
+    conditions: Sequence[str],
+    rows: Sequence[Row],
+    published: PrintedTable,
+    at_edge: Sequence[str] = (),
 ) -> Evidence:
     """The evidence in rows; of several variants of a method, the first row counts."""
     first_rows: dict[str, Row] = {}
     for row in rows:
         first_rows.setdefault(row.name, row)
-    return Evidence(conditions, at_paper_scale, first_rows, published)
-
-
-def verdict_of(gaps: Sequence[float], least: float = -math.inf) -> str:
-    """The verdict on gaps, of which those above 0 favour the claim.
-
-    least: half of the printed gap; an interval that lies below it excludes the paper's effect.
-    Rows that are equal in all runs are no evidence for a claim, but against it.
-    """
-    if not gaps:
-        return NOT_RUN
-    low, high = interval(gaps)
-    if low > 0:
-        return HOLDS
-    return FAILS if high <= 0 or high < least else UNDECIDED
-
-
-def interval(gaps: Sequence[float]) -> tuple[float, float]:
-    """The 95% confidence interval of the mean gap by Student's t.
-
-    NaN where gaps are not all finite; infinite for fewer than two.
-    """
-    if len(gaps) < 2 and all(map(math.isfinite, gaps)):
-        return -math.inf, math.inf
-    found = estimate(gaps)
-    if found is None or found.half is None:
-        return math.nan, math.nan
-    return found.mean - found.half, found.mean + found.half
+    return Evidence(conditions, first_rows, published, frozenset(at_edge))

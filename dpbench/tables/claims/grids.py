@@ -1,37 +1,44 @@
 """The claims of a table or figure as grids: one of the verdicts, and one of all comparisons."""
 
-import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from dpbench.metrics.paired_test import LEVEL, PairedTest
 from dpbench.tables.claims.comparisons import (
     FAILS,
     HOLDS,
     NOT_RUN,
+    ON_AVERAGE,
     UNDECIDED,
     Comparison,
     JudgedClaim,
-    interval,
 )
 from dpbench.tables.conditions import row_name
-from dpbench.tables.counts import tally
+from dpbench.tables.counts import counted, tally
 from dpbench.tables.grid import NO_VALUE, Grid, number, signed
 
 WORDS = {
     HOLDS: (HOLDS, "hold"),
+    ON_AVERAGE: (ON_AVERAGE, "hold on average"),
     FAILS: (FAILS, "do not hold"),
     UNDECIDED: (UNDECIDED, UNDECIDED),
     NOT_RUN: (NOT_RUN, NOT_RUN),
 }
 """The verdicts on claims, as they read for one and for several."""
 
+AT_EDGE = ": the row that loses was tuned at the edge of its range"
+
 RULE = (
     "Claims: a gap is the row's value minus the other's, paired by seed, with its 95% interval by "
-    "Student's t. A comparison holds if the interval lies beyond 0 on the claimed side; it does "
-    "not hold if it lies on the other side or, at the paper's scale, if all of it is below half of "
-    "the printed gap; otherwise too few runs leave it undecided. A claim holds if all of its "
-    "comparisons hold, and does not hold if one of them does not. p: one-sided Wilcoxon "
-    "signed-rank test, at least 2^-n with n seeds."
+    "Student's t. A comparison holds if the gap is shown to lie on the claimed side; it does not "
+    "hold if it is shown to lie on the other side, or to be smaller than the margin (two one-sided "
+    "tests); otherwise it is undecided. All tests are at 5%, with Holm's correction for the "
+    "comparisons of the claim. A claim of several comparisons is judged by its effect: the mean of "
+    "their gaps, each in margins and positive where it supports the claim, over the seeds that "
+    "they share. It holds if the 95% interval of the effect lies above 0, but only on average if "
+    "no comparison holds by itself, or some does not hold or is more than a margin on the other "
+    "side; it does not hold if the effect is shown to lie below 0 or to be smaller than a margin. "
+    "docs/verdicts.md explains the rule."
 )
 
 
@@ -44,7 +51,8 @@ def claims_grid(judged: Sequence[JudgedClaim]) -> Grid:
 
 def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
     """A line for each comparison of each claim."""
-    head = ("claim", "row", "than", "in", "our gap [95% interval] (seeds)", "printed gap", "p")
+    gap = "our gap [95% interval] (seeds)"
+    head = ("claim", "row", "than", "in", gap, "margin", "printed gap", "verdict")
     lines = [
         (
             j.claim.name,
@@ -52,15 +60,15 @@ def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
             str(c.than),
             c.quantity.name,
             gap_text(c),
+            number(c.margin, None),
             _printed_text(c),
-            NO_VALUE if math.isnan(c.p) else number(c.p, 3),
-            c.verdict,
+            c.verdict + (AT_EDGE if c.excused else ""),
         )
         for j in judged
         for c in j.comparisons
         if c.verdict != NOT_RUN
     ]
-    grid = Grid("Every comparison of a claim", (*head, "verdict"), tuple(lines))
+    grid = Grid("Every comparison of a claim", head, tuple(lines))
     return _without_print(grid, head.index("printed gap"))
 
 
@@ -77,31 +85,75 @@ def count_verdicts(verdicts: Iterable[str], failed: Sequence[str] = ()) -> str:
     return tally(verdicts, WORDS, {FAILS: ", ".join(failed)})
 
 
+def chance_line(judged: Sequence[JudgedClaim]) -> str:
+    """How many comparisons the claims make, and how many chance alone would decide wrongly."""
+    tested = [j for j in judged if j.verdict != NOT_RUN]
+    number_of = sum(c.verdict != NOT_RUN for j in tested for c in j.comparisons)
+    if not tested:
+        return ""
+    return (
+        f"The claims make {counted(number_of, 'comparison')}. If no row differed from another, "
+        f"{LEVEL * number_of:.1f} of them would seem to differ at 5% each; Holm's correction "
+        f"leaves at most {LEVEL * len(tested):.1f} of {counted(len(tested), 'claim')} in which one "
+        "does."
+    )
+
+
+def power_line(judged: Sequence[JudgedClaim]) -> str:
+    """The smallest gaps that the seeds can show, by quantity."""
+    shown: dict[str, list[Comparison]] = {}
+    for comparison in (c for j in judged for c in j.comparisons if c.gaps):
+        if comparison.test.deviation > 0:
+            shown.setdefault(comparison.quantity.name, []).append(comparison)
+    if not shown:
+        return ""
+    sizes = ", ".join(f"{name} {_smallest(found)}" for name, found in shown.items())
+    return (
+        f"Power: of the gaps that these seeds would show in four of five repetitions, the smallest "
+        f"is {sizes} (median over the comparisons, each by itself)."
+    )
+
+
+def _smallest(comparisons: Sequence[Comparison]) -> str:
+    sizes = [comparison.test.smallest_difference() for comparison in comparisons]
+    return number(statistics.median(sizes), comparisons[0].quantity.digits)
+
+
 def gap_text(c: Comparison) -> str:
     """`+2.9 [+2.1, +3.7] (5)`."""
-    if not c.gaps:
-        return NO_VALUE
-    digits, (low, high) = c.quantity.digits, interval(c.gaps)
-    mean = signed(statistics.fmean(c.gaps), digits)
-    if len(c.gaps) < 2:
-        return f"{mean} (1)"
-    return f"{mean} [{signed(low, digits)}, {signed(high, digits)}] ({len(c.gaps)})"
+    return f"{interval_text(c.test, c.quantity.digits)} ({c.test.n})" if c.gaps else NO_VALUE
+
+
+def interval_text(test: PairedTest, digits: int | None) -> str:
+    """`+2.9 [+2.1, +3.7]`, or `+2.9` of a single difference."""
+    mean = signed(test.mean, digits)
+    if test.n < 2:
+        return mean
+    low, high = (signed(end, digits) for end in test.interval())
+    return f"{mean} [{low}, {high}]"
 
 
 def _in_print(judged: JudgedClaim) -> str:
-    """Whether the paper's own numbers support a claim."""
+    """Whether the paper's own numbers support a claim, and the size of their effect."""
     printed = [c for c in judged.comparisons if c.agrees is not None]
     against = [c for c in printed if not c.agrees]
     if not printed:
         return NO_VALUE
-    return f"against it in {len(against)} of {len(printed)}" if against else "agrees"
+    support = f"against it in {len(against)} of {len(printed)}" if against else "agrees"
+    if len(printed) == 1:
+        return f"{support} ({_printed_text(printed[0])})"
+    effect = statistics.fmean(c.printed_in_favour for c in printed)
+    return f"{support} ({signed(effect, 1)} margins)"
 
 
 def _ours(judged: JudgedClaim) -> str:
-    """The gap of a single comparison, or the counts of verdicts on several."""
+    """The gap of a single comparison, or the effect and the counts of verdicts on several."""
     if len(judged.comparisons) == 1:
         return gap_text(judged.comparisons[0])
-    return count_verdicts(c.verdict for c in judged.comparisons) or NO_VALUE
+    counts = count_verdicts(c.verdict for c in judged.comparisons) or NO_VALUE
+    if judged.effect is None:
+        return counts
+    return f"{interval_text(judged.effect, 1)} margins ({judged.effect.n}); {counts}"
 
 
 def _printed_text(c: Comparison) -> str:

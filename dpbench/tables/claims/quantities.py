@@ -52,6 +52,11 @@ class Quantity:
         return sign_of(self.columns[0].better)
 
     @property
+    def first(self) -> "Quantity":
+        """The quantity of the first column alone, whose values a relative margin is a share of."""
+        return Quantity(self.columns[0].name, self.columns[:1])
+
+    @property
     def digits(self) -> int | None:
         return self.columns[0].digits
 
