@@ -26,7 +26,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    (launcher=slurm). --cfg job prints the configuration, and --info
                                    the options chosen, without running anything
   reproduce TABLE [KEY=VALUE ...]  execute the missing runs of a paper's table or figure, and print
-                                   it; scale=NAME for a smaller one, if the table declares it
+                                   it; scale=NAME for a smaller one, if the table declares it;
+                                   power=0.8 only says how many seeds would decide its claims
   search [KEY=RANGE ...]           N=20 trials on a validation split, sorted by rule=best_validation
                                    or lowest_validation_loss; a range is a=1,2 or
                                    'optimizer.lr=tag(log,interval(1e-3,1))', by=random|tpe;

@@ -4,26 +4,35 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dpbench.config.buildable import function
+from dpbench.config.settings import key_of
 from dpbench.execution.configuration import trackers_of
 from dpbench.execution.load_or_run import tracking_folder
 from dpbench.records.code import is_stale
 from dpbench.records.folder import TABLES
 from dpbench.reproduce.figure import check_figure
+from dpbench.reproduce.power import power_page
 from dpbench.reproduce.render import render, spec_of
 from dpbench.reproduce.target import Target, target_of
 from dpbench.reproduce.target_runs import execute, not_run, plan_runs
 from dpbench.system.errors import print_message
 from dpbench.system.files import check_writable, write_atomically
+from dpbench.system.validate import fraction, spelled_number
 from dpbench.training.tracking import log_table
+
+POWER = "power"
 
 
 def reproduce(name: str, overrides: list[str]) -> str:
     """Execute the missing runs, write `results/tables/NAME.*`, and return the table as Markdown.
 
     At another scale, or with changed settings, NAME has a suffix. Figures of times are always
-    measured again, by `dpbench bench`.
+    measured again, by `dpbench bench`. With `power=P` nothing is executed or written: see
+    `power_page`.
     """
-    target = target_of(name, overrides)
+    powers = [o.partition("=")[2] for o in overrides if key_of(o) == POWER]
+    target = target_of(name, [o for o in overrides if key_of(o) != POWER])
+    if powers:
+        return power_page(target, fraction(POWER, spelled_number(powers[-1])))
     folder = Path(target.config["results_dir"])
     if "bench" in target.table:
         return _measure_times(target, folder)

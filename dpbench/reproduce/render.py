@@ -1,7 +1,7 @@
 """Renders the files of a target from its records: table or figure, numbers, records."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -24,6 +24,7 @@ from dpbench.reproduce.figure import Picture, picture, remarks
 from dpbench.reproduce.figure_claims import claims_blocks, judge_figure
 from dpbench.reproduce.page import NOT_PRIVATE, image, page
 from dpbench.reproduce.target import BUDGET, Target
+from dpbench.tables.claims.comparisons import JudgedClaim
 from dpbench.tables.conditions import conditions_of, row_name
 from dpbench.tables.files import table_files
 from dpbench.tables.markdown import section
@@ -84,6 +85,13 @@ def spec_of(target: Target) -> TableSpec:
     plain |= {"arms": target.has_arms}
     plain |= {"conditions": target.labels, "claims": target.claims, "at_edge": target.at_edge}
     return table_spec(plain)
+
+
+def judged_claims(target: Target, records: list[Record]) -> Sequence[JudgedClaim]:
+    """The claims of a table or figure, judged by some of its runs."""
+    if "figure" in target.table:
+        return judge_figure(target, _runs(target, records), records)
+    return _built(target, records, EVERYTHING_WAS_RUN).claims
 
 
 def _table(target: Target, records: list[Record], not_run: NotRun) -> dict[str, bytes]:

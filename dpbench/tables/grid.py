@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from dpbench.metrics.paired_test import PairedTest
 from dpbench.tables.cells import Cell
 
 NO_VALUE = "-"
@@ -32,6 +33,15 @@ def signed(value: float, digits: int | None) -> str:
     """A difference, with its sign unless it is written as 0."""
     text = number(value, digits)
     return f"+{text}" if value > 0 and float(text) else text
+
+
+def interval_text(test: PairedTest, digits: int | None) -> str:
+    """`+2.9 [+2.1, +3.7]`, or `+2.9` of a single difference."""
+    mean = signed(test.mean, digits)
+    if test.n < 2:
+        return mean
+    low, high = (signed(end, digits) for end in test.interval())
+    return f"{mean} [{low}, {high}]"
 
 
 def mean_and_spread(cell: Cell) -> str:

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterable, Sequence
 
-from dpbench.metrics.paired_test import LEVEL, PairedTest
+from dpbench.metrics.paired_test import LEVEL
 from dpbench.tables.claims.comparisons import (
     FAILS,
     HOLDS,
@@ -15,7 +15,7 @@ from dpbench.tables.claims.comparisons import (
 )
 from dpbench.tables.conditions import row_name
 from dpbench.tables.counts import counted, tally
-from dpbench.tables.grid import NO_VALUE, Grid, number, signed
+from dpbench.tables.grid import NO_VALUE, Grid, interval_text, number, signed
 
 WORDS = {
     HOLDS: (HOLDS, "hold"),
@@ -122,15 +122,6 @@ def _smallest(comparisons: Sequence[Comparison]) -> str:
 def gap_text(c: Comparison) -> str:
     """`+2.9 [+2.1, +3.7] (5)`."""
     return f"{interval_text(c.test, c.quantity.digits)} ({c.test.n})" if c.gaps else NO_VALUE
-
-
-def interval_text(test: PairedTest, digits: int | None) -> str:
-    """`+2.9 [+2.1, +3.7]`, or `+2.9` of a single difference."""
-    mean = signed(test.mean, digits)
-    if test.n < 2:
-        return mean
-    low, high = (signed(end, digits) for end in test.interval())
-    return f"{mean} [{low}, {high}]"
 
 
 def _in_print(judged: JudgedClaim) -> str:

@@ -42,13 +42,14 @@ NOT_IN_NAMES = ("seed", "diagnostics")
 
 @dataclass(frozen=True)
 class SweepLayout:
-    """The settings whose values are rows and columns, the names of the metrics, and the method
-    that others are compared with, if any."""
+    """The settings whose values are rows and columns, the names of the metrics, the method that
+    others are compared with, if any, and the methods whose settings no search chose."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     metrics: tuple[str, ...]
     baseline: str = ""
+    untuned: tuple[str, ...] = ()
 
 
 class Mean(NamedTuple):

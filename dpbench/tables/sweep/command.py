@@ -14,7 +14,7 @@ from dpbench.system.files import check_replaceable, unwritable, write_atomically
 from dpbench.system.validate import key_values, path_of
 from dpbench.tables.counts import counted
 from dpbench.tables.sweep.cells import SweepLayout, filter_records, group_runs, varied_settings
-from dpbench.tables.sweep.differences import check_baseline
+from dpbench.tables.sweep.differences import check_baseline, untuned
 from dpbench.tables.sweep.page import CELLS, SweepTable, metric_label
 
 DEFAULTS = {
@@ -54,6 +54,7 @@ def table(arguments: Sequence[str]) -> str:
     runs = [record for record in readable_records(Path(folder)) if not record.is_audit]
     if values["sweep"]:
         runs = _of_sweep(runs, Path(folder), values["sweep"])
+    trials = [record for record in runs if record.config.get("validation") is not None]
     records = filter_records(runs, filters)
     rows, columns = _names(values["rows"]), _names(values["columns"])
     asked = (*filters, *rows, *columns, *re.findall(r"\w+", values["metrics"]))
@@ -62,7 +63,7 @@ def table(arguments: Sequence[str]) -> str:
     metrics = _metrics(values["metrics"], records)
     if values["baseline"]:
         check_baseline(values["baseline"], (*rows, *columns), records)
-    layout = SweepLayout(rows, columns, metrics, values["baseline"])
+    layout = SweepLayout(rows, columns, metrics, values["baseline"], untuned(records, trials))
     made = SweepTable(layout, group_runs(records, layout), _title(records, layout))
     _check_own(out)
     for suffix, text in zip(SUFFIXES, (made.markdown, made.csv, made.latex), strict=True):

@@ -1,19 +1,24 @@
 """Differences of the rows of a sweep to those of a baseline method, paired by seed."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from dpbench.metrics.paired_test import BETTER, WORSE, PairedTest, judge, paired_test
 from dpbench.metrics.registry import parse_name
-from dpbench.metrics.students_t import Estimate, paired
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError, nearest
-from dpbench.tables.grid import NO_VALUE, signed
+from dpbench.tables.grid import NO_VALUE, interval_text
 from dpbench.tables.sweep.cells import Key, Runs, SweepLayout, value_of
 
 METHOD = "method"
 
 CHOSEN = (METHOD, "optimizer", "schedule")
 """The groups whose settings are chosen for each method."""
+
+UNTUNED = ", untuned"
+"""After the verdict on a comparison that a method lost whose settings no search chose."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,55 @@ class Differences:
         """The columns with a method that is compared."""
         return {column for _, column in self._compared()}
 
-    def of(self, row: Key, column: Key, metric: str) -> Estimate | None:
-        """The mean difference over common seeds in the metric's unit, with its 95% interval; None
-        without one baseline to compare with, without common seeds, or where a run diverged."""
-        ours = self.runs.get((row, column))
-        if ours is None or self._method(row, column) == self.layout.baseline:
+    def of(self, row: Key, column: Key, metric: str) -> PairedTest | None:
+        """The differences over common seeds in the metric's unit, row minus baseline, against the
+        metric's margin; None without one baseline to compare with, or without common seeds."""
+        ours, base = self.runs.get((row, column)), self._base(row, column)
+        if ours is None or base is None:
+            return None
+        values, others = ours.by_seed(metric), base.by_seed(metric)
+        gaps = [values[seed] - others[seed] for seed in values if seed in others]
+        if not all(map(math.isfinite, gaps)) or not gaps:
+            return None
+        largest = max(abs(ours.mean(metric).value), abs(base.mean(metric).value))
+        return paired_test(gaps, parse_name(metric).margin.at(largest))
+
+    @cached_property
+    def verdicts(self) -> Mapping[tuple[Key, Key, str], str]:
+        """By row, column and metric: better, worse, equivalent or undecided, corrected for the
+        number of comparisons. What loses by settings that no search chose says so."""
+        tests = {
+            (row, column, metric): test.scaled(known.sign)
+            for row, column in self._compared()
+            for metric in self.layout.metrics
+            if (known := parse_name(metric).metric) and known.better
+            if (test := self.of(row, column, metric))
+        }
+        verdicts = dict(zip(tests, judge([*tests.values()]), strict=True))
+        return {
+            cell: f"{verdict}{self._excuse(*cell[:2], verdict)}"
+            for cell, verdict in verdicts.items()
+        }
+
+    def text(self, row: Key, column: Key, metric: str) -> str:
+        """`+0.52 [+0.10, +0.94] (5), better`: difference, interval, common seeds, and verdict."""
+        found, known = self.of(row, column, metric), parse_name(metric).metric
+        if found is None:
+            return NO_VALUE
+        shown = f"{interval_text(found, known.digits if known else None)} ({found.n})"
+        return ", ".join(filter(None, [shown, self.verdicts.get((row, column, metric), "")]))
+
+    def _excuse(self, row: Key, column: Key, verdict: str) -> str:
+        """Why a loser may have lost: by settings that no search chose."""
+        if verdict not in (BETTER, WORSE):
+            return ""
+        loser = self.layout.baseline if verdict == BETTER else self._method(row, column)
+        return UNTUNED if loser in self.layout.untuned else ""
+
+    def _base(self, row: Key, column: Key) -> Runs | None:
+        """The runs of the baseline on the same terms as a cell; None for its own, and unless one
+        cell has them."""
+        if self._method(row, column) == self.layout.baseline:
             return None
         bases = [
             runs
@@ -47,20 +96,7 @@ class Differences:
             if self._method(*cell) == self.layout.baseline
             and self._shared(*cell) == self._shared(row, column)
         ]
-        if len(bases) != 1:
-            return None
-        return paired(ours.by_seed(metric), bases[0].by_seed(metric))
-
-    def text(self, row: Key, column: Key, metric: str) -> str:
-        """`+0.52 [+0.10, +0.94] (5)`: difference, interval, and number of common seeds."""
-        found, known = self.of(row, column, metric), parse_name(metric).metric
-        if found is None:
-            return NO_VALUE
-        digits, interval = known.digits if known else None, ""
-        if found.half is not None:
-            low, high = (signed(found.mean + half, digits) for half in (-found.half, found.half))
-            interval = f" [{low}, {high}]"
-        return f"{signed(found.mean, digits)}{interval} ({found.n})"
+        return bases[0] if len(bases) == 1 else None
 
     def _compared(self) -> Iterator[tuple[Key, Key]]:
         yield from (cell for cell in self.runs if self._method(*cell) != self.layout.baseline)
@@ -75,6 +111,21 @@ class Differences:
 
     def _values(self, row: Key, column: Key) -> dict[str, object]:
         return dict(zip((*self.layout.rows, *self.layout.columns), (*row, *column), strict=True))
+
+
+def untuned(records: Sequence[Record], trials: Sequence[Record]) -> tuple[str, ...]:
+    """The methods among the records of which there is no trial of a search, on the same data set
+    and model.
+
+    trials: the runs in the same folder that have a validation split.
+    """
+    tried = {_task(trial) for trial in trials}
+    return tuple(dict.fromkeys(_task(r)[0] for r in records if _task(r) not in tried))
+
+
+def _task(record: Record) -> tuple[str, str, str]:
+    method, dataset, model = (record.config["choices"][g] for g in (METHOD, "dataset", "model"))
+    return method, dataset, model
 
 
 def check_baseline(baseline: str, keys: Collection[str], records: Sequence[Record]) -> None:

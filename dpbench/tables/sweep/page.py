@@ -41,10 +41,15 @@ NOTE = (
 
 DIFFERENCES = (
     "Differences: mean over common seeds of the row's value minus the baseline's, with its 95% "
-    "interval by Student's t (number of seeds). An interval with 0 inside leaves open which is "
-    "larger; of twenty intervals, one misses the true difference on average. A dash: the "
-    "baseline has no row with the same settings, or several; those of method, optimizer and "
-    "schedule may differ."
+    "interval by Student's t (number of seeds). Better and worse: a paired t-test at 5%; "
+    "equivalent: shown to differ by less than the margin ({margins}); both with Holm's correction "
+    "for all comparisons of this page. A dash: the baseline has no row with the same settings, or "
+    "several; those of method, optimizer and schedule may differ."
+)
+
+NOT_TUNED = (
+    "Untuned: there is no search of {methods} in this folder, so their settings may be why they "
+    "lose; `dpbench search` finds better ones."
 )
 
 ONE_SPLIT = (
@@ -74,7 +79,7 @@ class SweepTable:
 
     @property
     def _note(self) -> str:
-        note = f"{NOTE} {DIFFERENCES}" if self.layout.baseline else NOTE
+        note = f"{NOTE} {self._on_differences}" if self.layout.baseline else NOTE
         if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
             note = f"{note} {ONE_SPLIT}"
         if not self._terms:
@@ -82,6 +87,18 @@ class SweepTable:
         terms = next(iter(self._terms))
         named = {*Terms._fields} - {*self._differing}
         return f"{note} All epsilons: {terms.text(named)}." if named else note
+
+    @property
+    def _on_differences(self) -> str:
+        margins = (
+            f"{label} {parse_name(name).margin}"
+            for label, name in zip(self.metric_labels, self.layout.metrics, strict=True)
+        )
+        said = DIFFERENCES.format(margins=", ".join(margins))
+        if not self.layout.untuned:
+            return said
+        methods = ", ".join(map(method_name, self.layout.untuned))
+        return f"{said} {NOT_TUNED.format(methods=methods)}"
 
     @property
     def _records(self) -> list[Record]:
@@ -109,7 +126,7 @@ class SweepTable:
     def csv(self) -> str:
         """A line for each row, column and metric; epsilon is empty where none may be shown."""
         numbers = ("metric", "mean", "sd", "n", "epsilon")
-        compared = ("difference", "low", "high", "pairs") if self.layout.baseline else ()
+        compared = ("difference", "low", "high", "pairs", "verdict") if self.layout.baseline else ()
         head = (*self.layout.rows, *self.layout.columns, *numbers, *Terms._fields, *compared)
         return csv_text(head, self._lines())
 
@@ -134,7 +151,7 @@ class SweepTable:
         head = (*self._keys, *(", ".join([*self._named(at), label]) for at, label in heads))
         return [Grid(f"Differences to {method_name(self.layout.baseline)}", head, tuple(rows))]
 
-    @property
+    @cached_property
     def _differences(self) -> Differences:
         return Differences(self.layout, self.runs)
 
@@ -224,15 +241,15 @@ class SweepTable:
                         yield (*cell, *self._compared_numbers(row, column, name))
 
     def _compared_numbers(self, row: Key, column: Key, name: str) -> tuple[str, ...]:
-        """Difference, interval and number of pairs, empty where there are none."""
+        """Difference, interval, number of pairs and verdict, empty where there are none."""
         if not self.layout.baseline:
             return ()
         found = self._differences.of(row, column, name)
         if found is None:
-            return ("",) * 4
-        ends = () if found.half is None else (found.mean - found.half, found.mean + found.half)
-        low, high = (f"{end:.6g}" for end in ends) if ends else ("", "")
-        return (f"{found.mean:.6g}", low, high, str(found.n))
+            return ("",) * 5
+        low, high = (f"{end:.6g}" for end in found.interval()) if found.n > 1 else ("", "")
+        verdict = self._differences.verdicts.get((row, column, name), "")
+        return (f"{found.mean:.6g}", low, high, str(found.n), verdict)
 
 
 def metric_label(name: str, records: Iterable[Record]) -> str:

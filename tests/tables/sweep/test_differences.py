@@ -68,11 +68,61 @@ def test_the_section_of_differences_has_common_seeds_and_no_row_of_the_baseline(
     assert section[:4] == [
         "| method | lr | accuracy (%) |",
         "| --- | ---: | ---: |",
-        f"| BAM | 0.3 | +3.3 [{low:+.1f}, {high:+.1f}] (3) |",
+        f"| BAM | 0.3 | +3.3 [{low:+.1f}, {high:+.1f}] (3), undecided |",
         "| DP-SAT | 0.3 | - |",
     ]
     assert section[4] == ""
     assert "Differences: mean over common seeds" in said
+    assert "less than the margin (accuracy (%) 0.5)" in said
+
+
+def compared(tmp_path, *gaps, searched=()):
+    """What is said of a method that is above the baseline by these fractions."""
+    for seed, gap in enumerate(gaps):
+        record("dpsgd", "eps3", seed, 0.8 + seed / 50).save(tmp_path)
+        record("bam", "eps3", seed, 0.8 + seed / 50 + gap, lr=0.3).save(tmp_path)
+    for method in searched:
+        trial = record(method, "eps3", 9)
+        replace(trial, config={**trial.config, "validation": 0.1}).save(tmp_path)
+    said = table([str(tmp_path), f"out={tmp_path / 't'}", "rows=method", BASELINE])
+    (line,) = (x for x in said.splitlines() if x.startswith("| BAM | ") and "[" in x)
+    return line.rpartition("), ")[2].removesuffix(" |"), said
+
+
+BOTH = ("dpsgd", "bam")
+
+
+@pytest.mark.parametrize(
+    ("gaps", "verdict"),
+    [
+        ((0.05, 0.051, 0.049), "better"),
+        ((-0.05, -0.051, -0.049), "worse"),
+        ((0.001, -0.001, 0.0), "equivalent"),
+        ((0.05, -0.03, 0.01), "undecided"),
+    ],
+)
+def test_a_difference_has_one_of_four_verdicts(tmp_path, gaps, verdict):
+    assert compared(tmp_path, *gaps, searched=BOTH)[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("sign", "searched", "verdict"),
+    [
+        (-1, ("dpsgd",), "worse, untuned"),
+        (-1, ("bam",), "worse"),
+        (1, ("bam",), "better, untuned"),
+        (1, ("dpsgd",), "better"),
+    ],
+)
+def test_a_method_that_no_search_tuned_loses_by_its_settings(tmp_path, sign, searched, verdict):
+    found, said = compared(tmp_path, 0.05 * sign, 0.051 * sign, searched=searched)
+    assert found == verdict
+    missing = {"dpsgd": "BAM", "bam": "DP-SGD"}[searched[0]]
+    assert f"Untuned: there is no search of {missing} in this folder" in said
+
+
+def test_where_all_were_searched_nothing_is_said_of_it(tmp_path):
+    assert "Untuned" not in compared(tmp_path, 0.05, 0.051, searched=BOTH)[1]
 
 
 def test_a_baseline_with_several_rows_is_ambiguous(tmp_path):
