@@ -9,6 +9,13 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from dpbench.mechanism.gaussian_draws import (
+    FEWEST,
+    TAIL,
+    add_gaussian,
+    erfinv_is_faster,
+    refine,
+)
 from dpbench.mechanism.streams import Stream, uniforms
 from dpbench.privacy.ledger import (
     CoordinateLaw,
@@ -25,10 +32,6 @@ bound a GPU's extra memory. The draws do not depend on it."""
 
 GRID = 2.0**-20
 """The grid that noisy sums are rounded to, relative to the power of two below the noise scale."""
-
-
-TAIL = 2.0**32
-"""Tail probabilities, times 2^64, below which a draw takes further bits."""
 
 
 class Noise(ABC):
@@ -98,27 +101,14 @@ def draws(stream: Stream, size: int, quantile: Quantile) -> Tensor:
     signed = stream.bits(size).double().add_(0.5)
     tails = signed.abs()
     if stream.device.type == "cpu":
-        _refine(tails, stream)
+        refine(tails.numpy(), stream)
     else:
         tails = _refined(tails, stream)
     return quantile(tails.mul_(2.0**-64)).copysign_(signed)
 
 
-def _refine(tails: Tensor, stream: Stream) -> None:
-    """Adds bits, in place, to tails below TAIL: they replace the half in a whole number and a half.
-
-    Each whole number has its own stream for them, so that all other draws keep their bits.
-    """
-    values = tails.numpy()
-    if values.min(initial=TAIL) == TAIL:
-        return
-    for place in (values < TAIL).nonzero()[0].tolist():
-        whole = int(tails[place])
-        tails[place] = whole + uniforms(stream.derived(f"tail {whole}"), 1).item()
-
-
 def _refined(tails: Tensor, stream: Stream) -> Tensor:
-    """The tails with bits added as in `_refine`, drawn for all of them: on a GPU, to look for those
+    """The tails with bits added as in `refine`, drawn for all of them: on a GPU, to look for those
     that need some would force a synchronisation."""
     return torch.where(tails < TAIL, tails.floor() + uniforms(stream, len(tails)), tails)
 
@@ -135,9 +125,17 @@ def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream
     scale = _float64_scale(scale, stream)
     cores = torch.get_num_threads() if stream.device.type == "cpu" else 1
     for part in total.split(cores * CHUNK[stream.device.type]):
+        if quantile is torch.special.ndtri and _is_fast(part, stream):
+            add_gaussian(part, float(scale), float(_grid(scale)), stream)
+            continue
         noisy = draws(stream, len(part), quantile).mul_(scale).add_(part.to(stream.device))
         part.copy_(_rounded(noisy, scale))
     return total
+
+
+def _is_fast(part: Tensor, stream: Stream) -> bool:
+    on_cpu = stream.device.type == "cpu"
+    return on_cpu and len(part) >= FEWEST and erfinv_is_faster()
 
 
 def _float64_scale(scale: float | Tensor, stream: Stream) -> float | Tensor:

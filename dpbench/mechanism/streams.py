@@ -22,6 +22,9 @@ BLOCK = 16
 WORD = 8
 """Bytes of one draw."""
 
+ZEROS = memoryview(bytes(2**20))
+"""What the cipher turns into its key stream: kept, as to clear memory again takes long."""
+
 
 class Stream(Protocol):
     """A source of random bits whose state can be saved and restored."""
@@ -61,7 +64,8 @@ class CipherStream:
     def bits(self, size: int) -> Tensor:
         # The library requires room for one more block.
         out = torch.empty(size + BLOCK // WORD, dtype=torch.int64)
-        self._cipher.update_into(bytes(WORD * size), out.numpy().view("uint8").data)
+        zeros = ZEROS[: WORD * size] if WORD * size <= len(ZEROS) else bytes(WORD * size)
+        self._cipher.update_into(zeros, out.numpy().view("uint8").data)
         self._drawn += size
         return out[:size]
 
