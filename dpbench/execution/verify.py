@@ -181,15 +181,17 @@ def differences_of_rerun(record: Record) -> Iterator[str]:
     """What is different after retraining the run of a record, as predicates of a sentence.
 
     On the same processor with the same versions every bit must be the same; differences in these
-    are named.
+    are named. Metrics that later versions added are not in the record, and so not compared.
     """
     try:
         again = _retrained(record)
     except UserError as error:
         yield f"cannot be retrained: {error}"
         return
+    known = {name: again.metrics.get(name) for name in record.metrics}
     for part in ("metrics", "history", "diagnostics"):
-        if not equal(getattr(record, part), getattr(again, part)):
+        now = known if part == "metrics" else getattr(again, part)
+        if not equal(getattr(record, part), now):
             yield f"has different {part} when retrained{_why(record, again)}."
 
 

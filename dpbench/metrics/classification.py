@@ -26,6 +26,40 @@ def negative_log_likelihood(outputs: Tensor, targets: Tensor) -> Tensor:
     return losses.masked_fill(~outputs.isfinite().all(dim=1), torch.nan)
 
 
+def class_metrics(outputs: Tensor, targets: Tensor) -> dict[str, float]:
+    """`balanced_accuracy`, `f1_macro` and `auroc`: means over the classes, whatever their sizes.
+
+    outputs: logits [n, K]; targets: classes [n] int64. The mean of the classes' recalls; of their
+    F1 scores; and of the areas under the curves of each class against the rest by its probability,
+    which for two classes is the one area. All equal scikit-learn's. NaN where a class has no
+    example or an output is not finite.
+    """
+    count = outputs.shape[1]
+    sizes = torch.bincount(targets, minlength=count).double()
+    if not outputs.isfinite().all() or not sizes.all():
+        return dict.fromkeys(("balanced_accuracy", "f1_macro", "auroc"), torch.nan)
+    predictions = outputs.argmax(dim=1)
+    hits = torch.bincount(targets[predictions == targets], minlength=count).double()
+    predicted = torch.bincount(predictions, minlength=count)
+    scores = outputs.double().softmax(dim=1)
+    areas = [_area(scores[:, k], targets == k) for k in range(count)]
+    return {
+        "balanced_accuracy": mean(hits / sizes),
+        "f1_macro": mean(2 * hits / (sizes + predicted)),
+        "auroc": sum(areas) / count,
+    }
+
+
+def _area(scores: Tensor, positive: Tensor) -> float:
+    """The share of pairs in which the positive example has the higher score [n]; ties are halves
+    (Mann and Whitney 1947)."""
+    _, places, counts = scores.unique(return_inverse=True, return_counts=True)
+    ranks = (counts.cumsum(0) - (counts - 1) / 2).double()
+    ours = int(positive.sum())
+    above = ranks[places[positive]].sum().item() - ours * (ours + 1) / 2
+    return above / (ours * (len(scores) - ours))
+
+
 def mean(values: Tensor) -> float:
     """The mean of values [n]; NaN if there are none or one is NaN."""
     return values.double().mean().item()

@@ -17,8 +17,9 @@ def evaluate(
 
     Returns `accuracy`, `loss`, `nll`, `brier`, `ece`, `mce`, `mce_min20` (over bins of 20 or more
     examples), `adaptive_ece`, `ece_temperature` (on every other example, after a temperature fitted
-    on the rest), `accuracy/<group>`, `loss/<group>`, `accuracy_gap` between the best and the worst
-    group, and for two classes `demographic_parity_difference` and `equalized_odds_difference`.
+    on the rest), `balanced_accuracy`, `f1_macro`, `auroc`, `accuracy/<group>`, `loss/<group>`,
+    `accuracy_gap` between the best and the worst group, and for two classes
+    `demographic_parity_difference` and `equalized_odds_difference`.
     Accuracies are fractions, losses nats. An empty group or a diverged model gives NaN. Raises
     ValueError if the shapes disagree or a group has no name.
     """
@@ -36,6 +37,7 @@ def evaluate(
         "mce_min20": calibration.maximum_calibration_error(outputs, targets, least=20),
         "adaptive_ece": calibration.adaptive_calibration_error(outputs, targets),
         "ece_temperature": temperature.effect_of_scaling(outputs, targets).ece,
+        **classification.class_metrics(outputs, targets),
         "accuracy_gap": classification.spread(fit[f"accuracy/{name}"] for name in group_names),
         **fairness.group_fairness(outputs, targets, groups, len(group_names)),
     }

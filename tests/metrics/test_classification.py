@@ -5,7 +5,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, log_loss
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    f1_score,
+    log_loss,
+    roc_auc_score,
+)
 
 from dpbench.metrics import classification
 
@@ -25,6 +31,47 @@ def test_accuracy_and_nll_agree_with_scikit_learn(n, classes, seed):
     assert math.isclose(right, accuracy_score(targets, probabilities.argmax(axis=1)))
     reference = log_loss(targets, probabilities, labels=range(classes))
     assert math.isclose(classification.mean(losses), reference, rel_tol=1e-9)
+
+
+@pytest.mark.slow
+@settings(deadline=None)
+@given(
+    n=st.integers(6, 60),
+    classes=st.integers(2, 5),
+    seed=st.integers(0, 10_000),
+    ties=st.booleans(),
+)
+def test_means_over_classes_agree_with_scikit_learn(n, classes, seed, ties):
+    generator = torch.Generator().manual_seed(seed)
+    outputs = 2 * torch.randn(n, classes, generator=generator, dtype=torch.float64)
+    outputs = outputs.round() if ties else outputs
+    targets = torch.cat([torch.arange(classes), torch.randint(classes, (n,), generator=generator)])
+    outputs = torch.cat([outputs[:classes], outputs])
+    found = classification.class_metrics(outputs, targets)
+    predicted, scores = outputs.argmax(dim=1), outputs.softmax(dim=1).numpy()
+    curves = scores[:, 1] if classes == 2 else scores
+    expected = {
+        "balanced_accuracy": balanced_accuracy_score(targets, predicted),
+        "f1_macro": f1_score(targets, predicted, average="macro"),
+        "auroc": roc_auc_score(targets, curves, multi_class="ovr", labels=range(classes)),
+    }
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_means_over_classes_are_nan_without_a_class_and_without_a_prediction():
+    outputs, targets = torch.eye(3), torch.tensor([0, 1, 1])
+    assert all(map(math.isnan, classification.class_metrics(outputs, targets).values()))
+    targets = torch.tensor([0, 1])
+    broken = torch.tensor([[1.0, math.inf], [0.0, 1.0]])
+    assert all(map(math.isnan, classification.class_metrics(broken, targets).values()))
+
+
+def test_chance_has_an_area_of_a_half_and_certainty_of_one():
+    targets = torch.tensor([0, 1, 0, 1])
+    same = classification.class_metrics(torch.ones(4, 2), targets)
+    assert (same["auroc"], same["balanced_accuracy"]) == (0.5, 0.5)
+    right = classification.class_metrics(torch.eye(2)[targets], targets)
+    assert (right["auroc"], right["f1_macro"]) == (1.0, 1.0)
 
 
 def test_an_example_without_finite_outputs_has_no_prediction():

@@ -8,7 +8,7 @@ from dpbench.metrics.evaluation import evaluate, fit_metrics
 NAMES = ("male", "female")
 BINARY = {
     *("accuracy", "loss", "nll", "brier", "ece", "mce", "mce_min20"),
-    *("adaptive_ece", "ece_temperature"),
+    *("adaptive_ece", "ece_temperature", "balanced_accuracy", "f1_macro", "auroc"),
     *("accuracy/male", "accuracy/female", "loss/male", "loss/female"),
     "accuracy_gap",
     *("demographic_parity_difference", "equalized_odds_difference"),
