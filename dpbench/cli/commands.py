@@ -85,12 +85,14 @@ def _sweep(overrides: list[str]) -> None:
 def epsilon(arguments: list[str]) -> None:
     """The privacy statement of a run, as one JSON object, or a table of several; trains nothing.
 
-    The object has one epsilon more than a record: `replace_one`, for one example replaced.
+    The object has more than a record: `replace_one`, the epsilon for one example replaced, and
+    `attacks`, upper bounds of what attacks achieve.
     """
     from dpbench.cli.planned_runs import planned_runs
     from dpbench.config.overrides import swept_keys
     from dpbench.execution.prepare import prepare
     from dpbench.privacy.adjacency import replaced
+    from dpbench.privacy.attacks import attack_bounds
     from dpbench.training.plan import privacy_statement
 
     if swept_keys(arguments):
@@ -98,7 +100,11 @@ def epsilon(arguments: list[str]) -> None:
         return
     _, run, planned = prepare(arguments)
     statement = privacy_statement(run, planned)
-    print(json.dumps(statement | {"replace_one": replaced(statement, planned.ledger)}))
+    more = {
+        "replace_one": replaced(statement, planned.ledger),
+        "attacks": attack_bounds(statement, planned.ledger),
+    }
+    print(json.dumps(statement | more))
 
 
 def reproduce(arguments: list[str]) -> None:

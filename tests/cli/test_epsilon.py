@@ -55,12 +55,19 @@ def test_one_example_replaced_costs_more_than_one_removed(command, nowhere):
     assert 2 * said["pld"] < said["replace_one"] < 3 * said["pld"]
 
 
+def test_an_epsilon_says_what_attacks_achieve_at_most(command, nowhere):
+    attacks = json.loads(command("epsilon", "privacy=eps3", *nowhere).out[-1])["attacks"]
+    assert {*attacks} == {"membership_advantage", "true_positive_rate", "reconstruction"}
+    assert 1e-4 < attacks["reconstruction"] < attacks["true_positive_rate"] < 0.1
+
+
 @pytest.mark.parametrize(
     "words", ["dataset=dutch method=fairlens", "privacy=noise1 sampler=shuffled"]
 )
 def test_no_epsilon_is_shown_where_none_is_proven(words, command, nowhere):
     said = json.loads(command("epsilon", *words.split(), *nowhere).out[-1])
-    assert [said[name] for name in ("rdp", "pld", "gdp", "replace_one")] == [None] * 4
+    shown = ("rdp", "pld", "gdp", "replace_one", "attacks")
+    assert [said[name] for name in shown] == [None] * 5
     assert said["guarantee"] == "none"
     assert said["why"]
 
