@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.records.collect import readable_records
+from dpbench.records.other_seeds import left_out
 from dpbench.records.record import Record
 from dpbench.records.trial import is_trial, released
 from dpbench.system.errors import UserError
@@ -15,6 +16,9 @@ from dpbench.system.validate import key_values
 
 UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed")
 """Fields of the provenance that depend on the sizes of private batches."""
+
+SHOWN = "test/accuracy"
+"""The metric that runs with other seeds are compared by."""
 
 DEFAULTS = {"results_dir": "results", "out": "published.records.jsonl"}
 
@@ -31,10 +35,12 @@ def publish(arguments: list[str]) -> Path:
         raise UserError("publish takes one record: publish each to an out= of its own.")
     folder, out = Path(given["results_dir"]), Path(given["out"])
     check_replaceable(out)
-    records = _chosen(folder, readable_records(folder), given.get("record"))
+    known = readable_records(folder)
+    records = _chosen(folder, known, given.get("record"))
     _warn_of_guessable_noise(records)
     _warn_of_unbounded_runs(records)
     _warn_of_composition(records)
+    _warn_of_other_seeds(records, known)
     # Sorted by their text, so that the order says nothing about the seeds.
     lines = sorted(without_uncovered(record).json() for record in records)
     write_atomically(out, "".join(f"{line}\n" for line in lines).encode(), setting="out")
@@ -134,3 +140,8 @@ def _warn_of_composition(records: list[Record]) -> None:
             "the epsilon of each; their privacy losses compose.",
             stacklevel=3,
         )
+
+
+def _warn_of_other_seeds(records: list[Record], known: list[Record]) -> None:
+    for said in left_out(records, known, SHOWN):
+        warnings.warn(f"not all runs of these settings are published: {said}", stacklevel=3)

@@ -152,3 +152,13 @@ def test_a_link_is_not_replaced_by_the_file(tmp_path):
     (tmp_path / "link").symlink_to("/dev/null")
     with pytest.raises(UserError, match="link is not a regular file"):
         publish([f"results_dir={tmp_path}", f"out={tmp_path / 'link'}"])
+
+
+def test_one_of_several_seeds_is_not_published_unnoticed(tmp_path):
+    best, other = made(0), replace(made(1), metrics={"test/accuracy": 0.7})
+    other.save(tmp_path)
+    best.save(tmp_path)
+    arguments = [f"results_dir={tmp_path}", f"out={tmp_path / 'out.jsonl'}"]
+    said = r"not all runs .* accuracy 90.0 over 1 of the 2 seeds .* accuracy 80.0 over all"
+    with pytest.warns(UserWarning, match=said):
+        publish([*arguments, f"record={best.digest}"])

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dpbench.config.literals import literal
-from dpbench.config.settings import NAMED_GROUPS, leaves, varying_keys
+from dpbench.config.settings import leaves, varying_keys
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.guarantee import weakest
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.epsilon import OF_ITS_SEARCH, Terms, largest_epsilon
+from dpbench.records.other_seeds import settings_but_seed
 from dpbench.records.record import Record
 from dpbench.records.trial import is_trial
 from dpbench.system.errors import UserError, nearest
@@ -35,9 +36,6 @@ DESCRIPTION = tuple(
 
 MOST_VALUES, LONG = 3, 40
 """The most values of a setting that a refusal names, and characters of one."""
-
-NOT_IN_NAMES = ("seed", "diagnostics")
-"""Settings in which the runs of one cell may differ."""
 
 
 @dataclass(frozen=True)
@@ -163,13 +161,7 @@ def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[tuple[Key
 
 
 def _identity(record: Record) -> tuple[str, Any]:
-    return _settings(record.config), record.config.get("seed")
-
-
-def _settings(config: Mapping[str, Any]) -> str:
-    others = {key: v for key, v in config.items() if key not in NOT_IN_NAMES}
-    choices = {k: v for k, v in others["choices"].items() if k in NAMED_GROUPS}
-    return json.dumps(others | {"choices": choices}, sort_keys=True)
+    return settings_but_seed(record.config), record.config.get("seed")
 
 
 def _check_alike(cells: Sequence[Sequence[Record]]) -> None:
@@ -210,9 +202,9 @@ def _values(key: str, counts: list[tuple[str, int]]) -> str:
 def varied_settings(configs: Sequence[Mapping[str, Any]]) -> set[str]:
     """The groups of which records' configurations have several options with several settings, and
     the settings that differ between those with the same options."""
-    if len({_settings(config) for config in configs}) == 1:
+    if len({settings_but_seed(config) for config in configs}) == 1:
         return set()
-    plain = [json.loads(_settings(config)) for config in configs]
+    plain = [json.loads(settings_but_seed(config)) for config in configs]
     keys = {*varying_keys([dict(leaves(settings)) for settings in plain])}
     groups = {key.removeprefix("choices.").split(".")[0] for key in keys}
     alike: dict[str, list[dict[str, Any]]] = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.records.collect import readable_records
+from dpbench.records.other_seeds import left_out
 from dpbench.records.record import Record
 from dpbench.records.sweep_list import read_list
 from dpbench.system.errors import UserError, nearest, print_message
@@ -52,10 +53,9 @@ def table(arguments: Sequence[str]) -> str:
         out = out.with_suffix("")
     filters = {key: value for key, value in values.items() if key not in DEFAULTS}
     runs = [record for record in readable_records(Path(folder)) if not record.is_audit]
-    if values["sweep"]:
-        runs = _of_sweep(runs, Path(folder), values["sweep"])
+    selected = _of_sweep(runs, Path(folder), values["sweep"]) if values["sweep"] else runs
     trials = [record for record in runs if record.config.get("validation") is not None]
-    records = filter_records(runs, filters)
+    records = filter_records(selected, filters)
     rows, columns = _names(values["rows"]), _names(values["columns"])
     asked = (*filters, *rows, *columns, *re.findall(r"\w+", values["metrics"]))
     if "validation" not in asked:
@@ -64,7 +64,8 @@ def table(arguments: Sequence[str]) -> str:
     if values["baseline"]:
         check_baseline(values["baseline"], (*rows, *columns), records)
     layout = SweepLayout(rows, columns, metrics, values["baseline"], untuned(records, trials))
-    made = SweepTable(layout, group_runs(records, layout), _title(records, layout))
+    others = tuple(left_out(records, runs, metrics[0])) if metrics else ()
+    made = SweepTable(layout, group_runs(records, layout), _title(records, layout), others)
     _check_own(out)
     for suffix, text in zip(SUFFIXES, (made.markdown, made.csv, made.latex), strict=True):
         write_atomically(out.with_name(out.name + suffix), text.encode(), setting="out")

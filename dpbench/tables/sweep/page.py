@@ -52,6 +52,8 @@ NOT_TUNED = (
     "lose; `dpbench search` finds better ones."
 )
 
+OTHER_SEEDS = "Not all seeds are shown, and no test can tell whether some were picked."
+
 ONE_SPLIT = (
     "All seeds share one split into training and test rows, whose choice the deviations leave out; "
     "dataset.split_seed=null draws one for each seed."
@@ -60,11 +62,13 @@ ONE_SPLIT = (
 
 @dataclass(frozen=True)
 class SweepTable:
-    """The runs of a table by row and column, and its title."""
+    """The runs of a table by row and column, its title, and sentences on runs of the same settings
+    with other seeds."""
 
     layout: SweepLayout
     runs: Mapping[tuple[Key, Key], Runs]
     title: str
+    left_out: tuple[str, ...] = ()
 
     @property
     def markdown(self) -> str:
@@ -80,6 +84,8 @@ class SweepTable:
     @property
     def _note(self) -> str:
         note = f"{NOTE} {self._on_differences}" if self.layout.baseline else NOTE
+        if self.left_out:
+            note = f"{note} {OTHER_SEEDS} {' '.join(self.left_out)}"
         if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
             note = f"{note} {ONE_SPLIT}"
         if not self._terms:

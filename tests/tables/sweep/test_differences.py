@@ -146,3 +146,17 @@ def test_a_baseline_that_cannot_be_compared_with_is_refused(tmp_path, arguments,
     with pytest.raises(UserError, match=re.escape(sentence)):
         table([str(tmp_path), f"out={tmp_path / 't'}", *arguments])
     assert not list(tmp_path.glob("t.*"))
+
+
+def test_seeds_that_are_left_out_are_named_with_the_mean_that_all_of_them_have(tmp_path):
+    for seed, value in enumerate((0.9, 0.8, 0.85, 0.6)):
+        record("bam", "eps3", seed, value).save(tmp_path)
+        record("dpsgd", "eps3", seed, 0.8).save(tmp_path)
+    arguments = [str(tmp_path), f"out={tmp_path / 't'}"]
+    assert "left out" not in table(arguments)
+    said = table([*arguments, "seed=0,2", "method=bam"])
+    assert (
+        "no test can tell whether some were picked. BAM: accuracy 87.5 over 2 of the 4 seeds that "
+        "were run, and accuracy 78.8 over all (left out: 1, 3)."
+    ) in said
+    assert "DP-SGD" not in said
