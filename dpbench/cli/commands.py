@@ -205,6 +205,13 @@ def table(arguments: list[str]) -> None:
     print(write(arguments), end="")
 
 
+def checklist(arguments: list[str]) -> None:
+    """Write the answers to a reviewer's questions about a comparison, and print them."""
+    from dpbench.reproduce.checklist import checklist as write
+
+    print(write(arguments), end="")
+
+
 def verify(arguments: list[str]) -> None:
     """Check a results folder and print what is wrong; exit code 1 if anything is."""
     from dpbench.reproduce.verify import verify as check
@@ -243,6 +250,7 @@ COMMANDS = {
     "report": report,
     "track": track,
     "publish": publish,
+    "checklist": checklist,
     "verify": verify,
     "list": listing,
 }

@@ -57,6 +57,7 @@ def words(commands: tuple[str, ...], configured: tuple[str, ...]) -> Mapping[str
     }
     known["bench"] = [*BENCH]
     known["table"] = ["rows=", "columns=", "metrics=", "out=", *groups()]
+    known["checklist"] = [*tables, "method=", "baseline=", "metric=", "results_dir=", "out="]
     known["verify"] = [*tables, "results_dir=", "rerun=", CONFIG_DIR]
     return {name: known.get(name, ["results_dir=", "out="]) for name in commands}
 

@@ -55,6 +55,9 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    write the records without their seeds and without anything
                                    computed from training data that epsilon does not cover; test
                                    metrics are kept
+  checklist TABLE|RESULTS [method=] [baseline=dpsgd] [metric=test/accuracy] [out=checklist]
+                                   answer what a reviewer asks of a comparison (data sets, seeds,
+                                   significance, search, ablation, ...) from the records
   verify [TABLE|RECORD ...] [rerun=N]  check that records agree with their settings and ledgers, and
                                    tables with their records; rerun=N retrains the N quickest runs
   list [GROUP ...]                 print the configuration groups and their options, or for each

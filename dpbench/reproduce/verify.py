@@ -111,7 +111,7 @@ def _named(
                 or _without_digest(name, folder)
                 or f"{name} is neither a table nor a record here: {nearest(name, known)}"
             )
-    digests |= {record.digest for path in chosen for record in _records(path)}
+    digests |= {record.digest for path in chosen for record in records_of(path)}
     return [entry for entry in stored if entry.digest in digests], chosen
 
 
@@ -153,7 +153,7 @@ def unsupported_lines(path: Path) -> Iterator[str]:
         target = _beside(published_target(page), path)
         if "compute" in target.table:
             return
-        made = texts(target, _records(path))
+        made = texts(target, records_of(path))
         for suffix in TEXTS:
             file = path.with_name(f"{stem}.{suffix}")
             if suffix in made:
@@ -203,7 +203,8 @@ def _text(path: Path) -> str:
         raise UserError(f"{path} cannot be read ({reason}).") from error
 
 
-def _records(path: Path) -> list[Record]:
+def records_of(path: Path) -> list[Record]:
+    """The readable records in a table's file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [r for line in lines if isinstance(r := parse(line, path.name), Record)]
 
@@ -234,7 +235,7 @@ def conflicting_records(tables: Sequence[Path]) -> Iterator[Problem]:
     """Runs whose records in two tables have different metrics."""
     first: dict[str, tuple[str, dict]] = {}
     for path in tables:
-        for record in _records(path):
+        for record in records_of(path):
             source, metrics = first.setdefault(record.digest, (path.name, record.metrics))
             if not equal(metrics, record.metrics):
                 yield Problem(

@@ -135,7 +135,7 @@ def test_an_impossible_run_is_refused_in_one_sentence(words, sentence, command, 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("frobnicate", "frobnicate is not a command: choose from audit, bench, data, epsilon"),
+        ("frobnicate", "frobnicate is not a command: choose from audit, bench, checklist, data"),
         ("rum", "rum is not a command: did you mean run?"),
         ("epsilon epoch=3", "epoch is not a setting: did you mean epochs"),
         ("epsilon epochs=0,20", "epochs must be a whole number of at least 1, got 0."),
