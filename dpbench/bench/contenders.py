@@ -9,6 +9,7 @@ import torch
 from dpbench.bench.cases import CannotBeTimed, Case
 from dpbench.bench.jax_peer import jax_privacy
 from dpbench.bench.opacus_peer import opacus
+from dpbench.bench.opake_peer import opake
 from dpbench.bench.ours import ours
 from dpbench.bench.stepper import PlainStepper, Stepper
 from dpbench.gradients import ENGINES
@@ -48,6 +49,7 @@ STEP = {
         f"opacus_{mode}": Contender(partial(opacus, mode=mode))
         for mode in ("hooks", "functorch", "ew", "ghost")
     },
+    "opake": Contender(opake),
     "jax_privacy": Contender(jax_privacy),
     "fastdp": Contender(fastdp),
     "plain_compiled": Contender(partial(plain, compiled=True), "sgd", noisy=False, compiled=True),

@@ -1,5 +1,6 @@
 """The environment of a measurement."""
 
+import math
 import os
 import platform
 from pathlib import Path
@@ -8,7 +9,7 @@ import torch
 
 from dpbench.training.provenance import commit, installed_version
 
-PACKAGES = ("torch", "opacus", "jax", "jax_privacy")
+PACKAGES = ("torch", "opacus", "opake", "jax", "jax_privacy")
 
 
 def environment(device: str) -> str:
@@ -16,6 +17,11 @@ def environment(device: str) -> str:
     installed = [f"{name} {number}" for name in PACKAGES if (number := installed_version(name))]
     python = f"Python {platform.python_version()}"
     return "; ".join([*_machine(device), python, *installed, f"dpbench {commit() or 'unknown'}"])
+
+
+def load_average() -> float:
+    """The number of processes that ran or waited in the last minute, before a measurement."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
 
 
 def _machine(device: str) -> list[str]:

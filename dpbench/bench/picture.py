@@ -3,12 +3,13 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
+from dpbench.bench.report import undisturbed
 from dpbench.figures.formats import image
 
 
 def draw(data: pd.DataFrame) -> bytes:
     """A PNG: one panel per case, one point per contender, with whiskers from minimum to maximum."""
-    panels = list(data.dropna(subset="ratio").groupby("case", sort=False))
+    panels = list(undisturbed(data).dropna(subset="ratio").groupby("case", sort=False))
     height = 1 + sum(0.6 + 0.22 * len(rows) for _, rows in panels)
     figure = Figure(figsize=(8, height), layout="constrained")
     ratios = [len(rows) + 2 for _, rows in panels]

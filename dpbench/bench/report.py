@@ -1,5 +1,6 @@
 """Writes measurements as numbers (CSV), as a table (Markdown) and as a picture (PNG)."""
 
+import math
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
@@ -18,17 +19,28 @@ COLUMNS = (
     *("case", "contender", "parameters", "batch_size", "dtype"),
     *("ms", "ms_min", "ms_max", "ratio", "ratio_min", "ratio_max"),
     *("memory_mib", "repeats", "steps_per_repeat"),
-    *("check", "error", "reason", "environment"),
+    *("check", "error", "reason", "environment", "load"),
 )
 
 
-def rows(case: Case, timed: list[Timing], environment: str) -> pd.DataFrame:
+VARIES = 3.0
+"""A case is disturbed if its plain step takes more than so many times its least in some turn."""
+
+IMPLAUSIBLE = 0.9
+"""A case is disturbed if a step of ours takes less than this share of the plain one, of which it is
+a superset."""
+
+
+def rows(case: Case, timed: list[Timing], environment: str, load: float) -> pd.DataFrame:
     """One row per contender: median, minimum and maximum over the repeats.
 
-    A ratio is a time over the baseline's time in the same repeat.
+    A ratio is a time over the baseline's time in the same repeat. load: the machine's load average.
     """
     (baseline,) = (t for t in timed if t.contender == BASELINE)
-    data = [_row(case, t, baseline) | {"environment": environment} for t in timed]
+    data = [
+        _row(case, t, baseline) | {"environment": environment, "load": round(load, 1)}
+        for t in timed
+    ]
     return pd.DataFrame(data, columns=list(COLUMNS))
 
 
@@ -48,6 +60,22 @@ def _row(case: Case, timed: Timing, baseline: Timing) -> dict:
         "error": timed.check.error if timed.check else None,
         "reason": timed.reason,
     }
+
+
+def disturbed(data: pd.DataFrame) -> set[str]:
+    """The cases whose plain step was disturbed, such as by another process: no ratio is shown."""
+    plain = data[data["contender"] == BASELINE]
+    varies = plain.loc[plain["ms_max"] > VARIES * plain["ms_min"], "case"]
+    ours = data[data["contender"].str.startswith("ours_")]
+    return {*varies, *ours.loc[ours["ratio"] < IMPLAUSIBLE, "case"]}
+
+
+def undisturbed(data: pd.DataFrame) -> pd.DataFrame:
+    """The rows without the ratios of disturbed cases."""
+    ratios = [name for name in COLUMNS if name.startswith("ratio")]
+    kept = data.copy()
+    kept.loc[kept["case"].isin(disturbed(data)), ratios] = math.nan
+    return kept
 
 
 def spread(name: str, values: list[float]) -> dict[str, float]:
@@ -107,6 +135,7 @@ def render(path: Path, markdown: Callable[[pd.DataFrame], str], picture: str) ->
 
 def markdown(data: pd.DataFrame) -> str:
     """Ratios of all cases in one table, then each case with its times, memory and reasons."""
+    data = undisturbed(data)
     head = [
         "# Time of one training step",
         "One step is forward, per-example gradients, clipping to norm 1, sum, Gaussian noise of "
@@ -114,7 +143,9 @@ def markdown(data: pd.DataFrame) -> str:
         "are medians over the repeats (least to largest); a ratio is the median over the repeats "
         "of the time over that of `plain` in the same turn. Memory is the peak: on a GPU all that "
         "was allocated, on a CPU what the process grew by over model and data (coarse). The check "
-        "compares the clipped sum, and the size of the noise, with the float64 loop engine.",
+        "compares the clipped sum, and the size of the noise, with the float64 loop engine. A case "
+        f"has no ratios if its plain step took over {VARIES:g} times its least, "
+        f"or a step of ours took less than {IMPLAUSIBLE:g} of it: something else was running.",
         bullets(environment_lines(data)),
         "## Ratio to the plain step",
         _overview(data),

@@ -25,7 +25,7 @@ def timed(scale=1.0):
 @pytest.fixture
 def measured(tmp_path):
     path = tmp_path / "new" / "step_cpu.csv"
-    report.add(path, report.rows(CASE, timed(), "a machine"))
+    report.add(path, report.rows(CASE, timed(), "a machine", 0.5))
     return path
 
 
@@ -35,6 +35,28 @@ def test_a_ratio_is_the_median_of_the_ratios_of_each_turn(measured):
     assert data.loc["ours_ghost", ["ms", "ms_min", "ms_max"]].tolist() == [4, 4, 6]
     assert data.loc["plain", "ratio"] == 1
     assert math.isnan(data.loc["fastdp", "ratio"])
+
+
+def turns(contender, *milliseconds):
+    return Timing(contender, 147, Verdict(1e-7, "ok"), 10, [ms / 1000 for ms in milliseconds])
+
+
+@pytest.mark.parametrize(
+    ("plain", "ours", "shown"),
+    [
+        ((1.0, 1.2, 2.9), (2.0, 2.4, 5.8), True),
+        pytest.param((1.0, 1.2, 3.1), (2.0, 2.4, 6.2), False, id="the plain step varies"),
+        pytest.param((10.0, 10.0, 10.0), (2.0, 2.0, 2.0), False, id="a part is slower than all"),
+    ],
+)
+def test_a_ratio_to_a_disturbed_step_is_not_shown(plain, ours, shown):
+    timed = [turns("plain", *plain), turns("ours_ghost", *ours)]
+    data = report.rows(CASE, timed, "a machine", 1.7)
+    assert set(data["load"]) == {1.7}
+    assert report.disturbed(data) == (set() if shown else {"tiny"})
+    lines = report.markdown(data).splitlines()
+    line = next(line for line in lines if line.startswith("| ours_ghost |"))
+    assert line == f"| ours_ghost | {'2.00' if shown else '—'} |"
 
 
 def test_rows_of_contenders_that_are_not_measured_again_are_not_replaced(measured):
@@ -47,8 +69,8 @@ def test_rows_of_contenders_that_are_not_measured_again_are_not_replaced(measure
 
 def test_measuring_a_case_again_replaces_all_its_rows_and_no_others(measured):
     other = Case("other", "mlp", (5,), 3, 8)
-    report.add(measured, report.rows(other, timed(), "a machine"))
-    report.add(measured, report.rows(CASE, timed(2.0)[:1], "another machine"))
+    report.add(measured, report.rows(other, timed(), "a machine", 0.5))
+    report.add(measured, report.rows(CASE, timed(2.0)[:1], "another machine", 0.5))
     data = report.read(measured)
     assert data.groupby("case").size().to_dict() == {"other": 3, "tiny": 1}
     assert data.loc[data["case"] == "tiny", "ms"].tolist() == [4]
@@ -77,6 +99,6 @@ def test_without_matplotlib_there_is_a_table_and_no_picture(measured, monkeypatc
 def test_the_depth_picture_is_drawn(tmp_path):
     path = tmp_path / "depth_cpu.csv"
     for case in DEPTH:
-        report.add(path, report.rows(case, timed(), "a machine"))
+        report.add(path, report.rows(case, timed(), "a machine", 0.5))
     report.render(path, report.markdown, "draw_depth")
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
