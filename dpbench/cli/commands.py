@@ -165,15 +165,16 @@ def data(arguments: list[str]) -> None:
 def listing(arguments: list[str]) -> None:
     """Print the configuration groups with their options, or what each option of some groups is."""
     from dpbench.config.compose import options
-    from dpbench.config.search_path import description, groups
+    from dpbench.config.search_path import SPACES, description, groups
 
+    everything = sorted([*groups(), SPACES])
     for group in arguments:
-        one_of("group", group, groups())
+        one_of("group", group, everything)
         for option in options(group):
             print(f"{group}={option}")
             if said := description(group, option):
                 print(indent(said, "    "))
-    for group in [] if arguments else groups():
+    for group in [] if arguments else everything:
         print(f"{group}: {', '.join(options(group))}")
 
 

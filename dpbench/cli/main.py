@@ -31,6 +31,7 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   search [KEY=RANGE ...]           N=20 trials on a validation split, sorted by rule=best_validation
                                    or lowest_validation_loss; a range is a=1,2 or
                                    'optimizer.lr=tag(log,interval(1e-3,1))', by=random|tpe;
+                                   space=method takes the ranges that conf/search has for it;
                                    private=true epsilon=3: a random number of trials, with an
                                    epsilon of 3 for the whole search
   epsilon [KEY=VALUE ...]          print the epsilon of a run without training it, or with KEY=A,B a

@@ -32,9 +32,13 @@ Folders = tuple[tuple[Path, tuple[tuple[Path, int], ...]], ...]
 """Folders in the order in which they are searched, and when the files in each were changed."""
 
 
+SPACES = "search"
+"""The folder of search spaces, which no run is composed of."""
+
+
 def groups() -> list[str]:
     """The configuration groups, `table` among them."""
-    return sorted(p.name for p in conf_folder().iterdir() if p.is_dir())
+    return sorted(p.name for p in conf_folder().iterdir() if p.is_dir() and p.name != SPACES)
 
 
 def folders() -> Folders:

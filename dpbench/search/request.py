@@ -17,6 +17,7 @@ from dpbench.records.digest import digest
 from dpbench.records.publish import without_seed_and_checksum
 from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
+from dpbench.search.spaces import with_space
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import (
     integer,
@@ -34,6 +35,7 @@ their defaults."""
 
 DEFAULTS = {
     **{"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""},
+    "space": "",
     **{"private": "false", **PRIVATE},
 }
 """The settings of a search itself, and their defaults."""
@@ -107,6 +109,8 @@ class SearchRequest:
 def parse(arguments: list[str]) -> SearchRequest:
     """The request of a command line; UserError for all that can be refused before any run."""
     settings, overrides = split_settings("search", DEFAULTS, arguments)
+    if settings["space"]:
+        overrides = with_space(settings["space"], overrides)
     ranges, fixed = split_ranges(overrides)
     _check_search_settings(settings)
     space = Space(tuple(range_ for range_ in ranges if range_.key != "seed"))
