@@ -28,10 +28,12 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
   reproduce TABLE [KEY=VALUE ...]  execute the missing runs of a paper's table or figure, and print
                                    it; scale=NAME for a smaller one, if the table declares it;
                                    power=0.8 only says how many seeds would decide its claims
-  search [KEY=RANGE ...]           N=20 trials on a validation split, sorted by rule=best_validation
-                                   or lowest_validation_loss; a range is a=1,2 or
+  search [KEY=RANGE ...]           N=20 trials on a validation split, sorted by
+                                   rule=best_validation, best_worst_group or
+                                   lowest_validation_loss; a range is a=1,2 or
                                    'optimizer.lr=tag(log,interval(1e-3,1))', by=random|tpe;
                                    space=method takes the ranges that conf/search has for it;
+                                   finalists=5: the best again, with final_seeds=5 other seeds;
                                    private=true epsilon=3: a random number of trials, with an
                                    epsilon of 3 for the whole search
   epsilon [KEY=VALUE ...]          print the epsilon of a run without training it, or with KEY=A,B a

@@ -1,6 +1,7 @@
 """`dpbench search [KEY=RANGE ...]`: trials on a validation split, and the choice of the best."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dpbench.config.space import Configuration
@@ -13,7 +14,7 @@ from dpbench.search.private import select
 from dpbench.search.report import render
 from dpbench.search.request import SearchRequest, parse
 from dpbench.search.samplers import SAMPLERS
-from dpbench.search.selection import RULES, Trial, check_any, failures_of
+from dpbench.search.selection import RULES, Trial, check_any, failures_of, ranked
 from dpbench.system.files import check_writable, write_atomically
 
 
@@ -33,8 +34,9 @@ def search(arguments: list[str], on_failures: Callable[[str], None] = lambda sai
     else:
         trials = run_trials(request)
         check_any(trials)
-        failures = failures_of(trials)
-        files = render(request, trials)
+        finals = run_finals(request, trials) if request.finalists else []
+        failures = failures_of([*trials, *finals])
+        files = render(request, trials, finals)
     for suffix, text in files.items():
         write_atomically(folder / f"{request.name}.{suffix}", text.encode())
     if failures:
@@ -59,6 +61,17 @@ def run_trials(request: SearchRequest) -> list[Trial]:
                 history[configuration] = None if trial.failures else scores(trial)
                 trials.append(trial)
     return trials
+
+
+def run_finals(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
+    """The best trials again, with the final seeds and the numbers that they had."""
+    best = ranked(trials, RULES[request.rule])[: request.finalists]
+    overrides = [list(trial.overrides) for trial in best]
+    final = replace(request, seeds=request.final_seeds)
+    names = names_by_digest([run for each in overrides for run in final.runs(each)])
+    with launching(request.config, "final runs", len(best) * len(final.seeds), names.get) as found:
+        again = list(_run_batch(final, overrides, 0, found)) if best else []
+    return [replace(run, number=first.number) for run, first in zip(again, best, strict=True)]
 
 
 def _run_batch(

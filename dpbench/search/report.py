@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from dpbench.config.settings import NAMED_GROUPS
+from dpbench.config.space import Interval, Range
 from dpbench.privacy.statement import Bound
 from dpbench.records.epsilon import largest_epsilon, marked, rounded_up
 from dpbench.search.request import SearchRequest
@@ -26,21 +27,43 @@ NOTES = (
 EPSILONS: dict[Bound, str] = {"rdp": "epsilon (RDP)", "pld": "epsilon (PLD)"}
 """The columns of epsilons by accountant: the tighter one last, which `dpbench run` prints, too."""
 
+FINAL = {"stage": "final"}
+"""The mark of a finalist's line in the CSV file."""
+
+OUTER = 0.1
+"""The share of a range at either end in which a chosen value is at its edge."""
+
 NONE_CHOSEN = "No trial has numbers for every seed, so none is chosen."
 
 
-def render(request: SearchRequest, trials: Sequence[Trial]) -> dict[str, str]:
-    """The texts by suffix: the same records give the same bytes."""
-    best = ranked(trials, RULES[request.rule])
-    ordered = [*best, *(trial for trial in trials if trial.failures)]
-    csv = pd.DataFrame([_row(trial) for trial in ordered])
+def render(
+    request: SearchRequest, trials: Sequence[Trial], finals: Sequence[Trial] = ()
+) -> dict[str, str]:
+    """The texts by suffix: the same records give the same bytes.
+
+    finals: the finalists with their final seeds, from which the choice is made if there are any.
+    """
+    ordered, last = _ordered(request, trials), _ordered(request, finals)
+    chosen = [trial for trial in last or ordered if not trial.failures][:1]
+    csv = pd.DataFrame([*(_row(trial) | FINAL for trial in last), *map(_row, ordered)])
     return {
-        "md": document(*_parts(request, ordered, best[:1])),
+        "md": document(*_parts(request, ordered, last, chosen)),
         "csv": csv.to_csv(index=False, lineterminator="\n"),
     }
 
 
-def _parts(request: SearchRequest, ordered: Sequence[Trial], chosen: Sequence[Trial]) -> list[str]:
+def _ordered(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
+    """The best trials first, and those that failed last."""
+    best = ranked(trials, RULES[request.rule])
+    return [*best, *(trial for trial in trials if trial.failures)]
+
+
+def _parts(
+    request: SearchRequest,
+    ordered: Sequence[Trial],
+    finals: Sequence[Trial],
+    chosen: Sequence[Trial],
+) -> list[str]:
     choices = request.config["choices"]
     keys = [range_.key for range_ in request.space.ranges]
     fixed = [g for g in NAMED_GROUPS if g not in keys]
@@ -53,11 +76,22 @@ def _parts(request: SearchRequest, ordered: Sequence[Trial], chosen: Sequence[Tr
         + f" and {' '.join(map(_code, request.settings))}.",
         f"Rule `{request.rule}`: {RULES[request.rule].description}. "
         "Spread: standard deviation over seeds.",
+        *(_finals(request, keys, finals) if finals else ()),
         grid_lines(_grid(keys, ordered)),
         _choice(request, chosen[0]) if chosen else NONE_CHOSEN,
-        *(at_edge(chosen[0], ordered) if chosen else ()),
+        *(at_edge(chosen[0], ordered, request.space.ranges) if chosen else ()),
         f"The privacy cost of this selection ({count}) is not in epsilon.",
         *NOTES,
+    ]
+
+
+def _finals(request: SearchRequest, keys: list[str], finals: Sequence[Trial]) -> list[str]:
+    seeds = ", ".join(request.final_seeds)
+    return [
+        f"## Finalists\n\nThe best {len(finals)} trials again with seeds {seeds}, by whose mean "
+        "the choice is made: the best of many trials with one seed is partly the luckiest.",
+        grid_lines(_grid(keys, finals)),
+        "## All trials",
     ]
 
 
@@ -72,14 +106,21 @@ def _choice(request: SearchRequest, trial: Trial) -> str:
     )
 
 
-def at_edge(chosen: Trial, trials: Sequence[Trial]) -> list[str]:
+def at_edge(chosen: Trial, trials: Sequence[Trial], ranges: Sequence[Range]) -> list[str]:
     """A sentence for each number of the chosen trial that is the smallest or largest of its setting
-    that was tried."""
+    that was tried, or in the outer tenth of its range."""
+    outer = {range_.key: range_ for range_ in ranges if isinstance(range_, Interval)}
     values = [dict(o.split("=", 1) for o in trial.overrides) for trial in (chosen, *trials)]
     said = []
     for key, text in values[0].items():
         tried = {spelled_number(other[key]) for other in values}
         numbers = sorted(number for number in tried if not isinstance(number, str))
+        if key in outer and (end := _outer_end(outer[key], float(text))):
+            said.append(
+                f"`{key}={text}` is at the {end} end of `{outer[key].text}`: extend the range "
+                "there and search again."
+            )
+            continue
         if len(numbers) < max(2, len(tried)) or (at := spelled_number(text)) in numbers[1:-1]:
             continue
         end, beyond = ("smallest", "below") if at == numbers[0] else ("largest", "above")
@@ -88,6 +129,15 @@ def at_edge(chosen: Trial, trials: Sequence[Trial]) -> list[str]:
             f"{beyond} it."
         )
     return said
+
+
+def _outer_end(interval: Interval, value: float) -> str:
+    """The end, lower or upper, in whose tenth of the range a value lies; "" for neither."""
+    low, high = interval.low, interval.high
+    if interval.log:
+        low, high, value = math.log(low), math.log(high), math.log(value)
+    share = (value - low) / (high - low)
+    return "lower" if share <= OUTER else "upper" if share >= 1 - OUTER else ""
 
 
 def _grid(keys: list[str], ordered: Sequence[Trial]) -> Grid:

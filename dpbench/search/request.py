@@ -35,10 +35,13 @@ their defaults."""
 
 DEFAULTS = {
     **{"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""},
-    "space": "",
+    **{"space": "", "finalists": "0", "final_seeds": "5"},
     **{"private": "false", **PRIVATE},
 }
 """The settings of a search itself, and their defaults."""
+
+OPEN = {"by", "rule", "finalists", "final_seeds"}
+"""The settings that only a search without privacy has."""
 
 MAX_TRIALS = 100_000
 """More than anyone can afford; a search keeps all of its trials in memory."""
@@ -63,7 +66,8 @@ class SearchRequest:
     fixed: the overrides of all runs, with a validation split; seeds: a trial has one run for each;
     config: the composed configuration of one of the runs; identity: a digest of all that determines
     the search. repetitions: of a private search, whose trials are drawn from `count` candidates.
-    epsilon: the target of a whole private search, to which its trials are calibrated.
+    epsilon: the target of a whole private search, to which its trials are calibrated. finalists:
+    the number of trials, the best ones, that are run again with final_seeds and chosen from.
     """
 
     space: Space
@@ -78,6 +82,8 @@ class SearchRequest:
     identity: str
     repetitions: Repetitions | None = None
     epsilon: float | None = None
+    finalists: int = 0
+    final_seeds: tuple[str, ...] = ()
 
     @property
     def settings(self) -> list[str]:
@@ -127,6 +133,9 @@ def parse(arguments: list[str]) -> SearchRequest:
     choice = [settings["by"], settings["rule"], settings["draw"]]
     range_texts = [f"{range_.key}={range_.text}" for range_ in space.ranges]
     identity = name = [*choice, *seeds, digest(config), *range_texts]
+    finals = [settings["finalists"], settings["final_seeds"]]
+    if settings["finalists"] != DEFAULTS["finalists"]:
+        identity = name = [*name, *finals]
     if repetitions:
         _check_private(arguments, space.ranges, seeds)
         law = [settings["N"], repr(repetitions)]
@@ -149,6 +158,8 @@ def parse(arguments: list[str]) -> SearchRequest:
         identity=_short(identity),
         repetitions=repetitions,
         epsilon=epsilon,
+        finalists=int(settings["finalists"]),
+        final_seeds=_next_seeds(seeds, int(settings["final_seeds"])),
     )
 
 
@@ -159,6 +170,8 @@ def _short(parts: list[str]) -> str:
 def _check_search_settings(settings: dict[str, str]) -> None:
     integer("N", spelled_integer(settings["N"]), most=MAX_TRIALS)
     integer("draw", spelled_integer(settings["draw"]), least=0)
+    integer("finalists", spelled_integer(settings["finalists"]), least=0, most=MAX_TRIALS)
+    integer("final_seeds", spelled_integer(settings["final_seeds"]), most=MAX_TRIALS)
     one_of("by", settings["by"], SAMPLERS)
     one_of("rule", settings["rule"], RULES)
     if settings["name"] and not re.fullmatch(r"\w[\w.-]{,99}", settings["name"]):
@@ -188,7 +201,7 @@ def _epsilon(settings: dict[str, str]) -> float | None:
 
 def _check_private(arguments: list[str], ranges: tuple[Range, ...], seeds: tuple[str, ...]) -> None:
     """UserError for settings that a private search does not support."""
-    if unsupported := {key_of(argument) for argument in arguments} & {"by", "rule"}:
+    if unsupported := {key_of(argument) for argument in arguments} & OPEN:
         raise UserError(
             f"{min(unsupported)} is not for private=true, which draws candidates at random and "
             "chooses by the noisy accuracy."
@@ -274,3 +287,9 @@ def _seeds(ranges: list[Range], config: dict) -> tuple[str, ...]:
                 )
             return tuple(sorted(range_.values, key=int))
     return (str(config["seed"]),)
+
+
+def _next_seeds(seeds: tuple[str, ...], number: int) -> tuple[str, ...]:
+    """So many seeds after the largest of these."""
+    first = max(map(int, seeds)) + 1
+    return tuple(map(str, range(first, first + number)))

@@ -91,6 +91,11 @@ RULES = {
         "the earliest trial",
         _scores,
     ),
+    "best_worst_group": SelectionRule(
+        "highest mean validation accuracy of the worst group over all seeds, then lowest mean "
+        "validation loss, then the earliest trial",
+        lambda trial: (trial.mean(WORST_GROUP), _scores(trial)[1]),
+    ),
     "lowest_validation_loss": SelectionRule(
         "lowest mean validation loss over all seeds, then highest mean validation accuracy, then "
         "the earliest trial",

@@ -63,13 +63,13 @@ def test_a_chosen_number_at_the_edge_of_what_was_tried_is_told():
             [("0.1", 1, "mlp"), ("1e-2", 2, "logistic"), ("1", "4.0", "mlp"), ("0.1", 3, "mlp")]
         )
     ]
-    assert at_edge(trials[0], trials) == [
+    assert at_edge(trials[0], trials, ()) == [
         "`method.bound=1` is the smallest value of 4 that were tried: the best may be below it."
     ]
-    assert [said.split("`")[1] for said in at_edge(trials[2], trials)] == [
+    assert [said.split("`")[1] for said in at_edge(trials[2], trials, ())] == [
         *("optimizer.lr=1", "method.bound=4.0")
     ]
-    assert at_edge(trials[3], trials) == at_edge(trials[0], trials[:1]) == []
+    assert at_edge(trials[3], trials, ()) == at_edge(trials[0], trials[:1], ()) == []
 
 
 @pytest.mark.slow
@@ -241,7 +241,7 @@ def test_optuna_s_sampler_resumes_by_the_records_alone(folder, tmp_path, monkeyp
         ([LR, "n=4"], "n is not a setting of search: did you mean N?"),
         ([LR, "draw=-1"], "draw must be a whole number of at least 0, got '-1'."),
         ([LR, "by=tpw"], "by=tpw is unknown: did you mean tpe?"),
-        ([LR, "rule=best_test"], "rule=best_test is unknown: did you mean best_validation"),
+        ([LR, "rule=best_test"], "rule=best_test is unknown: did you mean best_worst_group"),
         ([LR, "name=../x"], "name must be up to 100 letters, digits"),
         (["optimizer.lr=interval(1,0.1)"], r"optimizer.lr: the first bound of interval\(1,0.1\)"),
         (["optimizer.lr=tag(log,interval(0,1))"], "needs bounds above 0"),

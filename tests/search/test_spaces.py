@@ -1,5 +1,6 @@
 """The search spaces of conf/search."""
 
+import pandas as pd
 import pytest
 
 from dpbench.config.buildable import settings_of
@@ -8,7 +9,10 @@ from dpbench.config.overrides import split_ranges
 from dpbench.config.search_path import SPACES, file_of, searching
 from dpbench.config.settings import leaves
 from dpbench.config.space import Interval
+from dpbench.search.command import search
+from dpbench.search.report import at_edge
 from dpbench.search.request import parse
+from dpbench.search.selection import Trial
 from dpbench.search.spaces import ranges_of, with_space
 from dpbench.system.errors import UserError
 
@@ -84,3 +88,57 @@ def test_an_added_folder_brings_the_space_of_its_method(tmp_path):
 def test_an_unknown_space_is_refused(arguments, sentence):
     with pytest.raises(UserError, match=sentence):
         parse([*arguments, "dataset=digits", "model=mlp"])
+
+
+def test_a_chosen_number_in_the_outer_tenth_of_its_range_is_at_its_edge():
+    ranges, _ = split_ranges(
+        ["optimizer.lr=tag(log,interval(0.01,100))", "method.quantile=interval(0,1)"]
+    )
+
+    def said(lr, quantile):
+        trial = Trial(1, (f"optimizer.lr={lr}", f"method.quantile={quantile}"), {})
+        return [sentence.split("`")[1] for sentence in at_edge(trial, [trial], ranges)]
+
+    assert said(0.0251, 0.5) == ["optimizer.lr=0.0251"], "a tenth of four decades"
+    assert said(0.0252, 0.11) == []
+    assert said(39.9, 0.89) == ["optimizer.lr=39.9"]
+    assert said(1, 0.95) == ["method.quantile=0.95"]
+
+
+@pytest.mark.slow
+def test_the_finalists_run_again_with_other_seeds_and_their_mean_chooses(tmp_path):
+    asked = ["dataset=digits", "model=logistic", "epochs=1", "N=4", "seed=3", "finalists=2"]
+    more = ["final_seeds=3", "optimizer.lr=tag(log,interval(1e-3,1))", "name=two", "threads=1"]
+    text = search([*asked, *more, f"results_dir={tmp_path}"])
+    lines = pd.read_csv(tmp_path / "search" / "two.csv")
+    final, first = lines[lines["stage"] == "final"], lines[lines["stage"].isna()]
+    assert (len(final), len(first)) == (2, 4)
+    assert set(final["n"]) == {3}
+    assert set(final["trial"]) == set(first["trial"][:2]), "the best two of the first stage"
+    assert final["validation/accuracy"].is_monotonic_decreasing
+    assert f"Chosen: trial {final['trial'].iloc[0]}." in text
+    assert "## Finalists" in text
+    assert "again with seeds 4, 5, 6" in text
+    assert search([*asked, *more, f"results_dir={tmp_path}"]) == text, "nothing is run twice"
+
+
+@pytest.mark.slow
+def test_without_finalists_there_is_one_stage(tmp_path):
+    asked = ["dataset=digits", "model=logistic", "epochs=1", "N=2", "name=one", "threads=1"]
+    text = search([*asked, "optimizer.lr=0.1,0.2", f"results_dir={tmp_path}"])
+    assert "Finalists" not in text
+    assert "stage" not in pd.read_csv(tmp_path / "search" / "one.csv")
+
+
+def test_a_private_search_has_no_finalists():
+    with pytest.raises(UserError, match="finalists is not for private=true"):
+        parse(["private=true", "finalists=5", "optimizer.lr=0.1,0.2", "privacy=eps3"])
+
+
+@pytest.mark.slow
+def test_the_worst_group_is_a_rule(tmp_path):
+    asked = ["dataset=digits", "model=logistic", "epochs=1", "N=3", "name=group", "threads=1"]
+    more = ["rule=best_worst_group", "optimizer.lr=0.01,0.1,1", f"results_dir={tmp_path}"]
+    search([*asked, *more])
+    worst = pd.read_csv(tmp_path / "search" / "group.csv")["validation/worst_group_accuracy"]
+    assert worst.is_monotonic_decreasing
