@@ -9,6 +9,7 @@ from dpbench.config.settings import NAMED_GROUPS
 from dpbench.config.space import Interval, Range
 from dpbench.privacy.statement import Bound
 from dpbench.records.epsilon import largest_epsilon, marked, rounded_up
+from dpbench.search.budget import budgets, expected_best
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
 from dpbench.system.validate import spelled_number
@@ -29,6 +30,9 @@ EPSILONS: dict[Bound, str] = {"rdp": "epsilon (RDP)", "pld": "epsilon (PLD)"}
 
 FINAL = {"stage": "final"}
 """The mark of a finalist's line in the CSV file."""
+
+FEWEST = 8
+"""The fewest trials from which the best of fewer is estimated."""
 
 OUTER = 0.1
 """The share of a range at either end in which a chosen value is at its edge."""
@@ -80,6 +84,7 @@ def _parts(
         grid_lines(_grid(keys, ordered)),
         _choice(request, chosen[0]) if chosen else NONE_CHOSEN,
         *(at_edge(chosen[0], ordered, request.space.ranges) if chosen else ()),
+        *_luck(request, ordered),
         f"The privacy cost of this selection ({count}) is not in epsilon.",
         *NOTES,
     ]
@@ -92,6 +97,20 @@ def _finals(request: SearchRequest, keys: list[str], finals: Sequence[Trial]) ->
         "the choice is made: the best of many trials with one seed is partly the luckiest.",
         grid_lines(_grid(keys, finals)),
         "## All trials",
+    ]
+
+
+def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
+    """What fewer trials would have found, where trials are independent and have an accuracy."""
+    values = [trial.mean(ACCURACY) for trial in trials if not trial.failures]
+    if request.by != "random" or len(values) < FEWEST or any(map(math.isnan, values)):
+        return []
+    cells = [(str(k), f"{100 * expected_best(values, k):.2f}") for k in budgets(len(values))]
+    grid = Grid("", ("trials", "expected best validation accuracy (%)"), tuple(cells))
+    return [
+        f"## Fewer trials\n\n{grid_lines(grid)}",
+        "The mean over all ways to draw so many of these trials (Dodge et al. 2019): compare "
+        "methods at equal numbers.",
     ]
 
 
