@@ -3,7 +3,7 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpbench.bench.report import undisturbed
+from dpbench.bench.disturbed import undisturbed
 from dpbench.figures.formats import image
 
 

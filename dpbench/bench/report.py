@@ -1,6 +1,5 @@
 """Writes measurements as numbers (CSV), as a table (Markdown) and as a picture (PNG)."""
 
-import math
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
@@ -10,6 +9,7 @@ import pandas as pd
 
 from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE
+from dpbench.bench.disturbed import IMPLAUSIBLE, VARIES, undisturbed
 from dpbench.bench.timing import Timing
 from dpbench.system.errors import UserError, print_message
 from dpbench.tables.grid import Grid
@@ -21,14 +21,6 @@ COLUMNS = (
     *("memory_mib", "repeats", "steps_per_repeat"),
     *("check", "error", "reason", "environment", "load"),
 )
-
-
-VARIES = 3.0
-"""A case is disturbed if its plain step takes more than so many times its least in some turn."""
-
-IMPLAUSIBLE = 0.9
-"""A case is disturbed if a step of ours takes less than this share of the plain one, of which it is
-a superset."""
 
 
 def rows(case: Case, timed: list[Timing], environment: str, load: float) -> pd.DataFrame:
@@ -60,22 +52,6 @@ def _row(case: Case, timed: Timing, baseline: Timing) -> dict:
         "error": timed.check.error if timed.check else None,
         "reason": timed.reason,
     }
-
-
-def disturbed(data: pd.DataFrame) -> set[str]:
-    """The cases whose plain step was disturbed, such as by another process: no ratio is shown."""
-    plain = data[data["contender"] == BASELINE]
-    varies = plain.loc[plain["ms_max"] > VARIES * plain["ms_min"], "case"]
-    ours = data[data["contender"].str.startswith("ours_")]
-    return {*varies, *ours.loc[ours["ratio"] < IMPLAUSIBLE, "case"]}
-
-
-def undisturbed(data: pd.DataFrame) -> pd.DataFrame:
-    """The rows without the ratios of disturbed cases."""
-    ratios = [name for name in COLUMNS if name.startswith("ratio")]
-    kept = data.copy()
-    kept.loc[kept["case"].isin(disturbed(data)), ratios] = math.nan
-    return kept
 
 
 def spread(name: str, values: list[float]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from typing import NamedTuple, get_args
 
 from dpbench.config.compose import options
 from dpbench.config.names import method_name
-from dpbench.metrics.paired_test import BETTER, UNDECIDED, WORSE, Verdict, judge, paired_test
+from dpbench.metrics.paired_t import BETTER, UNDECIDED, WORSE, Verdict, judge, paired_test
 from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import RECORDS, readable_records
 from dpbench.records.folder import SEARCH, TABLES

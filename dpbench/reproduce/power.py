@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpbench.config.compose import compose
-from dpbench.metrics.paired_test import LEVEL, MOST_SEEDS
+from dpbench.metrics.paired_t import LEVEL, MOST_SEEDS
 from dpbench.records.collect import StoredRecord, collect
 from dpbench.records.digest import digest
 from dpbench.records.record import Record

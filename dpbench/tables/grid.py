@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from dpbench.metrics.paired_test import PairedTest
+from dpbench.metrics.paired_t import PairedTest
 from dpbench.tables.cells import Cell
 
 NO_VALUE = "-"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from dpbench.metrics.paired import is_paired
-from dpbench.metrics.paired_test import LEVEL, PairedTest, holm, paired_test
+from dpbench.metrics.paired_t import LEVEL, PairedTest, holm, paired_test
 from dpbench.tables.claims.comparisons import FAILS, HOLDS, UNDECIDED, Evidence
 from dpbench.tables.claims.quantities import PrintedNumber, quantity
 from dpbench.tables.grid import Grid

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dpbench.metrics.paired_test import LEVEL
+from dpbench.metrics.paired_t import LEVEL
 from dpbench.tables.published import Published
 from dpbench.tables.spec import PAPER_SCALE, STANDARD_DEVIATION, Column, TableSpec
 

@@ -7,6 +7,7 @@ import pytest
 from dpbench.bench import report
 from dpbench.bench.cases import DEPTH, Case
 from dpbench.bench.check import Verdict
+from dpbench.bench.disturbed import disturbed
 from dpbench.bench.timing import Timing
 from dpbench.system.errors import UserError
 
@@ -53,7 +54,7 @@ def test_a_ratio_to_a_disturbed_step_is_not_shown(plain, ours, shown):
     timed = [turns("plain", *plain), turns("ours_ghost", *ours)]
     data = report.rows(CASE, timed, "a machine", 1.7)
     assert set(data["load"]) == {1.7}
-    assert report.disturbed(data) == (set() if shown else {"tiny"})
+    assert disturbed(data) == (set() if shown else {"tiny"})
     lines = report.markdown(data).splitlines()
     line = next(line for line in lines if line.startswith("| ours_ghost |"))
     assert line == f"| ours_ghost | {'2.00' if shown else '—'} |"

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dpbench.metrics.paired_test import judge, paired_test
+from dpbench.metrics.paired_t import judge, paired_test
 from dpbench.metrics.registry import Margin
 from dpbench.system.paths import conf_folder
 from dpbench.tables.claims.comparisons import Comparison, judged_claim

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.metrics.paired_test import judge, paired_test
+from dpbench.metrics.paired_t import judge, paired_test
 from dpbench.system.paths import conf_folder
 
 REPETITIONS, RUN, SHOWN, MARGIN = 2000, 10, 3, 0.5

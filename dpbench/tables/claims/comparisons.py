@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from dpbench.metrics.paired_test import LEVEL, PairedTest, holm, paired_test
+from dpbench.metrics.paired_t import LEVEL, PairedTest, holm, paired_test
 from dpbench.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity
 from dpbench.tables.claims.spec import Claim
 from dpbench.tables.conditions import row_name

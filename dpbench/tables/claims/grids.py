@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterable, Sequence
 
-from dpbench.metrics.paired_test import LEVEL
+from dpbench.metrics.paired_t import LEVEL
 from dpbench.tables.claims.comparisons import (
     FAILS,
     HOLDS,

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dpbench.metrics.paired_test import BETTER, WORSE, PairedTest, judge, paired_test
+from dpbench.metrics.paired_t import BETTER, WORSE, PairedTest, judge, paired_test
 from dpbench.metrics.registry import parse_name
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError, nearest

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.metrics.paired_test import holm, judge, paired_test
+from dpbench.metrics.paired_t import holm, judge, paired_test
 
 GAINS = (0.4, 1.1, -0.2, 0.9, 0.7)
 
