@@ -35,6 +35,14 @@ def interrupt(number=signal.SIGINT):
     time.sleep(0)  # in which Python calls the handler
 
 
+@pytest.fixture(autouse=True)
+def without_nohup():
+    """SIGHUP as in a terminal, since tests may run under nohup, which ignores it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def until(condition):
     end = time.monotonic() + 20
     while not condition():
