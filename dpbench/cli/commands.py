@@ -109,11 +109,13 @@ def epsilon(arguments: list[str]) -> None:
 
 def reproduce(arguments: list[str]) -> None:
     """Run what is missing for a paper's table or figure, then write and print it."""
-    from dpbench.config.compose import options
     from dpbench.reproduce.command import reproduce as rerun
 
     if not arguments:
-        raise UserError(f"reproduce needs a table: {', '.join(options('table'))}.")
+        raise UserError(
+            "reproduce needs a table, such as demo or misalignment_table5: `dpbench list table` "
+            "describes them all."
+        )
     if "=" in arguments[0]:
         raise UserError(f"reproduce needs the table first: dpbench reproduce TABLE {arguments[0]}")
     print(rerun(arguments[0], arguments[1:]))

@@ -145,7 +145,7 @@ def test_an_impossible_run_is_refused_in_one_sentence(words, sentence, command, 
         ("list datasets", "group=datasets is unknown: did you mean dataset"),
         ("data csv", "csv stands for data of your own, which dpbench run reads and checks."),
         ("data digit", "dataset=digit is unknown: did you mean digits"),
-        ("reproduce", "reproduce needs a table: anchors_table1, audit"),
+        ("reproduce", "reproduce needs a table, such as demo"),
         (
             "reproduce results_dir=mine demo",
             "reproduce needs the table first: dpbench reproduce TABLE",
