@@ -81,8 +81,11 @@ class SelectionRule:
 
 def _scores(trial: Trial) -> tuple[float, float]:
     """Mean accuracy, 0 for regression, and minus the mean loss."""
-    accuracy = trial.mean(ACCURACY)
-    return (0.0 if math.isnan(accuracy) else accuracy, -trial.mean(LOSS))
+    return (_or_zero(trial.mean(ACCURACY)), -trial.mean(LOSS))
+
+
+def _or_zero(value: float) -> float:
+    return 0.0 if math.isnan(value) else value
 
 
 RULES = {
@@ -94,7 +97,7 @@ RULES = {
     "best_worst_group": SelectionRule(
         "highest mean validation accuracy of the worst group over all seeds, then lowest mean "
         "validation loss, then the earliest trial",
-        lambda trial: (trial.mean(WORST_GROUP), _scores(trial)[1]),
+        lambda trial: (_or_zero(trial.mean(WORST_GROUP)), _scores(trial)[1]),
     ),
     "lowest_validation_loss": SelectionRule(
         "lowest mean validation loss over all seeds, then highest mean validation accuracy, then "
