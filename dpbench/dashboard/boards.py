@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from dpbench.dashboard.choice import Group, choose, groups_of, ranked_by, sign_of
 from dpbench.dashboard.metrics import metric_entry
 from dpbench.dashboard.run_row import ReportedRun, seven_digits
@@ -88,7 +90,13 @@ def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[Budget | None, list[Cand
         yield None, _candidates(others, validated)
     for budget, groups in sorted(_clusters(private, tested), key=lambda pair: pair[0]):
         budgets = {group.first.budget for group in groups}
-        beside = [g for g in others if g.epsilon == NOT_PRIVATE or g.first.budget in budgets]
+        protocols = {group.first.row["protocol"] for group in groups}
+        beside = [
+            other
+            for other in others
+            if other.first.budget in budgets
+            or (other.epsilon == NOT_PRIVATE and other.first.row["protocol"] in protocols)
+        ]
         yield budget, _candidates([*groups, *beside], validated)
 
 
@@ -144,6 +152,7 @@ def _board(facet: str, budget: Budget | None, candidates: list[Candidate]) -> di
         "delta": budget and budget.delta,
         "columns": [_column(name) for name in columns],
         "baseline": baseline and baseline.method,
+        "span": _span([cell for row in rows for cell in row["cells"][:1] if cell]),
         "rows": rows,
     }
 
@@ -191,7 +200,7 @@ def _row(
         "cells": [_cell(candidate, name, means[name], baseline) for name in columns],
         "standing": _standing(candidate, columns[0], best) if columns else "unranked",
         "ranked": bool(columns) and _is_ranked(candidate) and means[columns[0]] is not None,
-        "ms": _rounded(_milliseconds(group)),
+        "ms": _milliseconds(group),
         "machine": row["machine"],
         "audit": _audit(group),
     }
@@ -248,11 +257,35 @@ def _standing(candidate: Candidate, metric: str, best: Candidate) -> str:
     return "behind" if sign_of(metric) * gap.mean + gap.half < 0 else "tied"
 
 
-def _milliseconds(group: Group) -> Estimate | None:
-    """Milliseconds per step, over the runs on the machine of the first run."""
+def _milliseconds(group: Group) -> list[float] | None:
+    """Milliseconds per step, mean, least and most, over the runs on the machine of the first run.
+
+    An interval of the mean would say little: the times of a few runs are not near a normal law.
+    """
     machine = group.first.row["machine"]
     times = [r.row["ms"] for r in group.runs if r.row["ms"] and r.row["machine"] == machine]
-    return estimate(times)
+    numbers = [math.fsum(times) / len(times), min(times), max(times)] if times else []
+    return [seven_digits(time) for time in numbers] or None
+
+
+FENCE = 3.0
+"""Means that are further from the middle half of a board than this many times its width, or that of
+the usual interval, do not set the scale."""
+
+
+def _span(cells: Sequence[dict]) -> list[float]:
+    """The ends of the axis for means and intervals, which a few outliers do not stretch."""
+    if not cells:
+        return [0.0, 0.0]
+    low, high = np.quantile([cell["mean"] for cell in cells], (0.25, 0.75))
+    widths = [cell["high"] - cell["low"] for cell in cells if cell["over"]]
+    reach = FENCE * max(high - low, np.median(widths) if widths else 0.0)
+    inside = [cell for cell in cells if low - reach <= cell["mean"] <= high + reach]
+    ends = [
+        cell[end] for cell in inside for end in ("mean", "low", "high") if cell[end] is not None
+    ]
+    clipped = np.clip(ends, low - reach, high + reach)
+    return [seven_digits(clipped.min()), seven_digits(clipped.max())]
 
 
 def _audit(group: Group) -> dict | None:

@@ -58,8 +58,8 @@ def _write(folder: Path, out: Path) -> Path:
     unreadable += unreadable_tables
     _warn(unreadable)
     data = summary.data(compared, unreadable)
-    data["rows"] = by_column(data["rows"])
-    write_atomically(out, page(data, texts.finish()).encode(), setting="out")
+    data |= {key: by_column(data[key]) for key in ("rows", "settings")}
+    write_atomically(out, page(data, texts.finish(), texts.contained()).encode(), setting="out")
     return out
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dpbench.config.settings import ADDED_TO_METHODS, OFF_VALUES, SCIENTIFIC, leaves, varying_keys
-from dpbench.records.digest import digest, with_current_options
+from dpbench.records.digest import with_current_options
 
 EXCLUDED = ("seed", "privacy", "diagnostics")
 MAX_SETTINGS = 3
@@ -12,28 +12,14 @@ DEFAULTS = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
 """The values that `flatten` leaves out."""
 
 
-def group_of(config: dict) -> str:
-    """A common name of runs that differ only by their seed and diagnostics."""
-    return digest({**config, "seed": None, "diagnostics": None})
-
-
-def series_of(config: dict) -> str:
-    """A common name of runs that differ only by their seed, diagnostics and budget."""
-    return digest({**config, "seed": None, "privacy": None, "diagnostics": None})
-
-
-def setting_of(config: dict) -> str:
-    """A common name of the runs of a series, and of those that evaluate a validation split."""
-    off = dict.fromkeys(("seed", "privacy", "diagnostics", "validation", "trial"))
-    return digest({**config, **off, "score_noise_multiplier": None})
-
-
 def flatten(config: dict) -> dict[str, object]:
     """The scientific settings by dotted key, without those that are off or EXCLUDED.
 
-    Diagnostics are excluded because they do not change the metrics of a run.
+    Diagnostics are excluded because they do not change the metrics of a run. Of the budget, delta
+    is kept, at which epsilons are stated.
     """
     parts = {key: config.get(key) for key in SCIENTIFIC if key not in EXCLUDED}
+    parts["privacy"] = {"delta": (config.get("privacy") or {}).get("delta")}
     settings = {key: value for key, value in leaves(parts) if value not in OFF_VALUES}
     return {
         key: value
@@ -51,7 +37,8 @@ def differences(configs: Sequence[dict]) -> list[str]:
     flat = [flatten(config) for config in configs]
     options = [with_current_options(config["choices"]) for config in configs]
     varying = varying_keys(flat)
-    groups = [key for key in varying_keys(options) if any(v.startswith(f"{key}.") for v in varying)]
+    chosen = [key for key in varying_keys(options) if key not in EXCLUDED]
+    groups = [key for key in chosen if any(v.startswith(f"{key}.") for v in varying)]
     others = [key for key in varying if key.partition(".")[0] not in groups]
     parts = [
         _select(choices, groups) | _select(settings, others)
@@ -79,7 +66,7 @@ def _text(settings: dict[str, object]) -> str:
 
 def _short(key: str) -> str:
     group, _, name = key.partition(".")
-    return name if group in ("method", "optimizer", "diagnostics") and name else key
+    return name if group in ("method", "optimizer", "privacy") and name else key
 
 
 def _value(value: object) -> str:

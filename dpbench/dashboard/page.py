@@ -16,8 +16,9 @@ SCRIPTS = (
 )  # fmt: skip
 
 
-def page(data: dict, texts: str) -> str:
-    """The HTML. data: from `Summary.data`. texts: the records, from `RecordTexts.finish`.
+def page(data: dict, records: str, contained: str) -> str:
+    """The HTML. data: from `Summary.data`. records: from `RecordTexts.finish`. contained: which
+    records these are, as a sentence.
 
     The page's Content-Security-Policy allows only these two scripts and no requests, so nothing in
     a record can be executed.
@@ -29,7 +30,8 @@ def page(data: dict, texts: str) -> str:
         "library": packed(library.encode()),
         "script": ours,
         "data": packed(msgspec.json.encode(data)),  # NaN becomes null
-        "records": texts,
+        "records": records,
+        "contained": contained,
     }
     # In one pass, so that placeholders within the values stay as they are.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))

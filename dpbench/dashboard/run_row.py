@@ -12,6 +12,9 @@ from dpbench.records.epsilon import OF_ITS_SEARCH
 from dpbench.records.record import CANARIES, Record
 from dpbench.records.trial import is_trial
 
+SHOWN_NAMES = ("group", "series", "protocol")
+"""The names of runs by which the page groups them."""
+
 SHORT = 6
 """The digits of a checksum by which two versions of a file are told apart."""
 
@@ -38,12 +41,12 @@ class ReportedRun:
 def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> ReportedRun:
     """The run of a record.
 
-    names: its group, series, setting and budget. command: the command that reruns it, or why there
-    is none.
+    names: its group, series, protocol, setting and budget. command: the command that reruns it, or
+    why there is none.
     """
     record, config = stored.record, stored.record.config
     return ReportedRun(
-        row=_row(stored) | {key: names[key] for key in ("group", "series")} | command,
+        row=_row(stored) | {key: names[key] for key in SHOWN_NAMES} | command,
         metrics=record.measured,
         setting=names["setting"],
         validated=config.get("validation") is not None,
@@ -102,9 +105,10 @@ def _cost(record: Record, steps: float | None) -> dict:
     seconds = record.provenance.get("seconds")
     has_time = isinstance(seconds, int | float) and math.isfinite(seconds)
     provenance, batch = record.provenance, record.config.get("batch_size")
+    at_once = provenance.get("physical_batch_size", "?") or "all"
     settings = {
         "engine {}": provenance.get("engine"),
-        "physical batches of {}": provenance.get("physical_batch_size"),
+        "{} examples of a batch at once": at_once,
         "{}": provenance.get("precision", "float32"),
         "{} thread(s)": provenance.get("threads"),
         "diagnostics: {}": record.config["choices"].get("diagnostics", "none"),

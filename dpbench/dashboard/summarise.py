@@ -7,15 +7,18 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from dpbench.dashboard import metrics, privacy
+from dpbench.dashboard.board_files import board_files
 from dpbench.dashboard.boards import boards
-from dpbench.dashboard.differing_settings import differences, group_of, series_of, setting_of
+from dpbench.dashboard.differing_settings import differences
 from dpbench.dashboard.run_row import ReportedRun, display_name, reported_run, seven_digits
-from dpbench.dashboard.sweeps import swept_settings
+from dpbench.dashboard.sweeps import all_settings, swept_settings
 from dpbench.metrics.students_t import CONFIDENCE, quantiles
 from dpbench.records.collect import StoredRecord
+from dpbench.records.identity import group_of, protocol_of, series_of, setting_of
 from dpbench.records.reading import Unreadable
 from dpbench.system.errors import UserError
 from dpbench.system.version import __version__
+from dpbench.tables.latex import ESCAPES
 
 
 class Summary:
@@ -32,6 +35,7 @@ class Summary:
         self._methods: dict[str, str] = {}
         # By facet and method: one configuration of each series.
         self._series: dict[tuple, dict[str, dict]] = defaultdict(dict)
+        self._groups: dict[str, dict] = {}  # one configuration of each group
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -42,6 +46,7 @@ class Summary:
         run = reported_run(stored, self._names_of(config), _command(config, self._command))
         facet, method = run.row["facet"], run.row["method"]
         self._series[facet, method].setdefault(run.row["series"], config)
+        self._groups.setdefault(run.row["group"], config)
         if method not in self._methods:
             self._methods[method] = display_name(config)
         self._runs.append(run)
@@ -54,6 +59,7 @@ class Summary:
                 "group": group_of(config),
                 "series": series_of(config),
                 "setting": setting_of(config),
+                "protocol": protocol_of(config),
                 "budget": json.dumps(config.get("privacy"), sort_keys=True),
             }
         return self._names[key]
@@ -71,7 +77,9 @@ class Summary:
             "accountants": privacy.ACCOUNTANTS,
             "methods": self._methods,
             "swept": swept_settings(self._series),
-            "boards": ranked,
+            "settings": all_settings(self._groups),
+            "latex": ESCAPES,
+            "boards": [one | {"files": board_files(one, self._methods)} for one in ranked],
             "rows": rows,
             "tables": tables,
             "unreadable": [[entry.source, entry.reason] for entry in unreadable],

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 
+from dpbench.config.settings import leaves
 from dpbench.dashboard.differing_settings import DEFAULTS, flatten
 from dpbench.system.validate import spelled_number
 
@@ -21,7 +22,7 @@ def swept_settings(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
     """Settings with several values on one data set and method, by their number of values.
 
     series: by data set and method, one configuration of each series. A setting is given by its
-    name, its values in order, and for each series the place of its value.
+    name and its values in order.
     """
     flat = {
         key: {label: flatten(config) for label, config in configs.items()}
@@ -34,23 +35,38 @@ def swept_settings(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
             if len(values) > 1 and max(map(len, values)) <= MAX_CHARACTERS:
                 counts[name] = max(counts.get(name, 0), len(values))
     names = sorted(counts, key=lambda name: (-counts[name], name))[:MAX_SETTINGS]
-    by_series = {label: settings for group in flat.values() for label, settings in group.items()}
-    return [_entry(name, by_series) for name in names]
+    every = [settings for group in flat.values() for settings in group.values()]
+    return [_entry(name, every) for name in names]
+
+
+def all_settings(groups: Mapping[str, dict]) -> list[dict[str, str | None]]:
+    """The settings of each group of runs by name, null for those that it lacks.
+
+    groups: one configuration of each.
+    """
+    flat = {group: flatten(config) | _budget(config) for group, config in groups.items()}
+    names = sorted(_names(flat.values()))
+    return [
+        {"group": group, **{name: _text(settings, name) for name in names}}
+        for group, settings in flat.items()
+    ]
+
+
+def _budget(config: dict) -> dict[str, object]:
+    """The settings of the privacy budget, which are no sweep."""
+    return {key: value for key, value in leaves({"privacy": config.get("privacy") or {}}) if value}
 
 
 def _names(group: Iterable[Mapping[str, object]]) -> set[str]:
     return {name for settings in group for name in settings if not name.endswith("_target_")}
 
 
-def _entry(name: str, by_series: Mapping[str, Mapping[str, object]]) -> dict:
-    texts = {label: _value(settings, name) for label, settings in by_series.items()}
-    values = sorted({*texts.values()}, key=_order)
-    place = {value: i for i, value in enumerate(values)}
+def _entry(name: str, every: Iterable[Mapping[str, object]]) -> dict:
+    values = sorted({_value(settings, name) for settings in every}, key=_order)
     return {
         "name": name,
         "values": values,
         "numeric": sum(_spells_number(value) for value in values) > 1,
-        "series": {label: place[text] for label, text in texts.items()},
     }
 
 
@@ -60,9 +76,13 @@ def _has(settings: Mapping[str, object], name: str) -> bool:
 
 
 def _value(settings: Mapping[str, object], name: str) -> str:
+    return _text(settings, name) or ABSENT
+
+
+def _text(settings: Mapping[str, object], name: str) -> str | None:
     value = settings.get(name, DEFAULTS.get(name))
     if value is None:
-        return ABSENT
+        return None
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -21,13 +21,26 @@ class RecordTexts:
         self._compressor = zlib.compressobj(4, zlib.DEFLATED, GZIP)
         self._bytes = bytearray(self._compressor.compress(b"{"))
         self._separator = ""
+        self._kept = self._left_out = 0
 
     def add(self, digest: str, text: str) -> None:
         """Compress a record, given as JSON, unless the limit is reached."""
-        if len(self._bytes) < MAX_BYTES:
+        if len(self._bytes) >= MAX_BYTES:
+            self._left_out += 1
+        else:
+            self._kept += 1
             entry = f"{self._separator}{json.dumps(digest)}: {strict(text)}"
             self._bytes += self._compressor.compress(entry.encode())
             self._separator = ","
+
+    def contained(self) -> str:
+        """A sentence on which records the page contains whole."""
+        if not self._left_out:
+            return "This file contains every record whole."
+        return (
+            f"This file contains {self._kept} records whole, and of {self._left_out} others their "
+            "metrics and the names of their files."
+        )
 
     def finish(self) -> str:
         """The texts as gzip in base 64; to be called once."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pandas as pd
 
 from dpbench.figures.formats import titled
+from dpbench.records.identity import protocol_of
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
 from dpbench.tables.conditions import setting
@@ -96,14 +97,33 @@ def line_points(spec: LineFigure, records: Iterable[NamedRecord]) -> pd.DataFram
 
     With a column of plots for each method: panel, method, seed, line, x, y, since a line may pass
     through several conditions. x is NaN for an arm without the setting on the x-axis. Raises
-    UserError for a series that a record does not have.
+    UserError for a series that a record does not have, and for a line over a setting that would
+    join runs of different protocols.
     """
     names = ["condition", "panel", "arm", "seed", "line", "x", "y"]
-    rows = [point for named in records for point in _points(spec, *named)]
+    runs = list(records)
+    for panel in spec.panels:
+        _check_one_study(spec, panel, runs)
+    rows = [point for named in runs for point in _points(spec, *named)]
     data = pd.DataFrame(rows, columns=names)
     if spec.columns == "method":
         data = data.drop(columns="condition").rename(columns={"arm": "method"})
     return data.sort_values([*data.columns[:-1]], kind="stable", ignore_index=True)
+
+
+def _check_one_study(spec: LineFigure, panel: Panel, records: Iterable[NamedRecord]) -> None:
+    """UserError if a line over a setting would join runs that differ in more than their methods."""
+    protocols: dict[str, set[str]] = {}
+    for condition, arm, record in records:
+        over_setting = not panel.over_time and panel.x not in record.diagnostics
+        if over_setting and (panel.arms is None or arm in panel.arms):
+            column = arm if spec.columns == "method" else condition
+            protocols.setdefault(column, set()).add(protocol_of(record.config, panel.x))
+    if several := [column for column, names in protocols.items() if len(names) > 1]:
+        raise UserError(
+            f"{spec.name}: {panel.title!r} would join runs of {several[0] or 'arms'} that differ "
+            f"in more than {panel.x} and their methods: leave some out of the panel's arms."
+        )
 
 
 def _points(spec: LineFigure, condition: str, arm: str, record: Record) -> Iterator[tuple]:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dpbench.tables.grid import Grid
 from dpbench.tables.table import Table
 
+GREEK = r"\varepsilon \delta \sigma \mu \alpha \beta \gamma \eta \lambda \rho"
+SIGNS = r"\pm \approx \le \ge \times \to \uparrow \downarrow - \infty \cdot"
+
 ESCAPES = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -20,9 +23,11 @@ ESCAPES = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "±": r"$\pm$",
-    "ε": r"$\varepsilon$",
-    "δ": r"$\delta$",
+    **dict(zip("εδσμαβγηλρ", map("${}$".format, GREEK.split()), strict=True)),
+    **dict(zip("±≈≤≥×→↑↓−∞·", map("${}$".format, SIGNS.split()), strict=True)),
+    "–": "--",
+    "—": "---",
+    "…": r"\dots{}",
 }
 BOLD = re.compile(r"^\*\*(.*)\*\*$")
 SPECIAL = re.compile("|".join(map(re.escape, ESCAPES)))

@@ -147,6 +147,29 @@ def test_without_a_proof_a_method_is_beside_those_with_its_noise(record_of):
     assert "fairlens" not in standings(high)
 
 
+def test_a_method_without_privacy_is_only_beside_those_of_its_protocol(record_of):
+    records = [record_of("dpsgd"), record_of("sgd", epsilon=math.inf, guarantee="none", epochs=6)]
+    (board,) = on_boards(records)["boards"]
+    assert [*standings(board)] == ["dpsgd"]
+    records.append(record_of("sgd", epsilon=math.inf, guarantee="none"))
+    (board,) = on_boards(records)["boards"]
+    assert [*standings(board)] == ["dpsgd", "sgd"]
+
+
+def test_an_outlier_does_not_set_the_scale_of_intervals(record_of):
+    methods = ("dpsgd", "dpsgd_f", "dpsgd_global", "bam")
+    records = [r for m in methods for r in seeds(record_of, m, (0.80, 0.81, 0.82))]
+    low, high = on_boards(records)["boards"][0]["span"]
+    assert low < 0.80 < 0.82 < high
+    records += seeds(record_of, "dpsgd_jl", (0.1, 0.3, 0.2))
+    assert on_boards(records)["boards"][0]["span"] == [low, high]
+
+
+def test_times_are_a_mean_and_a_range(record_of):
+    records = [record_of(seed=seed, seconds=seconds) for seed, seconds in enumerate((2.0, 7.0))]
+    assert on_boards(records)["boards"][0]["rows"][0]["ms"] == [45.0, 20.0, 70.0]
+
+
 def swept(record_of, epochs_and_accuracy, **settings):
     return [record_of("dpsgd", accuracy=v, epochs=e, **settings) for e, v in epochs_and_accuracy]
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dpbench.dashboard import texts
 from dpbench.dashboard.command import report
 from tests.dashboard.windows import drawn, numbers, wait_for_pictures
+from tests.latex import assert_compiles
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +38,7 @@ def test_the_first_view_ranks_the_methods_at_a_budget(path, opened):
         "SGD": ("–", "–", "90.0 %"),
     }
     assert "+2.0 ± 0.0" in window.locator("#part-board .gap").first.inner_text()
-    window.locator("#part-board select").nth(1).select_option(label="ε 4 at δ = 0.00001")
+    window.locator("#part-board select").nth(1).select_option(label="ε 4 at δ = 1e-5")
     assert board(window)["DP-SGD"] == ("2", "behind", "73.0 %")
     assert "budget=4%20at%200.00001" in window.evaluate("location.hash")
     window.locator("input[name=method][value=dpsgd_f]").uncheck()
@@ -113,7 +115,7 @@ def test_whiskers_end_at_zero_and_a_hundred(record_of, page_of, opened):
     assert 0 <= bars[0] < 50
 
 
-def test_the_table_of_runs_sorts_searches_and_is_saved(path, opened):
+def test_the_table_of_runs_sorts_searches_and_is_saved(path, opened, tmp_path):
     window = opened(path, pictures=False)
     window.locator("#part-runs input[type=search]").fill("adult dpsgd-f")
     assert "1 to 6 of 6" in window.inner_text("#part-runs .pager")
@@ -125,13 +127,15 @@ def test_the_table_of_runs_sorts_searches_and_is_saved(path, opened):
     with window.expect_download() as saved:
         window.locator("#part-runs .tools button", has_text="CSV").click()
     lines = saved.value.path().read_text().splitlines()
-    assert lines[0].startswith("record,data set · model,method,seed,ε,accuracy")
+    assert lines[0].startswith("record,data set · model,method,seed,status,test/accuracy")
     assert [line.split(",")[5] for line in lines[1:3]] == ["0.76", "0.75"]
+    assert {"batch_size", "epochs", "optimizer.lr", "privacy.delta"} <= {*lines[0].split(",")}
     with window.expect_download() as saved:
         window.locator("#part-runs .tools button", has_text="LaTeX").click()
     text = saved.value.path().read_text()
     assert text.count("\\\\\n") == 7
     assert "76.0 \\%" in text
+    assert_compiles(tmp_path, text)
 
 
 def test_a_picture_is_saved_as_svg_and_png(path, opened):
@@ -178,8 +182,8 @@ def test_the_first_view_is_saved_and_names_an_audit_that_refutes_a_claim(
         window.locator("#part-board .exports button", has_text="LaTeX").click()
     lines = saved.value.path().read_text().splitlines()
     assert saved.value.suggested_filename == "methods.tex"
-    assert lines[2].startswith("rank & method & setting & seeds & accuracy & accuracy, low")
-    assert sum("only setting" in line for line in lines) == 2
+    assert r"method & accuracy (\%) & accuracy (\%), difference to DP-SGD & ECE (\%) &" in lines[5]
+    assert sum(line.startswith("DPSGD-F & 80.0 & ") for line in lines) == 1
 
 
 def test_a_table_never_shows_nan(record_of, folder_of, opened):
@@ -260,3 +264,37 @@ def assert_axes(window, scale, accuracies):
         assert least - 6 < low < least
         assert most < high < most + 6
     assert window.locator("#part-utility select").nth(3).input_value() == scale
+
+
+def test_no_line_joins_two_studies_and_one_without_privacy_is_of_its_protocol(
+    record_of, page_of, opened
+):
+    private = [
+        record_of(epsilon=epsilon, accuracy=accuracy, **study)
+        for epsilon, accuracy, study in (
+            *((1.0, 0.60, {}), (4.0, 0.70, {})),
+            *((2.0, 0.80, {"batch_size": 512}), (8.0, 0.85, {"batch_size": 512})),
+        )
+    ]
+    others = [
+        record_of("sgd", epsilon=float("inf"), guarantee="none", accuracy=accuracy, epochs=epochs)
+        for accuracy, epochs in ((0.9, 20), (0.5, 6))
+    ]
+    window = opened(page_of([*private, *others]), "#show=all")
+    drawn(window, "utility")
+    traces, shapes = window.evaluate(
+        "(({data, layout}) => [data.filter(t => t.mode === 'lines+markers').map(t => t.y), "
+        "layout.shapes.map(s => s.y0)])(document.querySelector('#part-utility .picture'))"
+    )
+    assert sorted(traces) == [[60, 70], [80, 85]]
+    assert shapes == [90]
+
+
+def test_a_record_without_room_still_shows_its_metrics(record_of, page_of, opened, monkeypatch):
+    monkeypatch.setattr(texts, "MAX_BYTES", 0)
+    window = opened(page_of([record_of(accuracy=0.75)]), pictures=False)
+    assert "This file contains 0 records whole, and of 1 others their metrics" in (
+        window.inner_text("#lead + .how")
+    )
+    window.locator("#part-runs tbody button").click()
+    assert "test/accuracy 75.0 %" in window.inner_text("#detail dl")

@@ -2,7 +2,7 @@ import copy
 
 import pytest
 
-from dpbench.dashboard.differing_settings import differences, group_of, series_of
+from dpbench.dashboard.differing_settings import differences
 
 
 def with_changes(config, **changes):
@@ -16,23 +16,18 @@ def with_changes(config, **changes):
     return changed
 
 
-def test_seeds_share_a_group_and_budgets_share_a_series(composed):
-    config = composed("dataset=digits")
-    seed, budget = (
-        with_changes(config, seed=7),
-        with_changes(config, privacy__noise_multiplier=3.0),
-    )
-    other = with_changes(config, optimizer__lr=9.0)
-    assert group_of(seed) == group_of(config) != group_of(budget)
-    assert series_of(seed) == series_of(config) == series_of(budget) != series_of(other)
-    assert config == composed("dataset=digits")
-
-
-def test_a_run_that_was_observed_belongs_to_those_that_were_not(composed):
+def test_a_run_that_was_observed_differs_in_nothing(composed):
     config, observed = composed("dataset=digits"), composed("dataset=digits", "diagnostics=bias")
-    assert group_of(observed) == group_of(config)
-    assert series_of(observed) == series_of(config)
     assert differences([config, observed]) == ["", ""]
+
+
+def test_of_the_budget_only_delta_is_said(composed):
+    config = composed("dataset=digits")
+    others = [
+        with_changes(config, privacy__delta=delta, privacy__epsilon=delta * 1e5, choices__privacy=x)
+        for x, delta in (("eps1", 1e-5), ("eps3", 1e-6))
+    ]
+    assert differences(others) == ["delta=1e-05", "delta=1e-06"]
 
 
 def test_settings_that_differ_are_said_and_no_others(composed):

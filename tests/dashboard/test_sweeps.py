@@ -2,7 +2,7 @@
 
 import copy
 
-from dpbench.dashboard.sweeps import swept_settings
+from dpbench.dashboard.sweeps import all_settings, swept_settings
 
 
 def series(composed, *changes):
@@ -21,7 +21,6 @@ def test_a_setting_with_several_values_is_swept_in_numeric_order(composed):
     assert [(one["name"], one["values"], one["numeric"]) for one in found] == [
         ("optimizer.lr", ["0.5", "2", "10"], True)
     ]
-    assert found[0]["series"] == {"0": 2, "1": 0, "2": 1}
 
 
 def test_what_only_one_of_two_options_has_is_not_swept(composed):
@@ -39,3 +38,11 @@ def test_settings_with_more_values_come_first(composed):
         "optimizer.lr",
         "epochs",
     ]
+
+
+def test_every_group_has_all_settings_and_its_budget(composed):
+    groups = {name: composed("dataset=digits", f"optimizer={name}") for name in ("sgd", "adam")}
+    sgd, adam = all_settings(groups)
+    assert (sgd["group"], adam["group"]) == ("sgd", "adam")
+    assert (sgd["epochs"], sgd["privacy.epsilon"], sgd["privacy.accountant"]) == ("20", "3", "rdp")
+    assert (sgd["optimizer.betas"], adam["optimizer.momentum"]) == (None, None)

@@ -39,6 +39,9 @@ BY_METHOD = LineFigure(
 )
 
 
+NAMES = {"dataset": "digits", "model": "mlp", "method": "dpsgd"}
+
+
 def run(arm, seed=0, loss=2.0, condition=""):
     bound = {"plain": {}, "r1": {"bound": 1.0}, "r9": {"bound": 9.0}}[arm]
     series = {"step": [0, 5], "tested/loss": [3.0, loss], "tested/ece": [0.5, loss / 10]}
@@ -57,7 +60,7 @@ def grouped_run(method="sgd", seed=0, batch_size=64, **changes):
 
 
 def record(method, seed, metrics, series, batch_size=64):
-    config = {"seed": seed, "method": method, "batch_size": batch_size, "choices": {}}
+    config = {"seed": seed, "method": method, "batch_size": batch_size, "choices": NAMES}
     return Record(config, metrics, {}, {}, "complete", diagnostics=series)
 
 
@@ -126,6 +129,16 @@ def test_a_missing_series_is_named():
     spec = replace(BY_ARM, panels=(replace(LOSS, lines={"MCE": "tested/mce"}),))
     with pytest.raises(UserError, match="toy_fig1 needs tested/mce, which the run of r1 lacks"):
         line_points(spec, [run("r1")])
+
+
+def test_no_line_over_a_setting_joins_two_studies():
+    of_16, of_64 = run("r1"), run("r9")
+    of_16[2].config["batch_size"] = 16
+    with pytest.raises(UserError, match="'at R' would join runs of arms that differ in"):
+        line_points(BY_ARM, [of_16, of_64])
+    other_rate = run("r1")
+    other_rate[2].config["optimizer"] = {"lr": 9.0}
+    assert len(line_points(BY_ARM, [other_rate, of_64]))
 
 
 def test_an_x_axis_that_no_series_or_setting_has_is_named():

@@ -1,10 +1,17 @@
 """What the renderers write, byte for byte."""
 
+from pathlib import Path
+
+import pytest
+
 from dpbench.tables.grid import Grid, number
-from dpbench.tables.latex import escape, to_latex
+from dpbench.tables.latex import ESCAPES, escape, to_latex
 from dpbench.tables.markdown import grid_lines, to_markdown
 from dpbench.tables.published import Published
 from dpbench.tables.tidy import claims_csv, to_csv
+from tests.latex import assert_compiles
+
+COMMITTED = Path(__file__).parents[2] / "results/tables"
 
 PRINTED = {
     ("sgd", "acc_a"): Published("79.0", "0.0"),
@@ -130,6 +137,18 @@ def test_latex_escapes_everything_once():
     )
     assert escape("\\") == r"\textbackslash{}"
     assert escape("|d| <= 1 ± 2") == r"\textbar{}d\textbar{} \textless{}= 1 $\pm$ 2"
+
+
+def test_signs_of_pages_are_those_of_mathematics():
+    assert (
+        escape("ε ≈ 1 – 2 → x · y…") == r"$\varepsilon$ $\approx$ 1 -- 2 $\to$ x $\cdot$ y\dots{}"
+    )
+
+
+@pytest.mark.slow
+def test_every_latex_file_compiles(tmp_path):
+    texts = [path.read_text(encoding="utf-8") for path in COMMITTED.glob("*.tex")]
+    assert_compiles(tmp_path, *texts, "".join(map(escape, ESCAPES)))
 
 
 def test_bars_and_line_breaks_stay_within_their_cell():

@@ -24,7 +24,8 @@ function sweepCards(rows, metric, name) {
  */
 function envelopes(groups, metric, name) {
   const sign = metric.better === "lower" ? -1 : 1;
-  const budgets = grouped(groups, (g) => `${g.first.method}\n${budgetOf(g)}`);
+  const identity = (g) => [g.first.method, budgetOf(g), ...protocol(g, name)].join();
+  const budgets = grouped(groups, identity);
   const lines = [...budgets.values()].map((members) => {
     const best = [...grouped(members, (g) => g.first[name]).values()].map(
       (same) => same.sort((a, b) => sign * (b.mean - a.mean))[0],
@@ -34,16 +35,26 @@ function envelopes(groups, metric, name) {
   return lines.filter((line) => line.length > 1);
 }
 
+/** The swept settings that tell protocols apart, but for the one on the axis. */
+const protocol = ({ first }, axis) =>
+  data.swept
+    .filter(({ name }) => name !== axis && !/^(method|optimizer)\./.test(name))
+    .map(({ name }) => `${name}=${first[name]}`);
+
 const budgetOf = (group) =>
   Number.isFinite(group.at) ? `ε ${figures(group.at, 2)}` : String(group.at);
 
 function sweepCard(found, metric, name, axes) {
   const { facet } = found[0][0].first;
+  const protocols = found.map(([group]) => protocol(group, name));
   const lines = found.map((members, i) => ({
     members,
     look: page.looks.get(members[0].first.method),
     dash: DASHES[i % DASHES.length],
-    text: `${nameOfMethod(members[0].first.method)}, ${budgetOf(members[0])}`,
+    text: [
+      ...[nameOfMethod(members[0].first.method), budgetOf(members[0])],
+      ...protocols[i].filter((text, k) => protocols.some((other) => other[k] !== text)),
+    ].join(", "),
   }));
   const label = `${metric.label} over ${name}, ${facet}`;
   const plot = picture(label, "curve", () => sweepPicture(lines, metric, name, axes), page.open);

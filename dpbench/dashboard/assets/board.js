@@ -27,7 +27,7 @@ function chosenBoard(boards) {
 const budgetText = (board) => {
   if (board.low === null) return "no epsilon";
   const [low, high] = [board.low, board.high].map(atMost);
-  return `ε ${low === high ? low : `${low} to ${high}`} at δ = ${board.delta}`;
+  return `ε ${low === high ? low : `${low} to ${high}`} at δ = ${figures(board.delta)}`;
 };
 
 /** The choices of data set and budget, and the table. */
@@ -60,7 +60,7 @@ function boardView(rows) {
     make(
       "div",
       { className: "exports" },
-      tableExports(() => boardLines(board), "methods"),
+      tableExports(...["csv", "tex"].map((suffix) => () => board.files[suffix]), "methods"),
     ),
   ];
 }
@@ -104,8 +104,7 @@ function boardGrid(board, view, show) {
   const all = board.rows.filter((row) => !method || method.includes(row.method));
   const rows = selected(all, columns, { ...view, words: "" });
   const heads = columns.map(({ head, text }, i) => (text ? sortButton(head, i, view, show) : head));
-  const span = spanOf(rows);
-  const lines = rows.map((row) => boardLine(row, board, span));
+  const lines = rows.map((row) => boardLine(row, board));
   const table = grid(heads, lines, `Methods on ${board.facet}, ${budgetText(board)}`);
   table.classList.add("board", "card");
   for (const [i, line] of table.querySelectorAll("tbody tr").entries())
@@ -115,14 +114,14 @@ function boardGrid(board, view, show) {
 
 const arrowed = ({ label, better }) => `${label}${{ higher: " ↑", lower: " ↓" }[better] ?? ""}`;
 
-function boardLine(row, board, span) {
+function boardLine(row, board) {
   const [standing, title] = STANDINGS[row.standing];
   const [first, ...others] = row.cells.map((cell, i) => boardCell(cell, board.columns[i], row));
   return [
     row.rank ?? "–",
     methodCell(row),
     first ?? "–",
-    whiskers(row, board.columns[0], span),
+    whiskers(row, board.columns[0], board.span),
     make("span", { className: `standing ${row.standing}`, title }, standing),
     ...others,
     epsilonCell(row),
@@ -183,46 +182,12 @@ function gapText([gap, half], metric) {
   return `${sign}${text(Math.abs(factor * gap))}${interval}`;
 }
 
-const costCell = ({ ms, machine }) =>
-  ms
-    ? make(
-        "span",
-        { title: machine },
-        `${figures(ms[0])}${ms[1] === null ? "" : ` ± ${figures(ms[1], 2)}`}`,
-      )
-    : "–";
-
-/** The board as lines of texts, for files. */
-function boardLines(board) {
-  const estimates = (row) =>
-    row.cells.flatMap((cell, i) =>
-      ["mean", "low", "high"].map((name) => valueText(cell?.[name], board.columns[i])),
-    );
-  const ends = board.columns.flatMap(({ label }) => [label, `${label}, low`, `${label}, high`]);
-  return [
-    [
-      "rank",
-      "method",
-      "setting",
-      "seeds",
-      ...ends,
-      "significance",
-      "ε",
-      "guarantee",
-      "ms per step",
-    ],
-    ...board.rows.map((row) => [
-      String(row.rank ?? "–"),
-      nameOfMethod(row.method),
-      row.chosen,
-      String(row.seeds),
-      ...estimates(row),
-      STANDINGS[row.standing][0],
-      Number.isFinite(row.epsilon) ? atMost(row.epsilon) : row.epsilon,
-      row.guarantee,
-      row.ms ? figures(row.ms[0]) : "–",
-    ]),
-  ];
+/** The mean time of a step, and the range over runs. */
+function costCell({ ms, machine }) {
+  if (!ms) return "–";
+  const [mean, ...ends] = ms.map((value) => figures(value));
+  const range = ends[0] === ends[1] ? null : make("span", { className: "sub" }, ends.join(" to "));
+  return make("div", { className: "estimate", title: machine }, mean, range);
 }
 
 function boardNotes(board) {

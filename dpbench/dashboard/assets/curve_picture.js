@@ -14,7 +14,7 @@ function curvePicture(series, finite, metric, axes, page) {
     layout: {
       ...budgetAxes(budgeted.length ? epsilons : [], words, page),
       yaxis: metricAxis(metric, axes.range(finite)),
-      shapes: baselines(finite, factor, budgeted.length, page),
+      shapes: baselines(finite, factor, budgeted, page),
     },
   };
 }
@@ -110,15 +110,20 @@ function frontTrace(budgeted, metric, factor) {
   ];
 }
 
-/** The means of non-private groups as horizontal lines, if any group has an epsilon. */
+/** The means of non-private groups as horizontal lines, if a group of their protocol is private. */
 const baselines = (finite, factor, budgeted, page) =>
-  (budgeted ? finite.filter((g) => g.at === "not private") : []).map((g) => ({
-    type: "line",
-    xref: "x domain",
-    x0: 0,
-    x1: 1,
-    y0: factor * g.mean,
-    y1: factor * g.mean,
-    line: { color: colour(page.looks.get(g.first.method).colour), width: 1, dash: "dot" },
-    layer: "below",
-  }));
+  finite
+    .filter(
+      ({ at, first }) =>
+        at === "not private" && budgeted.some((g) => g.first.protocol === first.protocol),
+    )
+    .map((g) => ({
+      type: "line",
+      xref: "x domain",
+      x0: 0,
+      x1: 1,
+      y0: factor * g.mean,
+      y1: factor * g.mean,
+      line: { color: colour(page.looks.get(g.first.method).colour), width: 1, dash: "dot" },
+      layer: "below",
+    }));

@@ -65,7 +65,7 @@ function deltasNote(groups) {
 }
 
 const deltasOf = (groups) => [
-  ...new Set(groups.filter((g) => Number.isFinite(g.at)).map((g) => String(g.first.delta))),
+  ...new Set(groups.filter((g) => Number.isFinite(g.at)).map((g) => figures(g.first.delta))),
 ];
 
 /** The numbers behind a plot, built when they are first opened. */

@@ -98,14 +98,22 @@ function facts(row, page) {
     ["status", row.nonfinite ? `${row.status}; ${nonfinite}` : row.status],
     ["time", row.ms === null ? "–" : timeText(row)],
     ["audit", row.audit ? auditText(row.audit) : "none"],
+    ["metrics", metricsText(row) || "none"],
     ["file", row.source],
   ];
 }
 
+const metricsText = (row) =>
+  data.metrics
+    .map(({ name, percent }, i) => [name, row.metrics[i], percent])
+    .filter(([, value]) => value !== null)
+    .map(([name, value, percent]) => `${name} ${valueText(value, { percent })}`)
+    .join(", ");
+
 /** The record's JSON, filled in once it is unpacked. */
 function recordElement(row) {
   const node = make("pre", { tabIndex: 0, role: "region", "aria-label": "record" }, "…");
-  const missing = `This page has no room for all records; this one is in ${row.source}.`;
+  const missing = `Not whole in this page; it is in ${row.source}.`;
   recordOf(row.id).then((record) => {
     node.textContent = record ? indented(record) : missing;
   });

@@ -23,18 +23,7 @@ function quotedField(text) {
 /** Lines of texts as CSV, the first of them the header. */
 const csvOf = (lines) => lines.map((line) => `${line.map(quotedField).join(",")}\n`).join("");
 
-const LATEX = {
-  "\\": "\\textbackslash{}",
-  "~": "\\textasciitilde{}",
-  "^": "\\textasciicircum{}",
-  ε: "$\\varepsilon$",
-  "±": "$\\pm$",
-  "–": "--",
-  "·": "$\\cdot$",
-};
-
-const latexText = (text) =>
-  text.replace(/[\\~^ε±–·&%$#_{}]/g, (sign) => LATEX[sign] ?? `\\${sign}`);
+const latexText = (text) => [...text].map((sign) => data.latex[sign] ?? sign).join("");
 
 /** Lines of texts as a LaTeX table with the rules of booktabs. */
 function latexOf([head, ...lines]) {
@@ -44,10 +33,10 @@ function latexOf([head, ...lines]) {
   return `\\begin{tabular}{${columns}}\n${body}\\end{tabular}\n`;
 }
 
-/** Buttons that save the lines that `table(exact)` gives, in CSV with all digits. */
-const tableExports = (table, name) => [
-  button("CSV", () => saveText(csvOf(table(true)), `${name}.csv`, "text/csv")),
-  button("LaTeX", () => saveText(latexOf(table(false)), `${name}.tex`, "text/x-tex")),
+/** Buttons that save the texts that two functions give. */
+const tableExports = (csv, tex, name) => [
+  button("CSV", () => saveText(csv(), `${name}.csv`, "text/csv")),
+  button("LaTeX", () => saveText(tex(), `${name}.tex`, "text/x-tex")),
 ];
 
 /** Buttons that save a plot under its title. */

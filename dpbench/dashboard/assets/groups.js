@@ -48,22 +48,17 @@ const nameOfMethod = (method) => data.methods[method] ?? method;
 const nameOf = (row) =>
   row.settings ? `${nameOfMethod(row.method)} · ${row.settings}` : nameOfMethod(row.method);
 
-/**
- * The series of a plot: colour and marker by method, dashes by settings. If one setting represents
- * each method, it may differ between budgets.
- */
+/** The series of a plot: colour and marker by method, dashes by settings. */
 function seriesOf(groups, page) {
   const counts = new Map();
-  const best = page.state.show === "best";
-  const named = grouped(groups, ({ first }) => (best ? first.method : first.series));
-  return [...named.values()].map((members) => {
+  return [...grouped(groups, ({ first }) => first.series).values()].map((members) => {
     const first = members[0].first;
     const before = counts.get(first.method) ?? 0;
     counts.set(first.method, before + 1);
     return {
       members,
       first,
-      text: best ? nameOfMethod(first.method) : nameOf(first),
+      text: nameOf(first),
       look: page.looks.get(first.method),
       dash: DASHES[before % DASHES.length],
     };

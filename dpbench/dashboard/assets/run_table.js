@@ -53,17 +53,33 @@ function runList(rows, metrics) {
     "aria-label": "Search runs",
     oninput: (event) => show({ words: event.target.value }),
   });
-  const lines = (exact) => [
-    columns.map(({ head }) => head),
-    ...selected(rows, columns, view).map((row) => columns.map((one) => field(one, row, exact))),
+  const chosen = () => selected(rows, columns, view);
+  const files = [
+    () => csvOf(runLines(chosen(), metrics)),
+    () =>
+      latexOf(
+        [columns, ...chosen()].map((row, i) =>
+          columns.map((one) => (i ? one.text(row) : one.head)),
+        ),
+      ),
   ];
-  return [make("div", { className: "tools" }, search, ...tableExports(lines, "runs")), body];
+  return [make("div", { className: "tools" }, search, ...tableExports(...files, "runs")), body];
 }
 
-/** A value of a row for a file: the exact number if asked for, else as on the page. */
-function field({ text, number }, row, exact) {
-  const value = number?.(row);
-  return exact && Number.isFinite(value) ? String(value) : text(row);
+/** Runs for a program: exact numbers, all epsilons, and a column for each setting. */
+function runLines(rows, metrics) {
+  const names = Object.keys(rows.length ? data.settings[rows[0].group] : {});
+  const budgets = Object.keys(data.accountants);
+  const fields = (row) => [
+    ...[row.id, row.facet, row.method, row.seed, row.status],
+    ...metrics.map((metric) => row.metrics[data.metrics.indexOf(metric)]),
+    ...budgets.map((name) => row.axis[name]),
+    ...names.map((name) => data.settings[row.group][name]),
+  ];
+  const head = ["record", "data set · model", "method", "seed", "status"];
+  const measured = metrics.map((metric) => metric.name);
+  const lines = [[...head, ...measured, ...budgets.map((name) => `ε, ${name}`), ...names]];
+  return [...lines, ...rows.map(fields)].map((line) => line.map((field) => String(field ?? "")));
 }
 
 /** The rows that contain all words, in the chosen order. */

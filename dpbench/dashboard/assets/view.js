@@ -52,9 +52,10 @@ const at = (id) => document.getElementById(id);
  */
 function prepared(packed) {
   packed.rows = rowsOf(packed.rows);
+  packed.settings = Object.fromEntries(rowsOf(packed.settings).map((one) => [one.group, one]));
   for (const row of packed.rows) {
     for (const place of row.not_finite) row.metrics[place] = Number.NaN;
-    for (const { name, values, series } of packed.swept) row[name] ??= values[series[row.series]];
+    for (const { name } of packed.swept) row[name] ??= packed.settings[row.group][name] ?? "–";
   }
   return packed;
 }

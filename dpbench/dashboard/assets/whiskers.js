@@ -1,23 +1,15 @@
 // Small pictures within a table: a mean with its interval, on the axis that its column shares.
+// An end is a bar, or an arrow where the interval leaves the axis.
 
 const WHISKERS = { width: 120, height: 26, margin: 10 };
-
-/** The range of the first column over the rows. */
-function spanOf(rows) {
-  const cells = rows.map((row) => row.cells[0]).filter((cell) => cell);
-  const values = cells.flatMap((cell) => [
-    cell.mean,
-    cell.low ?? cell.mean,
-    cell.high ?? cell.mean,
-  ]);
-  return [Math.min(...values), Math.max(...values)];
-}
 
 function whiskers(row, column, [low, high]) {
   const cell = row.cells[0];
   if (!cell) return "";
   const { width, height, margin } = WHISKERS;
-  const place = (value) => margin + ((width - 2 * margin) * (value - low)) / (high - low || 1);
+  const share = (value) => (value - low) / (high - low || 1);
+  const place = (value) => margin + (width - 2 * margin) * Math.min(1, Math.max(0, share(value)));
+  const beyond = (value) => share(value) < 0 || share(value) > 1;
   const look = page.looks.get(row.method);
   const middle = height / 2;
   const line = (x1, x2, y1, y2) =>
@@ -27,9 +19,10 @@ function whiskers(row, column, [low, high]) {
       ? []
       : [
           line(place(cell.low), place(cell.high), middle, middle),
-          ...[cell.low, cell.high].map((end) =>
-            line(place(end), place(end), middle - 4, middle + 4),
-          ),
+          ...[cell.low, cell.high].flatMap((end) => {
+            const [x, back] = [place(end), Math.sign(0.5 - share(end)) * (beyond(end) ? 4 : 0)];
+            return [-4, 4].map((up) => line(x, x + back, middle, middle + up));
+          }),
         ];
   const values = [cell.mean, cell.low, cell.high].map((value) => valueText(value, column));
   const label = `${values[0]}, interval from ${values[1]} to ${values[2]}`;

@@ -1,0 +1,95 @@
+"""A board as files: CSV with plain numbers, and LaTeX with the few columns of a paper's table."""
+
+from collections.abc import Mapping
+
+from dpbench.records.epsilon import rounded_up
+from dpbench.tables.grid import NO_VALUE, Grid, number, signed
+from dpbench.tables.latex import tabular
+from dpbench.tables.tidy import csv_text
+
+ENDS = ("mean", "low", "high")
+GAP = ("difference", "difference_half", "difference_n")
+
+
+def board_files(board: dict, names: Mapping[str, str]) -> dict[str, str]:
+    """A board of the page as the texts of files by suffix. names: of methods, for display."""
+    return {"csv": board_csv(board), "tex": board_tex(board, names)}
+
+
+def board_csv(board: dict) -> str:
+    """One line per method, its metrics in the units of records, 0.866 for 86.6 %; empty where there
+    is no number. Differences are to the board's baseline, paired by seed."""
+    columns = [column["name"] for column in board["columns"]]
+    head = (
+        *("data", "delta", "rank", "method", "setting", "seeds", "diverged", "standing"),
+        *("epsilon", "guarantee", "ms_per_step"),
+        *(f"{name}, {part}" for name in columns for part in (*ENDS, *GAP)),
+    )
+    return csv_text(head, (_csv_line(board, row) for row in board["rows"]))
+
+
+def _csv_line(board: dict, row: dict) -> list[str]:
+    fields = [board["facet"], board["delta"], *(row[key] for key in ("rank", "method", "chosen"))]
+    fields += [row[key] for key in ("seeds", "diverged", "standing", "epsilon", "guarantee")]
+    fields.append(row["ms"] and row["ms"][0])
+    for cell in row["cells"]:
+        values = cell or {}
+        fields += [values.get(end) for end in ENDS]
+        fields += values.get("gap") or [None] * len(GAP)
+    return ["" if field is None else marked(str(field)) for field in fields]
+
+
+def marked(text: str) -> str:
+    """A text that a spreadsheet would take for a formula, marked as text."""
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return text
+
+
+def board_tex(board: dict, names: Mapping[str, str]) -> str:
+    """Method, metrics with their intervals, the difference of the first one, and epsilon."""
+    first, *others = board["columns"] or [None]
+    baseline = names.get(board["baseline"]) if first else None
+    labels = [f"{_label(first)}, difference to {baseline}"] if baseline else []
+    labels = [*map(_label, [first] if first else []), *labels, *map(_label, others)]
+    rows = []
+    for row in board["rows"]:
+        columns = zip(row["cells"], board["columns"], strict=True)
+        texts = [_mean(cell, column["percent"]) for cell, column in columns]
+        gaps = [_gap(row["cells"][0], first["percent"])] if baseline else []
+        rows.append((names[row["method"]], *texts[:1], *gaps, *texts[1:], _epsilon(row)))
+    delta = "" if board["delta"] is None else f", δ = {board['delta']:.3g}"
+    return tabular(f"{board['facet']}{delta}.", Grid("", ("method", *labels, "ε"), tuple(rows)))
+
+
+def _label(column: dict) -> str:
+    return f"{column['label']} (%)" if column["percent"] else column["label"]
+
+
+def _mean(cell: dict | None, percent: bool) -> str:
+    """A mean with its interval, in percent with one decimal."""
+    if cell is None:
+        return NO_VALUE
+    mean, *ends = (_scaled(cell[end], percent) for end in ENDS)
+    return mean if cell["low"] is None else f"{mean} [{', '.join(ends)}]"
+
+
+def _scaled(value: float | None, percent: bool) -> str:
+    if value is None:
+        return ""
+    return number(100 * value, 1) if percent else number(value, None)
+
+
+def _gap(cell: dict | None, percent: bool) -> str:
+    """A difference, with the half of its interval if it has one."""
+    if cell is None or cell["gap"] is None:
+        return NO_VALUE
+    mean, half, _ = cell["gap"]
+    text = signed(100 * mean if percent else mean, 1 if percent else None)
+    return text if half is None else f"{text} ± {_scaled(half, percent)}"
+
+
+def _epsilon(row: dict) -> str:
+    return row["epsilon"] if isinstance(row["epsilon"], str) else rounded_up(row["epsilon"])
