@@ -27,7 +27,7 @@ from dpbench.config.composition import composed, is_of_table
 from dpbench.config.interpolations import check_expansion
 from dpbench.config.overrides import grammar, parse, sentence
 from dpbench.config.plugins import plugin_of
-from dpbench.config.rules import ARM, check_table, chosen_by_table, rules
+from dpbench.config.rules import ARM, check_table, chosen_by_table, values
 from dpbench.config.search_path import Folders, groups
 from dpbench.config.settings import PATHS, SETTINGS
 from dpbench.system.errors import UserError, nearest
@@ -85,8 +85,8 @@ def _composed(folders: Folders, *overrides: str) -> bytes:
             config, choices, table, _ = composed(parsed)
             if table is not None:
                 check_table(table)
-                for rule in rules(table, choices):
-                    config.merge_with(rule.get("set", {}))
+                for chosen_values in values(table, choices):
+                    config.merge_with(chosen_values)
             if table is not None or len(folders) > 1:
                 _check_chosen_by_user(config, parse(list(overrides)), table is not None)
                 check_expansion(config)

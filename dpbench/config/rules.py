@@ -1,12 +1,14 @@
-"""The schema of a table, and the rules in its `settings`.
+"""The schema of a table, the rules in its `settings`, and the search that it takes values from.
 
 Each rule has conditions (`when`), options to choose (`choose`) and values to set (`set`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpbench.config.search_path import groups
+from dpbench.config.tuned import settings_of_search
+from dpbench.system.errors import UserError
 from dpbench.system.validate import known_keys, one_of, typed
 
 ARM = "table.arm"
@@ -15,7 +17,7 @@ ARM = "table.arm"
 Value = str | float | None
 
 TYPES: dict[str, Any] = {
-    **dict.fromkeys(("title", "paper", "spread", "baseline", "claimed_by"), str),
+    **dict.fromkeys(("title", "paper", "spread", "baseline", "claimed_by", "tuned"), str),
     **dict.fromkeys(("arm", "published", "epsilon"), str | None),
     **dict.fromkeys(("methods", "notes"), list[str]),
     **dict.fromkeys(("seeds", "group_numbers"), list[int]),
@@ -26,7 +28,6 @@ TYPES: dict[str, Any] = {
     "conditions": list[dict[str, list[Value]]],
     "scales": dict[str, dict[str, str | list[str]]],
     "settings": list[dict[str, dict[str, Any]]],
-    "at_edge": dict[str, dict[str, list[Value]]],
     "variants": dict[str, list[str | dict[str, Value]]],
     "figure.kind": str,
     "figure._target_": str,
@@ -74,6 +75,28 @@ def rules(table: dict, choices: dict) -> Iterator[dict]:
     for rule in table.get("settings", ()):
         if all(chosen.get(group) == option for group, option in rule.get("when", {}).items()):
             yield rule
+
+
+def values(table: dict, choices: dict) -> Iterator[Mapping[str, Any]]:
+    """The values that the table's rules set, in order, and then those of its search.
+
+    A search that has not been made sets nothing: it may be the one that is about to run.
+    """
+    for rule in rules(table, choices):
+        yield rule.get("set", {})
+    if "tuned" in table:
+        yield settings_of_search(search_of(table, choices)) or {}
+
+
+def search_of(table: dict, choices: Mapping[str, Any]) -> str:
+    """The name of the search in `tuned`, with options for `{GROUP}` and the arm for `{arm}`."""
+    try:
+        return table["tuned"].format_map({**choices, "arm": table.get("arm")})
+    except (KeyError, ValueError, IndexError) as error:
+        raise UserError(
+            "table.tuned must be the name of a search, in which {GROUP} stands for an option and "
+            f"{{arm}} for the row, got {table['tuned']!r}."
+        ) from error
 
 
 def chosen_by_table(table: dict, choices: dict) -> list[str]:

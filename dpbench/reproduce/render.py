@@ -37,7 +37,7 @@ from dpbench.tables.table import Table, build_table
 from dpbench.tables.tidy import claims_file, to_csv
 
 RUN_KEYS = (
-    *("settings", "arm", "variants", "scales", "epsilon", "claimed_by", "loss_digits"),
+    *("settings", "tuned", "arm", "variants", "scales", "epsilon", "claimed_by", "loss_digits"),
     "group_numbers",
 )
 """The keys of a table's YAML that are about its runs; the others specify the table."""

@@ -11,8 +11,9 @@ from dpbench.config import buildable
 from dpbench.config.buildable import check_settings, settings_of
 from dpbench.config.compose import compose, options
 from dpbench.config.plugins import published_files
-from dpbench.config.rules import ARM
+from dpbench.config.rules import ARM, search_of
 from dpbench.config.settings import CORRECTED, is_scientific, key_of, path_settings, variant_of
+from dpbench.config.tuned import chose_an_edge, settings_of_search
 from dpbench.execution.prepare import build
 from dpbench.records.digest import digest
 from dpbench.system.errors import UserError, nearest
@@ -162,12 +163,20 @@ class Target:
 
     @property
     def at_edge(self) -> list[str]:
-        """The names of the rows whose settings a search chose at an end of the range it tried."""
-        return [
-            row_name(label, method)
-            for method, values in self.table.get("at_edge", {}).items()
-            for label in self._labels(f"of {method} in table.at_edge", values)
-        ]
+        """The names of the rows whose settings a search chose at an end of the values it tried."""
+        return [row for row, search in self.searches.items() if chose_an_edge(search)]
+
+    @property
+    def searches(self) -> dict[str, str]:
+        """The search whose choice each row takes, by the row's name; empty without `tuned`."""
+        if "tuned" not in self.table:
+            return {}
+        return {
+            row_name(condition.label, arm): search_of(
+                {**self.table, "arm": arm}, {**self.config["choices"], **dict(condition.values)}
+            )
+            for arm, condition in itertools.product(self.table["methods"], self.conditions)
+        }
 
     def _labels(self, what: str, values: Mapping[str, list]) -> list[str]:
         """The labels of the conditions whose settings are among the values, by key."""
@@ -257,7 +266,9 @@ def target_of(name: str, arguments: list[str]) -> Target:
     changes = tuple(
         _without_path(o, config) for o in overrides if _is_change(o, conditions, undeclared)
     )
-    return Target(name, scale, overrides, changes, config, tuple(conditions))
+    target = Target(name, scale, overrides, changes, config, tuple(conditions))
+    _check_searches(target)
+    return target
 
 
 def _check_names(table: dict) -> None:
@@ -270,6 +281,17 @@ def _check_names(table: dict) -> None:
     for key in ("published", "epsilon"):
         if table.get(key) is not None:
             one_of(f"table.{key}", table[key], files | ({BUDGET} if key == "epsilon" else set()))
+
+
+def _check_searches(target: Target) -> None:
+    """UserError where a row would be trained with default settings, since its search is missing."""
+    for row, search in target.searches.items():
+        if settings_of_search(search) is None:
+            raise UserError(
+                f"{target.name} takes the settings of {row} from the search {search}, which is not "
+                f"in results/search/: make it by dpbench search name={search}, and copy its CSV "
+                "file there."
+            )
 
 
 def _scale(name: str, table: dict, choices: list[str]) -> Scale:

@@ -1,6 +1,7 @@
-"""The folders of the configuration (conf/) and of the published numbers (benchmarks/).
+"""The folders of the configuration (conf/), the published numbers (benchmarks/) and the searches
+whose choices tables take (results/search/).
 
-A wheel contains both in the package; in a checkout they are beside it.
+A wheel contains them in the package; in a checkout they are beside it.
 """
 
 from pathlib import Path
@@ -18,6 +19,11 @@ def conf_folder() -> Path:
 def benchmarks_folder() -> Path:
     """The folder with one folder per paper: its published numbers and what we found."""
     return _folder("benchmarks")
+
+
+def searches_folder() -> Path:
+    """The folder with the files of the searches whose choices tables take."""
+    return _folder("results") / "search"
 
 
 def _folder(name: str) -> Path:

@@ -124,8 +124,7 @@ def test_unknown_names_are_refused_with_the_nearest_ones(overrides, sentence):
 
 def test_a_table_s_misspelt_setting_is_refused(tmp_path, monkeypatch):
     """What a table sets is held against the chosen parts, like what a user sets."""
-    broken = [{"set": {"epoch": 3}}]
-    monkeypatch.setattr(configuration, "rules", lambda *_: broken)
+    monkeypatch.setattr(configuration, "values", lambda *_: [{"epoch": 3}])
     with pytest.raises(UserError, match="epoch"):
         compose(["+table=misalignment_table5", "seed=123"])  # which no other test asks for
 

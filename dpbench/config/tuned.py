@@ -1,0 +1,64 @@
+"""What a search chose, read from its own file: results/search/NAME.csv.
+
+Its lines are trials, the chosen one first, and the columns between trial and n are settings.
+"""
+
+import csv
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, cast
+
+from omegaconf import OmegaConf
+
+from dpbench.system.paths import searches_folder
+from dpbench.system.validate import spelled_number
+
+OUTER = 0.1
+"""The share of a range at either end in which a chosen value is at its edge."""
+
+DECADE = 10
+"""Values that differ by this factor were drawn on a log scale."""
+
+
+def settings_of_search(name: str) -> dict[str, Any] | None:
+    """The settings of the trial that a search chose, nested; None if there is no such search."""
+    if (tried := _tried(name)) is None:
+        return None
+    chosen = OmegaConf.from_dotlist([f"{key}={values[0]}" for key, values in tried.items()])
+    return cast(dict[str, Any], OmegaConf.to_container(chosen))
+
+
+def chose_an_edge(name: str) -> bool:
+    """Whether a search chose a fraction in the outer tenth of the values that it tried.
+
+    Integers are choices such as numbers of bands, whose ends are their own.
+    """
+    columns = (list(map(spelled_number, values)) for values in (_tried(name) or {}).values())
+    return any(
+        not OUTER < _place(values) < 1 - OUTER
+        for values in columns
+        if all(isinstance(value, int | float) for value in values)
+        and not all(float(value).is_integer() for value in values)
+    )
+
+
+def _place(values: Sequence[float]) -> float:
+    """Where in its range the first value lies, from 0 to 1."""
+    low, high, value = min(values), max(values), values[0]
+    if low > 0 and high > DECADE * low:
+        low, high, value = map(math.log, (low, high, value))
+    return (value - low) / (high - low) if high > low else 0.5
+
+
+@functools.cache
+def _tried(name: str) -> dict[str, list[str]] | None:
+    """The values by setting, of the chosen trial first."""
+    path = searches_folder() / f"{name}.csv"
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    columns = list(lines[0])
+    keys = columns[columns.index("trial") + 1 : columns.index("n")]
+    return {key: [line[key] for line in lines] for key in keys}
