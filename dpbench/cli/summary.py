@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from dpbench.metrics.registry import REGISTRY, parse_name
-from dpbench.records.epsilon import epsilon_in_words
+from dpbench.records.epsilon import epsilon_in_words, rounded_up
 from dpbench.records.record import Record
 
 SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")
@@ -12,11 +12,12 @@ SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")
 
 
 def summary(record: Record, reused: bool = False) -> str:
-    """Accuracy, worst group, ECE, epsilon by PLD and seconds; for regression R² and RMSE.
+    """Accuracy, worst group, ECE, epsilon by PLD, the largest advantage of a membership attack, and
+    seconds; for regression R² and RMSE.
 
     reused: the run was finished before this command, whose time is not that of the record.
     """
-    results = ", ".join([*_metrics(record), epsilon_in_words(record)])
+    results = ", ".join([*_metrics(record), epsilon_in_words(record), *_attack(record)])
     if reused:
         return f"finished earlier, so nothing was trained: {results}"
     seconds = record.provenance.get("seconds")
@@ -35,6 +36,12 @@ def _metrics(record: Record) -> Iterator[str]:
         if base == "accuracy" and len(measured) > 1:
             worst = min(measured, key=lambda group: groups[group])
             yield f"worst group {_formatted(base, groups[worst])} ({worst})"
+
+
+def _attack(record: Record) -> Iterator[str]:
+    advantage = record.attack_bounds.get("membership_advantage", 1.0)
+    if advantage < 1:
+        yield f"membership advantage at most {rounded_up(100 * advantage, 1)}%"
 
 
 def _formatted(base: str, value: float) -> str:

@@ -19,6 +19,7 @@ from dpbench.execution.prepare import build
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import ACCOUNTANTS
+from dpbench.privacy.attacks import attack_bounds
 from dpbench.privacy.ledger import from_plain, to_plain
 from dpbench.privacy.statement import UPPER_BOUNDS, Statement
 from dpbench.records.digest import with_current_names
@@ -93,6 +94,9 @@ def contradictions(record: Record) -> Iterator[str]:
     same_claim = accountant == expected["claimed_by"]
     compared = EPSILONS if same_claim else EPSILONS[:-1]
     yield from _wrong_epsilons(recorded, {name: expected[name] for name in compared})
+    if attacks := recorded.get("attacks"):
+        bounds = attack_bounds(_statement(config, accountant), planned.ledger)
+        yield from _wrong_epsilons(attacks, bounds or dict.fromkeys(attacks))
 
 
 def _same_ledger(one: Any, other: Any) -> bool:

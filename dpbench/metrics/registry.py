@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Better = Literal["higher", "lower"]
-Kind = Literal["utility", "calibration", "fairness"]
+Kind = Literal["utility", "calibration", "fairness", "privacy"]
 NOISY_ACCURACY = "validation/noisy_accuracy"
 """The metric that private searches select by: the only one on validation that epsilon covers."""
 
@@ -90,6 +90,10 @@ def _fairness(label: str) -> Metric:
     return Metric(label, "percent", 1, "lower", "fairness", Margin(1.0))
 
 
+def _attack(label: str) -> Metric:
+    return Metric(label, "percent", 2, "lower", "privacy")
+
+
 REGISTRY: Mapping[str, Metric] = {
     "accuracy": _accuracy("accuracy"),
     "noisy_accuracy": _accuracy("accuracy, with noise"),
@@ -115,6 +119,9 @@ REGISTRY: Mapping[str, Metric] = {
     "accuracy_gap": _fairness("accuracy gap between groups"),
     "demographic_parity_difference": _fairness("demographic parity difference"),
     "equalized_odds_difference": _fairness("equalised odds difference"),
+    "membership_advantage": _attack("membership advantage, at most"),
+    "true_positive_rate": _attack("true positives at 0.1% false ones, at most"),
+    "reconstruction": _attack("reconstruction, at most"),
     "mse": Metric("mean squared error", "", None, "lower"),
     "rmse": Metric("root mean squared error", "", None, "lower"),
     "mae": Metric("mean absolute error", "", None, "lower"),

@@ -1,14 +1,14 @@
 """What an epsilon means to an attacker: bounds of attacks, from the privacy profile of a ledger."""
 
 import math
-from typing import TypedDict
 
 import numpy as np
 
 from dpbench.privacy.amplification import TabulatedProfile
+from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.profiles import ledger_profile
-from dpbench.privacy.statement import Statement
+from dpbench.privacy.statement import AttackBounds, Statement
 
 FALSE_POSITIVES = 1e-3
 """The false-positive rate at which a membership attack is judged (Carlini et al. 2022)."""
@@ -17,22 +17,9 @@ CANDIDATES = 10_000
 """The equally likely values, one of which a reconstruction has to name."""
 
 
-class AttackBounds(TypedDict):
-    """Upper bounds of what any attack on a run achieves, however much its attacker knows.
-
-    membership_advantage: true- minus false-positive rate of telling whether an example was trained
-    on; true_positive_rate: of the same attack at FALSE_POSITIVES; reconstruction: the probability
-    of naming the right one of CANDIDATES equally likely values of an example (1e-4 by guessing).
-    """
-
-    membership_advantage: float
-    true_positive_rate: float
-    reconstruction: float
-
-
 def attack_bounds(statement: Statement, ledger: Ledger) -> AttackBounds | None:
     """The bounds of a statement's ledger, for the adjacency of its epsilons; all 1 without privacy,
-    and None where it has no epsilon by PLD.
+    and None where it has no epsilon by PLD, or no privacy profile.
 
     A release with profile d satisfies TPR <= d(e) + exp(e) FPR for every e (Kairouz, Oh and
     Viswanath 2015, Theorem 2.1). Success of a reconstruction is bounded by the true-positive rate
@@ -43,7 +30,10 @@ def attack_bounds(statement: Statement, ledger: Ledger) -> AttackBounds | None:
         return None
     if math.isinf(epsilon):
         return AttackBounds(membership_advantage=1.0, true_positive_rate=1.0, reconstruction=1.0)
-    profile = ledger_profile(ledger, statement["delta"])
+    try:
+        profile = ledger_profile(ledger, statement["delta"])
+    except Unaccountable:
+        return None
     return AttackBounds(
         membership_advantage=float(profile.at(np.array(0.0))),
         true_positive_rate=true_positives(profile, FALSE_POSITIVES),

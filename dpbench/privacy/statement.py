@@ -39,6 +39,20 @@ class Epsilons(TypedDict):
     refused: NotRequired[dict[str, str]]
 
 
+class AttackBounds(TypedDict):
+    """Upper bounds of what any attack on a run achieves, however much its attacker knows.
+
+    membership_advantage: true- minus false-positive rate of telling whether an example was trained
+    on; true_positive_rate: of the same attack at one false positive in a thousand; reconstruction:
+    the probability of naming the right one of 10,000 equally likely values of an example (1e-4 by
+    guessing).
+    """
+
+    membership_advantage: float
+    true_positive_rate: float
+    reconstruction: float
+
+
 class Statement(Epsilons):
     """The terms of a privacy statement, as records have them; docs/records.md describes each.
 
@@ -58,6 +72,7 @@ class Statement(Epsilons):
     adjacency: NotRequired[str]
     ledger: list[dict]
     notes: NotRequired[list[str]]
+    attacks: NotRequired[AttackBounds | None]
     audit: NotRequired[dict]
 
 

@@ -92,8 +92,17 @@ class Record:
 
     @property
     def measured(self) -> dict[str, float]:
-        """The metrics, and those computed from the diagnostics of the last epochs."""
-        return self.metrics | last_epochs_metrics(self.config, self.diagnostics)
+        """The metrics, those computed from the diagnostics of the last epochs, and what attacks
+        achieve at most."""
+        last_epochs = last_epochs_metrics(self.config, self.diagnostics)
+        return self.metrics | last_epochs | self.attack_bounds
+
+    @property
+    def attack_bounds(self) -> dict[str, float]:
+        """`AttackBounds` by name; empty without a guarantee, for older records, and for trials of
+        private searches, whose choice tells more than each."""
+        is_trial = self.config.get("trial") is not None
+        return {} if is_trial else cast(dict[str, float], self.privacy.get("attacks") or {})
 
     def json(self) -> str:
         """The record as one JSON object; NaN and Infinity as Python's json writes them.

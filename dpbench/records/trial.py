@@ -15,8 +15,8 @@ def is_trial(record: Record) -> bool:
 
 
 def released(record: Record, statement: Statement) -> Statement:
-    """The statement of a record as others may read it; of a trial without its epsilons, which are
-    not those of what is published."""
+    """The statement of a record as others may read it; of a trial without its epsilons and bounds
+    of attacks, which are not those of what is published."""
     if not is_trial(record):
         return statement
     return {
@@ -25,6 +25,7 @@ def released(record: Record, statement: Statement) -> Statement:
         "pld": None,
         "gdp": None,
         "claimed": None,
+        "attacks": None,
         "refused": dict.fromkeys(UPPER_BOUNDS, OF_A_TRIAL),
         "why": f"{statement['why']} {OF_A_TRIAL}",
     }

@@ -16,6 +16,7 @@ from torch import nn
 from dpbench.data.dataset import Data
 from dpbench.gradients.precision import full_precision_products
 from dpbench.metrics.reliability import reliability
+from dpbench.privacy.attacks import attack_bounds
 from dpbench.privacy.ledger import to_plain
 from dpbench.privacy.statement import Statement
 from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, built_by_plugins, imported_code_of
@@ -118,11 +119,12 @@ def _privacy(run: Run, planned: Plan, training: Training) -> Statement:
     those taken follows from what they released (Rogers et al. 2016)."""
     taken = training.ledger.then(planned.once)
     if taken.steps == planned.ledger.steps:
-        return privacy_statement(run, planned, taken)
+        stated = privacy_statement(run, planned, taken)
+        return {**stated, "attacks": attack_bounds(stated, taken)}
     stated = privacy_statement(run, planned)
     if planned.method.private:
         stated["why"] += EARLY
-    return stated
+    return {**stated, "attacks": attack_bounds(stated, planned.ledger)}
 
 
 def _checkpoint_conditions(run: Run, training: Training) -> dict:

@@ -39,6 +39,12 @@ GROUPS = {"test/accuracy": 0.9123, "test/accuracy/women": 0.95, "test/accuracy/m
             "test R² 0.250, test root mean squared error 0.751, epsilon: not private, 12 s",
         ),
         ({"test/accuracy": float("nan")}, PROVEN, "test accuracy nan%, epsilon 3.11"),
+        (
+            {"test/accuracy": 0.5},
+            PROVEN | {"attacks": {"membership_advantage": 0.24681}},
+            "test accuracy 50.0%, epsilon 3.11 (PLD, delta 1e-05, per example, add-or-remove "
+            "adjacency, Poisson batches, proven), membership advantage at most 24.7%, 12 s",
+        ),
     ],
 )
 def test_the_summary_has_the_main_results(metrics, privacy, expected):
@@ -46,7 +52,8 @@ def test_the_summary_has_the_main_results(metrics, privacy, expected):
 
 
 def test_a_trial_of_a_private_search_is_not_said_to_cost_its_own_epsilon_alone():
-    trial = Record({"trial": "abc"}, GROUPS, PROVEN, {}, status="complete")
+    attacks = {"attacks": {"membership_advantage": 0.2}}
+    trial = Record({"trial": "abc"}, GROUPS, PROVEN | attacks, {}, status="complete")
     assert summary(trial).endswith("epsilon: see its search")
 
 
@@ -57,7 +64,7 @@ def test_the_summary_goes_to_standard_error(tmp_path, monkeypatch, capsys):
     terms = "per example, add-or-remove adjacency, Poisson batches, proven"
     notes = "notes on the data in privacy.notes of the record"
     budget = rf"PLD, delta 1e-05, noise for 3 by RDP, {terms}, {notes}"
-    line = rf"{results} \({budget}\)"
+    line = rf"{results} \({budget}\), membership advantage at most 14\.\d%"
     earlier = "dpbench: finished earlier, so nothing was trained: "
     for said in (rf"{line}, \d+ s\n", rf"{earlier}{line}\n"):
         main()

@@ -10,6 +10,7 @@ from dpbench.dashboard.metrics import metric_entry, sorted_names
         ("validation/loss", "utility", "lower", False),
         ("test/ece", "calibration", "lower", True),
         ("test/accuracy_gap", "fairness", "lower", True),
+        ("membership_advantage", "privacy", "lower", True),
         ("test/accuracy/female", "group", "higher", True),
         ("test/new", "utility", None, False),
         ("strange", "utility", None, False),

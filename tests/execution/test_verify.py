@@ -18,6 +18,7 @@ from dpbench.execution.verify import (
 from dpbench.records.reading import parse, read
 from dpbench.records.record import Record, checksum
 
+BOUNDS = ("membership_advantage", "true_positive_rate", "reconstruction")
 SMALL = ["epochs=2", "model=logistic", "batch_size=256", "threads=1"]
 
 
@@ -37,6 +38,11 @@ def changed(record: Record, part: str, **values) -> Record:
     ("part", "values", "what"),
     [
         ("privacy", {"pld": 0.5}, "has pld=0.5, but its ledger gives"),
+        (
+            "privacy",
+            {"attacks": dict.fromkeys(BOUNDS, 1e-5)},
+            "has reconstruction=1e-05, but its ledger gives 0.00",
+        ),
         ("privacy", {"guarantee": "none"}, "has guarantee=none"),
         ("privacy", {"delta": 0.5}, "has delta=0.5"),
         ("privacy", {"ledger": []}, "has another ledger than its settings"),

@@ -1,6 +1,7 @@
 import math
 
 from dpbench.records.frames import frame
+from dpbench.records.trial import released
 from tests.records.plain_record import PLAIN, record
 
 
@@ -47,3 +48,16 @@ def test_a_trial_of_a_private_search_has_no_epsilon_of_its_own():
     rows = frame([record(), trial])
     assert rows["privacy/rdp"].notna().tolist() == [True, False]
     assert "one trial of a private search" in rows["privacy/why"][1]
+
+
+def test_what_attacks_achieve_at_most_is_a_column_but_for_trials_and_older_records():
+    bounds = {"membership_advantage": 0.2, "true_positive_rate": 0.01, "reconstruction": 0.001}
+    bounded, trial = (
+        record(config={**PLAIN, **changes}, privacy=record().privacy | {"attacks": bounds})
+        for changes in ({"seed": 4}, {"seed": 5, "trial": "abc"})
+    )
+    rows = frame([record(), bounded, trial])
+    for name, value in bounds.items():
+        assert rows[name].isna().tolist() == [True, False, True]
+        assert rows[name][1] == value
+    assert released(trial, trial.statement)["attacks"] is None

@@ -311,3 +311,12 @@ def test_a_trial_of_a_private_search_has_no_epsilon_and_is_never_best(tmp_path):
     said = table([str(tmp_path), f"out={tmp_path / 't'}", "rows=optimizer.lr"])
     assert said.count("| see its search |") == 2
     assert "**" not in said
+
+
+def test_what_attacks_achieve_at_most_is_a_column_to_choose(tmp_path):
+    made = record()
+    attacks = {"membership_advantage": 0.24696, "true_positive_rate": 0.1, "reconstruction": 0.01}
+    replace(made, privacy=made.privacy | {"attacks": attacks}).save(tmp_path)
+    said = table([str(tmp_path), "metrics=membership_advantage", f"out={tmp_path / 't'}"])
+    assert "| method | membership advantage, at most (%) | epsilon (PLD) |" in said
+    assert "| DP-SGD | 24.70 (1) | 2.80 |" in said
