@@ -93,6 +93,13 @@ ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
 }
 """The same for single methods, where other methods have always had the setting."""
 
+ADDED_TO_DATASET = {
+    "dpbench.data.adult.Adult": {"group": "sex"},
+    "dpbench.data.dutch.Dutch": {"group": "sex"},
+}
+"""Settings of data sets that were added after the first records, with the values those used, at
+which records leave them out."""
+
 DECAYS = {"torch.optim.SGD": "momentum", "torch.optim.RMSprop": "alpha"}
 """By optimiser, the share of an average that a step keeps: torch does not refuse 1 and more, with
 which it grows without bound."""
@@ -150,6 +157,13 @@ def path_settings(group: str, part: Mapping[str, object]) -> tuple[str, ...]:
     """The settings of a part that are paths; only unset ones in a data set without a checksum."""
     named = group != "dataset" or part.get("checksum") is not None
     return tuple(key for key in PATHS.get(group, ()) if named or part.get(key) is None)
+
+
+def settings_left_out(group: str, part: Mapping[str, object]) -> tuple[str, ...]:
+    """The settings of a part that a record leaves out: paths, and later ones that are as ever."""
+    added = ADDED_TO_DATASET.get(str(part.get("_target_")), {}) if group == "dataset" else {}
+    as_ever = (key for key, value in added.items() if part.get(key) == value)
+    return (*path_settings(group, part), *as_ever)
 
 
 def variant_of(config: Mapping[str, Any]) -> str:

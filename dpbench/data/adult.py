@@ -1,7 +1,7 @@
 """Adult: does a person in the 1994 US census earn more than 50,000 dollars a year?"""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -10,11 +10,19 @@ import torch
 from dpbench.data.dataset import Data, Split
 from dpbench.data.draws import check_test_share, held_out, shuffle_and_split, subsample
 from dpbench.data.fetch.download import Source, fetch
+from dpbench.data.groups import Attributes, attributes_of, group_names, group_numbers
 
 WOMEN, MEN = 14_695, 30_527  # among the 45,222 published rows without a missing value
 
 NUMERIC = ["age", "education-num", "capital-gain", "capital-loss", "hours-per-week"]
 BINARY = ["race", "sex"]
+ATTRIBUTES: Attributes = {
+    "sex": {"Male": "male", "Female": "female"},
+    "race": {
+        name: name
+        for name in ("White", "Black", "Asian-Pac-Islander", "Amer-Indian-Eskimo", "Other")
+    },
+}
 COLUMNS = [
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
     *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week"),
@@ -45,24 +53,30 @@ class Adult:
     """98 features of 45,222 people; the groups are men (0) and women (1).
 
     balance_by_sex: keep every woman, and each man with probability 14,695/30,527. test_share: of
-    the remaining rows, after a shuffle. Protocol: Esipova et al., ICLR 2023.
+    the remaining rows, after a shuffle. group: what the groups are by, sex or race, or both.
+    Protocol: Esipova et al., ICLR 2023.
     """
 
     balance_by_sex: bool
     test_share: float
+    group: str | list[str] = field(default="sex", hash=False)
 
     name = "adult"
     shape = (98,)
     task = "classification"
     classes = 2
-    groups = ("male", "female")
 
     def __post_init__(self) -> None:
         check_test_share(self.test_share, self._rows)
+        attributes_of(self.group, ATTRIBUTES)
 
     @property
     def random_size(self) -> bool:
         return self.balance_by_sex
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return group_names(self.group, ATTRIBUTES)
 
     @property
     def train_size(self) -> int:
@@ -84,9 +98,11 @@ class Adult:
 
     def load(self, folder: Path, seed: int) -> Data:
         """Read the two files below `folder`, or download them (6 MB)."""
-        examples = encode(read(fetch(source, folder) for source in SOURCES))
+        table = read(fetch(source, folder) for source in SOURCES)
+        examples = encode(table, self.group)
         if self.balance_by_sex:
-            examples = subsample(examples, examples.groups == 0, WOMEN / MEN, seed)
+            men = torch.tensor((table["sex"] == "Male").to_numpy())
+            examples = subsample(examples, men, WOMEN / MEN, seed)
         return shuffle_and_split(examples, self.test_share, seed)
 
 
@@ -100,7 +116,7 @@ def read(paths: Iterable[Path]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True).dropna()
 
 
-def encode(table: pd.DataFrame) -> Split:
+def encode(table: pd.DataFrame, group: str | list[str] = "sex") -> Split:
     """Features: five z-scores, non-White and female as 0 or 1, then one column per category."""
     numbers = table[NUMERIC]
     scores = (numbers - numbers.mean()) / numbers.std()
@@ -110,5 +126,5 @@ def encode(table: pd.DataFrame) -> Split:
     return Split(
         torch.from_numpy(features.to_numpy("float32")),
         torch.from_numpy(table["income"].str.startswith(">50K").to_numpy("int64")),
-        torch.from_numpy(binary["sex"].to_numpy("int64")),
+        torch.from_numpy(group_numbers(table, group, ATTRIBUTES)),
     )

@@ -1,6 +1,6 @@
 """Dutch: does a person in the 2001 census of the Netherlands hold a prestigious occupation?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -9,8 +9,18 @@ import torch
 from dpbench.data.dataset import Data, Split
 from dpbench.data.draws import check_test_share, held_out, shuffle_and_split
 from dpbench.data.fetch.download import Source, fetch
+from dpbench.data.groups import Attributes, attributes_of, group_names, group_numbers
 
 ROWS = 60_420
+
+ATTRIBUTES: Attributes = {
+    "sex": {"1": "male", "2": "female"},
+    **{
+        column: {str(code): f"{column} {code}" for code in range(1, codes + 1)}
+        for column, codes in (("citizenship", 3), ("country_birth", 3), ("Marital_status", 4))
+    },
+}
+"""The file's own codes, where it has no words for them."""
 
 SOURCE = Source(
     path="dutch/dutch_census_2001.arff",
@@ -27,17 +37,18 @@ SOURCE = Source(
 class Dutch:
     """59 features of 60,420 people; the groups are men (0) and women (1).
 
-    test_share: of the rows, after a shuffle. Protocol: Esipova et al., ICLR 2023; the file is that
-    of the survey by Le Quy et al., 2022.
+    test_share: of the rows, after a shuffle. group: what the groups are by, one or two of
+    ATTRIBUTES. Protocol: Esipova et al., ICLR 2023; the file is that of the survey by Le Quy et
+    al., 2022.
     """
 
     test_share: float
+    group: str | list[str] = field(default="sex", hash=False)
 
     name = "dutch"
     shape = (59,)
     task = "classification"
     classes = 2
-    groups = ("male", "female")
     notes = (
         "The one-hot categories are taken from all rows, test included.",
         "The published file leaves out minors and people of middle occupations.",
@@ -45,6 +56,11 @@ class Dutch:
 
     def __post_init__(self) -> None:
         check_test_share(self.test_share, ROWS)
+        attributes_of(self.group, ATTRIBUTES)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return group_names(self.group, ATTRIBUTES)
 
     @property
     def train_size(self) -> int:
@@ -52,7 +68,9 @@ class Dutch:
 
     def load(self, folder: Path, seed: int) -> Data:
         """Read the file below `folder`, or download it (2 MB)."""
-        return shuffle_and_split(encode(read(fetch(SOURCE, folder))), self.test_share, seed)
+        return shuffle_and_split(
+            encode(read(fetch(SOURCE, folder)), self.group), self.test_share, seed
+        )
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -67,7 +85,7 @@ def read(path: Path) -> pd.DataFrame:
         return pd.read_csv(file, names=names, dtype=str)
 
 
-def encode(table: pd.DataFrame) -> Split:
+def encode(table: pd.DataFrame, group: str | list[str] = "sex") -> Split:
     """Features: female and moved as 0 or 1, then one column per category of the others."""
     binary = table[["sex", "prev_residence_place"]] == "2"
     rest = table.drop(columns=[*binary, "occupation"])
@@ -75,5 +93,5 @@ def encode(table: pd.DataFrame) -> Split:
     return Split(
         torch.from_numpy(features.to_numpy("float32")),
         torch.from_numpy((table["occupation"] == "2_1").to_numpy("int64")),
-        torch.from_numpy(binary["sex"].to_numpy("int64")),
+        torch.from_numpy(group_numbers(table, group, ATTRIBUTES)),
     )

@@ -11,7 +11,7 @@ from dpbench.config.settings import (
     PATHS,
     SCIENTIFIC,
     SETTINGS,
-    path_settings,
+    settings_left_out,
 )
 
 FIRST_NAMES = {
@@ -82,7 +82,7 @@ def scientific(config: dict) -> dict:
     settings = {k: v for k, v in config.items() if k in RECORD_KEYS}
     for group in PATHS.keys() & settings.keys():
         if isinstance(part := settings[group], dict):
-            omitted = path_settings(group, part)
+            omitted = settings_left_out(group, part)
             settings[group] = {k: v for k, v in part.items() if k not in omitted}
     return settings
 

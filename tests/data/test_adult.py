@@ -35,6 +35,33 @@ def test_targets_read_the_labels_of_both_files_and_groups_are_the_sex(table):
     assert examples.groups.tolist() == [0, 1, 1]
 
 
+def test_groups_by_two_attributes_are_their_intersections(table):
+    adult = Adult(balance_by_sex=True, test_share=0.2, group=["sex", "race"])
+    assert adult.groups[:2] == ("male & White", "male & Black")
+    assert len(adult.groups) == 10
+    numbers = encode(table, adult.group).groups
+    assert [adult.groups[n] for n in numbers] == [
+        "male & White",
+        "female & Black",
+        "female & White",
+    ]
+    assert torch.equal(encode(table, adult.group).inputs, encode(table).inputs)
+
+
+@pytest.mark.parametrize(
+    ("group", "why"),
+    [
+        ("age", "dataset.group=age is unknown"),
+        (["sex", "sex"], r"\[sex,sex\] must name one or 2 of sex, race, each once"),
+        ([], r"dataset.group=\[\] must name one or 2"),
+        (7, "dataset.group must be"),
+    ],
+)
+def test_groups_by_anything_else_are_refused(group, why):
+    with pytest.raises(UserError, match=why):
+        Adult(balance_by_sex=True, test_share=0.2, group=group)
+
+
 def test_features_are_scores_then_binaries_then_categories(table):
     inputs = encode(table).inputs
     ages = np.array([39, 41, 50])
@@ -74,3 +101,15 @@ def test_balancing_keeps_every_woman_and_about_as_many_men(data_folder):
     assert women == WOMEN
     assert abs(men - WOMEN) < 2 * (WOMEN * (1 - WOMEN / MEN)) ** 0.5
     assert len(data.test) == int(0.2 * (men + women))
+
+
+@pytest.mark.data
+def test_other_groups_change_no_row_and_all_have_test_rows(data_folder):
+    by_sex, by_both = (
+        Adult(balance_by_sex=True, test_share=0.2, group=group).load(data_folder, seed=0)
+        for group in ("sex", ["sex", "race"])
+    )
+    for one, other in ((by_sex.train, by_both.train), (by_sex.test, by_both.test)):
+        assert torch.equal(one.inputs, other.inputs)
+        assert torch.equal(one.groups, other.groups // 5)
+        assert len(other.groups.unique()) == 10

@@ -35,6 +35,16 @@ def test_high_occupations_are_the_target_and_sexes_the_groups(examples):
 
 
 @pytest.mark.data
+def test_groups_by_two_attributes_are_their_intersections(data_folder):
+    dutch = Dutch(test_share=0.2, group=["sex", "country_birth"])
+    assert dutch.groups[3:] == tuple(f"female & country_birth {code}" for code in (1, 2, 3))
+    data, usual = (one.load(data_folder, seed=0) for one in (dutch, Dutch(test_share=0.2)))
+    assert torch.equal(data.test.groups // 3, usual.test.groups)
+    counts = torch.bincount(torch.cat([data.train.groups, data.test.groups])).tolist()
+    assert counts == [28_105, 711, 1_331, 27_953, 830, 1_490]
+
+
+@pytest.mark.data
 def test_the_original_file_gives_59_features_of_0_and_1(data_folder):
     data = Dutch(test_share=0.2).load(data_folder, seed=0)
     assert (len(data.train), len(data.test)) == (48_336, 12_084)

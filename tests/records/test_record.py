@@ -4,7 +4,7 @@ import pytest
 
 from dpbench.config.compose import compose
 from dpbench.config.settings import ADDED_TO_METHOD, SCIENTIFIC, SETTINGS, is_scientific
-from dpbench.records.digest import digest
+from dpbench.records.digest import digest, scientific
 from dpbench.records.reading import load
 from dpbench.records.record import record_path
 from tests.records.plain_record import PLAIN, record
@@ -101,6 +101,21 @@ def test_a_setting_that_came_later_has_a_name_where_it_is_not_what_it_had_been(n
     other = {"variant": "paper", "local_batch_size": 3}[setting]
     changed = compose([f"method={name}", "users=iid", f"method.{setting}={other}"])
     assert digest(changed) != digest(config)
+
+
+@pytest.mark.parametrize("name", ["adult", "dutch"])
+def test_the_usual_groups_of_a_data_set_are_in_no_name_and_in_no_record(name):
+    config = compose([f"dataset={name}"])
+    assert config["dataset"]["group"] == "sex"
+    before = {k: v for k, v in config["dataset"].items() if k != "group"}
+    assert scientific(config)["dataset"] == before
+    assert digest(config) == digest({**config, "dataset": before})
+    other = compose([f"dataset={name}", f"dataset.group=[sex,{OTHER[name]}]"])
+    assert scientific(other)["dataset"] == {**before, "group": ["sex", OTHER[name]]}
+    assert digest(other) != digest(config)
+
+
+OTHER = {"adult": "race", "dutch": "country_birth"}
 
 
 def test_a_local_batch_of_all_names_no_run_of_dp_fedsgd_and_still_those_of_dp_fedavg():

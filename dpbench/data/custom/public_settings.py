@@ -73,7 +73,9 @@ def _csv(settings: Settings) -> dict[str, Any]:
 
 def _of_table(settings: Settings, frame: Any, name: str) -> dict[str, Any]:
     columns = table.columns_of(settings, frame)
-    named = {"target": columns.target, "group": columns.group}
+    several = len(columns.group) > 1
+    group = [*columns.group] if several else next(iter(columns.group), None)
+    named = {"target": columns.target, "group": group}
     lists = {"categorical": [*columns.categorical], "drop": [*columns.drop]}
     return {**named, **lists, **table.describe(frame, columns, name)}
 

@@ -14,6 +14,7 @@ from pandas.api.types import is_float_dtype, is_string_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from dpbench.data.custom.column_types import plain, structure
+from dpbench.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError, first_line, nearest
 from dpbench.system.validate import LARGEST, is_integer, one_of, quoted, quoting_hint, typed
 
@@ -45,13 +46,13 @@ TASKS = ("classification", REGRESSION)
 class Columns:
     """The columns of a table by their role.
 
-    target: the column to predict. group: the column of the groups that metrics are reported for, or
-    None; a feature too, unless it is in drop. categorical: columns of numbers that are categories;
-    columns of text always are. drop: columns to leave out.
+    target: the column to predict. group: the columns whose values, or intersections of values, are
+    the groups that metrics are reported for; features too, unless they are in drop. categorical:
+    columns of numbers that are categories; columns of text always are. drop: columns to leave out.
     """
 
     target: str
-    group: str | None
+    group: tuple[str, ...]
     categorical: tuple[str, ...]
     drop: tuple[str, ...]
     task: str
@@ -64,7 +65,7 @@ class Columns:
     @property
     def needed(self) -> tuple[str, ...]:
         """The columns that cannot be left out."""
-        return self.target, *filter(None, [self.group])
+        return self.target, *self.group
 
     def features(self, frame: pd.DataFrame) -> list[str]:
         """The columns that are features."""
@@ -91,17 +92,18 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     if settings["target"] is None:
         raise UserError(f"dataset.target must name the column to predict: {nearest('', known)}")
     target, group = named("target", settings["target"], known), settings["group"]
-    if group is not None:
-        group = named("group", group, known)
-    lists = {}
+    groups = group if isinstance(group, list | tuple) else [] if group is None else [group]
+    lists = {"group": tuple(named("group", name, known) for name in groups)}
+    if len({*lists["group"]}) < len(groups):
+        raise UserError(f"dataset.group=[{','.join(lists['group'])}] names a column twice.")
     for key in ("categorical", "drop"):
         typed(f"dataset.{key}", settings[key], list[str | float])
         lists[key] = tuple(named(key, name, known) for name in settings[key])
     if target in lists["drop"]:
         raise UserError(f"dataset.target={target} cannot be dropped.")
-    if settings["task"] == REGRESSION and target == group:
+    if settings["task"] == REGRESSION and target in lists["group"]:
         raise UserError(f"dataset.target={target} cannot be the group, as it is a number.")
-    columns = Columns(target, group, **lists, task=settings["task"])
+    columns = Columns(target, **lists, task=settings["task"])
     if isinstance(settings["standardise"], Mapping):
         for name in settings["standardise"]:
             one_of("dataset.standardise", name, columns.scalable(columns.plain(frame)))
@@ -131,22 +133,38 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
             f"dataset.target={columns.target} has fractional numbers in {name}, not classes: set "
             "dataset.task=regression."
         )
-    if columns.group is not None and _has_fractions(frame[columns.group]):
-        raise UserError(
-            f"dataset.group={columns.group} has fractional numbers in {name}, not groups: name a "
-            "column of categories, or add a column of ranges."
-        )
+    for group in columns.group:
+        if _has_fractions(frame[group]):
+            raise UserError(
+                f"dataset.group={group} has fractional numbers in {name}, not groups: name a "
+                "column of categories, or add a column of ranges."
+            )
     features = [
         len(distinct(frame[column], name)) if columns.is_categorical(frame[column]) else 1
         for column in columns.features(frame)
     ]
-    groups = ["all"] if columns.group is None else distinct(frame[columns.group], name)
+    groups, _ = groups_of(frame, columns, name)
     classes = 1 if regression else len(distinct(frame[columns.target], name))
     if not features or classes < 2 - regression:
         raise UserError(f"{name} has no features, or only one class in column {columns.target}.")
     _warn_of_oddities(frame, columns, name)
     described = {"rows": len(frame), "features": sum(features), "classes": classes}
-    return described | {"groups": [str(group) for group in groups]}
+    return described | {"groups": groups}
+
+
+def groups_of(frame: pd.DataFrame, columns: Columns, name: str) -> tuple[list[str], np.ndarray]:
+    """The names of the groups, and the number of each row's group [n]; UserError for several
+    columns without two intersections that are large enough."""
+    if not columns.group:
+        return ["all"], np.zeros(len(frame), "int64")
+    values = [distinct(frame[group], name) for group in columns.group]
+    groups, numbers = intersections(values, [codes(frame[group]) for group in columns.group])
+    if len(columns.group) > 1 and len(groups) < 2:
+        raise UserError(
+            f"dataset.group=[{','.join(columns.group)}] has no two intersections of {FEWEST} rows "
+            f"or more in {name}: name fewer columns, or one of ranges."
+        )
+    return groups, numbers
 
 
 def read_csv(path: Path, separator: str) -> pd.DataFrame:

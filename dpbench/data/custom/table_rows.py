@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import torch
 
@@ -21,6 +20,7 @@ from dpbench.data.custom.table import (
     Columns,
     codes,
     columns_of,
+    groups_of,
     read_csv,
 )
 from dpbench.data.dataset import Data, Split
@@ -38,7 +38,7 @@ class TableRows(Rows):
     """
 
     target: str | None
-    group: str | None
+    group: str | list[str] | None = field(hash=False)
     categorical: list[str] = field(hash=False)
     drop: list[str] = field(hash=False)
     task: str
@@ -97,12 +97,12 @@ class TableRows(Rows):
         columns, (train, test) = self._columns(frame), self.order(seed)
         frame = columns.plain(frame)
         prepared = prepared_by(frame, columns, self.standardise, train)
-        target, group = frame[columns.target], columns.group
+        target = frame[columns.target]
         if columns.task == REGRESSION:
             targets = prepared.scaled_targets(target.to_numpy("float64"))
         else:
             targets = codes(target)
-        groups = np.zeros(len(frame), "int64") if group is None else codes(frame[group])
+        _, groups = groups_of(frame, columns, "the table")
         rows = Split(prepared(frame), torch.tensor(targets), torch.tensor(groups))
         split = (rows.take(torch.from_numpy(part)) for part in (train, test))
         return Data(*split, target_unit=prepared.target[1])
