@@ -4,7 +4,6 @@ import re
 import shlex
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from dpbench.audit.request import DEFAULTS, prepare_audit
@@ -14,9 +13,14 @@ from dpbench.config.search_path import groups
 from dpbench.config.settings import split_settings
 from dpbench.dashboard.command import parse as parse_report
 from dpbench.execution.prepare import prepare
+from dpbench.reproduce.render import for_paper
+from dpbench.reproduce.target import target_of
+from dpbench.reproduce.verify import records_of
 from dpbench.search.request import parse
+from dpbench.tables.not_run import EVERYTHING_WAS_RUN
 
 ROOT = Path(__file__).parents[1]
+TABLES = ROOT / "results/tables"
 README = (ROOT / "README.md").read_text()
 COMMANDS = re.findall(r"^dpbench (.+?)(?:\s+#.*)?$", README, re.MULTILINE)
 
@@ -25,23 +29,12 @@ def test_the_readme_is_short():
     assert README.count("\n") < 120
 
 
-def test_its_table_is_the_committed_one():
-    numbers = pd.read_csv(ROOT / "results/tables/misalignment_table5.csv", dtype={"published": str})
-    page = (ROOT / "results/tables/misalignment_table5.md").read_text()
-    for method in ("sgd", "dpsgd", "fairlens", "dpsgd_f", "dpsgd_global", "dpsgd_global_adapt"):
-        of = numbers[numbers["method"] == method].set_index("column")
-        accuracies = [
-            f"{of.ours[c]:.1f} ± {of.spread[c]:.1f} [{of.published[c]}]" for c in ("acc_a", "acc_b")
-        ]
-        loss = f"{of.ours['loss_a']:.3f} [{of.published['loss_a']}]"
-        epsilons = re.search(
-            rf"^\| {method} \| \S+ \| [^|]*\| ([^|]*) \| ([^|]*) \| [^|]* \| 1e-06 \|",
-            page,
-            re.MULTILINE,
-        )
-        printed = [] if method == "sgd" else ["2.27"]
-        cells = [*accuracies, loss, " ".join([*printed, "|"]) + f" {epsilons[1]} | {epsilons[2]}"]
-        assert f"| `{method}` | {' | '.join(cells)} |" in README
+def test_its_table_is_what_its_command_prints():
+    command = next(line for line in README.splitlines() if "layout=paper columns=" in line)
+    name, columns = re.search(r"reproduce (\w+) layout=paper columns=([\w,]+)", command).groups()
+    target, records = target_of(name, []), records_of(TABLES / f"{name}.records.jsonl")
+    files = for_paper(target, records, EVERYTHING_WAS_RUN, columns.split(","))
+    assert files["paper.md"].decode().partition("\n\n")[2] in README
 
 
 def targets(cell: str) -> list[str]:
@@ -58,7 +51,7 @@ PAPERS = re.findall(r"^\| \[(\w+)\]\(bench.+?\|(.+)\|$", README, re.MULTILINE)
 def test_the_overview_of_what_was_run_is_true(row):
     paper, cells = row
     full, part, none = map(targets, cells.split("|"))
-    pages = {path.stem for path in (ROOT / "results/tables").glob(f"{paper}_*.md")}
+    pages = {path.stem for path in TABLES.glob(f"{paper}_*.md")}
     for number in full:
         assert f"{paper}_{number}" in pages
     for number in part:

@@ -50,7 +50,7 @@ def words(commands: tuple[str, ...], configured: tuple[str, ...]) -> Mapping[str
     overrides.append(CONFIG_DIR)
     known = dict.fromkeys(configured, overrides)
     known["run"] = ["-m", "--cfg", "--info", *overrides]
-    known["reproduce"] = [*tables, "scale=", "power=", *overrides]
+    known["reproduce"] = [*tables, "scale=", "power=", "layout=paper", *overrides]
     known |= {
         "list": [*groups(), CONFIG_DIR],
         "data": [*options("dataset"), "data_dir=", CONFIG_DIR],

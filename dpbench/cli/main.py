@@ -27,7 +27,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    the options chosen, without running anything
   reproduce TABLE [KEY=VALUE ...]  execute the missing runs of a paper's table or figure, and print
                                    it; scale=NAME for a smaller one, if the table declares it;
-                                   power=0.8 only says how many seeds would decide its claims
+                                   power=0.8 only says how many seeds would decide its claims;
+                                   layout=paper [columns=A,B] also writes it as a paper prints it
   search [KEY=RANGE ...]           N=20 trials on a validation split, sorted by
                                    rule=best_validation, best_worst_group or
                                    lowest_validation_loss; a range is a=1,2 or

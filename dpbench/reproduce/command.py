@@ -4,22 +4,27 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dpbench.config.buildable import function
-from dpbench.config.settings import key_of
+from dpbench.config.settings import split_settings
 from dpbench.execution.configuration import trackers_of
 from dpbench.execution.load_or_run import tracking_folder
 from dpbench.records.code import is_stale
 from dpbench.records.folder import TABLES
 from dpbench.reproduce.figure import check_figure
 from dpbench.reproduce.power import power_page
-from dpbench.reproduce.render import render, spec_of
+from dpbench.reproduce.render import for_paper, render, spec_of
 from dpbench.reproduce.target import Target, target_of
 from dpbench.reproduce.target_runs import execute, not_run, plan_runs
-from dpbench.system.errors import print_message
+from dpbench.system.errors import UserError, print_message
 from dpbench.system.files import check_writable, write_atomically
-from dpbench.system.validate import fraction, spelled_number
+from dpbench.system.validate import fraction, one_of, spelled_number
 from dpbench.training.tracking import log_table
 
-POWER = "power"
+POWER, LAYOUT, COLUMNS = "power", "layout", "columns"
+OWN = (POWER, LAYOUT, COLUMNS)
+"""Settings of the command itself."""
+
+PAPER = "paper"
+"""The layout of one table as a paper prints it."""
 
 
 def reproduce(name: str, overrides: list[str]) -> str:
@@ -27,12 +32,13 @@ def reproduce(name: str, overrides: list[str]) -> str:
 
     At another scale, or with changed settings, NAME has a suffix. Figures of times are always
     measured again, by `dpbench bench`. With `power=P` nothing is executed or written: see
-    `power_page`.
+    `power_page`. With `layout=paper` also writes NAME.paper.*, and returns that table.
     """
-    powers = [o.partition("=")[2] for o in overrides if key_of(o) == POWER]
-    target = target_of(name, [o for o in overrides if key_of(o) != POWER])
-    if powers:
-        return power_page(target, fraction(POWER, spelled_number(powers[-1])))
+    own, others = split_settings("reproduce", dict.fromkeys(OWN, ""), overrides)
+    target = target_of(name, others)
+    paper = _is_for_paper(target, own)
+    if own[POWER]:
+        return power_page(target, fraction(POWER, spelled_number(own[POWER])))
     folder = Path(target.config["results_dir"])
     if "bench" in target.table:
         return _measure_times(target, folder)
@@ -51,10 +57,24 @@ def reproduce(name: str, overrides: list[str]) -> str:
             "rerun them with again=stale."
         )
     files = render(target, records, not_run(runs, unavailable))
+    if paper:
+        columns = [column for column in own[COLUMNS].split(",") if column]
+        files |= for_paper(target, records, not_run(runs, unavailable), columns)
     _write(target, files)
     trackers = trackers_of(target.config)
     log_table(trackers, target.stem, files, tracking_folder(target.config))
-    return files["md"].decode()
+    return files["paper.md" if paper else "md"].decode()
+
+
+def _is_for_paper(target: Target, own: Mapping[str, str]) -> bool:
+    """Whether the table is to be laid out for a paper; UserError where there is none to lay out."""
+    if own[LAYOUT]:
+        one_of(LAYOUT, own[LAYOUT], [PAPER])
+    elif own[COLUMNS]:
+        raise UserError(f"columns={own[COLUMNS]} needs layout=paper.")
+    if own[LAYOUT] and {"figure", "compute", "bench"} & target.table.keys():
+        raise UserError(f"{target.name} is no table of runs, so it has no layout=paper.")
+    return bool(own[LAYOUT])
 
 
 def _measure_times(target: Target, folder: Path) -> str:

@@ -29,6 +29,7 @@ from dpbench.tables.conditions import conditions_of, row_name
 from dpbench.tables.files import table_files
 from dpbench.tables.markdown import section
 from dpbench.tables.not_run import EVERYTHING_WAS_RUN, NotRun
+from dpbench.tables.paper_layout import paper_files
 from dpbench.tables.privacy import privacy_grid
 from dpbench.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.tables.runs import Row
@@ -60,6 +61,13 @@ def render(
     ordered = sorted(records, key=lambda record: record.digest)
     files[RECORDS] = "".join(record.json() + "\n" for record in ordered).encode()
     return files
+
+
+def for_paper(
+    target: Target, records: list[Record], not_run: NotRun, columns: Sequence[str] = ()
+) -> dict[str, bytes]:
+    """The files of a table as a paper prints it, by suffix; columns: by name, all if empty."""
+    return paper_files(_built(target, records, not_run), spec_of(target), columns)
 
 
 def texts(target: Target, records: list[Record]) -> dict[str, str]:
