@@ -34,13 +34,12 @@ def chose_an_edge(name: str) -> bool:
 
     Integers are choices such as numbers of bands, whose ends are their own.
     """
-    columns = (list(map(spelled_number, values)) for values in (_tried(name) or {}).values())
-    return any(
-        not OUTER < _place(values) < 1 - OUTER
-        for values in columns
-        if all(isinstance(value, int | float) for value in values)
-        and not all(float(value).is_integer() for value in values)
-    )
+    for texts in (_tried(name) or {}).values():
+        values = [number for text in texts if isinstance(number := spelled_number(text), float)]
+        fractions = len(values) == len(texts) and not all(map(float.is_integer, values))
+        if fractions and not OUTER < _place(values) < 1 - OUTER:
+            return True
+    return False
 
 
 def _place(values: Sequence[float]) -> float:

@@ -1,14 +1,14 @@
-"""The code that produced a record: a checksum of the files that its run imports, and plug-ins."""
+"""The code that produced a record: a checksum of the files that may matter to it, and plug-ins."""
 
 import functools
 import hashlib
-import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from dpbench.config.buildable import declared
 from dpbench.config.plugins import plugin_of, plugins
+from dpbench.config.settings import NAMED_GROUPS
 from dpbench.records.digest import scientific, with_current_names
 from dpbench.records.record import Record
 from dpbench.system.paths import PACKAGE
@@ -20,22 +20,23 @@ STALE_RECORD = (
 CHECKSUM_KEY = "reached"
 """The key of the checksum in a record's provenance."""
 
-TRAINER = "dpbench.training.trainer"
-"""The module that trains all runs."""
+ROOMS = (
+    *("clipping", "data", "diagnostics", "gradients", "mechanism"),
+    *("methods", "metrics", "models", "privacy", "training"),
+)
+"""The rooms whose code decides what a run computes."""
 
 PLUGIN_PARTS_KEY = "built"
 """The key of the plug-ins' parts in a record's provenance."""
 
-IMPORT = re.compile(r"^\s*(?:from (\.*[\w.]*) import (\([^)]*\)|.*)|import (.*))", re.M)
-
 
 def code_of(config: Mapping[str, Any]) -> str:
-    """Twelve hex digits of a checksum of the files that a run imports, committed or not.
+    """Twelve hex digits of a checksum of the files that may matter to a run, committed or not.
 
-    These are the trainer, the parts that the configuration names, and everything that they import
-    from the library and from plug-ins. Changes to other methods, data sets or pages do not matter.
+    These are the rooms of training, without the modules of parts that the run does not have, and
+    the plug-ins that it has parts of. Other methods, other data sets and pages do not matter.
     """
-    return _checksum(tuple((path, path.stat().st_mtime_ns) for path in _reached(config)))
+    return _checksum(tuple((path, path.stat().st_mtime_ns) for path in _files(config)))
 
 
 def imported_code_of(config: Mapping[str, Any]) -> str:
@@ -43,42 +44,34 @@ def imported_code_of(config: Mapping[str, Any]) -> str:
 
     A notebook keeps running what it imported, even if the files change later.
     """
-    return _first_checksum(_reached(config))
+    return _first_checksum(tuple(_files(config)))
 
 
-def _reached(config: Mapping[str, Any]) -> tuple[Path, ...]:
-    """The files that a run imports, sorted."""
-    targets = _targets(scientific(with_current_names(dict(config)))).values()
-    modules = frozenset([TRAINER, *(target.rpartition(".")[0] for target in targets)])
-    searched = modules, tuple(_roots().items())
-    # Imports are followed again if a file was changed, or one was added to a folder or removed.
-    if searched not in _found or _changed_at(_found[searched].times) != _found[searched].times:
-        files = tuple(sorted(_closure(modules)))
-        _found[searched] = ImportClosure(
-            files, _changed_at({*files, *(file.parent for file in files)})
-        )
-    return _found[searched].files
+def _files(config: Mapping[str, Any]) -> Iterator[Path]:
+    """The files that may matter to a run, in the same order everywhere."""
+    targets = [*_targets(scientific(with_current_names(dict(config)))).values()]
+    used = {plugin.root for name in targets if (plugin := plugin_of(name))}
+    others = _modules_of_other_parts(_modules(targets))
+    for folder in (*(PACKAGE / room for room in ROOMS), *sorted(used)):
+        yield from (path for path in sorted(folder.rglob("*.py")) if path not in others)
 
 
-class ImportClosure(NamedTuple):
-    """Files found by following imports, and when they and their folders were last modified."""
+def _modules_of_other_parts(own: Set[Path]) -> set[Path]:
+    """The files of methods, models and data sets but those of a run's own, and their imports."""
+    texts = "".join(path.read_text(encoding="utf-8") for path in own if path.exists())
+    rooms = [PACKAGE / room for room in ("methods", "models", "data")]
+    others = _modules(name for group in NAMED_GROUPS for name in declared(group)) - own
+    return {
+        path
+        for path in others
+        if path.parent in rooms and f"{path.parent.name}.{path.stem} import" not in texts
+    }
 
-    files: tuple[Path, ...]
-    times: Mapping[Path, int]
 
-
-_found: dict[tuple, ImportClosure] = {}
-
-
-def _changed_at(paths: Iterable[Path]) -> dict[Path, int]:
-    """Modification times by path; 0 for a file that is gone."""
-    times = {}
-    for path in paths:
-        try:
-            times[path] = os.stat(path).st_mtime_ns
-        except FileNotFoundError:
-            times[path] = 0
-    return times
+def _modules(targets: Iterable[str]) -> set[Path]:
+    """The files in the library of the modules that define the targets."""
+    parts = (target.split(".")[1:-1] for target in targets)
+    return {PACKAGE.joinpath(*names).with_suffix(".py") for names in parts if names}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -122,13 +115,8 @@ def _hex(contents: Mapping[Path, bytes]) -> str:
 
 def _name_of(path: Path) -> Path:
     """The path within the library, or within a plug-in with the package's name."""
-    root = next(root for root in _roots().values() if path.is_relative_to(root))
-    return path.relative_to(PACKAGE if root == PACKAGE else root.parent)
-
-
-def _roots() -> dict[str, Path]:
-    """The folders of the library and of plug-ins, by the names of their packages."""
-    return {**{plugin.root.name: plugin.root for plugin in plugins()}, PACKAGE.name: PACKAGE}
+    roots = (plugin.root.parent for plugin in plugins() if path.is_relative_to(plugin.root))
+    return path.relative_to(next(roots, PACKAGE))
 
 
 def _targets(node: Any, path: str = "") -> dict[str, str]:
@@ -141,60 +129,3 @@ def _targets(node: Any, path: str = "") -> dict[str, str]:
     if isinstance(node, list | tuple):
         return _targets(dict(enumerate(node)), path)
     return {}
-
-
-def _closure(modules: Iterable[str]) -> set[Path]:
-    """The files of modules, of all that they import, and of the packages that contain them."""
-    reached, named, waiting = set[Path](), set[str](), [*modules]
-    while waiting:
-        name = waiting.pop()
-        if name in named:
-            continue
-        named.add(name)
-        for path in {*_files(name)} - reached:
-            reached.add(path)
-            waiting += _imported(path, path.stat().st_mtime_ns)
-    return reached
-
-
-@functools.lru_cache(maxsize=4096)
-def _imported(path: Path, _: int) -> tuple[str, ...]:
-    """The names that a file imports from the library and from plug-ins.
-
-    The second argument is its modification time, for the cache.
-    """
-    names: list[str] = []
-    for module, parts, plain in IMPORT.findall(path.read_text(encoding="utf-8")):
-        if module:
-            absolute = _absolute(path, module)
-            names += [f"{absolute}.{part}" for part in re.findall(r"\w+", parts)]
-        else:
-            names += [words.split()[0] for words in plain.split(",") if words.strip()]
-    packages = {*_roots()}
-    return tuple(name for name in dict.fromkeys(names) if name.partition(".")[0] in packages)
-
-
-def _absolute(path: Path, module: str) -> str:
-    """The full name of a module that a file imports, possibly by a relative name."""
-    level = len(module) - len(module.lstrip("."))
-    if not level:
-        return module
-    package = path.parents[level - 1]
-    root = next((root for root in _roots().values() if package.is_relative_to(root)), package)
-    return ".".join([root.name, *package.relative_to(root).parts, *module.strip(".").split()])
-
-
-def _files(name: str) -> Iterator[Path]:
-    """The file of a module, or of the module that defines a name, and those of its packages."""
-    package, *parts = name.split(".")
-    if (folder := _roots().get(package)) is None:
-        return
-    for part in parts:
-        yield folder / "__init__.py"
-        if (folder / f"{part}.py").exists():
-            yield folder / f"{part}.py"
-            return
-        if not (folder / part / "__init__.py").exists():
-            return
-        folder = folder / part
-    yield folder / "__init__.py"

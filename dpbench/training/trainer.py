@@ -130,7 +130,7 @@ def _privacy(run: Run, planned: Plan, training: Training) -> Statement:
 def _checkpoint_conditions(run: Run, training: Training) -> dict:
     """The conditions under which the run may resume from a checkpoint."""
     settings = {name: getattr(run, name) for name in ("physical_batch_size", "channels_last")}
-    # Of the code that the run imports, so that changes elsewhere in the library lose no work.
+    # Of the code that matters to the run, so that changes elsewhere in the library lose no work.
     settings[CHECKSUM_KEY] = imported_code_of(run.config) if run.config else code()
     # Numerical searches find the noise, whose last digits depend on versions and processors, and
     # a record has one ledger for all steps.

@@ -1,5 +1,6 @@
 """The code that a record was made by: what counts, what does not, and what is then said."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def copy(tmp_path, monkeypatch):
         ("execution/slurm.py", False),
     ],
 )
-def test_only_the_code_that_a_run_imports_affects_its_hash(file, matters, copy):
+def test_only_code_that_may_matter_to_a_run_affects_its_hash(file, matters, copy):
     config = compose(["method=bam", "model=logistic"])
     before = code_of(config)
     path = copy / file
@@ -52,16 +53,21 @@ def test_only_the_code_that_a_run_imports_affects_its_hash(file, matters, copy):
 
 
 @pytest.mark.slow
-def test_a_file_that_is_new_counts_once_something_imports_it(copy):
-    config = compose([])
+def test_a_method_that_another_is_made_of_counts(copy):
+    config = compose(["method=dpsgd_global"])
     before = code_of(config)
-    (copy / "clipping" / "mine.py").write_text("FACTOR = 0.001\n")
-    assert code_of(config) == before
-    path = copy / "clipping" / "functions.py"
-    path.write_text(path.read_text() + "\nfrom dpbench.clipping.mine import FACTOR\n")
-    with_import = code_of(config)
-    (copy / "clipping" / "mine.py").write_text("FACTOR = 0.002\n")
-    assert len({before, with_import, code_of(config)}) == 3
+    path = copy / "methods" / "dpsgd.py"
+    path.write_text(path.read_text() + "\nCHANGED = True\n")
+    assert code_of(config) != before
+
+
+def test_the_rooms_are_all_that_training_imports():
+    """Beside what only checks, names, stores or draws a run."""
+    reached = set()
+    for room in code.ROOMS:
+        for path in (PACKAGE / room).rglob("*.py"):
+            reached |= {*re.findall(r"from dpbench\.(\w+)[. ]", path.read_text())}
+    assert reached - {*code.ROOMS} == {"config", "figures", "records", "system"}
 
 
 @pytest.mark.slow
