@@ -56,7 +56,7 @@ def words(commands: tuple[str, ...], configured: tuple[str, ...]) -> Mapping[str
         "data": [*options("dataset"), "data_dir=", CONFIG_DIR],
     }
     known["bench"] = [*BENCH]
-    known["table"] = ["rows=", "columns=", "metrics=", "out=", *groups()]
+    known["table"] = ["rows=", "columns=", "metrics=", "best=validation", "out=", *groups()]
     known["checklist"] = [*tables, "method=", "baseline=", "metric=", "results_dir=", "out="]
     known["verify"] = [*tables, "results_dir=", "rerun=", CONFIG_DIR]
     return {name: known.get(name, ["results_dir=", "out="]) for name in commands}

@@ -50,7 +50,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
         [KEY=VALUE ...]
                                    write the records with these settings (KEY=A,B: either), or of
                                    one sweep, as a table (Markdown, CSV, LaTeX): means over seeds,
-                                   epsilons, and with baseline= differences paired by seed
+                                   epsilons, and with baseline= differences paired by seed;
+                                   best=validation chooses among the settings of each row
   report [results_dir=] [out=]     write one HTML page that compares all records; works offline
   track tracker=NAME [results_dir=] [KEY=VALUE ...]
                                    log finished records with these settings to wandb, tensorboard or

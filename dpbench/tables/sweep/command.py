@@ -12,9 +12,10 @@ from dpbench.records.record import Record
 from dpbench.records.sweep_list import read_list
 from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import check_replaceable, unwritable, write_atomically
-from dpbench.system.validate import key_values, path_of
+from dpbench.system.validate import key_values, one_of, path_of
 from dpbench.tables.counts import counted
-from dpbench.tables.sweep.cells import SweepLayout, filter_records, group_runs, varied_settings
+from dpbench.tables.sweep.cells import Key, SweepLayout, filter_records, group_runs, varied_settings
+from dpbench.tables.sweep.chosen import best_on_validation
 from dpbench.tables.sweep.differences import check_baseline, untuned
 from dpbench.tables.sweep.page import CELLS, SweepTable, metric_label
 
@@ -24,11 +25,15 @@ DEFAULTS = {
     "columns": "",
     "metrics": "accuracy",
     "baseline": "",
+    "best": "",
     "out": "table",
 }
 
 SHARED = ("dataset", "model")
 """The groups whose option the title gives if all runs share it."""
+
+VALIDATION = "validation"
+"""What may choose among the settings of a row."""
 
 SUFFIXES = (".md", ".csv", ".tex")
 
@@ -58,14 +63,25 @@ def table(arguments: Sequence[str]) -> str:
     records = filter_records(selected, filters)
     rows, columns = _names(values["rows"]), _names(values["columns"])
     asked = (*filters, *rows, *columns, *re.findall(r"\w+", values["metrics"]))
-    if "validation" not in asked:
+    if values["best"]:
+        one_of("best", values["best"], [VALIDATION])
+        records = [record for record in records if record.config.get("validation") is None]
+    elif "validation" not in asked:
         records = _without_trials(records)
     metrics = _metrics(values["metrics"], records)
     if values["baseline"]:
         check_baseline(values["baseline"], (*rows, *columns), records)
     layout = SweepLayout(rows, columns, metrics, values["baseline"], untuned(records, trials))
+    tried: Mapping[tuple[Key, Key], int] = {}
+    if values["best"]:
+        records, tried = best_on_validation(records, filter_records(trials, filters), layout)
     others = tuple(left_out(records, runs, metrics[0])) if metrics else ()
-    made = SweepTable(layout, group_runs(records, layout), _title(records, layout), others)
+    cells = group_runs(records, layout)
+    return _written(SweepTable(layout, cells, _title(records, layout), others, tried), out)
+
+
+def _written(made: SweepTable, out: Path) -> str:
+    """Write the files of a table; returns its Markdown."""
     _check_own(out)
     for suffix, text in zip(SUFFIXES, (made.markdown, made.csv, made.latex), strict=True):
         write_atomically(out.with_name(out.name + suffix), text.encode(), setting="out")

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -54,6 +54,11 @@ NOT_TUNED = (
 
 OTHER_SEEDS = "Not all seeds are shown, and no test can tell whether some were picked."
 
+CHOSEN = (
+    "Of the settings of a row, the one shown has the best {metric} on validation splits, as a mean "
+    "over seeds; trials: the settings that were tried."
+)
+
 ONE_SPLIT = (
     "All seeds share one split into training and test rows, whose choice the deviations leave out; "
     "dataset.split_seed=null draws one for each seed."
@@ -62,13 +67,14 @@ ONE_SPLIT = (
 
 @dataclass(frozen=True)
 class SweepTable:
-    """The runs of a table by row and column, its title, and sentences on runs of the same settings
-    with other seeds."""
+    """The runs of a table by row and column, its title, sentences on runs of the same settings with
+    other seeds, and how many settings were tried where validation chose one."""
 
     layout: SweepLayout
     runs: Mapping[tuple[Key, Key], Runs]
     title: str
     left_out: tuple[str, ...] = ()
+    tried: Mapping[tuple[Key, Key], int] = field(default_factory=dict)
 
     @property
     def markdown(self) -> str:
@@ -84,6 +90,8 @@ class SweepTable:
     @property
     def _note(self) -> str:
         note = f"{NOTE} {self._on_differences}" if self.layout.baseline else NOTE
+        if self.tried:
+            note = f"{note} {CHOSEN.format(metric=self.metric_labels[0])}"
         if self.left_out:
             note = f"{note} {OTHER_SEEDS} {' '.join(self.left_out)}"
         if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
@@ -134,6 +142,7 @@ class SweepTable:
         numbers = ("metric", "mean", "sd", "n", "epsilon")
         compared = ("difference", "low", "high", "pairs", "verdict") if self.layout.baseline else ()
         head = (*self.layout.rows, *self.layout.columns, *numbers, *Terms._fields, *compared)
+        head += ("trials",) if self.tried else ()
         return csv_text(head, self._lines())
 
     @property
@@ -182,6 +191,8 @@ class SweepTable:
                 text = _text(runs.mean(name), name) if runs else NO_VALUE
                 yield f"**{text}**" if row in self._best[column, name] else text
             yield self._epsilon(runs) if runs else NO_VALUE
+            if self.tried:
+                yield str(self.tried.get((row, column), 0))
 
     def _epsilon(self, runs: Runs) -> str:
         """The epsilon, with the terms in which others in the table differ."""
@@ -209,7 +220,8 @@ class SweepTable:
         yield from self._keys
         for column in self.columns:
             values = self._named(column)
-            for name in (*self.metric_labels, f"epsilon ({TIGHTEST_COLUMN})"):
+            trials = ["trials"] if self.tried else []
+            for name in (*self.metric_labels, f"epsilon ({TIGHTEST_COLUMN})", *trials):
                 yield ", ".join([*values, name])
 
     def _best_rows(self, column: Key, name: str) -> set[Key]:
@@ -244,7 +256,8 @@ class SweepTable:
                         mean, spread, n = runs.mean(name)
                         numbers = (f"{mean:.6g}", f"{spread:.6g}", str(n))
                         cell = (*map(str, (*row, *column)), name, *numbers, *terms, runs.guarantee)
-                        yield (*cell, *self._compared_numbers(row, column, name))
+                        tried = [str(self.tried.get((row, column), 0))] if self.tried else []
+                        yield (*cell, *self._compared_numbers(row, column, name), *tried)
 
     def _compared_numbers(self, row: Key, column: Key, name: str) -> tuple[str, ...]:
         """Difference, interval, number of pairs and verdict, empty where there are none."""

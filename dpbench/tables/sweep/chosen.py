@@ -1,0 +1,73 @@
+"""Of the settings in each cell of a table, the one that was the best on validation splits."""
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from dpbench.metrics.registry import parse_name
+from dpbench.records.divergence import DIVERGED
+from dpbench.records.identity import setting_of
+from dpbench.records.record import Record
+from dpbench.system.errors import UserError
+from dpbench.tables.sweep.cells import Key, SweepLayout, value_of
+
+Cell = tuple[Key, Key]
+Settings = dict[str, list[Record]]
+"""Runs by the name of their settings, budget included, but for the seed and the split."""
+
+
+def best_on_validation(
+    tested: Sequence[Record], trials: Sequence[Record], layout: SweepLayout
+) -> tuple[list[Record], dict[Cell, int]]:
+    """The runs of the chosen settings, and how many settings were tried in each cell.
+
+    tested: runs on the test set; trials: runs on validation splits. A setting counts by the mean
+    over its seeds of the table's first metric on validation; the only tested one of a cell without
+    trials is kept. Raises UserError where there is nothing to choose by, and for a cell in which no
+    trial is of a tested setting.
+    """
+    metric = f"validation/{layout.metrics[0].partition('/')[2]}" if layout.metrics else ""
+    known = parse_name(metric).metric
+    if known is None or known.better is None:
+        raise UserError("best=validation needs a metric of which more, or less, is better.")
+    if not trials:
+        raise UserError("best=validation needs runs with a validation split: see dpbench search.")
+    tried, chosen = _by_cell(trials, layout), []
+    for cell, settings in _by_cell(tested, layout).items():
+        of_cell = tried.get(cell, {})
+        means = {name: _mean(of_cell[name], metric) for name in settings if name in of_cell}
+        ranked = {name: known.sign * mean for name, mean in means.items() if not math.isnan(mean)}
+        if not ranked and len(settings) > 1:
+            raise UserError(
+                f"none of the {len(settings)} tested settings of {_name(cell)} has a trial with "
+                f"{metric}: search it, or select one setting."
+            )
+        chosen += settings[max(ranked, key=ranked.__getitem__) if ranked else next(iter(settings))]
+    return chosen, {cell: len(settings) for cell, settings in tried.items()}
+
+
+def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[Cell, Settings]:
+    cells: dict[Cell, Settings] = {}
+    for record in records:
+        row, column = (
+            tuple(value_of(record.config, key) for key in keys)
+            for keys in (layout.rows, layout.columns)
+        )
+        cells.setdefault((row, column), {}).setdefault(_settings(record.config), []).append(record)
+    return cells
+
+
+def _settings(config: Mapping) -> str:
+    return setting_of(dict(config)) + json.dumps(config.get("privacy"), sort_keys=True)
+
+
+def _mean(records: Sequence[Record], metric: str) -> float:
+    """The mean of a metric over runs, NaN where one diverged or lacks it."""
+    return statistics.fmean(
+        math.nan if r.status == DIVERGED else r.measured.get(metric, math.nan) for r in records
+    )
+
+
+def _name(cell: Cell) -> str:
+    return ", ".join(str(value) for key in cell for value in key) or "the table"
