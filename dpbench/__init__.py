@@ -1,8 +1,9 @@
 """Reproduces the tables of papers on private SGD, and checks whether every epsilon holds.
 
 From Python: `run` executes a run, `frame` returns records as a data frame, `reproduce` a paper's
-table, `load_model` a trained model from its `model_file`, and `load_preparation` how rows of one's
-own table become its inputs. They are imported on demand, so that importing dpbench takes no time.
+table, `load_model` a trained model from its `model_file`, `save_adapter` writes its adapters for
+the library peft, and `load_preparation` returns how rows of one's own table become its inputs. They
+are imported on demand, so that importing dpbench takes no time.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,19 @@ from dpbench.system.version import __version__ as __version__
 if TYPE_CHECKING:
     from dpbench.data.custom.preparation import load_preparation
     from dpbench.execution.python_api import run
+    from dpbench.records.adapters import save_adapter
     from dpbench.records.frames import frame
     from dpbench.records.trained_model import load_model, model_file
 
-__all__ = ["frame", "load_model", "load_preparation", "model_file", "reproduce", "run"]
+__all__ = [
+    "frame",
+    "load_model",
+    "load_preparation",
+    "model_file",
+    "reproduce",
+    "run",
+    "save_adapter",
+]
 
 
 def __dir__() -> list[str]:
@@ -36,6 +46,10 @@ def __getattr__(name: str) -> Any:
         from dpbench.records import trained_model
 
         return getattr(trained_model, name)
+    if name == "save_adapter":
+        from dpbench.records import adapters
+
+        return adapters.save_adapter
     if name == "load_preparation":
         from dpbench.data.custom import preparation
 

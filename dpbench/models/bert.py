@@ -10,12 +10,12 @@ from dpbench.data.fetch.library import library
 from dpbench.data.fetch.weights import NAMES, verified_checksum, weights_file
 from dpbench.data.tokens import PADDING
 from dpbench.models.layers import MAX_LAYERS
-from dpbench.models.pretrained import attention, loading_weights, planning, train_biases, train_only
-from dpbench.models.weights import check_weights
+from dpbench.models.lora import Lora
+from dpbench.models.pretrained import attention, loading_weights, planning
+from dpbench.models.trained_parts import adapt, check_train, train_part
+from dpbench.models.weights import check_weights, public_note
 from dpbench.system.errors import UserError
-from dpbench.system.validate import Count, fraction, integer, one_of
-
-TRAIN = ("all", "last_layer_and_head", "biases_and_head")
+from dpbench.system.validate import Count, fraction, integer
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Bert:
     Inputs are int64 [B, 2, T]: token numbers (0 is padding) and token types; T is at most `length`.
     vocabulary: number of tokens. dropout: in hidden layers and attention. weights: a folder written
     by `save_pretrained`, used instead of the hub; checksum: "sha256:..." of its weights, or None
-    for any. train: `all`; `last_layer_and_head`, which is the last encoder layer, the pooler and
-    the classifier; or `biases_and_head`, which is every bias and the classifier. Source: Devlin et
-    al. 2019; with the sizes of bert-base-cased and three classes 108,312,579 parameters, 7,680,771
-    of them in the last layer and head, as in the calibration paper (Bu et al.).
+    for any. train, lora: see `dpbench.models.trained_parts`; the last block is the last encoder
+    layer and the pooler, the head is the classifier. Source: Devlin et al. 2019; with the sizes of
+    bert-base-cased and three classes 108,312,579 parameters, 7,680,771 of them in the last layer
+    and head, as in the calibration paper (Bu et al.).
 
     Raises UserError if pre-trained weights are not available or have other sizes.
     """
@@ -43,16 +43,21 @@ class Bert:
     length: Count
     dropout: float
     train: str
+    lora: Lora | None = None
     weights: str | None = None
     checksum: str | None = None
 
     def __post_init__(self) -> None:
         integer("model.layers", self.layers, most=MAX_LAYERS)
         fraction("model.dropout", self.dropout, zero=True)
-        one_of("model.train", self.train, TRAIN)
+        check_train(self.train, self.lora)
         check_weights(self.pretrained, self.weights, self.checksum)
         if self.checksum is not None and self.weights is None:
             raise UserError("model.checksum of BERT needs a local folder: set model.weights to it.")
+
+    @property
+    def note(self) -> str:
+        return public_note(self.name, self.checksum) if self.pretrained else ""
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         if len(shape) != 2 or shape[0] != 2 or shape[1] > self.length:
@@ -61,10 +66,9 @@ class Bert:
                 f"token types, and these inputs are {shape}."
             )
         net, checksum = self._classifier(classes)
-        if self.train == "biases_and_head":
-            train_biases(net, net.classifier)
-        elif self.train != "all":
-            train_only(net, [net.bert.encoder.layer[-1], net.bert.pooler, net.classifier])
+        last = nn.ModuleList([net.bert.encoder.layer[-1], net.bert.pooler])
+        adapt(net, self.train, net.classifier, self.lora)
+        train_part(net, self.train, net.classifier, last.parameters())
         return TextClassifier(net, checksum)
 
     def _classifier(self, classes: int) -> tuple[Any, str | None]:

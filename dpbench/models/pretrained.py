@@ -1,10 +1,9 @@
-"""Models from other libraries: their weights, their attention, and the parts to train."""
+"""Models from other libraries: their weights and their attention."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
-from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dpbench.system.errors import Unavailable, UserError
@@ -42,19 +41,3 @@ def attention(device: torch.device) -> AbstractContextManager:
     The fused CPU kernel has neither a vectorised gradient nor a second derivative.
     """
     return nullcontext() if device.type == "cuda" else sdpa_kernel(SDPBackend.MATH)
-
-
-def train_biases(model: nn.Module, head: nn.Module) -> None:
-    """Freeze all parameters of a model except its biases and those of its head (Bu et al. 2024,
-    "Differentially private bias-term fine-tuning of foundation models")."""
-    train_only(model, [head])
-    for name, parameter in model.named_parameters():
-        if name.rpartition(".")[2] == "bias":
-            parameter.requires_grad_(True)
-
-
-def train_only(model: nn.Module, parts: Iterable[nn.Module]) -> None:
-    """Freeze all parameters of a model except those of `parts`."""
-    model.requires_grad_(False)
-    for part in parts:
-        part.requires_grad_(True)

@@ -6,6 +6,7 @@ A run is identified by the checksum of its weights, not by their path.
 from collections.abc import Mapping
 from typing import Any
 
+from dpbench.data.fetch.published_weights import check_package
 from dpbench.data.fetch.weights import check_checksum, verified_checksum, weights_file
 from dpbench.system.errors import UserError
 
@@ -21,11 +22,30 @@ def named_by_content(model: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def check_weights(pretrained: bool, weights: object, checksum: str | None) -> None:
-    """UserError for a malformed checksum, and for weights of a model with random initialisation."""
+def check_weights(
+    pretrained: bool, weights: object, checksum: str | None, package: str | None = None
+) -> None:
+    """UserError for malformed settings, for two places of weights, and for weights of a model with
+    random initialisation."""
     check_checksum("model", checksum)
-    if not pretrained and (weights, checksum) != (None, None):
-        what = "weights" if weights is not None else "checksum"
+    given = {"weights": weights, "package": package, "checksum": checksum}
+    named = [name for name, value in given.items() if value is not None]
+    if not pretrained and named:
         raise UserError(
-            f"model.{what} needs model.pretrained=true, and this model has random weights."
+            f"model.{named[0]} needs model.pretrained=true, and this model has random weights."
         )
+    if package is not None:
+        check_package(package, "model")
+        if weights is not None:
+            raise UserError(
+                "model.package and model.weights both name weights: set one of them to null."
+            )
+
+
+def public_note(name: str, checksum: str | None) -> str:
+    """The note on privacy of a model that starts from published weights."""
+    which = f" ({checksum})" if checksum else ""
+    return (
+        f"The model starts from weights of {name}{which}, which are taken to be public: not "
+        "covered by epsilon."
+    )

@@ -70,7 +70,7 @@ def _text(key: str, part: Any, method: str) -> str:
 def _named_part(key: str, part: Any, method: str) -> Any:
     """The settings of a part that are in the digest."""
     if key in ("model", "features"):
-        return _with_one_name_of_weights(part)
+        return _without_unused_adapters(_with_one_name_of_weights(part))
     if key == "method":
         defaults = {**ADDED_TO_METHODS, **ADDED_TO_METHOD.get(method, {})}.items()
         return {k: v for k, v in part.items() if (k, v) not in defaults}
@@ -113,6 +113,13 @@ def _with_one_name_of_weights(part):
     if "checksum" not in omitted:
         omitted += ["revision", "package", "hub"]
     return {key: value for key, value in part.items() if key not in omitted}
+
+
+def _without_unused_adapters(part):
+    """The settings of a model, with those of adapters only if it trains them."""
+    if not isinstance(part, dict) or part.get("train") == "lora":
+        return part
+    return {key: value for key, value in part.items() if key != "lora"}
 
 
 def _canonical(value):

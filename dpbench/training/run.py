@@ -89,10 +89,11 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on the data for readers, such as what no epsilon covers."""
+        """Notes on data and weights for readers, such as what no epsilon covers."""
         scored = [SCORE_NOTE] if self.score_noise_multiplier else []
         constants = [self.normalization.note] if self.normalization else []
-        return (*self.dataset.notes, *scored, *constants)
+        weights = [note] if (note := getattr(self.model, "note", "")) else []
+        return (*self.dataset.notes, *scored, *constants, *weights)
 
     @property
     def zero_out(self) -> bool:

@@ -12,7 +12,7 @@ from dpbench.models.bert import Bert
 from dpbench.models.resnet9 import ResNet9
 from dpbench.models.sample_convnet import SampleConvNet
 from dpbench.models.tempered_cnn import TemperedCnn
-from dpbench.models.vit import Vit
+from dpbench.models.timm_network import TimmNetwork
 from dpbench.models.wide_resnet import WideResNet
 
 CLASSES, EXAMPLES, WORDS = 3, 3, 50
@@ -20,7 +20,7 @@ IMAGE, TEXT = (3, 16, 16), (2, 9)
 
 
 def vit(train):
-    return Vit("test_vit", pretrained=False, image_size=32, train=train)
+    return TimmNetwork("test_vit", pretrained=False, image_size=32, train=train)
 
 
 def bert(train):
@@ -43,7 +43,7 @@ CASES = {
     "vit, last block": (vit("last_block_and_head"), IMAGE),
     "vit, biases": (vit("biases_and_head"), IMAGE),
     "bert": (bert("all"), TEXT),
-    "bert, last layer": (bert("last_layer_and_head"), TEXT),
+    "bert, last layer": (bert("last_block_and_head"), TEXT),
     "bert, biases": (bert("biases_and_head"), TEXT),
 }
 

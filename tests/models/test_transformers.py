@@ -14,10 +14,10 @@ from transformers import BertForSequenceClassification
 from dpbench.config.compose import compose
 from dpbench.execution.prepare import build
 from dpbench.models.bert import Bert
-from dpbench.models.vit import Vit
+from dpbench.models.timm_network import TimmNetwork
 from dpbench.system.errors import UserError
 
-VIT = Vit("test_vit", pretrained=False, image_size=32, train="all")
+VIT = TimmNetwork("test_vit", pretrained=False, image_size=32, train="all")
 BERT = Bert(
     "tiny", pretrained=False, layers=2, hidden=16, heads=2, intermediate=32, vocabulary=50,
     length=12, dropout=0.0, train="all",
@@ -138,7 +138,7 @@ def test_published_weights_are_loaded_and_the_head_is_new(tmp_path):
 
 
 def test_impossible_berts_are_refused(tmp_path):
-    with pytest.raises(UserError, match="last_layer_and_head"):
+    with pytest.raises(UserError, match="last_block_and_head"):
         replace(BERT, train="last_layer")
     for shape in ((1, 28, 28), (3, 10), (2, 13)):
         with pytest.raises(UserError, match=r"texts of shape \(2, 12\) at most"):

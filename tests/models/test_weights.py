@@ -16,14 +16,14 @@ from dpbench.config.compose import compose
 from dpbench.data.fetch.weights import tensors_of, verified_checksum, weights_file
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.models.bert import Bert
-from dpbench.models.vit import Vit
+from dpbench.models.timm_network import TimmNetwork
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.reproduce.target import target_of
 from dpbench.system.errors import UserError
 
-VIT = Vit("test_vit", pretrained=True, image_size=32, train="all")
+VIT = TimmNetwork("test_vit", pretrained=True, image_size=32, train="all")
 BERT = Bert(
     "tiny", pretrained=True, layers=1, hidden=8, heads=2, intermediate=16, vocabulary=50,
     length=12, dropout=0.0, train="all",

