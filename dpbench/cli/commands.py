@@ -5,6 +5,7 @@ import sys
 from functools import partial
 from textwrap import indent
 
+from dpbench.cli.terminal import on_terminal, show
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.validate import one_of
 
@@ -83,11 +84,13 @@ def _sweep(overrides: list[str]) -> None:
 
 
 def epsilon(arguments: list[str]) -> None:
-    """The privacy statement of a run, as one JSON object, or a table of several; trains nothing.
+    """The privacy statement of a run, as one JSON object or, on a terminal, a card, or a table of
+    several; trains nothing.
 
     The object has more than a record: `replace_one`, the epsilon for one example replaced, and
     `attacks`, upper bounds of what attacks achieve.
     """
+    from dpbench.cli.epsilon_card import card
     from dpbench.cli.planned_runs import planned_runs
     from dpbench.config.overrides import swept_keys
     from dpbench.execution.prepare import prepare
@@ -96,15 +99,18 @@ def epsilon(arguments: list[str]) -> None:
     from dpbench.training.plan import privacy_statement
 
     if swept_keys(arguments):
-        print(planned_runs(arguments))
+        show(planned_runs(arguments))
         return
-    _, run, planned = prepare(arguments)
+    config, run, planned = prepare(arguments)
     statement = privacy_statement(run, planned)
     more = {
         "replace_one": replaced(statement, planned.ledger),
         "attacks": attack_bounds(statement, planned.ledger),
     }
-    print(json.dumps(statement | more))
+    if on_terminal():
+        show(card(config, statement, more))
+    else:
+        print(json.dumps(statement | more))
 
 
 def reproduce(arguments: list[str]) -> None:
@@ -118,7 +124,7 @@ def reproduce(arguments: list[str]) -> None:
         )
     if "=" in arguments[0]:
         raise UserError(f"reproduce needs the table first: dpbench reproduce TABLE {arguments[0]}")
-    print(rerun(arguments[0], arguments[1:]))
+    show(rerun(arguments[0], arguments[1:]))
 
 
 def search(arguments: list[str]) -> None:
@@ -127,7 +133,7 @@ def search(arguments: list[str]) -> None:
     from dpbench.search.command import search as run_trials
 
     failures: list[str] = []
-    print(run_trials(arguments, failures.append), end="")
+    show(run_trials(arguments, failures.append))
     for message in failures:
         print_message(message)
     if failures:
@@ -205,14 +211,14 @@ def table(arguments: list[str]) -> None:
     """Write the table of a sweep as Markdown, CSV and LaTeX, and print it."""
     from dpbench.tables.sweep.command import table as write
 
-    print(write(arguments), end="")
+    show(write(arguments))
 
 
 def checklist(arguments: list[str]) -> None:
     """Write the answers to a reviewer's questions about a comparison, and print them."""
     from dpbench.reproduce.checklist import checklist as write
 
-    print(write(arguments), end="")
+    show(write(arguments))
 
 
 def verify(arguments: list[str]) -> None:

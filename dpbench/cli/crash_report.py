@@ -52,6 +52,11 @@ class Output:
         with _output_errors():
             return self._stream.write(visible(text) if self._stream.isatty() else text)
 
+    def write_styled(self, text: str) -> int:
+        """Write text with codes of ours for the terminal."""
+        with _output_errors():
+            return self._stream.write(text)
+
     def flush(self) -> None:
         with _output_errors():
             self._stream.flush()

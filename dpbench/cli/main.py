@@ -37,8 +37,9 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    finalists=5: the best again, with final_seeds=5 other seeds;
                                    private=true epsilon=3: a random number of trials, with an
                                    epsilon of 3 for the whole search
-  epsilon [KEY=VALUE ...]          print the epsilon of a run without training it, or with KEY=A,B a
-                                   table; of your own data, only the public sizes are used
+  epsilon [KEY=VALUE ...]          print the epsilon of a run without training it (JSON in a pipe),
+                                   or with KEY=A,B a table; of your own data, only the public sizes
+                                   are used
   audit [KEY=VALUE ...]            attack a run's epsilon with canaries and report a lower bound;
                                    canaries=N, claim=EPSILON, game=run|step, contender=NAME for
                                    another library

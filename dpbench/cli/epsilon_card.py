@@ -1,0 +1,55 @@
+"""`dpbench epsilon` on a terminal: what a person asks of an epsilon, instead of one JSON object."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpbench.config.names import method_name
+from dpbench.privacy.statement import Statement
+from dpbench.records.epsilon import Terms, epsilon_or_reason, marked, rounded_up
+from dpbench.tables.grid import Grid
+from dpbench.tables.markdown import bullets, document, grid_lines
+
+ACCOUNTANTS = {
+    "pld": "PLD, an upper bound",
+    "rdp": "RDP, an upper bound",
+    "gdp": "GDP, an approximation that can be too small",
+}
+
+ATTACKS = {
+    "membership_advantage": "advantage of telling whether an example was trained on",
+    "true_positive_rate": "share found at one false positive in a thousand",
+    "reconstruction": "probability of naming the right one of 10,000 values",
+}
+
+
+def card(config: Mapping[str, Any], said: Statement, more: Mapping[str, Any]) -> str:
+    """The page of a planned run. more: `replace_one`, the epsilon for one example replaced, and
+    `attacks`, bounds of what they achieve; None without an epsilon."""
+    choices, attacks = config["choices"], more["attacks"] or {}
+    epsilons = Grid("", ("epsilon", "by"), tuple(_epsilons(said, more["replace_one"])))
+    bounds = [(text, f"{100 * attacks[name]:.3g}%") for name, text in ATTACKS.items() if attacks]
+    return document(
+        f"# {method_name(choices['method'])} on {choices['dataset']}, {choices['model']}",
+        grid_lines(epsilons),
+        f"**{said['guarantee']}**: {said['why']}",
+        grid_lines(Grid("", ("an attack", "achieves at most"), tuple(bounds))) if bounds else "",
+        bullets([*_facts(said), *said["notes"]]),
+    )
+
+
+def _epsilons(said: Statement, replace_one: float | None) -> Iterator[tuple[str, str]]:
+    for accountant, by in ACCOUNTANTS.items():
+        yield _shown(epsilon_or_reason(said, accountant), said["guarantee"]), by
+    if replace_one is not None:
+        yield _shown(replace_one, said["guarantee"]), "PLD, for one example replaced"
+
+
+def _shown(epsilon: float | str, guarantee: str) -> str:
+    return epsilon if isinstance(epsilon, str) else marked(rounded_up(epsilon), guarantee)
+
+
+def _facts(said: Statement) -> Iterator[str]:
+    yield Terms.of(said).text(("delta", "unit", "zero_out", "batches"))
+    rate = said["sample_rate"]
+    sampled = "" if rate is None else f", sampling rate {rate:.4g}"
+    yield f"noise multiplier {said['noise_multiplier']:.4g}, {said['steps']:,} steps{sampled}"
