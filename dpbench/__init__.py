@@ -2,13 +2,14 @@
 
 From Python: `run` executes a run, `frame` returns records as a data frame, `reproduce` a paper's
 table, `load_model` a trained model from its `model_file`, `save_adapter` writes its adapters for
-the library peft, and `load_preparation` returns how rows of one's own table become its inputs. They
-are imported on demand, so that importing dpbench takes no time.
+the library peft, and `load_preparation` returns how rows of one's own table become its inputs;
+`audit` audits private training code of one's own. They are imported on demand, so that importing
+dpbench takes no time.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from dpbench import reproduce
+from dpbench import audit, reproduce
 from dpbench.system.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from dpbench.records.trained_model import load_model, model_file
 
 __all__ = [
+    "audit",
     "frame",
     "load_model",
     "load_preparation",

@@ -21,7 +21,7 @@ SMALL = {"epochs": 1, "model": "logistic", "batch_size": 512}
 
 def test_importing_takes_nothing_that_takes_long():
     code = (
-        "import sys; from dpbench import reproduce; import dpbench; "
+        "import sys; from dpbench import audit, reproduce; import dpbench; "
         "print({'torch', 'hydra', 'pandas', 'numpy'} & {*sys.modules}, callable(reproduce))"
     )
     done = subprocess.run(

@@ -2,4 +2,33 @@
 
 game (a whole run, or single steps) -> scores of canaries -> inference -> verdict on the
 nominal epsilon
+
+The package is callable, as `from dpbench import audit` is how users import the function.
 """
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpbench.audit.code.report import Report
+
+
+class AuditCode(ModuleType):
+    """The class of this package, which makes it callable."""
+
+    def __call__(
+        self, step: Callable | None = None, training: Callable | None = None, **settings: object
+    ) -> "Report":
+        """Audit the factory of a step or of a training (docs/audit_your_code.md).
+
+        settings: those of `dpbench audit step=`, such as `noise_multiplier=1.1`. The report has a
+        `verdict` and a `page`. Raises UserError for invalid settings, and for code that fails.
+        """
+        from dpbench.audit.code.door import report_of_functions
+
+        return report_of_functions({"step": step, "training": training}, settings)
+
+
+sys.modules[__name__].__class__ = AuditCode

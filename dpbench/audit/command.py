@@ -5,16 +5,27 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dpbench.audit.audit import GAMES, Audit, audit, record_of
+from dpbench.audit.code.door import audit_code, is_of_code
 from dpbench.audit.request import DEFAULTS, FOR_CONTENDERS, contender_audit, prepare_audit
 from dpbench.audit.row import HEAD, row_of
 from dpbench.config.settings import split_settings
+from dpbench.records.epsilon import REFUTED
 from dpbench.system.files import check_writable
 from dpbench.system.validate import fraction, number, one_of, spelled_number
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import grid_lines
 
 
-def run_audit(arguments: list[str]) -> str:
+def run_audit(arguments: list[str]) -> tuple[str, bool]:
+    """Audit a run or code of one's own: what to print, and whether that code is refuted."""
+    if not is_of_code(arguments):
+        return _of_run(arguments), False
+    report, path = audit_code(arguments)
+    said = json.dumps(report.plain | {"page": str(path)})
+    return f"{report.page}\n{said}", report.verdict == REFUTED
+
+
+def _of_run(arguments: list[str]) -> str:
     """Attack one run, save its record, and return the table and one JSON object."""
     settings, overrides = split_settings("audit", DEFAULTS, arguments)
     game = one_of("game", settings["game"], FOR_CONTENDERS if settings["contender"] else GAMES)

@@ -187,10 +187,14 @@ def listing(arguments: list[str]) -> None:
 
 
 def audit(arguments: list[str]) -> None:
-    """Attack the epsilon of a run; print a table, and one JSON object as the last line."""
+    """Attack the epsilon of a run, or audit code of one's own; print a table or page, and one JSON
+    object as the last line; exit code 1 if one's own code is refuted."""
     from dpbench.audit.command import run_audit
 
-    print(run_audit(arguments))
+    text, refuted = run_audit(arguments)
+    print(text)
+    if refuted:
+        sys.exit(1)
 
 
 def bench(arguments: list[str]) -> None:

@@ -42,7 +42,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    are used
   audit [KEY=VALUE ...]            attack a run's epsilon with canaries and report a lower bound;
                                    canaries=N, claim=EPSILON, game=run|step, contender=NAME for
-                                   another library
+                                   another library; step=MODULE:FACTORY or training=MODULE:FACTORY
+                                   for private training code of your own (docs/audit_your_code.md)
   data [NAME ...] [data_dir=]      download and check data sets
   bench [KEY=VALUE ...]            measure time and memory of a step, ours and other libraries', or
                                    with suite=table of whole commands; keys are
@@ -75,7 +76,8 @@ commands, options and keys.
 A run takes +table=NAME to use that table's settings for the chosen data set and method. Commands
 that take options also find those of plug-ins, and in --config-dir DIR or hydra.searchpath=[DIR].
 
-Exit code: 0 if all is done, 1 if runs failed or an unexpected error occurred, 2 if the request was
+Exit code: 0 if all is done, 1 if runs failed, your own code is refuted or an unexpected error
+occurred, 2 if the request was
 refused before any work, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, 141 if the output
 was closed."""
 

@@ -38,7 +38,7 @@ from dpbench.system.validate import key_values
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-ELSEWHERE = {"clusters.md"}
+ELSEWHERE = {"audit_your_code.md", "clusters.md"}
 
 FENCE = re.compile(r"^```(\S*) *(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")

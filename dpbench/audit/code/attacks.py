@@ -1,0 +1,104 @@
+"""Attacks on audited code by canaries: all steps of a training, or single steps."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpbench.audit.audit import GIVEN, Audit, NominalEpsilon, judge
+from dpbench.audit.code.audited import Audited, AuditedStep, AuditedTraining
+from dpbench.audit.code.probes import LENGTH, is_linear, one_hot
+from dpbench.audit.code.task import Batch
+from dpbench.audit.game import Game
+from dpbench.audit.inference import Scores
+from dpbench.audit.peers.contenders import play_contender_run
+from dpbench.audit.peers.peer import StepRelease, Task
+from dpbench.privacy.accountants import pld
+from dpbench.system.seeds import generator
+
+LEARNING_RATE = 2.0**-6
+"""So small that a model, and with it the canary's gradient, hardly moves."""
+
+
+class AuditedPeer:
+    """A training as the audits of other libraries take it: it accounts for what is claimed."""
+
+    accountant = "PLD"
+
+    def __init__(self, code: AuditedTraining, task: Task):
+        self.library, self._code, self._task = code.name, code, task
+
+    def steps(self) -> Iterator[StepRelease]:
+        task, bound = self._task, self._code.claim.bound
+        length = torch.tensor(LENGTH * bound)
+        data = one_hot(task.members.tolist(), length, task.size)
+        settings: dict[str, Any] = {
+            "sample_rate": task.rate,
+            "steps": task.steps,
+            "seed": task.seed,
+        }
+        yield from map(StepRelease, self._code.released(data, **settings))
+
+    def history(self) -> list[tuple[float, float, int]]:
+        return [(self._task.noise_multiplier, self._task.rate, self._task.steps)]
+
+    def epsilon(self, delta: float) -> float:
+        claim = self._code.claim
+        return pld(claim.ledger(self._task.rate, self._task.steps), delta)
+
+
+def attack(
+    code: Audited, canaries: int, nominal: float | None, confidence: float, seed: int
+) -> Audit:
+    """Attack all steps of a training whose model is linear; else single steps, as many as canaries.
+
+    nominal: the epsilon that is claimed for the whole training, None for that of our PLD.
+    """
+    if isinstance(code, AuditedTraining) and is_linear(code):
+        game = _run(code, canaries, seed)
+        if nominal is not None:
+            return judge(game, NominalEpsilon(nominal, GIVEN), confidence)
+    else:
+        game = _steps(code, canaries, seed)
+    exact = NominalEpsilon(pld(game.ledger, game.delta), "PLD", proven=True)
+    return judge(game, exact, confidence)
+
+
+def _run(code: AuditedTraining, canaries: int, seed: int) -> Game:
+    claim = code.claim
+    draw = generator(seed, "canaries' coins", torch.device("cpu"))
+    members = (torch.rand(canaries, generator=draw) < 0.5).nonzero().flatten()
+    settings = (claim.sample_rate, claim.noise_multiplier, claim.steps, seed)
+    task = Task(canaries, members, *settings)
+    return play_contender_run(lambda task: AuditedPeer(code, task), task, claim.delta)[0]
+
+
+def _steps(code: Audited, trials: int, seed: int) -> Game:
+    """Steps on a companion and, by a fair coin for each, a canary."""
+    length = torch.tensor(LENGTH * code.claim.bound)
+    both = one_hot([1, 0], length)
+    companion = both.at([0])
+    draw = generator(seed, "canary's coins", torch.device("cpu"))
+    included = torch.rand(trials, generator=draw) < 0.5
+    usual = code.exact_sum(companion)
+    direction = code.exact_sum(both) - usual
+    residuals = _releases(code, (companion, both), included, seed) - usual
+    along = residuals @ direction / direction.norm().clamp(min=1e-12)
+    attacks = tuple(
+        Scores(values.numpy(), included.numpy()) for values in (along, -residuals.square().mean(1))
+    )
+    return Game("step", code.name, attacks, code.claim.ledger(1.0, 1), code.claim.delta, seed)
+
+
+def _releases(code: Audited, batches: tuple[Batch, Batch], included: Tensor, seed: int) -> Tensor:
+    """The noisy sums [trials, D] of steps on the second batch where `included`, else the first."""
+    settings: dict[str, Any] = {"learning_rate": LEARNING_RATE}
+    coins = included.long().tolist()
+    if isinstance(code, AuditedStep):
+        return code.sums_of([batches[coin] for coin in coins], seed=seed, **settings)
+    without, with_canary = (
+        code.sums(batch, len(coins), seed=2 * seed + k, **settings)
+        for k, batch in enumerate(batches)
+    )
+    return torch.where(included.unsqueeze(1), with_canary, without)

@@ -1,0 +1,59 @@
+"""The checks of audited code that need no attack, in the order in which they run."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from dpbench.audit.code.audited import Audited
+from dpbench.audit.code.checks.batches import empty_batch, generators, releases, sampling
+from dpbench.audit.code.checks.bits import bits
+from dpbench.audit.code.checks.noise import independence, law, scale
+from dpbench.audit.code.checks.sensitivity import (
+    additivity,
+    carry_over,
+    real_batch_size,
+    sensitivity,
+)
+from dpbench.audit.code.finding import Finding
+from dpbench.records.epsilon import REFUTED
+
+
+class Check(NamedTuple):
+    """A check, its name, and the kind of code that it is for, "" for all."""
+
+    name: str
+    of: Callable[[Any], Finding]
+    kind: str = ""
+
+
+REAL_SIZE = Check("real batch size", real_batch_size, "step")
+"""The first check: others hear sums in the right units only if they know what it finds."""
+
+CHECKS = (
+    REAL_SIZE,
+    Check("sensitivity", sensitivity),
+    Check("parts of a batch", additivity),
+    Check("empty batch", empty_batch, "step"),
+    Check("reset between steps", carry_over, "step"),
+    Check("noise scale", scale),
+    Check("noise independence", independence),
+    Check("noise law", law),
+    Check("bits", bits),
+    Check("releases", releases, "training"),
+    Check("sampling", sampling, "training"),
+    Check("generators", generators, "training"),
+)
+
+
+def checks_of(kind: str) -> tuple[Check, ...]:
+    """The checks for this kind of code."""
+    return tuple(check for check in CHECKS if check.kind in ("", kind))
+
+
+def findings(code: Audited) -> Iterator[tuple[str, Finding]]:
+    """What each check finds, by its name."""
+    for check in checks_of(code.kind):
+        found = check.of(code)
+        if check is REAL_SIZE and found.verdict == REFUTED:
+            code = replace(code, by_real_size=True)
+        yield check.name, found

@@ -1,0 +1,163 @@
+"""Checks of the noise: its scale, its independence and its law."""
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from scipy import stats
+from torch import Tensor
+
+from dpbench.audit.code.audited import NEGLIGIBLE, Audited
+from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted
+from dpbench.audit.code.probes import LENGTH, dense, usual
+from dpbench.audit.code.task import Batch
+
+STEPS = 16
+"""Steps of a run whose noise is looked at."""
+
+DRAWS, DRAWS_OF_A_CONDITION = 16_000, 4_000
+"""Single draws of noise: for the claim itself, and under each other condition."""
+
+LEAST_RUNS = 8
+
+RARE = 1e-9
+"""The probability of a false alarm of one test."""
+
+RARE_CORRELATION = 7.5
+"""Of one pair, in standard deviations: rare among tens of thousands of pairs."""
+
+MAX_COORDINATES = 256
+"""The most coordinates of which all pairs are compared."""
+
+LEARNING_RATE = 2.0**-6
+"""So small that the model, and with it the sum, hardly moves over the steps of a run."""
+
+
+class Condition(NamedTuple):
+    """A batch and settings under which the noise must have the claimed scale, in words."""
+
+    words: str
+    batch: Batch
+    settings: dict[str, Any]
+
+
+def noise(code: Audited, batch: Batch, draws: int, **settings: Any) -> Tensor:
+    """Noise [runs, STEPS, D] in units of the noise multiplier times the bound: runs with noise,
+    minus the same runs without."""
+    multiplier = settings.pop("noise_multiplier", code.claim.noise_multiplier)
+    settings = {"learning_rate": LEARNING_RATE, **settings}
+
+    def one(seed: int) -> Tensor:
+        noisy, exact = (
+            code.sums(batch, STEPS, noise_multiplier=m, seed=seed, **settings)
+            for m in (multiplier, NEGLIGIBLE)
+        )
+        return (noisy - exact) / multiplier
+
+    first = one(0)
+    runs = max(LEAST_RUNS, math.ceil(draws / first.numel()))
+    return torch.stack([first, *map(one, range(1, runs))])
+
+
+@lru_cache(maxsize=1)
+def noise_as_claimed(code: Audited) -> Tensor:
+    """The noise [runs, STEPS, D] under the claimed settings, at which several checks look."""
+    return noise(code, usual(code.claim.bound), DRAWS)
+
+
+def scale(code: Audited) -> Finding:
+    """The noise has the claimed standard deviation in every coordinate, step and condition."""
+    drawn = noise_as_claimed(code)
+    by_coordinate, by_step = drawn.square().mean((0, 1)).sqrt(), drawn.square().mean((0, 2)).sqrt()
+    overall = _spread(drawn)
+    if _differs(overall, drawn.numel()):
+        return _wrong_scale("", overall)
+    if (least := float(by_coordinate.min())) < 1 and _differs(least, drawn[..., 0].numel()):
+        silent = int((by_coordinate < 0.5).sum())
+        return refuted(
+            f"The noise of one parameter has {least:.3g} times the claimed standard deviation"
+            + (f"; {silent} of {len(by_coordinate)} have less than half of it." if silent else ".")
+        )
+    if (least := float(by_step.min())) < 1 and _differs(least, drawn[:, 0].numel()):
+        return refuted(f"In some steps the noise has {least:.3g} times its standard deviation.")
+    return next(_conditions(code), NOTHING)
+
+
+def _conditions(code: Audited) -> Iterator[Finding]:
+    """What is wrong with the scale in other conditions."""
+    bound, multiplier = code.claim.bound, code.claim.noise_multiplier
+    batch, many = usual(bound), dense(torch.full((16,), LENGTH) * bound, seed=2)
+    for words, examples, settings in (
+        Condition("with one example in the batch", batch.at([0]), {}),
+        Condition("with 16 examples in the batch", many, {}),
+        Condition("with tiny gradients", dense(torch.full((4,), 1e-3) * bound), {}),
+        Condition("at four times the bound", usual(4 * bound), {"bound": 4 * bound}),
+        Condition("at twice the multiplier", batch, {"noise_multiplier": 2 * multiplier}),
+        Condition("with physical batches of 4 of 16", many, {"physical_batch_size": 4}),
+    ):
+        drawn = noise(code, examples, DRAWS_OF_A_CONDITION, **settings)
+        if _differs(spread := _spread(drawn), drawn.numel()):
+            yield _wrong_scale(f", {words}", spread)
+
+
+def _spread(drawn: Tensor) -> float:
+    return float(drawn.square().mean().sqrt())
+
+
+def _differs(spread: float, number: int) -> bool:
+    """Whether a standard deviation of `number` draws is all but impossible if it should be 1."""
+    law, statistic = stats.chi2(number), number * spread**2
+    return min(law.cdf(statistic), law.sf(statistic)) < RARE
+
+
+def _wrong_scale(words: str, spread: float) -> Finding:
+    sentence = (
+        f"The noise{words} has {spread:.3g} times the standard deviation that is claimed (noise "
+        "multiplier times bound, on the sum)"
+    )
+    if spread < 1:
+        return refuted(f"{sentence}.")
+    return flagged(f"{sentence}: more than needed, which costs accuracy.")
+
+
+def independence(code: Audited) -> Finding:
+    """No two coordinates, steps or runs share noise."""
+    drawn = noise_as_claimed(code)[..., :MAX_COORDINATES]
+    runs, steps, coordinates = drawn.shape
+    for words, rows in (
+        ("two parameters", drawn.reshape(runs * steps, coordinates).T),
+        ("two steps of a run", drawn.transpose(0, 1).reshape(steps, -1)),
+        ("two runs with different seeds", drawn.reshape(runs, -1)),
+    ):
+        if (shared := _strongest(rows)) is not None:
+            return refuted(
+                f"The noise of {words} is correlated ({shared:.2f}), and cancels in a difference: "
+                "one draw, seed or generator state serves for both."
+            )
+    return NOTHING
+
+
+def _strongest(rows: Tensor) -> float | None:
+    """The strongest correlation of two rows [k, n], if it is no chance."""
+    kept = rows[rows.std(1) > 0]
+    if len(kept) < 2:
+        return None
+    pairs = torch.corrcoef(kept).fill_diagonal_(0)
+    strongest = float(pairs.flatten()[pairs.abs().argmax()])
+    return strongest if abs(strongest) * math.sqrt(rows.shape[1]) > RARE_CORRELATION else None
+
+
+def law(code: Audited) -> Finding:
+    """The noise is Gaussian with mean 0."""
+    drawn = noise_as_claimed(code).flatten()
+    if not float(drawn.std()):
+        return NOTHING
+    standardised = (drawn / drawn.square().mean().sqrt()).numpy()
+    if stats.kstest(standardised, "norm").pvalue > RARE:
+        return NOTHING
+    return refuted(
+        f"The noise is not Gaussian with mean 0: mean {standardised.mean():.2f}, fourth moment "
+        f"{(standardised**4).mean():.2f} instead of 3, in units of its standard deviation."
+    )

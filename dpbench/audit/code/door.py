@@ -1,0 +1,157 @@
+"""The way in: from the name of a factory and what it claims to a report."""
+
+import math
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from dpbench.audit.audit import Audit
+from dpbench.audit.code.attacks import attack
+from dpbench.audit.code.audited import AuditedStep, AuditedTraining
+from dpbench.audit.code.checks import checks_of, findings
+from dpbench.audit.code.finding import NOTHING, Finding, refuted
+from dpbench.audit.code.report import Report
+from dpbench.audit.code.task import Claim
+from dpbench.metrics.students_t import CONFIDENCE
+from dpbench.privacy.accountants import pld
+from dpbench.system.errors import UserError, first_line
+from dpbench.system.files import check_replaceable, write_atomically
+from dpbench.system.progress import counting
+from dpbench.system.validate import (
+    fraction,
+    integer,
+    key_values,
+    number,
+    path_of,
+    positive,
+    spelled_integer,
+    spelled_number,
+)
+
+KINDS = {kind.kind: kind for kind in (AuditedStep, AuditedTraining)}
+"""The two kinds of code, by the setting that names a factory."""
+
+DEFAULTS = {
+    **dict.fromkeys(KINDS, ""),
+    "noise_multiplier": "1",
+    "bound": "1",
+    "sample_rate": "0.125",
+    "steps": "40",
+    "delta": "1e-5",
+    "claim": "",
+    "confidence": str(CONFIDENCE),
+    "canaries": "4000",
+    "seed": "0",
+    "out": "audit.md",
+}
+
+MAX_CANARIES = 100_000
+
+ROUNDING = 0.98
+"""How much of our PLD an epsilon may be: other accountants have other grids."""
+
+
+def is_of_code(arguments: list[str]) -> bool:
+    """Whether the arguments of an audit name code of one's own."""
+    return any(argument.partition("=")[0] in KINDS for argument in arguments)
+
+
+def audit_code(arguments: list[str]) -> tuple[Report, Path]:
+    """Audit the code that the arguments name, and write the page; its report and its path."""
+    settings = key_values("audit", DEFAULTS, arguments)
+    named = {kind: settings[kind] for kind in KINDS if settings[kind]}
+    if len(named) > 1:
+        raise UserError("step= and training= are two kinds of code: give one.")
+    path = path_of("out", settings["out"], "file")
+    check_replaceable(path)
+    ((kind, name),) = named.items()
+    command = shlex.join(["dpbench", "audit", *arguments])
+    report = report_of(kind, name, loaded(name), settings, command)
+    write_atomically(path, report.page.encode(), setting="out")
+    return report, path
+
+
+def report_of(
+    kind: str, name: str, factory: Callable, settings: Mapping[str, str], command: str
+) -> Report:
+    """The report on a factory; UserError for a claim that is none, and for code that fails."""
+    claim, given = claim_of(settings), settings["claim"]
+    nominal = number("claim", spelled_number(given), least=0) if given else None
+    confidence = fraction("confidence", spelled_number(settings["confidence"]))
+    canaries = integer("canaries", spelled_integer(settings["canaries"]), 0, MAX_CANARIES)
+    seed = integer("seed", spelled_integer(settings["seed"]), least=0)
+    code, checks = KINDS[kind](name, factory, claim), dict[str, Finding]()
+    if nominal is not None:
+        checks["account"] = account(claim, nominal)
+    with counting("checks", len(checks_of(kind))) as count:
+        for check, finding in findings(code):
+            checks[check] = finding
+            count()
+    attacked: Audit | None = None
+    try:
+        if canaries:
+            attacked = attack(code, canaries, nominal, confidence, seed)
+    except UserError as error:
+        checks["attack"] = refuted(f"Under attack the code failed: {error}")
+    return Report(name, kind, claim, checks, attacked, command)
+
+
+def report_of_functions(
+    factories: Mapping[str, Callable | None], settings: Mapping[str, object]
+) -> Report:
+    """The report on the one factory that is given, with settings as on the command line."""
+    given = [(kind, factory) for kind, factory in factories.items() if factory is not None]
+    if len(given) != 1:
+        raise UserError("give one factory: audit(step=...) or audit(training=...).")
+    ((kind, factory),) = given
+    spelled = [f"{key}={value}" for key, value in settings.items()]
+    name = f"{factory.__module__}:{getattr(factory, '__qualname__', 'factory')}"
+    command = shlex.join(["dpbench", "audit", f"{kind}={name}", *spelled])
+    return report_of(kind, name, factory, key_values("audit", DEFAULTS, spelled), command)
+
+
+def claim_of(settings: Mapping[str, str]) -> Claim:
+    """The claim that settings state."""
+    return Claim(
+        positive("noise_multiplier", spelled_number(settings["noise_multiplier"])),
+        positive("bound", spelled_number(settings["bound"])),
+        fraction("sample_rate", spelled_number(settings["sample_rate"]), one=True),
+        integer("steps", spelled_integer(settings["steps"])),
+        fraction("delta", spelled_number(settings["delta"])),
+    )
+
+
+def account(claim: Claim, nominal: float) -> Finding:
+    """A given epsilon is that of the claimed settings."""
+    exact = pld(claim.ledger(claim.sample_rate, claim.steps), claim.delta)
+    if nominal >= ROUNDING * exact or not math.isfinite(exact):
+        return NOTHING
+    return refuted(
+        f"The settings that are claimed have an epsilon of {exact:.3f} by PLD, which is tight for "
+        f"them, and {nominal:g} is less."
+    )
+
+
+def loaded(name: str) -> Callable:
+    """The factory `package.module:name`, found from the working directory too."""
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise UserError(f"{name} names no factory: write package.module:factory.")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"{name} cannot be imported ({first_line(error)}): start dpbench in the folder of its "
+            "module, or install it beside dpbench."
+        ) from error
+    if not callable(found):
+        raise UserError(f"{name} is no function: name a factory.")
+    return found

@@ -1,0 +1,95 @@
+"""The page of an audit of one's own code: the claim, the checks, the attack and the verdict."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dpbench.audit.audit import Audit
+from dpbench.audit.code.finding import FLAGGED, Finding
+from dpbench.audit.code.task import Claim
+from dpbench.audit.row import HEAD, row_of
+from dpbench.privacy.accountants import pld
+from dpbench.records.epsilon import REFUTED, rounded_up
+from dpbench.tables.grid import Grid
+from dpbench.tables.markdown import document, made_by, section
+
+NOT_REFUTED = "not refuted"
+
+RULES = (
+    "Refuted: what is claimed is false. Flagged: something is wrong or wasteful, but the claim may "
+    "hold. Not checked: the check says nothing of such code. No audit can prove a claim. The "
+    "attack's bounds have 95% confidence by default; it refutes a claim only if its scores have a "
+    "probability of at most 1e-4 under it."
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """An audit of one's own code.
+
+    findings: by the name of the check. attack: None if the code failed under it. command: the one
+    that makes the page.
+    """
+
+    name: str
+    kind: str
+    claim: Claim
+    findings: dict[str, Finding]
+    attack: Audit | None
+    command: str
+
+    @property
+    def verdict(self) -> str:
+        """REFUTED if a check or the attack refutes the claim, else NOT_REFUTED."""
+        attacked = self.attack is not None and self.attack.verdict == REFUTED
+        return REFUTED if attacked or self.named(REFUTED) else NOT_REFUTED
+
+    def named(self, verdict: str) -> list[str]:
+        """The checks with a verdict."""
+        return [name for name, finding in self.findings.items() if finding.verdict == verdict]
+
+    @property
+    def page(self) -> str:
+        """The page in Markdown."""
+        parts = [f"# Audit of {self.name}", self._summary, section(self._claims)]
+        checks = ((name, *finding) for name, finding in self.findings.items())
+        parts.append(section(Grid("Checks", ("check", "result", "why"), tuple(checks))))
+        if self.attack:
+            attacked = Grid("Attack", HEAD, (row_of(self.attack),))
+            parts += [section(attacked), self.attack.sentence]
+        return document(*parts, RULES, made_by(self.command))
+
+    @property
+    def plain(self) -> dict:
+        """What the last line of the command says."""
+        attack = self.attack
+        return {
+            self.kind: self.name,
+            "verdict": self.verdict,
+            REFUTED: self.named(REFUTED),
+            FLAGGED: self.named(FLAGGED),
+            "attack": attack.plain if attack else None,
+        }
+
+    @property
+    def _summary(self) -> str:
+        sentences = [*self._sentences(REFUTED), *self._sentences(FLAGGED)]
+        return f"**{self.verdict.capitalize()}.** {' '.join(sentences)}".strip()
+
+    def _sentences(self, verdict: str) -> Iterable[str]:
+        return (f.sentence for f in self.findings.values() if f.verdict == verdict)
+
+    @property
+    def _claims(self) -> Grid:
+        claim = self.claim
+        epsilon = pld(claim.ledger(claim.sample_rate, claim.steps), claim.delta)
+        rows = (
+            ("noise multiplier", f"{claim.noise_multiplier:g}"),
+            ("bound of a gradient's norm", f"{claim.bound:g}"),
+            ("sampling rate (Poisson)", f"{claim.sample_rate:g}"),
+            ("steps", str(claim.steps)),
+            (
+                "epsilon of these steps, by PLD",
+                f"{rounded_up(epsilon, 3)} at delta {claim.delta:g}",
+            ),
+        )
+        return Grid("Claim", ("DP-SGD with", "value"), rows)
