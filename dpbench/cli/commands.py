@@ -22,7 +22,7 @@ def run(arguments: list[str]) -> None:
 
     flags, overrides = show_config.split_flags(arguments)
     if show_config.CONFIG[1] in flags:
-        print(show_config.configuration(overrides))
+        print(show_config.configuration(overrides, flags))
     elif show_config.INFO in flags:
         print(show_config.information(overrides))
     elif show_config.MULTIRUN[0] in flags:
@@ -173,9 +173,9 @@ def data(arguments: list[str]) -> None:
 def listing(arguments: list[str]) -> None:
     """Print the configuration groups with their options, or what each option of some groups is."""
     from dpbench.config.compose import options
-    from dpbench.config.search_path import SPACES, description, groups
+    from dpbench.config.search_path import EXPERIMENTS, SPACES, description, groups
 
-    everything = sorted([*groups(), SPACES])
+    everything = sorted([*groups(), SPACES, EXPERIMENTS])
     for group in arguments:
         one_of("group", group, everything)
         for option in options(group):

@@ -1,4 +1,5 @@
-"""Completion in the shell: `eval "$(dpbench --completion bash)"`.
+"""Completion in the shell: `eval "$(dpbench --completion bash)"`, the same with zsh, and in fish
+`dpbench --completion fish | source`.
 
 The script contains all names, so that completing a word starts no process.
 """
@@ -6,10 +7,8 @@ The script contains all names, so that completing a word starts no process.
 from collections.abc import Iterator, Mapping
 
 from dpbench.config.compose import compose, options
-from dpbench.config.search_path import groups
+from dpbench.config.search_path import EXPERIMENTS, groups, names_in
 from dpbench.system.validate import one_of
-
-SHELLS = ("bash",)
 
 CONFIG_DIR = "--config-dir"
 
@@ -17,7 +16,7 @@ SUITES = ("suite=step", "suite=depth", "suite=table")
 BENCH = (*SUITES, "case=", "contender=", "repeats=", "device=", "out=")
 """The settings of `dpbench bench`, whose module imports torch."""
 
-SCRIPT = """\
+BASH = """\
 _dpbench() {{
     local line="${{COMP_LINE:0:COMP_POINT}}" words
     local current="${{line##* }}"
@@ -33,23 +32,55 @@ _dpbench() {{
 }}
 complete -o nospace -F _dpbench dpbench"""
 
+ZSH = """\
+(($+functions[compdef])) || {{ autoload -Uz compinit && compinit; }}
+_dpbench() {{
+    local known
+    case "$words[2]" in
+{cases}
+    *) known="{commands}" ;;
+    esac
+    ((CURRENT == 2)) && known="{commands}"
+    compadd -S "" -- ${{=known}}
+}}
+compdef _dpbench dpbench"""
+
+FISH = """\
+function __dpbench_words
+    set -l given (commandline -opc)
+    set -l known "{commands}"
+    switch "$given[2]"
+{cases}
+    end
+    string split " " $known
+end
+complete -c dpbench -f -a '(__dpbench_words)'"""
+
+SHELLS = {
+    "bash": (BASH, '    {}) words="{}" ;;'),
+    "zsh": (ZSH, '    {}) known="{}" ;;'),
+    "fish": (FISH, '    case {}\n        set known "{}"'),
+}
+"""By shell, the script, and the case of one command in it."""
+
 
 def completion(shell: str, commands: tuple[str, ...], configured: tuple[str, ...]) -> str:
     """The script that makes a shell complete commands, options and keys; UserError for an unknown
     shell."""
     one_of("--completion", shell, SHELLS)
-    by_command = words(commands, configured)
-    cases = [f'    {name}) words="{" ".join(known)}" ;;' for name, known in by_command.items()]
-    return SCRIPT.format(cases="\n".join(cases), commands=" ".join((*commands, "--version")))
+    script, case = SHELLS[shell]
+    by_command = words(commands, configured).items()
+    cases = "\n".join(case.format(name, " ".join(known)) for name, known in by_command)
+    return script.format(cases=cases, commands=" ".join((*commands, "--version")))
 
 
 def words(commands: tuple[str, ...], configured: tuple[str, ...]) -> Mapping[str, list[str]]:
     """What may follow each command. configured: those whose arguments are overrides."""
     tables = options("table")
     overrides = [*_options(), *_keys(compose([])), *(f"+table={name}" for name in tables)]
-    overrides.append(CONFIG_DIR)
+    overrides += [*(f"+experiment={name}" for name in names_in(EXPERIMENTS)), CONFIG_DIR]
     known = dict.fromkeys(configured, overrides)
-    known["run"] = ["-m", "--cfg", "--info", *overrides]
+    known["run"] = ["-m", "--cfg", "--package", "--info", *overrides]
     known["reproduce"] = [*tables, "scale=", "power=", "layout=paper", *overrides]
     known |= {
         "list": [*groups(), CONFIG_DIR],

@@ -23,8 +23,9 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
 
   run [KEY=VALUE ...]              train once and print the path of the record. With -m a sweep: all
                                    combinations of a=1,2 b=3,4, in jobs=N processes or on a cluster
-                                   (launcher=slurm). --cfg job prints the configuration, and --info
-                                   the options chosen, without running anything
+                                   (launcher=slurm). --cfg job prints the configuration (of a part
+                                   with --package NAME), and --info the options chosen, without
+                                   running anything
   reproduce TABLE [KEY=VALUE ...]  execute the missing runs of a paper's table or figure, and print
                                    it; scale=NAME for a smaller one, if the table declares it;
                                    power=0.8 only says how many seeds would decide its claims;
@@ -71,10 +72,12 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    GROUP that is named, what each of its options is
 
 `dpbench --version` prints the version, and eval "$(dpbench --completion bash)" makes bash complete
-commands, options and keys.
+commands, options and keys; so does zsh in its place in zsh, and in fish
+`dpbench --completion fish | source`.
 
-A run takes +table=NAME to use that table's settings for the chosen data set and method. Commands
-that take options also find those of plug-ins, and in --config-dir DIR or hydra.searchpath=[DIR].
+A run takes +table=NAME to use that table's settings for the chosen data set and method, and
++experiment=NAME for the settings in experiment/NAME.yaml. Commands that take options also find
+those of plug-ins, and in --config-dir DIR or hydra.searchpath=[DIR].
 
 Exit code: 0 if all is done, 1 if runs failed, your own code is refuted or an unexpected error
 occurred, 2 if the request was
@@ -128,6 +131,7 @@ def _main() -> None:
 def _command(command: str, arguments: list[str]) -> None:
     """Run a command, which also finds the options in its `--config-dir`."""
     from dpbench.cli import commands
+    from dpbench.config.experiments import with_experiment
     from dpbench.config.search_path import as_overrides, searching, split_folders
 
     folders, others = split_folders(arguments)
@@ -135,6 +139,8 @@ def _command(command: str, arguments: list[str]) -> None:
         raise UserError(f"{command} takes no --config-dir.")
     passed = as_overrides(folders) if command in OVERRIDES else []
     with searching(folders):
+        if command in OVERRIDES:
+            others = with_experiment(others)
         commands.COMMANDS[command]([*others, *passed])
 
 

@@ -3,17 +3,32 @@
 from collections.abc import Sequence
 
 from dpbench.system.errors import UserError, nearest
-from dpbench.system.validate import shown
+from dpbench.system.validate import one_of, shown
 
 MULTIRUN = ("-m", "--multirun")
 CONFIG = ("-c", "--cfg")
 INFO = "--info"
+PACKAGE = ("-p", "--package")
+RESOLVE = "--resolve"
+
+ELSEWHERE = {
+    "--config-name": "+experiment=NAME",
+    "-cn": "+experiment=NAME",
+    "--config-path": "--config-dir DIR",
+    "-cp": "--config-dir DIR",
+    "--shell-completion": 'eval "$(dpbench --completion bash)"',
+    "-sc": 'eval "$(dpbench --completion bash)"',
+    "--experimental-rerun": "the command of a record, which dpbench report shows",
+    "--hydra-help": "dpbench run --help",
+}
+"""Flags of Hydra's, with what does the same here."""
 
 
 def split_flags(arguments: Sequence[str]) -> tuple[set[str], list[str]]:
     """The flags among the arguments of a run, and its overrides.
 
-    `--cfg job` counts as one flag. UserError for other flags, and other values of `--cfg`.
+    `--cfg job` counts as one flag, and so does `--package=NAME`. UserError for other flags, other
+    values of `--cfg`, and what only goes with it.
     """
     flags, overrides, rest = set[str](), [], list(arguments)
     while rest:
@@ -21,14 +36,23 @@ def split_flags(arguments: Sequence[str]) -> tuple[set[str], list[str]]:
         name, equals, value = argument.partition("=")
         if name in CONFIG:
             flags.add(_config_flag(value if equals else (rest.pop(0) if rest else "")))
-        elif argument in (*MULTIRUN, INFO):
+        elif name in PACKAGE:
+            value = value if equals else (rest.pop(0) if rest else "")
+            flags.add(f"{PACKAGE[1]}={value}")
+        elif argument in (*MULTIRUN, INFO, RESOLVE):
             flags.add(MULTIRUN[0] if argument in MULTIRUN else argument)
         elif argument.startswith("-"):
-            known = (*MULTIRUN, *CONFIG, INFO, "--help")
+            if name in ELSEWHERE:
+                raise UserError(f"{name} is not a flag of run: use {ELSEWHERE[name]}.")
+            known = (*MULTIRUN, *CONFIG, INFO, *PACKAGE, RESOLVE, "--help")
             hint = nearest(argument, known)
             raise UserError(f"{argument} is not a flag of run (settings are KEY=VALUE): {hint}")
         else:
             overrides.append(argument)
+    if CONFIG[1] not in flags and (
+        alone := [f for f in flags if f.startswith((*PACKAGE, RESOLVE))]
+    ):
+        raise UserError(f"{alone[0]} goes with --cfg job.")
     return flags, overrides
 
 
@@ -38,14 +62,18 @@ def _config_flag(value: str) -> str:
     return CONFIG[1]
 
 
-def configuration(overrides: list[str]) -> str:
-    """The composed configuration as YAML, after a table's rules; UserError for overrides that are
-    refused."""
+def configuration(overrides: list[str], flags: set[str]) -> str:
+    """The composed configuration as YAML, after a table's rules and resolved, or with
+    `--package=NAME` a part of it; UserError for overrides that are refused, and unknown parts."""
     import yaml
 
     config = _of_one_run(overrides)
     del config["choices"]
-    return yaml.safe_dump(config, sort_keys=False).rstrip("\n")
+    for package in (flag.partition("=")[2] for flag in flags if flag.startswith(PACKAGE[1])):
+        for key in package.split("."):
+            known = config if isinstance(config, dict) else {}
+            config = known[one_of("--package", key, known)]
+    return yaml.safe_dump(config, sort_keys=False).removesuffix("...\n").rstrip("\n")
 
 
 def information(overrides: list[str]) -> str:

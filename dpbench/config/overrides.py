@@ -49,6 +49,25 @@ OF_PARSER = re.compile("Lexer|mismatched|extraneous|missing|no viable|token|Erro
 
 MAY_NAME_VARIABLES = ("data_dir", "results_dir", "tracker")
 
+INSTEAD = {
+    "hydra/launcher": "choose launcher=local or launcher=slurm, and jobs=N for processes",
+    "hydra.launcher": "set launcher.KEY, and jobs=N for processes",
+    "hydra/sweeper": "run -m runs all combinations, and dpbench search searches with by=random|tpe",
+    "hydra.sweeper": "run -m runs all combinations, and dpbench search N=TRIALS searches",
+    "hydra.run": "records go to results_dir=DIR",
+    "hydra.sweep": "records go to results_dir=DIR, and sweep= names a sweep",
+    "hydra.output_subdir": "the settings of a run are in its record, in results_dir=DIR",
+    "hydra.job.chdir": "a run stays in its folder, and records go to results_dir=DIR",
+    "hydra.verbose": "there is no log: messages go to standard error, and numbers to tracker=csv",
+    "hydra.job_logging": "there is no log: messages go to standard error",
+    "hydra/job_logging": "there is no log: messages go to standard error",
+    "hydra/hydra_logging": "there is no log: messages go to standard error",
+    "hydra.mode": "write run -m for a sweep",
+}
+"""By the beginning of a key of Hydra's own, what does it here."""
+
+OF_OTHERS = "only hydra.searchpath=[DIR] is, and --config-dir DIR is the same"
+
 BRACKETS = {"[": 1, "{": 1, "(": 1, "]": -1, "}": -1, ")": -1}
 
 
@@ -107,11 +126,10 @@ def _parse(parser: OverridesParser, text: str) -> Override:
     override = _parsed(parser, text)
     if _may_interpolate(override):
         _refuse_resolvers(text)
-    if re.match(r"hydra\b", override.key_or_group) and override.key_or_group != search_path.KEY:
-        raise UserError(
-            f"{override.key_or_group} is not supported: set the output folder with results_dir=, "
-            "use run -m with jobs= or launcher= for several runs, and dpbench search to search."
-        )
+    key = override.key_or_group
+    if re.match(r"hydra\b", key) and key != search_path.KEY:
+        here = next((said for begin, said in INSTEAD.items() if key.startswith(begin)), OF_OTHERS)
+        raise UserError(f"{key} is not supported here: {here}.")
     return override
 
 

@@ -35,10 +35,14 @@ Folders = tuple[tuple[Path, tuple[tuple[Path, int], ...]], ...]
 SPACES = "search"
 """The folder of search spaces, which no run is composed of."""
 
+EXPERIMENTS = "experiment"
+"""The folder of experiments, which stand for overrides."""
+
 
 def groups() -> list[str]:
     """The configuration groups, `table` among them."""
-    return sorted(p.name for p in conf_folder().iterdir() if p.is_dir() and p.name != SPACES)
+    folders = {path.name for path in conf_folder().iterdir() if path.is_dir()}
+    return sorted(folders - {SPACES, EXPERIMENTS})
 
 
 def folders() -> Folders:
@@ -109,6 +113,13 @@ def file_of(group: str, option: str) -> Path | None:
     """The file of an option; None if there is none."""
     paths = (folder / group / f"{option}.yaml" for folder, _ in folders())
     return next((path for path in paths if path.is_file()), None)
+
+
+def names_in(group: str) -> list[str]:
+    """The names of the files in a folder of options, whichever folder they are in."""
+    return sorted(
+        {path.stem for folder, _ in folders() for path in (folder / group).glob("*.yaml")}
+    )
 
 
 def description(group: str, option: str) -> str:

@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Mapping
 
+from dpbench.config.experiments import with_experiment
 from dpbench.config.literals import literal
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
@@ -23,7 +24,8 @@ def run(*overrides: str, quiet: bool = False, **settings: object) -> Record:
     from dpbench.records.code import STALE_RECORD, is_stale
     from dpbench.records.reading import read
 
-    record = read(load_or_run(as_overrides(overrides, settings), quiet))
+    given = with_experiment(as_overrides(overrides, settings))
+    record = read(load_or_run(given, quiet))
     if not isinstance(record, Record):
         raise UserError(f"the record {record.source} {record.reason}.")
     if is_stale(record):

@@ -1,6 +1,7 @@
 """Flags: the version, completion in bash, and Hydra's ways to look at a configuration."""
 
 import dataclasses
+import shutil
 import subprocess
 
 import pytest
@@ -41,6 +42,12 @@ def test_the_configuration_is_shown_without_running(flags, said, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_part_of_the_configuration_is_shown_by_its_package(said):
+    part = yaml.safe_load(said("run", "--cfg", "job", "--package", "optimizer", "--resolve"))
+    assert part == compose([])["optimizer"]
+    assert said("run", "-c", "job", "-p=optimizer.lr").strip() == str(part["lr"])
+
+
 def test_the_information_names_each_file_and_the_record(said):
     lines = said("run", "--info", "method=bam", "epochs=3").splitlines()
     assert "method/bam.yaml" in "\n".join(lines)
@@ -66,7 +73,11 @@ def test_flags_are_distinguished_from_overrides():
             (["run", "-m", *flag, "seed=0,1"], "seed=0,1 names several runs, and --cfg and --info")
             for flag in (["--cfg", "job"], ["--info"])
         ),
-        (["--completion", "fish"], "--completion=fish is unknown: did you mean bash?"),
+        (["--completion", "tcsh"], "--completion=tcsh is unknown"),
+        (["run", "--resolve"], "--resolve goes with --cfg job"),
+        (["run", "--config-name", "x"], "--config-name is not a flag of run: use +experiment="),
+        (["run", "-c", "job", "-p", "optimiser"], "did you mean optimizer"),
+        (["run", "-c", "job", "-p", "seed.x"], "--package=x is unknown"),
         (["--completion"], "--completion= is unknown"),
     ],
 )
@@ -107,6 +118,32 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 )
 def test_bash_completes_commands_options_and_keys(line, expected):
     assert completed(line) == expected
+
+
+IN_ZSH = """
+compdef() {{ :; }}
+compadd() {{ shift 3; print -l -- "$@"; }}
+{script}
+words=({line}) CURRENT=$#words
+_dpbench
+"""
+IN_FISH = """
+{script}
+complete -C {line}
+"""
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_propose_the_same_words(shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    known = words(COMMANDS, OVERRIDES)
+    script = completion(shell, COMMANDS, OVERRIDES)
+    for line, expected in (("dpbench ''", {*COMMANDS, "--version"}), ("dpbench data ''", None)):
+        quoted = line if shell == "zsh" else f"'{line.removesuffix(chr(39) * 2)}'"
+        text = (IN_ZSH if shell == "zsh" else IN_FISH).format(script=script, line=quoted)
+        done = subprocess.run([shell, "-c", text], capture_output=True, text=True, check=True)
+        assert {*done.stdout.split()} == (expected or {*known["data"]})
 
 
 def test_the_settings_of_bench_are_completed():

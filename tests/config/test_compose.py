@@ -106,6 +106,13 @@ def test_an_argument_that_the_constructor_knows_may_be_added():
         (["++table=demo"], r"\+\+table=demo is refused: write \+table=demo\."),
         (["+method=bam"], r"\+method=bam is refused: write method=bam\."),
         (["+tracker=[csv,wandb]"], r"is refused: write tracker=\[csv,wandb\]\."),
+        (["+epochs=1"], r"\+epochs=1 is refused: epochs is a setting, so write epochs=1\."),
+        (["+optimizer.lr=1"], r"optimizer\.lr is a setting, so write optimizer\.lr=1\."),
+        (["hydra/launcher=joblib"], "hydra/launcher is not supported here: choose launcher=local"),
+        (["hydra/sweeper=optuna"], "dpbench search searches with by=random"),
+        (["hydra.run.dir=x"], "hydra.run.dir is not supported here: records go to results_dir=DIR"),
+        (["hydra.verbose=true"], "there is no log: messages go to standard error"),
+        (["hydra.job.name=x"], "only hydra.searchpath=.DIR. is, and --config-dir DIR"),
         (["epochs"], "an override must be KEY=VALUE, got .epochs."),
         (["dataset._target_=os.system"], "_target_='os.system' is refused"),
         (
