@@ -140,6 +140,19 @@ def search(arguments: list[str]) -> None:
         sys.exit(1)
 
 
+def challenge(arguments: list[str]) -> None:
+    """Enter a method into a challenge, and print its page; exit code 1 if a recount finds that
+    records are wrong."""
+    from dpbench.challenge.command import challenge as enter
+
+    page, problems = enter(arguments)
+    show(page)
+    for problem in problems:
+        print_message(problem)
+    if problems:
+        sys.exit(1)
+
+
 def data(arguments: list[str]) -> None:
     """Download and check the named data sets, or all."""
     from dpbench.config.compose import compose, options
@@ -255,6 +268,7 @@ COMMANDS = {
     "run": run,
     "reproduce": reproduce,
     "search": search,
+    "challenge": challenge,
     "epsilon": epsilon,
     "data": data,
     "audit": audit,

@@ -38,6 +38,11 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    finalists=5: the best again, with final_seeds=5 other seeds;
                                    private=true epsilon=3: a random number of trials, with an
                                    epsilon of 3 for the whole search
+  challenge method=NAME [version=] [name=] [plan=true] [recount=FILE] [KEY=VALUE ...]
+                                   a method against committed baselines by one frozen protocol:
+                                   its search, then the test; says its cost first, and only that
+                                   with plan=true; recount=FILE: from the records that somebody
+                                   submitted
   epsilon [KEY=VALUE ...]          print the epsilon of a run without training it (JSON in a pipe),
                                    or with KEY=A,B a table; of your own data, only the public sizes
                                    are used
@@ -85,7 +90,7 @@ refused before any work, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, 
 was closed."""
 
 
-OVERRIDES = ("run", "epsilon", "search", "audit", "reproduce", "track")
+OVERRIDES = ("run", "epsilon", "search", "challenge", "audit", "reproduce", "track")
 """The commands whose arguments are overrides of a configuration."""
 
 OPTIONS = ("list", "data", "verify")

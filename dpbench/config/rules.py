@@ -22,7 +22,7 @@ TYPES: dict[str, Any] = {
     **dict.fromkeys(("methods", "notes"), list[str]),
     **dict.fromkeys(("seeds", "group_numbers"), list[int]),
     **dict.fromkeys(("published_runs", "loss_digits"), int),
-    **dict.fromkeys(("bench", "figure", "compute"), dict[str, Any]),
+    **dict.fromkeys(("bench", "figure", "compute", "challenge"), dict[str, Any]),
     "groups": list[str | int],
     **dict.fromkeys(("columns", "claims"), dict[str, dict[str, Any]]),
     "conditions": list[dict[str, list[Value]]],

@@ -21,6 +21,9 @@ FAILURES = "failures"
 SEARCH = "search"
 """The pages of searches, and the keys of private ones."""
 
+CHALLENGES = "challenges"
+"""The pages of entries to challenges, and all records behind each."""
+
 TABLES = "tables"
 """Tables and figures of papers, each with the records behind it."""
 

@@ -39,7 +39,7 @@ from dpbench.tables.tidy import claims_file, to_csv
 
 RUN_KEYS = (
     *("settings", "tuned", "arm", "variants", "scales", "epsilon", "claimed_by", "loss_digits"),
-    "group_numbers",
+    *("group_numbers", "challenge"),
 )
 """The keys of a table's YAML that are about its runs; the others specify the table."""
 

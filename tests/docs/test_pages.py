@@ -24,6 +24,8 @@ from pathlib import Path
 import pytest
 
 from dpbench.audit.request import DEFAULTS, prepare_audit
+from dpbench.challenge import command as challenge
+from dpbench.challenge.entry import check_entry
 from dpbench.cli.main import main
 from dpbench.config import compose as config
 from dpbench.config.overrides import expand
@@ -173,6 +175,8 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
         assert prepare_audit(split_settings("audit", DEFAULTS, arguments)[1])[1] > 0
     elif verb == "search":
         assert parse(arguments).space.ranges
+    elif verb == "challenge":
+        check_entry(split_settings(verb, challenge.DEFAULTS, arguments)[1])
     elif verb == "reproduce":
         prepare(next(target_of(arguments[0], arguments[1:]).cells()))
     elif verb == "verify":

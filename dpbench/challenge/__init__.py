@@ -1,0 +1,1 @@
+"""A method against committed baselines, by a frozen protocol: `dpbench challenge`."""
