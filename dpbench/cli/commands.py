@@ -3,9 +3,11 @@
 import json
 import sys
 from functools import partial
+from pathlib import Path
 from textwrap import indent
 
 from dpbench.cli.terminal import on_terminal, show
+from dpbench.config.settings import key_of
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.validate import one_of
 
@@ -14,13 +16,14 @@ OWN_DATA = ("csv", "hub", "hub_images", "images")
 
 
 def run(arguments: list[str]) -> None:
-    """One run, or with -m a sweep; exit code 1 if some runs of it failed.
+    """One run, or that of a record, or with -m a sweep; exit code 1 if some runs of it failed.
 
     With --cfg or --info it prints what would be run.
     """
     from dpbench.cli import show_config
 
     flags, overrides = show_config.split_flags(arguments)
+    overrides = _with_record(overrides)
     if show_config.CONFIG[1] in flags:
         print(show_config.configuration(overrides, flags))
     elif show_config.INFO in flags:
@@ -29,6 +32,21 @@ def run(arguments: list[str]) -> None:
         _sweep(overrides)
     else:
         _run(overrides)
+
+
+def _with_record(overrides: list[str]) -> list[str]:
+    """The overrides with what reruns a record in the place of `record=`, if that is given."""
+    names = [override.partition("=")[2] for override in overrides if key_of(override) == "record"]
+    if not names:
+        return overrides
+    from dpbench.config.compose import compose
+    from dpbench.execution.rerun import overrides_of, record_named
+
+    if len(names) > 1:
+        raise UserError("run takes one record: rerun each by itself.")
+    others = [override for override in overrides if key_of(override) != "record"]
+    folder = Path(compose([o for o in others if key_of(o) == "results_dir"])["results_dir"])
+    return [*overrides_of(record_named(names[0], folder)), *others]
 
 
 def _run(overrides: list[str]) -> None:

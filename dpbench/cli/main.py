@@ -25,7 +25,8 @@ USAGE = """dpbench COMMAND [KEY=VALUE ...]
                                    combinations of a=1,2 b=3,4, in jobs=N processes or on a cluster
                                    (launcher=slurm). --cfg job prints the configuration (of a part
                                    with --package NAME), and --info the options chosen, without
-                                   running anything
+                                   running anything; record=DIGEST or record=FILE.json runs what a
+                                   record is of
   reproduce TABLE [KEY=VALUE ...]  execute the missing runs of a paper's table or figure, and print
                                    it; scale=NAME for a smaller one, if the table declares it;
                                    power=0.8 only says how many seeds would decide its claims;

@@ -1,10 +1,11 @@
-"""The command line that reruns a record, verified by the record's digest."""
+"""What reruns a record, verified by its digest: a command line, and `dpbench run record=...`."""
 
 import marshal
 import pickle
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from dpbench.config import buildable
@@ -13,11 +14,17 @@ from dpbench.config.literals import is_plain_key, literal
 from dpbench.config.option_files import option_node
 from dpbench.config.search_path import groups
 from dpbench.config.settings import ADDED_TO_METHODS, NAMED_GROUPS, OFF_VALUES, SCIENTIFIC
+from dpbench.records.collect import StoredRecord, collect
 from dpbench.records.digest import digest, with_current_names, with_current_options
+from dpbench.records.reading import Unreadable, read
+from dpbench.records.record import Record
 from dpbench.system.errors import UserError
 
 NAME = re.compile(r"[A-Za-z_][\w./:-]*")
 OPTION = re.compile(rf"\w+={NAME.pattern}")
+
+PROVENANCE = ("engine", "threads", "physical_batch_size")
+"""Settings of execution that the bits of a record depend on."""
 
 NO_COMMAND = "a setting was removed or changed since; this version cannot reproduce the record."
 NO_OPTION = (
@@ -92,6 +99,33 @@ class CommandBuilder:
         if (part := self._parts[option]) is None:
             raise UserError(NO_OPTION.format(option) if OPTION.fullmatch(option) else NO_COMMAND)
         return part
+
+
+def overrides_of(record: Record) -> list[str]:
+    """What `dpbench run` needs to make the same record, to the bit where the versions are equal.
+
+    Raises UserError as `CommandBuilder` does.
+    """
+    _, _, *overrides = shlex.split(CommandBuilder()(record.config))
+    recorded = ((name, record.provenance.get(name)) for name in PROVENANCE)
+    return [*overrides, *(f"{name}={value}" for name, value in recorded if value is not None)]
+
+
+def record_named(name: str, folder: Path) -> Record:
+    """The record in a file of that path, or of that digest in a results folder; else UserError."""
+    path = Path(name)
+    if path.suffix == ".json":
+        found = read(path)
+        if isinstance(found, Unreadable):
+            raise UserError(f"record={name}: {found.source} {found.reason}.")
+        return found
+    stored = (entry for entry in collect(folder) if isinstance(entry, StoredRecord))
+    if record := next((entry.record for entry in stored if entry.digest == name), None):
+        return record
+    raise UserError(
+        f"record={name}: there is no record of that digest in {folder}: give the path of its JSON "
+        "file, or the results_dir that has it."
+    )
 
 
 def _replaced(config: dict) -> dict[str, str]:

@@ -3,7 +3,6 @@
 import functools
 import json
 import math
-import shlex
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ from dpbench.config.compose import compose
 from dpbench.config.settings import NAMED_GROUPS
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build
-from dpbench.execution.rerun import CommandBuilder
+from dpbench.execution.rerun import PROVENANCE, overrides_of
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import ACCOUNTANTS
 from dpbench.privacy.attacks import attack_bounds
@@ -43,7 +42,7 @@ TOLERANCE = 1e-3
 MATRIX, SEARCHED = ("decays", "weights"), 0.01
 """The fields of a matrix of correlated noise, and the relative error allowed in them."""
 
-ENVIRONMENT = ("code", "device", "torch", "numpy", "engine", "threads", "physical_batch_size")
+ENVIRONMENT = ("code", "device", "torch", "numpy", *PROVENANCE)
 """The provenance that the bits of a run on a CPU depend on."""
 
 
@@ -200,10 +199,7 @@ def differences_of_rerun(record: Record) -> Iterator[str]:
 
 
 def _retrained(record: Record) -> Record:
-    _, _, *overrides = shlex.split(CommandBuilder()(record.config))
-    for name in ("engine", "threads", "physical_batch_size"):
-        if (value := record.provenance.get(name)) is not None:
-            overrides.append(f"{name}={value}")
+    overrides = overrides_of(record)
     with tempfile.TemporaryDirectory() as folder, _without_warnings():
         again = load(load_or_run([*overrides, f"results_dir={folder}"], quiet=True))
     assert again is not None

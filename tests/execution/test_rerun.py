@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from dpbench.cli.main import main
 from dpbench.config.compose import compose, options
 from dpbench.config.literals import literal
-from dpbench.execution.rerun import CommandBuilder
+from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.rerun import CommandBuilder, overrides_of, record_named
 from dpbench.records.digest import digest
+from dpbench.records.reading import read
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
 
@@ -117,3 +120,41 @@ def test_a_value_in_hydras_grammar_is_read_back(value):
     override = f"optimizer.lr={literal(value)}"
     found = compose([override])["optimizer"]["lr"]
     assert (found, type(found)) == (value, type(value))
+
+
+@pytest.fixture
+def made(tmp_path):
+    """The path of a record that was made with an engine and in parts that are no defaults."""
+    overrides = ["epochs=1", "model=logistic", "engine=loop", "physical_batch_size=100"]
+    return load_or_run([*overrides, f"results_dir={tmp_path / 'results'}"], quiet=True)
+
+
+@pytest.mark.parametrize("by", ["path", "digest"])
+def test_a_record_reruns_itself_to_the_bit(made, by, tmp_path, monkeypatch, capsys):
+    results = made.parents[1]
+    if by == "path":
+        named, results = [f"record={made}"], tmp_path / "again"
+    else:
+        named = [f"record={made.stem}", "again=true"]
+    monkeypatch.setattr("sys.argv", ["dpbench", "run", *named, f"results_dir={results}"])
+    before = read(made)
+    main()
+    again = read(Path(capsys.readouterr().out.strip()))
+    assert again.digest == before.digest
+    assert again.metrics == before.metrics
+    assert again.provenance["engine"] == "loop"
+
+
+def test_a_record_that_is_not_there_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(UserError, match="record=0123: there is no record of that digest"):
+        record_named("0123", tmp_path)
+    with pytest.raises(UserError, match=r"record=.*none\.json"):
+        record_named(str(tmp_path / "none.json"), tmp_path)
+
+
+def test_a_record_with_targets_of_its_own_is_refused(made):
+    record = read(made)
+    record.config["model"]["_target_"] = "os.system"
+    with pytest.raises(UserError, match=r"os\.system"):
+        overrides_of(record)
