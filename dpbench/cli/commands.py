@@ -164,7 +164,8 @@ def challenge(arguments: list[str]) -> None:
     from dpbench.challenge.command import challenge as enter
 
     page, problems = enter(arguments)
-    show(page)
+    if page:
+        show(page)
     for problem in problems:
         print_message(problem)
     if problems:
