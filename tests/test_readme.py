@@ -13,9 +13,9 @@ from dpbench.config.search_path import groups
 from dpbench.config.settings import split_settings
 from dpbench.dashboard.command import parse as parse_report
 from dpbench.execution.prepare import prepare
+from dpbench.reproduce.published import records_of
 from dpbench.reproduce.render import for_paper
 from dpbench.reproduce.target import target_of
-from dpbench.reproduce.verify import records_of
 from dpbench.search.request import parse
 from dpbench.tables.not_run import EVERYTHING_WAS_RUN
 

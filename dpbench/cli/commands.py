@@ -259,7 +259,7 @@ def checklist(arguments: list[str]) -> None:
 
 def verify(arguments: list[str]) -> None:
     """Check a results folder and print what is wrong; exit code 1 if anything is."""
-    from dpbench.reproduce.verify import verify as check
+    from dpbench.verify.command import verify as check
 
     done, problems = check(arguments)
     for problem in problems:

@@ -22,8 +22,8 @@ from dpbench.records.folder import SEARCH, TABLES
 from dpbench.records.other_seeds import settings_but_seed
 from dpbench.records.record import Record
 from dpbench.records.trial import is_trial
+from dpbench.reproduce.published import records_of
 from dpbench.reproduce.target import Target, target_of
-from dpbench.reproduce.verify import records_of
 from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import check_replaceable, files_in, write_atomically
 from dpbench.system.validate import key_values, path_of

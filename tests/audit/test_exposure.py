@@ -16,9 +16,9 @@ from dpbench.config.compose import compose
 from dpbench.execution.prepare import build
 from dpbench.records.reading import parse
 from dpbench.reproduce.command import reproduce
-from dpbench.reproduce.verify import unsupported_lines
 from dpbench.system.errors import UserError
 from dpbench.training.trainer import fit
+from dpbench.verify.tables import unsupported_lines
 
 pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
 

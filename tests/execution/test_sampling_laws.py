@@ -7,12 +7,12 @@ import pytest
 from dpbench.config.compose import compose
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, prepare
-from dpbench.execution.verify import contradictions
 from dpbench.privacy.accountants import pld
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.system.errors import UserError
 from dpbench.training.plan import plan, privacy_statement
+from dpbench.verify.records import contradictions
 
 ALLOCATION = ["sampler=allocation"]
 TRUNCATED = ["sampler=truncated", "batch_limit=330"]

@@ -37,13 +37,14 @@ from dpbench.records.record import checksum
 from dpbench.records.sweep_list import read_list
 from dpbench.records.trackers import wandb
 from dpbench.reproduce.search_trials import trials_in
-from dpbench.reproduce.verify import unsupported_lines, verify
 from dpbench.search import private
 from dpbench.system.errors import UserError
 from dpbench.tables.published import read_epsilon, read_published
 from dpbench.tables.sweep.command import table
 from dpbench.training import steps_file
 from dpbench.training.checkpoints import Checkpoints, serialise
+from dpbench.verify.command import verify
+from dpbench.verify.tables import unsupported_lines
 from tests.plugin_files import SHARP
 
 SECONDS = 20

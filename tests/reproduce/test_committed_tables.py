@@ -11,9 +11,9 @@ from dpbench.config.compose import compose
 from dpbench.records.digest import digest
 from dpbench.records.reading import parse
 from dpbench.reproduce.command import reproduce
+from dpbench.reproduce.published import published_target
 from dpbench.reproduce.render import render
 from dpbench.reproduce.target import target_of
-from dpbench.reproduce.verify import published_target
 
 TABLES = Path(__file__).resolve().parents[2] / "results" / "tables"
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from dpbench.data.dataset import Split
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import prepare
-from dpbench.execution.verify import contradictions
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.sampling import poisson_indices
 from dpbench.mechanism.streams import seeded
@@ -29,6 +28,7 @@ from dpbench.system.errors import UserError
 from dpbench.training import trainer
 from dpbench.training.loop import Training
 from dpbench.training.temperature import PrivateTemperature, Scaling
+from dpbench.verify.records import contradictions
 
 SMALL = ["epochs=2", "model=logistic", "batch_size=256"]
 FITTED = [*SMALL, "temperature=private", "temperature.share=0.3"]

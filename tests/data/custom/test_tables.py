@@ -14,11 +14,11 @@ from dpbench.config.settings import SCIENTIFIC
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, run_of
 from dpbench.execution.rerun import CommandBuilder
-from dpbench.execution.verify import contradictions
 from dpbench.records.digest import digest, scientific
 from dpbench.records.reading import read
-from dpbench.reproduce.verify import verify
 from dpbench.system.errors import UserError
+from dpbench.verify.command import verify
+from dpbench.verify.records import contradictions
 
 
 def settings(path, *more):

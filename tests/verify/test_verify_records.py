@@ -7,7 +7,9 @@ import pytest
 
 from dpbench.cli.main import main
 from dpbench.execution.load_or_run import load_or_run
-from dpbench.execution.verify import (
+from dpbench.records.reading import parse, read
+from dpbench.records.record import Record, checksum
+from dpbench.verify.records import (
     _epsilons_of_ledger,
     _planned,
     _same_ledger,
@@ -15,8 +17,6 @@ from dpbench.execution.verify import (
     differences_of_rerun,
     equal,
 )
-from dpbench.records.reading import parse, read
-from dpbench.records.record import Record, checksum
 
 BOUNDS = ("membership_advantage", "true_positive_rate", "reconstruction")
 SMALL = ["epochs=2", "model=logistic", "batch_size=256", "threads=1"]

@@ -7,21 +7,18 @@ import pytest
 
 from dpbench.cli.main import main
 from dpbench.execution.load_or_run import load_or_run
-from dpbench.execution.verify import contradictions
 from dpbench.records.reading import parse, read
 from dpbench.records.record import Record
+from dpbench.reproduce.published import published_target
 from dpbench.reproduce.render import render
 from dpbench.reproduce.target import target_of
-from dpbench.reproduce.verify import (
-    conflicting_records,
-    published_target,
-    unsupported_lines,
-    verify,
-)
 from dpbench.system.errors import UserError
 from dpbench.system.paths import PACKAGE
 from dpbench.tables.markdown import document, made_by
 from dpbench.tables.not_run import NotRun
+from dpbench.verify.command import verify
+from dpbench.verify.records import contradictions
+from dpbench.verify.tables import conflicting_records, unsupported_lines
 
 PUBLISHED = sorted((PACKAGE.parent / "results" / "tables").glob("*.records.jsonl"))
 
@@ -225,7 +222,7 @@ def record(tmp_path_factory):
 def folder(tmp_path, record, monkeypatch):
     """Published tables, one of them at two scales, and a record by itself; all are sound."""
     for check in ("contradictions", "unsupported_lines"):
-        monkeypatch.setattr(f"dpbench.reproduce.verify.{check}", lambda _: [])
+        monkeypatch.setattr(f"dpbench.verify.command.{check}", lambda _: [])
     (tmp_path / "tables").mkdir()
     names = ("misalignment_table5", "misalignment_table4", "calibration_systems")
     for path in PUBLISHED:

@@ -1,0 +1,1 @@
+"""Whether records follow from their settings, and tables and pages from their records."""
