@@ -175,7 +175,8 @@ def test_a_run_trained_again_has_the_same_bits_and_a_changed_one_has_not(record)
         ("weights", [0.251, 0.1], True),
         ("decays", [0.5, 0.9], False),
         ("decays", [0.5], False),
-        ("noise_multiplier", 3.001, False),
+        ("noise_multiplier", 3.002, True),
+        ("noise_multiplier", 3.1, False),
     ],
 )
 def test_a_matrix_that_is_searched_for_may_differ_in_its_last_digits(field, value, same):
