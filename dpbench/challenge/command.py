@@ -11,7 +11,6 @@ from dpbench.challenge.page import render
 from dpbench.challenge.protocol import protocol_of, versions
 from dpbench.config.settings import key_of, split_settings
 from dpbench.execution.sweep import plan_sweep, run_and_report
-from dpbench.execution.verify import contradictions
 from dpbench.records.collect import RECORDS, StoredRecord
 from dpbench.records.folder import CHALLENGES, RUNS, SEARCH
 from dpbench.records.reading import load
@@ -24,6 +23,7 @@ from dpbench.system.errors import UserError, print_message
 from dpbench.system.files import check_writable, write_atomically
 from dpbench.system.validate import one_of
 from dpbench.tables.counts import counted
+from dpbench.verify.records import contradictions
 
 DEFAULTS = {"version": "", "name": "", "recount": "", "plan": "false"}
 """The settings of a challenge itself: without one the latest version, and the method's name."""
