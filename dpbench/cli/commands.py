@@ -1,4 +1,5 @@
-"""The commands: each takes the arguments after its name, and imports only what it needs."""
+"""The commands that are more than a call: each takes the arguments after its name, imports only
+what it needs, and returns what it does not print."""
 
 import json
 import sys
@@ -131,8 +132,8 @@ def epsilon(arguments: list[str]) -> None:
         print(json.dumps(statement | more))
 
 
-def reproduce(arguments: list[str]) -> None:
-    """Run what is missing for a paper's table or figure, then write and print it."""
+def reproduce(arguments: list[str]) -> str:
+    """Run what is missing for a paper's table or figure, then write it."""
     from dpbench.reproduce.command import reproduce as rerun
 
     if not arguments:
@@ -142,7 +143,7 @@ def reproduce(arguments: list[str]) -> None:
         )
     if "=" in arguments[0]:
         raise UserError(f"reproduce needs the table first: dpbench reproduce TABLE {arguments[0]}")
-    show(rerun(arguments[0], arguments[1:]))
+    return rerun(arguments[0], arguments[1:])
 
 
 def search(arguments: list[str]) -> None:
@@ -229,34 +230,6 @@ def audit(arguments: list[str]) -> None:
         sys.exit(1)
 
 
-def bench(arguments: list[str]) -> None:
-    """Run the step-cost benchmark, which needs neither Hydra nor Opacus."""
-    from dpbench.bench.command import bench as measure
-
-    measure(arguments)
-
-
-def report(arguments: list[str]) -> None:
-    """Write the page that compares the records of a results folder, and print its path."""
-    from dpbench.dashboard.command import report as write
-
-    print(write(arguments))
-
-
-def table(arguments: list[str]) -> None:
-    """Write the table of a sweep as Markdown, CSV and LaTeX, and print it."""
-    from dpbench.tables.sweep.command import table as write
-
-    show(write(arguments))
-
-
-def checklist(arguments: list[str]) -> None:
-    """Write the answers to a reviewer's questions about a comparison, and print them."""
-    from dpbench.reproduce.checklist import checklist as write
-
-    show(write(arguments))
-
-
 def verify(arguments: list[str]) -> None:
     """Check a results folder and print what is wrong; exit code 1 if anything is."""
     from dpbench.verify.command import verify as check
@@ -267,36 +240,3 @@ def verify(arguments: list[str]) -> None:
     print(done)
     if problems:
         sys.exit(1)
-
-
-def track(arguments: list[str]) -> None:
-    """Log finished records to trackers."""
-    from dpbench.execution.track import track as log
-
-    print(log(arguments))
-
-
-def publish(arguments: list[str]) -> None:
-    """Write the records in a form that can be published, and print the path."""
-    from dpbench.records.publish import publish as write
-
-    print(write(arguments))
-
-
-COMMANDS = {
-    "run": run,
-    "reproduce": reproduce,
-    "search": search,
-    "challenge": challenge,
-    "epsilon": epsilon,
-    "data": data,
-    "audit": audit,
-    "bench": bench,
-    "table": table,
-    "report": report,
-    "track": track,
-    "publish": publish,
-    "checklist": checklist,
-    "verify": verify,
-    "list": listing,
-}

@@ -4,17 +4,15 @@
 The script contains all names, so that completing a word starts no process.
 """
 
+import functools
 from collections.abc import Iterator, Mapping
 
+from dpbench.cli.registry import COMMANDS
 from dpbench.config.compose import compose, options
 from dpbench.config.search_path import EXPERIMENTS, groups, names_in
 from dpbench.system.validate import one_of
 
 CONFIG_DIR = "--config-dir"
-
-SUITES = ("suite=step", "suite=depth", "suite=table")
-BENCH = (*SUITES, "case=", "contender=", "repeats=", "device=", "out=")
-"""The settings of `dpbench bench`, whose module imports torch."""
 
 BASH = """\
 _dpbench() {{
@@ -64,33 +62,32 @@ SHELLS = {
 """By shell, the script, and the case of one command in it."""
 
 
-def completion(shell: str, commands: tuple[str, ...], configured: tuple[str, ...]) -> str:
+def completion(shell: str) -> str:
     """The script that makes a shell complete commands, options and keys; UserError for an unknown
     shell."""
     one_of("--completion", shell, SHELLS)
     script, case = SHELLS[shell]
-    by_command = words(commands, configured).items()
-    cases = "\n".join(case.format(name, " ".join(known)) for name, known in by_command)
-    return script.format(cases=cases, commands=" ".join((*commands, "--version")))
+    cases = "\n".join(case.format(name, " ".join(words(name))) for name in COMMANDS)
+    return script.format(cases=cases, commands=" ".join((*COMMANDS, "--version")))
 
 
-def words(commands: tuple[str, ...], configured: tuple[str, ...]) -> Mapping[str, list[str]]:
-    """What may follow each command. configured: those whose arguments are overrides."""
-    tables = options("table")
-    overrides = [*_options(), *_keys(compose([])), *(f"+table={name}" for name in tables)]
-    overrides += [*(f"+experiment={name}" for name in names_in(EXPERIMENTS)), CONFIG_DIR]
-    known = dict.fromkeys(configured, overrides)
-    known["run"] = ["-m", "--cfg", "--package", "--info", *overrides]
-    known["reproduce"] = [*tables, "scale=", "power=", "layout=paper", *overrides]
-    known |= {
-        "list": [*groups(), CONFIG_DIR],
-        "data": [*options("dataset"), "data_dir=", CONFIG_DIR],
+def words(name: str) -> list[str]:
+    """What may follow a command."""
+    command = COMMANDS[name]
+    named = {
+        **dict.fromkeys(("reproduce", "checklist", "verify"), options("table")),
+        **{"list": groups(), "data": options("dataset"), "table": groups()},
     }
-    known["bench"] = [*BENCH]
-    known["table"] = ["rows=", "columns=", "metrics=", "best=validation", "out=", *groups()]
-    known["checklist"] = [*tables, "method=", "baseline=", "metric=", "results_dir=", "out="]
-    known["verify"] = [*tables, "results_dir=", "rerun=", CONFIG_DIR]
-    return {name: known.get(name, ["results_dir=", "out="]) for name in commands}
+    general = {"overrides": _overrides(), "names": (CONFIG_DIR,), "": ()}
+    return [*named.get(name, ()), *command.settings, *general[command.takes]]
+
+
+@functools.cache
+def _overrides() -> tuple[str, ...]:
+    """The options and keys of a run."""
+    added = {"table": options("table"), "experiment": names_in(EXPERIMENTS)}
+    named = (f"+{group}={name}" for group, names in added.items() for name in names)
+    return (*_options(), *_keys(compose([])), *named, CONFIG_DIR)
 
 
 def _options() -> Iterator[str]:

@@ -27,7 +27,7 @@ def ended(monkeypatch, capsys, tmp_path):
 
     def end(command, *words):
         monkeypatch.setattr(sys, "argv", ["dpbench", "list", *words])
-        monkeypatch.setitem(commands.COMMANDS, "list", command)
+        monkeypatch.setattr(commands, "listing", command)
         code = 0
         try:
             cli.main()
@@ -65,7 +65,7 @@ def test_an_unexpected_error_is_one_sentence_and_its_traceback_is_in_a_file(ende
 CRASH = """
 import sys
 from dpbench.cli import commands, main
-commands.COMMANDS["list"] = lambda words: {}["absent"]
+commands.listing = lambda words: {}["absent"]
 sys.argv = ["dpbench", "list"]
 main.main()
 """

@@ -1,6 +1,7 @@
 """Flags: the version, completion in bash, and Hydra's ways to look at a configuration."""
 
 import dataclasses
+import re
 import shutil
 import subprocess
 
@@ -10,7 +11,7 @@ import yaml
 from dpbench import __version__
 from dpbench.bench.command import SUITES, BenchRequest
 from dpbench.cli.completion import completion, words
-from dpbench.cli.main import COMMANDS, OVERRIDES, main
+from dpbench.cli.main import COMMANDS, main
 from dpbench.cli.show_config import split_flags
 from dpbench.config.compose import compose
 from dpbench.config.search_path import groups
@@ -91,7 +92,7 @@ def test_unknown_flags_are_refused_in_one_sentence(arguments, message, said, cap
 def completed(line: str) -> set[str]:
     """What bash proposes at the end of a line."""
     script = f"""
-{completion("bash", COMMANDS, OVERRIDES)}
+{completion("bash")}
 COMP_LINE={line!r} COMP_POINT=${{#COMP_LINE}} COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:'
 read -r -a COMP_WORDS <<< "$COMP_LINE"
 [[ $COMP_LINE == *' ' ]] && COMP_WORDS+=("")
@@ -137,20 +138,28 @@ complete -C {line}
 def test_other_shells_propose_the_same_words(shell):
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
-    known = words(COMMANDS, OVERRIDES)
-    script = completion(shell, COMMANDS, OVERRIDES)
+    script = completion(shell)
     for line, expected in (("dpbench ''", {*COMMANDS, "--version"}), ("dpbench data ''", None)):
         quoted = line if shell == "zsh" else f"'{line.removesuffix(chr(39) * 2)}'"
         text = (IN_ZSH if shell == "zsh" else IN_FISH).format(script=script, line=quoted)
         done = subprocess.run([shell, "-c", text], capture_output=True, text=True, check=True)
-        assert {*done.stdout.split()} == (expected or {*known["data"]})
+        assert {*done.stdout.split()} == (expected or {*words("data")})
 
 
 def test_the_settings_of_bench_are_completed():
-    pairs = [word.partition("=") for word in words(COMMANDS, OVERRIDES)["bench"]]
+    pairs = [word.partition("=") for word in words("bench")]
     assert {key for key, _, _ in pairs} == {f.name for f in dataclasses.fields(BenchRequest)}
     assert {value for key, _, value in pairs if key == "suite"} == {*SUITES}
 
 
-def test_every_command_can_be_completed():
-    assert set(words(COMMANDS, OVERRIDES)) == set(COMMANDS)
+def test_what_the_help_of_a_command_names_is_completed():
+    """A setting in the help, as baseline=, is one of the words that may follow the command."""
+    for name, command in COMMANDS.items():
+        named = {*re.findall(r"(?<![-\w.'])([a-z_]+=)", f"{command.usage} {command.help}")}
+        known = {word.partition("=")[0] + "=" for word in words(name) if "=" in word}
+        assert named - {"a=", "b="} <= known, name
+
+
+def test_every_command_has_a_function():
+    for command in COMMANDS.values():
+        assert callable(command.function())
