@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dpbench.config.search_path import groups
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of, shown
 
@@ -45,7 +46,8 @@ def split_flags(arguments: Sequence[str]) -> tuple[set[str], list[str]]:
             if name in ELSEWHERE:
                 raise UserError(f"{name} is not a flag of run: use {ELSEWHERE[name]}.")
             known = (*MULTIRUN, *CONFIG, INFO, *PACKAGE, RESOLVE, "--help")
-            hint = nearest(argument, known)
+            key = name.lstrip("-")
+            hint = f"write {key}=NAME." if key in groups() else nearest(argument, known)
             raise UserError(f"{argument} is not a flag of run (settings are KEY=VALUE): {hint}")
         else:
             overrides.append(argument)

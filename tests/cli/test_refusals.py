@@ -16,7 +16,7 @@ def refused(done, sentence):
 REFUSED = [
     ("datset=digits", "datset is not a setting: did you mean dataset"),
     ("dataset digits", "got 'dataset': write for instance dataset=adult, without spaces."),
-    ("--dataset digits", "--dataset is not a flag of run (settings are KEY=VALUE): choose from"),
+    ("--dataset digits", "--dataset is not a flag of run (settings are KEY=VALUE): write dataset="),
     ("lr=0.5", "lr is not a setting: did you mean optimizer.lr?"),
     ("privacy=noise1 privacy.epsilon=2", "for an epsilon of 2, write privacy=eps1 privacy.eps"),
     ("privacy.noise_multiplier=2", "of 2, privacy=noise1 privacy.noise_multiplier=2."),
@@ -135,7 +135,10 @@ def test_an_impossible_run_is_refused_in_one_sentence(words, sentence, command, 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("frobnicate", "frobnicate is not a command: choose from audit, bench, checklist, data"),
+        (
+            "frobnicate",
+            "frobnicate is not a command: choose from audit, bench, challenge, checklist, data",
+        ),
         ("rum", "rum is not a command: did you mean run?"),
         ("epsilon epoch=3", "epoch is not a setting: did you mean epochs"),
         ("epsilon epochs=0,20", "epochs must be a whole number of at least 1, got 0."),
