@@ -11,10 +11,12 @@ from dpbench.config.settings import key_of
 from dpbench.data.probe import probe
 from dpbench.execution.configuration import checkpoint_folder, data_folder, run_again, trackers_of
 from dpbench.execution.prepare import run_of
+from dpbench.records.digest import digest
 from dpbench.records.epsilon import epsilon_in_words
 from dpbench.records.folder import TRACKING
 from dpbench.records.reading import load, set_aside_invalid
 from dpbench.records.record import Record, record_path
+from dpbench.records.sweep_list import sweeps_of
 from dpbench.records.trackers import run_info
 from dpbench.records.trained_model import model_path, serialised
 from dpbench.system.errors import file_errors_told
@@ -48,7 +50,7 @@ def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) ->
         minutes = config["checkpoint_minutes"]
         with graceful_interrupts(), locked_checkpoints(folder, minutes, wait) as checkpoints:
             remove_parts(path.parent, path.name)
-            tracking = _tracking(config, _table(overrides))
+            tracking = _tracking(config, overrides)
             record = load(path)  # again: another process may have just finished the run
             if record is None or run_again(config, record):
                 record = _fit_and_save(config, run, path, checkpoints, tracking, quiet)
@@ -110,8 +112,10 @@ def _preparation(run: Run) -> bytes | None:
     return kept(run.seed).json().encode() if kept else None
 
 
-def _tracking(config: dict, table: str) -> Tracking:
-    return Tracking(trackers_of(config), run_info(config, tracking_folder(config), table))
+def _tracking(config: dict, overrides: list[str]) -> Tracking:
+    sweeps = sweeps_of(Path(config["results_dir"]), digest(config))
+    info = run_info(config, tracking_folder(config), _table(overrides), sweeps)
+    return Tracking(trackers_of(config), info)
 
 
 def tracking_folder(config: dict) -> Path:

@@ -7,6 +7,7 @@ from dpbench.execution.configuration import checked_config, trackers_of
 from dpbench.execution.load_or_run import tracking_folder
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
+from dpbench.records.sweep_list import sweeps_of
 from dpbench.records.trackers import RunInfo, Tracker, run_info
 from dpbench.system.errors import UserError
 from dpbench.system.progress import counting
@@ -31,7 +32,8 @@ def track(arguments: list[str]) -> str:
     logged = 0
     with counting("records", len(records)) as count:
         for record in records:
-            info = run_info(record.config, tracking_folder(config))
+            sweeps = sweeps_of(Path(config["results_dir"]), record.digest)
+            info = run_info(record.config, tracking_folder(config), sweeps=sweeps)
             missing = trackers if config["again"] is True else _missing(trackers, info)
             logged += _log(record, missing, info)
             count()

@@ -30,5 +30,11 @@ def read_list(folder: Path, name: str) -> set[str]:
     return {*text.split()}
 
 
+def sweeps_of(folder: Path, digest: str) -> list[str]:
+    """The names of the sweeps that a run belongs to."""
+    texts = {path.stem: text_of(path) for path in files_in(folder / SWEEPS, "*.txt")}
+    return [name for name, text in texts.items() if isinstance(text, str) and digest in text]
+
+
 def _path(folder: Path, name: str) -> Path:
     return folder / SWEEPS / f"{name}.txt"

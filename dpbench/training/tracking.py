@@ -111,7 +111,8 @@ class Tracking:
         measured: Mapping[str, list],
     ) -> None:
         self._start(lambda: spending().terms)
-        rows = list(_by_step(measured))
+        held_out = self._info.config.get("validation") is not None
+        rows = list(_by_step(measured, "validation" if held_out else "test"))
         for step, numbers in rows[self._rows_logged :]:
             self._log(step, numbers)
         self._rows_logged = len(rows)
@@ -183,11 +184,21 @@ def guarded(name: str, call: Callable[[], None]) -> bool:
         return False
 
 
-def _by_step(diagnostics: Mapping[str, list]) -> Iterator[tuple[int, dict[str, float]]]:
-    """The measured steps with their values."""
+def _by_step(diagnostics: Mapping[str, list], split: str) -> Iterator[tuple[int, dict[str, float]]]:
+    """The measured steps with their values, under the names that the metrics of the end have.
+
+    split: test or validation. Curves of groups keep theirs, which have numbers for groups.
+    """
     columns = _columns(diagnostics, "step/", "tested/", "trained/")
+    names = {name: _as_metric(name, split) for name in columns}
     for row, step in enumerate(diagnostics.get("step", [])):
-        yield step, {name: column[row] for name, column in columns.items()}
+        yield step, {names[name]: column[row] for name, column in columns.items()}
+
+
+def _as_metric(name: str, split: str) -> str:
+    kind, _, rest = name.partition("/")
+    renamed = {"tested": split, "trained": "train_set"}
+    return name if "/" in rest or kind not in renamed else f"{renamed[kind]}/{rest}"
 
 
 def _columns(diagnostics: Mapping[str, list], *prefixes: str) -> dict[str, list]:

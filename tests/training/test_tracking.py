@@ -11,6 +11,7 @@ from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.track import track
 from dpbench.privacy.ledger import Ledger
 from dpbench.records.digest import digest
+from dpbench.records.identity import group_of
 from dpbench.records.reading import load
 from dpbench.records.trackers import RunInfo
 from dpbench.system import lock
@@ -76,8 +77,8 @@ def test_a_run_is_told_epoch_by_epoch_with_what_it_spent(tell, tmp_path):
     budget = "target_epsilon=3.0"
     assert notes.calls[0][1] == RunInfo(
         digest=record.digest,
-        name=f"dpsgd digits {budget} seed=0",
-        group=f"digits/dpsgd/{budget}",
+        name=f"dpsgd digits {budget} seed=0 batch_size=512 epochs=3",
+        group=f"digits/dpsgd/{budget}/{group_of(record.config)[:8]}",
         tags=("digits", "logistic", "dpsgd", budget),
         config=record.config,
         folder=tmp_path / "tracking",
@@ -129,15 +130,15 @@ def test_diagnostics_are_told_by_their_own_steps(tell):
 def test_curves_of_accuracy_calibration_and_groups_are_told_while_the_run_goes_on(tell):
     notes = Notes()
     record = tell(notes, "diagnostics=curves")
-    rows = [(step, n["tested/ece"]) for duty, step, *rest in notes.calls if duty == "log"
-            for n in rest if "tested/ece" in n]  # fmt: skip
+    rows = [(step, n["test/ece"]) for duty, step, *rest in notes.calls if duty == "log"
+            for n in rest if "test/ece" in n]  # fmt: skip
     measured = record.diagnostics
     assert "tested/accuracy/3" in measured
     assert rows == list(zip(measured["step"], measured["tested/ece"], strict=True))
     logged = [numbers for duty, _, *rest in notes.calls if duty == "log" for numbers in rest]
     epochs = [place for place, numbers in enumerate(logged) if "train/loss" in numbers]
     # At the start, and before each epoch's own row.
-    curves = [place for place, numbers in enumerate(logged) if "tested/ece" in numbers]
+    curves = [place for place, numbers in enumerate(logged) if "test/ece" in numbers]
     assert curves == [0, *(place - 1 for place in epochs)]
 
 

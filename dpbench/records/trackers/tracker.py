@@ -1,19 +1,25 @@
 """What trackers have in common: the run as they identify it, its log, and their interface."""
 
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dpbench.config.names import with_variant
-from dpbench.config.settings import NAMED_GROUPS, variant_of
+from dpbench.config.settings import NAMED_GROUPS, SCIENTIFIC, leaves, variant_of
 from dpbench.records.digest import digest, scientific
+from dpbench.records.identity import group_of
 from dpbench.records.record import Record
+from dpbench.system.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+
+IN_NAME = ("seed", "method.variant", "privacy.epsilon", "privacy.noise_multiplier")
+"""Settings that a name has anyway."""
 
 MAX_COMPONENT = 200
 """The most characters of a component of a group's path."""
@@ -23,10 +29,10 @@ MAX_COMPONENT = 200
 class RunInfo:
     """A run as trackers identify it.
 
-    digest: of its settings. name: for people; runs that differ in other settings may share it.
-    group: its table or data set, its method and its budget; runs of a group differ by their seed
-    and by settings that were swept. folder: for the files of all trackers. terms: what the logged
-    epsilon is stated for, and that no other number is covered.
+    digest: of its settings. name: for people, with the settings that are not those of the chosen
+    options. group: its table or data set, its method and its budget, and a name of all settings but
+    the seed, by which runs of a group differ, and by nothing else. folder: for the files of all
+    trackers. terms: what the logged epsilon is stated for, and that no other number is covered.
     """
 
     digest: str
@@ -38,20 +44,48 @@ class RunInfo:
     terms: str = ""
 
 
-def run_info(config: dict, folder: Path, table: str = "") -> RunInfo:
-    """The identity of a run with this configuration. table: the table it belongs to, if any."""
+def run_info(
+    config: dict,
+    folder: Path,
+    table: str = "",
+    sweeps: Sequence[str] = (),
+) -> RunInfo:
+    """The identity of a run with this configuration. table, sweeps: those it belongs to, if any."""
     choices = config["choices"]
     dataset, model, method = (choices[part] for part in NAMED_GROUPS)
     method = with_variant(method, variant_of(config))
     budget = _budget(config)
     return RunInfo(
         digest=digest(config),
-        name=f"{method} {dataset} {budget} seed={config['seed']}",
-        group="/".join(map(_component, (table or dataset, method, budget))),
-        tags=tuple(filter(None, (table, dataset, model, method, budget))),
+        name=" ".join([method, dataset, budget, f"seed={config['seed']}", *_own_settings(config)]),
+        group="/".join(map(_component, (table or dataset, method, budget, group_of(config)[:8]))),
+        tags=tuple(filter(None, (table, dataset, model, method, budget, *sweeps))),
         config=scientific(config),
         folder=folder,
     )
+
+
+def _own_settings(config: dict) -> list[str]:
+    """The settings that are not those of the chosen options, such as lr=0.1."""
+    options = {group: o for group, o in config["choices"].items() if group in SCIENTIFIC}
+    defaults = _defaults(tuple(f"{group}={option}" for group, option in options.items()))
+    settings = dict(leaves(scientific(config)))
+    return [
+        f"{key.rpartition('.')[2]}={settings[key]}"
+        for key in sorted(settings.keys() & defaults.keys())
+        if settings[key] != defaults[key] and key not in IN_NAME
+    ]
+
+
+@functools.lru_cache(maxsize=64)
+def _defaults(options: tuple[str, ...]) -> dict:
+    """The settings of options; empty where they cannot be composed, as of data that moved."""
+    from dpbench.config.compose import compose  # which imports Hydra
+
+    try:
+        return dict(leaves(compose(list(options))))
+    except UserError:
+        return {}
 
 
 def _component(text: str) -> str:

@@ -30,6 +30,8 @@ AXIS = "step"
 """The x-axis of every curve: wandb's own step must not decrease, and diagnostics come late."""
 
 
+DEFAULTS = {"project": "dpbench", "entity": None, "mode": "offline"}
+
 ID_BYTES = 4
 """Random bytes in the id of a run, written as twice as many hex digits after its digest."""
 
@@ -38,17 +40,23 @@ ID_BYTES = 4
 class WandbTracker:
     """A run in `project` of `entity` (null: the user's own), with `tags` besides those of the run.
 
-    mode: offline or online. Nothing about the machine, the code or the terminal is recorded.
+    mode: offline or online. Where one of the three is null, W&B's own variable of the environment
+    (WANDB_PROJECT, WANDB_ENTITY, WANDB_MODE) says it, else it is dpbench, the user's own, and
+    offline. Nothing about the machine, the code or the terminal is recorded.
     """
 
-    project: str
-    mode: str
+    project: str | None = None
+    mode: str | None = None
     entity: str | None = None
     tags: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        one_of("tracker.wandb.mode", self.mode, ("offline", "online"))
-        _check_name("project", self.project)
+        for name, default in DEFAULTS.items():
+            if getattr(self, name) is None:
+                value = os.environ.get(f"WANDB_{name.upper()}") or default
+                object.__setattr__(self, name, value)
+        one_of("tracker.wandb.mode (or WANDB_MODE)", self.mode, ("offline", "online"))
+        _check_name("project", str(self.project))
         if self.entity is not None:
             _check_name("entity", self.entity)
         for tag in self.tags:

@@ -6,6 +6,7 @@ pytest.importorskip("tensorboard", reason="the tracking extra brings it")
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from dpbench.records.identity import group_of
 from dpbench.records.trackers import RunInfo
 from dpbench.records.trackers.tensorboard import TensorboardTracker
 
@@ -19,7 +20,7 @@ def events(folder):
 @pytest.mark.slow
 def test_a_run_is_in_the_folder_of_its_method(tracked, tmp_path):
     record = tracked("tensorboard")
-    group = "digits/dpsgd/target_epsilon=3.0"
+    group = f"digits/dpsgd/target_epsilon=3.0/{group_of(record.config)[:8]}"
     kept = events(tmp_path / "tracking" / "tensorboard" / group / record.digest)
     steps = record.privacy["steps"]
     losses = [(event.step, event.value) for event in kept.Scalars("train/loss")]
