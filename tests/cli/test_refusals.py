@@ -137,7 +137,7 @@ def test_an_impossible_run_is_refused_in_one_sentence(words, sentence, command, 
     [
         (
             "frobnicate",
-            "frobnicate is not a command: choose from audit, bench, challenge, checklist, data",
+            "frobnicate is not a command: choose from audit, bench, challenge",
         ),
         ("rum", "rum is not a command: did you mean run?"),
         ("epsilon epoch=3", "epoch is not a setting: did you mean epochs"),
