@@ -145,15 +145,15 @@ _ALL = (
     Command(
         "table",
         "RESULTS [sweep=] [rows=method] [columns=] [metrics=accuracy] [baseline=METHOD] "
-        "[best=validation] [out=table] [KEY=VALUE ...]",
+        "[best=validation] [seconds=] [out=table] [KEY=VALUE ...]",
         "write the records with these settings (KEY=A,B: either), or of one sweep, as a "
         "table (Markdown, CSV, LaTeX): means over seeds, epsilons, and with baseline= "
         "differences paired by seed; best=validation chooses among the settings of each "
-        "row",
+        "row, and seconds=60 leaves out those that take longer",
         "dpbench.tables.sweep.command:table",
         settings=(
             *("sweep=", "rows=", "columns=", "metrics=", "baseline=", "best=validation"),
-            "out=",
+            *("seconds=", "out="),
         ),
     ),
     Command(

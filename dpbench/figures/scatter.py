@@ -68,7 +68,7 @@ def scatter_points(
 
 
 def _value(record, metric: str) -> float:
-    return float("nan") if record.status == DIVERGED else value_of(record.metrics, metric)
+    return float("nan") if record.status == DIVERGED else value_of(record.measured, metric)
 
 
 def _means(spec: ScatterFigure, runs: pd.DataFrame) -> Iterator[tuple]:

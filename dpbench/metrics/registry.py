@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Better = Literal["higher", "lower"]
-Kind = Literal["utility", "calibration", "fairness", "privacy"]
+Kind = Literal["utility", "calibration", "fairness", "privacy", "cost"]
 NOISY_ACCURACY = "validation/noisy_accuracy"
 """The metric that private searches select by: the only one on validation that epsilon covers."""
 
@@ -122,6 +122,7 @@ REGISTRY: Mapping[str, Metric] = {
     "membership_advantage": _attack("membership advantage, at most"),
     "true_positive_rate": _attack("true positives at 0.1% false ones, at most"),
     "reconstruction": _attack("reconstruction, at most"),
+    "seconds": Metric("seconds", "", 1, "lower", "cost"),
     "mse": Metric("mean squared error", "", None, "lower"),
     "rmse": Metric("root mean squared error", "", None, "lower"),
     "mae": Metric("mean absolute error", "", None, "lower"),

@@ -92,10 +92,12 @@ class Record:
 
     @property
     def measured(self) -> dict[str, float]:
-        """The metrics, those computed from the diagnostics of the last epochs, and what attacks
-        achieve at most."""
+        """The metrics, those computed from the diagnostics of the last epochs, what attacks achieve
+        at most, and the seconds that the run took."""
         last_epochs = last_epochs_metrics(self.config, self.diagnostics)
-        return self.metrics | last_epochs | self.attack_bounds
+        seconds = self.provenance.get("seconds")
+        took = {} if seconds is None else {"seconds": seconds}
+        return self.metrics | last_epochs | self.attack_bounds | took
 
     @property
     def attack_bounds(self) -> dict[str, float]:

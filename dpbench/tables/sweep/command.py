@@ -12,11 +12,12 @@ from dpbench.records.record import Record
 from dpbench.records.sweep_list import read_list
 from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import check_replaceable, unwritable, write_atomically
-from dpbench.system.validate import key_values, one_of, path_of
+from dpbench.system.validate import key_values, one_of, path_of, positive, spelled_number
 from dpbench.tables.counts import counted
 from dpbench.tables.sweep.cells import Key, SweepLayout, filter_records, group_runs, varied_settings
 from dpbench.tables.sweep.chosen import best_on_validation
 from dpbench.tables.sweep.differences import check_baseline, untuned
+from dpbench.tables.sweep.equal_seconds import within
 from dpbench.tables.sweep.page import CELLS, SweepTable, metric_label
 
 DEFAULTS = {
@@ -26,6 +27,7 @@ DEFAULTS = {
     "metrics": "accuracy",
     "baseline": "",
     "best": "",
+    "seconds": "",
     "out": "table",
 }
 
@@ -68,6 +70,10 @@ def table(arguments: Sequence[str]) -> str:
         records = [record for record in records if record.config.get("validation") is None]
     elif "validation" not in asked:
         records = _without_trials(records)
+    limit = ""
+    if values["seconds"]:
+        seconds = positive("seconds", spelled_number(values["seconds"]))
+        records, limit = within(seconds, records), f", in at most {seconds:g} s a run"
     metrics = _metrics(values["metrics"], records)
     if values["baseline"]:
         check_baseline(values["baseline"], (*rows, *columns), records)
@@ -77,7 +83,9 @@ def table(arguments: Sequence[str]) -> str:
         records, tried = best_on_validation(records, filter_records(trials, filters), layout)
     others = tuple(left_out(records, runs, metrics[0])) if metrics else ()
     cells = group_runs(records, layout)
-    return _written(SweepTable(layout, cells, _title(records, layout), others, tried), out)
+    return _written(
+        SweepTable(layout, cells, f"{_title(records, layout)}{limit}", others, tried), out
+    )
 
 
 def _written(made: SweepTable, out: Path) -> str:
