@@ -20,6 +20,7 @@ from dpbench.audit.canaries import (
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import MatchedFilter, ScoreAccumulator, WholeRunScores
 from dpbench.config.names import with_variant
+from dpbench.mechanism.closed_form import ClosedForm
 from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.methods.dpzero import AlongDirection
 from dpbench.privacy.ledger import Ledger, Mechanism, Poisson
@@ -42,6 +43,11 @@ def check_auditable(run: Run) -> None:
     batches are not Poisson samples."""
     if not run.method.private:
         raise UserError(f"{run.method.name} adds no noise: there is no epsilon to attack.")
+    if isinstance(run.method.update, ClosedForm):
+        raise UserError(
+            f"the attack is on the coordinates of a gradient sum, and {run.method.name} releases "
+            "moments of features, in which no canary is alone: there is no attack on it."
+        )
     if isinstance(run.method.update, AlongDirection):
         raise UserError(
             f"the attack is on the coordinates of a sum, and {run.method.name} moves along one "

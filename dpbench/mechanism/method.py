@@ -150,7 +150,8 @@ class Method:
         if clip.by_output:
             self._check_classes(dataset)
             clip = clip.for_classes(dataset.classes)
-        return replace(self, clip=clip, update=self.update.on(units_of(dataset, users)))
+        update = self.update.on(units_of(dataset, users)).for_data(dataset)
+        return replace(self, clip=clip, update=update)
 
     def _check_classes(self, dataset: Dataset) -> None:
         if dataset.task != "classification":

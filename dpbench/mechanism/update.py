@@ -7,6 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from dpbench.data.dataset import Dataset
 from dpbench.data.derive.users import Units
 from dpbench.privacy.ledger import CoordinateMechanism, GaussianMechanism, Mechanism
 
@@ -44,6 +45,10 @@ class Update(ABC):
 
     def on(self, units: Units) -> Self:
         """The update for a data set with these privacy units."""
+        return self
+
+    def for_data(self, dataset: Dataset) -> Self:
+        """The update for a data set; raises Inapplicable if it is not defined for it."""
         return self
 
     def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:

@@ -38,7 +38,7 @@ def test_a_space_is_of_settings_of_the_method_and_includes_its_defaults(method):
     known = dict(leaves(config))
     ranges, fixed = split_ranges([f"{k}={v}" for k, v in ranges_of(method).items()])
     assert {r.key for r in ranges} <= known.keys()
-    assert all(override.startswith("method.bound=") for override in fixed)
+    assert all(override.startswith(("method.bound=", "optimizer.lr=")) for override in fixed)
     for found in ranges:
         if found.key.startswith("method.") and isinstance(found, Interval):
             assert found.low <= known[found.key] <= found.high, found.key

@@ -1,0 +1,169 @@
+"""Methods that compute the last layer from noisy moments of its inputs, instead of by descent."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+from dpbench.clipping import Clip
+from dpbench.data.dataset import Batch, Dataset
+from dpbench.gradients import Engine, Gradients
+from dpbench.gradients.flatten import flatten
+from dpbench.gradients.moments import Moments
+from dpbench.gradients.precision import at_least_float32
+from dpbench.mechanism.method import Inapplicable, ReleasedState
+from dpbench.mechanism.update import Update
+from dpbench.privacy.guarantee import Guarantee
+from dpbench.system.errors import UserError
+from dpbench.system.validate import positive
+
+GUARANTEE = Guarantee(
+    "proven",
+    "Poisson-sampled Gaussian mechanism on all moments together, with one stated sensitivity; the "
+    "last layer is computed from the noisy moments alone.",
+)
+
+
+class Scaling(NamedTuple):
+    """z = (x/max(bound, |x|), constant), for the inputs x of the last layer: |z|^2 <= 1 +
+    constant^2, the square of `length`."""
+
+    bound: float
+    constant: float
+
+    def checked(self) -> Self:
+        positive("method.bound", self.bound)
+        positive("method.constant", self.constant)
+        return self
+
+    @property
+    def length(self) -> float:
+        return (1 + self.constant**2) ** 0.5
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., d + 1] from [..., d]; not finite where x is not."""
+        scaled = x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp(min=self.bound)
+        return torch.cat([scaled, torch.full_like(x[..., :1], self.constant)], -1)
+
+    def head(self, maps: Tensor) -> Tensor:
+        """The weight and bias [K d + K] by which x/bound gets the outputs that z has by `maps`
+        [K, d + 1]."""
+        return torch.cat([(maps[:, :-1] / self.bound).flatten(), maps[:, -1] * self.constant])
+
+
+@dataclass(frozen=True)
+class HeadMoments:
+    """The gradient seam: the moments of the last layer's inputs, see `Moments`.
+
+    No other layer moves, so that an example's inputs to the last layer depend on it alone.
+    """
+
+    scaling: Scaling
+    second: float
+
+    def __call__(
+        self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
+    ) -> Gradients:
+        assert isinstance(released.update, ClosedForm)
+        classes = released.update.classes
+        theta = engine.parameters.theta.detach()
+        flat = flatten(batch, engine.views, theta)
+        inputs, outputs = _last_layer(engine, flat.rows, classes)
+        losses = flat.losses(engine.loss(outputs, flat.rows.targets))
+        z = self.scaling(inputs.to(theta))
+        z = z.view(*flat.shares.shape, z.shape[-1])
+        labels = flat.rows.targets.view(flat.shares.shape)
+        return Moments(losses, z, labels, classes, flat.shares, self.second)
+
+
+@torch.no_grad()
+def _last_layer(engine: Engine, rows: Batch, classes: int) -> tuple[Tensor, Tensor]:
+    """The inputs [B, d] and outputs [B, K] of the last layer."""
+    head = _head(engine, classes)
+    theta = engine.parameters.theta.detach()
+    if not len(rows):
+        return theta.new_zeros(0, head.in_features), theta.new_zeros(0, classes)
+    seen: list[Tensor] = []
+    hook = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    try:
+        with engine.options.precision.model(theta.device):
+            outputs = engine.model(engine.options.in_memory_format(rows).inputs)
+    finally:
+        hook.remove()
+    if len(seen) != 1 or seen[0].shape != (len(rows), head.in_features):
+        raise UserError(
+            "the last layer of this model has other inputs than one vector for each example: use "
+            "model=logistic, with features of a pre-trained network."
+        )
+    return at_least_float32(seen[0]), at_least_float32(outputs)
+
+
+def _head(engine: Engine, classes: int) -> Any:
+    """The last layer; UserError unless it is linear, with a bias and an output per class."""
+    name = engine.parameters.layers[-1].name
+    head = engine.model.get_submodule(name)
+    linear = type(head) is nn.Linear and head.bias is not None and head.out_features == classes
+    if linear and all(parameter.requires_grad for parameter in head.parameters()):
+        return head
+    raise UserError(
+        f"this method computes a linear layer with a bias and {classes} outputs, and the last "
+        f"trained layer is {type(head).__name__} ({name or 'the model'}): use model=logistic, or "
+        "model.train=head."
+    )
+
+
+@dataclass(frozen=True)
+class ClosedForm(Update):
+    """Sets the last layer to a function of the mean of all noisy moments so far.
+
+    The gradient is the difference between the layer and that function, so that SGD with lr=1 ends
+    at it. moments [S]: the mean, per expected example; variance: of its noise, a scalar; steps: how
+    many it is of.
+    """
+
+    method: ClassVar[str]
+    """The name of the method, for messages."""
+
+    scaling: Scaling
+    sharpness: float
+    classes: int = 1
+    moments: Tensor | None = field(default=None, compare=False)
+    variance: Tensor | None = field(default=None, compare=False)
+    steps: Tensor | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        positive("method.sharpness", self.sharpness)
+
+    def for_data(self, dataset: Dataset) -> Self:
+        if dataset.task != "classification":
+            raise Inapplicable(
+                self.method,
+                f"{self.method} needs classes, and {dataset.name} has none: choose another method "
+                "or data set.",
+            )
+        return replace(self, classes=dataset.classes)
+
+    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
+        one = torch.as_tensor(float(deviation) ** 2, dtype=torch.float64)
+        if self.moments is None or self.variance is None or self.steps is None:
+            return replace(self, moments=noisy.clone(), variance=one, steps=torch.tensor(1))
+        steps = self.steps + 1
+        moments = self.moments + (noisy - self.moments) / int(steps)
+        variance = (self.variance * self.steps**2 + one) / steps**2
+        return replace(self, moments=moments, variance=variance, steps=steps)
+
+    def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
+        assert self.moments is not None
+        assert self.variance is not None
+        maps = self.solution(self.moments.double(), float(self.variance) ** 0.5)
+        head = self.scaling.head(self.sharpness * maps).to(theta)
+        gradient = torch.zeros_like(theta)
+        gradient[-len(head) :] = theta[-len(head) :] - head
+        return gradient
+
+    @abstractmethod
+    def solution(self, moments: Tensor, deviation: float) -> Tensor:
+        """The maps from z to outputs [K, d + 1], before sharpening, from moments [S] float64 with
+        noise of a standard deviation."""
