@@ -69,7 +69,7 @@ def _own_settings(config: dict) -> list[str]:
     """The settings that are not those of the chosen options, such as lr=0.1."""
     options = {group: o for group, o in config["choices"].items() if group in SCIENTIFIC}
     defaults = _defaults(tuple(f"{group}={option}" for group, option in options.items()))
-    settings = dict(leaves(scientific(config)))
+    settings = dict(leaves({key: config.get(key) for key in SCIENTIFIC}))
     return [
         f"{key.rpartition('.')[2]}={settings[key]}"
         for key in sorted(settings.keys() & defaults.keys())
