@@ -29,13 +29,22 @@ RUN = (
 
 
 def piece(
-    folder: Path, *lines: str, minutes: int = 5, script: Path = ROOT / "benchmarks" / "gpu"
+    folder: Path,
+    *lines: str,
+    minutes: int = 5,
+    longest: int = 8,
+    script: Path = ROOT / "benchmarks" / "gpu",
 ) -> subprocess.CompletedProcess:
     queue = folder / "queue"
     queue.write_text("# a comment\n" + "\n".join(lines) + "\n")
     return subprocess.run(
         [script, queue],
-        env={**os.environ, "OUT": str(folder / "out"), "MINUTES": str(minutes)},
+        env={
+            **os.environ,
+            "OUT": str(folder / "out"),
+            "MINUTES": str(minutes),
+            "PIECE": str(longest),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -83,15 +92,47 @@ def test_a_piece_without_time_goes_on_later(tmp_path):
     assert piece(tmp_path, *lines).returncode == 0
 
 
+@pytest.fixture
+def in_seconds(tmp_path) -> Path:
+    """The script, in which a minute is a second."""
+    script = tmp_path / "root" / "benchmarks" / "gpu"
+    script.parent.mkdir(parents=True)
+    text = (ROOT / "benchmarks" / "gpu").read_text()
+    script.write_text(text.replace("minute=60", "minute=1"))
+    script.chmod(0o755)
+    return script
+
+
+SAVED = "trap 'echo saved >> $OUT/count; exit 1' INT; while true; do sleep 0.1; done"
+
+
 @pytest.mark.slow
-def test_a_command_is_interrupted_when_time_is_up_and_begun_again_later(tmp_path):
-    script = (ROOT / "benchmarks" / "gpu").read_text()
-    in_seconds = tmp_path / "root" / "benchmarks" / "gpu"
-    in_seconds.parent.mkdir(parents=True)
-    in_seconds.write_text(script.replace("60 * ${MINUTES:-10}", "${MINUTES}"))
-    in_seconds.chmod(0o755)
-    saved = "trap 'echo saved >> $OUT/count; exit 1' INT; while true; do sleep 0.1; done"
+def test_a_command_is_interrupted_when_time_is_up_and_begun_again_later(tmp_path, in_seconds):
     for times in (1, 2):
-        found = piece(tmp_path, f"run  {saved}", "next  true", minutes=2, script=in_seconds)
+        found = piece(tmp_path, f"run  {SAVED}", "next  true", minutes=2, script=in_seconds)
         assert found.stdout == "run: goes on when this is run again\nnext: not begun\n"
         assert (tmp_path / "out" / "count").read_text() == times * "saved\n"
+
+
+@pytest.mark.slow
+def test_a_piece_ends_when_its_own_time_is_up_and_the_next_is_begun(tmp_path, in_seconds):
+    lines = (f"run  {SAVED}", "next  true")
+    found = piece(tmp_path, *lines, minutes=60, longest=1, script=in_seconds)
+    assert found.stdout == "run: goes on when this is run again\nnext: done\n"
+
+
+def test_it_goes_on_from_its_packed_state_alone(tmp_path):
+    first = tmp_path / "first"
+    first.mkdir()
+    large = "head -c 20000000 /dev/urandom > $OUT/large"
+    piece(first, f"made  {large}")
+    packed = sorted((first / "out").glob("state.tar.gz.*"))
+    assert len(packed) == 2
+    assert all(part.stat().st_size <= 15 * 2**20 for part in packed)
+    second = tmp_path / "second"
+    (second / "out").mkdir(parents=True)
+    for part in packed:
+        (second / "out" / part.name).write_bytes(part.read_bytes())
+    assert piece(second, f"made  {large}").stdout == "made: done before\n"
+    large_file = (first / "out" / "large").read_bytes()
+    assert (second / "out" / "large").read_bytes() == large_file
