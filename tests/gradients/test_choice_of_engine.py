@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.functional import linear
 from torch.nn.utils import prune
 
+from dpbench.bench.cases import from_conf
 from dpbench.data.dataset import Batch
 from dpbench.gradients import ENGINES, EngineFallback, layers, make_engine
 from dpbench.models.architecture import cross_entropy
@@ -119,6 +120,24 @@ def test_auto_gives_way_in_silence_and_stays_right(reason):
 @pytest.mark.parametrize("name", ["auto", "ghost"])
 def test_ghost_is_used_where_it_can_be(name):
     assert make_engine(name, Net(), cross_entropy, probe_for(Net())).name == "ghost"
+
+
+SHAPES = {
+    **dict.fromkeys(("cnn_tanh", "sample_convnet"), (1, 28, 28)),
+    **dict.fromkeys(("tempered_cnn", "resnet9_w8", "wrn16_4"), (3, 32, 32)),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", SHAPES)
+def test_the_choice_is_no_matter_of_the_seed(model):
+    """Of the initial weights, and of the probe: ghost for each of twenty."""
+    architecture, shape = from_conf("model", model, {}), SHAPES[model]
+    for seed in range(20):
+        torch.manual_seed(seed)
+        network = architecture.build(shape, 10)
+        probe = labelled(torch.rand(2, *shape))
+        assert make_engine("auto", network, cross_entropy, probe).name == "ghost", seed
 
 
 def test_a_module_frozen_as_a_whole_is_no_obstacle():
