@@ -104,7 +104,11 @@ DECAYS = {"torch.optim.SGD": "momentum", "torch.optim.RMSprop": "alpha"}
 """By optimiser, the share of an average that a step keeps: torch does not refuse 1 and more, with
 which it grows without bound."""
 
-PATHS = {"model": ("weights",), "features": ("weights",), "dataset": ("file", "folder", "path")}
+PATHS = {
+    "model": ("weights",),
+    "features": ("weights",),
+    "dataset": ("file", "folder", "path", "tokenizer"),
+}
 """Settings that are paths, by group. They are in neither digest nor record if the checksum of what
 they name is a setting beside them."""
 

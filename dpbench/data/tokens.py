@@ -1,6 +1,6 @@
-"""Tokenisation of pairs of sentences."""
+"""Tokenisation of sentences and pairs of sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,20 +33,24 @@ class Tokens:
     def __post_init__(self) -> None:
         integer("dataset.tokens.length", self.length, most=MAX_TOKENS)
 
-    def of(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:
+    def of(self, *texts: Sequence[str]) -> Tensor:
         """Token numbers and types, int32 [n, 2, T]: [CLS] premise [SEP] hypothesis [SEP], padding.
 
-        Raises UserError if the tokenizer is not available or does not match the settings.
+        texts: n sentences; or n premises, and n hypotheses. Raises UserError if the tokenizer is
+        not available or does not match the settings.
         """
         tokenizer = self._load()
-        starts = range(0, len(premises), CHUNK)
-        parts = [slice(start, start + CHUNK) for start in starts]
-        return torch.cat([self._encode(tokenizer, premises[at], hypotheses[at]) for at in parts])
+        return torch.cat([self._encode(tokenizer, *part) for part in _parts(*texts)])
 
-    def _encode(self, tokenizer: Any, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:
+    def numbers_of(self, *texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each sentence or pair [n], before they are cut."""
+        tokenizer = self._load()
+        coded = (tokenizer(*part, verbose=False)["input_ids"] for part in _parts(*texts))
+        return [len(row) for rows in coded for row in rows]
+
+    def _encode(self, tokenizer: Any, *texts: list[str]) -> Tensor:
         coded = tokenizer(
-            list(premises),
-            list(hypotheses),
+            *texts,
             truncation="longest_first",
             padding="max_length",
             max_length=self.length,
@@ -71,3 +75,9 @@ class Tokens:
                 "dataset.tokens.vocabulary to its size, or choose a tokenizer of BERT."
             )
         return tokenizer
+
+
+def _parts(*texts: Sequence[str]) -> Iterator[list[list[str]]]:
+    """The texts, CHUNK at a time."""
+    for start in range(0, len(texts[0]), CHUNK):
+        yield [list(column[start : start + CHUNK]) for column in texts]

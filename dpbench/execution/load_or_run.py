@@ -108,8 +108,8 @@ def _preparation(run: Run) -> bytes | None:
     rows = run.dataset
     while hasattr(rows, "base"):
         rows = rows.base
-    kept = getattr(rows, "preparation", None)
-    return kept(run.seed).json().encode() if kept else None
+    kept = getattr(rows, "preparation", lambda _: None)(run.seed)
+    return kept.json().encode() if kept else None
 
 
 def _tracking(config: dict, overrides: list[str]) -> Tracking:

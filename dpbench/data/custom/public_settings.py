@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpbench.data.custom import hub, table
+from dpbench.data.custom import hub, table, texts
 from dpbench.data.custom.checksums import source_path, verified
 from dpbench.data.custom.image_files import class_folders, classes_of
 from dpbench.system.errors import UserError
 
 Settings = Mapping[str, Any]
 
-NAMING = ("target", "group", "categorical", "drop")
+NAMING = ("target", "group", "categorical", "drop", "text")
 """The settings that name columns, which are completed too: a number becomes the name."""
 
 
@@ -36,6 +36,7 @@ def with_public_settings(node: Any) -> Any:
     Other settings are unchanged. Raises UserError for data that cannot be read, that lack what the
     settings name, or that contradict the settings.
     """
+    node = _without_texts(node)
     target = str(node.get("_target_")) if isinstance(node, Mapping) else ""
     source = SOURCES.get(target)
     if source is None or node.get(source.setting) is None:
@@ -49,6 +50,13 @@ def with_public_settings(node: Any) -> Any:
                 "truncated or a different one, or the setting is wrong."
             )
     return {**node, **found, "name": node.get("name") or found["name"]}
+
+
+def _without_texts(node: Any) -> Any:
+    """Settings without those of texts, if there are none: older runs of tables have none either."""
+    if not isinstance(node, Mapping) or texts.has_texts(node):
+        return node
+    return {key: value for key, value in node.items() if key not in texts.SETTINGS}
 
 
 def display_name(option: str, node: Any) -> str:
@@ -68,7 +76,11 @@ def _csv(settings: Settings) -> dict[str, Any]:
     if not isinstance(settings["separator"], str) or not settings["separator"]:
         raise UserError("dataset.separator must be text, such as ','.")
     frame = table.read_csv(path, settings["separator"])
-    return {"checksum": checksum, **_of_table(settings, frame, str(path))}
+    found = {"checksum": checksum, **_of_table(settings, frame, str(path))}
+    if texts.has_texts(settings):
+        columns = texts.text_columns(settings["text"], frame)
+        found["text"] = columns[0] if len(columns) == 1 else [*columns]
+    return found
 
 
 def _of_table(settings: Settings, frame: Any, name: str) -> dict[str, Any]:
@@ -77,6 +89,8 @@ def _of_table(settings: Settings, frame: Any, name: str) -> dict[str, Any]:
     group = [*columns.group] if several else next(iter(columns.group), None)
     named = {"target": columns.target, "group": group}
     lists = {"categorical": [*columns.categorical], "drop": [*columns.drop]}
+    if texts.has_texts(settings):
+        return {**named, **lists, **texts.describe_texts(settings, frame, name)}
     return {**named, **lists, **table.describe(frame, columns, name)}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from dpbench.data.custom import hub
+from dpbench.data.custom import hub, texts
 from dpbench.data.custom.checksums import source_path, verified
 from dpbench.data.custom.preparation import TablePreparation, prepared_by
 from dpbench.data.custom.rows import Rows
@@ -24,6 +24,7 @@ from dpbench.data.custom.table import (
     read_csv,
 )
 from dpbench.data.dataset import Data, Split
+from dpbench.data.tokens import Tokens
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer, one_of, quoted
 
@@ -107,8 +108,9 @@ class TableRows(Rows):
         split = (rows.take(torch.from_numpy(part)) for part in (train, test))
         return Data(*split, target_unit=prepared.target[1])
 
-    def preparation(self, seed: int) -> TablePreparation:
-        """How the rows of a run with this seed are prepared; UserError if the table has changed."""
+    def preparation(self, seed: int) -> TablePreparation | None:
+        """How the rows of a run with this seed are prepared, None for texts; UserError if the table
+        has changed."""
         frame = self.read()
         columns = self._columns(frame)
         return prepared_by(columns.plain(frame), columns, self.standardise, self.order(seed)[0])
@@ -120,17 +122,54 @@ class TableRows(Rows):
 
 @dataclass(frozen=True, kw_only=True)
 class CsvFile(TableRows):
-    """A CSV file with a line of column names. file: its path. separator: that of its values."""
+    """A CSV file with a line of column names. file: its path. separator: that of its values.
+
+    text: one or two columns of text, which are then the only features; tokenizer: the folder of
+    theirs, with its checksum and its number of tokens; length: T, the most tokens of a row.
+    """
 
     file: str | None = None
     separator: str
+    text: str | list[str] | None = field(default=None, hash=False)
+    tokenizer: str | None = None
+    tokenizer_checksum: str | None = None
+    vocabulary: int | None = None
+    length: int | None = None
 
     needs = "dataset.file=FILE and dataset.target=COLUMN"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return super().shape if self.text is None or self.length is None else (2, self.length)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return super().notes if self.text is None else (self._public,)
 
     def read(self) -> pd.DataFrame:
         path = source_path("dataset.file", self.file, "file")
         verified("dataset.file", path, self.checksum)
         return read_csv(path, self.separator)
+
+    def preparation(self, seed: int) -> TablePreparation | None:
+        return super().preparation(seed) if self.text is None else None
+
+    def _split(self, frame: pd.DataFrame, seed: int) -> Data:
+        return super()._split(frame, seed) if self.text is None else self._texts(frame, seed)
+
+    def _texts(self, frame: pd.DataFrame, seed: int) -> Data:
+        """The splits of texts; warns of those that are cut."""
+        columns = texts.columns_with_texts(vars(self), frame)
+        texts.tokenizer_of(vars(self))  # refuses another one
+        tokens = Tokens(str(self.tokenizer), self.vocabulary or 0, self.length or 0)
+        sentences = [
+            frame[name].astype(str).tolist() for name in texts.text_columns(self.text, frame)
+        ]
+        texts.warn_of_long(tokens.numbers_of(*sentences), tokens.length)
+        _, groups = groups_of(frame, columns, "the table")
+        targets = torch.tensor(codes(frame[columns.target]))
+        rows = Split(tokens.of(*sentences), targets, torch.tensor(groups))
+        return Data(*(rows.take(torch.from_numpy(part)) for part in self.order(seed)))
 
 
 @dataclass(frozen=True, kw_only=True)
