@@ -59,10 +59,12 @@ def test_the_estimate_is_the_root_mean_square_of_inner_products():
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("positions", [64, 512])
-def test_gradients_that_cancel_over_positions_stay_within_the_bound(positions, seed):
+@pytest.mark.parametrize(
+    ("positions", "r", "scale"), [(64, 100, 1), (512, 100, 1), (1024, 1000, 1), (256, 100, 1e5)]
+)
+def test_gradients_that_cancel_over_positions_stay_within_the_bound(positions, r, scale, seed):
     draw = torch.Generator().manual_seed(seed)
-    half = torch.randn(4, positions // 2, 8, generator=draw)
+    half = scale * torch.randn(4, positions // 2, 8, generator=draw)
     order = torch.randperm(positions, generator=draw)
     inputs = torch.cat([half, -half], 1)[:, order]
     with torch.random.fork_rng():
@@ -71,8 +73,8 @@ def test_gradients_that_cancel_over_positions_stay_within_the_bound(positions, s
     batch = Batch(inputs, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
     engine = make_engine("ghost", model, cross_entropy, batch)
     gradients = engine(batch)
-    us = [torch.randn(engine.parameters.theta.shape, generator=draw) for _ in range(100)]
-    norms = EstimatedNorms(gradients, us, slack(100, 1e-9), engine.parameters.layers).norms
+    us = [torch.randn(engine.parameters.theta.shape, generator=draw) for _ in range(r)]
+    norms = EstimatedNorms(gradients, us, slack(r, 1e-9), engine.parameters.layers).norms
     for i, norm in enumerate(norms):
         alone = (torch.arange(4) == i) / norm
         assert gradients.weighted_sum(alone).norm() <= 1 + 1e-6

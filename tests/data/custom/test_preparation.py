@@ -54,6 +54,12 @@ def test_predictions_on_raw_rows_are_as_right_as_the_run_was(kept, more):
     assert right.sum() == pytest.approx(counts)
 
 
+def test_the_file_says_that_no_epsilon_covers_it_and_its_name_nothing_with_secure_noise(kept):
+    record, path, _ = kept("dataset.target=rich", "noise=secure")
+    assert json.loads(path.read_text())["privacy"].startswith("No epsilon covers this file")
+    assert record.digest not in path.name
+
+
 def test_a_preparation_is_kept_for_derived_data_sets_too(kept):
     _, path, frame = kept("dataset.target=rich", "validation=0.2", "mislabelled=10")
     assert load_preparation(path)(frame).shape == (60, 7)
