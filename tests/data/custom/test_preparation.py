@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from dpbench import load_model, load_preparation
+from dpbench import load_model, load_preparation, model_file
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import run_of
 from dpbench.records.reading import load
@@ -24,11 +24,9 @@ def kept(people, tmp_path):
     def make(*overrides):
         words = ["dataset=csv", f"dataset.file={people}", "save_model=true", *SMALL, *overrides]
         path = load_or_run([*words, f"results_dir={tmp_path}"], quiet=True)
-        return (
-            load(path),
-            tmp_path / "models" / f"{path.stem}.preparation.json",
-            pd.read_csv(people),
-        )
+        record = load(path)
+        beside = model_file(record, tmp_path).with_suffix(".preparation.json")
+        return record, beside, pd.read_csv(people)
 
     return make
 
