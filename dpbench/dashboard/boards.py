@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpbench.dashboard.answer import verdicts
 from dpbench.dashboard.choice import Group, choose, groups_of, ranked_by, sign_of
 from dpbench.dashboard.metrics import metric_entry
 from dpbench.dashboard.run_row import ReportedRun, seven_digits
@@ -141,6 +142,8 @@ def _board(facet: str, budget: Budget | None, candidates: list[Candidate]) -> di
     columns = [metric] if metric else []
     columns += [name for name in (WORST, ECE) if _measured(name, candidates)]
     rows = [_row(c, columns, baseline, ranked[0]) for c in ranked]
+    if baseline is not None and columns:
+        _judge(rows, ranked, columns[0], baseline)
     rank = 0
     for row in rows:
         rank += row["ranked"]
@@ -152,7 +155,7 @@ def _board(facet: str, budget: Budget | None, candidates: list[Candidate]) -> di
         "delta": budget and budget.delta,
         "columns": [_column(name) for name in columns],
         "baseline": baseline and baseline.method,
-        "span": _span([cell for row in rows for cell in row["cells"][:1] if cell]),
+        "span": _span([row["forest"] for row in rows if row["forest"]]),
         "rows": rows,
     }
 
@@ -188,6 +191,7 @@ def _row(
 ) -> dict:
     row, group = candidate.group.first.row, candidate.group
     means = {name: estimate([*candidate.values.get(name, {}).values()]) for name in columns}
+    cells = [_cell(candidate, name, means[name], baseline) for name in columns]
     return {
         "method": candidate.method,
         "id": row["id"],
@@ -197,7 +201,9 @@ def _row(
         "diverged": group.diverged,
         "epsilon": group.epsilon,
         "guarantee": row["guarantee"],
-        "cells": [_cell(candidate, name, means[name], baseline) for name in columns],
+        "cells": cells,
+        "forest": _forest(cells[0], candidate, baseline) if cells and cells[0] else None,
+        "verdict": None,
         "standing": _standing(candidate, columns[0], best) if columns else "unranked",
         "ranked": bool(columns) and _is_ranked(candidate) and means[columns[0]] is not None,
         "ms": _milliseconds(group),
@@ -221,6 +227,33 @@ def _cell(
         **_interval(candidate, name, mean),
         "gap": _rounded(gap),
     }
+
+
+def _forest(cell: dict, candidate: Candidate, baseline: Candidate | None) -> dict | None:
+    """The difference to the baseline with the ends of its interval, for a forest plot; the mean and
+    its interval on a board without one."""
+    if baseline is None:
+        return {key: cell[key] for key in ("mean", "low", "high")}
+    if candidate is baseline:
+        return {"mean": 0.0, "low": None, "high": None}
+    if cell["gap"] is None:
+        return None
+    mean, half, _ = cell["gap"]
+    ends = (None, None) if half is None else (mean - half, mean + half)
+    return {"mean": mean, **dict(zip(("low", "high"), ends, strict=True))}
+
+
+def _judge(
+    rows: Sequence[dict], ranked: Sequence[Candidate], metric: str, baseline: Candidate
+) -> None:
+    """Put the verdicts on the methods with an epsilon against a baseline with one into the rows."""
+    if not _is_ranked(baseline):
+        return
+    places = [i for i, c in enumerate(ranked) if _is_ranked(c) and c is not baseline]
+    values = [ranked[i].values.get(metric, {}) for i in places]
+    judged = verdicts(metric, baseline.values.get(metric, {}), values)
+    for place, verdict in zip(places, judged, strict=True):
+        rows[place]["verdict"] = verdict
 
 
 def _interval(candidate: Candidate, name: str, mean: Estimate) -> dict:
@@ -268,23 +301,24 @@ def _milliseconds(group: Group) -> list[float] | None:
     return [seven_digits(time) for time in numbers] or None
 
 
-FENCE = 3.0
-"""Means that are further from the middle half of a board than this many times its width, or that of
-the usual interval, do not set the scale."""
+FENCE = 5.0
+"""Means that are further from their median than this many times the usual distance, or the usual
+interval, do not set the scale."""
 
 
 def _span(cells: Sequence[dict]) -> list[float]:
     """The ends of the axis for means and intervals, which a few outliers do not stretch."""
     if not cells:
         return [0.0, 0.0]
-    low, high = np.quantile([cell["mean"] for cell in cells], (0.25, 0.75))
-    widths = [cell["high"] - cell["low"] for cell in cells if cell["over"]]
-    reach = FENCE * max(high - low, np.median(widths) if widths else 0.0)
-    inside = [cell for cell in cells if low - reach <= cell["mean"] <= high + reach]
-    ends = [
-        cell[end] for cell in inside for end in ("mean", "low", "high") if cell[end] is not None
-    ]
-    clipped = np.clip(ends, low - reach, high + reach)
+    means = np.array([cell["mean"] for cell in cells])
+    widths = [cell["high"] - cell["low"] for cell in cells if cell["low"] is not None]
+    middle = np.median(means)
+    usual = max(np.median(np.abs(means - middle)), np.median(widths) if widths else 0.0)
+    low, high = middle - FENCE * usual, middle + FENCE * usual
+    inside = [cell for cell in cells if low <= cell["mean"] <= high]
+    parts = ("mean", "low", "high")
+    ends = [cell[part] for cell in inside for part in parts if cell[part] is not None]
+    clipped = np.clip(ends, low, high)
     return [seven_digits(clipped.min()), seven_digits(clipped.max())]
 
 

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from dpbench.dashboard import metrics, privacy
+from dpbench.dashboard.answer import answer
 from dpbench.dashboard.board_files import board_files
 from dpbench.dashboard.boards import boards
 from dpbench.dashboard.differing_settings import differences
@@ -79,10 +80,17 @@ class Summary:
             "swept": swept_settings(self._series),
             "settings": all_settings(self._groups),
             "latex": ESCAPES,
-            "boards": [one | {"files": board_files(one, self._methods)} for one in ranked],
+            "boards": [one | self._said_of(one) for one in ranked],
             "rows": rows,
             "tables": tables,
             "unreadable": [[entry.source, entry.reason] for entry in unreadable],
+        }
+
+    def _said_of(self, board: dict) -> dict:
+        """What the page says of a board with the display names of methods."""
+        return {
+            "answer": answer(board, self._methods),
+            "files": board_files(board, self._methods),
         }
 
     def _rows(self, names: Sequence[str], best: set[str]) -> Iterable[dict]:

@@ -298,3 +298,14 @@ def test_a_record_without_room_still_shows_its_metrics(record_of, page_of, opene
     )
     window.locator("#part-runs tbody button").click()
     assert "test/accuracy 75.0 %" in window.inner_text("#detail dl")
+
+
+def test_the_first_view_begins_with_a_sentence_and_differences_from_the_baseline(path, opened):
+    window = opened(path, "#board=digits%20%C2%B7%20mlp", pictures=False)
+    said = window.inner_text("#part-board .answer")
+    assert said.startswith("At ε 1.00, digits · mlp, 3 seeds: of 1 other method, 1 is better than")
+    assert window.locator("#part-board th", has_text="less DP-SGD").count() == 1
+    drawn_differences = window.locator("#part-board td svg[role=img]").all()
+    labels = [picture.get_attribute("aria-label") for picture in drawn_differences]
+    assert labels[0].startswith("2.0 %, interval from")
+    assert labels[1].startswith("0.0 %")

@@ -17,7 +17,9 @@ const PARTS = [
       "One row per method, by mean. " +
       `Each mean has its ${LEVEL} interval over seeds (of one run: over its test examples). ` +
       "A method is behind if the interval of its difference to the first, paired by seed, " +
-      "excludes 0; each comparison is at that level, without a correction for their number. " +
+      "excludes 0; each comparison is at that level, without a correction for their number. The " +
+      "sentence and the words better, worse, equivalent and undecided compare with the baseline, " +
+      "corrected for their number; the picture shows these differences. " +
       "All seeds count, whatever the filter. Methods without an epsilon have no rank.",
     build: (rows) => boardView(rows),
   },

@@ -3,8 +3,8 @@
 
 const WHISKERS = { width: 120, height: 26, margin: 10 };
 
-function whiskers(row, column, [low, high]) {
-  const cell = row.cells[0];
+function whiskers(row, column, { span: [low, high], baseline }) {
+  const cell = row.forest;
   if (!cell) return "";
   const { width, height, margin } = WHISKERS;
   const share = (value) => (value - low) / (high - low || 1);
@@ -30,6 +30,7 @@ function whiskers(row, column, [low, high]) {
     "svg",
     { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label },
     svg("line", { x1: 0, x2: width, y1: middle, y2: middle, class: "axis" }),
+    baseline ? svg("line", { x1: place(0), x2: place(0), y1: 0, y2: height, class: "axis" }) : "",
     ...ends,
     svg("path", {
       d: PATHS[look.mark],

@@ -1,0 +1,68 @@
+"""What a board says in one sentence: how its methods compare with the baseline, by verdicts."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dpbench.metrics.paired_t import (
+    BETTER,
+    EQUIVALENT,
+    UNDECIDED,
+    WORSE,
+    PairedTest,
+    Verdict,
+    judge,
+    paired_test,
+)
+from dpbench.metrics.registry import Metric, parse_name
+from dpbench.records.epsilon import rounded_up
+from dpbench.tables.counts import counted, tally
+
+BySeed = Mapping[str, float]
+
+
+def verdicts(metric: str, baseline: BySeed, others: Sequence[BySeed]) -> list[Verdict | None]:
+    """The verdict on each method's difference to the baseline, None without a common seed.
+
+    Values are by seed. The verdicts are corrected for their number; see docs/verdicts.md.
+    """
+    known = parse_name(metric).metric
+    if known is None or known.better is None:
+        return [None] * len(others)
+    tests = [_test(metric, known, values, baseline) for values in others]
+    judged = iter(judge([test for test in tests if test]))
+    return [next(judged) if test else None for test in tests]
+
+
+def _test(metric: str, known: Metric, values: BySeed, baseline: BySeed) -> PairedTest | None:
+    pairs = [(value, baseline[seed]) for seed, value in values.items() if seed in baseline]
+    if not pairs or not all(math.isfinite(number) for pair in pairs for number in pair):
+        return None
+    ours, theirs = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+    margin = parse_name(metric).margin.at(known.factor * max(abs(ours), abs(theirs)))
+    gaps = [known.factor * (value - other) for value, other in pairs]
+    return paired_test(gaps, margin).scaled(known.sign)
+
+
+def answer(board: dict, names: Mapping[str, str]) -> str:
+    """A board as a sentence to repeat, "" without a baseline. names: of methods, for display."""
+    if board["baseline"] is None or not board["columns"]:
+        return ""
+    baseline, metric = names[board["baseline"]], board["columns"][0]["name"]
+    seeds = sorted({row["seeds"] for row in board["rows"]})
+    shown = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
+    at = "" if board["high"] is None else f"At ε {rounded_up(board['high'])}, "
+    where = f"{at}{board['facet']}, {shown} seed{'' if shown == '1' else 's'}"
+    found = [row["verdict"] for row in board["rows"] if row["verdict"]]
+    if not found:
+        return f"{where}: no other method with an epsilon can be compared with {baseline}."
+    margin, known = parse_name(metric).margin, parse_name(metric).metric
+    in_points = known and known.unit == "percent" and not margin.relative
+    within = f"within {margin}{' points' if in_points else ''} of it"
+    words: dict[str, tuple[str, str]] = {
+        BETTER: (f"is better than {baseline}", f"are better than {baseline}"),
+        EQUIVALENT: (f"is {within}", f"are {within}"),
+        WORSE: ("is worse", "are worse"),
+        UNDECIDED: ("is undecided", "are undecided"),
+    }
+    none = "" if BETTER in found else f"none is better than {baseline}, "
+    return f"{where}: of {counted(len(found), 'other method')}, {none}{tally(found, words)}."
