@@ -32,10 +32,10 @@ from dpbench.config.overrides import expand
 from dpbench.config.search_path import groups
 from dpbench.config.settings import split_settings
 from dpbench.execution.prepare import prepare
-from dpbench.reproduce import verify
 from dpbench.reproduce.target import target_of
 from dpbench.search.request import parse
 from dpbench.system.validate import key_values
+from dpbench.verify import command as verify
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
