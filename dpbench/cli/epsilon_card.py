@@ -4,16 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpbench.config.names import method_name
-from dpbench.privacy.statement import Statement
+from dpbench.privacy.statement import ACCOUNTANTS, Statement
 from dpbench.records.epsilon import Terms, epsilon_or_reason, marked, rounded_up
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import bullets, document, grid_lines
-
-ACCOUNTANTS = {
-    "pld": "PLD, an upper bound",
-    "rdp": "RDP, an upper bound",
-    "gdp": "GDP, an approximation that can be too small",
-}
 
 ATTACKS = {
     "membership_advantage": "advantage of telling whether an example was trained on",
@@ -38,8 +32,9 @@ def card(config: Mapping[str, Any], said: Statement, more: Mapping[str, Any]) ->
 
 
 def _epsilons(said: Statement, replace_one: float | None) -> Iterator[tuple[str, str]]:
-    for accountant, by in ACCOUNTANTS.items():
-        yield _shown(epsilon_or_reason(said, accountant), said["guarantee"]), by
+    for name, accountant in ACCOUNTANTS.items():
+        shown = _shown(epsilon_or_reason(said, name), said["guarantee"])
+        yield shown, accountant.description
     if replace_one is not None:
         yield _shown(replace_one, said["guarantee"]), "PLD, for one example replaced"
 

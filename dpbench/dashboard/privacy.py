@@ -2,23 +2,21 @@
 
 import math
 
-from dpbench.privacy.statement import Statement
+from dpbench.privacy.statement import ACCOUNTANTS, Statement
 from dpbench.records.epsilon import REFUTED, epsilon_or_reason, is_recorded_number
 
 COMPARABLE = ("add or remove one example", "zero out one example")
 """Adjacencies whose epsilons mean the same (Ponomareva et al. 2023, "How to DP-fy ML")."""
 
-ACCOUNTANTS = {
-    "pld": "PLD (upper bound)",
-    "rdp": "RDP (upper bound)",
-    "gdp": "GDP (approximation, can understate)",
-}
+
+SHOWN = {name: ACCOUNTANTS[name].description for name in ("pld", *ACCOUNTANTS)}
+"""The accountants to choose from: the tightest bound first."""
 
 
 def statement(privacy: Statement) -> dict:
     """A record's statement as the page's JSON; `axis` has the epsilon by accountant."""
     return {
-        "axis": {name: epsilon_or_reason(privacy, name) for name in ACCOUNTANTS},
+        "axis": {name: epsilon_or_reason(privacy, name) for name in SHOWN},
         "guarantee": privacy["guarantee"],
         "why": privacy["why"],
         "notes": " ".join(privacy["notes"]),

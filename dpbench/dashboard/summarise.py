@@ -75,7 +75,7 @@ class Summary:
             "level": CONFIDENCE,
             "t": [seven_digits(t) for t in quantiles(max(1, _largest_series(rows) - 1))],
             "metrics": [metrics.metric_entry(name) for name in names],
-            "accountants": privacy.ACCOUNTANTS,
+            "accountants": privacy.SHOWN,
             "methods": self._methods,
             "swept": swept_settings(self._series),
             "settings": all_settings(self._groups),

@@ -263,8 +263,8 @@ def _sigma(joint: float | CoordinateMechanism) -> float:
     return joint
 
 
-ACCOUNTANTS = {"rdp": rdp, "pld": pld, "gdp": gdp}
-"""Accountants by name: two upper bounds, and the approximation `gdp`."""
+SPENT = {"rdp": rdp, "pld": pld, "gdp": gdp}
+"""The epsilon of a ledger by accountant: two upper bounds, and the approximation `gdp`."""
 
 CLAIMS = {
     "rdp": ("RDP", rdp_of_reals),

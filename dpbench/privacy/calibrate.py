@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 
-from dpbench.privacy.accountants import ACCOUNTANTS
+from dpbench.privacy.accountants import SPENT
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
 from dpbench.system.errors import UserError
@@ -28,12 +28,12 @@ def calibrate(
     accountant, and for one whose epsilon is no upper bound.
     """
     positive("epsilon", epsilon)
-    one_of("accountant", accountant, ACCOUNTANTS)
+    one_of("accountant", accountant, SPENT)
     if accountant == "gdp":
         raise UserError("gdp is an approximation and cannot be a target: use pld.")
 
     def epsilon_at(multiplier: float) -> float:
-        return ACCOUNTANTS[accountant](ledger_at(multiplier), delta)
+        return SPENT[accountant](ledger_at(multiplier), delta)
 
     # Outwards from the usual multipliers: very small ones exceed any budget, are slow to account
     # for, and make RDP fail.

@@ -1,6 +1,7 @@
 """The privacy statement of a run: its epsilons, and what they hold for."""
 
-from typing import Literal, NotRequired, TypedDict, get_args
+from dataclasses import dataclass
+from typing import Literal, NotRequired, TypedDict
 
 from dpbench.privacy.guarantee import Level
 
@@ -14,10 +15,35 @@ Arithmetic = Literal["real", "float", "secure"]
 """
 
 Bound = Literal["rdp", "pld"]
-"""The epsilons that are upper bounds."""
+"""The accountants whose epsilons are upper bounds."""
 
-UPPER_BOUNDS: tuple[Bound, ...] = get_args(Bound)
 
+@dataclass(frozen=True)
+class Accountant:
+    """An accountant as people read it; `dpbench.privacy.accountants` has its computation.
+
+    is_bound: whether its epsilon is an upper bound, or an approximation that can be too small.
+    """
+
+    label: str
+    is_bound: bool
+
+    @property
+    def description(self) -> str:
+        """In a few words, as `PLD (upper bound)`."""
+        return (
+            f"{self.label} ({'upper bound' if self.is_bound else 'approximation, can understate'})"
+        )
+
+
+ACCOUNTANTS = {
+    "rdp": Accountant("RDP", is_bound=True),
+    "pld": Accountant("PLD", is_bound=True),
+    "gdp": Accountant("GDP", is_bound=False),
+}
+"""The accountants by the names of their epsilons in a statement, the tightest bound last."""
+
+UPPER_BOUNDS: tuple[Bound, ...] = ("rdp", "pld")
 
 BATCHES = {
     "Poisson": "Poisson batches",

@@ -7,7 +7,7 @@ import pandas as pd
 
 from dpbench.config.settings import NAMED_GROUPS
 from dpbench.config.space import Interval, Range
-from dpbench.privacy.statement import Bound
+from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Bound
 from dpbench.records.epsilon import largest_epsilon, marked, rounded_up
 from dpbench.search.budget import budgets, expected_best
 from dpbench.search.request import SearchRequest
@@ -25,7 +25,7 @@ NOTES = (
     "sampling rate and steps, and with given noise its epsilon, are others.",
 )
 
-EPSILONS: dict[Bound, str] = {"rdp": "epsilon (RDP)", "pld": "epsilon (PLD)"}
+EPSILONS = {name: f"epsilon ({ACCOUNTANTS[name].label})" for name in UPPER_BOUNDS}
 """The columns of epsilons by accountant: the tighter one last, which `dpbench run` prints, too."""
 
 FINAL = {"stage": "final"}

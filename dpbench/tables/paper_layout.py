@@ -8,6 +8,7 @@ from itertools import groupby
 
 from dpbench.config.names import method_name
 from dpbench.metrics.registry import parse_name
+from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.records.epsilon import NO_PROOF
 from dpbench.system.validate import one_of
 from dpbench.tables.cells import Cell
@@ -22,8 +23,9 @@ from dpbench.tables.tidy import csv_text
 LONG = 40
 """Tables with more rows are longtables."""
 
-ACCOUNTANTS = ("RDP", "PLD")
 PRINTED = "epsilon printed in the paper"
+
+BOUNDS = [accountant.label for accountant in ACCOUNTANTS.values() if accountant.is_bound]
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def _paper_table(table: Table, spec: TableSpec, columns: Sequence[Column]) -> Pa
             ]
             shown = _in_symbols(condition)
             rows.append(PaperRow(shown, name, (*numbers, *epsilons.get(label, ()))))
-    heads = (*map(_column_name, columns), *(f"ε, {name}" for name in ACCOUNTANTS))
+    heads = (*map(_column_name, columns), *(f"ε, {name}" for name in BOUNDS))
     return PaperTable(spec.name, _caption(table, spec), heads, tuple(rows))
 
 
@@ -119,7 +121,7 @@ def _epsilons(table: Table) -> dict[str, tuple[PaperCell, ...]]:
     """The upper bounds of each row's epsilon, the printed one beside the first."""
     for grid in table.grids:
         if PRINTED in grid.head:
-            places = [grid.head.index(name) for name in (*ACCOUNTANTS, PRINTED)]
+            places = [grid.head.index(name) for name in (*BOUNDS, PRINTED)]
             break
     else:
         return {}

@@ -8,22 +8,20 @@ import pandas as pd
 
 from dpbench.privacy.accountants import CLAIMS
 from dpbench.privacy.guarantee import DEFAULT_CLAIM, weakest
-from dpbench.privacy.statement import Statement
+from dpbench.privacy.statement import ACCOUNTANTS, Statement
 from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, marked, rounded_up
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.not_run import EVERYTHING_WAS_RUN
 from dpbench.tables.runs import PRIVACY, Row
 
-TIGHTEST_COLUMN = "PLD"
+TIGHTEST_COLUMN = ACCOUNTANTS["pld"].label
 """The column of the tightest upper bound."""
 
 HEAD = (
     "method",
     "epsilon printed in the paper",
     "epsilon claimed by the paper's reasoning ({by})",
-    "RDP",
-    TIGHTEST_COLUMN,
-    "GDP (approximation)",
+    *(a.label if a.is_bound else f"{a.label} (approximation)" for a in ACCOUNTANTS.values()),
     "delta",
     "arithmetic",
     "guarantee",
@@ -75,7 +73,7 @@ def _line(row: Row, printed: str | None) -> tuple[str, ...]:
         _nearest(claimed) if math.isfinite(claimed) else NO_VALUE,
         *(
             _epsilon(_largest(row, name), guarantee, claimed, write)
-            for name, write in (("rdp", rounded_up), ("pld", rounded_up), ("gdp", _nearest))
+            for name, write in WRITTEN.items()
         ),
         NO_VALUE if math.isnan(delta) else f"{delta:g}",
         " and ".join(sorted(set(row.runs["privacy/arithmetic"].fillna(NO_VALUE)))),
@@ -84,15 +82,19 @@ def _line(row: Row, printed: str | None) -> tuple[str, ...]:
     )
 
 
+def _nearest(epsilon: float) -> str:
+    return number(epsilon, 2)
+
+
+WRITTEN = {name: rounded_up if a.is_bound else _nearest for name, a in ACCOUNTANTS.items()}
+"""How an epsilon is written: a bound may only be rounded up."""
+
+
 def _epsilon(epsilon: float, guarantee: str, claimed: float, write: Callable[[float], str]) -> str:
     # The infinite epsilon of a method that claims no privacy is true, and needs no proof.
     if guarantee == "none" and (math.isfinite(claimed) or not math.isinf(epsilon)):
         return NO_PROOF
     return NOT_COMPUTED if math.isnan(epsilon) else marked(write(epsilon), guarantee)
-
-
-def _nearest(epsilon: float) -> str:
-    return number(epsilon, 2)
 
 
 def _largest(row: Row, name: str) -> float:

@@ -10,13 +10,14 @@ from dpbench.config.names import with_variant
 from dpbench.config.settings import CORRECTED
 from dpbench.metrics.paired import is_paired, pair_with_baseline
 from dpbench.metrics.worst_group import WORST_GROUP, with_worst_group
+from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.records.divergence import DIVERGED
 from dpbench.system.errors import UserError
 from dpbench.tables.conditions import row_name
 from dpbench.tables.spec import TableSpec
 
 IDENTITY = ["dataset", "model", "method", "variant", "seed"]
-PRIVACY = ["rdp", "pld", "gdp", "guarantee", "why", "claimed", "delta", "arithmetic"]
+PRIVACY = [*ACCOUNTANTS, "guarantee", "why", "claimed", "delta", "arithmetic"]
 REQUIRED = [*IDENTITY, "status", *(f"privacy/{name}" for name in PRIVACY)]
 OPTIONAL_METRICS = ("train_set/", "test/mce_min20", "test/mce_last10")
 """Prefixes of the metrics that some records lack."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from dpbench.mechanism.method import Method
-from dpbench.privacy.accountants import ACCOUNTANTS, claimed, gdp, noise_is_too_small
+from dpbench.privacy.accountants import SPENT, claimed, gdp, noise_is_too_small
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.privacy.ledger import Ledger, Shuffled, to_plain
@@ -98,7 +98,7 @@ def _bounds(ledger: Ledger, delta: float, claim: float | None) -> Epsilons:
     epsilons = _all(None, claim)
     for name in UPPER_BOUNDS:
         try:
-            epsilons[name] = ACCOUNTANTS[name](ledger, delta)
+            epsilons[name] = SPENT[name](ledger, delta)
         except Unaccountable as error:
             epsilons["refused"][name] = str(error)
     if len(refused := epsilons["refused"]) == len(UPPER_BOUNDS):

@@ -8,7 +8,7 @@ from typing import Literal
 from dpbench.data.derive.users import Units
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import UNCHANGED, Schedules, run_lengths
-from dpbench.privacy.accountants import ACCOUNTANTS
+from dpbench.privacy.accountants import SPENT
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.ledger import (
     Ledger,
@@ -84,7 +84,7 @@ class Privacy:
         if self.epsilon is not None:
             positive("privacy.epsilon", self.epsilon)
         fraction("privacy.delta", self.delta)
-        one_of("privacy.accountant", self.accountant, ACCOUNTANTS)
+        one_of("privacy.accountant", self.accountant, SPENT)
         if self.accountant == "gdp":
             raise UserError(
                 "privacy.accountant=gdp is an approximation and cannot be a target: use pld."

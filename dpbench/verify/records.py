@@ -17,10 +17,10 @@ from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build
 from dpbench.execution.rerun import PROVENANCE, overrides_of
 from dpbench.metrics.registry import NOISY_ACCURACY
-from dpbench.privacy.accountants import ACCOUNTANTS
+from dpbench.privacy.accountants import SPENT
 from dpbench.privacy.attacks import attack_bounds
 from dpbench.privacy.ledger import from_plain, to_plain
-from dpbench.privacy.statement import UPPER_BOUNDS, Statement
+from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Statement
 from dpbench.records.digest import with_current_names
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.reading import load
@@ -29,7 +29,7 @@ from dpbench.system.errors import UserError
 from dpbench.training.plan import Plan, plan, privacy_statement
 from dpbench.training.run import Run
 
-EPSILONS = ("rdp", "pld", "gdp", "claimed")
+EPSILONS = (*ACCOUNTANTS, "claimed")
 
 TERMS = ("delta", "guarantee", "adjacency", "noise_multiplier", "sample_rate", "steps")
 ADDED_TERMS = ("arithmetic", "unit", "claimed_by")
@@ -148,7 +148,7 @@ def _epsilons_of_ledger(privacy: Statement) -> dict[str, float]:
     """The epsilons of an audit by its ledger, as no settings describe its canaries."""
     ledger = from_plain(privacy["ledger"])
     return {
-        name: ACCOUNTANTS[name](ledger, privacy["delta"])
+        name: SPENT[name](ledger, privacy["delta"])
         for name in UPPER_BOUNDS
         if privacy[name] is not None and privacy["guarantee"] != "none"
     }

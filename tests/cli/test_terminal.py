@@ -42,7 +42,7 @@ def test_no_text_of_a_page_controls_the_terminal(terminal, capsys):
 def test_an_epsilon_is_a_card_on_a_terminal(terminal, command, nowhere):
     said = plain("\n".join(command("epsilon", "privacy=eps3", *nowhere).out))
     assert "DP-SGD on digits, mlp" in said
-    assert re.search(r"3\.00 +RDP, an upper bound", said)
+    assert re.search(r"3\.00 +RDP \(upper bound\)", said)
     assert "proven: Poisson-sampled Gaussian mechanism" in said
     assert "delta 1e-05, per example, add-or-remove adjacency, Poisson batches" in said
     assert re.search(r"telling whether an example was trained on +24\.7%", said)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpbench.privacy.accountants import ACCOUNTANTS
+from dpbench.privacy.accountants import SPENT
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import (
@@ -49,8 +49,8 @@ def test_calibrated_noise_meets_epsilon_and_one_percent_less_does_not(name, epsi
         return ledger(sigma, *side)
 
     sigma = calibrate(at, epsilon, DELTA, name)
-    assert ACCOUNTANTS[name](at(sigma), DELTA) <= epsilon
-    assert ACCOUNTANTS[name](at(0.99 * sigma), DELTA) > epsilon
+    assert SPENT[name](at(sigma), DELTA) <= epsilon
+    assert SPENT[name](at(0.99 * sigma), DELTA) > epsilon
 
 
 def test_side_queries_are_paid_for_by_the_gradient():
@@ -123,7 +123,7 @@ def test_a_noise_multiplier_is_that_of_halving_alone_with_fewer_questions(
         asked.add(multiplier)
         return spent(multiplier)
 
-    monkeypatch.setitem(ACCOUNTANTS, "rdp", accountant)
+    monkeypatch.setitem(SPENT, "rdp", accountant)
     found = calibrate(lambda multiplier: multiplier, epsilon, 1e-5, "rdp")
     ours, asked_by_halving = len(asked), set()
     assert found == halved(lambda m: asked_by_halving.add(m) or spent(m), epsilon)
@@ -131,7 +131,7 @@ def test_a_noise_multiplier_is_that_of_halving_alone_with_fewer_questions(
 
 
 def test_a_multiplier_that_has_no_account_on_the_way_costs_only_time(monkeypatch):
-    monkeypatch.setitem(ACCOUNTANTS, "rdp", lambda multiplier, _: failing_below_one(multiplier))
+    monkeypatch.setitem(SPENT, "rdp", lambda multiplier, _: failing_below_one(multiplier))
     assert calibrate(lambda m: m, 3.0, 1e-5, "rdp") == halved(failing_below_one, 3.0)
 
 

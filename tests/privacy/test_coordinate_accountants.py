@@ -8,7 +8,7 @@ from dp_accounting import LaplaceDpEvent, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from scipy.special import expit
 
-from dpbench.privacy.accountants import ACCOUNTANTS, lower_bound, note, pld, rdp
+from dpbench.privacy.accountants import SPENT, lower_bound, note, pld, rdp
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import (
@@ -178,7 +178,7 @@ def test_calibration_meets_its_target_and_two_thirds_of_the_noise_does_not(
         )
 
     multiplier = calibrate(at, epsilon, DELTA, accountant)
-    spend = ACCOUNTANTS[accountant]
+    spend = SPENT[accountant]
     assert 0.99 * epsilon < spend(at(multiplier), DELTA) <= epsilon
     assert spend(at(multiplier * 2 / 3), DELTA) > 1.2 * epsilon
     assert spend(at(multiplier * 3 / 2), DELTA) < 0.85 * epsilon
@@ -199,7 +199,7 @@ def test_the_note_is_about_signs_of_logistic_noise(spend):
             spend(ledger(other), DELTA)
 
 
-@pytest.mark.parametrize("spend", ACCOUNTANTS.values(), ids=ACCOUNTANTS)
+@pytest.mark.parametrize("spend", SPENT.values(), ids=SPENT)
 def test_a_second_query_on_the_same_batch_has_no_account(spend):
     releases = (Release("sum", EVERY["sign"]), Release("counts", GaussianMechanism(10.0)))
     with pytest.raises(Unaccountable, match="CoordinateMechanism"):

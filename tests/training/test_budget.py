@@ -11,7 +11,7 @@ from dpbench.methods.dp_losgd import dp_losgd, dp_signlosgd
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_global import dpsgd_global_adapt
 from dpbench.methods.sgd import sgd
-from dpbench.privacy.accountants import ACCOUNTANTS, gdp, note, pld, rdp
+from dpbench.privacy.accountants import SPENT, gdp, note, pld, rdp
 from dpbench.privacy.entries import Unaccountable, one_batch_per_release
 from dpbench.privacy.ledger import Ledger, Poisson, Shuffled, Step, from_plain
 from dpbench.system.errors import UserError
@@ -168,7 +168,7 @@ def test_an_accountant_without_a_bound_is_none_with_its_reason_and_the_other_sta
     def fail(*_):
         raise Unaccountable("nothing found.")
 
-    monkeypatch.setitem(ACCOUNTANTS, name, fail)
+    monkeypatch.setitem(SPENT, name, fail)
     says = said(dpsgd(1.0, "corrected"))
     (other,) = {"rdp", "pld"} - {name}
     assert says[name] is None
@@ -186,7 +186,7 @@ def test_without_any_bound_there_is_no_statement(monkeypatch):
 
     for reasons in (("none found.", "nor here."), ("none found.", "none found.")):
         for name, reason in zip(("rdp", "pld"), reasons, strict=True):
-            monkeypatch.setitem(ACCOUNTANTS, name, failing(reason))
+            monkeypatch.setitem(SPENT, name, failing(reason))
         with pytest.raises(Unaccountable) as error:
             said(dpsgd(1.0, "corrected"))
         assert str(error.value) == " ".join(dict.fromkeys(reasons))
